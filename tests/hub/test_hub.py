@@ -37,8 +37,7 @@ HEADS = [
 
 
 def litebert(*words: object) -> str:
-    done = CliRunner().invoke(cli, [str(word) for word in words], catch_exceptions=False)
-    return done.stdout
+    return CliRunner().invoke(cli, list(map(str, words)), catch_exceptions=False).stdout
 
 
 def _closed_port() -> int:
@@ -53,13 +52,8 @@ def _closed_port() -> int:
 def test_a_name_is_fetched_once_and_loads_with_the_files_of_a_model_alone(hub, small_model: Path) -> None:
     files = hub.add("me/small", small_model).files
     known = {path.name for path in small_model.iterdir()}
-    files |= {"pytorch_model.bin": b"x", "tf_model.h5": b"x", "run.py": b"x", "onnx/model.safetensors": b"x"}
-    files |= {
-        "README.md": b"#",
-        "modules.json": b"[]",
-        "1_Pooling/config.json": b"{}",
-        "2_Dense/model.safetensors": b"",
-    }
+    others = ("pytorch_model.bin", "tf_model.h5", "run.py", "onnx/model.safetensors", "2_Dense/model.safetensors")
+    files |= dict.fromkeys(others, b"x") | {"README.md": b"#", "modules.json": b"[]", "1_Pooling/config.json": b"{}"}
     folder = locate("me/small")
     assert not load_model(folder).missing
     assert locate(Path("me/small")) == folder
@@ -68,23 +62,29 @@ def test_a_name_is_fetched_once_and_loads_with_the_files_of_a_model_alone(hub, s
     assert sum(request.startswith("GET /me/small/resolve") for request in hub.requests) == len(known) + 3
 
 
-def test_a_revision_is_what_it_was(hub, small_model: Path) -> None:
+def test_what_was_fetched_is_there_without_the_hub(hub, small_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     repository = hub.add("me/small", small_model)
     first, before = repository.commit, pull(NAME)
     repository.files["README.md"] = b"# changed"
-    assert (pull(NAME) / "README.md").exists()
-    assert locate(f"me/small@{first}") == before
-
-
-def test_what_was_fetched_is_there_without_the_hub(hub, small_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    hub.add("me/small", small_model)
     folder = pull(NAME)
-    monkeypatch.setattr(constants, "ENDPOINT", f"http://127.0.0.1:{_closed_port()}")
-    assert pull(NAME) == folder
+    assert (folder / "README.md").exists()
+    assert locate(f"me/small@{first}") == before  # a revision is what it was
+    for endpoint in (f"http://127.0.0.1:{_closed_port()}", "http://hub.invalid"):
+        monkeypatch.setattr(constants, "ENDPOINT", endpoint)
+        assert pull(NAME) == folder
+        with pytest.raises(LitebertError, match=r"LB-623[\s\S]*give the folder"):
+            pull(HubName("me/other"), patience=10)
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     assert pull(NAME) == folder
     with pytest.raises(LitebertError, match=r"LB-622[\s\S]*give the folder"):
         pull(HubName("me/other"))
+    monkeypatch.setattr(transfer, "_hooked", lambda _: (_ for _ in ()).throw(RuntimeError("a fault of ours")))
+    with pytest.raises(LitebertError, match=r"LB-633[\s\S]*a fault of ours[\s\S]*run the same command again"):
+        pull(NAME)
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    with pytest.raises(LitebertError, match=r"LB-621[\s\S]*litebert\[hub\]"):
+        locate("me/small")
+    assert locate(small_model) == small_model
 
 
 FAULTS = {
@@ -115,20 +115,6 @@ def test_every_fault_of_the_hub_is_one_error(hub, small_model: Path, fault: str)
         hub.fault = ""
         fetched = pull(NAME) / "model.safetensors"
         assert fetched.read_bytes() == (small_model / "model.safetensors").read_bytes()
-
-
-@pytest.mark.parametrize("endpoint", ["http://127.0.0.1:{port}", "http://hub.invalid"])
-def test_a_hub_out_of_reach_is_one_error(hub, monkeypatch: pytest.MonkeyPatch, endpoint: str) -> None:
-    monkeypatch.setattr(constants, "ENDPOINT", endpoint.format(port=_closed_port()))
-    with pytest.raises(LitebertError, match=r"LB-623[\s\S]*give the folder"):
-        pull(NAME, patience=10)
-
-
-def test_a_fault_without_a_known_reason_gets_no_advice_of_another(hub, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transfer, "_hooked", lambda _: (_ for _ in ()).throw(RuntimeError("a fault of ours")))
-    with pytest.raises(LitebertError, match=r"LB-633[\s\S]*a fault of ours") as caught:
-        pull(NAME)
-    assert "run the same command again" in caught.value.next
 
 
 @pytest.mark.parametrize(("name", "code"), [("me/none", "LB-629"), ("me/small@v9", "LB-631"), ("me/a--b", "LB-636")])
@@ -165,13 +151,6 @@ def test_a_cache_that_cannot_be_written_is_said(
         pull(NAME)
 
 
-def test_without_the_package_the_extra_is_named(small_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-    with pytest.raises(LitebertError, match=r"LB-621[\s\S]*litebert\[hub\]"):
-        locate("me/small")
-    assert locate(small_model) == small_model
-
-
 @pytest.mark.parametrize(
     ("path", "said"),
     [
@@ -196,11 +175,8 @@ def test_a_path_that_is_absent_is_never_asked_of_the_hub(
     with pytest.raises(LitebertError, match=rf"LB-620[\s\S]*{said}"):
         locate(path)
     assert hub.requests == []
-
-
-@pytest.mark.parametrize("text", ["name", "a/b/c", "a b/c", "/a/b", "a/", "a/b@", "~/x", "a/b@c d"])
-def test_what_is_no_name_is_none(text: str) -> None:
-    assert HubName.parse(text) is None
+    for text in ("name", "a/b/c", "a b/c", "/a/b", "a/", "a/b@", "~/x", "a/b@c d"):
+        assert HubName.parse(text) is None
 
 
 def test_pull_prints_a_folder_or_copies_it(hub, small_model: Path, tmp_path: Path) -> None:
@@ -372,18 +348,16 @@ def test_a_card_tells_the_run_and_the_command_but_no_paths(folder: Path, run: Pa
     assert "train.seed" not in text
     command = "litebert pretrain --corpus CORPUS --recipe laptop --name"
     assert f"{command} {run.name} optim.learning_rate=0.001 train.steps=70\n" in text
-    (run / "metrics.jsonl").write_text('{"kind": "eval"\n')
-    with pytest.raises(DamagedError, match="LB-651"):
-        model_card(folder)
-
-
-def test_a_card_tells_the_measures_of_the_kept_model(folder: Path, run: Path) -> None:
     last, best = ({"step": 8, "accuracy": 0.75}, {"step": 4, "accuracy": 0.875})
     result = {"task": "mine", "key_measure": "accuracy", "last": last, "best": best}
     (run / "result.json").write_text(json.dumps(result | {"evaluations": 2, "fresh": []}))
     shutil.copytree(folder, run / "best")
     assert "| accuracy | 0.75 |" in model_card(folder)
     assert "| accuracy | 0.875 |" in model_card(run / "best")
+    (run / "result.json").unlink()
+    (run / "metrics.jsonl").write_text('{"kind": "eval"\n')
+    with pytest.raises(DamagedError, match="LB-651"):
+        model_card(folder)
 
 
 @pytest.mark.parametrize("head", [None, *HEADS], ids=lambda h: h.kind if h else "pretraining")

@@ -22,14 +22,9 @@ SHAPE = {
     "max_position_embeddings": 64,
 }
 ALBERT = SHAPE | {"embedding_size": 16}
-HEADS = (
-    "Model",
-    "ForPreTraining",
-    "ForMaskedLM",
-    "ForSequenceClassification",
-    "ForTokenClassification",
-    "ForQuestionAnswering",
-)
+HEADS = ("Model", "ForPreTraining", "ForMaskedLM", "ForTokenClassification", "ForQuestionAnswering")
+MODELS = [(family, head, {}) for family in ("Albert", "Bert") for head in HEADS]
+MODELS.append(("Albert", "Model", {"num_hidden_groups": 3, "inner_group_num": 2, "embedding_size": 32}))
 
 
 def _albert(head: str, **changes: object) -> hf.PreTrainedModel:
@@ -83,25 +78,17 @@ def _assert_same(found: object, expected: object, mask: Tensor) -> None:
         torch.testing.assert_close(got, value, atol=1e-5, rtol=0, msg=name)
 
 
-@pytest.mark.parametrize("head", HEADS)
-@pytest.mark.parametrize("make", [_albert, _bert])
+@pytest.mark.parametrize(("family", "head", "changes"), MODELS)
 def test_every_head_gives_what_it_gave(
-    make: Callable[..., hf.PreTrainedModel], head: str, monkeypatch: pytest.MonkeyPatch
+    family: str, head: str, changes: dict[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    model, inputs = make(head), _inputs()
+    model, inputs = (_albert if family == "Albert" else _bert)(head, **changes), _inputs()
     with torch.inference_mode():
         expected = model(**inputs)
         used = _uses_engine(litebert.optimize(model), monkeypatch)
         found = model(**inputs)
     assert used()
     _assert_same(found, expected, inputs["attention_mask"])
-
-
-@torch.no_grad()
-def test_groups_and_an_embedding_as_wide_as_the_layers_give_what_they_gave() -> None:
-    model, inputs = (_albert("Model", num_hidden_groups=3, inner_group_num=2, embedding_size=32), (_inputs()))
-    expected = model(**inputs)
-    _assert_same(litebert.optimize(model)(**inputs), expected, inputs["attention_mask"])
 
 
 @torch.no_grad()
@@ -211,19 +198,15 @@ def test_sentence_transformers_run_on_the_engine(packaged: str, monkeypatch: pyt
     assert abs(found - expected).max() < 1e-5
 
 
-def test_the_signature_stays_and_twice_is_once() -> None:
+def test_the_signature_stays_twice_is_once_and_other_models_are_refused() -> None:
     model = _bert("Model")
     expected = inspect.signature(model.forward)
     litebert.optimize(litebert.optimize(model))
     assert inspect.signature(model.forward) == expected
     assert not isinstance(model.forward.original, EngineForward)
-
-
-@pytest.mark.parametrize("model", [nn.Linear(2, 2), "albert-base-v2"])
-def test_a_model_without_such_an_encoder_is_refused(model: object) -> None:
-    with pytest.raises(LitebertError) as caught:
-        litebert.optimize(model)
-    assert caught.value.code == "LB-871"
+    for other in (nn.Linear(2, 2), "albert-base-v2"):
+        with pytest.raises(LitebertError, match="LB-871"):
+            litebert.optimize(other)
 
 
 @pytest.fixture(scope="module")

@@ -139,19 +139,13 @@ def _read(data: bytes, folder: Path) -> dict[str, torch.Tensor]:
 
 @pytest.mark.parametrize("is_archive", [True, False])
 def test_tensors_are_read_as_they_were_saved(tmp_path: Path, is_archive: bool) -> None:
-    read = _read(_saved(STATE, is_archive=is_archive), tmp_path)
-    assert list(read) == list(STATE)
-    for name, tensor in STATE.items():
-        assert read[name].dtype == tensor.dtype
-        assert torch.equal(read[name], tensor)
     module = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.LayerNorm(3))  # its versions are saved, too
-    read = _read(_saved(module.state_dict(), is_archive=is_archive), tmp_path)
-    assert all(torch.equal(read[name], t) for name, t in module.state_dict().items())
-
-
-def test_a_file_made_by_hand_is_read(tmp_path: Path) -> None:
-    for file in (_archive(_tensor()), _stream(_tensor())):
-        assert torch.equal(_read(file, tmp_path)["w"], ALIVE)
+    for state in (STATE, module.state_dict()):
+        read = _read(_saved(state, is_archive=is_archive), tmp_path)
+        assert list(read) == list(state)
+        assert all(read[name].dtype == t.dtype and torch.equal(read[name], t) for name, t in state.items())
+    by_hand = (_archive if is_archive else _stream)(_tensor())
+    assert torch.equal(_read(by_hand, tmp_path)["w"], ALIVE)
 
 
 @pytest.mark.parametrize("container", [_archive, _stream, bytes])

@@ -134,15 +134,20 @@ def parse_config(table: dict[str, Json], path: Path) -> tuple[TensorNames, Alber
         if fields["sharing"] != "all":
             fields["num_hidden_groups"] = 1
 
+    return layout, build_config(fields, path)
+
+
+def build_config(fields: dict[str, Json], path: Path) -> AlbertConfig:
+    """Return the configuration with these settings, which a file or options give."""
     what = f"{path} describes no network that can be built"
     for name, value in fields.items():
         if isinstance(value, bool) and name != "embedding_projection":  # Python would take it for a number
             raise damaged_model("LB-601", what, f"{name} = {value!r}", "a number or a name")
     try:
-        return layout, AlbertConfig.model_validate(fields)
+        return AlbertConfig.model_validate(fields)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        received = f"{'.'.join(map(str, first['loc'])) or 'config'} = {first['input']!r}"[:200]
+        received = f"{'.'.join(map(str, first['loc']))} = {first['input']!r}"[:200] if first["loc"] else None
         raise damaged_model("LB-601", what, received, expected(error, AlbertConfig)) from error
 
 

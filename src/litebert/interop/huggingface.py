@@ -10,14 +10,12 @@ from pathlib import Path
 from typing import Literal
 
 import torch
-from pydantic import ValidationError
 from torch import Tensor
 
 from litebert.config import AlbertConfig
-from litebert.config.allowed import expected
 from litebert.errors import DamagedError, LitebertError, NoVocabularyError
-from litebert.files import read_json, require_new, staged_folder
-from litebert.folder.config import CONFIG_FILE, doubts, read_head, read_layout
+from litebert.files import Json, read_json, require_new, staged_folder
+from litebert.folder.config import CONFIG_FILE, build_config, doubts, read_head, read_layout
 from litebert.folder.model import build_network, save_model
 from litebert.folder.names import BERT
 from litebert.folder.sentence_vectors import read_sentence_vectors, write_sentence_transformers
@@ -71,18 +69,9 @@ def import_model(
             next=f"litebert import huggingface {source} --output FOLDER --legacy-pickle",
         )
     head = read_head(source, tensors={name: tuple(tensor.shape) for name, tensor in tensors.items()})
-    overruled = {"hidden_act": activation, "num_attention_heads": heads}
+    overruled: dict[str, Json] = {"hidden_act": activation, "num_attention_heads": heads}
     changes = {name: value for name, value in overruled.items() if value is not None}
-    try:
-        config = AlbertConfig.model_validate(config.model_dump() | changes)
-    except ValidationError as error:
-        raise LitebertError(
-            "LB-744",
-            "this network cannot be built with these settings",
-            received=", ".join(f"{name} {value}" for name, value in changes.items()),
-            expected=expected(error, AlbertConfig),
-            next="omit --heads and --activation to keep the values of config.json",
-        ) from error
+    config = build_config(config.model_dump() | changes, source / CONFIG_FILE)
     loaded = build_network(tensors, config, head, source=source, layout=layout)
     with staged_folder(output) as staged:
         save_model(loaded.network, staged, dtype=getattr(torch, dtype))

@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from click.testing import CliRunner
 from numpy.typing import NDArray
 from torch import Tensor
 from transformers import (
@@ -19,7 +18,7 @@ from transformers import (
     PreTrainedModel,
 )
 
-from litebert.cli import cli
+from litebert.cli import run
 from litebert.config import AlbertConfig, HeadConfig
 from litebert.errors import LitebertError
 from litebert.folder import load_model, save_model
@@ -41,16 +40,8 @@ SHAPE = AlbertConfig(
     intermediate_size=24,
     max_position_embeddings=12,
 )
-CHECKPOINTS = {
-    "pretraining": {"has_optimizer": True},
-    "groups_bfloat16": {},
-    "equal_sizes": {},
-    "labels": {},
-    "one_output": {"head": "multiple-choice"},
-    "spans": {},
-    "conditional_spans": {},
-    "hub": {},
-}
+CHECKPOINTS = {key: {} for key in ("groups_bfloat16", "equal_sizes", "labels", "spans", "conditional_spans", "hub")}
+CHECKPOINTS |= {"pretraining": {"has_optimizer": True}, "one_output": {"head": "multiple-choice"}}
 POOLER = {"bert/pooler/dense/kernel", "bert/pooler/dense/bias"}
 # checkpoint, what the user says of its head, transformers' class, variables that class drops
 WAYS = [
@@ -110,41 +101,33 @@ def test_the_way_through_transformers_and_back_is_bit_equal(
         assert torch.equal(before[variable].float(), after[variable]), variable
 
 
-def test_data_and_entries_are_those_of_tensorflow(written: Path, tmp_path: Path) -> None:
-    import_checkpoint(written / "equal_sizes", tmp_path / "model")
-    export_checkpoint(tmp_path / "model", tmp_path / "out")
-    theirs, ours = written / "equal_sizes", tmp_path / "out"
+def test_bytes_and_configuration_are_those_of_google(written: Path, tmp_path: Path) -> None:
+    for name in ("equal_sizes", "groups_bfloat16"):
+        import_checkpoint(written / name, tmp_path / name / "model")
+        export_checkpoint(tmp_path / name / "model", tmp_path / name)
+    theirs, ours = written / "equal_sizes", tmp_path / "equal_sizes"
     data = "model.ckpt-best.data-00000-of-00001"
     assert (ours / data).read_bytes() == (theirs / data).read_bytes()
     tables = [list(read_table((at / "model.ckpt-best.index").read_bytes())) for at in (theirs, ours)]
     assert tables[0] == tables[1]
+    table = json.loads((written / "groups_bfloat16" / "albert_config.json").read_text())
+    del table["layers_to_keep"]
+    text = (tmp_path / "groups_bfloat16" / "albert_config.json").read_text()
+    assert text == json.dumps(table, indent=2, sort_keys=True) + "\n"
 
 
-def test_the_configuration_goes_back_as_google_writes_it(written: Path, tmp_path: Path) -> None:
-    import_checkpoint(written / "groups_bfloat16", tmp_path / "model")
-    export_checkpoint(tmp_path / "model", tmp_path / "out")
-    theirs = json.loads((written / "groups_bfloat16" / "albert_config.json").read_text())
-    del theirs["layers_to_keep"]
-    text = (tmp_path / "out" / "albert_config.json").read_text()
-    assert text == json.dumps(theirs, indent=2, sort_keys=True) + "\n"
-
-
-def test_vocabulary_and_state_file_go_along(written: Path, vocabulary: Path, tmp_path: Path) -> None:
-    import_checkpoint(written / "labels", tmp_path / "model", tokenizer=vocabulary)
-    report = export_checkpoint(tmp_path / "model", tmp_path / "out" / "model.ckpt-12")
-    out = tmp_path / "out"
+def test_the_vocabulary_goes_along_or_is_made_from_tokenizer_json(
+    written: Path, vocabulary: Path, tmp_path: Path
+) -> None:
+    model, out = tmp_path / "model", tmp_path / "first"
+    import_checkpoint(written / "labels", model, tokenizer=vocabulary)
+    report = export_checkpoint(model, out / "model.ckpt-12")
     assert (out / "30k-clean.model").read_bytes() == vocabulary.read_bytes()
     assert (out / "checkpoint").read_text().startswith('model_checkpoint_path: "model.ckpt-12"\n')
     assert {path.name for path in out.iterdir()} == set(report.files)
     assert import_checkpoint(out, tmp_path / "again").notes == ()
-
-
-def test_the_vocabulary_is_made_from_tokenizer_json_if_that_is_all_there_is(
-    written: Path, vocabulary: Path, tmp_path: Path
-) -> None:
-    model, out = tmp_path / "model", tmp_path / "out"
-    import_checkpoint(written / "labels", model, tokenizer=vocabulary)
     (model / "spiece.model").unlink()
+    out = tmp_path / "out"
     assert export_checkpoint(model, out).notes == ()
     assert (out / "30k-clean.model").read_bytes() == read_vocabulary(model).data
     text = "A cat, or 3,000 of them (é)"
@@ -210,7 +193,8 @@ def test_what_googles_code_computes_otherwise_is_said(tmp_path: Path, changes: d
     [
         ({"embedding_size": 16, "embedding_projection": True}, False, "LB-709"),
         ({}, True, "LB-726"),
-        ({"sharing": "ffn"}, True, "LB-725"),
+        ({"sharing": "ffn"}, True, "LB-726"),
+        ({"attention": "local", "attention_window": 2}, False, r"LB-709[\s\S]*attention local"),
     ],
 )
 def test_what_cannot_be_exported_says_why_and_leaves_nothing(
@@ -231,14 +215,14 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
     assert before == {path.name: path.stat().st_mtime_ns for path in (tmp_path / "out").iterdir()}
 
 
-def test_the_command_says_what_it_wrote(written: Path, tmp_path: Path) -> None:
+def test_the_command_says_what_it_wrote(written: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     import_checkpoint(written / "pretraining", tmp_path / "m", has_optimizer=True)
-    words = ["export", "google", str(tmp_path / "m"), str(tmp_path / "out"), "--optimizer"]
-    lines = CliRunner().invoke(cli, words, catch_exceptions=False).stdout.splitlines()
+    assert run(["export", "google", str(tmp_path / "m"), str(tmp_path / "out"), "--optimizer"]) == 0
+    lines = capsys.readouterr().out.splitlines()
     assert lines[0].endswith("model.ckpt-best: 97 variables, 3,050 parameters in float32")
     assert lines[1] == "steps  7, with the optimizer's moments"
     assert lines[2].startswith("files  albert_config.json, ")
-    words = ["export", "google", str(tmp_path / "m"), str(tmp_path / "again"), "--json"]
-    report = json.loads(CliRunner().invoke(cli, words, catch_exceptions=False).stdout)
+    assert run(["export", "google", str(tmp_path / "m"), str(tmp_path / "again"), "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
     assert {path.name for path in (tmp_path / "again").iterdir()} == set(report["files"])
     assert report["num_variables"] == 33

@@ -9,15 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import torch
-from pydantic import ValidationError
 from torch import Tensor
 
 from litebert.config import ATTENTION_KINDS, HEADS, PRESETS, AlbertConfig, HeadConfig, HeadKind, numbered_labels
-from litebert.config.allowed import expected
 from litebert.config.schema import Activation
 from litebert.errors import DamagedError, LitebertError, NoVocabularyError
 from litebert.files import Json, read_json, require_new, staged_folder, write_bytes, write_json, write_text
-from litebert.folder.config import write_config
+from litebert.folder.config import build_config, doubts, write_config
 from litebert.folder.model import head_of, load_model
 from litebert.folder.names import TensorNames, canonical, groups_on_disk, tensor_names, to_disk
 from litebert.folder.weights import WEIGHTS_FILE, read_tensors, read_weights, widened, write_weights
@@ -136,7 +134,7 @@ def import_checkpoint(
             )
         bundle = replace(bundle, entries=entries)
         task = find_head(bundle, kind=head, labels=tuple(labels))
-        settings, doubts = read_official_config(config or find_config(prefix), attention_heads=attention_heads)
+        settings, unsaid = read_official_config(config or find_config(prefix), attention_heads=attention_heads)
 
         # The layers, before a network of as many as a configuration says is built; then every shape
         def require_fit(received: object, wanted: str, *, fits: bool) -> None:
@@ -216,7 +214,7 @@ def import_checkpoint(
         heads = {"masked_lm": "masked LM", "sentence_order": "sentence order"}
         remarks = (
             *notes,
-            *doubts,
+            *unsaid,
             f"not in the checkpoint: {', '.join(lacking)}" if lacking else "",
             f"left out: {', '.join(unused)}" if unused else "",
             "the optimizer was omitted: --optimizer keeps it" if has_slots and not has_optimizer else "",
@@ -318,26 +316,10 @@ def read_official_config(path: Path, *, attention_heads: int | None = None) -> t
     fields["hidden_act"] = _ACTIVATIONS[activation]
     if attention_heads is not None:
         fields["num_attention_heads"] = attention_heads
-    try:
-        config = AlbertConfig.model_validate(fields)
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        raise DamagedError(
-            "LB-708",
-            f"{path} describes no network that can be built",
-            received=f"{'.'.join(map(str, first['loc'])) or 'config'} = {first['input']!r}",
-            expected=expected(error, AlbertConfig),
-            next=f"correct {path}, or give the right one with --config",
-        ) from error
-    notes = []
+    config = build_config(fields, path)
+    notes = list(doubts(config)) if attention_heads is None else []
     if missing := [f"{name} {fields[name]}" for name in _FIELDS if name not in table]:
         notes.append(f"{path.name} leaves out what has the official default then: {', '.join(missing)}")
-    other = {16: 32, 32: 16}.get(config.num_attention_heads) if config.hidden_size == 2_048 else None  # xlarge
-    if other and attention_heads is None:
-        notes.append(
-            f"{config.num_attention_heads} attention heads, by the configuration; other published files of xlarge say "
-            f"{other}, and shapes cannot tell: compare both on a task (--heads {other})"
-        )
     return config, notes
 
 

@@ -1,0 +1,339 @@
+"""Folders that we write and transformers reads, and the other way round: every head, ALBERT and BERT."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+import transformers as hf
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from litebert.config import HEADS as RECORDS
+from litebert.config import AlbertConfig, HeadConfig, preset
+from litebert.errors import DamagedError, LitebertError
+from litebert.folder import load_model, save_model, start_from
+from litebert.nn import AlbertForPretraining, AlbertForTask, Batch, Network
+from litebert.tasks.kinds.spans import ConditionalSpanHead, score_spans
+
+THEIRS = {
+    "vocab_size": 90,
+    "hidden_size": 32,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 4,
+    "intermediate_size": 48,
+    "max_position_embeddings": 64,
+}
+SHAPE = AlbertConfig(**THEIRS, embedding_size=16)
+PLANS = [
+    {},
+    {"num_hidden_groups": 2},
+    {"inner_group_num": 2},
+    {"num_hidden_groups": 2, "inner_group_num": 2},
+    {"num_hidden_groups": 4},
+    {"sharing": "attention"},
+    {"sharing": "ffn", "inner_group_num": 2},
+    {"sharing": "none"},
+    {"embedding_size": 32},
+    {"embedding_size": 32, "embedding_projection": True},
+    {"hidden_act": "gelu"},
+    {"hidden_act": "relu"},
+]
+NAMES = ("no", "maybe", "yes")
+HEADS = {
+    "sequence": HeadConfig(kind="sequence-classification", labels=NAMES),
+    "score": HeadConfig(kind="sequence-classification", labels=("score",), problem_type="regression"),
+    "several": HeadConfig(kind="sequence-classification", labels=NAMES, problem_type="multi_label_classification"),
+    "token": HeadConfig(kind="token-classification", labels=("O", "B-PER", "I-PER")),
+    "span": HeadConfig(kind="question-answering"),
+    "choice": HeadConfig(kind="multiple-choice"),
+}
+
+
+def _random(model: nn.Module) -> nn.Module:
+    """Draw every tensor, biases and norms included, so that each says something."""
+    generator = torch.Generator().manual_seed(1)
+    for parameter in model.parameters():
+        nn.init.normal_(parameter, std=0.2, generator=generator)
+    return model.eval()
+
+
+def _task(kind: str, **changes: object) -> AlbertForTask:
+    return _random(AlbertForTask(SHAPE.model_copy(update=changes), HEADS[kind]))
+
+
+def _padded(vocab_size: int = 90) -> tuple[Tensor, Tensor, Tensor]:
+    """Give ids, mask and segments of texts of 12, 8, 3 and 1 tokens."""
+    generator = torch.Generator().manual_seed(2)
+    ids = torch.randint(5, vocab_size, (4, 12), generator=generator)
+    mask = (torch.arange(12) < torch.tensor([12, 8, 3, 1])[:, None]).long()
+    return ids, mask, torch.randint(0, 2, (4, 12), generator=generator) * mask
+
+
+@torch.no_grad()
+def _ours(network: Network) -> list[Tensor]:
+    batch = Batch.from_padded(*_padded())
+    if isinstance(network, AlbertForTask):
+        return [network(batch)]
+    hidden = network.albert(batch)
+    words = network.masked_lm(hidden, network.albert.embedding.word.weight)
+    has_order = not next(network.sentence_order.parameters()).is_meta
+    return [words, network.sentence_order(network.albert.pool(hidden[batch.first_tokens]))] if has_order else [words]
+
+
+@torch.no_grad()
+def _others(model: nn.Module) -> list[Tensor]:
+    ids, mask, segments = _padded()
+    real, name = mask.bool(), type(model).__name__
+    if name.endswith("MultipleChoice"):  # two questions with two choices
+        ids, mask, segments = (x.view(2, 2, 12) for x in (ids, mask, segments))
+    out = model.eval()(ids, attention_mask=mask, token_type_ids=segments)
+    if name.endswith("PreTraining"):
+        return [out.prediction_logits[real], out[-1] if "Bert" in name else out.sop_logits]
+    if name.endswith("QuestionAnswering"):
+        return [torch.stack([out.start_logits, out.end_logits], -1)[real]]
+    is_by_token = name.endswith(("TokenClassification", "MaskedLM"))
+    return [out.logits[real] if is_by_token else out.logits.reshape(4, -1)]
+
+
+def _assert_same(network: Network, model: nn.Module) -> None:
+    for ours, theirs in zip(_ours(network), _others(model), strict=True):
+        torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=0)
+
+
+def _rewrite(folder: Path, **changes: object) -> None:
+    """Change config.json; a value of None takes a name away."""
+    table = json.loads((folder / "config.json").read_text()) | changes
+    (folder / "config.json").write_text(json.dumps({name: each for name, each in table.items() if each is not None}))
+
+
+@pytest.mark.parametrize("changes", PLANS, ids=str)
+def test_transformers_computes_what_we_compute_and_we_read_the_same_bits(
+    tmp_path: Path, changes: dict[str, object]
+) -> None:
+    network = _random(AlbertForPretraining(SHAPE.model_copy(update=changes)))
+    save_model(network, tmp_path)
+    theirs, report = hf.AlbertForPreTraining.from_pretrained(tmp_path, output_loading_info=True)
+    assert not any(report.values())
+    _assert_same(network, theirs)
+    loaded = load_model(tmp_path)
+    assert loaded.missing == frozenset() and loaded.network.albert.plan == network.albert.plan
+    state = loaded.network.state_dict()
+    assert all(torch.equal(tensor, state[name]) for name, tensor in network.state_dict().items())
+    assert changes or len(load_file(tmp_path / "model.safetensors")) == 32  # each shared tensor once
+
+
+@pytest.mark.parametrize("changes", [{}, {"num_hidden_groups": 2, "inner_group_num": 2}, {"sharing": "attention"}])
+@pytest.mark.parametrize("kind", HEADS)
+def test_every_head_goes_to_transformers_and_back(tmp_path: Path, kind: str, changes: dict[str, object]) -> None:
+    network, head = _task(kind, **changes), HEADS[kind]
+    save_model(network, tmp_path)
+    cls = getattr(hf, f"AlbertFor{head.record.class_name}")
+    theirs, report = cls.from_pretrained(tmp_path, output_loading_info=True)
+    assert not any(report.values())
+    _assert_same(network, theirs)
+    assert not head.labels or tuple(theirs.config.id2label.values()) == head.labels
+    theirs.save_pretrained(tmp_path / "again")
+    loaded = load_model(tmp_path / "again")
+    assert (loaded.missing, loaded.unused, loaded.network.head_config) == (frozenset(), (), head)
+    _assert_same(loaded.network, theirs)
+
+
+BERTS = ("PreTraining", "MaskedLM", *(RECORDS[HEADS[kind].kind].class_name for kind in HEADS))
+
+
+@pytest.mark.parametrize("name", dict.fromkeys(BERTS))
+def test_every_bert_equals_theirs(tmp_path: Path, name: str) -> None:
+    cls, labels = getattr(hf, f"BertFor{name}"), {"num_labels": 3} if name.endswith("Classification") else {}
+    theirs = _random(cls(hf.BertConfig(**THEIRS, **labels)))
+    theirs.save_pretrained(tmp_path)
+    loaded = load_model(tmp_path, for_inference=name not in ("PreTraining", "MaskedLM"))
+    _assert_same(loaded.network, theirs)
+    assert any("next-sentence" in note for note in loaded.notes) == (name == "PreTraining")
+    if name == "MaskedLM":
+        assert {each.split(".")[0] for each in loaded.missing} == {"albert", "sentence_order"}
+        save_model(loaded.network, tmp_path / "albert")  # an ALBERT without sharing that transformers opens
+        found = hf.AlbertForMaskedLM.from_pretrained(tmp_path / "albert")
+        _assert_same(loaded.network, found)
+        assert load_model(tmp_path / "albert").network.config.sharing == "none"
+
+
+def test_names_of_tensorflow_and_dropouts_are_read(tmp_path: Path) -> None:
+    _random(hf.BertModel(hf.BertConfig(**THEIRS, hidden_dropout_prob=0.3))).save_pretrained(tmp_path)
+    expected = load_model(tmp_path).network.state_dict()
+    tensors = load_file(tmp_path / "model.safetensors")
+    for new, old in {"LayerNorm.weight": "LayerNorm.gamma", "LayerNorm.bias": "LayerNorm.beta"}.items():
+        tensors = {name.replace(new, old): tensor for name, tensor in tensors.items()}
+    save_file(tensors, tmp_path / "model.safetensors")
+    found = load_model(tmp_path).network
+    assert found.config.hidden_dropout_prob == found.config.classifier_dropout_prob == 0.3
+    named = found.state_dict().items()
+    assert all(torch.equal(tensor, expected[name]) for name, tensor in named if not tensor.is_meta)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"position_embedding_type": "relative_key"}, "LB-671"),
+        ({"is_decoder": True}, "LB-671"),
+        ({"model_type": "roberta"}, "LB-600"),
+        ({"num_hidden_layers": True}, "LB-601"),
+        ({"num_hidden_layers": 5}, r"LB-660[\s\S]*no bert.encoder.layer.4."),
+    ],
+)
+def test_other_networks_are_refused(tmp_path: Path, changes: dict[str, object], said: str) -> None:
+    hf.BertModel(hf.BertConfig(**THEIRS)).save_pretrained(tmp_path)
+    _rewrite(tmp_path, **changes)
+    with pytest.raises(LitebertError, match=said):
+        load_model(tmp_path)
+
+
+@torch.no_grad()
+def test_local_attention_is_ours_alone(tmp_path: Path) -> None:
+    local = SHAPE.model_copy(update={"attention": "local", "attention_window": 2})
+    save_model(AlbertForPretraining(local), tmp_path)
+    network, ids = load_model(tmp_path).network, Batch.from_lists([list(range(5, 25))])
+    assert network.config == local
+    packed = load_model(tmp_path, for_inference=True).network
+    torch.testing.assert_close(packed.albert(ids), network.albert(ids), rtol=0, atol=1e-5)
+    with pytest.raises(ValueError, match="albert-litebert"):  # transformers does not know this model_type
+        hf.AutoConfig.from_pretrained(tmp_path)
+    with pytest.raises(OSError, match=r"model\.safetensors"):  # and finds no weights if its class is named
+        hf.AlbertModel.from_pretrained(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("tiny", "mini", "small", "base-v1", "base-v2", "large-v2", "bert-base"),
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("xlarge-v2", "xxlarge-v2")),
+    ],
+)
+@torch.no_grad()
+def test_hidden_states_of_preset_shapes_equal_those_of_transformers(tmp_path: Path, name: str) -> None:
+    config = preset(name).model_copy(update={"vocab_size": 200})
+    network = AlbertForPretraining(config, generator=torch.Generator().manual_seed(1)).eval()
+    save_model(network, tmp_path)
+    theirs = hf.AlbertModel.from_pretrained(tmp_path).eval()
+    ids, mask, segments = _padded(200)
+    batch = Batch.from_padded(ids, mask, segments)
+    states = [batch.to_padded(state) for state in network.albert.states(batch)]
+    out = theirs(ids, attention_mask=mask, token_type_ids=segments, output_hidden_states=True)
+    for ours, other in zip(states, out.hidden_states, strict=True):
+        assert (ours - other * mask[..., None]).abs().max() < 1e-5
+    pooled = network.albert.pool(network.albert(batch, batch.first_tokens))
+    assert (pooled - out.pooler_output).abs().max() < 1e-5
+
+
+# --- the head that transformers does not have ------------------------------------------------------------------------
+
+
+@torch.no_grad()
+def test_the_conditional_head_comes_back_and_transformers_reads_its_encoder(tmp_path: Path) -> None:
+    network = _random(AlbertForTask(SHAPE, HeadConfig(kind="conditional-question-answering")))
+    save_model(network, tmp_path)
+    again = load_model(tmp_path).network
+    ids, mask, segments = _padded()
+    batch = Batch.from_padded(ids, mask, segments)
+    spans = [score_spans(each, batch, mask.bool(), 3) for each in (network, again)]
+    assert all(torch.equal(*both) for both in zip(*spans, strict=True))
+    encoder = hf.AlbertModel.from_pretrained(tmp_path, add_pooling_layer=False).eval()
+    theirs = encoder(ids, attention_mask=mask, token_type_ids=segments).last_hidden_state
+    assert (batch.to_padded(network.albert(batch)) - theirs * mask[..., None]).abs().max() < 1e-5
+
+
+@torch.no_grad()
+def test_the_conditional_head_computes_the_official_formulas() -> None:
+    head = _random(ConditionalSpanHead(SHAPE, HeadConfig(kind="conditional-question-answering")))
+    hidden = torch.randn(1, 5, 32, generator=torch.Generator().manual_seed(4))
+    allowed = torch.tensor([[True, False, True, True, False]])
+    spans = head(hidden, allowed, torch.tensor([[2]]))
+    masked = torch.where(allowed[0], head.start(hidden[0])[:, 0], torch.tensor(-1e30))
+    probabilities = masked.softmax(-1)
+    pairs = torch.cat([hidden[0], hidden[0, 2].expand(5, 32)], -1)
+    ends = head.end(head.end_norm(torch.tanh(head.end_hidden(pairs))))[:, 0]
+    ends = torch.where(allowed[0], ends, torch.tensor(-1e30)).log_softmax(-1)
+    summed = torch.cat([probabilities @ hidden[0], hidden[0, 0]])
+    answer = head.answer(torch.tanh(head.answer_hidden(summed)))[0]
+    assert torch.allclose(spans.start[0, allowed[0]].exp(), probabilities[allowed[0]], atol=1e-6)
+    assert torch.allclose(spans.end[0, 0, allowed[0]], ends[allowed[0]], atol=1e-5)
+    assert torch.allclose(spans.no_answer[0], answer, atol=1e-5)
+
+
+# --- what files leave out, and what does not fit ---------------------------------------------------------------------
+
+
+def test_a_config_without_architectures_leaves_the_head_to_the_tensors(tmp_path: Path) -> None:
+    for kind in ("span", "token", "choice"):
+        save_model(_task(kind), tmp_path)
+        _rewrite(tmp_path, architectures=None)
+        if kind == "choice":  # one output: a choice, or a score
+            with pytest.raises(DamagedError, match="LB-662"):
+                load_model(tmp_path)
+        else:
+            assert load_model(tmp_path).network.head_config.kind == HEADS[kind].kind
+
+
+def test_labels_without_names_are_numbered_and_missing_heads_named(tmp_path: Path) -> None:
+    config = hf.AlbertConfig(**THEIRS, embedding_size=16)
+    hf.AlbertForSequenceClassification(config).save_pretrained(tmp_path)
+    assert "id2label" not in json.loads((tmp_path / "config.json").read_text())
+    assert load_model(tmp_path).network.head_config.labels == ("LABEL_0", "LABEL_1")
+    hf.AlbertModel(config).save_pretrained(tmp_path)
+    assert {name.split(".")[0] for name in load_model(tmp_path).missing} == {"masked_lm", "sentence_order"}
+
+
+QUERY = "albert.encoder.albert_layer_groups.2.albert_layers.0.attention.query.weight"
+
+
+@pytest.mark.parametrize(
+    ("tensors", "settings", "said"),
+    [
+        ({}, {"id2label": {"0": "a", "1": "a", "2": "b"}}, "LB-661"),
+        ({}, {"problem_type": "ranking"}, "LB-661"),
+        ({}, {"id2label": {"0": "a", "1": "b"}}, "LB-606"),
+        ({QUERY: torch.ones(32, 32)}, {}, "LB-605"),
+        ({"albert.extra": torch.ones(1)}, {}, r"LB-604[\s\S]*albert\.extra"),
+        ({"albert.pooler.bias": torch.ones(7)}, {}, r"LB-606.*albert\.pooler\.bias"),
+        ({"albert.pooler.bias": torch.ones(32, dtype=torch.int32)}, {}, r"LB-664.*albert\.pooler\.bias"),
+        *(
+            ({name: None}, {}, rf"LB-660[\s\S]*{name}")
+            for name in ("classifier.weight", "albert.pooler.bias", "albert.embeddings.LayerNorm.bias")
+        ),
+    ],
+)
+def test_what_does_not_fit_is_named(
+    tmp_path: Path, tensors: dict[str, Tensor | None], settings: dict[str, object], said: str
+) -> None:
+    save_model(_task("sequence", sharing="attention"), tmp_path)
+    changed = load_file(tmp_path / "model.safetensors") | tensors
+    save_file({name: t for name, t in changed.items() if t is not None}, tmp_path / "model.safetensors")
+    _rewrite(tmp_path, **settings)
+    with pytest.raises(DamagedError, match=said):
+        load_model(tmp_path)
+
+
+def test_missing_weights_are_one_clear_error(tmp_path: Path) -> None:
+    save_model(_task("span"), tmp_path)
+    (tmp_path / "model.safetensors").unlink()
+    for folder, code in ((tmp_path.parent, "LB-675"), (tmp_path, "LB-602")):
+        with pytest.raises(LitebertError, match=code):
+            load_model(folder)
+
+
+def test_a_new_task_starts_from_an_encoder_and_keeps_only_the_same_head(tmp_path: Path) -> None:
+    dense = ("head.dense.bias", "head.dense.weight")
+    pretrained = AlbertForPretraining(SHAPE, generator=torch.Generator().manual_seed(7))
+    save_model(pretrained, tmp_path)
+    mnli = _task("sequence")
+    start = start_from(mnli, tmp_path)
+    assert start.fresh == dense
+    assert {name.split(".")[0] for name in start.dropped} == {"masked_lm", "sentence_order"}
+    assert torch.equal(mnli.albert.pooler.weight, pretrained.albert.pooler.weight)
+    save_model(mnli, tmp_path)
+    other = HeadConfig(kind="sequence-classification", labels=("entailment", "not_entailment"))
+    start = start_from(AlbertForTask(SHAPE, other), tmp_path)
+    assert start.fresh == start.dropped == dense
+    same = AlbertForTask(SHAPE, HEADS["sequence"])
+    assert start_from(same, tmp_path).fresh == ()
+    assert torch.equal(same.head.dense.weight, mnli.head.dense.weight)
