@@ -212,7 +212,7 @@ def test_the_packaged_model_has_a_name_and_a_folder_of_that_name_goes_first(
     assert locate("litebert") == packaged_model()
     shutil.copytree(small_model, "litebert")
     assert locate("litebert") == Path("litebert")
-    monkeypatch.setattr("litebert.hub.location.files", lambda _: tmp_path)
+    monkeypatch.setattr("litebert.hub.transfer.package_files", lambda _: tmp_path)
     with pytest.raises(LitebertError, match="LB-938"):
         packaged_model()
 

@@ -108,7 +108,7 @@ def export_google(
     OUTPUT is a folder, or a prefix such as exported/model.ckpt-best. albert_config.json, the vocabulary
     (30k-clean.model) and the file `checkpoint` are written beside it.
     """
-    from litebert.hub.location import locate
+    from litebert.hub.transfer import locate
     from litebert.interop.google.convert import export_checkpoint
 
     return export_checkpoint(locate(model), output, has_optimizer=optimizer)
@@ -135,7 +135,7 @@ def export_onnx(
     refused if the outputs are not those of the network. The table shows the size, the largest difference, the
     correlation of outputs over the texts, how often the first choice is the same, and milliseconds per batch.
     """
-    from litebert.hub.location import locate
+    from litebert.hub.transfer import locate
     from litebert.interop.export import onnx
     from litebert.interop.export.check import OUR_TEXTS, read_texts
 
@@ -160,7 +160,7 @@ def export_program(model: str, output: Path, *, head: Head = None) -> ProgramRep
     torch.export.load(PATH).module(); its inputs are input_ids, attention_mask and token_type_ids, int64, of any batch
     size and length. Where there is no torch, use litebert export onnx.
     """
-    from litebert.hub.location import locate
+    from litebert.hub.transfer import locate
     from litebert.interop.export import program
 
     return program.export_program(locate(model), output, head=head)
@@ -181,7 +181,7 @@ def export_web(
     SentencePiece vocabulary, or `litebert`, the packaged model. The model is written in eight bits, each shared weight
     once, and is checked against the network as by litebert export onnx.
     """
-    from litebert.hub.location import locate
+    from litebert.hub.transfer import locate
     from litebert.interop.export import web
 
     return web.export_web(locate(model), output, runtime=runtime)
@@ -308,8 +308,7 @@ def hub_push(
     """
     from litebert.errors import say
     from litebert.hub.card import CARD_FILE, card_of
-    from litebert.hub.location import locate
-    from litebert.hub.transfer import HubName, model_files, push
+    from litebert.hub.transfer import HubName, locate, model_files, push
 
     folder, to = locate(folder), HubName.read(name, revision=revision)
     card, is_kept = card_of(folder, name=to.repository, license=license, languages=languages)

@@ -1,8 +1,7 @@
 """Models by name: the packaged one, folders and runs here, and the Hugging Face Hub; describe and publish them."""
 
 from litebert.hub.card import model_card, write_card
-from litebert.hub.location import PACKAGED_NAME, locate, looks_local, packaged_model
-from litebert.hub.transfer import HubName, model_files, pull
+from litebert.hub.transfer import PACKAGED_NAME, HubName, locate, looks_local, model_files, packaged_model, pull
 
 __all__ = [
     "PACKAGED_NAME", "HubName", "locate", "looks_local", "model_card", "model_files", "packaged_model", "pull",

@@ -28,7 +28,7 @@ from litebert.fast import limit_depth
 from litebert.fast.exits import require_exits
 from litebert.fast.steps import DTYPES
 from litebert.folder.model import load_model
-from litebert.hub.location import locate
+from litebert.hub.transfer import locate
 from litebert.nn import AlbertForTask
 from litebert.runs import RUN_FILE, is_run, read_run
 from litebert.tasks.finetuning import answer

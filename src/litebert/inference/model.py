@@ -112,7 +112,7 @@ class Model:
         from litebert.fast.steps import DTYPES
         from litebert.folder.model import load_model
         from litebert.folder.sentence_vectors import read_sentence_vectors
-        from litebert.hub.location import locate, packaged_model
+        from litebert.hub.transfer import locate, packaged_model
 
         folder = packaged_model() if path is None else locate(path)
         precision = _one_of(precision, Precision, "LB-933", "precision", 'precision="fp32"')

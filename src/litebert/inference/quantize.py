@@ -16,7 +16,7 @@ from litebert.fast import calibrate, pack, to_int8
 from litebert.files import require_new, staged_folder
 from litebert.folder.model import load_model, save_model
 from litebert.folder.weights import INT8_FILE, weights_path
-from litebert.hub.location import locate
+from litebert.hub.transfer import locate
 from litebert.inference.finetuned import Finetuned, measured
 from litebert.interop.reports import Quantized
 from litebert.nn import Batch, Network

@@ -20,7 +20,7 @@ from litebert.folder.model import build_network, save_model
 from litebert.folder.names import BERT
 from litebert.folder.sentence_vectors import read_sentence_vectors, write_sentence_transformers
 from litebert.folder.weights import INDEX_FILE, read_weights, shard_names, weights_path
-from litebert.hub.location import locate
+from litebert.hub.transfer import locate
 from litebert.interop.reports import HuggingFaceImport
 from litebert.tokenizer import Tokenizer
 
