@@ -214,7 +214,7 @@ def test_control_without_the_boundary_a_mistake_is_a_traceback(
 
 
 def test_a_missing_extra_is_named(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in sys.modules if name.startswith("litebert.serve")]:
+    for name in [name for name in sys.modules if name.startswith("litebert.serve.")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     done = command("serve")
