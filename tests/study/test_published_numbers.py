@@ -18,7 +18,7 @@ ROWS = {
 
 def _layers(name: str) -> Layers:
     path = ROOT / "benchmarks" / "study" / f"layers-{name}.json"
-    return Layers.model_validate(read_json(path, command="python benchmarks/study/layers.py"))
+    return Layers.model_validate(read_json(path, command="litebert study layers --help"))
 
 
 def test_the_sentences_about_figure_1_hold() -> None:
