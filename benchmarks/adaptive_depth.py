@@ -9,7 +9,6 @@ turns; batches hold the texts in the order of the file.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -22,6 +21,7 @@ from torch import Tensor
 
 from benchmarks.measure import machine, table, take_turns
 from benchmarks.texts import DATA
+from litebert.cli.command import command_of
 from litebert.config import FinetuneConfig, resolve, settings_from_words
 from litebert.fast import limit_depth, patient_logits
 from litebert.fast.exits import is_same_answer, logits_by_step
@@ -36,10 +36,10 @@ SETTINGS += ["train.save_every=100"]
 SIZES = (1, 32)
 
 
-def main(model: str, out: Path, steps: int, seeds: str, rounds: int) -> None:
+def main(model: str, out: Path, *, steps: int = 1_000, seeds: tuple[int, ...] = (1,), rounds: int = 5) -> None:
     """Train what is not there, measure, print a table for each seed."""
     torch.set_num_threads(1)
-    for seed in seeds.split(","):
+    for seed in seeds:
         runs = {}
         for name in ("exits", "plain"):
             words = [*SETTINGS, f"model.start={model}", f"train.seed={seed}", f"train.steps={steps}"]
@@ -111,10 +111,4 @@ def steps_taken(by_step: list[Tensor], patience: int, network: AlbertForTask) ->
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("model")
-    parser.add_argument("out", type=Path)
-    parser.add_argument("--steps", type=int, default=1000)
-    parser.add_argument("--seeds", default="1")
-    parser.add_argument("--rounds", type=int, default=5)
-    main(**vars(parser.parse_args()))
+    command_of(main, "adaptive_depth")()

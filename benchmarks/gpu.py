@@ -41,7 +41,7 @@ import numpy as np
 import torch
 
 from benchmarks.loader import VOCAB_SIZE, open_loader
-from benchmarks.measure import take_turns
+from benchmarks.measure import table, take_turns
 from benchmarks.steps import forward_flops, our_step, our_work, step_flops, their_network, their_step, without_dropout
 from benchmarks.texts import Texts, made_up
 from litebert.config import AlbertConfig, TrainConfig, preset
@@ -81,7 +81,6 @@ class Bench:
         return self.device.type == "cuda"
 
     def wait(self) -> None:
-        """Wait for the device."""
         if self.is_cuda:
             torch.cuda.synchronize()
 
@@ -94,7 +93,6 @@ class Bench:
         self.note("figure", name, value=value, unit=unit, share=share)
 
     def target(self, name: str, value: float, unit: str = "", *, least: float = 0, most: float = 0) -> None:
-        """Note a figure that has a target."""
         self.note("target", name, value=value, unit=unit, least=least, most=most)
 
     def network(self) -> AlbertForPretraining:
@@ -122,6 +120,10 @@ class Bench:
         if not self.has_transformers:
             self.note("left out", name, why="transformers is not installed", is_failure=False)
         return self.has_transformers
+
+    def their_network(self, dtype: torch.dtype = torch.float32) -> torch.nn.Module:
+        """Return transformers' network with the same weights."""
+        return their_network(self.config, self.network().cpu()).to(self.device, dtype)
 
     def in_turns(self, runs: Mapping[str, Run]) -> dict[str, float]:
         """Return the median seconds of one call of each; turns of about 0.3 s, the device waited for at both ends."""
@@ -167,7 +169,7 @@ class Bench:
 
     def their_run(self, texts: Texts, *, is_compiled: bool = False) -> Run:
         """Return one pretraining step as users of transformers take it."""
-        network = their_network(self.config, self.network().cpu()).to(self.device)
+        network = self.their_network()
         forward = torch.compile(network, backend="inductor" if self.is_cuda else "eager") if is_compiled else None
         step = their_step(network, texts, forward=forward)
         return Run(step, texts.num_tokens, step_flops(self.config, texts))
@@ -196,7 +198,7 @@ def equal_losses(bench: Bench) -> None:
             plain = task.loss(our_work(texts, bench.device)).total.item()
         bench.figure(f"loss of litebert, {kind}", plain)
         if bench.rival(f"{THEIRS}, {kind}"):
-            theirs = their_network(bench.config, bench.network().cpu()).to(bench.device)
+            theirs = bench.their_network()
             apart = abs(without_dropout(theirs, their_step(theirs, texts)) - plain)
             bench.target(f"transformers, {kind}: losses apart", apart, most=1e-2)
 
@@ -232,7 +234,7 @@ def inference(bench: Bench) -> None:
     ours = bench.network().eval()
     theirs = None
     if bench.rival(THEIRS):
-        theirs = their_network(bench.config, bench.network().cpu()).to(bench.device, torch.bfloat16).eval().albert
+        theirs = bench.their_network(torch.bfloat16).eval().albert
     if bench.is_cuda:
         pack(ours.albert)
 
@@ -366,20 +368,23 @@ def markdown(machine: Row, rows: Sequence[Row]) -> str:
         value = float(str(row["value"]))
         return f"{value:,.0f} {row['unit']}" if abs(value) >= 1_000 else f"{value:.4g} {row['unit']}".strip()
 
-    lines = ["# litebert on a GPU", "", *(f"- {name}: {value}" for name, value in machine.items())]
-    lines += ["", "| section | target | measured | wanted | met |", "|---|---|---|---|---|"]
-    for row in (row for row in rows if row["kind"] == "target"):
+    def of(kind: str) -> list[Row]:
+        return [row for row in rows if row["kind"] == kind]
+
+    targets = []
+    for row in of("target"):
         value, least, most = (float(str(row[key])) for key in ("value", "least", "most"))
         wanted, is_met = (f">= {least:g}", value >= least) if least else (f"<= {most:g}", value <= most)
-        lines.append(f"| {row['section']} | {row['name']} | {shown(row)} | {wanted} | {'yes' if is_met else 'NO'} |")
-    for section in dict.fromkeys(row["section"] for row in rows if row["kind"] == "figure"):
-        lines += ["", f"## {section}", "", "| what | measured | of the GEMM |", "|---|---|---|"]
-        for row in (row for row in rows if row["kind"] == "figure" and row["section"] == section):
-            share = "" if row["share"] is None else f"{100 * float(str(row['share'])):.1f} %"
-            lines.append(f"| {row['name']} | {shown(row)} | {share} |")
-    left_out = [row for row in rows if row["kind"] == "left out"]
-    lines += ["", "## Left out", "", *(f"- {row['section']}: {row['name']}: {row['why']}" for row in left_out)]
-    return "\n".join(lines) + "\n"
+        targets.append([row["section"], row["name"], shown(row), wanted, "yes" if is_met else "NO"])
+    blocks = ["# litebert on a GPU", "\n".join(f"- {name}: {value}" for name, value in machine.items())]
+    blocks.append(table(["section", "target", "measured", "wanted", "met"], targets))
+    for section in dict.fromkeys(row["section"] for row in of("figure")):
+        found = [row for row in of("figure") if row["section"] == section]
+        shares = ["" if row["share"] is None else f"{100 * float(str(row['share'])):.1f} %" for row in found]
+        lines = [[row["name"], shown(row), share] for row, share in zip(found, shares, strict=True)]
+        blocks += [f"## {section}", table(["what", "measured", "of the GEMM"], lines)]
+    left_out = "\n".join(f"- {row['section']}: {row['name']}: {row['why']}" for row in of("left out"))
+    return "\n\n".join([*blocks, "## Left out", left_out]) + "\n"
 
 
 def main() -> int:

@@ -5,10 +5,10 @@
 Named functions count once each, however often they are called; comprehensions and lambdas do not.
 """
 
-import argparse
+from __future__ import annotations
+
 import sys
 from collections import Counter
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -20,34 +20,22 @@ from litebert.nn import AlbertForPretraining
 
 HOME = str(Path(litebert.__file__).parent)
 
-
-def passed(call: Callable[[], object]) -> Counter[str]:
-    """Count the calls of our functions, by file and name."""
-    hops = Counter[str]()
-
-    def note(frame: FrameType, event: str, _: object) -> None:
-        code = frame.f_code
-        if event == "call" and code.co_filename.startswith(HOME) and "<" not in code.co_name:
-            hops[f"{code.co_filename.removeprefix(HOME + '/')} {code.co_qualname}"] += 1
-
-    sys.setprofile(note)
-    try:
-        call()
-    finally:
-        sys.setprofile(None)
-    return hops
-
-
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--names", action="store_true", help="print each function and its calls")
-    is_asked = parser.parse_args().names
-    step = our_step(
-        AlbertForPretraining(litebert.preset("tiny")), made_up([22] * 4, vocab_size=2_000), optimizer="lamb"
-    )
-    for name, call in {'fill("a [MASK]")': partial(litebert.load().fill, "a [MASK]"), "a training step": step}.items():
+    tiny, texts = AlbertForPretraining(litebert.preset("tiny")), made_up([22] * 4, vocab_size=2_000)
+    calls = {'fill("a [MASK]")': partial(litebert.load().fill, "a [MASK]")}
+    calls["a training step"] = our_step(tiny, texts, optimizer="lamb")
+    for name, call in calls.items():
+        hops = Counter[str]()
+
+        def note(frame: FrameType, event: str, _: object, hops: Counter[str] = hops) -> None:
+            code = frame.f_code
+            if event == "call" and code.co_filename.startswith(HOME) and "<" not in code.co_name:
+                hops[f"{code.co_filename.removeprefix(HOME + '/')} {code.co_qualname}"] += 1
+
         call()  # warms up
-        hops = passed(call)
+        sys.setprofile(note)
+        call()
+        sys.setprofile(None)
         print(f"{name}: {len(hops)} functions in {len({hop.split()[0] for hop in hops})} files")
-        if is_asked:
+        if "--names" in sys.argv:
             print("\n".join(f"  {number:>4}  {hop}" for hop, number in sorted(hops.items())))

@@ -6,7 +6,6 @@ CPU time of one process, median and extremes of 7 rounds after a warm-up.
 
 from __future__ import annotations
 
-import argparse
 import time
 from statistics import median
 
@@ -40,7 +39,7 @@ def open_loader(length: int, batch_size: int, sentence: str = "order") -> Loader
     return Loader([shard], vocabulary=vocabulary, config=config, batch_size=batch_size, seed=1)
 
 
-def main(length: int, rounds: int) -> None:
+def main(*, length: int = 512, rounds: int = 7) -> None:
     """Print one line per objective, with the cost of planning an epoch."""
     print(machine())
     lines = []
@@ -62,7 +61,6 @@ def main(length: int, rounds: int) -> None:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--length", type=int, default=512, help="longest sequence")
-    parser.add_argument("--rounds", type=int, default=7)
-    main(**vars(parser.parse_args()))
+    from litebert.cli.command import command_of
+
+    command_of(main, "loader")()

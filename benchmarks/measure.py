@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import re
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
 Call: TypeAlias = Callable[[], object]
-PACKAGES = (
-    "litebert",
-    "torch",
-    "transformers",
-    "onnxruntime",
-    "openvino",
-    "nncf",
-    "sentencepiece",
-    "fastapi",
-    "uvicorn",
-)
+PACKAGES = ["litebert", "torch", "transformers", "onnxruntime", "openvino", "nncf", "sentencepiece"]
+PACKAGES += ["fastapi", "uvicorn"]
 
 
 def seconds_of(call: Call, clock: Callable[[], float] = time.process_time) -> float:
@@ -70,6 +64,15 @@ def peak_bytes(work: Call | None = None) -> int:
     # ru_maxrss would be that of the parent process where that one is larger
     status = Path("/proc/self/status").read_text()
     return int(status.partition("VmHWM:")[2].split()[0]) * 1024
+
+
+def apart(function: Callable[..., Any], *given: object) -> Any:
+    """Return what a function of a script gives in a process of its own, as JSON."""
+    module = function.__module__ if function.__module__ != "__main__" else sys.modules["__main__"].__spec__.name
+    call = f"{function.__name__}(*json.loads({json.dumps(given, default=str)!r}))"
+    code = f"import json\nfrom {module} import {function.__name__}\nprint(json.dumps({call}))"
+    done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, check=True)
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 def table(header: Sequence[object], rows: Iterable[Sequence[object]]) -> str:

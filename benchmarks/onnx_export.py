@@ -7,7 +7,6 @@ the files; times are medians of rounds in which all take turns, with OMP_NUM_THR
 
 from __future__ import annotations
 
-import argparse
 import logging
 import tempfile
 import warnings
@@ -20,6 +19,7 @@ import transformers
 from onnxruntime.quantization import QuantType, quantize_dynamic
 
 from benchmarks.measure import machine, table
+from litebert.cli.command import command_of
 from litebert.config import preset
 from litebert.folder import save_model
 from litebert.interop.export.check import Inputs, RunBatch, ragged_outputs
@@ -49,8 +49,12 @@ def exported(rectangle: PaddedNetwork, theirs: torch.nn.Module, folder: Path) ->
     }
 
 
-def main(shape: str, rounds: int) -> None:
+def main(*, shape: str = "base-v2", rounds: int = 7) -> None:
     """Export, count, time, and print a row for each way."""
+    warnings.simplefilter("ignore")
+    logging.getLogger().setLevel(logging.ERROR)
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
     network = AlbertForPretraining(preset(shape), generator=torch.Generator().manual_seed(1)).eval()
     rectangle = padded(network, has_head=False)
     with tempfile.TemporaryDirectory() as scratch:
@@ -88,12 +92,4 @@ def main(shape: str, rounds: int) -> None:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--preset", default="base-v2")
-    parser.add_argument("--rounds", type=int, default=7)
-    asked = parser.parse_args()
-    warnings.simplefilter("ignore")
-    logging.getLogger().setLevel(logging.ERROR)
-    transformers.logging.set_verbosity_error()
-    transformers.logging.disable_progress_bar()
-    main(asked.preset, asked.rounds)
+    command_of(main, "onnx_export")()

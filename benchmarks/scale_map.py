@@ -8,7 +8,6 @@ The tables follow from the named assumptions below. Extrapolations are linear, a
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import time
@@ -20,6 +19,7 @@ import torch
 
 from benchmarks.measure import table
 from benchmarks.steps import forward_flops
+from litebert.cli.command import command_of
 from litebert.config import PRESETS, ObjectiveConfig
 from litebert.corpus import Shard
 from litebert.nn import AlbertForPretraining
@@ -42,7 +42,7 @@ FAILURE_HOURS = 50_000
 unexpected interruptions of 16,384 GPUs in 54 days, one in about 50,000 GPU hours)."""
 
 
-def sampler(num_documents: int) -> dict[str, float]:
+def open_sampler(num_documents: int) -> dict[str, float]:
     """Open the sampler of a corpus of so many documents, and draw a batch.
 
     Every shard shows the same arrays, which stand for files that are mapped: they are not counted.
@@ -136,10 +136,10 @@ def _duration(seconds: float) -> str:
     return f"{1e3 * seconds:.1f} ms" if seconds < 0.01 else f"{1e3 * seconds:.0f} ms"
 
 
+def main(*, sampler: bool = False) -> None:
+    """Print the computed tables, or what the sampler takes."""
+    print(json.dumps([open_sampler(number) for number in DOCUMENTS], indent=2) if sampler else computed_tables())
+
+
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--sampler", action="store_true")
-    if parser.parse_args().sampler:
-        print(json.dumps([sampler(number) for number in DOCUMENTS], indent=2))
-    else:
-        print(computed_tables())
+    command_of(main, "scale_map")()

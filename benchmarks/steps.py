@@ -79,21 +79,9 @@ def our_step(network: AlbertForPretraining, texts: Texts, *, optimizer: str = "a
     return replace(parts, whole=partial(training_step, task, [work], built, **given))
 
 
-SHARED = (
-    "vocab_size",
-    "embedding_size",
-    "hidden_size",
-    "num_hidden_layers",
-    "num_attention_heads",
-    "intermediate_size",
-)
-SHARED += (
-    "hidden_act",
-    "hidden_dropout_prob",
-    "attention_probs_dropout_prob",
-    "max_position_embeddings",
-    "layer_norm_eps",
-)
+SHARED = ["vocab_size", "embedding_size", "hidden_size", "intermediate_size", "hidden_act", "layer_norm_eps"]
+SHARED += ["num_hidden_layers", "num_attention_heads", "hidden_dropout_prob", "attention_probs_dropout_prob"]
+SHARED += ["max_position_embeddings"]
 """Settings that both libraries call the same."""
 
 

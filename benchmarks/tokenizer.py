@@ -6,7 +6,6 @@ Wall time; medians and the extremes of interleaved rounds.
 
 from __future__ import annotations
 
-import argparse
 import os
 import tempfile
 import time
@@ -15,6 +14,7 @@ from statistics import median
 
 from benchmarks.measure import Call, machine, table, take_turns
 from benchmarks.texts import DATA, VOCABULARY, rows
+from litebert.cli.command import command_of
 from litebert.tokenizer import Tokenizer
 
 
@@ -48,7 +48,7 @@ def contenders(texts: list[str], threads: int) -> dict[str, Call]:
     }
 
 
-def main(threads: int, rounds: int, megabytes: float) -> None:
+def main(*, threads: int = 1, rounds: int = 7, megabytes: float = 3.0) -> None:
     """Print megabytes a second and the ratio to transformers' AlbertTokenizer."""
     os.environ["TOKENIZERS_PARALLELISM"] = "false" if threads == 1 else "true"
     os.environ["RAYON_NUM_THREADS"] = str(threads)
@@ -63,8 +63,4 @@ def main(threads: int, rounds: int, megabytes: float) -> None:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--threads", type=int, default=1, help="threads for every contender (1)")
-    parser.add_argument("--rounds", type=int, default=7, help="interleaved rounds (7)")
-    parser.add_argument("--megabytes", type=float, default=3.0, help="how much text (3.0)")
-    main(**vars(parser.parse_args()))
+    command_of(main, "tokenizer")()

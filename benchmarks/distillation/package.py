@@ -1,4 +1,4 @@
-"""Write the packaged model: `python -m benchmarks.distillation.package RUN [RUN ...] OUT [--weights 2 3]`.
+"""Write the packaged model: `python -m benchmarks.distillation.package RUN [RUN ...] OUT [--weights 2 --weights 3]`.
 
 Of several runs it is the (weighted) mean; each must have started from the one before. The
 matrices are in float8, the rest in bf16, the tokenizer is compact JSON, and the files that
@@ -9,9 +9,7 @@ the vectors.
 
 from __future__ import annotations
 
-import argparse
 import json
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -19,12 +17,13 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch.nn import functional as F
 
+from litebert.cli.command import command_of
 from litebert.config import ObjectiveConfig, PretrainConfig
 from litebert.files import read_json, write_json, write_text
 from litebert.folder import save_model, write_sentence_transformers
 from litebert.nn import AlbertForPretraining
 from litebert.objectives import longest_first, sentence_objective
-from litebert.runs import read_metrics, read_run
+from litebert.runs import Run
 from litebert.tasks.distillation import pool
 from litebert.tasks.pretraining import micro_batches
 from litebert.tokenizer import Tokenizer
@@ -36,36 +35,6 @@ NUM_TEXTS, NUM_CHECKED = 4_000, 400
 LENGTH = 8.0
 """Of the vector that the pooler is fitted to: its 384 numbers are then about .4, below tanh's 1."""
 RIDGE = 1e-2
-
-
-def order_accuracy(run: Path) -> float:
-    """Return the held-out accuracy of sentence order at the end of a run."""
-    rows = [row for row in read_metrics(run) if row["kind"] == "eval"]
-    return float(str(rows[-1]["sentence_order_accuracy"]))
-
-
-def round_to_float8(path: Path) -> None:
-    """Round all matrices to float8: 3 bits of mantissa, half the bytes of bf16."""
-    weights = load_file(path)
-    for name, weight in weights.items():
-        if weight.ndim == 2:
-            weights[name] = weight.to(torch.float8_e4m3fn)
-    save_file(weights, path, metadata={"format": "pt"})
-
-
-def compact(path: Path) -> None:
-    """Write tokenizer.json without indentation, escapes, and digits that 32 bits do not have."""
-    pipeline = json.loads(path.read_text("utf-8"))
-    pieces = pipeline["model"]["vocab"]
-    pipeline["model"]["vocab"] = [[text, float(str(np.float32(score)))] for text, score in pieces]
-    write_text(path, json.dumps(pipeline, ensure_ascii=False, separators=(",", ":")))
-
-
-def corpora_of(run: Path) -> list[str]:
-    """Return the corpora that a run was trained on."""
-    record = read_run(run)
-    assert record is not None, f"{run} is no run"
-    return [record.settings["data.corpus"], *(record.settings.get("data.mix") or ())]
 
 
 @torch.no_grad()
@@ -102,31 +71,34 @@ def fit_pooler(network: AlbertForPretraining, corpora: list[str]) -> float:
     return float(1 - (found - wanted).square().sum() / (wanted - wanted.mean(0)).square().sum())
 
 
-def main(runs: Sequence[Path], out: Path, weights: Sequence[float]) -> None:
+def main(runs: tuple[Path, ...], out: Path, *, weights: tuple[float, ...] = ()) -> None:
     """Write the folder; its JSON without indentation, since every byte is shipped."""
-    run, source = runs[-1], runs[-1] / "model"
+    run = Run.open(runs[-1])
     out.mkdir(parents=True)
     network = mean_network([run / "model" for run in runs], weights)
     assert isinstance(network, AlbertForPretraining)
-    if order_accuracy(run) < LEAST_ORDER_ACCURACY:
+    if run.evaluations[-1].values["sentence_order_accuracy"] < LEAST_ORDER_ACCURACY:
         network.sentence_order.to("meta")  # what holds no numbers is not written
-        print(f"pooler fitted, R2 {fit_pooler(network, corpora_of(run)):.2f}")
+        corpora = [str(run.settings["data.corpus"]), *(run.settings.get("data.mix") or ())]
+        print(f"pooler fitted, R2 {fit_pooler(network, corpora):.2f}")
     save_model(network, out, dtype=torch.bfloat16)
-    round_to_float8(out / "model.safetensors")
-    Tokenizer.load(source).save(out)
+    # All matrices in float8: 3 bits of mantissa, half the bytes of bf16.
+    path = out / "model.safetensors"
+    stored = {name: w.to(torch.float8_e4m3fn) if w.ndim == 2 else w for name, w in load_file(path).items()}
+    save_file(stored, path, metadata={"format": "pt"})
+    Tokenizer.load(run.folder / "model").save(out)
     (out / "spiece.model").unlink()  # tokenizer.json holds the same pieces; transformers reads it
     write_sentence_transformers(out, pooling="mean", normalize=True)
     config = read_json(out / "config.json", command=f"ls {out}")
     write_json(out / "config.json", config | {"dtype": "float32"})  # computed so, stored in bf16
-    compact(out / "tokenizer.json")
+    # tokenizer.json without indentation, escapes, and digits that 32 bits do not have
+    pipeline = json.loads((out / "tokenizer.json").read_text("utf-8"))
+    pieces = pipeline["model"]["vocab"]
+    pipeline["model"]["vocab"] = [[text, float(str(np.float32(score)))] for text, score in pieces]
+    write_text(out / "tokenizer.json", json.dumps(pipeline, ensure_ascii=False, separators=(",", ":")))
     size = sum(path.stat().st_size for path in out.rglob("*") if path.is_file())
     print(f"{out}: {size:,} bytes")
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("runs", nargs="+", type=Path)
-    parser.add_argument("out", type=Path)
-    parser.add_argument("--weights", nargs="+", type=float, default=())
-    given = parser.parse_args()
-    main(given.runs, given.out, given.weights)
+    command_of(main, "package")()

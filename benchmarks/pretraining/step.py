@@ -9,7 +9,6 @@ has the tanh GELU, argmax over all logits, and cross-entropy on a float32 copy.
 
 from __future__ import annotations
 
-import argparse
 from statistics import median
 from unittest.mock import patch
 
@@ -20,6 +19,7 @@ from torch.nn import functional as F
 from benchmarks.measure import Call, machine, table, take_turns
 from benchmarks.steps import Step, our_step, their_network, their_step
 from benchmarks.texts import made_up
+from litebert.cli.command import command_of
 from litebert.config import AlbertConfig, preset
 from litebert.nn import AlbertForPretraining
 
@@ -50,7 +50,7 @@ def before(config: AlbertConfig) -> Call:
     return with_old_parts
 
 
-def main(presets: str, rounds: int) -> None:
+def main(*, presets: str = "mini,small", rounds: int = 7) -> None:
     """Time the steps in turn, and print the table."""
     torch.set_num_threads(1)
     print(f"{machine()}\n")
@@ -70,7 +70,4 @@ def main(presets: str, rounds: int) -> None:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--presets", default="mini,small")
-    parser.add_argument("--rounds", type=int, default=7)
-    main(**vars(parser.parse_args()))
+    command_of(main, "step")()

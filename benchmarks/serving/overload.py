@@ -9,7 +9,6 @@ The server has one core, the load another.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import os
 import sys
@@ -23,6 +22,7 @@ import numpy as np
 
 from benchmarks.measure import memory
 from benchmarks.serving.run import MODEL, body_of, free_port, loads, measure, server
+from litebert.cli.command import command_of
 
 ANSWERED, REFUSED = 200, 429
 Connection: TypeAlias = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -85,13 +85,14 @@ def milliseconds(times: Sequence[float]) -> str:
     return f"p50 {p50:.1f} ms, p99 {p99:.1f} ms"
 
 
-def main(model: Path, *, seconds: float, times: float, cores: tuple[int, int]) -> None:
+def main(*, model: Path = MODEL, seconds: float = 60, times: float = 5) -> None:
     """Print what was measured."""
-    os.sched_setaffinity(0, {cores[1]})
+    first, *others = sorted(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, {others[0] if others else first})
     port = free_port()
     command = [sys.executable, "-m", "litebert", "serve", str(model), "--threads", "1"]
     mixed, short = loads(400)
-    with server(command, port, cores[0]) as process:
+    with server(command, port, first) as process:
         measure(mixed, port)
         closed, alone = measure(mixed, port), measure(short, port)
         print(f"unloaded: one short text p50 {alone.p50_ms:.1f} ms, p99 {alone.p99_ms:.1f} ms")
@@ -118,10 +119,4 @@ def main(model: Path, *, seconds: float, times: float, cores: tuple[int, int]) -
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--model", type=Path, default=MODEL)
-    parser.add_argument("--seconds", type=float, default=60)
-    parser.add_argument("--times", type=float, default=5)
-    given = parser.parse_args()
-    first, *others = sorted(os.sched_getaffinity(0))
-    main(given.model, seconds=given.seconds, times=given.times, cores=(first, others[0] if others else first))
+    command_of(main, "overload")()

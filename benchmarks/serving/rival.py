@@ -6,12 +6,12 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import tempfile
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Literal
 
 import torch
 import uvicorn
@@ -22,9 +22,10 @@ from transformers import AutoTokenizer
 from benchmarks.speed import rivals
 from benchmarks.speed.exports import export_onnx, export_openvino
 from benchmarks.texts import Texts
+from litebert.cli.command import command_of
 
 MAX_BATCH = 32
-ENGINES = ("transformers", "onnxruntime", "openvino")
+Engine = Literal["transformers", "onnxruntime", "openvino"]
 Embed = Callable[[list[str]], list[list[float]]]
 
 
@@ -91,10 +92,12 @@ def make_app(embed: Embed) -> FastAPI:
     return app
 
 
+def main(
+    model: Path, *, engine: Literal["transformers", "onnxruntime", "openvino"] = "transformers", port: int
+) -> None:
+    """Serve until the process is ended."""
+    uvicorn.run(make_app(embedder(model, engine)), port=port, log_level="error")
+
+
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("model", type=Path)
-    parser.add_argument("--engine", choices=ENGINES, default="transformers")
-    parser.add_argument("--port", type=int, required=True)
-    given = parser.parse_args()
-    uvicorn.run(make_app(embedder(given.model, given.engine)), port=given.port, log_level="error")
+    command_of(main, "rival")()

@@ -9,7 +9,6 @@ server, is the figure that other work on the core disturbs least.
 
 from __future__ import annotations
 
-import argparse
 import http.client
 import json
 import os
@@ -23,11 +22,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from statistics import median
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
 from benchmarks.measure import installed, machine, recorded, table
+from litebert.cli.command import command_of
 
 ROOT = Path(__file__).parents[2]
 MODEL = Path("src/litebert/model")
@@ -139,8 +139,16 @@ def free_port() -> int:
         return port
 
 
-def run(model: Path, *, rounds: int, requests: int, core: int, chosen: str) -> str:
-    """Measure all servers in turns; return the page of results."""
+def main(
+    *,
+    model: Path = MODEL,
+    rounds: int = 5,
+    requests: int = 200,
+    load: Annotated[str, "Only the loads whose names contain this."] = "",
+    core: int = min(os.sched_getaffinity(0)),
+    record: Annotated[Path | None, "Replace the last run in this Markdown file."] = None,
+) -> None:
+    """Measure all servers in turns; print the page of results."""
     rival = [sys.executable, "-m", "benchmarks.serving.rival", str(model), "--engine"]
     commands = {OURS: [sys.executable, "-m", "litebert", "serve", str(model), "--threads", "1"]}
     commands |= {engine: [*rival, engine] for engine in ENGINES if installed(engine)}
@@ -161,18 +169,22 @@ def run(model: Path, *, rounds: int, requests: int, core: int, chosen: str) -> s
         for link, _ in links:
             link.close()
         for number in range(rounds + 1):
-            for load in (load for load in loads(requests) if chosen in load.name):
+            for each in (each for each in loads(requests) if load in each.name):
                 for name, route in routes.items():
-                    measured = measure(load, *route)
+                    measured = measure(each, *route)
                     if number:  # the first round warms up
-                        found.setdefault(load.name, {}).setdefault(name, []).append(measured)
+                        found.setdefault(each.name, {}).setdefault(name, []).append(measured)
     text = (
         f"`python -m benchmarks.serving.run --rounds {rounds} --requests {requests}`, model {model}, float32, one core "
         f"for every server, {rounds} rounds of {requests} requests ({requests // 2} of one short text) in turns, "
         "closed loop; medians over the rounds. Ratios are of litebert to the other within a round: throughput above 1 "
         f"and waiting times below 1 are in favour of litebert. Vectors differ by {furthest:.0e} at most."
     )
-    return "\n\n".join(["## The last run", text, machine(), *(page(name, each) for name, each in found.items())]) + "\n"
+    pages = (page(name, each) for name, each in found.items())
+    results = "\n\n".join(["## The last run", text, machine(), *pages]) + "\n"
+    print(results)
+    if record:
+        record.write_text(recorded(record.read_text("utf-8"), results))
 
 
 def page(load: str, found: dict[str, list[Measured]]) -> str:
@@ -192,15 +204,4 @@ def page(load: str, found: dict[str, list[Measured]]) -> str:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--model", type=Path, default=MODEL)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--requests", type=int, default=200)
-    parser.add_argument("--load", default="", help="only the loads whose names contain this")
-    parser.add_argument("--core", type=int, default=min(os.sched_getaffinity(0)))
-    parser.add_argument("--record", type=Path, help="replace the last run in this Markdown file")
-    given = parser.parse_args()
-    results = run(given.model, rounds=given.rounds, requests=given.requests, core=given.core, chosen=given.load)
-    print(results)
-    if given.record:
-        given.record.write_text(recorded(given.record.read_text("utf-8"), results))
+    command_of(main, "run")()

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from statistics import fmean
-from typing import Any, TypeAlias
+from typing import Any
 
 from benchmarks.measure import memory
 from benchmarks.texts import VOCABULARY
@@ -24,7 +24,6 @@ from benchmarks.texts import VOCABULARY
 TEXT = "The first answer is the one that a user waits for."
 WORKERS = 4
 PROGRAMS = {"litebert": ("fp32", "bf16", "int8"), "transformers": ("fp32", "bf16")}
-Facts: TypeAlias = dict[str, float]
 
 
 def measure(root: Path, *, is_quick: bool) -> list[dict[str, Any]]:
@@ -37,28 +36,27 @@ def measure(root: Path, *, is_quick: bool) -> list[dict[str, Any]]:
         print("no vocabulary: set LITEBERT_TEST_DATA")
         return []
     found = []
-    for program, precisions in PROGRAMS.items():
-        for precision in precisions:
-            answers = []
-            for _ in range(1 if is_quick else 3):
-                worker = Worker(root, program, precision)
-                answers.append(worker.tell("answer"))
-                worker.process.communicate()
+    for program, precision in ((program, each) for program, precisions in PROGRAMS.items() for each in precisions):
+        answers = []
+        for _ in range(1 if is_quick else 3):
             worker = Worker(root, program, precision)
-            worker.tell("answer")
-            forked = worker.tell("fork")["Pss"] - worker.at_start["Pss"]
+            answers.append(worker.tell("answer"))
             worker.process.communicate()
-            workers = [Worker(root, program, precision) for _ in range(WORKERS)]
-            before = sum(memory(worker.process.pid)["Pss"] for worker in workers)
-            for worker in workers:
-                worker.tell("answer")
-            started = sum(memory(worker.process.pid)["Pss"] for worker in workers) - before
-            for worker in workers:
-                worker.process.communicate()
-            values = [min(answer[name] for answer in answers) for name in ("seconds", "processor_seconds")]
-            values += [fmean(answer[name] for answer in answers) for name in ("Rss", "Anonymous")]
-            found.append({"name": f"{program} {precision}", "values": [*values, started, forked]})
-            print(found[-1], flush=True)
+        worker = Worker(root, program, precision)
+        worker.tell("answer")
+        forked = worker.tell("fork")["Pss"] - worker.at_start["Pss"]
+        worker.process.communicate()
+        workers = [Worker(root, program, precision) for _ in range(WORKERS)]
+        before = sum(memory(each.process.pid)["Pss"] for each in workers)
+        for each in workers:
+            each.tell("answer")
+        started = sum(memory(each.process.pid)["Pss"] for each in workers) - before
+        for each in workers:
+            each.process.communicate()
+        values = [min(answer[name] for answer in answers) for name in ("seconds", "processor_seconds")]
+        values += [fmean(answer[name] for answer in answers) for name in ("Rss", "Anonymous")]
+        found.append({"name": f"{program} {precision}", "values": [*values, started, forked]})
+        print(found[-1], flush=True)
     return found
 
 
@@ -67,53 +65,38 @@ class Worker:
 
     def __init__(self, root: Path, program: str, precision: str) -> None:
         words = [sys.executable, "-m", "benchmarks.speed.cold", str(root), program, precision]
-        pipe = subprocess.PIPE
-        self.process = subprocess.Popen(words, stdin=pipe, stdout=pipe, text=True)
-        self.at_start = self._read()
+        self.process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.at_start = json.loads(self.process.stdout.readline())
 
-    def tell(self, word: str) -> Facts:
+    def tell(self, word: str) -> dict[str, float]:
         """Have something done and return what it took."""
-        assert self.process.stdin is not None
-        self.process.stdin.write(f"{word}\n")
-        self.process.stdin.flush()
-        return self._read()
-
-    def _read(self) -> Facts:
-        assert self.process.stdout is not None
-        facts: Facts = json.loads(self.process.stdout.readline())
-        return facts
+        print(word, file=self.process.stdin, flush=True)
+        return json.loads(self.process.stdout.readline())
 
 
-def main() -> None:
+def main(root: Path, program: str, precision: str) -> None:
     """Import, then do what is asked."""
-    root, program, precision = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
     load = {"litebert": _litebert, "transformers": _transformers}[program]()
-    before = memory("self")
+    before, answer = memory(), None
     print(json.dumps(before), flush=True)
-    answer: Callable[[], object] | None = None
     for line in sys.stdin:
         if line.strip() == "fork":
-            assert answer is not None
-            print(json.dumps(_forked(answer)), flush=True)
+            print(json.dumps({"Pss": _forked(answer)}), flush=True)
             continue
         start, start_processor = time.perf_counter(), time.process_time()
         answer = answer or load(root, precision)
         answer()
-        seconds, processor = time.perf_counter() - start, time.process_time() - start_processor
-        now = memory("self")
-        grown = {name: now[name] - before[name] for name in ("Rss", "Pss", "Anonymous")}
-        taken = {"seconds": seconds, "processor_seconds": processor}
-        print(json.dumps({**taken, **grown}), flush=True)
+        taken = {"seconds": time.perf_counter() - start, "processor_seconds": time.process_time() - start_processor}
+        now = memory()
+        print(json.dumps({**taken, **{name: now[name] - before[name] for name in ("Rss", "Anonymous")}}), flush=True)
 
 
 def _litebert() -> Callable[[Path, str], Callable[[], object]]:
     import litebert.inference
 
     def load(root: Path, precision: str) -> Callable[[], object]:
-        if precision == "int8":
-            model = litebert.load(root / "int8")
-        else:
-            model = litebert.load(root / "model", precision=precision)
+        is_int8 = precision == "int8"  # which a folder has, or has not
+        model = litebert.load(root / "int8") if is_int8 else litebert.load(root / "model", precision=precision)
         return lambda: model.embed([TEXT])
 
     return load
@@ -127,17 +110,13 @@ def _transformers() -> Callable[[Path, str], Callable[[], object]]:
         dtype = {"fp32": torch.float32, "bf16": torch.bfloat16}[precision]
         model = AlbertModel.from_pretrained(root / "model", dtype=dtype).eval()
         tokenizer = AutoTokenizer.from_pretrained(root / "model")
-
-        @torch.inference_mode()
-        def answer() -> object:
-            return model(**tokenizer([TEXT], return_tensors="pt")).last_hidden_state.mean(1)
-
-        return answer
+        embed = lambda: model(**tokenizer([TEXT], return_tensors="pt")).last_hidden_state.mean(1)  # noqa: E731
+        return torch.inference_mode()(embed)
 
     return load
 
 
-def _forked(answer: Callable[[], object]) -> Facts:
+def _forked(answer: Callable[[], object]) -> float:
     """Return what this process and four forked children that have answered hold together."""
     children = []
     for _ in range(WORKERS):
@@ -151,12 +130,12 @@ def _forked(answer: Callable[[], object]) -> Facts:
         os.close(write)
         os.read(read, 4)
         children.append(child)
-    total = sum(memory(pid)["Pss"] for pid in (os.getpid(), *children))
+    total = sum(memory(process)["Pss"] for process in (os.getpid(), *children))
     for child in children:
         os.kill(child, 9)
         os.waitpid(child, 0)
-    return {"Pss": total}
+    return total
 
 
 if __name__ == "__main__":
-    main()
+    main(Path(sys.argv[1]), *sys.argv[2:])

@@ -29,6 +29,8 @@ from litebert.tokenizer import Tokenizer
 CALIBRATION = {"SST-2": 3, "NLI": 3, "IMDB": 1}
 """Batches of 16 texts, none of which is timed later."""
 SKIPPED = 10_000, 3_000, 5_000
+EXAMPLE = tuple(torch.from_numpy(values) for values in made_up([8, 8]).padded().values())
+"""Inputs to trace with."""
 BERT_SHAPES = {"minilm-l6": (6, 384, 12), "bert-base": (12, 768, 12)}
 """Layers, hidden size and heads of all-MiniLM-L6-v2 and of BERT-base, beside our presets."""
 
@@ -40,8 +42,12 @@ def export_all(root: Path, shape: str) -> None:
     """
     model = root / "model"
     if not model.exists():
-        if shape in BERT_SHAPES:
-            write_bert(model, *BERT_SHAPES[shape])
+        if shape in BERT_SHAPES:  # as transformers writes it
+            torch.manual_seed(1)
+            layers, hidden, heads = BERT_SHAPES[shape]
+            sizes = {"num_hidden_layers": layers, "hidden_size": hidden, "num_attention_heads": heads}
+            config = transformers.BertConfig(**sizes, intermediate_size=4 * hidden)
+            transformers.BertModel(config).save_pretrained(model)
         else:
             save_model(AlbertForPretraining(preset(shape), generator=torch.Generator().manual_seed(1)), model)
         if VOCABULARY.is_file():
@@ -57,18 +63,6 @@ def export_all(root: Path, shape: str) -> None:
     save_model(network, root / "int8")
     if VOCABULARY.is_file():
         Tokenizer.load(VOCABULARY).save(root / "int8")
-
-
-def write_bert(folder: Path, num_layers: int, hidden_size: int, num_heads: int) -> None:
-    """Write a BERT with random weights as transformers does."""
-    torch.manual_seed(1)
-    config = transformers.BertConfig(
-        num_hidden_layers=num_layers,
-        hidden_size=hidden_size,
-        num_attention_heads=num_heads,
-        intermediate_size=4 * hidden_size,
-    )
-    transformers.BertModel(config).save_pretrained(folder)
 
 
 class LastHiddenState(torch.nn.Module):
@@ -91,8 +85,10 @@ def export_onnx(model: Path, root: Path, *, is_quantised: bool) -> None:
     """
     axes = {0: torch.export.Dim("batch", max=4_096), 1: torch.export.Dim("length", min=2, max=512)}
     names = {"input_names": list(made_up([1]).padded()), "output_names": ["last_hidden_state"]}
-    wrapped, shapes = LastHiddenState(model).eval(), (axes,) * 3
-    program = torch.onnx.export(wrapped, example(), dynamo=True, dynamic_shapes=shapes, verbose=False, **names)
+    shapes = (axes,) * 3
+    program = torch.onnx.export(
+        LastHiddenState(model).eval(), EXAMPLE, dynamo=True, dynamic_shapes=shapes, verbose=False, **names
+    )
     assert program is not None
     program.save(root / "fp32.onnx", external_data=False)
     if not is_quantised:
@@ -110,7 +106,7 @@ def export_openvino(model: Path, root: Path, *, is_quantised: bool) -> None:
     """Convert; quantise with NNCF, if asked, on real texts where they are at hand."""
     import openvino
 
-    converted = openvino.convert_model(LastHiddenState(model).eval(), example_input=example())
+    converted = openvino.convert_model(LastHiddenState(model).eval(), example_input=EXAMPLE)
     openvino.save_model(converted, root / "fp32.xml", compress_to_fp16=False)
     if not is_quantised:
         return
@@ -130,8 +126,3 @@ def calibration_texts() -> list[Texts]:
         return [made_up([64] * 16, seed=seed) for seed in range(4)]
     chosen = zip(CALIBRATION.items(), SKIPPED, strict=True)
     return [each for (corpus, count), skip in chosen for each in arriving(corpus, num_batches=count, skip=skip)]
-
-
-def example() -> tuple[torch.Tensor, ...]:
-    """Return inputs to trace with."""
-    return tuple(torch.from_numpy(values) for values in made_up([8, 8]).padded().values())

@@ -36,19 +36,27 @@ class Rival(ABC):
         states = output.float().numpy() if isinstance(output, torch.Tensor) else output
         return states[texts.mask] if self.is_padded else states
 
+    def encoder(self, precision: str) -> torch.nn.Module:
+        """Load `AlbertModel` or `BertModel` as its users do, with torch's fused attention."""
+        from transformers import AutoModel
+
+        folder, dtype = self.root / "model", DTYPES[precision]
+        return AutoModel.from_pretrained(folder, attn_implementation="sdpa", dtype=dtype).eval()
+
 
 class Transformers(Rival):
-    """`AlbertModel` or `BertModel` as its users load it, with torch's fused attention."""
+    """transformers' encoder."""
 
     def __init__(self, root: Path, precision: str) -> None:
         super().__init__(root, precision)
-        self.model = encoder(root, precision)
+        self.model = self.encoder(precision)
 
     def ready(self, texts: Texts) -> Call:
-        return called(self.model, texts)
+        inputs, model = {name: torch.from_numpy(values) for name, values in texts.padded().items()}, self.model
+        return lambda: model(**inputs).last_hidden_state
 
 
-class Compiled(Rival):
+class Compiled(Transformers):
     """The same with each layer compiled: as fast as compiling all, in a tenth of the time.
 
     Weights are frozen, which lets the compiler pack them; rectangles are compiled for their shape,
@@ -56,7 +64,7 @@ class Compiled(Rival):
     """
 
     def __init__(self, root: Path, precision: str) -> None:
-        super().__init__(root, precision)
+        Rival.__init__(self, root, precision)
         import torch._dynamo
         import torch._inductor.config
 
@@ -64,15 +72,15 @@ class Compiled(Rival):
         torch._dynamo.config.recompile_limit = 64
         self.variants = {}
         for is_dynamic in (False, True):
-            model = encoder(root, precision)
+            model = self.variants[is_dynamic] = self.encoder(precision)
             # those of a BERT, or the one that an ALBERT applies many times
             layers = getattr(model.encoder, "layer", None) or model.encoder.albert_layer_groups[0].albert_layers
             for layer in layers:
                 layer.compile(dynamic=is_dynamic)
-            self.variants[is_dynamic] = model
 
     def ready(self, texts: Texts) -> Call:
-        return called(self.variants[len(set(texts.lengths)) > 1], texts)
+        self.model = self.variants[len(set(texts.lengths)) > 1]
+        return super().ready(texts)
 
 
 class SentenceTransformers(Rival):
@@ -119,16 +127,17 @@ class OpenVino(Rival):
         super().__init__(root, precision)
         from openvino import Core
 
-        settings = {
-            "INFERENCE_NUM_THREADS": torch.get_num_threads(),
-            "NUM_STREAMS": 1,
-            "PERFORMANCE_HINT": "LATENCY",
-            "INFERENCE_PRECISION_HINT": "f32" if precision == "fp32" else "bf16",
-        }
+        settings = {"INFERENCE_NUM_THREADS": torch.get_num_threads(), "NUM_STREAMS": 1, "PERFORMANCE_HINT": "LATENCY"}
+        settings["INFERENCE_PRECISION_HINT"] = "f32" if precision == "fp32" else "bf16"
         file = root / ("int8.xml" if precision == "int8" else "fp32.xml")
         self.model = Core().compile_model(file, "CPU", settings)
         if precision == "int8":
-            print("openvino int8:", integer_products(self.model))
+            infos = [node.get_rt_info() for node in self.model.get_runtime_model().get_ops()]
+            products = [info for info in infos if info["layerType"].astype(str) in ("FullyConnected", "MatMul")]
+            kinds = [str(info["runtimePrecision"].astype(str)) for info in products]
+            integer = sum(kind in ("u8", "i8") for kind in kinds)
+            assert integer > len(kinds) // 2, f"OpenVINO computes {kinds}"
+            print(f"openvino int8: {integer} of {len(kinds)} products")
 
     def ready(self, texts: Texts) -> Call:
         inputs = list(texts.padded().values())
@@ -164,7 +173,7 @@ class Optimized(Transformers):
         from litebert import optimize
 
         Rival.__init__(self, root, precision)
-        self.model = optimize(encoder(root, "fp32"), precision=precision)
+        self.model = optimize(self.encoder("fp32"), precision=precision)
 
 
 RIVALS: dict[str, type[Rival]] = {
@@ -180,42 +189,11 @@ RIVALS: dict[str, type[Rival]] = {
 
 def names() -> tuple[str, ...]:
     """Return every rival at every precision, `litebert fp32` for instance."""
-    return tuple(
-        f"{program} {precision}"
-        for precision in ("fp32", "bf16", "int8")
-        for program, rival in RIVALS.items()
-        if precision in rival.precisions
-    )
+    precisions = ("fp32", "bf16", "int8")
+    return tuple(f"{name} {each}" for each in precisions for name, rival in RIVALS.items() if each in rival.precisions)
 
 
 def load(name: str, root: Path) -> Rival:
     """Load one of `names()` from what `exports` wrote."""
     program, precision = name.rsplit(" ", 1)
     return RIVALS[program](root, precision)
-
-
-def encoder(root: Path, precision: str) -> torch.nn.Module:
-    """Load transformers' encoder."""
-    from transformers import AutoModel
-
-    dtype = DTYPES[precision]
-    model = AutoModel.from_pretrained(root / "model", attn_implementation="sdpa", dtype=dtype)
-    return model.eval()
-
-
-def called(model: Callable[..., Any], texts: Texts) -> Call:
-    """Feed tensors to a module of transformers' signature."""
-    inputs = {name: torch.from_numpy(values) for name, values in texts.padded().items()}
-    return lambda: model(**inputs).last_hidden_state
-
-
-def integer_products(model: Any) -> str:
-    """Count the products of a compiled OpenVINO model by precision; refuse one without int8."""
-    kinds = [
-        str(info["runtimePrecision"].astype(str))
-        for info in (node.get_rt_info() for node in model.get_runtime_model().get_ops())
-        if info["layerType"].astype(str) in ("FullyConnected", "MatMul")
-    ]
-    integer = sum(kind in ("u8", "i8") for kind in kinds)
-    assert integer > len(kinds) // 2, f"OpenVINO computes {kinds}"
-    return f"{integer} of {len(kinds)} products"

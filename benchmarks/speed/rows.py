@@ -68,23 +68,12 @@ class Row:
         return self.flops / self.seconds / self.rate
 
     def __str__(self) -> str:
-        return (
-            f"{self.work:20} {self.threads} thr  {self.name:20} {self.seconds * 1e3:9.1f} ms {self.ratio:6.2f}x  "
-            f"{self.utilisation:4.0%}  error {self.error:.1e}  load {self.load:.1f}"
-        )
+        line = f"{self.work:20} {self.threads} thr  {self.name:20} {self.seconds * 1e3:9.1f} ms {self.ratio:6.2f}x"
+        return f"{line}  {self.utilisation:4.0%}  error {self.error:.1e}  load {self.load:.1f}"
 
 
-def compare(
-    work: str,
-    contenders: Sequence[Contender],
-    *,
-    num_tokens: int,
-    flops: int,
-    rounds: int = 3,
-    seconds: float = 0.0,
-    most: int = 40,
-) -> list[Row]:
-    """Return a row for each contender; the reference must be among them.
+def compare(work: str, contenders: Sequence[Contender], *, num_tokens: int, flops: int, **turns: float) -> list[Row]:
+    """Return a row for each contender; the reference must be among them, and `turns` is what `take_turns` is told.
 
     On one thread the time is that of the processor, and the least counts: neither feels what else the machine does. On
     more threads it is the wall's, and the median counts; look at the load beside it.
@@ -97,26 +86,15 @@ def compare(
         first[one.name] = seconds_of(lambda one=one: outputs.update({one.name: one.output()}), clock)
         one.warm()
     calls = {one.name: one.call for one in contenders}
-    taken = take_turns(calls | products(), rounds=rounds, seconds=seconds, most=most, clock=clock)
+    taken = take_turns(calls | products(), clock=clock, **turns)
     found = {name: of_rounds(each) for name, each in taken.items()}
     wanted = outputs[REFERENCE]
-    rows = [
-        Row(
-            work,
-            threads,
-            name,
-            found[name],
-            found[REFERENCE],
-            first[name],
-            first[REFERENCE],
-            float(np.abs(outputs[name] - wanted).max() / np.abs(wanted).max()),
-            num_tokens,
-            flops,
-            2 * ROWS * INNER * COLUMNS / found[name.rsplit(" ", 1)[1]],
-            os.getloadavg()[0],
-        )
-        for name in calls
-    ]
+    rows = []
+    for name in calls:
+        error = float(np.abs(outputs[name] - wanted).max() / np.abs(wanted).max())
+        rate = 2 * ROWS * INNER * COLUMNS / found[name.rsplit(" ", 1)[1]]
+        times = (found[name], found[REFERENCE], first[name], first[REFERENCE])
+        rows.append(Row(work, threads, name, *times, error, num_tokens, flops, rate, os.getloadavg()[0]))
     print(*rows, sep="\n", flush=True)
     return rows
 

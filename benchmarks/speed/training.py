@@ -35,9 +35,7 @@ def pretraining(root: Path, *, is_quick: bool, names: Sequence[str]) -> list[Row
     config, rows = read_config(root / "model"), list[Row]()
     for count, length in ((8, 128), (8, 512))[: 1 if is_quick else 2]:
         texts = made_up([length] * count)
-        contenders = [
-            _ours(root, name, texts) if name.startswith("litebert") else _theirs(root, name, texts) for name in names
-        ]
+        contenders = [(_ours if name.startswith("litebert") else _theirs)(root, name, texts) for name in names]
         given = {"num_tokens": texts.num_tokens, "flops": step_flops(config, texts)}
         rounds = 1 if is_quick else 2
         rows += compare(f"pretraining {count} x {length}", contenders, **given, rounds=rounds, seconds=20, most=6)
@@ -108,18 +106,9 @@ def their_epoch(root: Path, name: str, examples: Examples) -> Contender:
 
     model = transformers.AlbertForSequenceClassification.from_pretrained(root / "classifier")
     tokenizer = transformers.AutoTokenizer.from_pretrained(root / "classifier")
-    arguments = transformers.TrainingArguments(
-        str(root / "trainer"),
-        per_device_train_batch_size=BATCH_SIZE,
-        num_train_epochs=1,
-        learning_rate=RATE,
-        bf16=name.endswith("bf16"),
-        use_cpu=True,
-        save_strategy="no",
-        logging_strategy="no",
-        report_to=[],
-        disable_tqdm=True,
-    )
+    quiet = {"save_strategy": "no", "logging_strategy": "no", "report_to": [], "disable_tqdm": True}
+    given = {"per_device_train_batch_size": BATCH_SIZE, "num_train_epochs": 1, "learning_rate": RATE, "use_cpu": True}
+    arguments = transformers.TrainingArguments(str(root / "trainer"), bf16=name.endswith("bf16"), **given, **quiet)
     rows = [{"input_ids": f.ids[0], "token_type_ids": f.segments[0], "labels": label} for f, label in examples]
     trainer = transformers.Trainer(model, arguments, train_dataset=rows, processing_class=tokenizer)
 

@@ -9,29 +9,31 @@ to resume. The table has a row for each task and measure, a column for each NAME
 
 from __future__ import annotations
 
-import argparse
 import csv
 import io
 import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Annotated
 
 from benchmarks.measure import table
 from benchmarks.texts import DATA, labelled
+from litebert.cli.command import command_of
 from litebert.config import FinetuneConfig, resolve, settings_from_words
 from litebert.files import write_text
 from litebert.metrics import Spread
 from litebert.rng import hashed
-from litebert.runs import read_result, recorded_setting
+from litebert.runs import Run
 from litebert.train.finetune import finetune
 
 COMMON = ["task.max_length=128", "train.batch_size=32", "train.precision=auto", "train.log_every=50"]
 COMMON += ["train.save_every=100000"]
-TASKS: dict[str, list[str]] = {name: [f"task.name={name}", f"data.folder={DATA / 'glue'}"] for name in ("cola", "rte")}
-TASKS |= {name: [f"task.name={name}", f"data.folder={DATA / 'glue'}"] for name in ("mrpc", "stsb")}
+TASKS = {
+    name: [f"task.name={name}", f"data.folder={DATA / 'glue'}"] for name in ("cola", "rte", "mrpc", "stsb", "sst2")
+}
+TASKS["sst2"] += ["train.steps=1000", "train.eval_every=1000"]
 TASKS |= {name: ["task.name=table"] for name in ("sick", "qnli", "snli")}
-TASKS["sst2"] = ["task.name=sst2", f"data.folder={DATA / 'glue'}", "train.steps=1000", "train.eval_every=1000"]
 TASKS["imdb"] = ["task.name=table", "train.steps=150", "train.eval_every=150"]
 TASKS["race-middle"] = ["task.name=race-middle", f"data.folder={DATA / 'race'}", "train.batch_size=16"]
 TASKS["race-middle"] += ["train.steps=150", "train.eval_every=150"]
@@ -55,38 +57,17 @@ def two_tables(parts: dict[str, list[dict[str, str]]], folder: Path, name: str) 
     return [*files, f"data.columns={json.dumps(roles)}"]
 
 
-def run(given: argparse.Namespace) -> None:
-    """Run each task with each seed; of our own tables, a fifth, chosen by a hash of the text, is evaluated on."""
-    for name in given.tasks.split(","):
-        data = []
-        if "task.name=table" in TASKS[name]:
-            parts: dict[str, list[dict[str, str]]] = {"train": [], "dev": []}
-            for row in labelled(name):
-                parts["train" if int(hashed(0, row["a"], 0)) % 5 else "dev"].append(row)
-            data = two_tables(parts, given.out / "data", name)
-        for seed in given.seeds.split(","):
-            words = [*COMMON, *TASKS[name], *data, f"model.start={given.model}", f"train.seed={seed}"]
-            words += [f"model.random={str(given.random).lower()}"]
-            words += [f"optim.learning_rate={given.rate}"] if given.rate else []
-            print(name, given.name, seed, file=sys.stderr)
-            finetune(
-                resolve(FinetuneConfig, settings_from_words(words)), given.out / given.name / name / f"seed-{seed}"
-            )
-
-
 def results(out: Path) -> str:
     """Return a row for each task and measure, a column for each model: the last steps."""
     names = sorted(folder.name for folder in out.iterdir() if folder.name != "data")
     lines = []
     for task in sorted({folder.name for name in names for folder in (out / name).iterdir()}):
-        found = {name: sorted(path.parent for path in (out / name / task).glob("seed-*/result.json")) for name in names}
+        found = {n: [Run(p.parent) for p in sorted((out / n / task).glob("seed-*/result.json"))] for n in names}
         runs = [run for each in found.values() for run in each]
-        if not runs:
-            continue
-        for measure in SHOWN.get(task, ["accuracy"]):
-            least = f"{100 * read_result(runs[0]).baseline.get(measure, 0):.1f}"
-            cells = [_cell([read_result(run).last.measures[measure] for run in found[name]]) for name in names]
-            lines.append([task, measure, recorded_setting(runs[0], "train.steps"), least, *cells])
+        for measure in SHOWN.get(task, ["accuracy"]) if runs else ():
+            least = f"{100 * runs[0].outcome.baseline.get(measure, 0):.1f}"
+            cells = [_cell([run.outcome.last.measures[measure] for run in found[name]]) for name in names]
+            lines.append([task, measure, runs[0].settings["train.steps"], least, *cells])
     return table(["task", "measure", "steps", "commonest label", *names], lines)
 
 
@@ -99,18 +80,34 @@ def _cell(values: Sequence[float]) -> str:
     return f"{scale * spread.median:.1f}{seeds}"
 
 
+def main(
+    model: str = "",
+    out: Path = Path(),
+    name: str = "",
+    *,
+    random: bool = False,
+    seeds: tuple[int, ...] = (1,),
+    tasks: str = ",".join(TASKS),
+    rate: Annotated[float | None, "Learning rate; the default of the task without it."] = None,
+    table: Annotated[Path | None, "Print the table of this folder."] = None,
+) -> None:
+    """Run each task with each seed; of our own tables, a fifth, chosen by a hash of the text, is evaluated on."""
+    if table:
+        print(results(table))
+        return
+    for task in tasks.split(","):
+        data = []
+        if "task.name=table" in TASKS[task]:
+            parts: dict[str, list[dict[str, str]]] = {"train": [], "dev": []}
+            for row in labelled(task):
+                parts["train" if int(hashed(0, row["a"], 0)) % 5 else "dev"].append(row)
+            data = two_tables(parts, out / "data", task)
+        for seed in seeds:
+            words = [*COMMON, *TASKS[task], *data, f"model.start={model}", f"train.seed={seed}"]
+            words += [f"model.random={str(random).lower()}"] + ([f"optim.learning_rate={rate}"] if rate else [])
+            print(task, name, seed, file=sys.stderr)
+            finetune(resolve(FinetuneConfig, settings_from_words(words)), out / name / task / f"seed-{seed}")
+
+
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("model")
-    parser.add_argument("out", type=Path, nargs="?")
-    parser.add_argument("name", nargs="?")
-    parser.add_argument("--random", action="store_true")
-    parser.add_argument("--seeds", default="1")
-    parser.add_argument("--tasks", default=",".join(TASKS))
-    parser.add_argument("--rate", help="learning rate; the default of the task without it")
-    parser.add_argument("--table", action="store_true", help="print the table of the folder given")
-    asked = parser.parse_args()
-    if asked.table:
-        print(results(Path(asked.model)))
-    else:
-        run(asked)
+    command_of(main, "run")()

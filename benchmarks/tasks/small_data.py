@@ -9,7 +9,6 @@ repeated. Without --rates the defaults of `finetune` are measured.
 
 from __future__ import annotations
 
-import argparse
 import json
 import shutil
 import sys
@@ -17,18 +16,22 @@ from collections import Counter
 from itertools import product
 from pathlib import Path
 from statistics import fmean
+from typing import Annotated
 
-from benchmarks.measure import table
+from benchmarks.measure import table as markdown
 from benchmarks.tasks.run import two_tables
 from benchmarks.texts import labelled
+from litebert.cli.command import command_of
 from litebert.config import FinetuneConfig, resolve, settings_from_words
 from litebert.files import append_line
 from litebert.rng import hashed
-from litebert.runs import read_result, recorded_setting
+from litebert.runs import Run
 from litebert.train.finetune import finetune
 
 NUM_ROWS = 500
 TASKS = ("sst2", "imdb", "cola", "mrpc", "rte", "sick", "snli", "stsb")
+FIXED = ["task.name=table", "task.max_length=64", "train.precision=fp32"]
+FIXED += ["train.save_every=100000", "train.log_every=1000", "train.eval_every=1000000"]  # the last step alone
 
 
 def measure(key: str, name: str, model: str, out: Path, words: list[str]) -> None:
@@ -38,17 +41,15 @@ def measure(key: str, name: str, model: str, out: Path, words: list[str]) -> Non
     common = Counter(row["label"] for row in parts["train"]).most_common(1)[0][0]
     is_regression = name == "stsb"
     baseline = 0.0 if is_regression else fmean(row["label"] == common for row in parts["dev"])
-    fixed = ["task.name=table", "task.max_length=64", f"model.start={model}", *two_tables(parts, out / "data", name)]
-    fixed += [f"data.problem={'regression' if is_regression else 'classification'}", "train.precision=fp32"]
-    fixed += ["train.save_every=100000", "train.log_every=1000", "train.eval_every=1000000"]  # the last step alone
-    folder = out / "run"
-    shutil.rmtree(folder, ignore_errors=True)
-    finetune(resolve(FinetuneConfig, settings_from_words([*fixed, *words])), folder, is_quiet=True)
-    result = read_result(folder)
-    line = {"key": key, "task": name, "measure": result.key_measure, "baseline": baseline}
-    line["last"] = result.last.measures[result.key_measure]
+    fixed = [*FIXED, f"model.start={model}", *two_tables(parts, out / "data", name)]
+    fixed += [f"data.problem={'regression' if is_regression else 'classification'}"]
+    shutil.rmtree(out / "run", ignore_errors=True)
+    finetune(resolve(FinetuneConfig, settings_from_words([*fixed, *words])), out / "run", is_quiet=True)
+    run = Run(out / "run")
+    line = {"key": key, "task": name, "measure": run.outcome.key_measure, "baseline": baseline}
+    line["last"] = run.outcome.last.measures[run.outcome.key_measure]
     settings = {"steps": "train.steps", "rate": "optim.learning_rate", "epochs": "train.epochs"}
-    line |= {short: recorded_setting(folder, long) for short, long in settings.items()}
+    line |= {short: run.settings[long] for short, long in settings.items()}
     append_line(out / "results.jsonl", json.dumps(line))
     print(json.dumps(line), file=sys.stderr, flush=True)
 
@@ -70,28 +71,32 @@ def results(out: Path) -> str:
     lines = [["commonest label", *(f"{share:.3f}" for share in baselines.values())]]
     for setting, found in values.items():
         lines.append([setting, *(f"{fmean(found[name]):.3f}" if name in found else "" for name in baselines)])
-    return table(["setting", *baselines], lines)
+    return markdown(["setting", *baselines], lines)
+
+
+def main(
+    model: str = "",
+    out: Path = Path(),
+    *,
+    rates: str = "",
+    epochs: str = "",
+    seeds: str = "1",
+    tasks: str = ",".join(TASKS),
+    set: Annotated[tuple[str, ...], "Another setting, as KEY=VALUE."] = (),
+    table: Annotated[Path | None, "Print the table of this folder."] = None,
+) -> None:
+    """Measure each task at each rate, number of epochs and seed; lists are separated by commas."""
+    if table:
+        print(results(table))
+        return
+    for seed, epoch, rate, name in product(*(words.split(",") for words in (seeds, epochs, rates, tasks))):
+        words = [f"rate={rate or 'default'}", f"epochs={epoch or 'default'}", f"seed={seed}", *set]
+        settings = [f"optim.learning_rate={rate}"] * bool(rate) + [*set]
+        settings += [f"train.epochs={epoch}"] * bool(epoch) + [f"train.seed={seed}"]
+        key = " ".join([name, *words])
+        if key not in {line["key"] for line in finished(out)}:
+            measure(key, name, model, out, settings)
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("model")
-    parser.add_argument("out", type=Path, nargs="?")
-    parser.add_argument("--rates", default="")
-    parser.add_argument("--epochs", default="")
-    parser.add_argument("--seeds", default="1")
-    parser.add_argument("--tasks", default=",".join(TASKS))
-    parser.add_argument("--set", nargs="*", default=[])
-    parser.add_argument("--table", action="store_true", help="print the table of the folder given")
-    given = parser.parse_args()
-    if given.table:
-        sys.exit(print(results(Path(given.model))))
-    for seed, epochs, rate, name in product(
-        *(words.split(",") for words in (given.seeds, given.epochs, given.rates, given.tasks))
-    ):
-        key = f"{name} rate={rate or 'default'} epochs={epochs or 'default'} seed={seed}"
-        key += "".join(f" {word}" for word in given.set)
-        words = [f"optim.learning_rate={rate}"] * bool(rate) + given.set
-        words += [f"train.epochs={epochs}"] * bool(epochs) + [f"train.seed={seed}"]
-        if key not in {line["key"] for line in finished(given.out)}:
-            measure(key, name, given.model, given.out, words)
+    command_of(main, "small_data")()
