@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
-THREADS ?= 1 2
+THREADS ?= 1,2
 STUDIES ?= sharing embedding sentence depth width time dropout ngram groups mining masking attention elastic
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
@@ -64,7 +64,7 @@ test-wheel: $(VENV)/.dev  ## the wheel in a bare environment, extra by extra
 	.venv-bench/bin/pip install -q -c constraints.txt -c benchmarks/speed/constraints.txt -e ".[dev]" accelerate ninja nncf openvino psutil
 	touch $@
 
-bench: .venv-bench/.ready  ## litebert beside transformers, onnxruntime, OpenVINO and torch.compile (THREADS="1 2")
+bench: .venv-bench/.ready  ## litebert beside transformers, onnxruntime, OpenVINO and torch.compile (THREADS=1,2)
 	.venv-bench/bin/python -m benchmarks.speed.run --threads $(THREADS) --record benchmarks/RESULTS.md
 	.venv-bench/bin/python -m benchmarks.speed.run inference --preset minilm-l6 --threads 1 --record benchmarks/RESULTS.md
 	.venv-bench/bin/python -m benchmarks.speed.run inference --preset bert-base --threads 1 --record benchmarks/RESULTS.md

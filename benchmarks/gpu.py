@@ -3,13 +3,11 @@
     python -m pip install --target vendored pydantic jaxtyping sentencepiece sentencex protobuf
     PYTHONPATH=vendored:src python -m benchmarks.gpu --out gpu
 
-It needs Python 3.11, torch 2.10 or newer and numpy, which the image has, and the packages of the first line;
-litebert itself is read from src/. Where transformers is missing, its rows are left out by name. On a machine without
-the network, `pip download` these packages elsewhere, for that Python and with what they need, and add
-`--no-index --find-links FOLDER` to that line.
+It needs Python 3.11, torch 2.10 or newer and numpy, and the packages of the first line (without the network: `pip
+download` them elsewhere, then `--no-index --find-links FOLDER`); litebert is read from src/. Where transformers is
+missing, its rows are left out by name.
 
-It writes gpu.json and gpu.md: ceilings, equal losses, pretraining at 128 and 512 (equal and ragged lengths), inference,
-latency, memory, the loader. Everything is bf16 with random weights and random tokens; rivals take turns, each beside
+It writes gpu.json and gpu.md. Everything is bf16 with random weights and random tokens; rivals take turns, each beside
 the GEMM that shares are taken of. FLOPs are counted with all layers unrolled and all tokens in all layers, so work that
 is skipped exactly counts as done. A section that fails or exceeds its time is left out with its reason.
 
@@ -184,9 +182,8 @@ def ceilings(bench: Bench) -> None:
     for name, taken in bench.in_turns(products).items():
         bench.figure(f"bf16 GEMM {name}", products[name].flops / taken / 1e12, "TFLOP/s")
     source = torch.zeros(1 << 20 if bench.is_smoke else 4 << 30, device=bench.device, dtype=torch.uint8)
-    target = torch.empty_like(source)
-    taken = bench.in_turns({"copy": Run(lambda: target.copy_(source))})["copy"]
-    bench.figure("copy, bytes read and written", 2 * len(source) / taken / 1e12, "TB/s")
+    copy = Run(partial(torch.empty_like(source).copy_, source))
+    bench.figure("copy, read and written", 2 * len(source) / bench.in_turns({"": copy})[""] / 1e12, "TB/s")
 
 
 def equal_losses(bench: Bench) -> None:
@@ -232,9 +229,7 @@ def ragged_lengths(bench: Bench) -> None:
 def inference(bench: Bench) -> None:
     """Compare hidden states of every token: throughput at length 128, and milliseconds of small batches."""
     ours = bench.network().eval()
-    theirs = None
-    if bench.rival(THEIRS):
-        theirs = bench.their_network(torch.bfloat16).eval().albert
+    theirs = bench.their_network(torch.bfloat16).eval().albert if bench.rival(THEIRS) else None
     if bench.is_cuda:
         pack(ours.albert)
 
@@ -243,9 +238,8 @@ def inference(bench: Bench) -> None:
         found = {OURS: torch.no_grad()(partial(ours.albert, batch))}
         if theirs is not None:
             inputs = {name: torch.from_numpy(v).to(bench.device) for name, v in texts.padded().items()}
-            found["transformers, sdpa, bf16"] = torch.no_grad()(
-                lambda: theirs(**inputs).last_hidden_state.flatten(0, 1)
-            )
+            states = lambda: theirs(**inputs).last_hidden_state.flatten(0, 1)  # noqa: E731
+            found["transformers, sdpa, bf16"] = torch.no_grad()(states)
         return found
 
     first, *others = [call().float() for call in calls(bench.fixed(128, 1_024)).values()]
@@ -272,11 +266,11 @@ def memory(bench: Bench) -> None:
     def peak(make: Callable[[Texts], Run], tokens: int) -> int:
         run = make(bench.fixed(128, tokens))
         run.call()  # moments stay
-        torch.cuda.synchronize()
+        bench.wait()
         before = torch.cuda.memory_allocated()
         torch.cuda.reset_peak_memory_stats()
         run.call()
-        torch.cuda.synchronize()
+        bench.wait()
         return torch.cuda.max_memory_allocated() - before
 
     makers = {OURS: bench.our_run, f"{OURS}, checkpointed": partial(bench.our_run, is_checkpointed=True)}
@@ -390,7 +384,7 @@ def markdown(machine: Row, rows: Sequence[Row]) -> str:
 def main() -> int:
     """Measure, write the two files, and print the second."""
     parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
-    parser.add_argument("--out", type=Path, default=Path("gpu"), help="path of the .json and .md to write")
+    parser.add_argument("--out", type=Path, default=Path("gpu"), help="path of the .json and .md")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--preset", default="base-v2")
     parser.add_argument("--tokens", type=int, default=0, help="of a pretraining step; 0: by memory")
@@ -411,10 +405,9 @@ def main() -> int:
     measure(bench, options.sections, options.minutes)
     machine: Row = {"device": name, "python": platform.python_version(), "torch": torch.__version__}
     machine |= {"cuda": torch.version.cuda, "preset": options.preset, "tokens": bench.tokens, "cores": os.cpu_count()}
+    found, page = [{"kind": "machine", **machine}, *bench.rows], markdown(machine, bench.rows)
     options.out.parent.mkdir(parents=True, exist_ok=True)
-    found = [{"kind": "machine", **machine}, *bench.rows]
     options.out.with_suffix(".json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-    page = markdown(machine, bench.rows)
     options.out.with_suffix(".md").write_text(page, encoding="utf-8")
     print(page)
     return 0 if any(row["kind"] == "figure" for row in bench.rows) else 1

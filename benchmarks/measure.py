@@ -66,12 +66,16 @@ def peak_bytes(work: Call | None = None) -> int:
     return int(status.partition("VmHWM:")[2].split()[0]) * 1024
 
 
-def apart(function: Callable[..., Any], *given: object) -> Any:
-    """Return what a function of a script gives in a process of its own, as JSON."""
+def apart(function: Callable[..., Any], *given: object, environment: Mapping[str, str] = {}) -> Any:
+    """Return what a function of a script gives in a process of its own, as JSON; what it prints is shown."""
     module = function.__module__ if function.__module__ != "__main__" else sys.modules["__main__"].__spec__.name
-    call = f"{function.__name__}(*json.loads({json.dumps(given, default=str)!r}))"
-    code = f"import json\nfrom {module} import {function.__name__}\nprint(json.dumps({call}))"
-    done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, check=True)
+    code = (
+        f"import contextlib, json, sys\nfrom {module} import {function.__name__} as call\n"
+        "with contextlib.redirect_stdout(sys.stderr):\n    found = call(*json.loads(sys.argv[1]))\n"
+        "print(json.dumps(found))"
+    )
+    command = [sys.executable, "-c", code, json.dumps(given, default=str)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, check=True, env={**os.environ, **environment})
     return json.loads(done.stdout.splitlines()[-1])
 
 

@@ -81,12 +81,10 @@ class Texts:
 
     @property
     def lengths(self) -> tuple[int, ...]:
-        """Real tokens of each sequence."""
         return tuple(map(len, self.ids))
 
     @property
     def num_tokens(self) -> int:
-        """Real tokens in all."""
         return sum(self.lengths)
 
     @property
@@ -116,7 +114,7 @@ def arriving(corpus: str, *, num_batches: int, batch_size: int = 16, skip: int =
 
     tokenizer, count = Tokenizer.load(VOCABULARY), num_batches * batch_size
     framed = []
-    for texts in itertools.islice(STREAMS[corpus](), skip, skip + count):
+    for texts in itertools.islice(stream(corpus), skip, skip + count):
         first, *second = tokenizer.encode_ids(texts)
         framed.append(frame_ids(tokenizer, first, second[0] if second else None, max_length=MAX_LENGTH))
     batches = (framed[begin : begin + batch_size] for begin in range(0, count, batch_size))
@@ -128,13 +126,12 @@ def sst2() -> Iterator[tuple[str, int]]:
     return ((row["sentence"], int(row["label"])) for row in rows(DATA / "glue/SST-2/train.tsv.gz"))
 
 
-def _imdb() -> Iterator[list[str]]:
-    for pair in zip(*(rows(DATA / f"imdb/train-{side}.jsonl.gz") for side in ("neg", "pos")), strict=False):
-        yield from ([row["text"]] for row in pair)
-
-
-STREAMS = {
-    "SST-2": lambda: ([text] for text, _ in sst2()),
-    "NLI": lambda: ([r["premise"], r["hypothesis"]] for r in rows(DATA / "nli/mnli_dev_matched_a.jsonl.gz")),
-    "IMDB": _imdb,
-}
+def stream(corpus: str) -> Iterator[list[str]]:
+    """Yield the texts of SST-2 or IMDB (in turns of both sides), or the pairs of NLI."""
+    if corpus == "SST-2":
+        yield from ([text] for text, _ in sst2())
+    elif corpus == "NLI":
+        yield from ([r["premise"], r["hypothesis"]] for r in rows(DATA / "nli/mnli_dev_matched_a.jsonl.gz"))
+    else:
+        for pair in zip(*(rows(DATA / f"imdb/train-{side}.jsonl.gz") for side in ("neg", "pos")), strict=False):
+            yield from ([row["text"]] for row in pair)

@@ -21,7 +21,7 @@ from typing import TypeAlias
 import numpy as np
 
 from benchmarks.measure import memory
-from benchmarks.serving.run import MODEL, body_of, free_port, loads, measure, server
+from benchmarks.serving.run import MODEL, body_of, children_of, free_port, loads, measure, server
 from litebert.cli.command import command_of
 
 ANSWERED, REFUSED = 200, 429
@@ -72,9 +72,7 @@ async def arrivals(port: int, texts: Iterable[str], *, rate: float, seconds: flo
 
 def megabytes(process: int) -> float:
     """Return the memory of a process and of all that it started (Linux)."""
-    tasks = Path(f"/proc/{process}/task").iterdir()
-    children = [int(child) for task in tasks for child in (task / "children").read_text().split()]
-    return memory(process)["Rss"] + sum(map(megabytes, children))
+    return memory(process)["Rss"] + sum(map(megabytes, children_of(process)))
 
 
 def milliseconds(times: Sequence[float]) -> str:
@@ -103,17 +101,14 @@ def main(*, model: Path = MODEL, seconds: float = 60, times: float = 5) -> None:
         ended = time.perf_counter()
         measure(short, port)
         recovered = time.perf_counter() - ended
-        answered = [wait for status, wait, _ in found if status == ANSWERED]
-        refused = [wait for status, wait, _ in found if status == REFUSED]
+        answered, refused = ([wait for status, wait, _ in found if status == each] for each in (ANSWERED, REFUSED))
         told = sum(retry for status, _, retry in found if status == REFUSED)
-        other = len(found) - len(answered) - len(refused)
-        print(f"load:     {len(found)} requests in {seconds:.0f} s, {rate:.0f} a second")
         goodput = len(answered) / seconds
-        share = goodput / closed.per_second
-        print(f"answered: {len(answered)}, {goodput:.0f} a second, {share:.0%} of capacity")
+        print(f"load:     {len(found)} requests in {seconds:.0f} s, {rate:.0f} a second")
+        print(f"answered: {len(answered)}, {goodput:.0f} a second, {goodput / closed.per_second:.0%} of capacity")
         print(f"          {milliseconds(answered)}")
         print(f"refused:  {len(refused)}, {told} with Retry-After, {milliseconds(refused)}")
-        print(f"other:    {other}")
+        print(f"other:    {len(found) - len(answered) - len(refused)}")
         print(f"memory:   {before:.0f} MB before, {megabytes(process):.0f} MB after")
         print(f"after:    {len(short.texts)} short texts one after another in {recovered:.1f} s")
 

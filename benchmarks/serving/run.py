@@ -91,9 +91,9 @@ def post(link: http.client.HTTPConnection, path: str, texts: Sequence[str]) -> l
     """Ask for the vectors of texts."""
     link.request("POST", path, body_of(texts), {"Content-Type": "application/json"})
     answer = link.getresponse()
-    found = answer.read()
+    found = json.loads(answer.read())
     assert answer.status == 200, found
-    return json.loads(found)["result"]
+    return found["result"]
 
 
 def body_of(texts: Sequence[str]) -> str:
@@ -107,11 +107,14 @@ def cpu_ms(process: int) -> float:
     Threads that have ended count; the figure moves in steps of 10 ms.
     """
     words = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-    total = (int(words[11]) + int(words[12])) * 1_000 / os.sysconf("SC_CLK_TCK")
-    for thread in Path(f"/proc/{process}/task").iterdir():
-        # Children are listed under the thread that started them.
-        total += sum(cpu_ms(int(child)) for child in (thread / "children").read_text().split())
-    return total
+    own = (int(words[11]) + int(words[12])) * 1_000 / os.sysconf("SC_CLK_TCK")
+    return own + sum(map(cpu_ms, children_of(process)))
+
+
+def children_of(process: int) -> list[int]:
+    """Return the processes that a process has started; they are listed under the thread that did."""
+    threads = Path(f"/proc/{process}/task").iterdir()
+    return [int(child) for thread in threads for child in (thread / "children").read_text().split()]
 
 
 @contextmanager
@@ -135,8 +138,7 @@ def server(command: Sequence[str], port: int, core: int) -> Iterator[int]:
 def free_port() -> int:
     """Return a port that nobody listens on."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-        return port
+        return int(listener.getsockname()[1])
 
 
 def main(
