@@ -14,7 +14,6 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from statistics import mean
 
 import torch
 from torch import Tensor
@@ -66,11 +65,8 @@ def measured(runs: Mapping[str, Finetuned], rounds: int) -> list[list[str]]:
     for number in range(depth, 0, -1):
         ways[f"depth {number}"] = (number, partial(_limited, network, number, network))
     for number in range(depth, 0, -1):
-        patient = partial(patient_logits, network, patience=number)
-        ways[f"patience {number}"] = (
-            mean(steps_taken(logits, number, network)),
-            partial(_limited, network, depth, patient),
-        )
+        patient, taken = partial(patient_logits, network, patience=number), steps_taken(logits, number, network)
+        ways[f"patience {number}"] = (taken, partial(_limited, network, depth, patient))
     answers: dict[tuple[str, int], Tensor] = {}
 
     def ask(name: str, size: int) -> None:
@@ -96,18 +92,13 @@ def _limited(network: AlbertForTask, depth: int, ask: Callable[[Batch], Tensor],
     return ask(batch)
 
 
-def steps_taken(by_step: list[Tensor], patience: int, network: AlbertForTask) -> list[int]:
-    """Replay, from the logits of all steps, after how many each text stops."""
-    problem = network.head_config.problem_type
-    is_same = torch.stack([is_same_answer(before, after, problem) for before, after in pairwise(by_step)])
-    taken = []
-    for of_text in is_same.T.tolist():
-        repeats, step = 0, 1
-        while step < len(by_step) and repeats < patience:
-            repeats = repeats + 1 if of_text[step - 1] else 0
-            step += 1
-        taken.append(step)
-    return taken
+def steps_taken(by_step: list[Tensor], patience: int, network: AlbertForTask) -> float:
+    """Replay, from the logits of all steps, after how many a text stops on average."""
+    problem, repeats, taken = network.head_config.problem_type, 0, torch.full((len(by_step[0]),), len(by_step))
+    for step, (before, after) in enumerate(pairwise(by_step), start=2):
+        repeats = (repeats + 1) * is_same_answer(before, after, problem)
+        taken = torch.where((repeats >= patience) & (taken == len(by_step)), step, taken)
+    return float(taken.float().mean())
 
 
 if __name__ == "__main__":

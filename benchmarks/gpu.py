@@ -75,7 +75,6 @@ class Bench:
 
     @property
     def is_cuda(self) -> bool:
-        """Whether there are kernels that must be waited for, and a count of memory."""
         return self.device.type == "cuda"
 
     def wait(self) -> None:
@@ -83,7 +82,6 @@ class Bench:
             torch.cuda.synchronize()
 
     def note(self, kind: str, name: str, **fields: object) -> None:
-        """Add a figure, a target, or what was left out."""
         self.rows.append({"kind": kind, "section": self.section, "name": name, **fields})
 
     def figure(self, name: str, value: float, unit: str = "", *, share: float | None = None) -> None:
@@ -169,18 +167,17 @@ class Bench:
         """Return one pretraining step as users of transformers take it."""
         network = self.their_network()
         forward = torch.compile(network, backend="inductor" if self.is_cuda else "eager") if is_compiled else None
-        step = their_step(network, texts, forward=forward)
-        return Run(step, texts.num_tokens, step_flops(self.config, texts))
+        return Run(their_step(network, texts, forward=forward), texts.num_tokens, step_flops(self.config, texts))
 
 
 def ceilings(bench: Bench) -> None:
     """Measure products of random matrices, square and in the network's shapes, and a copy."""
     hidden, wide, rows = bench.config.hidden_size, bench.config.intermediate_size, bench.tokens
-    size = 512 if bench.is_smoke else 8_192
+    size = 512 if bench.is_smoke else 8_192  # of the square one
     shapes = ((size, size, size), (rows, hidden, 3 * hidden), (rows, hidden, wide), (rows, wide, hidden))
-    products = {" x ".join(map(str, shape)): bench.product(*shape) for shape in shapes}
+    products = {f"bf16 GEMM {' x '.join(map(str, shape))}": bench.product(*shape) for shape in shapes}
     for name, taken in bench.in_turns(products).items():
-        bench.figure(f"bf16 GEMM {name}", products[name].flops / taken / 1e12, "TFLOP/s")
+        bench.figure(name, products[name].flops / taken / 1e12, "TFLOP/s")
     source = torch.zeros(1 << 20 if bench.is_smoke else 4 << 30, device=bench.device, dtype=torch.uint8)
     copy = Run(partial(torch.empty_like(source).copy_, source))
     bench.figure("copy, read and written", 2 * len(source) / bench.in_turns({"": copy})[""] / 1e12, "TB/s")
@@ -196,8 +193,8 @@ def equal_losses(bench: Bench) -> None:
         bench.figure(f"loss of litebert, {kind}", plain)
         if bench.rival(f"{THEIRS}, {kind}"):
             theirs = bench.their_network()
-            apart = abs(without_dropout(theirs, their_step(theirs, texts)) - plain)
-            bench.target(f"transformers, {kind}: losses apart", apart, most=1e-2)
+            other = without_dropout(theirs, their_step(theirs, texts))
+            bench.target(f"transformers, {kind}: losses apart", abs(other - plain), most=1e-2)
 
 
 def pretraining(bench: Bench, length: int) -> None:
@@ -251,7 +248,7 @@ def inference(bench: Bench) -> None:
     if bench.is_cuda:
         bench.target("inference at 128", rates[OURS][0] / 1e6, "M tokens/s", least=2)
     for count, length in ((1, 16), (1, 128), (8, 128)):
-        small = calls(made_up([length] * count, vocab_size=bench.config.vocab_size))
+        small = calls(bench.fixed(length, count * length))
         waited = {name: Run(lambda call=call: (call(), bench.wait())) for name, call in small.items()}
         for name, taken in bench.in_turns(waited).items():
             bench.figure(f"{count} x {length}, {name}", taken * 1e3, "ms")

@@ -10,7 +10,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -111,7 +112,4 @@ def machine() -> str:
 
 def installed(package: str) -> str | None:
     """Return the version of a package that is installed."""
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None
+    return version(package) if find_spec(package) else None

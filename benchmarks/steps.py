@@ -35,9 +35,9 @@ class Step:
     def __call__(self) -> None:
         if self.whole:
             self.whole()
-        else:
-            self.backward()
-            self.update()
+            return
+        self.backward()
+        self.update()
 
 
 def masked_positions(texts: Texts) -> Tensor:

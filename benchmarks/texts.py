@@ -43,14 +43,12 @@ def squad(part: str) -> list[list[dict[str, Any]]]:
         return [article["paragraphs"] for article in json.load(file)["data"]]
 
 
-GLUE = {
-    "cola": ("CoLA", ("sentence",), "label"),
-    "sst2": ("SST-2", ("sentence",), "label"),
-    "mrpc": ("MRPC", ("#1 String", "#2 String"), "Quality"),
-    "rte": ("RTE", ("sentence1", "sentence2"), "label"),
-    "stsb": ("STS-B", ("sentence1", "sentence2"), "score"),
-}
-OTHERS = {
+TABLES = {
+    "cola": ("glue/CoLA/train.tsv.gz", ("sentence",), "label"),
+    "sst2": ("glue/SST-2/train.tsv.gz", ("sentence",), "label"),
+    "mrpc": ("glue/MRPC/train.tsv.gz", ("#1 String", "#2 String"), "Quality"),
+    "rte": ("glue/RTE/train.tsv.gz", ("sentence1", "sentence2"), "label"),
+    "stsb": ("glue/STS-B/train.tsv.gz", ("sentence1", "sentence2"), "score"),
     "sick": ("nli/SICK.txt.gz", ("sentence_A", "sentence_B"), "entailment_judgment"),
     "snli": ("nli/snli_dev.jsonl.gz", ("premise", "hypothesis"), "label"),
     "qnli": ("glue/QNLI/dev.tsv.gz", ("question", "sentence"), "label"),
@@ -62,13 +60,10 @@ def labelled(task: str) -> list[dict[str, str]]:
     if task == "imdb":
         sides = ((side, rows(DATA / f"imdb/train-{side}.jsonl.gz")) for side in ("neg", "pos"))
         return [{"a": row["text"], "label": side} for side, found in sides for row in found]
-    if task in GLUE:
-        folder, texts, label = GLUE[task]
-        found = rows(DATA / "glue" / folder / "train.tsv.gz")
-    else:
-        name, texts, label = OTHERS[task]
-        found = rows(DATA / name)
-    kept = (row for row in found if None not in (*row, *row.values()))  # a row with too many or too few tabs
+    name, texts, label = TABLES[task]
+    kept = (
+        row for row in rows(DATA / name) if None not in (*row, *row.values())
+    )  # a row with too many or too few tabs
     return [{**dict(zip("ab", (row[text] for text in texts), strict=False)), "label": row[label]} for row in kept]
 
 

@@ -1,9 +1,8 @@
 """Memory of one pretraining step: python -m benchmarks.training_memory [--presets base,xxlarge].
 
-Each measurement is a process of its own: it builds the network and a made-up batch of sequences of 512 tokens, notes
-what it holds, then takes one whole step (forward, backward, update). Shown is the peak resident memory (VmHWM) of that
-step above what was held before, in GB. transformers' AlbertForPreTraining has no gradient checkpointing, so it is
-shown without.
+Each measurement is a process of its own, with a made-up batch of sequences of 512 tokens. Shown is the peak resident
+memory (VmHWM) of one whole step (forward, backward, update) above what was held before, in GB. transformers'
+AlbertForPreTraining has no gradient checkpointing, so it is shown without.
 
 One and two sequences are measured first. Where their slope says that the whole batch fits --limit and --seconds, it is
 measured as well; if not, the figure is extrapolated, and marked ~.

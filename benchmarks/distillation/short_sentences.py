@@ -5,9 +5,9 @@
 
 from __future__ import annotations
 
-import argparse
 import random
 import re
+import sys
 
 import litebert
 from benchmarks.texts import DATA, rows, squad
@@ -40,24 +40,14 @@ def main(models: list[str]) -> None:
 
 def with_one_hidden(sentences: list[str]) -> list[tuple[str, str]]:
     """Hide one word of each sentence of 6 to 20 words; return the texts and the words."""
-    draw = random.Random(1)
-    sentences = list(sentences)
+    draw, sentences, hidden = random.Random(1), list(sentences), list[tuple[str, str]]()
     draw.shuffle(sentences)
-    hidden: list[tuple[str, str]] = []
     for sentence in sentences:
         words = list(re.finditer(r"[A-Za-z]+", sentence))
-        if len(hidden) == NUM_SENTENCES:
-            break
-        if not 6 <= len(words) <= 20:
-            continue
-        word = draw.choice(words)
-        if len(word[0]) > 1:
-            text = f"{sentence[: word.start()]}[MASK]{sentence[word.end() :]}"
-            hidden.append((text, word[0].lower()))
+        if len(hidden) < NUM_SENTENCES and 6 <= len(words) <= 20 and len((word := draw.choice(words))[0]) > 1:
+            hidden.append((f"{sentence[: word.start()]}[MASK]{sentence[word.end() :]}", word[0].lower()))
     return hidden
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("models", nargs="+")
-    main(parser.parse_args().models)
+    main(sys.argv[1:])

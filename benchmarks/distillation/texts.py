@@ -8,8 +8,8 @@ text/everyday.jsonl.gz, each a document of its own.
 
 from __future__ import annotations
 
-import argparse
 import json
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,7 +20,6 @@ NUM_FILES = 4
 
 
 def main(out: Path) -> None:
-    """Write text-0.jsonl ... text-3.jsonl, sample.jsonl and everyday.txt into a new folder."""
     out.mkdir(parents=True)
     for number, (every, text) in enumerate(_documents(), 1):
         row = json.dumps({"text": text})
@@ -43,6 +42,4 @@ def _documents() -> Iterator[tuple[int, str]]:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("out", type=Path)
-    main(parser.parse_args().out)
+    main(Path(sys.argv[1]))

@@ -76,7 +76,6 @@ def megabytes(process: int) -> float:
 
 
 def milliseconds(times: Sequence[float]) -> str:
-    """Return p50 and p99."""
     if not times:
         return "none"
     p50, p99 = np.percentile(times, [50, 99]) * 1_000

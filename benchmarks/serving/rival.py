@@ -92,9 +92,7 @@ def make_app(embed: Embed) -> FastAPI:
     return app
 
 
-def main(
-    model: Path, *, engine: Literal["transformers", "onnxruntime", "openvino"] = "transformers", port: int
-) -> None:
+def main(model: Path, *, engine: Engine = "transformers", port: int) -> None:
     """Serve until the process is ended."""
     uvicorn.run(make_app(embedder(model, engine)), port=port, log_level="error")
 

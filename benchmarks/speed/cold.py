@@ -76,7 +76,7 @@ class Worker:
 
 def main(root: Path, program: str, precision: str) -> None:
     """Import, then do what is asked."""
-    load = {"litebert": _litebert, "transformers": _transformers}[program]()
+    load = loader(program)
     before, answer = memory(), None
     print(json.dumps(before), flush=True)
     for line in sys.stdin:
@@ -91,29 +91,28 @@ def main(root: Path, program: str, precision: str) -> None:
         print(json.dumps({**taken, **{name: now[name] - before[name] for name in ("Rss", "Anonymous")}}), flush=True)
 
 
-def _litebert() -> Callable[[Path, str], Callable[[], object]]:
-    import litebert.inference
+def loader(program: str) -> Callable[[Path, str], Callable[[], object]]:
+    """Import a program; return what loads a model, and gives what answers."""
+    if program == "litebert":
+        import litebert.inference
 
-    def load(root: Path, precision: str) -> Callable[[], object]:
-        is_int8 = precision == "int8"  # which a folder has, or has not
-        model = litebert.load(root / "int8") if is_int8 else litebert.load(root / "model", precision=precision)
-        return lambda: model.embed([TEXT])
+        def load_ours(root: Path, precision: str) -> Callable[[], object]:
+            is_int8 = precision == "int8"  # which a folder has, or has not
+            model = litebert.load(root / "int8") if is_int8 else litebert.load(root / "model", precision=precision)
+            return lambda: model.embed([TEXT])
 
-    return load
-
-
-def _transformers() -> Callable[[Path, str], Callable[[], object]]:
+        return load_ours
     import torch
     from transformers import AlbertModel, AutoTokenizer
 
-    def load(root: Path, precision: str) -> Callable[[], object]:
+    def load_theirs(root: Path, precision: str) -> Callable[[], object]:
         dtype = {"fp32": torch.float32, "bf16": torch.bfloat16}[precision]
         model = AlbertModel.from_pretrained(root / "model", dtype=dtype).eval()
         tokenizer = AutoTokenizer.from_pretrained(root / "model")
         embed = lambda: model(**tokenizer([TEXT], return_tensors="pt")).last_hidden_state.mean(1)  # noqa: E731
         return torch.inference_mode()(embed)
 
-    return load
+    return load_theirs
 
 
 def _forked(answer: Callable[[], object]) -> float:

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import torch
 
-from benchmarks.measure import seconds_of
 from benchmarks.speed import rivals
 from benchmarks.speed.rows import Contender, Row, added, compare
 from benchmarks.steps import forward_flops
@@ -23,10 +22,7 @@ STREAMS = {"SST-2": (4, 2), "NLI": (3, 2), "IMDB": (1, 1)}
 @torch.inference_mode()
 def measure(root: Path, *, is_quick: bool, names: Sequence[str]) -> list[Row]:
     """Time every rival on every work; what it computes is compared token by token."""
-    chosen: dict[str, rivals.Rival] = {}
-    for name in names:
-        seconds = seconds_of(lambda name=name: chosen.update({name: rivals.load(name, root)}))
-        print(f"{name} loaded in {seconds:.1f} s", flush=True)
+    chosen = {name: rivals.load(name, root) for name in names}
     config, rows = read_config(root / "model"), list[Row]()
 
     def timed(work: str, texts: Texts, **turns: float) -> list[Row]:

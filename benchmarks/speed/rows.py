@@ -25,10 +25,7 @@ PRECISIONS = ("fp32", "bf16", "int8")
 
 @dataclass(frozen=True)
 class Contender:
-    """A program at a precision, `program precision`: what is timed, and what it computes.
-
-    Asking for the output is the first call; `warm` is what else must happen before time counts.
-    """
+    """`program precision`: what is timed, what it computes (the first call), and what must happen before."""
 
     name: str
     call: Call

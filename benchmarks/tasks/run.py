@@ -37,9 +37,8 @@ TASKS |= {name: ["task.name=table"] for name in ("sick", "qnli", "snli")}
 TASKS["imdb"] = ["task.name=table", "train.steps=150", "train.eval_every=150"]
 TASKS["race-middle"] = ["task.name=race-middle", f"data.folder={DATA / 'race'}", "train.batch_size=16"]
 TASKS["race-middle"] += ["train.steps=150", "train.eval_every=150"]
-for name in ("squad", "squad2"):
-    TASKS[name] = [f"task.name={name}", f"data.folder={DATA / 'squad'}", "task.doc_stride=48"]
-    TASKS[name] += ["train.steps=500", "train.eval_every=500"]
+SQUAD = [f"data.folder={DATA / 'squad'}", "task.doc_stride=48", "train.steps=500", "train.eval_every=500"]
+TASKS |= {name: [f"task.name={name}", *SQUAD] for name in ("squad", "squad2")}
 SHOWN = {"cola": ["matthews"], "stsb": ["pearson", "spearman"], "mrpc": ["accuracy", "f1"]}
 SHOWN |= {"squad": ["exact", "f1"], "squad2": ["exact", "f1"]}
 
