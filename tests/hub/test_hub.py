@@ -249,6 +249,14 @@ def run(folder: Path) -> Path:
 
 
 def test_a_published_model_is_the_one_in_the_folder(hub, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    dry = ("hub", "push", folder, "me/new", "--dry-run")
+    shown = litebert(*dry)
+    assert "model.safetensors" in shown and 'litebert.load("me/new")' in shown and "secret" not in shown
+    plan = json.loads(litebert(*dry, "--json"))
+    jsonschema.validate(plan, schema_of("hub push"))
+    assert plan["card"] == "made"
+    assert plan["files"]["model.safetensors"] == (folder / "model.safetensors").stat().st_size
+    assert hub.requests == []
     shown = litebert("hub", "push", folder, "me/new", "--message", "First", "--license", "mit", "--json")
     repository = hub.repositories["me/new"]
     assert json.loads(shown)["commit"].endswith(repository.commit)
@@ -263,19 +271,6 @@ def test_a_published_model_is_the_one_in_the_folder(hub, folder: Path, monkeypat
     litebert("hub", "push", folder, "me/draft", "--private", "--revision", "draft")
     assert hub.repositories["me/draft"].private
     assert hub.repositories["me/draft"].branches == {"main", "draft"}
-
-
-def test_a_dry_run_sends_nothing(hub, folder: Path) -> None:
-    words = ("hub", "push", folder, "me/new", "--dry-run")
-    shown = litebert(*words)
-    assert "model.safetensors" in shown
-    assert 'litebert.load("me/new")' in shown
-    assert "secret" not in shown
-    plan = json.loads(litebert(*words, "--json"))
-    jsonschema.validate(plan, schema_of("hub push"))
-    assert plan["card"] == "made"
-    assert plan["files"]["model.safetensors"] == (folder / "model.safetensors").stat().st_size
-    assert hub.requests == []
 
 
 @pytest.mark.parametrize(("fault", "code"), [("401", "LB-630"), ("500", "LB-625"), ("silent upload", "LB-624")])
@@ -321,20 +316,7 @@ def test_a_card_that_is_there_is_kept_and_one_of_ours_is_written_anew(hub, folde
         hub_push(folder, "me/new", license="mit")
 
 
-def test_a_card_tells_what_the_hub_and_people_need(folder: Path) -> None:
-    text = model_card(folder, name="me/new", license="apache-2.0", languages=["en", "de"])
-    assert ModelCard(text).data.to_dict() == {
-        "license": "apache-2.0",
-        "language": ["en", "de"],
-        "library_name": "litebert",
-        "pipeline_tag": "fill-mask",
-        "tags": ["albert", "masked-lm", "sentence-order"],
-    }
-    assert f"{sum(p.numel() for p in load_model(folder).network.parameters()):,} parameters" in text
-    assert "## Training" not in text
-
-
-def test_a_card_tells_the_run_and_the_command_but_no_paths(folder: Path, run: Path) -> None:
+def test_a_card_tells_the_run_and_the_command_but_no_paths(small_model: Path, folder: Path, run: Path) -> None:
     recorded = json.loads((run / "run.json").read_text())
     recorded["origins"] |= {"optim.learning_rate": "command line: optim.learning_rate=0.001"}
     recorded["origins"] |= {"model.hidden_size": "preset mini (recipe laptop)"}
@@ -342,6 +324,16 @@ def test_a_card_tells_the_run_and_the_command_but_no_paths(folder: Path, run: Pa
     recorded["settings"] |= {"train.steps": 70, "optim.beta1": 0.9, "model.hidden_size": 32}
     (run / "run.json").write_text(json.dumps(recorded))
     text = model_card(folder)
+    card = model_card(small_model, name="me/new", license="apache-2.0", languages=["en", "de"])
+    assert ModelCard(card).data.to_dict() == {
+        "license": "apache-2.0",
+        "language": ["en", "de"],
+        "library_name": "litebert",
+        "pipeline_tag": "fill-mask",
+        "tags": ["albert", "masked-lm", "sentence-order"],
+    }
+    assert f"{sum(p.numel() for p in load_model(folder).network.parameters()):,} parameters" in card
+    assert "## Training" not in card
     for part in ("| masked_lm_loss | 7.25 |", "step 8 of the run", "`c0ffee`", "optim.learning_rate"):
         assert part in text
     assert "/home/me" not in text

@@ -266,28 +266,27 @@ class _Watch:
         self._reached: dict[str, int] = {}
         self.is_stopped = False  # then all requests end, and further ones are refused
 
-    def _saw(self, key: str, num_steps: int = 0) -> None:
+    def saw(self, key: str, size: int = 0) -> None:
+        """Note how many bytes have come; more by a step, or another key, is something new."""
         now = time.monotonic()
-        if num_steps > self._reached.get(key, -1):
-            self._reached[key], self._deadline = num_steps, now + self._patience
+        if size // _STEP > self._reached.get(key, -1):
+            self._reached[key], self._deadline = size // _STEP, now + self._patience
         if self.is_stopped or now > self._deadline:
             raise _TransferError("stalled", f"nothing new for {self._patience:.0f} seconds")
 
     def on_request(self, request: Any) -> None:
         """Limit how long a request may wait for each answer, and count what it sends."""
-        self._saw(f"ask {request.method} {request.url}")
+        self.saw(f"ask {request.method} {request.url}")
         request.extensions["timeout"] = dict.fromkeys(("connect", "read", "write", "pool"), self._patience)
         if int(request.headers.get("Content-Length") or 0) > _STEP:
-            key = f"to {request.url}"
-            request.stream = _counted(request.stream, lambda size: self._saw(key, size // _STEP), 0)
+            request.stream = _counted(request.stream, partial(self.saw, f"to {request.url}"), 0)
 
     def on_response(self, response: Any) -> None:
         """Count what an answer brings; a byte range counts from its begin."""
-        key = f"from {response.request.url}"
-        self._saw(f"{response.request.method} {response.request.url}")
+        url = response.request.url
+        self.saw(f"{response.request.method} {url}")
         found = re.match(r"bytes (\d+)-", response.headers.get("Content-Range", ""))
-        begin = int(found[1]) if found else 0
-        response.stream = _counted(response.stream, lambda size: self._saw(key, size // _STEP), begin)
+        response.stream = _counted(response.stream, partial(self.saw, f"from {url}"), int(found[1]) if found else 0)
 
 
 def _counted(stream: Any, tell: Callable[[int], None], begin: int) -> Any:

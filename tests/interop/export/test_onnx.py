@@ -26,7 +26,6 @@ from litebert.tokenizer import Tokenizer
 Network = AlbertForPretraining | AlbertForTask
 OUTPUTS = {
     "pretraining": ("prediction_logits", "sop_logits"),
-    "question-answering": ("start_logits", "end_logits"),
     "conditional-question-answering": ("start_logits", "start_top_index", "end_logits", "no_answer_logits"),
     "multiple-choice": ("logits",),
     "vector-classification": ("logits",),

@@ -269,13 +269,6 @@ def test_what_cannot_be_a_table_is_refused(name: str) -> None:
         list(read_table(HOSTILE[name]))
 
 
-@given(st.binary(max_size=120), st.binary(max_size=40))
-@settings(max_examples=200, deadline=None)
-def test_any_bytes_around_a_footer_are_read_or_refused(body: bytes, footer: bytes) -> None:
-    with pytest.raises(ValueError, match=r"."):
-        list(read_table(body + footer.ljust(40, b"\0") + INDEX[-8:]))
-
-
 # --- archives of strangers: plain files inside one folder, within bounds, or nothing ---------------------------------
 
 Member = tuple[tarfile.TarInfo, bytes]

@@ -243,11 +243,10 @@ def find_head(bundle: Bundle, *, kind: HeadKind | None, labels: tuple[str, ...])
     """
     kinds = {record.variable: kind for kind, record in HEADS.items() if record.variable}
     variable = next((name for name in kinds if name in bundle.entries), "")
-    fields: dict[str, object] = {}
     if variable != "output_weights":
-        has, fits = f"a {kinds[variable]} head" if variable else "no task head", not labels
-        fits = fits and kind in (None, kinds.get(variable))
-        fields["kind"] = kinds.get(variable)
+        has = f"a {kinds[variable]} head" if variable else "no task head"
+        fits = not labels and kind in (None, kinds.get(variable))
+        fields: dict[str, object] = {"kind": kinds[variable]} if variable else {}
     else:
         shape = bundle.shape(variable)
         num_outputs = shape[0] if shape else 0
@@ -260,8 +259,9 @@ def find_head(bundle: Bundle, *, kind: HeadKind | None, labels: tuple[str, ...])
         kind = kind or "sequence-classification"
         record = HEADS[kind]
         names = () if record.has_choices else labels or numbered_labels(min(num_outputs, 100_000))
-        has, fits = f"a head with {num_outputs} outputs", record.variable == variable and len(set(names)) == len(names)
-        fits = fits and (num_outputs == 1 and not labels if record.has_choices else len(names) == num_outputs > 0)
+        has = f"a head with {num_outputs} outputs"
+        is_whole = num_outputs == 1 and not labels if record.has_choices else len(names) == num_outputs > 0
+        fits = record.variable == variable and is_whole and len(set(names)) == len(names)
         fields = {"kind": kind, "labels": names}
         if record.has_problem_type and num_outputs == 1:
             fields["problem_type"] = "regression"
@@ -273,7 +273,7 @@ def find_head(bundle: Bundle, *, kind: HeadKind | None, labels: tuple[str, ...])
             expected="one distinct label for each output of a classifier; nothing for all others",
             next="litebert import google --help",
         )
-    return HeadConfig.model_validate(fields) if fields["kind"] else None
+    return HeadConfig.model_validate(fields) if fields else None
 
 
 # --- albert_config.json (modeling.py L42-125) ------------------------------------------------------------------------
