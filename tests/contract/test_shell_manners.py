@@ -86,6 +86,7 @@ MISTAKES: dict[str, tuple[int, list[str], list[str]]] = {
     "a run to show": (1, ["config", "show", "nowhere"], ["nowhere"]),
     "a task": (1, ["finetune", "mrcp", "--data", "y"], ["mrcp", "mrpc"]),
     "no data": (1, ["finetune", "mrpc"], ["--data"]),
+    "a seed": (1, ["finetune", "REVIEWS", "--seeds", "1,99999999999999999999"], ["train.seed", "99999999999999999999"]),
     "nothing to evaluate": (1, ["evaluate"], ["RUN"]),
     "predictions alone": (1, ["evaluate", "--predictions", "x.json"], ["--data"]),
     "no context": (1, ["answer", "Who?", "--model", "nowhere"], ["--context"]),

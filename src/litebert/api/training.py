@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import partial
 from os import fspath
 from pathlib import Path
@@ -343,26 +343,22 @@ def finetune(
     if START not in chosen:
         chosen |= {START: Setting(str(packaged_model()), Origin())}
     resolved = resolve(FinetuneConfig, chosen)
+    seeded = {folder / f"seed-{seed}": resolve(FinetuneConfig, chosen | flags({"train.seed": seed})) for seed in seeds}
     if dry_run:
         return Run(folder, plan=_describe(fine_tuning.plan_finetuning(resolved, folder), resolved, folder))
 
-    folders = [folder / f"seed-{seed}" for seed in seeds] or [folder]
+    trained = seeded or {folder: resolved}
     with joined(choose_device(resolved.config.train.device)) as world:
         quiet = quiet or not world.is_first
-        was_finished = all(Run(each).is_finished for each in folders)
+        was_finished = all(Run(each).is_finished for each in trained)
         prepared = None
         if not was_finished and not quiet:
             found = fine_tuning.plan_finetuning(resolved, folder)
             say(str(_describe(found, resolved, folder)))
             prepared = None if seeds else found.prepared
-        for number, (each, seed) in enumerate(zip(folders, seeds or [resolved.config.train.seed], strict=True)):
-            seeded = resolved
-            if seeds:
-                train = resolved.config.train.model_copy(update={"seed": int(seed)})
-                config = resolved.config.model_copy(update={"train": train})
-                seeded = replace(resolved, config=config, origins=resolved.origins | {"train.seed": Origin("flag")})
+        for number, (each, settled) in enumerate(trained.items()):
             outcome = fine_tuning.finetune(
-                seeded, each, prepared=prepared, is_quiet=quiet, says_start=number == 0, world=world
+                settled, each, prepared=prepared, is_quiet=quiet, says_start=number == 0, world=world
             )
             if outcome.model is None:  # a signal stopped it
                 run = Run(folder, outcome.exit_code)

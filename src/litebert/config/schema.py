@@ -276,7 +276,7 @@ class TrainConfig(Section):
     )
     device: str = Field("auto", description="auto, cpu, cuda, cuda:N or mps")
     gradient_checkpointing: bool = Field(False, description="recompute blocks in the backward pass")
-    seed: int = Field(12_345, ge=0, description="the one number all randomness comes from")
+    seed: int = Field(12_345, ge=0, lt=2**63, description="the one number all randomness comes from")
     eval_every: int = Field(1_000, ge=1, description="steps between held-out evaluations")
     eval_at_start: bool = Field(True, description="evaluate before the first step, too")
     eval_sequences: int = Field(1_024, ge=1, description="held-out sequences per evaluation")
