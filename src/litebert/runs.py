@@ -99,14 +99,12 @@ def _read_record(kind: type[Record], path: Path, code: str, what: str, *, next: 
 
 
 def write_run(folder: Path, run: RunFile) -> None:
-    """Write run.json."""
     write_json(folder / RUN_FILE, run.model_dump(mode="json"))
 
 
 def recorded_setting(folder: Path, name: str) -> JsonValue:
     """Return one dotted setting of a run; None if no run was begun."""
-    run = read_run(folder)
-    return run.settings.get(name) if run else None
+    return Run(folder).settings.get(name)
 
 
 @contextmanager
@@ -159,7 +157,6 @@ class DamagedRow:
 
 
 def append_row(folder: Path, row: dict[str, Json]) -> None:
-    """Append one row."""
     append_line(folder / METRICS_FILE, _line(row))
 
 
@@ -289,7 +286,6 @@ def read_result(folder: Path) -> Result | None:
 
 
 def write_result(folder: Path, result: Result) -> None:
-    """Write result.json."""
     write_json(folder / RESULT_FILE, result.model_dump(mode="json", by_alias=True))
 
 
@@ -309,7 +305,6 @@ class Answered:
 
     @property
     def is_right(self) -> bool:
-        """Whether the answer is entirely right."""
         return self.score >= 1
 
 
@@ -351,8 +346,7 @@ class Run:
 
     folder: Path
 
-    def __post_init__(self) -> None:
-        """Accept the folder as a string, too."""
+    def __post_init__(self) -> None:  # a string is a folder, too
         object.__setattr__(self, "folder", as_path(self.folder, "the folder of a run"))
 
     @classmethod
@@ -385,17 +379,14 @@ class Run:
 
     @cached_property
     def file(self) -> RunFile:
-        """The contents of run.json."""
         return read_run(self.seeds[0].folder if self.seeds else self.folder) or RunFile()
 
     @property
     def kind(self) -> Kind:
-        """What was trained."""
         return self.file.kind
 
     @property
     def settings(self) -> dict[str, JsonValue]:
-        """Every setting by its dotted name."""
         return self.file.settings
 
     def setting(self, name: str) -> str:
@@ -429,22 +420,18 @@ class Run:
 
     @cached_property
     def outcome(self) -> Result | None:
-        """The measures of a finished fine-tuning."""
         return read_result(self.folder)
 
     @cached_property
     def rows(self) -> tuple[LogRow, ...]:
-        """All rows of the log."""
         return tuple(LogRow.read(row) for row in read_metrics(self.folder))
 
     @cached_property
     def training(self) -> tuple[LogRow, ...]:
-        """The rows about training steps."""
         return tuple(row for row in self.rows if row.kind == "train")
 
     @cached_property
     def evaluations(self) -> tuple[LogRow, ...]:
-        """The rows about evaluations."""
         return tuple(row for row in self.rows if row.kind == "eval")
 
     @cached_property

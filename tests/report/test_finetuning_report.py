@@ -225,18 +225,10 @@ def test_damaged_answers_are_named(make_finetuned: Make, line: str) -> None:
         write_report(run.folder)
 
 
-@pytest.mark.parametrize(
-    "result",
-    [
-        {},
-        {"last": 3},
-        {"last": {"step": 4}},
-        {"best": {"step": "four", "accuracy": 1}},
-        {"fresh": 1},
-        {"best": {"step": 4, "accuracy": None}},
-    ],
-    ids=str,
-)
+RESULTS = [{}, {"last": 3}, {"last": {"step": 4}}, {"best": {"step": "four", "accuracy": 1}}, {"fresh": 1}]
+
+
+@pytest.mark.parametrize("result", [*RESULTS, {"best": {"step": 4, "accuracy": None}}], ids=str)
 def test_a_damaged_result_is_named(make_finetuned: Make, result: dict[str, Json]) -> None:
     path = make_finetuned().folder / "result.json"
     whole = json.loads(path.read_text()) if result else {}
@@ -269,8 +261,3 @@ def test_a_seed_that_is_not_finished_is_left_out_and_said(make_finetuned: Make) 
     make_finetuned("mrpc/seed-1")
     text = text_of(run.folder.parent)
     assert all(said in text for said in ("1 of 2 seeds are finished.", "2 not finished, step 30", "Over 1 seed "))
-
-
-def test_the_same_run_gives_the_same_bytes(make_finetuned: Make) -> None:
-    folder = make_finetuned().folder
-    assert write_report(folder).read_bytes() == write_report(folder).read_bytes()

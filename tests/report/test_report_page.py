@@ -1,7 +1,8 @@
-"""report.html as a browser reads it: one file, sound markup, for every reader."""
+"""report.html as a browser reads it: one file, sound markup, for every reader; curves that stay small."""
 
 import json
 import re
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
@@ -9,13 +10,23 @@ from importlib.resources import files
 from itertools import pairwise
 from pathlib import Path
 
+import matplotlib
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from litebert.cli import run as shell
+from litebert.errors import DamagedError, LitebertError
 from litebert.files import append_line
 from litebert.report import write_report
 from litebert.report.figures import PALETTE as DRAWN
+from litebert.report.figures import curve_of
+from litebert.runs import LogRow
 
 MakeRun = Callable[..., Path]
+STYLE = (files("litebert.report") / "page.css").read_text("utf-8")
+PALETTE = {name: re.findall(rf"--{name}:(#\w{{6}})", STYLE) for name in (*DRAWN, "panel")}
+NUMBERS = st.floats(-1e300, 1e300) | st.sampled_from([float("nan"), float("inf")])
 
 
 @dataclass
@@ -55,160 +66,53 @@ class Page(HTMLParser):
         return [tag for tag in self.tags if tag.name in names]
 
 
-def page_of(run: Path) -> Page:
-    return Page(write_report(run).read_text(encoding="utf-8"))
-
-
-def test_the_page_asks_nothing_of_a_network_and_forbids_it(make_run: MakeRun) -> None:
-    page = page_of(make_run())
-
+@pytest.mark.parametrize(("kind", "num_tables"), [("pretraining", 5), ("fine-tuning", 10)])
+def test_a_page_is_sound_and_asks_nothing_of_a_network(
+    make_run: MakeRun, finetuned_page: str, kind: str, num_tables: int
+) -> None:
+    page = Page(write_report(make_run()).read_text("utf-8") if kind == "pretraining" else finetuned_page)
     assert "http" not in page.source.replace("http-equiv", "")
-    assert not page.named("script", "link", "img", "iframe", "object", "image")
-    links = [tag.attributes[name] for tag in page.tags for name in ("src", "href") & tag.attributes.keys()]
-    assert links
-    assert all(link.startswith("#") for link in links)
+    assert not page.named("script", "link", "img", "iframe", "object", "image", "a")
     policies = [tag.attributes.get("content") for tag in page.named("meta")]
     assert "default-src 'none'; style-src 'unsafe-inline'" in policies
-
-
-def test_every_id_is_unique_and_every_reference_leads_to_one(make_run: MakeRun) -> None:
-    page = page_of(make_run())
-
     ids = [tag.attributes["id"] for tag in page.tags if "id" in tag.attributes]
-    assert len(ids) == len(set(ids))
     references = re.findall(r'(?:href="|url\()#([^")]+)', page.source)
+    assert len(ids) == len(set(ids))
     assert references
     assert set(references) <= set(ids)
-
-
-def test_figures_are_named_and_described_for_who_cannot_see_them(make_run: MakeRun) -> None:
-    page = page_of(make_run())
-
-    drawings = page.named("svg")
-    assert len(drawings) == len(page.named("figcaption")) == 6
-    assert all(tag.inside[-1] == "figure" for tag in drawings)
-    assert {tag.attributes["role"] for tag in drawings} == {"img"}
-    assert drawings[0].attributes["aria-label"] == (
-        "Masked-LM loss: training from 9.875 at step 1 to 5.000 at step 40; "
-        "held out from 10.000 at step 0 to 5.000 at step 40."
-    )
-    assert "commonest token 5.4%." in drawings[1].attributes["aria-label"]
-
-
-def test_headings_go_down_one_level_at_a_time(make_run: MakeRun) -> None:
-    page = page_of(make_run())
-
+    assert len(page.named("table")) == len(page.named("caption")) == num_tables
+    assert {tag.attributes.get("scope") for tag in page.named("th")} == {"col", "row"}
     levels = [int(tag.name[1]) for tag in page.named("h1", "h2", "h3")]
     assert levels[:2] == [1, 2]
     assert levels.count(1) == 1
+    assert all(after - before <= 1 for before, after in pairwise(levels))
     assert page.named("html")[0].attributes == {"lang": "en"}
 
-
-def test_every_table_has_a_caption_and_scoped_headings(make_run: MakeRun) -> None:
-    page = page_of(make_run())
-
-    assert len(page.named("table")) == len(page.named("caption")) == 5
-    assert {tag.attributes.get("scope") for tag in page.named("th")} == {"col", "row"}
-
-
-def test_figures_take_their_colours_from_the_page(make_run: MakeRun) -> None:
-    drawings = re.findall(r"<svg.*?</svg>", page_of(make_run()).source, flags=re.DOTALL)
-
-    assert not re.search(r"(?:fill|stroke): #", "".join(drawings))
-    assert "stroke: var(--train)" in drawings[0]
-    assert "stroke: var(--held-out)" in drawings[0]
+    # Figures are described for who cannot see them, and take their colours from the page.
+    drawings = page.named("svg")
+    assert len(drawings) == len(page.named("figcaption")) == 6
+    assert all(tag.inside[-1] == "figure" and tag.attributes["role"] == "img" for tag in drawings)
+    if kind == "pretraining":
+        said = "Masked-LM loss: training from 9.875 at step 1 to 5.000 at step 40; held out from 10.000 at step 0 to "
+        assert drawings[0].attributes["aria-label"] == f"{said}5.000 at step 40."
+        assert "commonest token 5.4%." in drawings[1].attributes["aria-label"]
+    shapes = re.findall(r"<svg.*?</svg>", page.source, flags=re.DOTALL)
+    assert not re.search(r"(?:fill|stroke): #", "".join(shapes))
+    assert "stroke: var(--train)" in shapes[0]
 
 
-STYLE = (files("litebert.report") / "page.css").read_text("utf-8")
-PALETTE = {name: re.findall(rf"--{name}:(#\w{{6}})", STYLE) for name in (*DRAWN, "panel")}
-
-
-def test_figures_are_drawn_in_the_colours_of_the_day() -> None:
+@pytest.mark.parametrize("shade", [0, 1], ids=["day", "night"])
+def test_text_lines_and_numbers_stand_out_by_day_and_by_night(shade: int) -> None:
     assert {name: shades[0] for name, shades in PALETTE.items() if name != "panel"} == DRAWN
-
-
-@pytest.mark.parametrize("shade", [0, 1], ids=["day", "night"])
-def test_text_and_lines_stand_out_by_day_and_by_night(shade: int) -> None:
-    papers = [PALETTE[name][shade] for name in ("paper", "panel")]
-
-    for paper in papers:
-        assert min(contrast(PALETTE[name][shade], paper) for name in ("ink", "quiet")) >= 4.5
-        assert min(contrast(PALETTE[n][shade], paper) for n in ("train", "held-out", "rule")) >= 3
-
-
-def test_names_and_settings_cannot_become_markup(make_run: MakeRun) -> None:
-    run = make_run("<script>alert(1)<", corpus='"><img src=x onerror="alert(2)">&amp;')
-    append_line(run / "metrics.jsonl", json.dumps(note(3, "<b>skipped</b>")))
-
-    page = page_of(run)
-
-    assert not page.named("script", "img", "b")
-    assert "&lt;script&gt;alert(1)&lt;</h1>" in page.source
-    assert "&#34;&gt;&lt;img src=x onerror=&#34;alert(2)&#34;&gt;&amp;amp;" in page.source
-    assert "&lt;b&gt;skipped&lt;/b&gt;" in page.source
-    assert "fill &#34;The cat sat on the [MASK].&#34; --model &#39;" in page.source
-
-
-def test_a_path_that_is_no_utf8_still_gives_a_utf8_page(make_run: MakeRun) -> None:
-    run = make_run("caf\udce9")
-
-    assert "<h1>caf?</h1>" in page_of(run).source
-
-
-def test_the_same_run_gives_the_same_bytes(make_run: MakeRun) -> None:
-    run = make_run()
-
-    assert write_report(run).read_bytes() == write_report(run).read_bytes()
-
-
-def test_fifty_thousand_rows_stay_a_small_page(make_run: MakeRun) -> None:
-    run = make_run()
-    row = {"kind": "train", "learning_rate": 1e-3, "tokens": 5, "tokens_per_second": 9.5}
-    rows = (
-        json.dumps({**row, "step": step, "masked_lm_loss": step % 997, "gradient_norm": step % 13})
-        for step in range(41, 50_041)
-    )
-    with (run / "metrics.jsonl").open("a") as log:
-        log.writelines(f"{line}\n" for line in rows)
-
-    assert write_report(run).stat().st_size < 200_000
-
-
-def test_a_fine_tuning_page_is_as_sound(finetuned_page: str) -> None:
-    page = Page(finetuned_page)
-
-    assert "http" not in page.source.replace("http-equiv", "")
-    assert not page.named("script", "link", "img", "iframe", "object", "image", "a")
-    ids = [tag.attributes["id"] for tag in page.tags if "id" in tag.attributes]
-    assert len(ids) == len(set(ids))
-    assert set(re.findall(r'(?:href="|url\()#([^")]+)', page.source)) <= set(ids)
-    assert len(page.named("svg")) == len(page.named("figcaption")) == 6
-    assert all(tag.attributes["aria-label"] for tag in page.named("svg"))
-    assert len(page.named("table")) == len(page.named("caption")) == 10
-    assert {tag.attributes.get("scope") for tag in page.named("th")} == {"col", "row"}
-    levels = [int(tag.name[1]) for tag in page.named("h1", "h2", "h3")]
-    assert levels.count(1) == 1
-    assert all(after - before <= 1 for before, after in pairwise(levels))
-    drawings = re.findall(r"<svg.*?</svg>", page.source, flags=re.DOTALL)
-    assert not re.search(r"(?:fill|stroke): #", "".join(drawings))
-
-
-@pytest.mark.parametrize("shade", [0, 1], ids=["day", "night"])
-def test_numbers_stand_out_on_the_darkest_cell(shade: int) -> None:
-    line, paper, ink = (PALETTE[name][shade] for name in ("train", "paper", "ink"))
-
+    color = {name: shades[shade] for name, shades in PALETTE.items()}
+    for paper in (color["paper"], color["panel"]):
+        assert min(contrast(color[name], paper) for name in ("ink", "quiet")) >= 4.5
+        assert min(contrast(color[name], paper) for name in ("train", "held-out", "rule")) >= 3
+    # The darkest cell of a confusion is mixed as CSS color-mix does in sRGB.
     assert "calc(var(--share,0)*35%)" in STYLE
-    assert contrast(ink, mixed(line, paper, 0.35)) >= 4.5
-
-
-def mixed(one: str, other: str, share: float) -> str:
-    """Mix two colours as CSS color-mix does in sRGB."""
-    parts = [round(share * int(one[at : at + 2], 16) + (1 - share) * int(other[at : at + 2], 16)) for at in (1, 3, 5)]
-    return "#" + "".join(f"{part:02x}" for part in parts)
-
-
-def note(step: int, text: str) -> dict[str, object]:
-    return {"kind": "note", "step": step, "text": text}
+    pairs = ((int(color["train"][at : at + 2], 16), int(color["paper"][at : at + 2], 16)) for at in (1, 3, 5))
+    cell = "#" + "".join(f"{round(0.35 * line + 0.65 * paper):02x}" for line, paper in pairs)
+    assert contrast(color["ink"], cell) >= 4.5
 
 
 def contrast(one: str, other: str) -> float:
@@ -221,3 +125,93 @@ def luminance(color: str) -> float:
     shares = [int(color[at : at + 2], 16) / 255 for at in (1, 3, 5)]
     red, green, blue = (share / 12.92 if share <= 0.04045 else ((share + 0.055) / 1.055) ** 2.4 for share in shares)
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def test_names_and_settings_cannot_become_markup(make_run: MakeRun) -> None:
+    run = make_run("<script>alert(1)<", corpus='"><img src=x onerror="alert(2)">&amp;')
+    append_line(run / "metrics.jsonl", json.dumps({"kind": "note", "step": 3, "text": "<b>skipped</b>"}))
+    page = Page(write_report(run).read_text("utf-8"))
+    assert not page.named("script", "img", "b")
+    assert "&lt;script&gt;alert(1)&lt;</h1>" in page.source
+    assert "&#34;&gt;&lt;img src=x onerror=&#34;alert(2)&#34;&gt;&amp;amp;" in page.source
+    assert "&lt;b&gt;skipped&lt;/b&gt;" in page.source
+    assert "fill &#34;The cat sat on the [MASK].&#34; --model &#39;" in page.source
+    assert "<h1>caf?</h1>" in write_report(make_run("caf\udce9")).read_text("utf-8")  # a path that is no UTF-8
+
+
+def test_fifty_thousand_rows_stay_a_small_page(make_run: MakeRun) -> None:
+    run = make_run()
+    row = {"kind": "train", "learning_rate": 1e-3, "tokens": 5, "tokens_per_second": 9.5}
+    rows = ({**row, "step": n, "masked_lm_loss": n % 997, "gradient_norm": n % 13} for n in range(41, 50_041))
+    with (run / "metrics.jsonl").open("a") as log:
+        log.writelines(f"{json.dumps(each)}\n" for each in rows)
+    assert write_report(run).stat().st_size < 200_000
+
+
+@settings(max_examples=100, deadline=None)
+@given(values=st.lists(NUMBERS, max_size=60), most_points=st.integers(1, 20))
+def test_a_curve_is_short_and_hides_no_extreme(values: list[float], most_points: int) -> None:
+    rows = [LogRow("train", step, {"loss": value}) for step, value in enumerate(values)]
+    kept = [value for value in values if abs(value) < float("inf")]
+    points = curve_of(rows, "loss", most_points=most_points)
+    assert len(points) <= most_points
+    assert bool(points) == bool(kept)
+    assert [point.step for point in points] == sorted({point.step for point in points})
+    assert min((p.low for p in points), default=0) == min(kept, default=0)
+    assert max((p.high for p in points), default=0) == max(kept, default=0)
+
+
+def test_the_same_run_gives_the_same_bytes_whatever_matplotlib_is_set_to(
+    make_run: MakeRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = make_run()
+    plain = write_report(run).read_bytes()
+    for name, value in {"lines.linewidth": 7.5, "axes.facecolor": "#ff00ff", "svg.fonttype": "path"}.items():
+        monkeypatch.setitem(matplotlib.rcParams, name, value)
+    before = dict(matplotlib.rcParams)
+    with (run / "metrics.jsonl").open("a") as log:  # a last line that a crash cut off is left out
+        log.write('{"kind": "train", "st')
+    assert write_report(run).read_bytes() == plain
+    assert dict(matplotlib.rcParams) == before
+
+
+def test_the_command_prints_the_path_or_json(make_run: MakeRun, capsys: pytest.CaptureFixture[str]) -> None:
+    page = make_run() / "report.html"
+    assert shell(["report", str(page.parent)]) == 0
+    assert capsys.readouterr().out == f"{page}\n"
+    assert page.is_file()
+    assert shell(["report", str(page.parent), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"report": str(page)}
+
+
+DAMAGED = ["{", "7", "{}", '{"kind": "train"}', '{"kind": "train", "step": -1}', '{"kind": "train", "step": 1.5}']
+DAMAGED += [
+    '{"kind": 3, "step": 1}',
+    '{"kind": "train", "step": 1, "tokens": 1' + 400 * "0" + "}",
+    100_000 * "[",
+    "\x00",
+]
+
+
+@pytest.mark.parametrize("line", DAMAGED, ids=lambda line: line[:32])
+def test_a_damaged_log_is_named_and_the_old_report_stays(make_run: MakeRun, line: str) -> None:
+    folder = make_run(last_step=1)
+    before = write_report(folder).read_bytes()
+    append_line(folder / "metrics.jsonl", line)
+    with pytest.raises(DamagedError, match=r"LB-651(?s:.*)metrics\.jsonl(?s:.*)next: +\S"):
+        write_report(folder)
+    assert (folder / "report.html").read_bytes() == before
+
+
+def test_what_is_no_run_and_a_missing_matplotlib_are_refused(
+    make_run: MakeRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(LitebertError, match=r"LB-650(?s:.*)without run\.json(?s:.*)litebert runs list"):
+        write_report(tmp_path)
+    with pytest.raises(LitebertError, match=r"LB-650(?s:.*)no such folder"):
+        write_report(tmp_path / "none")
+    folder = make_run()
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(LitebertError, match=r"LB-652(?s:.*)pip install 'litebert\[report\]'"):
+        write_report(folder)
+    assert not (folder / "report.html").exists()

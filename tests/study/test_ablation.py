@@ -31,18 +31,11 @@ from litebert.train import loop
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     shape = Shape(hidden_size=16, num_layers=2, head_size=8)
-    training = (
-        "model.max_position_embeddings=48",
-        "objective.max_seq_length=48",
-        "optim.name=adamw",
-        "optim.learning_rate=0.003",
-        "train.batch_size=8",
-    )
-    sizes = {64: 4, 128: 8, 256: 12, 768: 16}
-    scale = Scale(
-        name="small", base=shape, large=shape, embedding_sizes=sizes, usual_embedding=8, steps=3, training=training
-    )
-    monkeypatch.setitem(scales(), "small", scale)
+    training = ("model.max_position_embeddings=48", "objective.max_seq_length=48", "optim.name=adamw")
+    training += ("optim.learning_rate=0.003", "train.batch_size=8")
+    sizes = {"embedding_sizes": {64: 4, 128: 8, 256: 12, 768: 16}, "usual_embedding": 8}
+    small = Scale(name="small", base=shape, large=shape, **sizes, steps=3, training=training)
+    monkeypatch.setitem(scales(), "small", small)
     monkeypatch.setattr("litebert.study.trials.EVALUATION_SEQUENCES", 16)
 
 
@@ -100,36 +93,16 @@ def test_an_ordering_is_called_where_the_noise_allows(
 
 
 def test_a_table_of_two_parts_is_ordered_within_each() -> None:
-    rows = [
-        AblationRow(
-            label=label,
-            part=part,
-            paper=paper,
-            trials=[
-                Trial(
-                    label=label,
-                    seed=1,
-                    settings=[],
-                    steps=1,
-                    tokens=1,
-                    cpu_seconds=1,
-                    table=1,
-                    body=1,
-                    measures={"m": value},
-                )
-                for value in (ours, ours + 0.01)
-            ],
-            predicted_flops=1,
-            predicted_cpu_seconds=1,
-        )
-        for label, part, paper, ours in (
-            ("a", "one", 1, 0.1),
-            ("b", "one", 2, 0.3),
-            ("c", "two", 1, 0.6),
-            ("d", "two", 2, 0.5),
-        )
-    ]
-    found = Ablation(name="x", title="x", source="x", scale="small", paper_measure="x", measure="m", rows=rows)
+    rows = []
+    for label, part, paper, ours in (
+        ("a", "one", 1, 0.1),
+        ("b", "one", 2, 0.3),
+        ("c", "two", 1, 0.6),
+        ("d", "two", 2, 0.5),
+    ):
+        trials = [Trial.model_construct(measures={"m": value}) for value in (ours, ours + 0.01)]
+        rows.append(AblationRow.model_construct(label=label, part=part, paper=paper, trials=trials))
+    found = Ablation.model_construct(scale="small", measure="m", rows=rows)
     assert [each.verdict for each in found.orderings.values()] == ["reproduced", "reversed"]
     assert "The paper's ordering, one: reproduced" in found.verdict
 
@@ -156,14 +129,11 @@ def test_rows_are_trained_once_and_measured_on_both_sentence_objectives(
     assert [row.trials for row in again.rows] == [row.trials for row in first.rows]
 
 
-def test_one_network_is_measured_at_every_depth(corpus: Path, tmp_path: Path, small: None) -> None:
+def test_every_depth_is_measured_and_a_second_corpus_is_drawn_from(corpus: Path, tmp_path: Path, small: None) -> None:
     found = ablate("elastic", corpus, tmp_path, scale="small", seeds=(1,), only=("elastic",))
     assert [row.label for row in found.rows] == ["2 steps alone", "1 step alone", "elastic"]
     (trial,) = found.rows[-1].trials
     assert {f"mask_token_accuracy_at_{n}" for n in (1, 2)} <= set(trial.measures)
-
-
-def test_additional_data_is_drawn_beside_the_first_corpus(corpus: Path, tmp_path: Path, small: None) -> None:
     found = ablate("data", corpus, tmp_path, scale="small", seeds=(1,), more=corpus)
     one, two = (row.trials[0].measures["masked_lm_loss"] for row in found.rows)
     assert one != two
@@ -226,7 +196,8 @@ def test_an_interrupted_probe_says_how_to_resume_and_then_does(
     data = tmp_path / "words.tsv"
     data.write_text("\n".join(["text\tlabel", *lines]), encoding="utf-8")
     probes = (Probe("words", data),)
-    trained = ablate("sentence", corpus, tmp_path, scale="small", seeds=(1,), only=("none",))
+    given = {"scale": "small", "seeds": (1,), "only": ("none",)}
+    trained = ablate("sentence", corpus, tmp_path, **given)
     folder = next((tmp_path / "runs").glob("*/run")).parent
     original = loop.training_step
 
@@ -238,8 +209,8 @@ def test_an_interrupted_probe_says_how_to_resume_and_then_does(
     with monkeypatch.context() as patched:
         patched.setattr(loop, "training_step", signalling)
         with pytest.raises(LitebertError, match="LB-830"):
-            ablate("sentence", corpus, tmp_path, scale="small", seeds=(1,), only=("none",), probes=probes)
-    found = ablate("sentence", corpus, tmp_path, scale="small", seeds=(1,), only=("none",), probes=probes)
+            ablate("sentence", corpus, tmp_path, **given, probes=probes)
+    found = ablate("sentence", corpus, tmp_path, **given, probes=probes)
     assert (folder / "probe-words" / "result.json").is_file()
     assert 0 <= found.rows[0].trials[0].probes["words"] <= 1
     assert found.rows[0].trials[0].measures == trained.rows[0].trials[0].measures

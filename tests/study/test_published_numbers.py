@@ -2,38 +2,25 @@
 
 from pathlib import Path
 
-from litebert.files import read_json
 from litebert.study import Costs, Layers
-from litebert.study.findings import LocalAttention
+from litebert.study.findings import LocalAttention, read_findings
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "study.md").read_text("utf-8")
-ROWS = {
-    "packaged model": "packaged",
-    "books-wiki-mini": "books-wiki-mini",
-    "MiniLM": "minilm-bert",
-    "PL-BERT": "pl-bert",
-}
-
-
-def _layers(name: str) -> Layers:
-    path = ROOT / "benchmarks" / "study" / f"layers-{name}.json"
-    return Layers.model_validate(read_json(path, command="litebert study layers --help"))
+MEASURED = ROOT / "benchmarks" / "study"
 
 
 def test_the_sentences_about_figure_1_hold() -> None:
-    assert all(_layers(name).eigenvalue_at_depth.modulus > 1 for name in ROWS.values())
-    large = _layers("pl-bert")
+    found = {layers.source: layers for layers in read_findings(Layers, MEASURED, "layers-*")}
+    assert set(found) == {"packaged", "books-wiki-mini", "minilm-bert", "pl-bert"}
+    assert all(layers.eigenvalue_at_depth.modulus > 1 for layers in found.values())
+    large = found["pl-bert"]
     assert min(step.residual for step in large.beyond) > 1 / 3
     assert {fate.period for fate in large.fates} == {4, 5}
 
 
-def _measured(name: str) -> dict[str, object]:
-    return read_json(ROOT / "benchmarks" / "study" / name, command="litebert study --help")
-
-
 def test_the_table_of_local_attention_is_that_of_its_metrics() -> None:
-    found = LocalAttention.model_validate(_measured("attention-books-wiki-mini.json"))
+    (found,) = read_findings(LocalAttention, MEASURED, "attention-books-wiki-mini")
     for cost in found.costs:
         assert f"| {cost.length:,} | {cost.full:.0f} | {cost.local:.0f} |" in PAGE
     first, last = found.costs[0], found.costs[-1]
@@ -46,7 +33,7 @@ def test_the_table_of_local_attention_is_that_of_its_metrics() -> None:
 
 
 def test_the_table_of_costs_is_that_of_its_metrics() -> None:
-    found = Costs.model_validate(_measured("cost.json"))
+    (found,) = read_findings(Costs, MEASURED, "cost")
     for claim in found.claims:
         own, other = (size / 1e6 for size in claim.gradient_bytes)
         cells = [

@@ -14,18 +14,8 @@ from litebert.study.cost import Claim, paper_claims
 from litebert.study.findings import costs_part
 from litebert.study.sizes import PAPER_PARAMETERS, forward_flops
 
-PARTS = [
-    "embeddings",
-    "projection",
-    "attention",
-    "ffn",
-    "pooler",
-    "body",
-    "masked_lm_head",
-    "sentence_order_head",
-    "total",
-]
-PARTS += ["formula", "normalised_cost"]
+PARTS = ["embeddings", "projection", "attention", "ffn", "pooler", "body", "masked_lm_head", "sentence_order_head"]
+PARTS += ["total", "formula", "normalised_cost"]
 # Every part; the documented formula and its cost; MFLOP per token forward at 128 and 512, and training.
 COUNTS = {
     "base": (
@@ -89,10 +79,12 @@ def test_the_papers_table_1_is_met_within_its_own_spread(name: str) -> None:
     assert sizes_of(preset(name)).body / 1e6 == pytest.approx(printed, rel=0.06)
 
 
-def test_groups_and_inner_groups_multiply_the_blocks_alone() -> None:
+def test_groups_multiply_the_blocks_alone_and_only_wide_embeddings_need_no_projection() -> None:
     one, many = sizes_of(AlbertConfig()), sizes_of(AlbertConfig(num_hidden_groups=3, inner_group_num=2))
     assert (many.attention, many.ffn) == (6 * one.attention, 6 * one.ffn)
     assert many.body - one.body == 5 * (one.attention + one.ffn)
+    assert sizes_of(AlbertConfig(embedding_size=768)).projection == 0
+    assert sizes_of(AlbertConfig(embedding_size=768, embedding_projection=True)).projection == 768 * 768 + 768
 
 
 @pytest.mark.parametrize(
@@ -108,11 +100,6 @@ def test_groups_and_inner_groups_multiply_the_blocks_alone() -> None:
 def test_flops_count_every_step_whatever_is_shared(one: dict, other: dict, length: int, difference: int) -> None:
     flops = [forward_flops(AlbertConfig(**each), seq_length=length) for each in (one, other)]
     assert flops[1] - flops[0] == difference
-
-
-def test_an_embedding_as_wide_as_the_layers_has_no_projection_unless_asked_for() -> None:
-    assert sizes_of(AlbertConfig(embedding_size=768)).projection == 0
-    assert sizes_of(AlbertConfig(embedding_size=768, embedding_projection=True)).projection == 768 * 768 + 768
 
 
 def test_sizes_is_an_aligned_table_or_every_figure_of_the_chosen_presets(capsys: pytest.CaptureFixture[str]) -> None:
@@ -134,23 +121,15 @@ def test_counting_loads_no_torch() -> None:
 
 
 def test_the_claims_and_the_bytes_of_their_gradients_are_those_of_the_paper() -> None:
-    assert [(c.name, c.beside, c.paper) for c in paper_claims()] == [
-        ("ALBERT-large", "BERT-large", 1.7),
-        ("ALBERT-xxlarge", "BERT-large", 0.3),
-    ]
+    claims = [("ALBERT-large", "BERT-large", 1.7), ("ALBERT-xxlarge", "BERT-large", 0.3)]
+    assert [(c.name, c.beside, c.paper) for c in paper_claims()] == claims
     assert sizes_of(preset("base-v2")).bytes_fp32 / 1e6 == pytest.approx(47, abs=1)
     assert sizes_of(preset("bert-large")).bytes_fp32 / 1e9 == pytest.approx(1.3, abs=0.05)
 
 
 def test_a_claim_is_measured_with_its_bytes_and_its_network_time() -> None:
-    shape = AlbertConfig(
-        vocab_size=50,
-        embedding_size=8,
-        hidden_size=16,
-        num_attention_heads=2,
-        intermediate_size=32,
-        num_hidden_layers=2,
-    )
+    small = {"vocab_size": 50, "embedding_size": 8, "hidden_size": 16, "num_attention_heads": 2}
+    shape = AlbertConfig(**small, intermediate_size=32, num_hidden_layers=2)
     unshared = shape.model_copy(update={"sharing": "none", "num_hidden_layers": 24})
     found = measure_costs([Claim("shared", shape, "unshared", unshared, 1.7)], tokens=16, seq_length=8, rounds=3)
     (result,) = found.claims

@@ -22,15 +22,8 @@ TEXTS = ["The cats sleep.", "The cat sleeps in the sun.", "Who slept?", "Sun and
 @pytest.fixture(scope="module")
 def model() -> Model:
     tokenizer = Tokenizer.from_model(train_tokenizer(TEXTS * 20, vocab_size=32))
-    config = AlbertConfig(
-        vocab_size=tokenizer.vocab_size,
-        embedding_size=8,
-        hidden_size=16,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=32,
-        initializer_range=0.5,
-    )
+    shape = {"embedding_size": 8, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
+    config = AlbertConfig(vocab_size=tokenizer.vocab_size, **shape, intermediate_size=32, initializer_range=0.5)
     network = AlbertForPretraining(config, generator=torch.Generator().manual_seed(3))
     return Model(network, tokenizer)
 
@@ -58,12 +51,8 @@ def test_blimp_weighs_paradigms_alike(model: Model, tmp_path: Path) -> None:
     better, worse = sorted(TEXTS[:2], key=lambda text: _naive(model, text), reverse=True)
     rows = [(better, worse, "a")] * 3 + [(worse, better, "b")]
     path = tmp_path / "blimp.jsonl"
-    path.write_text(
-        "\n".join(
-            json.dumps({"sentence_good": good, "sentence_bad": bad, "UID": uid, "field": "syntax"})
-            for good, bad, uid in rows
-        )
-    )
+    names = ("sentence_good", "sentence_bad", "UID", "field")
+    path.write_text("\n".join(json.dumps(dict(zip(names, (*row, "syntax"), strict=True))) for row in rows))
     assert blimp(model, path)["blimp"] == 0.5
     assert blimp(model, path, limit=1)["blimp_syntax"] == 0.5
 

@@ -96,7 +96,6 @@ class Chart:
 
     @property
     def has_bands(self) -> bool:
-        """Whether some points stand for several rows."""
         return any(point.low < point.high for line in self.lines for point in line.points)
 
     @property
