@@ -295,7 +295,7 @@ QUERY = "albert.encoder.albert_layer_groups.2.albert_layers.0.attention.query.we
         ({QUERY: torch.ones(32, 32)}, {}, "LB-605"),
         ({"albert.extra": torch.ones(1)}, {}, r"LB-604[\s\S]*albert\.extra"),
         ({"albert.pooler.bias": torch.ones(7)}, {}, r"LB-606.*albert\.pooler\.bias"),
-        ({"albert.pooler.bias": torch.ones(32, dtype=torch.int32)}, {}, r"LB-664.*albert\.pooler\.bias"),
+        ({"albert.pooler.bias": torch.ones(32, dtype=torch.int32)}, {}, r"LB-606.*albert\.pooler\.bias"),
         *(
             ({name: None}, {}, rf"LB-660[\s\S]*{name}")
             for name in ("classifier.weight", "albert.pooler.bias", "albert.embeddings.LayerNorm.bias")

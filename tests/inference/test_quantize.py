@@ -147,9 +147,9 @@ def _damaged(tensors: dict[str, Tensor], damage: str) -> None:
         ("ranges back to front", "LB-666"),
         ("a range that is no number", "LB-607"),
         ("a negative scale", "LB-666"),
-        ("wider numbers", "LB-664"),
-        ("unsigned numbers", "LB-664"),
-        ("float numbers", "LB-664"),
+        ("wider numbers", "LB-606"),
+        ("unsigned numbers", "LB-606"),
+        ("float numbers", "LB-606"),
         ("too few numbers", "LB-606"),
     ],
 )

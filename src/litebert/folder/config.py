@@ -29,7 +29,7 @@ _BERT_SETTINGS = (
     "initializer_range", "layer_norm_eps", "pad_token_id",
 )  # fmt: skip
 
-_PUBLISHED = {(each.hidden_size, each.num_hidden_layers) for name, each in PRESETS.items() if name.endswith("-v1")}
+PUBLISHED_SHAPES = {(p.hidden_size, p.num_hidden_layers) for name, p in PRESETS.items() if name.endswith("-v1")}
 _ERF_OR_TANH = (
     "hidden_act gelu is computed in the erf form, as transformers does. Google trained its v1 models with the tanh "
     "form under that name: if this is one of them, gelu_new is right (outputs differ by about 1e-3). Set hidden_act in "
@@ -208,11 +208,6 @@ def doubts(config: AlbertConfig) -> tuple[str, ...]:
     if config.hidden_size == 2_048 and heads in others:
         notes.append(_HEADS.format(heads, others[heads]))
     return tuple(notes)
-
-
-def has_published_shape(config: AlbertConfig) -> bool:
-    """Whether a network has the shape of a published one, so that doubts about these are worth a note."""
-    return config.sharing == "all" and (config.hidden_size, config.num_hidden_layers) in _PUBLISHED
 
 
 def _read(folder: Path) -> dict[str, Json]:

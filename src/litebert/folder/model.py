@@ -13,13 +13,13 @@ from litebert.config import ATTENTION_KINDS, AlbertConfig, HeadConfig
 from litebert.errors import DamagedError, LitebertError
 from litebert.fast import AlbertWithExits, accelerate, is_int8, pack, refuse_non_finite, to_int8
 from litebert.fast.int8 import Int8Calibration
-from litebert.folder.config import doubts, has_published_shape, read_head, read_layout, write_config
+from litebert.folder.config import PUBLISHED_SHAPES, doubts, read_head, read_layout, write_config
 from litebert.folder.names import (
     ALBERT,
     BERT,
     TensorNames,
+    are_equal,
     canonical,
-    from_disk,
     tensor_names,
     to_disk,
     with_projection,
@@ -138,8 +138,24 @@ def build_network(
     if has_int8:
         _check_eight_bit(named, source)
         to_int8(network, Int8Calibration.without_numbers(config))
+
+    # Each parameter by its names on disk: partial sharing has several, whose tensors must be equal.
     wanted = network.state_dict()
-    parameters, unused = from_disk(named, wanted, config, head, source=source, layout=layout)
+    parameters: dict[str, Tensor] = {}
+    places = {name: tensor_names(name, config, head, layout) for name in wanted}
+    for name, on_disk in places.items():
+        there = [place for place in on_disk if place in named]
+        if there:
+            parameters[name] = named[there[0]]
+        for other in there[1:]:
+            if not are_equal(named[other], named[there[0]]):
+                raise DamagedError(
+                    "LB-605",
+                    f"{source}: config.json says these tensors are shared, but they differ",
+                    received=f"{there[0]} and {other}",
+                    next='set "sharing" to "none" in config.json to load them as separate layers',
+                )
+    unused = tuple(sorted(named.keys() - {place for on_disk in places.values() for place in on_disk}))
 
     # Unused heads are allowed, layers that are not in the configuration are not.
     encoder, pooler = layout.encoder, f"{layout.encoder}pooler."
@@ -152,23 +168,19 @@ def build_network(
             next=f"check {settings} in config.json",
         )
     for name, tensor in parameters.items():
-        place, expected = f"{source}: {tensor_names(name, config, head, layout)[0]}", wanted[name]
+        place, expected = f"{source}: {places[name][0]}", wanted[name]
         is_float = expected.is_floating_point()
-        if tensor.is_floating_point() != is_float or not (is_float or tensor.dtype == expected.dtype):
-            theirs, ours = (str(each.dtype).removeprefix("torch.") for each in (tensor, expected))
-            raise damaged_model("LB-664", f"{place} has another type", theirs, ours)
-        if tensor.shape != expected.shape:
-            by_config = str(list(expected.shape))
-            raise damaged_model(
-                "LB-606", f"{place} has another shape than config.json says", list(tensor.shape), by_config
-            )
+        fits = tensor.is_floating_point() if is_float else tensor.dtype == expected.dtype
+        if not fits or tensor.shape != expected.shape:
+            theirs, ours = (f"{each.dtype} of shape {list(each.shape)}"[6:] for each in (tensor, expected))
+            raise damaged_model("LB-606", f"{place} is not what config.json says", theirs, ours)
         parameters[name] = widened(tensor, place)
 
     missing = frozenset(wanted) - frozenset(parameters)
     # Without a task head, the pretraining heads and the pooler may be missing.
     optional = ("masked_lm.", "sentence_order.", *(("albert.pooler.",) if head is None else ()))
     if needed := sorted(name for name in missing if not name.startswith(optional)):
-        names = [tensor_names(name, config, head, layout)[0] for name in needed[:3]]
+        names = [places[name][0] for name in needed[:3]]
         raise DamagedError(
             "LB-660",
             f"{source} lacks weights that its network needs",
@@ -178,7 +190,9 @@ def build_network(
     network.load_state_dict(parameters, strict=False, assign=True)
     for parameter in network.parameters():
         parameter.requires_grad_()
-    notes = doubts(config) if layout is ALBERT and has_published_shape(config) else ()
+    # Doubts about the published models are worth a note where the shape is one of theirs.
+    is_published = config.sharing == "all" and (config.hidden_size, config.num_hidden_layers) in PUBLISHED_SHAPES
+    notes = doubts(config) if layout is ALBERT and is_published else ()
     if layout is BERT and "sentence_order.classifier.weight" in wanted.keys() - missing:
         notes = (_NEXT_SENTENCE,)
     return LoadedModel(network.eval(), missing, unused, notes)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from litebert.config import AlbertConfig, HeadConfig
-from litebert.errors import DamagedError
 from litebert.folder.weights import damaged_model
 from litebert.nn import depth_plan
 from litebert.nn.heads import PRETRAINING_HEADS
@@ -161,7 +160,7 @@ def canonical(tensors: dict[str, Tensor], source: Path, layout: TensorNames = AL
         (f"{layout.predictions}.decoder.bias", f"{layout.predictions}.bias"),
     ):
         tied = named.pop(copy, None)
-        if tied is not None and not _equal(named.setdefault(original, tied), tied):
+        if tied is not None and not are_equal(named.setdefault(original, tied), tied):
             what = f"{source}: the output layer of the masked LM is not tied"
             raise damaged_model("LB-609", what, f"{copy} differs from {original}")
     return named
@@ -173,41 +172,14 @@ def with_projection(named: dict[str, Tensor], config: AlbertConfig) -> AlbertCon
         return config
     weight, bias = named.get(f"{_PROJECTION}.weight"), named.get(f"{_PROJECTION}.bias")
     identity = torch.eye(config.hidden_size)
-    if weight is not None and bias is not None and not (_equal(weight, identity) and not bool(bias.any())):
+    if weight is not None and bias is not None and not (are_equal(weight, identity) and not bool(bias.any())):
         return config.model_copy(update={"embedding_projection": True})
     named.pop(f"{_PROJECTION}.weight", None)
     named.pop(f"{_PROJECTION}.bias", None)
     return config
 
 
-def from_disk(
-    named: dict[str, Tensor],
-    parameters: Iterable[str],
-    config: AlbertConfig,
-    head: HeadConfig | None,
-    *,
-    source: Path,
-    layout: TensorNames = ALBERT,
-) -> tuple[dict[str, Tensor], tuple[str, ...]]:
-    """Return the tensor of every parameter on disk, and the names of unused tensors."""
-    found, used = {}, set()
-    for parameter in parameters:
-        names = [name for name in tensor_names(parameter, config, head, layout) if name in named]
-        used.update(names)
-        if names:
-            found[parameter] = named[names[0]]
-        for name in names[1:]:
-            if not _equal(named[name], named[names[0]]):
-                raise DamagedError(
-                    "LB-605",
-                    f"{source}: config.json says these tensors are shared, but they differ",
-                    received=f"{names[0]} and {name}",
-                    next='set "sharing" to "none" in config.json to load them as separate layers',
-                )
-    return found, tuple(sorted(set(named) - used))
-
-
-def _equal(one: Tensor, other: Tensor) -> bool:
+def are_equal(one: Tensor, other: Tensor) -> bool:
     """Compare numbers of any dtypes; NaN equals NaN, because another check refuses it."""
     if one.shape != other.shape:
         return False

@@ -15,30 +15,25 @@ MODULES_FILE = "modules.json"
 _SETTINGS_FILE = "sentence_bert_config.json"
 _PROMPTS_FILE = "config_sentence_transformers.json"
 _LIMIT = 1 << 20
-_MODES = {
-    "cls_token": "cls",
-    "max_tokens": "max",
-    "mean_tokens": "mean",
-    "mean_sqrt_len_tokens": "mean_sqrt_len_tokens",
-    "weightedmean_tokens": "weightedmean",
-    "lasttoken": "lasttoken",
+# Before version 6, sentence-transformers wrote one switch per pooling.
+_SWITCHES = {
+    "pooling_mode_cls_token": "cls",
+    "pooling_mode_max_tokens": "max",
+    "pooling_mode_mean_tokens": "mean",
+    "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len_tokens",
+    "pooling_mode_weightedmean_tokens": "weightedmean",
+    "pooling_mode_lasttoken": "lasttoken",
 }
-_SWITCHES = {f"pooling_mode_{name}": mode for name, mode in _MODES.items()}
-"""Before version 6, sentence-transformers wrote one switch per pooling."""
 
 
 @dataclass(frozen=True)
 class SentenceVectors:
-    """How hidden states become one vector per text; the defaults are those of a plain model.
-
-    `max_length` cuts texts to that many pieces; unset, only the network's positions limit them.
-    `prompt` is put before every text.
-    """
+    """How hidden states become one vector per text; the defaults are those of a plain model."""
 
     pooling: Pooling = "mean"
     normalize: bool = False
-    max_length: int | None = None
-    prompt: str = ""
+    max_length: int | None = None  # in pieces; unset, only the network's positions limit texts
+    prompt: str = ""  # put before every text
 
 
 def read_sentence_vectors(folder: Path) -> SentenceVectors | None:
@@ -97,11 +92,7 @@ def read_sentence_vectors(folder: Path) -> SentenceVectors | None:
 def write_sentence_transformers(
     folder: Path, *, pooling: Pooling = "mean", normalize: bool = True, max_length: int | None = None, prompt: str = ""
 ) -> None:
-    """Write the files that let `SentenceTransformer(folder)` open a model folder.
-
-    Its vectors are then those of `litebert.load(folder).embed(texts)`. Every version of
-    sentence-transformers since 2.0 reads these files.
-    """
+    """Write the files that let `SentenceTransformer(folder)`, since 2.0, open a model folder with the same vectors."""
     config = read_json(folder / "config.json", command=f"ls {folder}")
     paths = {"Transformer": "", "Pooling": "1_Pooling", **({"Normalize": "2_Normalize"} if normalize else {})}
     modules: list[Json] = [

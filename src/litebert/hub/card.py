@@ -19,6 +19,26 @@ from litebert.tokenizer import Tokenizer
 CARD_FILE = "README.md"
 WRITTEN_BY_LITEBERT = "<!-- Written by litebert. Remove this line to keep your own changes. -->"
 _LONGEST_CARD = 4 << 20
+_USE = """\
+## Use
+
+```python
+import litebert
+
+model = litebert.load({name})
+{ours}
+```
+
+or, with transformers:
+
+```python
+from transformers import AutoTokenizer, {kind}
+
+tokenizer = AutoTokenizer.from_pretrained({name})
+model = {kind}.from_pretrained({name}).eval()
+{theirs}
+```
+"""
 _THEIR_TEXTS = '"The cat sat on the mat.", return_tensors="pt"'
 _THEIR_CALLS = {
     "AlbertForQuestionAnswering": f'outputs = model(**tokenizer("Who sat there?", {_THEIR_TEXTS}))',
@@ -99,24 +119,14 @@ def model_card(folder: Path, *, name: str | None = None, license: str = "", lang
     }
     embed = 'model.embed(["A first text.", "Another one."])'
     ours = [f"model.{head.record.python_example}"] if head else [*(calls[part] for part in parts), embed]
-    blocks = (
-        ["import litebert", "", f"model = litebert.load({json.dumps(name)})", *ours],
-        [
-            f"from transformers import AutoTokenizer, {theirs}",
-            "",
-            f"tokenizer = AutoTokenizer.from_pretrained({json.dumps(name)})",
-            f"model = {theirs}.from_pretrained({json.dumps(name)}).eval()",
-            _THEIR_CALLS.get(theirs, f"outputs = model(**tokenizer({_THEIR_TEXTS}))"),
-        ],
-    )
-    own, others = ("\n".join(["```python", *block, "```"]) for block in blocks)
+    call = _THEIR_CALLS.get(theirs, f"outputs = model(**tokenizer({_THEIR_TEXTS}))")
     sections = [
         "\n".join(yaml),
         f"# {title}\n",
         f"{sentence}. It {head.record.purpose}.\n" if head else f"{sentence}, pretrained. It {does}.\n",
         _table(table),
         *(f"> {note}\n" for note in remarks),
-        f"## Use\n\n{own}\n\nor, with transformers:\n\n{others}\n",
+        _USE.format(name=json.dumps(name), ours="\n".join(ours), kind=theirs, theirs=call),
         *(_training(Run.open(run), folder.name) if run is not None else []),
     ]
     return "\n".join(sections)
