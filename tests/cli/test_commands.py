@@ -55,7 +55,7 @@ def test_every_command_has_two_examples_that_parse(name: str) -> None:
 ELSEWHERE = {
     "corpus push": "needs object storage",
     "distil": "trains for an hour",
-    "doctor": "test_json_output.py",
+    "doctor": "tests/contract",
     "evaluate": "needs data sets of others",
     "export google": "tests/interop/google",
     "export onnx": "tests/interop/export",

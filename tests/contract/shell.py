@@ -11,8 +11,6 @@ import threading
 from dataclasses import dataclass
 from pathlib import Path
 
-import pytest
-
 COMMAND = [sys.executable, "-m", "litebert"]
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
 QUICK = ("train.steps=2", "train.batch_size=4", "train.loader_workers=0", "optim.warmup_steps=1", "--quiet")
@@ -80,11 +78,6 @@ def interrupted(*words: object, once: Path, size: int = 0, **options: object) ->
         waiter.join()
     assert was_sent.is_set(), done
     return done
-
-
-def fault(number: int, what: str) -> pytest.MarkDecorator:
-    """Mark a fault that is known: the case fails until it is mended."""
-    return pytest.mark.xfail(strict=True, reason=f"fault {number}: {what}")
 
 
 def process(*words: object, **options: object) -> subprocess.CompletedProcess:

@@ -1,4 +1,4 @@
-"""Faults of issue 25 that a new user meets, and options that do nothing: each is expected to fail until mended."""
+"""A new user's first day: one's own text and tables, what is said, and options that cannot act."""
 
 import json
 import re

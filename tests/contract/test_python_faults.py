@@ -1,4 +1,4 @@
-"""Faults of issue 25 that are seen from Python: each is a strict expected failure until it is mended."""
+"""Python at its edges: trainings that end early or diverge, what functions take, other processes and devices."""
 
 import json
 import shutil
