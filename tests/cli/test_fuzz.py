@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from litebert import rng
+from tests.contract.shell import litebert
 
-from .conftest import Command
 from .test_commands import LEAVES
 
 LONG = {"doctor", "serve", "study cost"}
@@ -55,26 +55,26 @@ def arguments(command: click.Command, generator: np.random.Generator, bad: list[
                 yield value
 
 
-def check(command: Command, number: int, seed: int, bad: list[str]) -> None:
+def check(number: int, seed: int, bad: list[str]) -> None:
     home = Path.cwd()
     for words in commands(number, seed, bad):
         try:
-            done = command(*words)
+            done = litebert(*words)
         except Exception as error:
             raise AssertionError(f"seed {seed}: litebert {words!r}") from error
-        assert done.exit_code in EXIT_CODES, (seed, words)
+        assert done.code in EXIT_CODES, (seed, words)
         assert "Traceback" not in done.stderr, (seed, words)
-        if done.exit_code:
+        if done.code:
             assert "LB-" in done.stderr or done.stdout, (seed, words, done)
         assert "\x1b" not in done.stdout + done.stderr, (seed, words)
         os.chdir(home)
 
 
-def test_bad_commands_are_messages(command: Command, bad: list[str]) -> None:
-    check(command, 40, 2_026, bad)
+def test_bad_commands_are_messages(bad: list[str]) -> None:
+    check(40, 2_026, bad)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(10))
-def test_a_thousand_bad_commands_are_messages(command: Command, bad: list[str], seed: int) -> None:
-    check(command, 100, seed, bad)
+def test_a_thousand_bad_commands_are_messages(bad: list[str], seed: int) -> None:
+    check(100, seed, bad)

@@ -7,11 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 
-from litebert.cli import cli
-from litebert.errors import DamagedError, LitebertError
 from litebert.files import Json, write_json, write_text
+from tests.contract.shell import litebert, says
 
 
 def pretraining(folder: Path, accuracies: tuple[float, ...] = (0.1, 0.3, 0.2)) -> None:
@@ -39,10 +37,6 @@ def finetuning(folder: Path, last: float = 0.61234567, best: float = 0.7, *, rat
     write_json(folder / "result.json", {**result, "fresh": [], "seed": seed})
 
 
-def called(*words: object) -> Result:
-    return CliRunner().invoke(cli, [str(word) for word in words])
-
-
 @pytest.fixture
 def runs(tmp_path: Path) -> Path:
     pretraining(tmp_path / "mini")
@@ -52,54 +46,26 @@ def runs(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_every_run_is_one_line_and_so_are_its_seeds(runs: Path) -> None:
-    rows = json.loads(called("runs", "list", "--runs", runs, "--json").stdout)
-
-    assert rows == [
-        {
-            "name": "cola",
-            "kind": "fine-tuning",
-            "task": "cola",
-            "model": "models/mine",
-            "seeds": 1,
-            "step": 40,
-            "of": 40,
-            "finished": True,
-            "measure": "matthews",
-            "last": 0.6123,
-            "best": 0.7,
-            "doubts": None,
-        },
-        {**rows[0], "name": "glue/cola", "seeds": 3, "last": 0.5},
-        {
-            "name": "mini",
-            "kind": "pretraining",
-            "task": None,
-            "model": "mini: 6 layers of 256",
-            "seeds": 1,
-            "step": 30,
-            "of": 30,
-            "finished": True,
-            "measure": "masked_lm_accuracy",
-            "last": 0.2,
-            "best": 0.3,
-            "doubts": None,
-        },
-    ]
+FIELDS = ("name", "kind", "task", "model", "seeds", "step", "of", "finished", "measure", "last", "best", "doubts")
+LISTED = [
+    ("cola", "fine-tuning", "cola", "models/mine", 1, 40, 40, True, "matthews", 0.6123, 0.7, None),
+    ("glue/cola", "fine-tuning", "cola", "models/mine", 3, 40, 40, True, "matthews", 0.5, 0.7, None),
+    ("mini", "pretraining", None, "mini: 6 layers of 256", 1, 30, 30, True, "masked_lm_accuracy", 0.2, 0.3, None),
+]
 
 
-def test_a_list_has_the_same_numbers_in_every_format(runs: Path) -> None:
-    as_json = json.loads(called("runs", "list", "--runs", runs, "--json").stdout)
-    text = called("runs", "list", "--runs", runs).stdout.splitlines()
-    markdown = called("runs", "list", "--runs", runs, "--markdown").stdout.splitlines()
-    as_csv = list(csv.DictReader(called("runs", "list", "--runs", runs, "--csv").stdout.split("\n")))
-
-    numbers = [(row["last"], row["best"]) for row in as_json]
-    assert [(float(row["last"]), float(row["best"])) for row in as_csv] == numbers
+def test_every_run_is_one_line_with_the_same_numbers_in_every_format(runs: Path) -> None:
+    words = ("runs", "list", "--runs", runs)
+    assert litebert(*words, "--json").json == [dict(zip(FIELDS, row, strict=True)) for row in LISTED]
+    numbers = [(row[-3], row[-2]) for row in LISTED]
+    text = litebert(*words).stdout.splitlines()
+    markdown = litebert(*words, "--markdown").stdout.splitlines()
+    rows = list(csv.DictReader(litebert(*words, "--csv").stdout.split("\n")))
+    assert [(float(row["last"]), float(row["best"])) for row in rows] == numbers
     assert [tuple(map(float, line.split()[-3:-1])) for line in text[1:]] == numbers
     cells = [line.strip("| ").split(" | ")[-3:-1] for line in markdown[2:]]
     assert [tuple(map(float, pair)) for pair in cells] == numbers
-    assert text[0].split() == list(as_json[0])
+    assert text[0].split() == list(FIELDS)
 
 
 def test_what_speaks_against_a_run_stands_in_the_list_and_in_the_comparison(tmp_path: Path) -> None:
@@ -120,46 +86,35 @@ def test_what_speaks_against_a_run_stands_in_the_list_and_in_the_comparison(tmp_
         lines = [json.dumps({"kind": "eval", "step": 30 * number} | row) for number, row in enumerate(rows)]
         write_text(tmp_path / name / "metrics.jsonl", "\n".join(lines) + "\n")
 
-    listed = json.loads(called("runs", "list", "--runs", tmp_path, "--json").stdout)
-    compared = called("runs", "compare", tmp_path / "one", tmp_path / "two").stdout
+    listed = litebert("runs", "list", "--runs", tmp_path, "--json").json
+    compared = litebert("runs", "compare", tmp_path / "one", tmp_path / "two").stdout
     for words in ("lowest, 4.757, at step 0", "commonest gets 5.0%", "52.0% right, no better than chance"):
         assert words in listed[0]["doubts"]
         assert words in compared
 
 
-def test_a_run_that_is_not_finished_has_no_result(runs: Path) -> None:
+def test_runs_that_are_not_finished_damaged_or_absent_are_told_apart(runs: Path, tmp_path: Path) -> None:
     (runs / "cola" / "result.json").unlink()
     (runs / "cola" / "model" / "config.json").unlink()
-
-    line = called("runs", "list", "--runs", runs).stdout.splitlines()[1]
-
+    line = litebert("runs", "list", "--runs", runs).stdout.splitlines()[1]
     assert line.split() == ["cola", "fine-tuning", "cola", "models/mine", "1", "40", "40", "no", "-", "-", "-", "-"]
 
-
-def test_a_damaged_run_is_named_after_the_others(runs: Path) -> None:
     (runs / "cola" / "result.json").write_text("{")
+    damaged = litebert("runs", "list", "--runs", runs)
+    assert [line.split()[0] for line in damaged.stdout.splitlines()] == ["name", "glue/cola", "mini"]
+    assert damaged.code == 3
+    assert "cola/result.json" in damaged.stderr
 
-    result = called("runs", "list", "--runs", runs)
-
-    assert [line.split()[0] for line in result.stdout.splitlines()] == ["name", "glue/cola", "mini"]
-    assert result.exit_code == DamagedError.exit_code
-    assert "cola/result.json" in result.stderr
-
-
-def test_no_folder_and_no_runs_are_told_apart(tmp_path: Path) -> None:
-    empty = called("runs", "list", "--runs", tmp_path)
-    missing = called("runs", "list", "--runs", tmp_path / "none")
-
-    assert empty.exit_code == 0
-    assert f"no runs in {tmp_path}" in empty.stderr
-    assert isinstance(missing.exception, LitebertError)
-    assert "LB-655" in str(missing.exception)
+    (tmp_path / "empty").mkdir()
+    empty = litebert("runs", "list", "--runs", tmp_path / "empty")
+    assert (empty.code, f"no runs in {tmp_path / 'empty'}" in empty.stderr) == (0, True)
+    says(litebert("runs", "list", "--runs", tmp_path / "none"), 1, "LB-655")
 
 
 def test_only_settings_that_differ_are_compared_with_who_set_them(runs: Path) -> None:
     finetuning(runs / "faster", last=0.65, rate=1e-4)
 
-    lines = called("runs", "compare", runs / "cola", runs / "faster").stdout.splitlines()
+    lines = litebert("runs", "compare", runs / "cola", runs / "faster").stdout.splitlines()
 
     assert lines[0] == "Settings that differ (who set them)"
     assert lines[1].split() == ["setting", str(runs / "cola"), str(runs / "faster")]
@@ -173,19 +128,16 @@ def test_only_settings_that_differ_are_compared_with_who_set_them(runs: Path) ->
 
 def test_a_comparison_has_the_same_numbers_in_every_format(runs: Path) -> None:
     words = ("runs", "compare", runs / "cola", runs / "glue" / "cola")
-    as_json = json.loads(called(*words, "--json").stdout)
-    rows = list(csv.DictReader(called(*words, "--csv").stdout.split("\n")))
-    text, markdown = called(*words).stdout, called(*words, "--markdown").stdout
+    as_json = litebert(*words, "--json").json
+    rows = list(csv.DictReader(litebert(*words, "--csv").stdout.split("\n")))
+    text, markdown = litebert(*words).stdout, litebert(*words, "--markdown").stdout
 
     seeds = str(runs / "glue" / "cola")
     told = next(m for m in as_json["measures"] if (m["of"], m["measure"]) == ("last", "matthews"))
     assert told["runs"][seeds] == {"median": 0.5, "mean": 0.4, "spread": 0.2646, "n": 3}
     of_seeds = [row for row in rows if row["run"] == seeds]
     found = {row["part"]: row["value"] for row in of_seeds if row["name"] == "matthews"}
-    assert found["last median"] == "0.5"
-    assert found["last mean"] == "0.4"
-    assert found["last spread"] == "0.2646"
-    assert found["last n"] == "3"
+    assert [found[f"last {name}"] for name in ("median", "mean", "spread", "n")] == ["0.5", "0.4", "0.2646", "3"]
     assert "0.5000 (mean 0.4000 ± 0.2646, n 3)" in text
     assert "| last | matthews | 0.6123 | 0.5000 (mean 0.4000 ± 0.2646, n 3) |" in markdown
     seed = next(row for row in of_seeds if row["name"] == "train.seed")
@@ -194,7 +146,7 @@ def test_a_comparison_has_the_same_numbers_in_every_format(runs: Path) -> None:
 
 
 def test_runs_of_both_kinds_are_compared(runs: Path) -> None:
-    shown = called("runs", "compare", runs / "cola", runs / "mini").stdout
+    shown = litebert("runs", "compare", runs / "cola", runs / "mini").stdout
 
     assert "model.hidden_size" in shown
     rows = [line.split() for line in shown.splitlines()]
@@ -203,13 +155,8 @@ def test_runs_of_both_kinds_are_compared(runs: Path) -> None:
 
 
 def test_one_run_is_not_compared(runs: Path) -> None:
-    alone = called("runs", "compare", runs / "cola")
-    twice = called("runs", "compare", runs / "cola", runs / "cola")
-    nothing = called("runs", "compare", runs / "cola", runs / "none")
-
-    assert "LB-528" in str(alone.exception)
-    assert "LB-528" in str(twice.exception)
-    assert "LB-650" in str(nothing.exception)
+    for other, code in (([], "LB-528"), ([runs / "cola"], "LB-528"), ([runs / "none"], "LB-650")):
+        says(litebert("runs", "compare", runs / "cola", *other), 1, code)
 
 
 def test_listing_runs_loads_no_torch(runs: Path) -> None:
