@@ -94,11 +94,12 @@ def main(root: Path, program: str, precision: str) -> None:
 def loader(program: str) -> Callable[[Path, str], Callable[[], object]]:
     """Import a program; return what loads a model, and gives what answers."""
     if program == "litebert":
-        import litebert.inference
+        import litebert.inference.pretrained  # noqa: F401 torch and all else that loading imports
+        from litebert.inference import Model
 
         def load_ours(root: Path, precision: str) -> Callable[[], object]:
             is_int8 = precision == "int8"  # which a folder has, or has not
-            model = litebert.load(root / "int8") if is_int8 else litebert.load(root / "model", precision=precision)
+            model = Model.load(root / "int8") if is_int8 else Model.load(root / "model", precision=precision)
             return lambda: model.embed([TEXT])
 
         return load_ours

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from statistics import mean
-from typing import Protocol
 
 import numpy as np
 import torch
@@ -28,12 +27,6 @@ _MOST_BLOCKED = 4_096
 """Questions whose cosines with all paragraphs are in memory at once."""
 
 RowStream = Iterator[Mapping[str, object]]
-
-
-class Embedder(Protocol):
-    """Anything that returns one vector per text, shape (texts, dimensions): a litebert model, or static vectors."""
-
-    def embed(self, texts: list[str], /) -> NDArray[np.float32]: ...
 
 
 def blimp(model: Model, data: Path, *, limit: int | None = None) -> dict[str, float]:
@@ -57,7 +50,7 @@ def blimp(model: Model, data: Path, *, limit: int | None = None) -> dict[str, fl
     return {"blimp": mean(mean(answers) for answers in by_paradigm.values()), **fields}
 
 
-def sts(model: Embedder, data: Path, *, limit: int | None = None) -> dict[str, float]:
+def sts(model: Model, data: Path, *, limit: int | None = None) -> dict[str, float]:
     """Return the correlations of cosines with human scores of sentence pairs (STS-B, SICK)."""
     rows = list(islice(_rows(data), limit))
     names = next((names for names in _PAIR_COLUMNS if rows and set(names) <= set(rows[0])), None)
@@ -77,7 +70,7 @@ def sts(model: Embedder, data: Path, *, limit: int | None = None) -> dict[str, f
     return {"sts_spearman": measures["spearman"], "sts_pearson": measures["pearson"]}
 
 
-def retrieval(model: Embedder, data: Path, *, limit: int | None = None) -> dict[str, float]:
+def retrieval(model: Model, data: Path, *, limit: int | None = None) -> dict[str, float]:
     """Return how well questions find their paragraph among all paragraphs of a file, by cosine.
 
     `data` is in SQuAD's layout, or rows with `question` and `context`. The mean reciprocal rank
