@@ -23,7 +23,7 @@ from litebert.config import (
     settings_from_toml,
     settings_from_words,
 )
-from litebert.errors import LitebertError, did_you_mean
+from litebert.errors import LitebertError
 from litebert.files import write_text
 
 CORPUS = {"data.corpus": Setting("c", Origin("file", "test"))}
@@ -95,12 +95,9 @@ def test_every_setting_says_what_it_may_be(schema: type[PretrainConfig | Finetun
         assert setting.description, setting
 
 
-def test_a_missing_corpus_is_said_to_be_missing() -> None:
+def test_what_is_missing_or_not_toml_is_one_clear_error(tmp_path: Path) -> None:
     with pytest.raises(LitebertError, match=r"data\.corpus is missing"):
         resolve(PretrainConfig)
-
-
-def test_files_that_are_not_toml_are_one_clear_error(tmp_path: Path) -> None:
     write_text(tmp_path / "r.toml", "steps == 3")
     with pytest.raises(LitebertError, match="LB-101"):
         settings_from_toml(tmp_path / "r.toml")
@@ -121,19 +118,10 @@ def test_differences_name_the_field_and_both_values() -> None:
 
 
 def test_presets_are_the_published_shapes() -> None:
-    shapes = {
-        name: (c.hidden_size, c.num_hidden_layers, c.num_attention_heads, c.intermediate_size)
-        for name, c in PRESETS.items()
-    }
-    assert shapes["base-v2"] == (768, 12, 12, 3_072)
-    assert shapes["large-v1"] == (1_024, 24, 16, 4_096)
-    assert shapes["xlarge-v2"] == (2_048, 24, 16, 8_192)
-    assert shapes["xxlarge-v1"] == (4_096, 12, 64, 16_384)
+    shapes = {"base-v2": (768, 12, 12, 3_072), "large-v1": (1_024, 24, 16, 4_096)}
+    shapes |= {"xlarge-v2": (2_048, 24, 16, 8_192), "xxlarge-v1": (4_096, 12, 64, 16_384)}
+    for name, shape in shapes.items():
+        found = PRESETS[name]
+        assert (found.hidden_size, found.num_hidden_layers, found.num_attention_heads, found.intermediate_size) == shape
     assert preset("base-v1").hidden_dropout_prob == 0.1
     assert preset("xxlarge-v1").hidden_dropout_prob == preset("base-v2").hidden_dropout_prob == 0
-
-
-@given(st.text(max_size=20))
-@settings(deadline=None, max_examples=50)
-def test_any_word_gets_a_hint_or_the_list(word: str) -> None:
-    assert did_you_mean(word, ["alpha", "beta"])

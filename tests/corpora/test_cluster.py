@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from litebert.corpus import Corpus, build_corpus
-from litebert.files import hash_file
+from litebert.corpus import Corpus, build, build_corpus
 
 pytestmark = [pytest.mark.slow, pytest.mark.cluster]
 NUM_INPUTS = 24
@@ -50,10 +49,6 @@ def texts(corpus: Path, stories: Path, tmp_path: Path) -> Path:
     return tmp_path
 
 
-def _hashes(folder: Path) -> dict[str, str]:
-    return {str(path.relative_to(folder)): hash_file(path) for path in sorted(folder.rglob("*")) if path.is_file()}
-
-
 def _task_processes() -> list[int]:
     """Find the processes in which Ray does our work."""
     found = []
@@ -69,8 +64,6 @@ def _task_processes() -> list[int]:
 def test_a_worker_killed_while_building_loses_nothing_and_repeats_nothing(
     cluster: str, texts: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from litebert.corpus import build
-
     command = [sys.executable, "-c", BUILD, str(texts)]
     driver = subprocess.Popen(command, env={**os.environ, "RAY_ADDRESS": cluster})
     parts = texts / "spread" / "parts"
@@ -86,5 +79,9 @@ def test_a_worker_killed_while_building_loses_nothing_and_repeats_nothing(
     monkeypatch.setattr(build, "PART_BYTES", 1)
     settings = {"tokenizer": texts / "tokenizer", "sentences": "line", "held_out": 0.1, "workers": 1}
     build_corpus(sorted(texts.glob("*.txt")), output=texts / "local", **settings)
-    assert _hashes(texts / "spread") == _hashes(texts / "local")
+    spread, local = (
+        {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+        for folder in (texts / "spread", texts / "local")
+    )
+    assert spread == local
     assert Corpus.open(texts / "spread", verify=True).num_documents

@@ -56,16 +56,6 @@ def change(path: Path, position: int, value: int, dtype: str) -> None:
     path.write_bytes(content)
 
 
-@pytest.mark.parametrize("name", ARRAYS)
-@pytest.mark.parametrize("keep", [0, 60, 128, -1])
-def test_file_that_is_cut_off_is_found_on_opening(corpus: Path, name: str, keep: int) -> None:
-    path = array(corpus, name)
-    path.write_bytes(path.read_bytes()[:keep])
-    with pytest.raises(DamagedError, match=f"{name}.npy was cut off or replaced") as caught:
-        Corpus.open(corpus)
-    assert f"rm -r {corpus}, then litebert corpus build" in caught.value.next
-
-
 def test_another_type_or_id_of_the_same_size_is_found_with_its_place(corpus: Path) -> None:
     path = array(corpus, "tokens")
     whole = path.read_bytes()
@@ -141,42 +131,35 @@ def test_limit_on_open_files_is_raised_where_needed(pristine: Path, monkeypatch:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-@pytest.fixture
-def settled(corpus: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """Give a corpus that was verified once, all files of which are old enough to remember."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(corpora, "RECENT_SECONDS", 0.0)
-    Corpus.open(corpus)
-    return corpus
-
-
 def _hashed(corpus: Path, monkeypatch: pytest.MonkeyPatch, *, verify: bool = False) -> int:
     """Return how many files one opening reads from end to end."""
     with monkeypatch.context() as patched:
-        counted = Mock(wraps=hash_file)
-        patched.setattr(corpora, "hash_file", counted)
+        patched.setattr(corpora, "hash_file", counted := Mock(wraps=hash_file))
         Corpus.open(corpus, verify=verify)
     return counted.call_count
 
 
 def test_files_that_were_verified_are_not_read_again_unless_they_changed_or_the_list_is_damaged(
-    settled: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    corpus: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    assert _hashed(settled, monkeypatch) == 0
-    assert _hashed(settled, monkeypatch, verify=True) > 0
-    array(settled, "tokens").touch()
-    assert _hashed(settled, monkeypatch) == 3
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(corpora, "RECENT_SECONDS", 0.0)  # files are old enough to remember
+    Corpus.open(corpus)
+    assert _hashed(corpus, monkeypatch) == 0
+    assert _hashed(corpus, monkeypatch, verify=True) > 0
+    array(corpus, "tokens").touch()
+    assert _hashed(corpus, monkeypatch) == 3
     (kept,) = (tmp_path / "cache").rglob("*.json")
     for content in (b"", b"[]", b"{" * 100_000, b'{"a": 1}'):
         kept.write_bytes(content)
-        assert _hashed(settled, monkeypatch) > 0
+        assert _hashed(corpus, monkeypatch) > 0
     monkeypatch.setattr(corpora, "RECENT_SECONDS", 60.0)
-    array(settled, "tokens").touch()
-    Corpus.open(settled)
-    assert _hashed(settled, monkeypatch) >= 3, "what changed a moment ago is not remembered"
+    array(corpus, "tokens").touch()
+    Corpus.open(corpus)
+    assert _hashed(corpus, monkeypatch) >= 3, "what changed a moment ago is not remembered"
     monkeypatch.setattr(corpora, "RECENT_SECONDS", 0.0)
     monkeypatch.setenv("XDG_CACHE_HOME", str(kept))  # a file: no folder can be made there
-    assert _hashed(settled, monkeypatch) == _hashed(settled, monkeypatch) > 0
+    assert _hashed(corpus, monkeypatch) == _hashed(corpus, monkeypatch) > 0
 
 
 @pytest.mark.parametrize("name", ARRAYS)

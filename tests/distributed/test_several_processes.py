@@ -19,7 +19,7 @@ from litebert.distributed.world import World, rank, world_size
 from litebert.errors import LitebertError
 from litebert.files import Json
 from litebert.folder import save_model
-from litebert.nn import AlbertForPretraining, AlbertForTask, Batch
+from litebert.nn import AlbertForPretraining, AlbertForTask
 from litebert.runs import read_metrics
 from litebert.tasks.finetuning import Finetuning, drawn
 from litebert.tasks.kinds.family import Feature
@@ -27,46 +27,18 @@ from litebert.tasks.kinds.text import TextClassification
 from litebert.tokenizer import Tokenizer
 from litebert.train.run import require_share
 
-JOBS = Path(__file__).with_name("jobs.py")
-NETWORK = {
-    f"model.{name}": size
-    for name, size in [
-        ("embedding_size", 16), ("hidden_size", 32), ("num_hidden_layers", 2),
-        ("num_attention_heads", 2), ("intermediate_size", 64),
-    ]
-}  # fmt: skip
-SHORT = {
-    f"train.{name}": value
-    for name, value in [
-        ("steps", 6), ("batch_size", 6), ("eval_every", 3), ("save_every", 2), ("log_every", 1), ("precision", "fp32"),
-    ]
-} | {"optim.learning_rate": 0.003}  # fmt: skip
+NETWORK = {"embedding_size": 16, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
+PACE = {"steps": 6, "batch_size": 6, "eval_every": 3, "save_every": 2, "log_every": 1, "precision": "fp32"}
+SHORT = {**{f"train.{name}": value for name, value in PACE.items()}, "optim.learning_rate": 0.003}
 CORPUS = {**SHORT, "train.loader_workers": 0}
 
 Job = tuple[str, dict[str, object]]
 
 
 def _pretrain(corpus: Path, runs: Path, name: str) -> Job:
-    settings = {**NETWORK, **CORPUS, "objective.max_seq_length": 48, "train.eval_sequences": 40}
+    settings = {f"model.{size}": value for size, value in {**NETWORK, "intermediate_size": 64}.items()}
+    settings |= {**CORPUS, "objective.max_seq_length": 48, "train.eval_sequences": 40}
     return "pretrain", {"corpus": str(corpus), "runs": str(runs), "name": name, "settings": settings}
-
-
-def _distil(teacher: Path, corpus: Path, runs: Path, name: str) -> Job:
-    settings = {**CORPUS, "model.embedding_size": 16, "objective.max_seq_length": 32, "train.eval_sequences": 12}
-    settings |= {"distil.texts": 5, "distil.text_length": 16}
-    given = {"teacher": str(teacher), "corpus": str(corpus), "runs": str(runs), "name": name}
-    return "distil", {**given, "settings": settings}
-
-
-def _finetune(start: Path, films: Path, runs: Path, name: str) -> Job:
-    settings = {**SHORT, "optim.learning_rate": 0.001, "train.micro_batch_size": 2}
-    settings |= {"model.classifier_dropout_prob": 0.0}  # each process draws its own dropout
-    return "finetune", {"task": str(films), "model": str(start), "runs": str(runs), "name": name, "settings": settings}
-
-
-def _alone(job: Job) -> None:
-    verb, arguments = job
-    getattr(litebert, verb)(**arguments, quiet=True)
 
 
 def _together(jobs: list[Job], size: int, *, stop_after: int | None = None) -> None:
@@ -77,7 +49,7 @@ def _together(jobs: list[Job], size: int, *, stop_after: int | None = None) -> N
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
     shared = {**os.environ, "WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-    command = [sys.executable, str(JOBS), json.dumps(jobs)]
+    command = [sys.executable, str(Path(__file__).with_name("jobs.py")), json.dumps(jobs)]
     endings = [[]] * (size - 1) + [[] if stop_after is None else [str(stop_after)]]
     children = [
         subprocess.Popen([*command, *ending], env={**shared, "RANK": str(place)})
@@ -104,8 +76,8 @@ def teacher(small_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
     """A network as BERT's: embeddings as wide as the layers, none of them shared."""
     folder = tmp_path_factory.mktemp("teacher")
     tokenizer = Tokenizer.load(small_model)
-    sizes = {"embedding_size": 32, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
-    config = AlbertConfig(vocab_size=tokenizer.vocab_size, intermediate_size=64, sharing="none", **sizes)
+    sizes = {**NETWORK, "embedding_size": 32, "intermediate_size": 64, "vocab_size": tokenizer.vocab_size}
+    config = AlbertConfig(**sizes, sharing="none")
     save_model(AlbertForPretraining(config, generator=torch.Generator().manual_seed(1)), folder)
     tokenizer.save(folder)
     return folder
@@ -116,19 +88,23 @@ def runs(corpus: Path, small_model: Path, teacher: Path, films: Path, tmp_path_f
     """Each job once by one process, once by two, and once by one and then by two."""
     folder = tmp_path_factory.mktemp("runs")
 
-    def jobs(name: str) -> dict[str, Job]:
-        return {
-            "pretrain": _pretrain(corpus, folder, f"pretrain-{name}"),
-            "distil": _distil(teacher, corpus, folder, f"distil-{name}"),
-            "finetune": _finetune(small_model, films, folder, f"finetune-{name}"),
-        }
+    def jobs(name: str) -> list[Job]:
+        settings = {**CORPUS, "model.embedding_size": 16, "objective.max_seq_length": 32, "train.eval_sequences": 12}
+        settings |= {"distil.texts": 5, "distil.text_length": 16}
+        distil = {"teacher": str(teacher), "corpus": str(corpus), "name": f"distil-{name}", "settings": settings}
+        settings = {**SHORT, "optim.learning_rate": 0.001, "train.micro_batch_size": 2}
+        settings |= {"model.classifier_dropout_prob": 0.0}  # each process draws its own dropout
+        finetune = {"task": str(films), "model": str(small_model), "name": f"finetune-{name}", "settings": settings}
+        others = {"distil": distil, "finetune": finetune}
+        jobs = [_pretrain(corpus, folder, f"pretrain-{name}")]
+        return jobs + [(verb, {**given, "runs": str(folder)}) for verb, given in others.items()]
 
-    for job in jobs("alone").values():
-        _alone(job)
+    for verb, arguments in jobs("alone"):
+        getattr(litebert, verb)(**arguments, quiet=True)
     joined_later = _pretrain(corpus, folder, "pretrain-joined")
     _together([joined_later], 1, stop_after=3)
     assert not (folder / "pretrain-joined" / "model").exists()
-    _together([*jobs("two").values(), joined_later], 2)
+    _together([*jobs("two"), joined_later], 2)
     return folder
 
 
@@ -215,7 +191,8 @@ def test_the_examples_of_a_fine_tuning_step_and_their_order_are_those_of_one_pro
 
     def seen(world: World, start: int, stop: int) -> list[list[int]]:
         task = Finetuning(network, family, features=features, held_out={}, train=train, world=world)
-        return [[ids[1] - 5 for work in works for ids in sequences(work.batch)] for works in task.batches(start, stop)]
+        batches = [[work.batch for work in works] for works in task.batches(start, stop)]
+        return [[int(ids[1]) - 5 for batch in step for ids in batch.ids.split(list(batch.lengths))] for step in batches]
 
     alone = seen(World(0, 1), 0, 9)
     assert [sorted(step) for step in alone] == [sorted(drawn(23, step, batch_size=8, seed=7)) for step in range(9)]
@@ -228,7 +205,3 @@ def test_the_examples_of_a_fine_tuning_step_and_their_order_are_those_of_one_pro
         for shares in zip(*(seen(World(rank, 3), 4, 9) for rank in range(3)), strict=True)
     ]
     assert changed == alone
-
-
-def sequences(batch: Batch) -> list[list[int]]:
-    return [ids.tolist() for ids in batch.ids.split(list(batch.lengths))]

@@ -21,7 +21,7 @@ from litebert.fast import (
 )
 from litebert.fast import attention as kernels
 from litebert.fast.steps import cast
-from litebert.nn import AlbertForPretraining, Batch
+from litebert.nn import Albert, AlbertForPretraining, Batch
 
 Make = Callable[..., AlbertForPretraining]
 MASKED = torch.tensor([5, 70, 61, 4, 132])
@@ -121,25 +121,23 @@ def test_in_bf16_small_gradients_survive_beside_large_ones(make: Make, batch: Ba
     assert not torch.equal(summed, summed.bfloat16().float())  # bits that bf16 does not have
 
 
-@pytest.mark.parametrize("change", ["train", "load", "move", "write"])
+CHANGES: dict[str, Callable[[Albert, Make], object]] = {
+    "train": lambda network, _: network.train(),
+    "load": lambda network, make: network.load_state_dict(make(initializer_range=0.1).albert.state_dict()),
+    "move": lambda network, _: network.to(torch.float64).to(torch.float32),
+    "write": lambda network, _: network.feed_forward[0].output.bias[0].add_(3.0),  # of all, a norm would take it away
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
 @torch.no_grad()
 def test_what_was_packed_is_forgotten_when_the_weights_may_change(make: Make, batch: Batch, change: str) -> None:
     network = make().albert
     pack(network)
     before = network(batch)
-    if change == "train":
-        network.train()
-    elif change == "load":
-        network.load_state_dict(make(initializer_range=0.1).albert.state_dict())
-    elif change == "move":
-        network.to(torch.float64).to(torch.float32)
-    else:
-        network.feed_forward[0].output.bias.add_(1.0)
+    CHANGES[change](network, make)
     assert not is_packed(network)
-    assert (
-        torch.equal(network(batch), before) == (change in ("train", "move"))
-        or _difference(network(batch), before) < 1e-6
-    )
+    assert (_difference(network(batch), before) < 1e-6) == (change in ("train", "move"))
 
 
 def test_gradients_are_there_although_weights_are_packed(make: Make, batch: Batch) -> None:

@@ -10,8 +10,10 @@ import litebert
 from litebert.answers import Explanation
 from litebert.config import AlbertConfig, HeadConfig
 from litebert.errors import LitebertError
+from litebert.folder import save_model
 from litebert.inference import Model
 from litebert.inference.explain import with_words
+from litebert.inference.quantize import quantize_with_texts
 from litebert.nn import AlbertForPretraining, AlbertForTask, Batch
 from litebert.tokenizer import Tokenizer
 from litebert.tokenizer.train import train_tokenizer
@@ -24,22 +26,10 @@ def tokenizer() -> Tokenizer:
     return Tokenizer.from_model(train_tokenizer(TEXTS * 20, vocab_size=38))
 
 
-def _config(tokenizer: Tokenizer) -> AlbertConfig:
-    return AlbertConfig(
-        vocab_size=tokenizer.vocab_size,
-        embedding_size=16,
-        hidden_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=64,
-        max_position_embeddings=48,
-        initializer_range=0.2,
-    )
-
-
 def _model(tokenizer: Tokenizer, head: HeadConfig | None) -> Model:
-    generator = torch.Generator().manual_seed(1)
-    config = _config(tokenizer)
+    sizes = {"vocab_size": tokenizer.vocab_size, "embedding_size": 16, "hidden_size": 32, "num_hidden_layers": 2}
+    sizes |= {"num_attention_heads": 2, "intermediate_size": 64, "max_position_embeddings": 48}
+    config, generator = AlbertConfig(**sizes, initializer_range=0.2), torch.Generator().manual_seed(1)
     if head is None:
         return Model(AlbertForPretraining(config, generator=generator), tokenizer)
     return Model(AlbertForTask(config, head, generator=generator), tokenizer)
@@ -104,19 +94,6 @@ def test_the_network_that_threads_share_stays_as_it_is(tokenizer: Tokenizer) -> 
     assert all(parameter.grad is None for parameter in model.network.parameters())
 
 
-def test_the_packaged_model_explains_and_the_shell_prints_it(capfd: pytest.CaptureFixture[str]) -> None:
-    from litebert.cli import cli
-
-    texts = ["A man plays a guitar.", "Somebody makes music."]
-    found = litebert.load().explain("similar", *texts)
-    assert found.score - found.blank == pytest.approx(sum(word.attribution for word in found.words), abs=0.02)
-    assert set(found.to_pandas().columns) == {"word", "part", "start", "end", "attribution"}
-    assert "<span" in found._repr_html_()
-    cli.main(["explain", "similar", *texts], standalone_mode=False)
-    shown = capfd.readouterr().out
-    assert shown.strip() == repr(found).strip()
-
-
 @pytest.mark.parametrize(
     ("verb", "texts", "answer", "code"),
     [
@@ -139,9 +116,6 @@ def test_what_cannot_be_explained_is_refused(
 
 
 def test_eight_bits_have_no_gradients(tokenizer: Tokenizer, tmp_path: Path) -> None:
-    from litebert.folder import save_model
-    from litebert.inference.quantize import quantize_with_texts
-
     model = _model(tokenizer, None)
     save_model(model.network, tmp_path / "float")
     tokenizer.save(tmp_path / "float")

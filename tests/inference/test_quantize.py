@@ -1,8 +1,8 @@
 """Eight-bit copies: smaller, close, and refused wherever weights must be float."""
 
+from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 import transformers
@@ -10,7 +10,6 @@ from click.testing import CliRunner
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-import litebert
 from litebert.cli import cli
 from litebert.config import AlbertConfig
 from litebert.errors import DamagedError, LitebertError
@@ -28,15 +27,8 @@ def folder(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Give a random model with the stories' vocabulary."""
     path = tmp_path_factory.mktemp("float")
     tokenizer = Tokenizer.load(corpus / "tokenizer")
-    config = AlbertConfig(
-        vocab_size=tokenizer.vocab_size,
-        embedding_size=32,
-        hidden_size=128,
-        num_hidden_layers=3,
-        num_attention_heads=2,
-        intermediate_size=512,
-        max_position_embeddings=64,
-    )
+    sizes = {"vocab_size": tokenizer.vocab_size, "embedding_size": 32, "hidden_size": 128, "num_hidden_layers": 3}
+    config = AlbertConfig(**sizes, num_attention_heads=2, intermediate_size=512, max_position_embeddings=64)
     save_model(AlbertForPretraining(config, generator=torch.Generator().manual_seed(1)), path)
     tokenizer.save(path)
     return path
@@ -53,30 +45,19 @@ def eight(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_an_eight_bit_copy_answers_as_the_original_nearly(folder: Path, eight: Path) -> None:
-    exact = litebert.load(folder).embed(TEXTS[:5])
-    found = litebert.load(eight).embed(TEXTS[:5])
-    assert np.linalg.norm(found - exact) < 0.05 * np.linalg.norm(exact)
-    assert len(litebert.load(eight).fill("Anna walked to the [MASK].")) == 5
-
-
-def test_the_command_makes_the_same_copy(folder: Path, eight: Path, tmp_path: Path) -> None:
+def test_the_command_makes_the_same_copy_and_warns_of_one_that_differs_much(
+    folder: Path, eight: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "texts.txt").write_text("\n".join(TEXTS))
-    words = [str(folder), str(tmp_path / "out"), "--texts", str(tmp_path / "texts.txt")]
-    result = CliRunner().invoke(cli, ["quantize", *words])
+    words = ["quantize", str(folder), str(tmp_path / "out"), "--texts", str(tmp_path / "texts.txt")]
+    result = CliRunner().invoke(cli, words)
     assert result.exit_code == 0, result.output
-    assert "bytes" in result.output
+    assert "bytes" in result.output and "warning" not in result.stderr
     ours, theirs = (load_file(path / INT8_FILE) for path in (tmp_path / "out", eight))
     assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
-
-
-def test_a_copy_that_differs_much_is_warned_of(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "texts.txt").write_text("\n".join(TEXTS))
-    words = [str(folder), str(tmp_path / "first"), "--texts", str(tmp_path / "texts.txt")]
-    assert "warning" not in CliRunner().invoke(cli, ["quantize", *words]).stderr
     monkeypatch.setattr("litebert.interop.reports.MUCH", 0.0)
-    words[1] = str(tmp_path / "second")
-    assert "measure it with --evaluate" in CliRunner().invoke(cli, ["quantize", *words]).stderr
+    words[2] = str(tmp_path / "second")
+    assert "measure it with --evaluate" in CliRunner().invoke(cli, words).stderr
 
 
 def test_only_inference_takes_eight_bits(eight: Path) -> None:
@@ -104,58 +85,37 @@ def test_transformers_refuses_the_folder_instead_of_drawing_random_weights(
         kind.from_pretrained(eight)
 
 
-def _damaged(tensors: dict[str, Tensor], damage: str) -> None:
-    """Change tensors in place: take one away, or make one what it cannot be."""
-    half = next(name for name in tensors if name.endswith("ffn.quantized"))
-    ranges = tensors["albert.ranges"]
-    changes: dict[str, dict[str, Tensor | None]] = {
-        "no scale": {half.replace("quantized", "scale"): None},
-        "no numbers": {half: None},
-        "half a pooler": {"albert.pooler.scale": None},
-        "no ranges": {"albert.ranges": None},
-        "no means": {"albert.shifts": None},
-        "no biases": {"albert.biases": None},
-        "means of one block": {"albert.shifts": tensors["albert.shifts"][:, :1]},
-        "ranges of fewer steps": {"albert.ranges": ranges[:2]},
-        "one range a step": {"albert.ranges": ranges[:, 0]},
-        "ranges back to front": {"albert.ranges": ranges.flip(-1)},
-        "a range that is no number": {"albert.ranges": ranges * torch.nan},
-        "a negative scale": {"albert.pooler.scale": -tensors["albert.pooler.scale"]},
-        "wider numbers": {half: tensors[half].to(torch.int32)},
-        "unsigned numbers": {half: tensors[half].view(torch.uint8)},
-        "float numbers": {half: tensors[half].float()},
-        "too few numbers": {half: tensors[half][1:]},
-    }
-    for name, tensor in changes[damage].items():
-        del tensors[name]
-        if tensor is not None:
-            tensors[name] = tensor.contiguous()
+HALF = "ffn.quantized"
+"""How the name of one matrix of numbers ends."""
+DAMAGES: dict[str, tuple[str, str, Callable[[Tensor], Tensor] | None]] = {
+    "no scale": ("LB-665", "ffn.scale", None),
+    "no numbers": ("LB-665", HALF, None),
+    "half a pooler": ("LB-665", "albert.pooler.scale", None),
+    "no ranges": ("LB-660", "albert.ranges", None),
+    "no means": ("LB-660", "albert.shifts", None),
+    "no biases": ("LB-660", "albert.biases", None),
+    "means of one block": ("LB-606", "albert.shifts", lambda means: means[:, :1]),
+    "ranges of fewer steps": ("LB-606", "albert.ranges", lambda ranges: ranges[:2]),
+    "one range a step": ("LB-606", "albert.ranges", lambda ranges: ranges[:, 0]),
+    "ranges back to front": ("LB-666", "albert.ranges", lambda ranges: ranges.flip(-1)),
+    "a range that is no number": ("LB-607", "albert.ranges", lambda ranges: ranges * torch.nan),
+    "a negative scale": ("LB-666", "albert.pooler.scale", lambda scale: -scale),
+    "wider numbers": ("LB-606", HALF, lambda numbers: numbers.to(torch.int32)),
+    "unsigned numbers": ("LB-606", HALF, lambda numbers: numbers.view(torch.uint8)),
+    "float numbers": ("LB-606", HALF, lambda numbers: numbers.float()),
+    "too few numbers": ("LB-606", HALF, lambda numbers: numbers[1:]),
+}
 
 
-@pytest.mark.parametrize(
-    ("damage", "code"),
-    [
-        ("no scale", "LB-665"),
-        ("no numbers", "LB-665"),
-        ("half a pooler", "LB-665"),
-        ("no ranges", "LB-660"),
-        ("no means", "LB-660"),
-        ("no biases", "LB-660"),
-        ("means of one block", "LB-606"),
-        ("ranges of fewer steps", "LB-606"),
-        ("one range a step", "LB-606"),
-        ("ranges back to front", "LB-666"),
-        ("a range that is no number", "LB-607"),
-        ("a negative scale", "LB-666"),
-        ("wider numbers", "LB-606"),
-        ("unsigned numbers", "LB-606"),
-        ("float numbers", "LB-606"),
-        ("too few numbers", "LB-606"),
-    ],
-)
-def test_a_damaged_copy_gives_one_error(eight: Path, tmp_path: Path, damage: str, code: str) -> None:
+@pytest.mark.parametrize(("code", "ending", "change"), DAMAGES.values(), ids=DAMAGES)
+def test_a_damaged_copy_gives_one_error(
+    eight: Path, tmp_path: Path, code: str, ending: str, change: Callable[[Tensor], Tensor] | None
+) -> None:
     tensors = load_file(eight / INT8_FILE)
-    _damaged(tensors, damage)
+    name = next(name for name in tensors if name.endswith(ending))
+    whole = tensors.pop(name)
+    if change:
+        tensors[name] = change(whole).contiguous()
     save_file(tensors, tmp_path / INT8_FILE, metadata={"format": "pt"})
     (tmp_path / "config.json").write_text((eight / "config.json").read_text())
     with pytest.raises(DamagedError, match=code):

@@ -6,10 +6,9 @@ from pathlib import Path
 import pytest
 import torch
 
-import litebert
 from litebert.config import AlbertConfig, FinetuneConfig, HeadConfig, resolve, settings_from_words
 from litebert.errors import LitebertError
-from litebert.folder import load_model, save_model, write_sentence_transformers
+from litebert.folder import save_model, write_sentence_transformers
 from litebert.inference.finetuned import Finetuned, measured
 from litebert.interop.google import export_checkpoint
 from litebert.nn import AlbertForPretraining, AlbertForTask, Batch
@@ -108,13 +107,9 @@ def test_such_a_run_learns_and_its_model_answers_and_is_the_start_of_another(
     result = read_result(tmp_path / "run")
     assert result is not None
     assert result.last.measures["accuracy"] > result.baseline["accuracy"]
-    found = litebert.load(tmp_path / "run").classify("Anna slept.", "Anna slept.")
-    assert found.labels == ("same",)
     again = Finetuned.open(tmp_path / "run")
     measures, *_ = measured([again], tmp_path / "pairs.csv", "dev")
     assert measures == result.last.measures
-    kept = load_model(tmp_path / "run" / "model").network
-    assert isinstance(kept, AlbertForTask)
     with pytest.raises(LitebertError, match="LB-709"):
         export_checkpoint(tmp_path / "run" / "model", tmp_path / "google")
     next_run = plan(f"model.start={tmp_path / 'run' / 'model'}", pooling=None)

@@ -1,7 +1,5 @@
 """Small made-up corpora: shards of random pieces, and one whose tokens tell where they stand."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

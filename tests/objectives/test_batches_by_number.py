@@ -1,7 +1,5 @@
 """Batches found by number: the same whoever asks, consistent inside, whole over an epoch."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -22,7 +22,7 @@ from .conftest import shard
 from .test_batches_by_number import assert_equal
 
 CONFIG = ObjectiveConfig(max_seq_length=64)
-SHARDS = [shard(seed, num_documents=30 + seed) for seed in range(8)]
+SHARDS = [shard(seed, num_documents=12 + seed) for seed in range(8)]
 
 
 def _sizes(shards: Sequence[Shard]) -> list[ShardSizes]:

@@ -38,13 +38,7 @@ def train(model: AlbertForPretraining, optimizer: torch.optim.Optimizer, steps: 
 
 @pytest.mark.parametrize(
     ("name", "more"),
-    [
-        ("lamb", {}),
-        ("adamw", {}),
-        ("muon", {"average_decay": 0.99}),
-        ("adamw", {"bias_correction": True, "average_decay": 0.99}),
-        ("lamb", {"bias_correction": True, "average_decay": 0.99}),
-    ],
+    [("adamw", {}), ("muon", {"average_decay": 0.99}), ("lamb", {"bias_correction": True, "average_decay": 0.99})],
 )
 def test_training_continues_bit_equal_from_saved_state(name: str, more: dict[str, float], tmp_path: Path) -> None:
     config = CONFIG.model_copy(update={"name": name, **more})
@@ -89,11 +83,8 @@ def test_the_state_of_another_model_is_refused_and_changes_nothing(
     model = torch.nn.Linear(3, 2)
     optimizer = Lamb(parameter_groups(model.named_parameters(), weight_decay=0.01), lr=0.1)
     live = state_tensors(optimizer, model.named_parameters())
-    assert {name: tuple(each.shape) for name, each in live.items()} == {
-        "weight/adam_m": (2, 3),
-        "weight/adam_v": (2, 3),
-        "bias/adam_m": (2,),
-        "bias/adam_v": (2,),
+    assert {name: each.numel() for name, each in live.items()} == {
+        f"{name}/adam_{moment}": size for name, size in (("weight", 6), ("bias", 2)) for moment in "mv"
     }
     tensors = {name: torch.ones_like(each) for name, each in live.items() if name != dropped}
     with pytest.raises(LitebertError, match=told):
@@ -114,17 +105,10 @@ def test_hidden_matrices_are_muons_and_tables_classifiers_and_vectors_are_adams(
     optimizer = build_optimizer(CONFIG, model.named_parameters())
     names = {id(parameter): name for name, parameter in model.named_parameters()}
     matrices = {names[id(p)] for g in optimizer.param_groups if g["is_matrix"] for p in g["params"]}
-    assert matrices == {
-        "albert.embedding.projection.weight",
-        "albert.attention.0.query.weight",
-        "albert.attention.0.key.weight",
-        "albert.attention.0.value.weight",
-        "albert.attention.0.output.weight",
-        "albert.feed_forward.0.intermediate.weight",
-        "albert.feed_forward.0.output.weight",
-        "albert.pooler.weight",
-        "masked_lm.dense.weight",
-    }
+    attention = {f"albert.attention.0.{part}.weight" for part in ("query", "key", "value", "output")}
+    widening = {f"albert.feed_forward.0.{part}.weight" for part in ("intermediate", "output")}
+    others = {"albert.embedding.projection.weight", "albert.pooler.weight", "masked_lm.dense.weight"}
+    assert matrices == attention | widening | others
     assert {g["rate_scale"] for g in optimizer.param_groups if g["is_matrix"]} == {0.004 / 0.003}
 
 

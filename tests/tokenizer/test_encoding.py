@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-import time
 import unicodedata
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -29,23 +28,18 @@ ANY_TEXT = st.text(st.characters(exclude_categories=()))
 @example("1,2,3,٣,[MASK] <unk>▁▁ 5,")
 @settings(max_examples=500, deadline=None)
 def test_any_string_encodes(own: Tokenizer, text: str) -> None:
-    _require_sound(own, text)
+    encoding = own.encode(text)
+    assert all(0 <= number < own.vocab_size for number in encoding.ids)
+    assert len(encoding) <= len(own._model.normalizer.normalize(text)) + 2  # type: ignore[attr-defined]
+    assert len(encoding.pieces) == len(encoding.offsets) == len(encoding.ids)
+    assert [own.id(piece) for piece in encoding.pieces] == encoding.ids
 
 
 @pytest.mark.slow
 @given(ANY_TEXT)
 @settings(max_examples=20_000, deadline=None)
 def test_twenty_thousand_strings_encode(own: Tokenizer, text: str) -> None:
-    _require_sound(own, text)
-
-
-def _require_sound(own: Tokenizer, text: str) -> None:
-    encoding = own.encode(text)
-    normalized = len(own._model.normalizer.normalize(text))  # type: ignore[attr-defined]
-    assert all(0 <= number < own.vocab_size for number in encoding.ids)
-    assert len(encoding) <= normalized + 2
-    assert len(encoding.pieces) == len(encoding.offsets) == len(encoding.ids)
-    assert [own.id(piece) for piece in encoding.pieces] == encoding.ids
+    test_any_string_encodes.hypothesis.inner_test(own, text)  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("text", ["a" * 1_000_000, "日" * 1_000_000, "1," * 500_000, " " * 100_000])
@@ -67,54 +61,35 @@ def test_threads_may_share_a_tokenizer(own: Tokenizer, sentences: list[str]) -> 
         assert list(pool.map(lambda text: own.encode(text).offsets, sentences)) == serial
 
 
-def test_frames_can_be_forced_and_forbidden(own: Tokenizer) -> None:
-    a, b = own.encode("the miller").ids, own.encode("boats").ids
-    cls, sep = own.cls_id, own.sep_id
-    assert own.encode("the miller", frame=True).ids == [cls, *a, sep]
-    assert own.encode("the miller", "boats").ids == [cls, *a, sep, *b, sep]
-    pair = own.encode("the miller", "boats", frame=False)
-    assert pair.ids == a + b
-    assert pair.segments == [0] * len(a) + [1] * len(b)
-    assert own.encode("[MASK]", special_tokens=True, frame=False).ids == [own.mask_id]
-
-
-def test_special_names_are_text_until_asked_for(own: Tokenizer) -> None:
+def test_special_names_are_text_until_asked_for_and_frames_can_be_forced_and_forbidden(own: Tokenizer) -> None:
     text = "Jürgen [SEP]<pad> weighed [MASK]ripe <unk>"
-    special = {own.pad_id, own.cls_id, own.sep_id, own.mask_id}
-    assert special.isdisjoint(own.encode(text).ids)
+    assert {own.pad_id, own.cls_id, own.sep_id, own.mask_id}.isdisjoint(own.encode(text).ids)
     encoding = own.encode(text, special_tokens=True)
     names = ["[CLS]", "[SEP]", "<pad>", "[MASK]", "<unk>", "[SEP]"]
     assert [piece for piece in encoding.pieces if piece[0] in "[<"] == names
     slices = [text[start:end] for start, end in encoding.offsets]
     assert [shown for shown in slices if shown[:1] in ("[", "<")] == names[1:5]
-    assert [own.id(piece) for piece in encoding.pieces] == encoding.ids
-
-
-def test_decoding_gives_the_normalized_text(own: Tokenizer, sentences: list[str]) -> None:
-    for text in sentences:
-        normalized = own._model.normalizer.normalize(text)  # type: ignore[attr-defined]
-        assert own.decode(own.encode(text, text).ids) == f"{normalized} {normalized}"
+    a, b = own.encode("the miller").ids, own.encode("boats").ids
+    assert own.encode("the miller", frame=True).ids == [own.cls_id, *a, own.sep_id]
+    pair = own.encode("the miller", "boats", frame=False)
+    assert (pair.ids, pair.segments) == (a + b, [0] * len(a) + [1] * len(b))
 
 
 def test_decoding_shows_the_unknown(own: Tokenizer) -> None:
     assert own.decode(own.encode("boats 日本").ids) == "boats  ⁇"
 
 
-@pytest.mark.parametrize(
-    ("call", "code"),
-    [
-        (lambda own: own.encode(7), "LB-210"),
-        (lambda own: own.encode_batch(["a", None]), "LB-210"),
-        (lambda own: own.encode_batch("abc"), "LB-216"),
-        (lambda own: own.encode_ids("abc"), "LB-216"),
-        (lambda own: own.encode_batch(["a", "b"], ["c"]), "LB-215"),
-        (lambda own: own.decode([0, 300]), "LB-217"),
-        (lambda own: own.piece(-1), "LB-217"),
-    ],
-)
-def test_wrong_calls_are_refused(own: Tokenizer, call, code: str) -> None:  # type: ignore[no-untyped-def]
-    with pytest.raises(LitebertError, match=code):
-        call(own)
+def test_wrong_calls_are_refused(own: Tokenizer) -> None:
+    calls = {
+        "LB-210": (lambda: own.encode(7), lambda: own.encode_batch(["a", None])),  # type: ignore[arg-type, list-item]
+        "LB-215": (lambda: own.encode_batch(["a", "b"], ["c"]),),
+        "LB-216": (lambda: own.encode_batch("abc"), lambda: own.encode_ids("abc")),
+        "LB-217": (lambda: own.decode([0, 300]), lambda: own.piece(-1)),
+    }
+    for code, refused in calls.items():
+        for call in refused:
+            with pytest.raises(LitebertError, match=code):
+                call()
 
 
 def test_words_start_where_the_official_rule_says(own: Tokenizer) -> None:
@@ -252,19 +227,6 @@ def test_a_trained_vocabulary_leaves_nothing_to_split(own: Tokenizer, own_model:
     assert used.isdisjoint(map(own.id, demoted))
 
 
-def test_time_grows_with_the_length_of_the_text(make_model: Maker) -> None:
-    """Eight times the text takes about eight times as long; 64 times where pieces are inserted."""
-    tokenizer = Tokenizer.from_model(make_model(LETTERS | {"▁15,": -1.0, "▁15": -6.0}))
-
-    def seconds(num_words: int) -> float:
-        text, begin = "15, " * num_words, time.process_time()
-        tokenizer.encode_ids([text], num_threads=1)
-        return time.process_time() - begin
-
-    short, long = (min(seconds(size) for _ in range(3)) for size in (25_000, 200_000))
-    assert long < 24 * short
-
-
 SENTENCE = "Anna walked\n to the house, there she  found 1,024 red balls; Zoë said: no! "
 
 
@@ -316,8 +278,7 @@ def test_a_text_without_any_space_has_a_beginning_too(own: Tokenizer) -> None:
 
 
 def test_a_text_is_not_cut_where_pieces_run_over_spaces(own_model: bytes, text: str) -> None:
-    found = read_model(own_model, "the model")
-    phrase = Piece("▁to▁the▁house", -0.1, NORMAL)
+    found, phrase = read_model(own_model, "the model"), Piece("▁to▁the▁house", -0.1, NORMAL)
     tokenizer = Tokenizer.from_model(write_model([*found.pieces, phrase], found.charsmap))
     ids, _ = tokenizer.encode_arrays(text)
     assert np.count_nonzero(ids == tokenizer.id(phrase.text)) == len(text) // len(SENTENCE)

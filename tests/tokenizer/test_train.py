@@ -32,13 +32,6 @@ def test_a_whole_book_in_one_string_is_read_to_its_end(sentences: list[str]) -> 
     assert all(tokenizer.unk_id not in ids for ids in tokenizer.encode_ids([*sentences, book]))
 
 
-def test_text_is_prepared_as_at_encoding(own: Tokenizer, sentences: list[str]) -> None:
-    assert all(own.unk_id not in ids for ids in own.encode_ids(sentences))
-    pieces = "".join(own.piece(k) for k in range(13, own.vocab_size))
-    assert pieces == pieces.lower()
-    assert "é" not in pieces and "№" not in pieces
-
-
 def test_a_cased_vocabulary_is_remembered_as_cased(tmp_path: Path, sentences: list[str]) -> None:
     model = train_tokenizer(sentences, vocab_size=300, lowercase=False)
     written = write_tokenizer(tmp_path, model, lowercase=False)

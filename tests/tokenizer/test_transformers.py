@@ -86,25 +86,13 @@ def test_special_ids_pairs_and_the_end_of_texts_are_the_same(
             assert (found["input_ids"], found["token_type_ids"]) == (encoding.ids, encoding.segments)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        " ",
-        "``quoted''",
-        "a\x0bb\x1cc\x85d\u2028e",
-        "ΟΔΟΣ ΑΣ, ΣΣ Σ ΑΣ’Α",
-        "é̖ \u0e31\u093e \u09c7\u09be",
-        "x▁y ▁ ▁\u034f",
-        "가각 \u1112\u1161\u11ab",
-        "[MASK][SEP] <pad><unk>",
-        "a\u200bb\ufeffc\x00d\x01",
-        "1,2,3, 12,000,",
-        "🤷\u200d♀️ ｱﾞ ㍿ ½",
-    ],
-)
-def test_odd_texts_are_the_same(own: Tokenizer, theirs: TokenizersBackend, text: str) -> None:
-    assert differing(own, theirs, [text]) == []
+ODD = ["", " ", "``quoted''", "a\x0bb\x1cc\x85d\u2028e", "ΟΔΟΣ ΑΣ, ΣΣ Σ ΑΣ’Α", "é̖ \u0e31\u093e \u09c7\u09be"]
+ODD += ["x▁y ▁ ▁\u034f", "가각 \u1112\u1161\u11ab", "[MASK][SEP] <pad><unk>", "a\u200bb\ufeffc\x00d\x01"]
+ODD += ["1,2,3, 12,000,", "🤷\u200d♀️ ｱﾞ ㍿ ½"]
+
+
+def test_odd_texts_are_the_same(own: Tokenizer, theirs: TokenizersBackend) -> None:
+    assert differing(own, theirs, ODD) == []
 
 
 @given(st.text(st.sampled_from(OLD_CHARACTERS)))
@@ -273,22 +261,18 @@ def test_saving_writes_the_rebuilt_vocabulary(own_made: dict[str, Path], tmp_pat
     assert (tmp_path / "tokenizer.json").read_bytes() == (own_made["ours"] / "tokenizer.json").read_bytes()
 
 
-def test_a_vocabulary_without_a_character_map_is_read_as_such(make_model: Maker, tmp_path: Path) -> None:
-    files.write_bytes(tmp_path / "spiece.model", make_model({"▁": -1.0, "a": -2.0, "b": -2.0}))
+def test_what_has_no_character_map_or_scores_that_cannot_tell_is_read_as_such(
+    make_model: Maker, tmp_path: Path
+) -> None:
+    files.write_bytes(tmp_path / "spiece.model", make_model({"▁": -1.0, "1": -2.0, ",": -2.5, "1,": -0.5}))
     first = Tokenizer.load(tmp_path)
     first.save(tmp_path / "saved")
-    again = Tokenizer.load(only_json(tmp_path / "saved", tmp_path / "only"))
-    assert rebuilt(tmp_path / "only").charsmap == b""
-    assert again.encode_ids(["a\u200bb", "ab ba"]) == first.encode_ids(["a\u200bb", "ab ba"])
-
-
-def test_where_scores_cannot_tell_they_stay_as_they_are(make_model: Maker, tmp_path: Path) -> None:
-    scores = {"▁": -1.0, "1": -2.0, ",": -2.5, "1,": -0.5}
-    files.write_bytes(tmp_path / "spiece.model", make_model(scores))
-    Tokenizer.load(tmp_path).save(tmp_path)
-    assert rebuilt(tmp_path).pieces[-1].score == -100.5
-    rewritten(tmp_path, lambda table: table["model"]["vocab"][-1].__setitem__(1, -100.3))
-    assert rebuilt(tmp_path).pieces[-1].score == pytest.approx(-100.3)
+    only = only_json(tmp_path / "saved", tmp_path / "only")
+    assert rebuilt(only).charsmap == b""
+    assert rebuilt(only).pieces[-1].score == -100.5
+    assert Tokenizer.load(only).encode_ids(["1\u200b1", "11, 1"]) == first.encode_ids(["1\u200b1", "11, 1"])
+    rewritten(only, lambda table: table["model"]["vocab"][-1].__setitem__(1, -100.3))
+    assert rebuilt(only).pieces[-1].score == pytest.approx(-100.3)
 
 
 def test_names_that_are_called_special_are_no_text(folder: Path) -> None:
@@ -341,37 +325,25 @@ NO_SPACE: Json = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "
     [
         (put("model", value=None), r"LB-244.*\n.*no model"),
         (put("model", "type", value="BPE"), r"LB-244.*\n.*a BPE model"),
-        (put("model", "type", value=[[]]), "LB-244"),
         (put("model", "byte_fallback", value=True), r"LB-244.*\n.*byte pieces"),
         (put("pre_tokenizer", value=NO_SPACE), r"LB-244.*\n.*no ▁ before words"),
-        (put("pre_tokenizer", value={"type": "ByteLevel"}), "LB-244"),
-        (put("model", "vocab", value={"a": 1}), "LB-245"),
         (put("model", "vocab", 9, value=["a"]), r"LB-245.*\n.*300 entries, 299 of them"),
-        (put("model", "vocab", 9, 1, value="1"), "LB-245"),
         (put("model", "vocab", 9, 1, value=1e300), "LB-245"),
         (put("model", "vocab", 9, 1, value=10**400), "LB-245"),
         (put("model", "unk_id", value=None), r"LB-245.*\n.*is not named"),
-        (put("model", "unk_id", value=300), "LB-245"),
         (put("added_tokens", value=NEW_TOKEN), r"LB-246.*\n.*\[E1\] \(1 in all\)"),
         (put("added_tokens", value=MASK_ELSEWHERE), r"LB-247.*\n.*\[MASK\] 7"),
         (put("added_tokens", 0, "content", value="new"), r"LB-247.*\n.*new 0"),
-        (put("added_tokens", 0, "id", value=-1), "LB-247"),
-        (put("added_tokens", value=[None]), "LB-247"),
-        (put("added_tokens", value="none"), "LB-247"),
-        (put("normalizer", value={"type": "Precompiled"}), "LB-248"),
         (put("normalizer", value={"type": "Precompiled", "precompiled_charsmap": "?"}), "LB-248"),
         (put("normalizer", value={"type": "Precompiled", "precompiled_charsmap": "MTI="}), "LB-209"),
         (put("model", "vocab", 9, 0, value="x" * 4_000_000), "LB-204"),
-        (put("model", "vocab", 9, 0, value=""), "LB-204"),
         (put("model", "vocab", 9, 0, value="\ud800"), "LB-201"),
         (put("model", "vocab", 9, 0, value="▁"), "LB-207"),
         (put("model", "vocab", value=[["a", 0.0]] * 2), "LB-207"),
         (put("model", "continuing_subword_prefix", value=""), WORDPIECE + "LB-244"),
         (put("normalizer", "handle_chinese_chars", value=False), WORDPIECE + "LB-244"),
         (put("model", "vocab", value=["a"]), WORDPIECE + "LB-249"),
-        (put("model", "vocab", value={}), WORDPIECE + "LB-249"),
         (put("model", "vocab", "want", value=99), WORDPIECE + "LB-249"),
-        (put("model", "vocab", "want", value="5"), WORDPIECE + "LB-249"),
         (put("model", "vocab", "two words", value=len(CHINESE)), WORDPIECE + "LB-249"),
         (put("added_tokens", value=[{"id": 12, "content": "new"}]), WORDPIECE + "LB-246"),
     ],
@@ -395,21 +367,18 @@ MILLION = (
 )
 
 
-@pytest.mark.parametrize(
-    ("text", "code"),
-    [
-        ("", "LB-005"),
-        ("[]", "LB-006"),
-        ('{"model": ' * 100_000, "LB-005"),
-        ('{"model": ' + "[" * 100_000, "LB-005"),
-        ('{"model": {"type": "Unigram", "vocab": [["a", NaN]]}}', "LB-005"),
-        ('{"model": {"type": "Unigram", "vocab": [["a", -Infinity]]}}', "LB-005"),
-        ('{"model": ' + "9" * 100_000 + "}", "LB-005"),
-        (" " * (33 << 20), "LB-003"),
-        (MILLION, r"LB-245.*\n.*1,000,001 entries"),
-    ],
-    ids=["empty", "list", "objects", "lists", "nan", "infinity", "digits", "size", "pieces"],
-)
+NO_JSON = {
+    "empty": ("", "LB-005"),
+    "list": ("[]", "LB-006"),
+    "objects": ('{"model": ' * 100_000, "LB-005"),
+    "infinity": ('{"model": {"type": "Unigram", "vocab": [["a", -Infinity]]}}', "LB-005"),
+    "digits": ('{"model": ' + "9" * 100_000 + "}", "LB-005"),
+    "size": (" " * (33 << 20), "LB-003"),
+    "pieces": (MILLION, r"LB-245.*\n.*1,000,001 entries"),
+}
+
+
+@pytest.mark.parametrize(("text", "code"), NO_JSON.values(), ids=NO_JSON)
 def test_what_is_no_json_of_a_sane_size_is_refused(tmp_path: Path, text: str, code: str) -> None:
     (tmp_path / "tokenizer.json").write_text(text)
     with pytest.raises(LitebertError, match=code):
@@ -417,11 +386,9 @@ def test_what_is_no_json_of_a_sane_size_is_refused(tmp_path: Path, text: str, co
 
 
 SMALL = ("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]")
-ANYTHING = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
-    max_leaves=5,
-)
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5)
+NESTED = SCALARS | st.lists(SCALARS, max_size=3) | st.dictionaries(st.text(), SCALARS, max_size=3)
+ANYTHING = NESTED | st.lists(NESTED, max_size=3) | st.dictionaries(st.text(), NESTED, max_size=3)
 PLACES = (
     "model, model type, model unk_id, model vocab, model vocab 6, model vocab 6 0, model vocab 6 1, added_tokens, "
     "added_tokens 0, added_tokens 0 id, added_tokens 0 content, normalizer, normalizer normalizers, pre_tokenizer, "

@@ -24,35 +24,31 @@ def test_a_saved_folder_and_a_run_load_as_the_same_tokenizer(own: Tokenizer, own
     assert files.read_json(folder / "tokenizer_config.json", command="")["model_max_length"] == 128
 
 
-@pytest.mark.parametrize("case", [True, False, "yes"])
-def test_settings_beside_the_vocabulary_count(own_model: bytes, tmp_path: Path, case: bool | str) -> None:
+def test_settings_beside_the_vocabulary_count(own_model: bytes, tmp_path: Path) -> None:
     files.write_bytes(tmp_path / "spiece.model", own_model)
-    files.write_json(tmp_path / "tokenizer_config.json", {"do_lower_case": case, "x": None})
-    if case == "yes":
-        with pytest.raises(LitebertError, match=r"LB-214.*\n.*yes\n.*true or false"):
-            Tokenizer.load(tmp_path)
-        return
-    for path in (tmp_path, tmp_path / "spiece.model"):
-        tokenizer = Tokenizer.load(path)
-        assert (tokenizer.unk_id in tokenizer.encode("Jürgen").ids) is not case
+    for case in (True, False):
+        files.write_json(tmp_path / "tokenizer_config.json", {"do_lower_case": case, "x": None})
+        for path in (tmp_path, tmp_path / "spiece.model"):
+            tokenizer = Tokenizer.load(path)
+            assert (tokenizer.unk_id in tokenizer.encode("Jürgen").ids) is not case
+    files.write_json(tmp_path / "tokenizer_config.json", {"do_lower_case": "yes"})
+    with pytest.raises(LitebertError, match=r"LB-214.*\n.*yes\n.*true or false"):
+        Tokenizer.load(tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("name", "size", "code"),
-    [
-        ("", 0, "LB-213"),
-        ("missing", 0, "LB-213"),
-        ("tokenizer.json", 0, "LB-213"),
-        ("spiece.model", 0, "LB-004"),
-        ("huge.model", MAX_MODEL_BYTES + 1, "LB-003"),
-    ],
-)
-def test_what_is_no_tokenizer_is_refused(tmp_path: Path, name: str, size: int, code: str) -> None:
-    if size:
-        with open(tmp_path / name, "wb") as file:
-            file.truncate(size)
-    with pytest.raises(LitebertError, match=code):
-        Tokenizer.load(tmp_path / name)
+def test_what_is_no_tokenizer_is_refused(tmp_path: Path) -> None:
+    named = {
+        "": "LB-213",
+        "missing": "LB-213",
+        "tokenizer.json": "LB-213",
+        "spiece.model": "LB-004",
+        "h.model": "LB-003",
+    }
+    with open(tmp_path / "h.model", "wb") as file:
+        file.truncate(MAX_MODEL_BYTES + 1)
+    for name, code in named.items():
+        with pytest.raises(LitebertError, match=code):
+            Tokenizer.load(tmp_path / name)
 
 
 Maker = Callable[..., bytes]
@@ -85,26 +81,19 @@ def test_the_reader_agrees_with_sentencepiece(own_model: bytes, own: Tokenizer) 
     [
         ("LB-201", lambda small, message: small[:-1]),
         ("LB-201", lambda small, message: small + b"\x0a\xff\xff\xff\xff\x7f"),
-        ("LB-201", lambda small, message: small + b"\x08" + b"\xff" * 11),
         ("LB-201", lambda small, message: small + b"\x03"),
-        ("LB-201", lambda small, message: small + b"\x0d1234"),
-        ("LB-201", lambda small, message: small + b"\x02\x00"),
         ("LB-204", lambda small, message: small + message(1, b"\x0d1234")),
         ("LB-201", lambda small, message: small + piece(message, b"\xff")),
         ("LB-203", lambda small, message: small + message(2, b"") + message(2, b"")),
         ("LB-204", lambda small, message: small + piece(message, b"")),
-        ("LB-204", lambda small, message: small + piece(message, b"x" * 1025)),
         ("LB-204", lambda small, message: small + piece(message, b"x\0y")),
         ("LB-205", lambda small, message: small + piece(message, b"x", INFINITE)),
         ("LB-205", lambda small, message: small + piece(message, b"x", NOT_A_NUMBER)),
         ("LB-206", lambda small, message: small + piece(message, b"x", kind=b"\x18\x06")),
         ("LB-207", lambda small, message: small + piece(message, b"a")),
         ("LB-207", lambda small, message: small + piece(message, b"x", kind=b"\x18\x02")),
-        ("LB-207", lambda small, message: b""),
         ("LB-208", lambda small, message: small + message(2, b"\x18\x02")),
-        ("LB-208", lambda small, message: small + message(3, b"\x18\x00")),
         ("LB-209", lambda small, message: small + message(3, message(2, b"1234567890"))),
-        ("LB-209", lambda small, message: small + message(5, message(2, b"1234567890"))),
         ("LB-204", lambda small, message: small + piece(message, b"x", message(4, b"y" * 8192))),
         ("LB-256", lambda small, message: small + message(2, b"\x0a\x00" * 600_000)),
         ("LB-200", lambda small, message: b"\0" * (MAX_MODEL_BYTES + 1)),

@@ -46,13 +46,6 @@ def test_the_official_cases(wordpiece: Tokenizer, text: str, pieces: list[str]) 
     assert encoding.ids == [wordpiece.id(piece) for piece in pieces]
 
 
-def test_offsets_slice_the_text(wordpiece: Tokenizer) -> None:
-    assert wordpiece.encode("UNwant\u00e9d,running").ids == [7, 4, 5, 10, 8, 9]
-    text = "  UNwant\u00e9d, 博"
-    shown = [text[start:end] for start, end in wordpiece.encode(text).offsets]
-    assert shown == ["UN", "want", "\u00e9d", ",", "博"]
-
-
 def test_special_names_and_pairs(wordpiece: Tokenizer) -> None:
     assert wordpiece.mask_id not in wordpiece.encode("[MASK]").ids
     encoding = wordpiece.encode("want [MASK]", "you", special_tokens=True)
@@ -69,17 +62,6 @@ def test_any_string_encodes(wordpiece: Tokenizer, text: str) -> None:
     encoding = wordpiece.encode(text)
     assert encoding.ids == wordpiece.encode_ids([text])[0]
     assert all(0 <= start <= end <= len(text) for start, end in encoding.offsets)
-
-
-def test_transformers_reads_the_saved_folder_alike(wordpiece: Tokenizer, tmp_path: Path) -> None:
-    from transformers import AutoTokenizer
-
-    wordpiece.save(tmp_path / "saved")
-    assert Tokenizer.load(tmp_path / "saved").hash == wordpiece.hash
-    theirs = AutoTokenizer.from_pretrained(tmp_path / "saved")("ah博 [MASK]", "Unwanted, you?")
-    ours = wordpiece.encode("ah博 [MASK]", "Unwanted, you?", special_tokens=True)
-    assert theirs["input_ids"] == ours.ids
-    assert theirs["token_type_ids"] == ours.segments
 
 
 @pytest.mark.parametrize(

@@ -1,41 +1,51 @@
-"""A pretraining run of seconds."""
+"""A pretraining run of seconds, what is done to it while it lasts, and what of it must be equal bit for bit."""
 
+import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from litebert.config import PretrainConfig, Resolved, resolve, settings_from_words
+from litebert.files import Json, hash_file
+from litebert.runs import read_metrics
 
-SMALL = [
-    "model.embedding_size=16",
-    "model.hidden_size=32",
-    "model.num_hidden_layers=2",
-    "model.num_attention_heads=2",
-    "model.intermediate_size=64",
-    "model.hidden_dropout_prob=0.1",
-    "model.attention_probs_dropout_prob=0.1",
-    "objective.max_seq_length=48",
-    "optim.name=adamw",
-    "optim.learning_rate=0.003",
-    "train.steps=12",
-    "train.batch_size=8",
-    "train.eval_every=5",
-    "train.eval_sequences=16",
-    "train.save_every=4",
-    "train.log_every=3",
-    "train.loader_workers=0",
-]
+WORDS = (
+    "model.embedding_size=16 model.hidden_size=32 model.num_hidden_layers=2 model.num_attention_heads=2 "
+    "model.intermediate_size=64 model.hidden_dropout_prob=0.1 model.attention_probs_dropout_prob=0.1 "
+    "objective.max_seq_length=48 optim.name=adamw optim.learning_rate=0.003 train.steps=12 train.batch_size=8 "
+    "train.eval_every=5 train.eval_sequences=16 train.save_every=4 train.log_every=3 train.loader_workers=0"
+)
+SMALL = WORDS.split()
 
 Configure = Callable[..., Resolved[PretrainConfig]]
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def configure(corpus: Path) -> Configure:
     """Return a function that makes the small configuration with changes."""
+    return lambda *changes: resolve(PretrainConfig, settings_from_words([f"data.corpus={corpus}", *SMALL, *changes]))
 
-    def make(*changes: str) -> Resolved[PretrainConfig]:
-        words = [f"data.corpus={corpus}", *SMALL, *changes]
-        return resolve(PretrainConfig, settings_from_words(words))
 
-    return make
+class At:
+    """Does something when a row of this step is written: an action, or a signal to this process."""
+
+    def __init__(self, step: int, action: Callable[[], object] | signal.Signals) -> None:
+        self.step, self.action = step, action
+
+    def row(self, row: dict[str, Json]) -> None:
+        if row["step"] == self.step:
+            os.kill(os.getpid(), self.action) if isinstance(self.action, int) else self.action()
+
+
+def checkpoints_of(run: Path) -> list[Path]:
+    return sorted((run / "checkpoints").glob("step-*"))
+
+
+def state_of(run: Path) -> dict[str, object]:
+    """Return everything of a finished run that must be equal bit for bit."""
+    rows = [{name: value for name, value in row.items() if name != "tokens_per_second"} for row in read_metrics(run)]
+    files = [checkpoints_of(run)[-1] / name for name in ("model.safetensors", "optimizer.safetensors", "state.json")]
+    files += sorted(run.glob("*/model.safetensors"))
+    return {"rows": rows, **{str(file.relative_to(run)): hash_file(file) for file in files}}

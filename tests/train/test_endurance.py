@@ -12,12 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from litebert.config import PretrainConfig, Resolved
 from litebert.files import Json
 from litebert.train import run
 from litebert.train.pretrain import pretrain
 
-Configure = Callable[..., Resolved[PretrainConfig]]
+from .conftest import At, Configure, checkpoints_of
 
 
 class Usage:
@@ -64,17 +63,6 @@ def test_control_what_is_kept_at_each_row_is_noticed(tmp_path: Path, configure: 
         _require_no_leak(tmp_path, configure, 100, 200, kept_bytes=20_000_000)
 
 
-class At:
-    """Sends this process a signal when a row of this step is written."""
-
-    def __init__(self, step: int, number: int) -> None:
-        self.step, self.number = step, number
-
-    def row(self, row: dict[str, Json]) -> None:
-        if row["step"] == self.step:
-            os.kill(os.getpid(), self.number)
-
-
 STOPS = [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP]
 
 
@@ -92,8 +80,15 @@ def heard() -> Iterator[None]:
 def test_every_signal_to_stop_leaves_a_checkpoint(tmp_path: Path, configure: Configure, number: signal.Signals) -> None:
     outcome = pretrain(configure(), tmp_path, is_quiet=True, listeners=(At(6, number),))
     assert (outcome.exit_code, outcome.model) == (128 + number, None)
-    newest = max(path.name for path in (tmp_path / "checkpoints").iterdir())
-    assert newest == f"step-{outcome.step:09d}"
+    assert checkpoints_of(tmp_path)[-1].name == f"step-{outcome.step:09d}"
+
+
+def test_nohup_is_obeyed(tmp_path: Path, configure: Configure) -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        assert pretrain(configure(), tmp_path, is_quiet=True, listeners=(At(6, signal.SIGHUP),)).step == 12
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 @pytest.mark.usefixtures("heard")
@@ -104,7 +99,7 @@ def test_control_without_handlers_a_signal_leaves_no_checkpoint(
     monkeypatch.setattr(run, "STOP_SIGNALS", ())
     with pytest.raises(KeyboardInterrupt):
         pretrain(configure(), tmp_path, is_quiet=True, listeners=(At(3, signal.SIGINT),))
-    assert not list((tmp_path / "checkpoints").glob("step-*"))
+    assert not checkpoints_of(tmp_path)
 
 
 SLEEPING = """
@@ -135,17 +130,14 @@ PRETRAIN = ["optim.warmup_steps=1", "train.steps=2", "train.batch_size=2", "--pr
 
 
 def _run(place: Path, *words: str, preparing: Callable[[], None] | None = None) -> subprocess.CompletedProcess[bytes]:
-    environment = {"PATH": os.defpath, "OMP_NUM_THREADS": "1", **ODD}
-    source = Path(__file__).parents[2] / "src"
+    environment = {
+        "PATH": os.defpath,
+        "OMP_NUM_THREADS": "1",
+        **ODD,
+        "PYTHONPATH": str(Path(__file__).parents[2] / "src"),
+    }
     command = [sys.executable, "-m", "litebert", *words]
-    return subprocess.run(
-        command,
-        cwd=place,
-        env={**environment, "PYTHONPATH": str(source)},
-        preexec_fn=preparing,
-        capture_output=True,
-        check=False,
-    )
+    return subprocess.run(command, cwd=place, env=environment, preexec_fn=preparing, capture_output=True, check=False)
 
 
 def test_without_home_and_utf8_and_under_long_odd_names_a_run_works(tmp_path: Path, corpus: Path) -> None:
@@ -158,14 +150,10 @@ def test_without_home_and_utf8_and_under_long_odd_names_a_run_works(tmp_path: Pa
     assert (place / "runs" / name / "model" / "model.safetensors").is_file()
 
 
-def _limit_memory() -> None:
-    resource.setrlimit(resource.RLIMIT_AS, (2_500 << 20, 2_500 << 20))
-
-
 def test_memory_that_does_not_suffice_is_one_clear_error(tmp_path: Path, corpus: Path) -> None:
     large = ["train.batch_size=4096", "train.micro_batch_size=4096", "objective.max_seq_length=512"]
     words = ["pretrain", "--corpus", str(corpus), "--name", "large", *PRETRAIN, *large]
-    done = _run(tmp_path, *words, preparing=_limit_memory)
+    done = _run(tmp_path, *words, preparing=lambda: resource.setrlimit(resource.RLIMIT_AS, (2_500 << 20, 2_500 << 20)))
     said = done.stderr.decode()
     assert done.returncode == 4, said
     assert "Traceback" not in said

@@ -1,303 +1,218 @@
-"""Fine-tuning as a whole: it learns, resumes exactly, and reports last and best apart."""
+"""Fine-tuning as a whole: it learns, reports last and best apart, teaches a head after every step where asked."""
 
 import json
 import shutil
-import signal
-import subprocess
-import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
-from unittest.mock import Mock
 
 import pytest
 import torch
 from click.testing import CliRunner
+from safetensors.torch import load_file, save_file
+from torch.nn import functional as F
+from transformers import AlbertForSequenceClassification
 
+import litebert
 from litebert.cli import cli
-from litebert.config import AlbertConfig, FinetuneConfig, Origin, Resolved, Setting, resolve, settings_from_words
-from litebert.errors import LitebertError
+from litebert.config import (
+    AlbertConfig,
+    FinetuneConfig,
+    HeadConfig,
+    Origin,
+    Resolved,
+    Setting,
+    resolve,
+    settings_from_words,
+)
+from litebert.errors import DamagedError, LitebertError
+from litebert.fast import AlbertWithExits
+from litebert.fast.exits import logits_by_step
 from litebert.files import hash_file
-from litebert.folder import load_model, save_model
-from litebert.hub import packaged_model
+from litebert.folder import load_model, save_model, start_from
 from litebert.hub.card import model_card
-from litebert.inference import PACKAGED, Model
-from litebert.inference.finetuned import Finetuned, ensemble_answers, measured
+from litebert.inference import Model
+from litebert.inference.finetuned import Finetuned, ensemble_answers, measured, with_patience
 from litebert.nn import AlbertForPretraining, AlbertForTask
-from litebert.runs import Run, read_metrics, read_result
-from litebert.tasks import finetuning
+from litebert.runs import read_metrics, read_result
 from litebert.tasks.finetuning import MAX_EPOCHS, suited, with_suited
+from litebert.tasks.kinds.family import joined, targets_of
 from litebert.tokenizer import Tokenizer, train_tokenizer, write_tokenizer
-from litebert.train.finetune import finetune, plan_finetuning, prepare
+from litebert.train.finetune import finetune, plan_finetuning, prepare, rate_scales
 
+STEPS = 3
 PEOPLE = ("Anna", "Bert", "Clara", "David", "Emma", "Felix")
-GOOD = ("liked", "loved", "praised", "enjoyed")
-BAD = ("hated", "left", "cursed", "feared")
+LABELS = {"good": ("liked", "loved", "praised", "enjoyed"), "bad": ("hated", "left", "cursed", "feared")}
 Configure = Callable[..., Resolved[FinetuneConfig]]
 
 
 def _rows(number: int, first: int = 0) -> str:
     lines = ["text,verdict"]
     for index in range(first, first + number):
-        words, label = ((GOOD, "good"), (BAD, "bad"))[index % 2]
-        who, other = PEOPLE[index % 6], PEOPLE[index // 6 % 6]
-        lines.append(f'"{who} {words[index // 2 % 4]} the film, said {other}.",{label}')
+        label = ("good", "bad")[index % 2]
+        who, did, other = PEOPLE[index % 6], LABELS[label][index // 2 % 4], PEOPLE[index // 6 % 6]
+        lines.append(f'"{who} {did} the film, said {other}.",{label}')
     return "\n".join(lines) + "\n"
 
 
 @pytest.fixture(scope="module")
-def start(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give a small network with random weights and a vocabulary for the films."""
-    folder = tmp_path_factory.mktemp("start")
-    write_tokenizer(folder, train_tokenizer(_rows(96).splitlines(), vocab_size=50))
-    config = AlbertConfig(
-        vocab_size=Tokenizer.load(folder).vocab_size,
-        embedding_size=16,
-        hidden_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=64,
-        max_position_embeddings=40,
-        initializer_range=0.2,
-    )
-    save_model(AlbertForPretraining(config, generator=torch.Generator().manual_seed(3)), folder)
+def films(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give a folder with films that somebody liked or not, and the start: a small network with random weights."""
+    folder = tmp_path_factory.mktemp("films")
+    (folder / "train.csv").write_text(_rows(96), encoding="utf-8")
+    (folder / "dev.csv").write_text(_rows(24, first=200), encoding="utf-8")
+    tokenizer = write_tokenizer(folder / "start", train_tokenizer(_rows(96).splitlines(), vocab_size=50))
+    sizes = {"vocab_size": tokenizer.vocab_size, "embedding_size": 16, "hidden_size": 32, "num_hidden_layers": STEPS}
+    sizes |= {"num_attention_heads": 2, "intermediate_size": 64, "max_position_embeddings": 40}
+    config = AlbertConfig(**sizes, initializer_range=0.2)
+    save_model(AlbertForPretraining(config, generator=torch.Generator().manual_seed(3)), folder / "start")
     return folder
 
 
-@pytest.fixture
-def words(tmp_path: Path, start: Path) -> list[str]:
-    """Give the settings of a run of seconds on films that somebody liked or not."""
-    (tmp_path / "train.csv").write_text(_rows(96), encoding="utf-8")
-    (tmp_path / "dev.csv").write_text(_rows(24, first=200), encoding="utf-8")
-    return [
-        "task.name=table",
-        f"data.train={tmp_path / 'train.csv'}",
-        f"data.dev={tmp_path / 'dev.csv'}",
-        f"model.start={start}",
-        "optim.learning_rate=0.005",
-        "train.epochs=5",
-        "train.batch_size=16",
-        "train.save_every=4",
-        "train.log_every=4",
-    ]
+@pytest.fixture(scope="module")
+def words(films: Path) -> list[str]:
+    given = {"task.name": "table", "data.train": films / "train.csv", "data.dev": films / "dev.csv"}
+    given |= {"model.start": films / "start", "optim.learning_rate": 0.005, "train.epochs": 5, "train.batch_size": 16}
+    given |= {"train.save_every": 4, "train.log_every": 4}
+    return [f"{name}={value}" for name, value in given.items()]
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def configure(words: list[str]) -> Configure:
-    """Return a function that makes the configuration with changes."""
+    """Return a function that makes the configuration of a run of seconds with changes."""
     return lambda *changes: resolve(FinetuneConfig, settings_from_words([*words, *changes]))
 
 
-def _run(configure: Configure, folder: Path, *changes: str) -> dict[str, object]:
-    outcome = finetune(configure(*changes), folder, is_quiet=True)
-    assert outcome.exit_code == 0
-    result: dict[str, object] = json.loads((folder / "result.json").read_text())
-    return result
+@pytest.fixture(scope="module")
+def learnt(tmp_path_factory: pytest.TempPathFactory, configure: Configure) -> Path:
+    """Give a run that has learnt its task, evaluated now and then."""
+    run = tmp_path_factory.mktemp("learnt") / "run"
+    assert (
+        finetune(
+            configure("train.epochs=15", "train.eval_every=5", "optim.learning_rate=0.003"), run, is_quiet=True
+        ).exit_code
+        == 0
+    )
+    return run
 
 
-def test_a_task_is_learnt_and_its_model_answers_on_strings(tmp_path: Path, configure: Configure) -> None:
-    result = _run(configure, tmp_path / "run", "train.epochs=25")
-    assert result["last"]["accuracy"] == 1.0
-    model = Model.load(tmp_path / "run" / "model")
+@pytest.fixture(scope="module")
+def with_exits(tmp_path_factory: pytest.TempPathFactory, configure: Configure) -> Path:
+    """Give a run with a head after every step that has learnt."""
+    run = tmp_path_factory.mktemp("exits") / "run"
+    finetune(configure("train.epochs=10", "train.exits=true", "optim.learning_rate=0.003"), run, is_quiet=True)
+    return run
+
+
+def test_a_task_is_learnt_and_its_model_answers_on_strings(learnt: Path) -> None:
+    assert json.loads((learnt / "result.json").read_text())["last"]["accuracy"] == 1.0
+    model = Model.load(learnt / "model")
     assert model.verbs == ("classify", "embed")
     found = model.classify(["Emma loved the film, said Bert.", "Bert cursed the film."])
     assert [each.labels for each in found] == [("good",), ("bad",)]
-    assert sum(found[0].values.values()) == pytest.approx(1)
-    answers = (tmp_path / "run" / "answers" / "dev.jsonl").read_text().splitlines()
+    answers = (learnt / "answers" / "dev.jsonl").read_text().splitlines()
     assert len(answers) == 24
     assert json.loads(answers[0])["expected"] in ("good", "bad")
 
 
-def test_the_last_evaluation_is_not_computed_again_for_the_answers(
-    tmp_path: Path, configure: Configure, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    outputs = Mock(side_effect=finetuning.outputs_of)
-    monkeypatch.setattr(finetuning, "outputs_of", outputs)
-    run = tmp_path / "run"
-    _run(configure, run, "train.eval_every=10")
-    evaluations = [row for row in read_metrics(run) if row["kind"] == "eval"]
-    assert outputs.call_count == len(evaluations) == 3
-    answers = (run / "answers" / "dev.jsonl").read_bytes()
-    (run / "result.json").unlink()
-    shutil.rmtree(run / "answers")
-    shutil.rmtree(run / "model")
-    _run(configure, run, "train.eval_every=10")
-    assert outputs.call_count == 4, "a run resumed after its last step has no evaluation to reuse"
-    assert (run / "answers" / "dev.jsonl").read_bytes() == answers
-
-
-def test_last_and_best_are_reported_apart_and_are_what_lies_on_disk(tmp_path: Path, configure: Configure) -> None:
-    result = _run(configure, tmp_path / "run", "optim.learning_rate=0.002", "train.eval_every=5")
-    rows = [row for row in read_metrics(tmp_path / "run") if row["kind"] == "eval"]
+def test_last_and_best_are_reported_apart_and_are_what_lies_on_disk(learnt: Path, films: Path) -> None:
+    result = json.loads((learnt / "result.json").read_text())
+    rows = [row for row in read_metrics(learnt) if row["kind"] == "eval"]
     accuracies = [row["accuracy"] for row in rows]
     assert result["best"]["accuracy"] == max(accuracies)
-    assert result["best"]["step"] == rows[accuracies.index(max(accuracies))]["step"]
-    assert result["last"]["step"] == rows[-1]["step"] == 30
+    assert result["best"]["step"] == rows[accuracies.index(max(accuracies))]["step"] < result["last"]["step"]
+    assert result["last"]["step"] == rows[-1]["step"] == 90
     for kept in ("last", "best"):
-        model = Finetuned.open(tmp_path / "run", kept=kept)
-        measures, _, _ = measured([model], tmp_path / "train.csv", "dev")
+        measures, _, _ = measured([Finetuned.open(learnt, kept=kept)], films / "dev.csv", "dev")
         assert measures["accuracy"] == pytest.approx(result[kept]["accuracy"])
 
 
-def test_training_that_stalls_ends_early_when_asked(tmp_path: Path, configure: Configure) -> None:
-    changes = ("train.patience=2", "train.eval_every=3", "train.epochs=50")
-    result = _run(configure, tmp_path / "run", *changes)
-    assert result["last"]["step"] < 300
-    assert result["last"]["step"] - result["best"]["step"] >= 6
-    newest = max(path.name for path in (tmp_path / "run" / "checkpoints").iterdir())
-    assert newest == f"step-{result['last']['step']:09d}"  # the model is that of the last evaluation
-    assert _run(configure, tmp_path / "run", *changes) == result
-
-
-def _state(run: Path) -> dict[str, object]:
-    rows = [{name: value for name, value in row.items() if name != "tokens_per_second"} for row in read_metrics(run)]
-    last = sorted((run / "checkpoints").iterdir())[-1]
-    files = [last / "model.safetensors", last / "optimizer.safetensors"]
-    files += [run / kept / "model.safetensors" for kept in ("model", "best")]
-    return {"rows": rows, "files": [hash_file(file) for file in files]}
-
-
-class StopAt:
-    """Ends a run when a row of this step is written."""
-
-    def __init__(self, step: int) -> None:
-        self.step = step
-
-    def row(self, row: dict[str, object]) -> None:
-        if row["step"] == self.step:
-            raise KeyboardInterrupt
-
-
-def test_a_choice_of_the_hardest_examples_resumes_exactly_and_visits_the_data_faster(
-    tmp_path: Path, configure: Configure
-) -> None:
-    mining = configure("mining.pool=2", "train.log_every=1")
-    finetune(mining, tmp_path / "whole", is_quiet=True)
-    with pytest.raises(KeyboardInterrupt):
-        finetune(mining, tmp_path / "stopped", is_quiet=True, listeners=(StopAt(6),))
-    finetune(mining, tmp_path / "stopped", is_quiet=True)
-    whole, stopped = (_state(tmp_path / name) for name in ("whole", "stopped"))
-    assert stopped["files"] == whole["files"]
-    assert max(row["step"] for row in read_metrics(tmp_path / "whole")) == 15  # 5 x 96 / (2 x 16)
-
-    _run(configure, tmp_path / "uniform", "train.steps=1", "train.log_every=1")
-    hard, uniform = (
-        next(row["loss"] for row in read_metrics(tmp_path / name) if row["kind"] == "train")
-        for name in ("whole", "uniform")
-    )
-    assert hard > uniform
-
-
 def test_micro_batches_change_memory_and_not_the_numbers(tmp_path: Path, configure: Configure) -> None:
-    whole = _run(configure, tmp_path / "whole")
-    parts = _run(configure, tmp_path / "parts", "train.micro_batch_size=3")
-    assert parts["last"] == whole["last"]
-    losses = [
+    finetune(configure(), tmp_path / "whole", is_quiet=True)
+    finetune(configure("train.micro_batch_size=3"), tmp_path / "parts", is_quiet=True)
+    whole, parts = (
         [row["loss"] for row in read_metrics(tmp_path / name) if row["kind"] == "train"] for name in ("whole", "parts")
-    ]
-    assert losses[0] == pytest.approx(losses[1], abs=1e-4)
+    )
+    assert whole == pytest.approx(parts, abs=1e-4)
 
 
-def test_an_ensemble_answers_with_the_mean_of_its_members(tmp_path: Path, configure: Configure) -> None:
-    folders = [tmp_path / f"seed-{seed}" for seed in (1, 2)]
-    for seed, folder in enumerate(folders, 1):
-        _run(configure, folder, f"train.seed={seed}", "train.steps=2")
-    members = [Finetuned.open(folder) for folder in folders]
-    examples = members[0].dataset.read(tmp_path / "train.csv", "dev")
+def test_an_ensemble_answers_with_the_mean_of_its_members(tmp_path: Path, films: Path, configure: Configure) -> None:
+    for seed in (1, 2):
+        finetune(configure(f"train.seed={seed}", "train.steps=2"), tmp_path / f"seed-{seed}", is_quiet=True)
+    members = [Finetuned.open(tmp_path / f"seed-{seed}") for seed in (1, 2)]
+    examples = members[0].dataset.read(films / "dev.csv", "dev")
     alone = [member.answers(examples) for member in members]
-    together = ensemble_answers(members, examples)
-    for first, second, mean in zip(*alone, together, strict=True):
+    for first, second, mean in zip(*alone, ensemble_answers(members, examples), strict=True):
         for a, b, value in zip(first.values, second.values, mean.values, strict=True):
             assert value == pytest.approx((a + b) / 2)
 
 
-def test_the_control_takes_nothing_from_the_model(tmp_path: Path, configure: Configure) -> None:
-    changes = ("train.steps=1", "optim.learning_rate=1e-9")
-    result = _run(configure, tmp_path / "random", *changes, "model.random=true")
-    assert result["fresh"] == []
-    _run(configure, tmp_path / "pretrained", *changes)
-    words = [
-        load_model(tmp_path / name / "model").network.albert.embedding.word.weight for name in ("random", "pretrained")
-    ]
-    start = load_model(Path(configure().config.model.start)).network.albert.embedding.word.weight
-    assert torch.allclose(words[1], start, atol=1e-5)
-    assert not torch.allclose(words[0], start, atol=1e-2)
+def test_the_control_takes_nothing_from_the_model(tmp_path: Path, films: Path, configure: Configure) -> None:
+    tables = [load_model(films / "start").network.albert.embedding.word.weight]
+    for is_random in ("true", "false"):
+        changes = ("train.steps=1", "optim.learning_rate=1e-9", f"model.random={is_random}")
+        finetune(configure(*changes), tmp_path / is_random, is_quiet=True)
+        tables.append(load_model(tmp_path / is_random / "model").network.albert.embedding.word.weight)
+    start, random, pretrained = tables
+    assert torch.allclose(pretrained, start, atol=1e-5)
+    assert not torch.allclose(random, start, atol=1e-2)
 
 
-def test_deeper_layers_learn_more_slowly_when_asked(tmp_path: Path, configure: Configure) -> None:
-    from litebert.train.finetune import rate_scales
-
-    _run(configure, tmp_path / "run", "train.steps=1", "optim.layer_decay=0.5")
-    network = load_model(tmp_path / "run" / "model").network
+def test_deeper_layers_learn_more_slowly_when_asked(learnt: Path) -> None:
+    network = load_model(learnt / "model").network
     assert isinstance(network, AlbertForTask)
     scales = rate_scales(network, decay=0.5)
-    assert scales["albert.embedding.word.weight"] == 0.5**3
-    assert scales["albert.attention.0.query.weight"] == 0.5**1.5
+    assert scales["albert.embedding.word.weight"] == 0.5 ** (STEPS + 1)
+    assert scales["albert.attention.0.query.weight"] == 0.5 ** ((STEPS + 1) / 2)  # the mean of the shared layers
     assert "head.dense.weight" not in scales
     assert rate_scales(network) == {}
 
 
-def test_a_plan_says_what_a_run_needs_and_writes_nothing(tmp_path: Path, configure: Configure) -> None:
-    plan = plan_finetuning(configure(), tmp_path / "run")
-    assert plan.prepared.num_examples == 96
-    assert plan.prepared.config.train.steps == 30
-    assert plan.prepared.config.train.eval_every == 6
-    assert plan.needs.seconds_per_step > 0
-    assert not (tmp_path / "run").exists()
-
-
-def test_new_files_are_answered_when_the_training_file_is_gone(tmp_path: Path, configure: Configure) -> None:
-    _run(configure, tmp_path / "run", "train.steps=2")
+def test_new_files_are_answered_when_the_training_file_is_gone(
+    tmp_path: Path, films: Path, configure: Configure
+) -> None:
+    table = tmp_path / "train.csv"
+    table.write_bytes((films / "train.csv").read_bytes())
+    finetune(configure("train.steps=2", f"data.train={table}"), tmp_path / "run", is_quiet=True)
+    (tmp_path / "new.csv").write_text("text\nAnna loved it.\nBert left.\n", encoding="utf-8")
     before = Finetuned.open(tmp_path / "run")
-    new = tmp_path / "new.csv"
-    new.write_text("text\nAnna loved it.\nBert left.\n", encoding="utf-8")
-    expected = before.answers(before.dataset.read(new, "test"))
-    (tmp_path / "train.csv").unlink()
+    expected = before.answers(before.dataset.read(tmp_path / "new.csv", "test"))
+    table.unlink()
     after = Finetuned.open(tmp_path / "run")
-    examples = after.dataset.read(new, "test")
+    examples = after.dataset.read(tmp_path / "new.csv", "test")
     assert after.answers(examples) == expected
     (file,) = after.dataset.submission("test", examples, expected).values()
     assert len(file.splitlines()) == 3
 
 
-@pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_an_eight_bit_copy_of_a_run_is_measured_beside_it(
-    words: list[str], configure: Configure, tmp_path: Path, precision: str
-) -> None:
-    run = tmp_path / "run"
-    last = _run(configure, run, f"train.precision={precision}")["last"]
-    command = ["quantize", str(run), str(tmp_path / "int8"), "--data", str(tmp_path / "dev.csv")]
-    result = CliRunner().invoke(cli, [*command, "--evaluate", "--json"])
-    assert result.exit_code == 0, result.output
-    found = json.loads(result.stdout)
-    assert isinstance(last, dict)
-    difference = 1e-6 if precision == "fp32" else 0.1
-    assert found["before"]["dev"]["accuracy"] == pytest.approx(last["accuracy"], abs=difference)
-    assert abs(found["after"]["dev"]["accuracy"] - last["accuracy"]) < 0.1
-    again = CliRunner().invoke(cli, command)
-    assert isinstance(again.exception, LitebertError)
-    assert again.exception.code == "LB-619"
-    shutil.copytree(run / "model", tmp_path / "alone")
-    command[1:3] = [str(tmp_path / "alone"), str(tmp_path / "other")]
-    nameless = CliRunner().invoke(cli, command)
-    assert isinstance(nameless.exception, LitebertError)
-    assert nameless.exception.code == "LB-613"
+def test_an_eight_bit_copy_of_a_run_is_measured_beside_it(learnt: Path, films: Path, tmp_path: Path) -> None:
+    command = [
+        "quantize",
+        str(learnt),
+        str(tmp_path / "int8"),
+        "--data",
+        str(films / "dev.csv"),
+        "--evaluate",
+        "--json",
+    ]
+    found = json.loads(CliRunner().invoke(cli, command).stdout)
+    assert found["before"]["dev"]["accuracy"] == 1.0
+    assert found["after"]["dev"]["accuracy"] > 0.9
+    command[1:3] = [shutil.copytree(learnt / "model", tmp_path / "alone"), tmp_path / "other"]
+    assert str(CliRunner().invoke(cli, [str(word) for word in command[:5]]).exception).startswith("LB-613")
 
 
 def test_result_and_card_say_what_the_commonest_label_gets(configure: Configure, tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    finetune(configure("optim.learning_rate=1e-9", "train.epochs=1"), run, is_quiet=True)
-    result = read_result(run)
-    assert result is not None
-    assert result.baseline["accuracy"] == 0.5
-    assert result.doubts
-    card = model_card(run / "model")
-    assert "commonest label" in card
-    assert "**Warning**" in card
+    finetune(configure("optim.learning_rate=1e-9", "train.epochs=1"), tmp_path, is_quiet=True)
+    result = read_result(tmp_path)
+    assert result is not None and result.baseline["accuracy"] == 0.5 and result.doubts
+    card = model_card(tmp_path / "model")
+    assert "commonest label" in card and "**Warning**" in card
+    evaluated = litebert.evaluate(tmp_path, quiet=True)
+    assert "(commonest label 0.5000)" in str(evaluated) and evaluated.doubts
 
 
 def test_small_networks_get_measured_defaults_and_typed_values_stay(words: list[str], tmp_path: Path) -> None:
-    free = [w for w in words if not w.startswith(("optim.learning_rate", "train.epochs"))]
+    free = [word for word in words if not word.startswith(("optim.learning_rate", "train.epochs"))]
     recipe = {"optim.learning_rate": Setting(2e-5, Origin("recipe", "table"))}
     prepared = prepare(resolve(FinetuneConfig, recipe, settings_from_words(free)), tmp_path / "a")
     assert prepared.config.optim.learning_rate == suited(32, 96, 16).learning_rate
@@ -305,89 +220,78 @@ def test_small_networks_get_measured_defaults_and_typed_values_stay(words: list[
     assert prepared.config.train.epochs == MAX_EPOCHS
     typed = settings_from_words([*free, "optim.learning_rate=2e-5", "train.steps=3"])
     prepared = prepare(resolve(FinetuneConfig, recipe, typed), tmp_path / "b")
-    assert prepared.config.optim.learning_rate == 2e-5
-    assert prepared.config.train.steps == 3
+    assert (prepared.config.optim.learning_rate, prepared.config.train.steps) == (2e-5, 3)
+    published = resolve(FinetuneConfig, settings_from_words(["task.name=sst2", "data.folder=x", "model.start=y"]))
+    assert with_suited(published, 768, 500) is published
+    assert with_suited(published, 767, 500) is not published
 
 
-def test_published_sizes_keep_the_recipe() -> None:
-    settings = settings_from_words(["task.name=sst2", "data.folder=x", "model.start=y"])
-    resolved = resolve(FinetuneConfig, settings)
-    assert resolved.config.optim.head_rate_scale == 1
-    assert with_suited(resolved, 768, 500) is resolved
-    assert with_suited(resolved, 767, 500).config.optim.head_rate_scale == 1
-    assert with_suited(resolved, 767, 500) is not resolved
+@torch.no_grad()
+def _losses(model: Finetuned, data: Path) -> list[float]:
+    features = model.dataset.family.features(
+        model.dataset.read(data, "dev"), model.tokenizer, max_length=40, training=True
+    )
+    by_step = logits_by_step(model.network, joined(features))
+    return [float(F.cross_entropy(logits, targets_of(features))) for logits in by_step]
 
 
-def test_a_run_learns_from_a_fine_tuned_one(configure: Configure, tmp_path: Path) -> None:
-    finetune(configure("train.epochs=25"), tmp_path / "teacher", is_quiet=True)
-    teacher = f"teacher.run={tmp_path / 'teacher'}"
-    taught = configure(teacher, "teacher.weight=1.0", "train.epochs=25")
-    finetune(taught, tmp_path / "student", is_quiet=True)
-    result = read_result(tmp_path / "student")
-    assert result is not None
-    assert result.last.measures["accuracy"] > result.baseline["accuracy"]
-    assert "teacher" in Run.open(tmp_path / "student").file.data
-
-
-def test_a_run_has_a_model_only_once_its_card_is_written(
-    configure: Configure, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_every_head_learns_and_fewer_steps_answer_as_well(
+    with_exits: Path, films: Path, tmp_path: Path, configure: Configure
 ) -> None:
-    def cut_off(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt
-
-    run, short = tmp_path / "run", configure("train.epochs=1")
-    with monkeypatch.context() as patched:
-        patched.setattr("litebert.train.run.write_card", cut_off)
-        with pytest.raises(KeyboardInterrupt):
-            finetune(short, run, is_quiet=True)
-    assert not (run / "model").exists()
-    assert finetune(short, run, is_quiet=True).model == run / "model"
-    assert str(run / "model") in (run / "model" / "README.md").read_text()
-    assert (run / "best" / "README.md").is_file()
-    assert not list(run.glob("*.partial-*"))
-
-
-def test_without_a_model_training_starts_from_the_packaged_one(words: list[str], start: Path, tmp_path: Path) -> None:
-    data = ["finetune", str(tmp_path / "train.csv"), "--runs", str(tmp_path / "runs")]
-    planned = CliRunner().invoke(cli, [*data, "--dry-run"])
-    assert planned.exit_code == 0, planned.output
-    assert PACKAGED in planned.stdout.splitlines()[0]
-    done = CliRunner().invoke(cli, [*data, "train.steps=1", "task.max_length=16"])
-    assert done.exit_code == 0, done.output
-    assert PACKAGED in done.stderr.splitlines()[0]
-    assert Run.open(tmp_path / "runs" / "train").settings["model.start"] == str(packaged_model())
-    assert "--model" not in model_card(tmp_path / "runs" / "train" / "model")
+    finetune(configure("train.steps=1", "train.exits=true"), tmp_path / "begun", is_quiet=True)
+    before, after = (_losses(Finetuned.open(run), films / "train.csv") for run in (tmp_path / "begun", with_exits))
+    assert len(after) == STEPS
+    assert all(late < 0.5 * early for late, early in zip(after, before, strict=True))
+    model = Finetuned.open(with_exits)
+    examples = model.dataset.read(films / "train.csv", "dev")
+    for depth in range(1, STEPS + 1):
+        shallow = Finetuned.open(with_exits, depth=depth)
+        assert shallow.dataset.family.measures(examples, shallow.answers(examples))["accuracy"] == 1.0
+    (patient,) = with_patience([model], 1)
+    assert [answer.best for answer in patient.answers(examples)] == [a.best for a in model.answers(examples)]
+    words = ["evaluate", str(with_exits), "--depth", "2", "--patience", "1", "--json"]
+    assert json.loads(CliRunner().invoke(cli, words).stdout)["dev"]["accuracy"] == 1.0
 
 
-CHILD = """
-import json, sys
-from pathlib import Path
-from litebert.config import FinetuneConfig, resolve, settings_from_words
-from litebert.train.finetune import finetune
-import torch
-from click.testing import CliRunner
-torch.set_num_threads(1)
-words = json.loads(sys.argv[2])
-sys.exit(finetune(resolve(FinetuneConfig, settings_from_words(words)), Path(sys.argv[1])).exit_code)
-"""
+def test_exits_come_back_from_the_folder_and_transformers_reads_the_last_head(with_exits: Path, tmp_path: Path) -> None:
+    folder = with_exits / "model"
+    tensors = load_file(folder / "model.safetensors")
+    inner = {f"exits.{step}.{kind}" for step in range(STEPS - 1) for kind in ("weight", "bias")}
+    assert {name for name in tensors if name.startswith("exits.")} == inner
+    save_model(load_model(folder).network, tmp_path)
+    assert hash_file(tmp_path / "model.safetensors") == hash_file(folder / "model.safetensors")
+    theirs, report = AlbertForSequenceClassification.from_pretrained(folder, output_loading_info=True)
+    assert (set(report["unexpected_keys"]), set(report["missing_keys"])) == (inner, set())
+    ids = torch.tensor([Tokenizer.load(folder).encode("Anna liked the film.", frame=True).ids])
+    with torch.no_grad():
+        expected = theirs.eval()(ids).logits[0].softmax(-1)
+    (found,) = litebert.load(folder).classify(["Anna liked the film."])
+    assert list(found.values.values()) == pytest.approx(expected.tolist(), abs=1e-5)
+    del tensors["exits.1.bias"]
+    save_file(tensors, tmp_path / "model.safetensors")
+    with pytest.raises(DamagedError, match=r"LB-660[\s\S]*exits.1.bias"):
+        load_model(tmp_path)
 
 
-def test_a_run_killed_again_and_again_equals_an_uninterrupted_one(tmp_path: Path, words: list[str]) -> None:
-    def start(run: str) -> subprocess.Popen[bytes]:
-        changes = [*words, "train.epochs=20", "model.hidden_dropout_prob=0.1"]
-        command = [sys.executable, "-c", CHILD, str(tmp_path / run), json.dumps(changes)]
-        return subprocess.Popen(command, stderr=subprocess.DEVNULL)
+def test_training_that_starts_from_exits_takes_them_where_labels_are_the_same(with_exits: Path) -> None:
+    folder = with_exits / "model"
+    trained = load_model(folder).network
+    assert isinstance(trained, AlbertWithExits)
+    same = AlbertWithExits(trained.config, trained.head_config)
+    assert start_from(same, folder).fresh == ()
+    assert torch.equal(same.exits[1].dense.weight, trained.exits[1].dense.weight)
+    plain = AlbertForTask(trained.config, trained.head_config)
+    assert all(name.startswith("exits.") for name in start_from(plain, folder).dropped)
+    other = HeadConfig(kind="sequence-classification", labels=("a", "b", "c"))
+    fresh = start_from(AlbertWithExits(trained.config, other), folder).fresh
+    assert {name.split(".")[0] for name in fresh} == {"head", "exits"}
 
-    assert start("whole").wait() == 0
-    metrics, killed = tmp_path / "killed" / "metrics.jsonl", 0
-    for lines in (4, 20):
-        child = start("killed")
-        while child.poll() is None:
-            if metrics.exists() and len(metrics.read_bytes().splitlines()) >= lines:
-                child.send_signal(signal.SIGKILL)
-                killed += 1
-            time.sleep(0.005)
-    assert killed
-    while start("killed").wait():
-        pass
-    assert _state(tmp_path / "killed") == _state(tmp_path / "whole")
+
+def test_the_plan_counts_every_head_and_other_tasks_have_none(tmp_path: Path, configure: Configure) -> None:
+    plans = [plan_finetuning(configure(f"train.exits={exits}"), tmp_path / "run") for exits in ("true", "false")]
+    assert plans[0].needs.num_parameters - plans[1].needs.num_parameters == (STEPS - 1) * (2 * 32 + 2)
+    (tmp_path / "tags.conll").write_text("Anna B-PER\nlaughs O\n\n" * 20, encoding="utf-8")
+    tags = [f"data.{part}={tmp_path / 'tags.conll'}" for part in ("train", "dev")]
+    with pytest.raises(LitebertError, match=r"LB-518[\s\S]*token-classification"):
+        finetune(configure(*tags, "train.exits=true"), tmp_path / "run", is_quiet=True)
+    assert not (tmp_path / "run" / "run.json").exists()

@@ -1,169 +1,313 @@
-"""Pretraining learns, reports, refuses what is not finite, and writes a model that works."""
+"""Pretraining learns, refuses what cannot work, starts where it is told, and changes as it goes on as it is told."""
 
-import itertools
-from collections.abc import Callable
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
-from transformers import AlbertForPreTraining, AutoTokenizer
+from safetensors.torch import load_file
 
-from litebert.config import PretrainConfig, Resolved
+import litebert
+from litebert.config import EarlyConfig, TrainConfig
 from litebert.corpus import build_corpus
-from litebert.errors import LitebertError, NonFiniteError, ResourceError
-from litebert.inference import Model
-from litebert.runs import read_metrics, recorded_setting
+from litebert.errors import LitebertError
+from litebert.folder import load_model
+from litebert.objectives import sentence_objective
+from litebert.objectives.windows import CYCLE, Mixed, counts_in_cycle
+from litebert.runs import clean, read_metrics, recorded_setting
+from litebert.tasks.pretraining import depth_at
+from litebert.tokenizer import Tokenizer
+from litebert.tokenizer.train import train_tokenizer, write_tokenizer
+from litebert.train.checkpoint import average_checkpoints
+from litebert.train.log import TensorBoard
+from litebert.train.loop import MIN_STEPS, Pace
 from litebert.train.pretrain import plan, pretrain
+from litebert.train.sources import Sources, batches_of, loader_for
 
-Configure = Callable[..., Resolved[PretrainConfig]]
+from .conftest import SMALL, Configure, checkpoints_of
+
+
+def _evaluations(run: Path) -> list[dict[str, float]]:
+    return [row for row in read_metrics(run) if row["kind"] == "eval"]
 
 
 def test_pretraining_learns_words_and_order(tmp_path: Path, configure: Configure) -> None:
-    longer = [
-        "train.steps=400",
-        "train.batch_size=16",
-        "train.eval_sequences=64",
-        "train.eval_every=400",
-        "train.save_every=400",
-        "model.embedding_size=64",
-        "model.hidden_size=64",
-        "model.intermediate_size=128",
-        "optim.learning_rate=0.002",
-        "optim.warmup_steps=0.2",
-    ]
-    quiet = ["model.hidden_dropout_prob=0", "model.attention_probs_dropout_prob=0"]
-    pretrain(configure(*longer, *quiet), tmp_path, is_quiet=True)
-    before, after = (row for row in read_metrics(tmp_path) if row["kind"] == "eval")
+    longer = (
+        "train.steps=400 train.batch_size=16 train.eval_sequences=64 train.eval_every=400 train.save_every=400 "
+        "model.embedding_size=64 model.hidden_size=64 model.intermediate_size=128 model.hidden_dropout_prob=0 "
+        "model.attention_probs_dropout_prob=0 optim.learning_rate=0.002 optim.warmup_steps=0.2"
+    )
+    pretrain(configure(*longer.split()), tmp_path, is_quiet=True)
+    before, after = _evaluations(tmp_path)
     assert after["masked_lm_accuracy"] > 1.5 * after["masked_lm_baseline"]
     assert after["masked_lm_loss"] < before["masked_lm_loss"] - 1
     assert after["sentence_order_accuracy"] > 0.8
 
 
-def test_bf16_trains(tmp_path: Path, configure: Configure) -> None:
-    pretrain(configure("train.precision=bf16"), tmp_path, is_quiet=True)
-    losses = [row["masked_lm_loss"] for row in read_metrics(tmp_path) if row["kind"] == "eval"]
-    assert losses[-1] < losses[0]
-
-
-def test_the_result_loads_in_transformers_with_its_tokenizer(tmp_path: Path, configure: Configure) -> None:
-    outcome = pretrain(configure(), tmp_path, is_quiet=True)
-    assert outcome.model is not None
-    ours = Model.load(outcome.model)
-    theirs = AlbertForPreTraining.from_pretrained(outcome.model).eval()
-    encoded = AutoTokenizer.from_pretrained(outcome.model)("Anna walked.", "Bert slept.")
-    assert encoded["input_ids"] == ours.tokenizer.encode("Anna walked.", "Bert slept.").ids
-    tensors = {name: torch.tensor([values]) for name, values in encoded.items()}
-    with torch.no_grad():
-        expected = theirs(**tensors).sop_logits.softmax(-1)[0, 0].item()
-    answer = ours.order("Anna walked.", "Bert slept.").probability
-    assert answer == pytest.approx(expected, abs=1e-5)
-
-
-def test_steps_that_are_not_finite_change_nothing_and_then_stop_the_run(
-    tmp_path: Path, configure: Configure, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from litebert.tasks.base import Loss
-    from litebert.tasks.pretraining import Pretraining
-
-    original = Pretraining.loss
-
-    def poisoned(self: Pretraining, work: object) -> Loss:
-        loss = original(self, work)
-        return Loss(loss.total * float("nan"), loss.sums) if self.network.training else loss
-
-    monkeypatch.setattr(Pretraining, "loss", poisoned)
-    resolved = configure("train.max_skipped_steps=3")
-    with pytest.raises(NonFiniteError, match="LB-503"):
-        pretrain(resolved, tmp_path, is_quiet=True)
-    notes = [row for row in read_metrics(tmp_path) if row["kind"] == "note"]
-    assert [note["step"] for note in notes] == [1, 2, 3, 4]
-
-
-def test_a_run_goes_on_after_single_steps_that_are_not_finite(
-    tmp_path: Path, configure: Configure, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from litebert.tasks.base import Loss
-    from litebert.tasks.pretraining import Pretraining
-
-    original, count = Pretraining.loss, itertools.count()
-
-    def sometimes_poisoned(self: Pretraining, work: object) -> Loss:
-        loss = original(self, work)
-        is_poisoned = self.network.training and next(count) in (1, 2, 5)
-        factor = float("nan") if is_poisoned else 1.0
-        return Loss(loss.total * factor, loss.sums * factor)
-
-    monkeypatch.setattr(Pretraining, "loss", sometimes_poisoned)
-    outcome = pretrain(configure("train.save_every=1", "train.log_every=1"), tmp_path, is_quiet=True)
-    assert outcome.model is not None
-    rows = read_metrics(tmp_path)
-    assert [row["step"] for row in rows if row["kind"] == "note"] == [2, 3, 6]
-    assert len([row for row in rows if row["kind"] == "train"]) == 12 - 3
-    assert all(torch.isfinite(p).all() for p in Model.load(outcome.model).network.parameters())
-
-
-def test_a_plan_says_what_a_run_needs_and_writes_nothing(tmp_path: Path, configure: Configure) -> None:
-    config, needs = plan(configure(), tmp_path / "run")
-    assert config.model.vocab_size == 90
-    assert needs.num_parameters == sum(
-        p.numel() for p in __import__("litebert").AlbertForPretraining(config.model).parameters()
-    )
-    assert needs.seconds_per_step > 0
-    assert not (tmp_path / "run").exists()
-
-
-def test_a_plan_saves_the_run_its_measuring(tmp_path: Path, configure: Configure) -> None:
-    resolved = configure("train.minutes=0.05")
-    planned, _ = plan(resolved, tmp_path / "run")
-    # More threads than any measurement chooses: the plan alone can have set them.
-    train = planned.train.model_copy(update={"threads": torch.get_num_threads() + 1})
-    pretrain(resolved, tmp_path / "run", is_quiet=True, planned=train)
-    assert recorded_setting(tmp_path / "run", "train.threads") == train.threads
-    assert recorded_setting(tmp_path / "run", "train.steps") == train.steps
-
-
-def test_minutes_become_steps_once_and_for_all(tmp_path: Path, configure: Configure) -> None:
-    resolved = configure("train.minutes=0.05")
-    first = pretrain(resolved, tmp_path, is_quiet=True)
-    assert first.step >= 20
-    assert pretrain(resolved, tmp_path, is_quiet=True).step == first.step
-
-
-@pytest.mark.parametrize(
-    ("change", "code"),
-    [("train.device=cuda:99", "LB-507"), ("data.eval_corpus=nowhere", "LB-3"), ("model.vocab_size=91", "LB-512")],
-)
-def test_what_cannot_work_is_refused_before_work(tmp_path: Path, configure: Configure, change: str, code: str) -> None:
-    with pytest.raises(LitebertError, match=code):
-        pretrain(configure(change), tmp_path, is_quiet=True)
-    assert not (tmp_path / "metrics.jsonl").exists()
-
-
-def test_a_disk_too_full_for_the_checkpoints_is_refused_before_work(
-    tmp_path: Path, configure: Configure, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("litebert.train.checkpoint.free_bytes", lambda path: 1_000)
-    with pytest.raises(ResourceError, match="LB-506"):
-        pretrain(configure(), tmp_path, is_quiet=True)
-    assert not (tmp_path / "metrics.jsonl").exists()
-
-
-def test_tensorboard_gets_the_numbers_of_the_log(tmp_path: Path, configure: Configure) -> None:
+def test_bf16_trains_and_tensorboard_gets_the_numbers_of_the_log(tmp_path: Path, configure: Configure) -> None:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    from litebert.train.log import TensorBoard
-
     board = TensorBoard(tmp_path / "board")
-    pretrain(configure(), tmp_path / "run", is_quiet=True, listeners=(board,))
+    pretrain(configure("train.precision=bf16"), tmp_path / "run", is_quiet=True, listeners=(board,))
+    found = [row["masked_lm_loss"] for row in _evaluations(tmp_path / "run")]
+    assert found[-1] < found[0]
     events = EventAccumulator(str(tmp_path / "board")).Reload()
     rows = [row for row in read_metrics(tmp_path / "run") if row["kind"] == "train"]
     losses = [event.value for event in events.Scalars("train/masked_lm_loss")]
     assert losses == pytest.approx([row["masked_lm_loss"] for row in rows])
 
 
-def test_a_corpus_without_a_held_out_part_is_refused(
-    tmp_path: Path, stories: Path, corpus: Path, configure: Configure
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        ("train.device=cuda:99", "LB-507"),
+        ("data.eval_corpus=nowhere", "LB-3"),
+        ("model.vocab_size=91", "LB-512"),
+        ("data.corpus=ALL", "LB-510"),  # nothing is held out
+        ("objective.sentence=nxt", r"LB-431(?s:.*)did you mean next"),
+    ],
+)
+def test_what_cannot_work_is_refused_before_work(
+    tmp_path: Path, stories: Path, corpus: Path, configure: Configure, change: str, code: str
 ) -> None:
-    build_corpus([stories], tokenizer=corpus / "tokenizer", output=tmp_path / "all", sentences="line", workers=1)
-    with pytest.raises(LitebertError, match="LB-510"):
-        pretrain(configure(f"data.corpus={tmp_path / 'all'}"), tmp_path / "run", is_quiet=True)
+    if "ALL" in change:
+        settings = {"tokenizer": corpus / "tokenizer", "sentences": "line", "workers": 1}
+        build_corpus([stories], output=tmp_path / "ALL", **settings)  # type: ignore[arg-type]
+        change = change.replace("ALL", str(tmp_path / "ALL"))
+    with pytest.raises(LitebertError, match=code):
+        pretrain(configure(change), tmp_path, is_quiet=True)
+    assert not (tmp_path / "metrics.jsonl").exists()
+
+
+def test_minutes_become_steps_once_and_for_all_and_a_plan_saves_the_run_its_measuring(
+    tmp_path: Path, configure: Configure
+) -> None:
+    resolved = configure("train.minutes=0.05")
+    planned, _ = plan(resolved, tmp_path)
+    # More threads than any measurement chooses: the plan alone can have set them.
+    train = planned.train.model_copy(update={"threads": torch.get_num_threads() + 1})
+    first = pretrain(resolved, tmp_path, is_quiet=True, planned=train)
+    assert recorded_setting(tmp_path, "train.threads") == train.threads
+    assert recorded_setting(tmp_path, "train.steps") == train.steps
+    assert first.step >= 20
+    assert pretrain(resolved, tmp_path, is_quiet=True).step == first.step
+
+
+class Machine:
+    """A clock that a test advances, and a pace by it; a step takes 0.5 s, from one on four times as long."""
+
+    def __init__(self, folder: Path, planned: int, *, busy_from: int, seconds: float = 300.0) -> None:
+        self.seconds, self.busy_from = 0.0, busy_from
+        self.pace = Pace(folder, seconds, planned, begun=0.0, now=lambda: self.seconds)
+
+    def run(self, *, step: int = 0, until: int = -1) -> int:
+        while not self.pace.is_last(step) and step != until:
+            self.seconds += 2.0 if step >= self.busy_from else 0.5
+            step += 1
+            self.pace.look(step, 1.0)
+        return step
+
+
+@pytest.mark.parametrize("busy_from", [10_000, 300, 100, 0])
+@pytest.mark.parametrize("planned", [150, 600, 5_000])
+def test_the_end_comes_with_the_time_and_the_schedule_is_never_walked_back(
+    tmp_path: Path, busy_from: int, planned: int
+) -> None:
+    machine = Machine(tmp_path, planned, busy_from=busy_from)
+    positions = [machine.pace.position(step) for step in range(machine.run())]
+    assert machine.seconds + 1.0 == pytest.approx(300, rel=0.1)
+    assert positions == sorted(positions)
+    assert (positions[0], positions[-1]) == (0, pytest.approx(planned - 1, rel=0.02))
+
+
+def test_a_resumed_run_repeats_what_was_decided(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, 1_000, busy_from=200)
+    stopped, pace = machine.run(until=250), machine.pace
+    pace.record()
+    decided = [pace.position(step) for step in range(pace.clock.knots[-1].step)]
+    machine.pace = again = Pace.open(tmp_path, TrainConfig(minutes=5, steps=1_000), begun=machine.seconds)
+    again.now = pace.now
+    assert [again.position(step) for step in range(len(decided))] == decided
+    machine.run(step=stopped - 40)
+    assert again.clock.knots[: len(pace.clock.knots)] == pace.clock.knots
+    assert machine.seconds == pytest.approx(300, rel=0.1)
+    assert Machine(tmp_path, 400, busy_from=0, seconds=1.0).run() == MIN_STEPS  # even when the time is up
+
+
+def test_the_result_holds_the_average_and_the_checkpoint_the_weights(tmp_path: Path, configure: Configure) -> None:
+    pretrain(configure("optim.average_decay=0.9"), tmp_path, is_quiet=True)
+    state, weights = (load_file(checkpoints_of(tmp_path)[-1] / f"{n}.safetensors") for n in ("optimizer", "model"))
+    result = load_file(tmp_path / "model/model.safetensors")
+    name = "albert.encoder.embedding_hidden_mapping_in.weight"
+    assert torch.equal(result[name], state["albert.embedding.projection.weight/average"])
+    assert not torch.equal(weights[name], result[name])
+
+
+def test_early_batches_have_more_masked_pieces_and_depth_grows_once(configure: Configure) -> None:
+    plain, config = configure().config, configure("early.mask_prob=0.3", "early.mask_share=0.5").config
+    sources = Sources.open(config)
+    early, steady = (loader_for(sources.corpus.path, config=c, sentence=sources.sentence) for c in (config, plain))
+    for step in range(12):
+        batch, usual = early.batch(step), steady.batch(step)
+        assert (len(batch.masked_ids) > 1.5 * len(usual.masked_ids)) == (step < 6)
+        assert np.array_equal(batch.offsets, usual.offsets)
+    shallow = EarlyConfig(depth=2, depth_share=0.3)
+    assert [depth_at(step, shallow, 10, 6) for step in range(10)] == [2] * 3 + [6] * 7
+    assert (depth_at(0, EarlyConfig(), 10, 6), depth_at(0, shallow, 10, 1)) == (6, 1)
+
+
+def test_a_run_starts_as_its_settings_say(tmp_path: Path, configure: Configure) -> None:
+    begun = ["train.steps=1", "optim.warmup_steps=0", "optim.learning_rate=1e-9"]
+    pretrain(configure(*begun), tmp_path / "random", is_quiet=True)
+    pretrain(configure(*begun, "start.attention=local", "start.output_bias=unigram"), tmp_path / "ours", is_quiet=True)
+    random, ours = (_evaluations(tmp_path / name)[0]["masked_lm_loss"] for name in ("random", "ours"))
+    assert ours < random - 0.3
+
+
+@pytest.fixture(scope="module")
+def trained(configure: Configure, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give a run of 12 steps with a checkpoint every 2 that keeps 2, and one at every multiple of 6."""
+    run = tmp_path_factory.mktemp("long") / "run"
+    pretrain(configure("train.save_every=2", "train.keep_every=6", "train.keep_best=true"), run, is_quiet=True)
+    return run
+
+
+def test_the_newest_checkpoints_every_sixth_and_the_best_model_are_kept_and_answer(trained: Path) -> None:
+    assert [path.name[-2:] for path in checkpoints_of(trained)] == ["06", "10", "12"]
+    for model in (trained / "best", checkpoints_of(trained)[1]):
+        assert litebert.load(model).fill("In the [MASK] Anna walked.")
+    freed = clean(trained.parent, is_dry=True)
+    assert len(freed) == 3 and all(waste.num_bytes > 0 for waste in freed)
+    assert checkpoints_of(trained)
+
+
+def test_the_average_is_the_mean_of_the_checkpoints(trained: Path, tmp_path: Path) -> None:
+    assert average_checkpoints(trained, tmp_path / "mean", last=2) == [10, 12]
+    folders = (*checkpoints_of(trained)[-2:], tmp_path / "mean")
+    one, two, mean = (load_model(path).network.state_dict() for path in folders)
+    for name, tensor in mean.items():
+        assert torch.allclose(tensor, (one[name] + two[name]) / 2, atol=1e-7)
+    assert average_checkpoints(trained, tmp_path / "one", until=7) == [6]
+    with pytest.raises(LitebertError, match="LB-265"):
+        average_checkpoints(trained, tmp_path / "many", last=4)
+
+
+def test_training_goes_on_where_the_model_stood_and_the_optimizer_too_when_asked(
+    trained: Path, tmp_path: Path, configure: Configure
+) -> None:
+    start = checkpoints_of(trained)[-1]
+    name = "albert.pooler.weight/adam_m"
+    before, moments = load_file(start / "optimizer.safetensors")[name], {}
+    for goes_on in ("true", "false"):
+        words = [f"start.model={start}", f"start.optimizer={goes_on}", "train.steps=1", "train.save_every=1"]
+        pretrain(configure(*words), tmp_path / goes_on, is_quiet=True)
+        begun, last = _evaluations(tmp_path / goes_on)[0], _evaluations(trained)[-1]
+        assert begun["masked_lm_loss"] == pytest.approx(last["masked_lm_loss"], abs=1e-6)
+        moments[goes_on] = load_file(checkpoints_of(tmp_path / goes_on)[-1] / "optimizer.safetensors")[name]
+    assert torch.dist(moments["true"], 0.9 * before) < torch.dist(moments["false"], 0.9 * before)
+
+
+def test_what_does_not_go_with_the_model_is_refused(trained: Path, tmp_path: Path, configure: Configure) -> None:
+    start = f"start.model={trained / 'model'}"
+    for words, code in (([start, "model.hidden_size=64"], "LB-515"), ([start, "start.optimizer=true"], "LB-516")):
+        with pytest.raises(LitebertError, match=code):
+            pretrain(configure(*words), tmp_path / "refused", is_quiet=True)
+
+
+def test_pieces_that_two_vocabularies_share_keep_their_vectors(
+    trained: Path, stories: Path, tmp_path: Path, configure: Configure
+) -> None:
+    write_tokenizer(tmp_path / "other", train_tokenizer(stories.read_text().splitlines(), vocab_size=80))
+    settings = {"tokenizer": tmp_path / "other", "sentences": "line", "held_out": 0.2, "workers": 1}
+    build_corpus([stories], output=tmp_path / "corpus", **settings)  # type: ignore[arg-type]
+    words = [f"data.corpus={tmp_path / 'corpus'}", f"start.model={trained / 'model'}"]
+    with pytest.raises(LitebertError, match="LB-514"):
+        pretrain(configure(*words), tmp_path / "refused", is_quiet=True)
+    further = configure(*words, "start.new_vocabulary=true", "train.steps=1", "optim.learning_rate=1e-9")
+    pretrain(further, tmp_path / "run", is_quiet=True)
+    folders = (trained / "model", tmp_path / "run" / "model")
+    former, new = map(Tokenizer.load, folders)
+    old, table = (load_model(folder).network.albert.embedding.word.weight for folder in folders)
+    shared = set(former.pieces) & set(new.pieces)
+    assert 60 < len(shared) <= new.vocab_size
+    for piece in shared:
+        assert torch.allclose(table[new.id(piece)], old[former.id(piece)], atol=1e-6)
+
+
+def test_stages_have_sequences_and_batches_of_their_own(configure: Configure) -> None:
+    config = configure("ramp.shares=[0.5, 0.25]", "ramp.seq_lengths=[16, 32]", "ramp.batch_sizes=[2, 4]").config
+    sources = Sources.open(config)
+    batches = batches_of(sources.corpus.path, config=config, sentence=sources.sentence)
+    for step, size, length in ((0, 2, 16), (5, 2, 16), (6, 4, 32), (9, 8, 48)):
+        lengths = np.diff(batches.batch(step).offsets)
+        assert (len(lengths), lengths.max() <= length) == (size, True)
+    own = loader_for(sources.corpus.path, config=config, sentence=sources.sentence)
+    assert (batches.batch(9).ids == own.batch(0).ids).all()
+    assert (batches.batch(6).ids == batches.batch(6).ids).all()
+    for words in (["ramp.shares=[0.5]", "ramp.batch_sizes=[8, 9]"], ["ramp.shares=[0.6, 0.5]"]):
+        with pytest.raises(LitebertError):
+            configure(*words)
+
+
+def test_each_of_several_corpora_gives_every_sample_once_and_exactly_its_share(
+    corpus: Path, configure: Configure
+) -> None:
+    corpora, numbers = Mixed([], [5, 3, 2], batch_size=4, seed=1).places(np.arange(2 * CYCLE))
+    assert np.bincount(corpora).tolist() == [10_000, 6_000, 4_000]
+    for number, count in enumerate((10_000, 6_000, 4_000)):
+        assert sorted(numbers[corpora == number]) == list(range(count))
+    with pytest.raises(LitebertError, match="LB-268"):
+        counts_in_cycle([1e9, 1.0])
+    words = [f'data.mix=["{corpus / "held-out"}"]', "data.weights=[2, 1]", "train.batch_size=7"]
+    first, again = (
+        batches_of(corpus, config=configure(*words).config, sentence=sentence_objective("order")) for _ in range(2)
+    )
+    whole = first.batch(5)
+    parts = [first.batch(5, rank=rank, world_size=3) for rank in range(3)]
+    assert np.array_equal(np.concatenate([part.ids for part in parts]), whole.ids)
+    assert np.array_equal(again.batch(5).ids, whole.ids)
+
+
+EXTENDING = Path(__file__).parents[2] / "docs/extending"
+
+
+def _python(folder: Path, *words: str) -> str:
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run([sys.executable, *words], cwd=folder, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout + done.stderr
+
+
+def test_an_objective_from_outside_trains_by_the_how_to_alone(tmp_path: Path, corpus: Path) -> None:
+    objective, script = re.findall(r"```python\n(.*?)```", (EXTENDING / "objective.md").read_text("utf-8"), re.DOTALL)
+    (tmp_path / "gap.py").write_text(objective)
+    (tmp_path / "mine.py").write_text(script)
+    settings = [*SMALL, "train.steps=3", "train.loader_workers=1"]
+    _python(tmp_path, "mine.py", "run", f"data.corpus={corpus}", *settings)
+    assert "sentence_order_accuracy" in _evaluations(tmp_path / "run")[-1]
+    recorded = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert recorded["settings"]["objective.sentence"] == "gap"
+
+
+def test_a_head_from_outside_is_logged_saved_resumed_and_reported(tmp_path: Path, corpus: Path) -> None:
+    page = (EXTENDING / "pretraining-head.md").read_text("utf-8")
+    (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    (tmp_path / "next_piece.py").write_text(code)
+    plain = "from litebert.cli import main; main()"
+    command = ["-c", f"import next_piece; {plain}", "pretrain", "--corpus", str(corpus), "--name", "own", *SMALL]
+    whole = _python(tmp_path, *command, "train.steps=3", "train.save_every=2")
+    shutil.rmtree(tmp_path / "runs/own/model")
+    shutil.rmtree(tmp_path / "runs/own/checkpoints/step-000000003")
+    again = _python(tmp_path, *command, "train.steps=3", "train.save_every=2")
+    assert "resuming from step 2" in again
+    last = [[line for line in said.splitlines() if line.startswith("held out at 3")] for said in (whole, again)]
+    assert last[0] == last[1] != []
+    assert re.search(r"next \d", last[0][0])
+    assert "Next-piece accuracy" in (tmp_path / "runs/own/report.html").read_text()
+    _python(tmp_path, "-c", plain, "fill", "Anna [MASK] home.", "--model", "runs/own")

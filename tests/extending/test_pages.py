@@ -1,0 +1,113 @@
+"""A kind of attention, a command and a rival from outside the package, each made from its how-to page alone."""
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import numpy as np
+import pytest
+import torch
+from click.testing import CliRunner
+
+import litebert
+from litebert.config import ATTENTION_KINDS, AlbertConfig
+from litebert.errors import LitebertError
+from litebert.fast import pack
+from litebert.folder import save_model
+from litebert.interop.export.network import open_source
+from litebert.nn import Albert, AlbertForPretraining, Batch
+from litebert.serve.batching import attention
+from litebert.tokenizer import Tokenizer
+
+ROOT = Path(__file__).parents[2]
+
+
+def made_by_page(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch, module: str = "") -> dict[str, object]:
+    """Write the first block of Python of a page as a module, if it is one, and run the other; return its names."""
+    *files, use = ((ROOT / "docs" / "extending" / f"{name}.md").read_text("utf-8")).split("```python\n")[1:]
+    for file in files:
+        (folder / f"{module}.py").write_text(file.split("```")[0])
+    monkeypatch.syspath_prepend(folder)
+    monkeypatch.delitem(sys.modules, module, raising=False)
+    names: dict[str, object] = {}
+    exec(use.split("```")[0], names)
+    return names
+
+
+@pytest.fixture
+def albert(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Albert]:
+    made = made_by_page("attention", tmp_path, monkeypatch, "causal")["albert"]
+    assert isinstance(made, Albert)
+    yield made
+    del ATTENTION_KINDS["causal"]
+
+
+def test_the_attention_of_the_page_reads_what_stands_before(albert: Albert) -> None:
+    whole, short = (Batch.from_lists([[2, 8, 9, 11, 3][:n]]) for n in (5, 3))
+    with torch.no_grad():
+        expected = albert(whole)
+        torch.testing.assert_close(expected[:3], albert(short), rtol=0, atol=1e-5)
+        pack(albert)
+        torch.testing.assert_close(albert(whole), expected, rtol=0, atol=1e-5)
+        torch.testing.assert_close(albert(whole, torch.tensor([4, 1])), expected[[4, 1]], rtol=0, atol=1e-5)
+    albert.train()(whole).sum().backward()
+    assert albert.attention[0].query.weight.grad.isfinite().all()
+
+
+def test_its_map_its_files_and_its_exports_follow_from_its_record(albert: Albert, corpus: Path, tmp_path: Path) -> None:
+    tokenizer = Tokenizer.load(corpus / "tokenizer")
+    folder = tmp_path / "model"
+    folder.mkdir()
+    save_model(AlbertForPretraining(albert.config.model_copy(update={"vocab_size": tokenizer.vocab_size})), folder)
+    tokenizer.save(folder)
+    assert (folder / "model-causal.safetensors").is_file()
+    assert "attention_window" not in (folder / "config.json").read_text()
+    found = attention(litebert.load(folder), "Anna walked home.", step=1)
+    for head in torch.tensor(found["heads"]):
+        assert torch.equal(head, head.tril())
+        torch.testing.assert_close(head.sum(1), torch.ones(len(head)), atol=1e-3, rtol=0)
+    with pytest.raises(LitebertError, match="LB-470"):
+        open_source(folder)
+    kind = ATTENTION_KINDS.pop("causal")
+    try:
+        with pytest.raises(LitebertError, match="import the file that adds it"):
+            litebert.load(folder)
+    finally:
+        ATTENTION_KINDS["causal"] = kind
+
+
+def test_the_command_of_the_page_has_help_checks_and_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "text.txt").write_text("one two three-and-a-half")
+    monkeypatch.chdir(tmp_path)
+    command = made_by_page("command", tmp_path, monkeypatch, "words")["command"]
+    assert isinstance(command, click.Command)
+
+    def call(*words: str) -> str:
+        return CliRunner().invoke(command, words).output
+
+    assert call("text.txt") == "3 words\n"
+    assert json.loads(call("text.txt", "--longest", "3", "--json")) == {"number": 2}
+    assert "Letters of the longest word that counts." in call("--help")
+    assert "litebert words my-text.txt --longest 12 --json" in call("--help")
+    assert "at least 1" in call("text.txt", "--longest", "0")
+    assert "FILE" in call()
+
+
+def test_the_rival_of_the_page_gives_what_ours_gives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT))
+    from benchmarks.speed.rivals import RIVALS, load, names
+    from benchmarks.texts import Texts
+
+    monkeypatch.setattr("benchmarks.speed.rivals.RIVALS", RIVALS | {})
+    made_by_page("rival", tmp_path, monkeypatch)
+    sizes = {"vocab_size": 60, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
+    save_model(AlbertForPretraining(AlbertConfig(**sizes, intermediate_size=64)), tmp_path / "model")
+    texts = Texts(([2, 7, 8, 3], [2, 9, 3]), ([0] * 4, [0] * 3))
+    assert "plain fp32" in names()
+    states = []
+    for name in ("plain fp32", "litebert fp32"):
+        rival = load(name, tmp_path)
+        states.append(rival.states(rival.ready(texts)().detach(), texts))
+    np.testing.assert_allclose(states[0], states[1], rtol=0, atol=1e-5)

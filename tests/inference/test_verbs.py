@@ -1,0 +1,227 @@
+"""Verbs of every head on strings: what the network computed, at any depth, in little memory, and never NaN."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from click.testing import CliRunner
+
+import litebert
+from litebert.cli import cli
+from litebert.config import AlbertConfig, HeadConfig
+from litebert.errors import DamagedError, LitebertError
+from litebert.fast import AlbertWithExits
+from litebert.folder import save_model
+from litebert.inference import Model
+from litebert.inference.model import MAX_CHARACTERS
+from litebert.nn import AlbertForPretraining, AlbertForTask, Batch
+from litebert.tasks.kinds.spans import ConditionalSpanHead
+from litebert.tokenizer import Tokenizer
+
+STEPS = 4
+CONTEXT = "In the morning Anna walked to the house. There Anna found a red ball."
+TEXTS = ["Anna walked.", CONTEXT, "A", "Nobody at the river knew where it came from.", "It was quiet."]
+LABELS = HeadConfig(kind="sequence-classification", labels=("no", "yes"))
+TAGS = HeadConfig(kind="token-classification", labels=("O", "B-PER"))
+CHOICES = HeadConfig(kind="multiple-choice")
+SPANS, SPANS_OR_NONE = HeadConfig(kind="question-answering"), HeadConfig(kind="conditional-question-answering")
+Write = Callable[..., Path]
+
+
+@pytest.fixture
+def write(corpus: Path, tmp_path: Path) -> Write:
+    """Return a function that writes a random model with a head, or the heads of pretraining."""
+    tokenizer = Tokenizer.load(corpus / "tokenizer")
+    sizes = {"vocab_size": tokenizer.vocab_size, "embedding_size": 16, "hidden_size": 32, "num_attention_heads": 2}
+    config = AlbertConfig(**sizes, num_hidden_layers=STEPS, intermediate_size=64, max_position_embeddings=48)
+
+    def write_model(head: HeadConfig | None, *, has_exits: bool = False, far_too_large: str = "") -> Path:
+        kind = AlbertWithExits if has_exits else AlbertForTask
+        network = AlbertForPretraining(config) if head is None else kind(config, head)
+        # With these draws the sums of a head overflow; with others they may cancel out.
+        draws = torch.Generator().manual_seed(2)
+        for name, parameter in network.named_parameters():
+            if parameter.ndim > 1:
+                torch.nn.init.normal_(parameter, std=0.02 if far_too_large else 0.3, generator=draws)
+            if far_too_large and far_too_large in name:
+                torch.nn.init.constant_(parameter, 3e38)
+        save_model(network, tmp_path)
+        tokenizer.save(tmp_path)
+        return tmp_path
+
+    return write_model
+
+
+def _values(model: Model, texts: list[str] = TEXTS, **options: int) -> list[list[float]]:
+    return [list(each.values.values()) for each in model.classify(texts, **options)]
+
+
+def test_a_score_and_several_labels_are_read_as_trained(write: Write) -> None:
+    for problem, labels, read in (
+        ("regression", ("score",), lambda logits: logits),
+        ("multi_label_classification", ("a", "b", "c"), torch.sigmoid),
+    ):
+        model = litebert.load(write(LABELS.model_copy(update={"labels": labels, "problem_type": problem})))
+        encoding = model.tokenizer.encode("Anna found it.", frame=True)
+        with torch.no_grad():
+            logits = model.network(Batch.from_lists([encoding.ids], [encoding.segments]))[0]
+        (found,) = model.classify(["Anna found it."])
+        assert list(found.values.values()) == pytest.approx(read(logits).tolist(), abs=1e-5)
+    assert found.labels == tuple(name for name, value in found.values.items() if value >= 0.5)
+
+
+def test_tag_answers_every_word_of_texts_of_any_length_and_says_where_it_is(write: Write) -> None:
+    model = litebert.load(write(TAGS))
+    long = "  " + " ".join([CONTEXT] * 12)
+    for text in (" Anna walked. ", long):
+        (tagged,) = model.tag([text])
+        assert "".join(each.word for each in tagged) == text.replace(" ", "")
+        assert [text[each.start : each.end] for each in tagged] == [each.word for each in tagged]
+
+
+def test_choose_takes_any_number_of_choices(write: Write) -> None:
+    model = litebert.load(write(CHOICES))
+    for choices in (["a ball", "a map"], ["one", "two", "three", "four", "five", "six"]):
+        chosen = model.choose("What did Anna find?", choices, context=CONTEXT)
+        assert sum(chosen.probabilities) == pytest.approx(1)
+        assert len(chosen.probabilities) == len(choices)
+        assert chosen.text == choices[chosen.index]
+    with pytest.raises(LitebertError, match="LB-930"):
+        model.choose("Who?", "Anna")
+
+
+def test_a_model_that_can_tell_says_that_there_is_no_answer(write: Write) -> None:
+    model = litebert.load(write(SPANS_OR_NONE))
+    assert isinstance(model.network, AlbertForTask)
+    head = model.network.head
+    assert isinstance(head, ConditionalSpanHead)
+    for sign in (1, -1):
+        with torch.no_grad():
+            head.answer_hidden.weight.zero_()
+            head.answer_hidden.bias.fill_(2.0)
+            head.answer.weight.fill_(sign * 1.0)
+        (best,) = model.answer("Who?", CONTEXT)
+        assert (best.text == "") == (sign == 1)
+
+
+@pytest.mark.parametrize("head", [SPANS, SPANS_OR_NONE], ids=lambda head: head.kind)
+def test_several_documents_are_one_ranking(write: Write, head: HeadConfig) -> None:
+    documents = ["Bert slept. Nobody knew.", CONTEXT]
+    found = litebert.load(write(head)).answer("What did Anna find?", documents, top=200)
+    assert {each.document for each in found} == {0, 1}
+    assert sum(each.probability for each in found) == pytest.approx(1, abs=1e-4)
+    spans = [each for each in found if each.text]
+    assert all(documents[s.document][s.start : s.stop].strip() == s.text for s in spans)
+    assert (found[0].no_answer is None) == (head is SPANS)
+
+
+def test_classify_with_patience_answers_each_text_as_alone(write: Write) -> None:
+    folder = write(LABELS, has_exits=True)
+    model = litebert.load(folder)
+    full, hasty = _values(model), _values(model, patience=1)
+    assert _values(model, patience=STEPS) == [pytest.approx(each, abs=1e-5) for each in full]
+    assert hasty != full
+    for text, expected in zip(TEXTS, hasty, strict=True):
+        assert _values(model, [text], patience=1) == [pytest.approx(expected, abs=1e-5)]
+    assert _values(model) == [pytest.approx(each, abs=1e-6) for each in full]
+    words = ["classify", *TEXTS, "--model", str(folder), "--json", "--patience", "1"]
+    found = [list(each["values"].values()) for each in json.loads(CliRunner().invoke(cli, words).stdout)]
+    assert found == [pytest.approx(each, abs=1e-6) for each in hasty]
+    with pytest.raises(LitebertError, match="LB-453"):
+        model.classify(TEXTS, patience=0)
+    with pytest.raises(LitebertError, match=r"LB-454[\s\S]*train.exits=true"):
+        litebert.load(write(LABELS)).classify([], patience=1)
+
+
+def test_a_depth_is_chosen_when_loading_and_holds_for_every_verb(write: Write) -> None:
+    folder = write(LABELS, has_exits=True)
+    whole, shallow = litebert.load(folder), litebert.load(folder, depth=1)
+    assert _values(litebert.load(folder, depth=STEPS)) == _values(whole) != _values(shallow)
+    assert not np.allclose(shallow.embed(TEXTS), whole.embed(TEXTS), atol=1e-2)
+    words = ["embed", *TEXTS, "--model", str(folder), "--json", "--depth", "1"]
+    assert np.allclose(json.loads(CliRunner().invoke(cli, words).stdout), shallow.embed(TEXTS), atol=1e-6)
+    with pytest.raises(LitebertError, match="LB-452"):
+        litebert.load(folder, depth=STEPS + 1)
+
+
+VERBS: dict[str, tuple[HeadConfig | None, Callable[[Model], object]]] = {
+    "fill": (None, lambda model: model.fill("Anna walked to the [MASK].")),
+    "order": (None, lambda model: model.order("Anna walked.", "Bert slept.")),
+    "embed": (None, lambda model: model.embed(["Anna walked."])),
+    "classify": (LABELS, lambda model: model.classify(["Anna found it."])),
+    "tag": (TAGS, lambda model: model.tag(["Anna found it."])),
+    "choose": (CHOICES, lambda model: model.choose("Who?", ["Anna", "Bert"], context=CONTEXT)),
+    "answer": (SPANS, lambda model: model.answer("Who walked?", CONTEXT)),
+    "answer or none": (SPANS_OR_NONE, lambda model: model.answer("Who walked?", CONTEXT)),
+}
+ONE_MATRIX = "feed_forward.0.output"
+HEADS = {"fill": "masked_lm.dense", "classify": "head.", "answer or none": "head."}
+
+
+@pytest.mark.parametrize(("verb", "weight"), [*((verb, ONE_MATRIX) for verb in VERBS), *HEADS.items()])
+def test_every_verb_refuses_what_is_no_number(write: Write, verb: str, weight: str) -> None:
+    head, call = VERBS[verb]
+    model = litebert.load(write(head, far_too_large=weight))
+    with pytest.raises(DamagedError, match=r"LB-472[\s\S]*3e\+38[\s\S]*weight") as caught:
+        call(model)
+    assert weight in str(caught.value) or weight in HEADS.values()
+
+
+def test_control_without_the_check_such_outputs_are_answers(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("litebert.folder.model.refuse_non_finite", lambda _: None)
+    with pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"):
+        test_every_verb_refuses_what_is_no_number(write, "embed", ONE_MATRIX)
+
+
+MEASURE = """
+import sys
+from pathlib import Path
+import torch
+import litebert
+from litebert.config import HeadConfig
+from litebert.inference import Model
+from litebert.nn import AlbertForTask
+verb, kind, size = sys.argv[1], sys.argv[2], int(sys.argv[3])
+packaged = litebert.load()
+sizes = {"hidden_size": 16, "intermediate_size": 16, "num_attention_heads": 1}
+config = packaged.network.config.model_copy(update=sizes | {"num_hidden_layers": 1})
+torch.manual_seed(1)
+model = Model(AlbertForTask(config, HeadConfig(kind=kind)), packaged.tokenizer)
+text = "Anna walked to the house; there she found nothing but \\u201cballs\\u201d.\\n"
+call = {"answer": lambda t: model.answer("Who?", t), "embed": model.embed}[verb]
+call(text * 99)
+long = text * (size // len(text))
+status = Path("/proc/self/status")
+before = int(status.read_text().split("VmRSS:")[1].split()[0])
+Path("/proc/self/clear_refs").write_text("5")
+call(long)
+print(int(status.read_text().split("VmHWM:")[1].split()[0]) - before)
+"""
+
+
+@pytest.mark.parametrize(
+    ("verb", "kind", "size"),
+    [
+        ("embed", "question-answering", 10_000_000),
+        ("answer", "question-answering", 2_500_000),
+        pytest.param("answer", "question-answering", 10_000_000, marks=pytest.mark.slow),
+        pytest.param("answer", "conditional-question-answering", 10_000_000, marks=pytest.mark.slow),
+    ],
+)
+def test_a_long_text_takes_at_most_64_megabytes_more(verb: str, kind: str, size: int) -> None:
+    kilobytes = int(subprocess.check_output([sys.executable, "-c", MEASURE, verb, kind, str(size)]))
+    assert kilobytes * 1_024 < 62_500_000, "beyond the text itself"
+
+
+def test_where_the_answer_grows_with_the_text_a_longer_one_is_refused() -> None:
+    model = litebert.load()
+    for verb in (model.fill, model.score, model.order):
+        with pytest.raises(LitebertError, match=r"LB-935[\s\S]*1,000,001 characters"):
+            verb("a" * (MAX_CHARACTERS + 1))
+    with pytest.raises(LitebertError, match="LB-610"):  # the longest that is read
+        model.fill("a" * MAX_CHARACTERS)

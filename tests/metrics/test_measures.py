@@ -1,0 +1,186 @@
+"""Measures are those of scikit-learn, scipy, conlleval and the official scripts, and nothing cannot be measured.
+
+Expected values of answers were printed by evaluate-v1.1.py and evaluate-v2.0.py, those of tags worked out by hand.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+from sklearn import metrics as sklearn
+
+from litebert.errors import LitebertError
+from litebert.metrics import (
+    calibration,
+    classification_measures,
+    entities,
+    exact_match,
+    multi_label_measures,
+    normalized_answer,
+    regression_measures,
+    squad1_measures,
+    squad2_measures,
+    tagging_measures,
+    threshold_measures,
+    word_f1,
+)
+
+FEW = settings(deadline=None, max_examples=60)
+
+
+@st.composite
+def labelled(draw: st.DrawFn, num_labels: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    size = draw(st.integers(1, 30))
+    numbers = st.lists(st.integers(0, num_labels - 1), min_size=size, max_size=size)
+    wanted, found = np.array(draw(numbers)), np.array(draw(numbers))
+    return wanted, found, np.eye(num_labels)[found]
+
+
+@FEW
+@given(labelled(2) | labelled(4))
+def test_labels_are_measured_as_scikit_learn_does(case: tuple[np.ndarray, ...]) -> None:
+    wanted, found, probabilities = case
+    varies = len(set(wanted)) > 1 and len(set(found)) > 1
+    name, average = ("f1", "binary") if probabilities.shape[1] == 2 else ("macro_f1", "macro")
+    expected = {
+        "accuracy": sklearn.accuracy_score(wanted, found),
+        name: sklearn.f1_score(wanted, found, average=average, zero_division=0),
+        "matthews": sklearn.matthews_corrcoef(wanted, found) if varies else 0.0,
+    }
+    assert classification_measures(wanted, probabilities) == pytest.approx(expected)
+
+
+@FEW
+@given(st.lists(st.tuples(*[st.booleans()] * 6), min_size=1, max_size=20))
+def test_several_labels_are_measured_as_scikit_learn_does(rows: list[tuple[bool, ...]]) -> None:
+    wanted, found = np.array(rows)[:, :3].astype(int), np.array(rows)[:, 3:].astype(int)
+    expected = {
+        "micro_f1": sklearn.f1_score(wanted, found, average="micro", zero_division=0),
+        "macro_f1": sklearn.f1_score(wanted, found, average="macro", zero_division=0),
+        "exact_match": sklearn.accuracy_score(wanted, found),
+    }
+    assert multi_label_measures(wanted, found * 0.5) == pytest.approx(expected)
+
+
+@FEW
+@given(st.lists(st.tuples(st.integers(-3, 9), st.integers(-3, 9)), min_size=1, max_size=30))
+def test_scores_are_measured_as_scipy_does(pairs: list[tuple[int, int]]) -> None:
+    wanted, values = np.array(pairs, dtype=np.float64).T
+    varies = np.ptp(wanted) > 0 and np.ptp(values) > 0
+    expected = {
+        "pearson": stats.pearsonr(wanted, values).statistic if varies else 0.0,
+        "spearman": stats.spearmanr(wanted, values).statistic if varies else 0.0,
+        "mse": sklearn.mean_squared_error(wanted, values),
+    }
+    assert regression_measures(wanted[:, None], values[:, None]) == pytest.approx(expected)
+
+
+def test_a_correlation_with_what_never_varies_but_by_rounding_is_0() -> None:
+    measured = regression_measures(np.arange(3.0), np.array([0.1, 0.1, 0.1]))
+    assert (measured["pearson"], measured["spearman"]) == (0.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("tags", "expected"),
+    [
+        ("O O", []),
+        ("B-PER I-PER O", [("PER", 0, 2)]),
+        ("B-PER B-PER", [("PER", 0, 1), ("PER", 1, 2)]),
+        ("I-LOC I-LOC O I-PER", [("LOC", 0, 2), ("PER", 3, 4)]),
+        ("B-PER I-LOC", [("PER", 0, 1), ("LOC", 1, 2)]),
+        ("I-PER B-PER I-PER", [("PER", 0, 1), ("PER", 1, 3)]),
+        ("O B-a-b I-a-b", [("a-b", 1, 3)]),
+        ("", []),
+    ],
+)
+def test_entities_begin_and_end_as_in_conlleval(tags: str, expected: list[tuple[str, int, int]]) -> None:
+    assert entities(tags.split()) == expected
+
+
+def test_an_entity_counts_only_whole_in_its_sentence_and_of_the_right_kind() -> None:
+    wanted = [["B-PER", "I-PER", "O", "B-LOC"], ["B-ORG", "O"]]
+    found = [["B-PER", "O", "O", "B-LOC"], ["B-LOC", "O"]]
+    third = {"precision": 1 / 3, "recall": 1 / 3, "f1": 1 / 3, "accuracy": 4 / 6}
+    assert tagging_measures(wanted, found) == pytest.approx(third)
+    assert tagging_measures([["O"]], [["O"]]) == {"precision": 0.0, "recall": 0.0, "f1": 0.0, "accuracy": 1.0}
+    assert tagging_measures([["B-PER"], ["O"]], [["O"], ["B-PER"]])["f1"] == 0.0
+
+
+def test_calibration_is_the_mean_distance_of_confidence_and_accuracy_weighted_by_answers() -> None:
+    assert calibration(np.array([0] * 3 + [1]), np.array([[0.75, 0.25]] * 4)).error == 0.0
+    probabilities = np.array([[1.0, 0.0], [1.0, 0.0], [1.0, 0.0], [0.4, 0.6]])
+    measured = calibration(np.array([0, 0, 1, 1]), probabilities)
+    assert measured.error == pytest.approx((3 * (1 - 2 / 3) + 1 * (1 - 0.6)) / 4)
+    assert [(part.count, part.accuracy) for part in measured.bins] == [(1, 1.0), (3, 2 / 3)]
+    for confidence in (0.5, 2 / 3, 0.9999, 1.0):
+        (part,) = calibration(np.array([0]), np.array([[confidence, 1 - confidence]])).bins
+        assert part.low < confidence <= part.high
+
+
+GOLD = {"a": ["the Nile", "Nile river"], "b": ["12 km"], "c": [], "d": ["an army"], "e": [], "f": ["the"]}
+FOUND = {"a": "The  Nile's river", "b": "about 12 km away", "c": "", "d": "", "e": "x", "f": ""}
+NULLS = {"e": 0.5, "b": -1.5, "a": -2.0, "d": 0.5, "c": 3.0, "f": -1.5}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("A man, a plan", "man plan"),
+        ("the-theatre", "thetheatre"),
+        ("\u2019tis \u201cthe\u201d end", "\u2019tis \u201c \u201d end"),
+        ("a\u00a0b\n\tc", "b c"),
+        ("İstanbul", "i\u0307stanbul"),
+        ("1,905%", "1905"),
+        ("an", ""),
+    ],
+)
+def test_answers_are_normalised_as_officially(text: str, expected: str) -> None:
+    assert normalized_answer(text) == expected
+
+
+def test_measures_of_answers_are_the_official_ones() -> None:
+    found = {"a": "Nile", "b": "about 12 km away", "x": "passed over"}  # "d" is missing, which is wrong
+    first = {"exact": 33.333333333333336, "f1": 55.55555555555555, "total": 3}
+    assert squad1_measures({name: GOLD[name] for name in "abd"}, found) == pytest.approx(first, rel=1e-14)
+    second = {"exact": 33.333333333333336, "f1": 52.77777777777777, "total": 6, "no_answer_total": 2}
+    second |= {"has_answer_exact": 25.0, "has_answer_f1": 54.166666666666664, "has_answer_total": 4}
+    second |= {"no_answer_exact": 50.0, "no_answer_f1": 50.0}
+    assert squad2_measures(GOLD, FOUND, NULLS) == pytest.approx(second, rel=1e-14)
+    thresholds = {"best_exact": 50.0, "best_exact_threshold": -1.5, "exact_average_precision": 8.333333333333332}
+    thresholds |= {"best_f1": 69.44444444444444, "best_f1_threshold": -1.5, "f1_average_precision": 36.34259259259259}
+    assert threshold_measures(GOLD, FOUND, NULLS) == pytest.approx(thresholds, rel=1e-14)
+
+
+def test_empty_missing_and_doubtful_answers_count_as_officially() -> None:
+    assert word_f1("long long road", "long road road") == pytest.approx(2 / 3)
+    assert (exact_match("the", ""), word_f1("the", "")) == (1.0, 1.0)
+    assert squad1_measures({"q": ["the"]}, {"q": "a"}) == {"exact": 100.0, "f1": 0.0, "total": 1}
+    for null, exact in ((1.5, 100.0), (1.0, 0.0)):  # above the threshold there is no answer
+        assert squad2_measures({"q": []}, {"q": "x"}, {"q": null})["exact"] == exact
+    nothing = threshold_measures({"q": []}, {"q": "x"}, {"q": -5.0})
+    assert (nothing["best_f1"], nothing["best_f1_threshold"]) == (100.0, 0.0)
+    partly = squad2_measures(GOLD, {"e": ""})
+    assert (partly["exact"], partly["total"]) == (100.0, 1)
+
+
+NOTHING = np.zeros((0, 2))
+
+
+@pytest.mark.parametrize(
+    "measure",
+    [
+        lambda: squad1_measures({}, {}),
+        lambda: squad2_measures(GOLD, {}),
+        lambda: threshold_measures(GOLD, {}, {}),
+        lambda: tagging_measures([[]], [[]]),
+        lambda: classification_measures(np.zeros(0, dtype=np.int64), NOTHING),
+        lambda: multi_label_measures(NOTHING.astype(np.int64), NOTHING),
+        lambda: regression_measures(NOTHING[:, :1], NOTHING[:, :1]),
+    ],
+)
+def test_nothing_cannot_be_measured(measure: Callable[[], object]) -> None:
+    with pytest.raises(LitebertError, match="LB-430"):
+        measure()
