@@ -97,7 +97,6 @@ class Bench:
         return AlbertForPretraining(self.config, dtype=torch.bfloat16, generator=generator).to(self.device).train()
 
     def fixed(self, length: int, tokens: int = 0) -> Texts:
-        """Return made-up sequences of one length."""
         return made_up([length] * max(1, (tokens or self.tokens) // length), vocab_size=self.config.vocab_size)
 
     def ragged(self, mean: float, longest: int, tokens: int = 0) -> Texts:
@@ -118,7 +117,6 @@ class Bench:
         return self.has_transformers
 
     def their_network(self, dtype: torch.dtype = torch.float32) -> torch.nn.Module:
-        """Return transformers' network with the same weights."""
         return their_network(self.config, self.network().cpu()).to(self.device, dtype)
 
     def in_turns(self, runs: Mapping[str, Run]) -> dict[str, float]:
@@ -152,19 +150,16 @@ class Bench:
         return found
 
     def product(self, rows: int, inner: int, columns: int) -> Run:
-        """Return a bf16 product of random matrices."""
         left, right = (torch.randn(a, b, device=self.device).bfloat16() for a, b in ((rows, inner), (inner, columns)))
         return Run(lambda: left @ right, flops=2.0 * rows * inner * columns)
 
     def our_run(self, texts: Texts, *, is_checkpointed: bool = False) -> Run:
-        """Return one pretraining step of litebert."""
         network = self.network()
         if is_checkpointed:
             checkpoint_gradients(network.albert)
         return Run(our_step(network, texts, by_trainer=False), texts.num_tokens, step_flops(self.config, texts))
 
     def their_run(self, texts: Texts, *, is_compiled: bool = False) -> Run:
-        """Return one pretraining step as users of transformers take it."""
         network = self.their_network()
         forward = torch.compile(network, backend="inductor" if self.is_cuda else "eager") if is_compiled else None
         return Run(their_step(network, texts, forward=forward), texts.num_tokens, step_flops(self.config, texts))
@@ -184,7 +179,6 @@ def ceilings(bench: Bench) -> None:
 
 
 def equal_losses(bench: Bench) -> None:
-    """Compare losses of the same weights and tokens, equal lengths and ragged."""
     tokens, ours = min(bench.tokens, 8_192), bench.network()
     for kind, texts in {"128": bench.fixed(128, tokens), "ragged": bench.ragged(38, 128, tokens)}.items():
         with torch.no_grad():
@@ -198,7 +192,6 @@ def equal_losses(bench: Bench) -> None:
 
 
 def pretraining(bench: Bench, length: int) -> None:
-    """Compare whole steps on equal tokens."""
     texts = bench.fixed(length)
     runs = {OURS: bench.our_run(texts)}
     if bench.rival(THEIRS):
@@ -353,7 +346,6 @@ def measure(bench: Bench, sections: Sequence[str], minutes: float) -> None:
 
 
 def markdown(machine: Row, rows: Sequence[Row]) -> str:
-    """Lay out machine, targets, figures by section, and what was left out."""
 
     def shown(row: Row) -> str:
         value = float(str(row["value"]))
@@ -379,7 +371,6 @@ def markdown(machine: Row, rows: Sequence[Row]) -> str:
 
 
 def main() -> int:
-    """Measure, write the two files, and print the second."""
     parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
     parser.add_argument("--out", type=Path, default=Path("gpu"), help="path of the .json and .md")
     parser.add_argument("--device", default="cuda")

@@ -23,7 +23,6 @@ NUM_DOCUMENTS, SENTENCES_PER_DOCUMENT, VOCAB_SIZE, BATCH_SIZE = 2_000, 40, 30_00
 
 
 def corpus() -> tuple[Shard, Vocabulary]:
-    """Return a shard of random pieces in random sentence lengths, and its vocabulary."""
     lengths = rng.integers(0, "benchmark-length", 8, 40, np.arange(NUM_DOCUMENTS * SENTENCES_PER_DOCUMENT))
     sentences = np.concatenate(([0], np.cumsum(lengths)))
     tokens = rng.integers(0, "benchmark-token", 5, VOCAB_SIZE - 1, np.arange(sentences[-1]))

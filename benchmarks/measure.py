@@ -81,7 +81,6 @@ def apart(function: Callable[..., Any], *given: object, environment: Mapping[str
 
 
 def table(header: Sequence[object], rows: Iterable[Sequence[object]]) -> str:
-    """Return a Markdown table."""
     first, *others = (f"| {' | '.join(map(str, cells))} |" for cells in (header, *rows))
     return "\n".join([first, "|" + "---|" * len(header), *others])
 

@@ -32,7 +32,6 @@ NAMES = ("last_hidden_state", "pooler_output")
 
 
 def exported(rectangle: PaddedNetwork, theirs: torch.nn.Module, folder: Path) -> dict[str, bytes]:
-    """Return the four files."""
     example, file = tuple(torch.ones((2, 8), dtype=torch.int64) for _ in INPUTS), folder / "theirs.onnx"
     shapes, names = dynamic_shapes(rectangle), {"input_names": list(INPUTS), "output_names": list(NAMES)}
     with quiet():

@@ -29,7 +29,6 @@ class Step:
     whole: Callable[[], object] | None = None
 
     def backward(self) -> None:
-        """Compute the loss and its gradients."""
         self.loss().backward()
 
     def __call__(self) -> None:
@@ -41,7 +40,6 @@ class Step:
 
 
 def masked_positions(texts: Texts) -> Tensor:
-    """Choose 15 % of the flat tokens."""
     order = torch.randperm(texts.num_tokens, generator=torch.Generator().manual_seed(1))
     return order[: round(MASKED_SHARE * texts.num_tokens)].sort().values
 
@@ -154,5 +152,4 @@ def forward_flops(config: AlbertConfig, lengths: Sequence[int], num_masked: int 
 
 
 def step_flops(config: AlbertConfig, texts: Texts) -> int:
-    """Count a pretraining step's products: forward and, twice that, backward."""
     return 3 * forward_flops(config, texts.lengths, round(MASKED_SHARE * texts.num_tokens))

@@ -31,14 +31,12 @@ def rows(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def documents() -> Iterator[str]:
-    """Yield the chapters of the books, then the articles of Wikipedia."""
     for book in rows(DATA / "text" / "books.jsonl.gz"):
         yield from (chapter["text"] for chapter in book["chapters"])
     yield from (article["text"] for article in rows(DATA / "text" / "wiki_articles.jsonl.gz"))
 
 
 def squad(part: str) -> list[list[dict[str, Any]]]:
-    """Return the paragraphs of each article of SQuAD 1.1's `train` or `dev`."""
     with gzip.open(DATA / f"squad/{part}-v1.1.json.gz", "rt", encoding="utf-8") as file:
         return [article["paragraphs"] for article in json.load(file)["data"]]
 
@@ -69,8 +67,6 @@ def labelled(task: str) -> list[dict[str, str]]:
 
 @dataclass(frozen=True)
 class Texts:
-    """One batch: ids and segments of each sequence."""
-
     ids: tuple[list[int], ...]
     segments: tuple[list[int], ...]
 
@@ -96,7 +92,6 @@ class Texts:
 
 
 def made_up(lengths: Iterable[int], *, vocab_size: int = 30_000, seed: int = 1) -> Texts:
-    """Return random tokens in sequences of these lengths."""
     draw = np.random.default_rng(seed)
     ids = tuple(draw.integers(5, vocab_size, length).tolist() for length in lengths)
     return Texts(ids, tuple([0] * len(each) for each in ids))
@@ -117,7 +112,6 @@ def arriving(corpus: str, *, num_batches: int, batch_size: int = 16, skip: int =
 
 
 def sst2() -> Iterator[tuple[str, int]]:
-    """Yield the sentences of SST-2's training file with their labels."""
     return ((row["sentence"], int(row["label"])) for row in rows(DATA / "glue/SST-2/train.tsv.gz"))
 
 

@@ -19,7 +19,6 @@ from litebert.tokenizer import Tokenizer
 
 
 def read_paragraphs(limit: int) -> tuple[list[str], int]:
-    """Return the first paragraphs of the articles, and their size in bytes of UTF-8."""
     texts, num_bytes = list[str](), 0
     for row in rows(DATA / "text" / "wiki_articles.jsonl.gz"):
         for paragraph in filter(None, row["text"].split("\n")):

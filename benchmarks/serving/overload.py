@@ -50,8 +50,7 @@ async def ask(port: int, idle: list[Connection], body: bytes) -> tuple[int, bool
 
 async def arrivals(port: int, texts: Iterable[str], *, rate: float, seconds: float) -> list[tuple[int, float, bool]]:
     """Send requests at a fixed rate; return status, seconds, and whether Retry-After was there."""
-    found, idle = [], list[Connection]()
-    bodies = [body_of([text]).encode() for text in texts]
+    found, idle, bodies = [], list[Connection](), [body_of([text]).encode() for text in texts]
 
     async def timed(body: bytes) -> None:
         started = time.perf_counter()
@@ -71,7 +70,6 @@ async def arrivals(port: int, texts: Iterable[str], *, rate: float, seconds: flo
 
 
 def megabytes(process: int) -> float:
-    """Return the memory of a process and of all that it started (Linux)."""
     return memory(process)["Rss"] + sum(map(megabytes, children_of(process)))
 
 

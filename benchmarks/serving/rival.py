@@ -30,8 +30,6 @@ Embed = Callable[[list[str]], list[list[float]]]
 
 
 class Body(BaseModel):
-    """Texts to embed."""
-
     texts: list[str]
 
 

@@ -46,8 +46,6 @@ class Load(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """One round of one server."""
-
     cpu_ms: float
     per_second: float
     p50_ms: float
@@ -66,7 +64,6 @@ def loads(requests: int) -> list[Load]:
 
 
 def measure(load: Load, port: int, path: str = "/v1/embed", cpu_ms: Callable[[], float] = lambda: 0.0) -> Measured:
-    """Send all requests of a load to one route."""
     own, links = threading.local(), list[http.client.HTTPConnection]()
 
     def ask(text: str) -> float:
@@ -88,7 +85,6 @@ def measure(load: Load, port: int, path: str = "/v1/embed", cpu_ms: Callable[[],
 
 
 def post(link: http.client.HTTPConnection, path: str, texts: Sequence[str]) -> list[list[float]]:
-    """Ask for the vectors of texts."""
     link.request("POST", path, body_of(texts), {"Content-Type": "application/json"})
     answer = link.getresponse()
     found = json.loads(answer.read())
@@ -136,7 +132,6 @@ def server(command: Sequence[str], port: int, core: int) -> Iterator[int]:
 
 
 def free_port() -> int:
-    """Return a port that nobody listens on."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         return int(listener.getsockname()[1])
 
@@ -190,7 +185,6 @@ def main(
 
 
 def page(load: str, found: dict[str, list[Measured]]) -> str:
-    """Return the table of a load, with ratios of each round's figures."""
     lines = []
     for name, theirs in found.items():
         cpu, rate, p50, p99 = ([one[i] for one in theirs] for i in range(4))

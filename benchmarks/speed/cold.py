@@ -69,13 +69,11 @@ class Worker:
         self.at_start = json.loads(self.process.stdout.readline())
 
     def tell(self, word: str) -> dict[str, float]:
-        """Have something done and return what it took."""
         print(word, file=self.process.stdin, flush=True)
         return json.loads(self.process.stdout.readline())
 
 
 def main(root: Path, program: str, precision: str) -> None:
-    """Import, then do what is asked."""
     load = loader(program)
     before, answer = memory(), None
     print(json.dumps(before), flush=True)

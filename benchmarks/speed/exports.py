@@ -30,7 +30,6 @@ CALIBRATION = {"SST-2": 3, "NLI": 3, "IMDB": 1}
 """Batches of 16 texts, none of which is timed later."""
 SKIPPED = 10_000, 3_000, 5_000
 EXAMPLE = tuple(torch.from_numpy(values) for values in made_up([8, 8]).padded().values())
-"""Inputs to trace with."""
 BERT_SHAPES = {"minilm-l6": (6, 384, 12), "bert-base": (12, 768, 12)}
 """Layers, hidden size and heads of all-MiniLM-L6-v2 and of BERT-base, beside our presets."""
 
@@ -73,7 +72,6 @@ class LastHiddenState(torch.nn.Module):
         self.encoder = transformers.AutoModel.from_pretrained(model, add_pooling_layer=False).eval()
 
     def forward(self, ids: torch.Tensor, mask: torch.Tensor, segments: torch.Tensor) -> torch.Tensor:
-        """Return the last hidden state."""
         return self.encoder(ids, mask, segments).last_hidden_state
 
 

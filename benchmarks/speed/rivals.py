@@ -45,8 +45,6 @@ class Rival(ABC):
 
 
 class Transformers(Rival):
-    """transformers' encoder."""
-
     def __init__(self, root: Path, precision: str) -> None:
         super().__init__(root, precision)
         self.model = self.encoder(precision)
@@ -194,6 +192,5 @@ def names() -> tuple[str, ...]:
 
 
 def load(name: str, root: Path) -> Rival:
-    """Load one of `names()` from what `exports` wrote."""
     program, precision = name.rsplit(" ", 1)
     return RIVALS[program](root, precision)

@@ -56,12 +56,10 @@ class Row:
 
     @property
     def ratio(self) -> float:
-        """How many times faster than the reference."""
         return self.reference / self.seconds
 
     @property
     def utilisation(self) -> float:
-        """Share of the packed product's rate; padding is not counted as work."""
         return self.flops / self.seconds / self.rate
 
     def __str__(self) -> str:
@@ -97,7 +95,6 @@ def compare(work: str, contenders: Sequence[Contender], *, num_tokens: int, flop
 
 
 def added(work: str, parts: Sequence[Sequence[Row]]) -> list[Row]:
-    """Add the rows of several batches, contender by contender."""
 
     def plus(left: Row, right: Row) -> Row:
         assert left.name == right.name
@@ -145,7 +142,6 @@ batches of 16 texts in the order of their files; `stream` is their sum."""
 
 
 def document(figures: dict[str, list[dict[str, Any]]], shape: str) -> str:
-    """Return the section of a network from the figures of all parts."""
     rows = [Row(**f) for part, found in figures.items() if part != "cold" for f in found]
     parts = [HEADING if shape == "base-v2" else f"{HEADING}, {shape}", machine(), LEGEND]
     for threads in sorted({row.threads for row in rows}):
@@ -179,7 +175,6 @@ def summary(rows: Sequence[Row]) -> str:
 
 
 def details(rows: Sequence[Row]) -> str:
-    """Return one line for each figure."""
     lines = []
     for row in rows:
         cells = [row.work, row.name, f"{row.seconds * 1e3:,.1f}", f"{row.num_tokens / row.seconds:,.0f}"]

@@ -28,7 +28,6 @@ QUIET |= {"CI": "true", "NNCF_CI": "1"}
 
 
 def part(name: str, root: str, preset: str, threads: int, is_quick: bool, names: list[str]) -> list[dict[str, Any]]:
-    """Measure one part in this process."""
     import torch
 
     from benchmarks.speed.rows import REFERENCE

@@ -27,7 +27,6 @@ from litebert.train.loop import training_step
 
 BATCH_SIZE = 32
 Examples = list[tuple[Feature, int]]
-"""What is trained on, with labels."""
 
 
 def pretraining(root: Path, *, is_quick: bool, names: Sequence[str]) -> list[Row]:

@@ -55,7 +55,6 @@ def measure(key: str, name: str, model: str, out: Path, words: list[str]) -> Non
 
 
 def finished(out: Path) -> list[dict[str, str]]:
-    """Read the lines of the runs that are done."""
     path = out / "results.jsonl"
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
