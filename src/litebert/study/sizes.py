@@ -54,12 +54,10 @@ class Sizes:
 
     @property
     def bytes_fp32(self) -> int:
-        """Bytes of all parameters in float32."""
         return 4 * self.total
 
     @property
     def bytes_bf16(self) -> int:
-        """Bytes of all parameters in bfloat16."""
         return 2 * self.total
 
     @property
@@ -69,7 +67,6 @@ class Sizes:
 
     @property
     def training_flops_512(self) -> int:
-        """The same at length 512."""
         return 3 * self.forward_flops_512
 
     @property
