@@ -32,8 +32,8 @@ def _writes(call: ast.Call) -> bool:
 
 
 def test_only_files_opens_for_writing() -> None:
-    assert _writes(ast.parse("open(path, 'wb')", mode="eval").body)  # type: ignore[arg-type]
-    assert _writes(ast.parse("path.write_text(text)", mode="eval").body)  # type: ignore[arg-type]
+    assert _writes(ast.parse("open(path, 'wb')", mode="eval").body)
+    assert _writes(ast.parse("path.write_text(text)", mode="eval").body)
     calls = [(path, node) for path in SOURCES for node in ast.walk(_tree(path)) if isinstance(node, ast.Call)]
     found = {str(path.relative_to(ROOT / "src/litebert")) for path, call in calls if _writes(call)}
     assert found == {"files.py", "corpus/write.py"}

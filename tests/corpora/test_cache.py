@@ -23,7 +23,7 @@ def sharded(stories: Path, corpus: Path, tmp_path: Path, monkeypatch: pytest.Mon
     folder = tmp_path / "sharded"
     size = Corpus.open(corpus).num_tokens // 8
     settings = {"sentences": "line", "held_out": 0.1, "shard_tokens": size, "workers": 1}
-    build_corpus([stories], tokenizer=corpus / "tokenizer", output=folder, **settings)  # type: ignore[arg-type]
+    build_corpus([stories], tokenizer=corpus / "tokenizer", output=folder, **settings)
     push_corpus(folder, URL)
     yield folder
     fsspec.filesystem("memory").rm("/bucket", recursive=True)

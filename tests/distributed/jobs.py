@@ -19,9 +19,9 @@ def stop_after(step: int) -> None:
     def signalling(*args: object, **kwargs: object) -> object:
         if kwargs["step"] == step - 1:
             os.kill(os.getpid(), signal.SIGTERM)
-        return original(*args, **kwargs)  # type: ignore[arg-type]
+        return original(*args, **kwargs)
 
-    loop.training_step = signalling  # type: ignore[assignment]
+    loop.training_step = signalling
 
 
 if __name__ == "__main__":

@@ -1,9 +1,6 @@
 """Prose out of the documentation of Python: what is kept, what is left out, and in which form."""
 
 import importlib
-import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -113,20 +110,3 @@ def test_docstrings_of_a_module_come_in_their_order(prose: ModuleType, tmp_path:
     for broken in (b'print "two"', b'"""\xff"""', b'"""\0"""', b""):
         path.write_bytes(broken)
         assert prose.module_sentences(path) == []
-
-
-@pytest.mark.slow
-def test_script_writes_the_official_format(prose: ModuleType, tmp_path: Path) -> None:
-    texts = []
-    for name in ("first.txt", "second.txt"):
-        script = [sys.executable, "-W", "error", str(FOLDER / "python_prose.py")]
-        done = subprocess.run([*script, str(tmp_path / name)], capture_output=True, check=True)
-        assert re.search(rb"MB, [\d,]+ documents, [\d,]+ sentences, [\d,]+ words", done.stderr)
-        texts.append((tmp_path / name).read_text("utf-8"))
-    assert texts[0] == texts[1]
-    documents = [document.split("\n") for document in texts[0].removesuffix("\n").split("\n\n")]
-    sentences = [sentence for document in documents for sentence in document]
-    assert len(documents) > 1_000
-    assert min(map(len, documents)) >= 4
-    assert all(map(prose.is_prose, sentences))
-    assert len(set(sentences)) == len(sentences)

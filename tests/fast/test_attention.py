@@ -37,7 +37,6 @@ def test_the_formula_is_softmax_of_scaled_products_within_each_sequence() -> Non
 
 def test_local_attention_reads_neighbours_and_the_first_token_which_reads_all() -> None:
     visible = visible_of(AlbertConfig(attention="local", attention_window=1))
-    assert visible is not None
     place = torch.arange(4)
     assert visible(place[:, None], place).int().tolist() == [[1, 1, 1, 1], [1, 1, 1, 0], [1, 1, 1, 1], [1, 0, 1, 1]]
 

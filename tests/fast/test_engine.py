@@ -111,7 +111,6 @@ def test_in_bf16_small_gradients_survive_beside_large_ones(make: Make, batch: Ba
     weight = torch.ones(4, requires_grad=True)
     use = cast(weight, torch.bfloat16)
     torch.stack([256 * use(), *(use() for _ in range(5))]).sum().backward()
-    assert weight.grad is not None
     assert weight.grad.tolist() == [261.0] * 4
     network = make(torch.bfloat16).train()
     accelerate(network)

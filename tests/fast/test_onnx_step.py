@@ -65,4 +65,4 @@ def test_the_packaged_model_answers_alike_with_either_backend() -> None:
         assert ours.probability == pytest.approx(theirs.probability, abs=1e-5)
     assert by_graphs.embed("A cat.") == pytest.approx(by_torch.embed("A cat."), abs=1e-5)
     with pytest.raises(LitebertError, match="LB-975"):
-        Model.load(backend="onnxrutime")  # type: ignore[arg-type]
+        Model.load(backend="onnxrutime")

@@ -52,7 +52,7 @@ def plan(corpus: Path, tmp_path: Path) -> Callable[..., Prepared]:
 
     def prepared(*words: str, pooling: str | None = "mean") -> Prepared:
         if pooling:
-            write_sentence_transformers(start, pooling=pooling)  # type: ignore[arg-type]
+            write_sentence_transformers(start, pooling=pooling)
         pairs = tmp_path / "pairs.csv"
         given = ["task.name=table", f"model.start={start}", "train.precision=fp32", "train.batch_size=8"]
         given += [f"data.train={pairs}", f"data.dev={pairs}", *words]
@@ -105,7 +105,6 @@ def test_such_a_run_learns_and_its_model_answers_and_is_the_start_of_another(
     prepared = plan("train.steps=60", "optim.learning_rate=1e-3")
     assert finetune(prepared.resolved, tmp_path / "run", is_quiet=True).exit_code == 0
     result = read_result(tmp_path / "run")
-    assert result is not None
     assert result.last.measures["accuracy"] > result.baseline["accuracy"]
     again = Finetuned.open(tmp_path / "run")
     measures, *_ = measured([again], tmp_path / "pairs.csv", "dev")

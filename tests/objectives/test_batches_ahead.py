@@ -91,7 +91,7 @@ def test_a_killed_worker_is_reported(open_loader: partial[Loader], number: int, 
 def test_workers_end_with_the_iterator(open_loader: partial[Loader]) -> None:
     batches = prefetch(open_loader, range(10**9), workers=2)
     next(batches)
-    batches.close()  # type: ignore[attr-defined]
+    batches.close()
     assert not multiprocessing.active_children()
 
 
@@ -119,7 +119,6 @@ def test_workers_end_when_their_parent_is_killed(tmp_path: Path) -> None:
     script.write_text(PARENT)
     command = [sys.executable, str(script)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as parent:
-        assert parent.stdout is not None
         workers = [os.pidfd_open(int(pid)) for pid in parent.stdout.readline().split()]
         parent.send_signal(signal.SIGKILL)
     assert len(workers) == 2

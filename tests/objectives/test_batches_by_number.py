@@ -119,7 +119,6 @@ def test_a_document_of_one_sentence_is_a_segment_without_a_label(vocabulary: Voc
     made = loader([text], vocabulary)
     assert made.epoch_size == 3
     batch = made.samples(0, 3)
-    assert batch.sentence_labels is not None
     by_length = {len(ids): label for ids, label in zip(sequences_of(batch), batch.sentence_labels, strict=True)}
     assert by_length[12] == NO_LABEL
     assert by_length[23] in (0, 1)
@@ -132,7 +131,6 @@ def test_sorting_by_length_moves_sequences_and_changes_none(corpus: list[Shard],
         is_masked = np.isin(np.arange(len(batch.ids)), batch.masked_positions)
         columns = (batch.ids, batch.positions, batch.segments, original_ids(batch), is_masked)
         parts = [[part.tolist() for part in np.split(column, batch.offsets[1:-1])] for column in columns]
-        assert batch.sentence_labels is not None
         return sorted(zip(*parts, batch.sentence_labels.tolist(), strict=True))
 
     batch = loader(corpus, vocabulary, batch_size=40).batch(0)

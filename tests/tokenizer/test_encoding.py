@@ -30,7 +30,7 @@ ANY_TEXT = st.text(st.characters(exclude_categories=()))
 def test_any_string_encodes(own: Tokenizer, text: str) -> None:
     encoding = own.encode(text)
     assert all(0 <= number < own.vocab_size for number in encoding.ids)
-    assert len(encoding) <= len(own._model.normalizer.normalize(text)) + 2  # type: ignore[attr-defined]
+    assert len(encoding) <= len(own._model.normalizer.normalize(text)) + 2
     assert len(encoding.pieces) == len(encoding.offsets) == len(encoding.ids)
     assert [own.id(piece) for piece in encoding.pieces] == encoding.ids
 
@@ -39,7 +39,7 @@ def test_any_string_encodes(own: Tokenizer, text: str) -> None:
 @given(ANY_TEXT)
 @settings(max_examples=20_000, deadline=None)
 def test_twenty_thousand_strings_encode(own: Tokenizer, text: str) -> None:
-    test_any_string_encodes.hypothesis.inner_test(own, text)  # type: ignore[attr-defined]
+    test_any_string_encodes.hypothesis.inner_test(own, text)
 
 
 @pytest.mark.parametrize("text", ["a" * 1_000_000, "日" * 1_000_000, "1," * 500_000, " " * 100_000])
@@ -81,7 +81,7 @@ def test_decoding_shows_the_unknown(own: Tokenizer) -> None:
 
 def test_wrong_calls_are_refused(own: Tokenizer) -> None:
     calls = {
-        "LB-210": (lambda: own.encode(7), lambda: own.encode_batch(["a", None])),  # type: ignore[arg-type, list-item]
+        "LB-210": (lambda: own.encode(7), lambda: own.encode_batch(["a", None])),
         "LB-215": (lambda: own.encode_batch(["a", "b"], ["c"]),),
         "LB-216": (lambda: own.encode_batch("abc"), lambda: own.encode_ids("abc")),
         "LB-217": (lambda: own.decode([0, 300]), lambda: own.piece(-1)),
@@ -288,12 +288,12 @@ def test_control_sentencepiece_itself_refuses_a_lone_surrogate(own: Tokenizer) -
     text = "a \ud800"
     assert own.encode(text).ids == own.encode("a \ufffd").ids
     with pytest.raises((RuntimeError, UnicodeEncodeError)):
-        own._model._processor.encode(text)  # type: ignore[attr-defined]
+        own._model._processor.encode(text)
 
 
 def test_control_offsets_of_the_normalized_text_do_not_slice_the_original(own: Tokenizer) -> None:
     text = "½ ½ the miller saw boats"
-    normalized = own._model.normalizer.normalize(text)  # type: ignore[attr-defined]
+    normalized = own._model.normalizer.normalize(text)
     assert normalized != text
     theirs, ours = own.encode(normalized).offsets[-1], own.encode(text).offsets[-1]
     assert text[slice(*ours)] == normalized[slice(*theirs)]

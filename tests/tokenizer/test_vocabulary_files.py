@@ -99,7 +99,7 @@ def test_the_reader_agrees_with_sentencepiece(own_model: bytes, own: Tokenizer) 
         ("LB-200", lambda small, message: b"\0" * (MAX_MODEL_BYTES + 1)),
     ],
 )  # fmt: skip
-def test_damage_is_refused_by_name(small: bytes, message: Writer, code: str, ruin) -> None:  # type: ignore[no-untyped-def]
+def test_damage_is_refused_by_name(small: bytes, message: Writer, code: str, ruin) -> None:
     with pytest.raises(LitebertError, match=code):
         read_model(ruin(small, message), "the file")
 

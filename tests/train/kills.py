@@ -45,7 +45,7 @@ def kill_at(point: int) -> None:
 
     for name in ("fsync", "rename", "replace", "unlink", "rmdir", "mkdir"):
         setattr(os, name, counted(getattr(os, name)))
-    files.open = counted(open, is_killed_after=True)  # type: ignore[attr-defined]
+    files.open = counted(open, is_killed_after=True)
 
 
 class Saving:

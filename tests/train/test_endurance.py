@@ -114,7 +114,6 @@ with interruptible():
 
 def test_a_second_signal_ends_at_once() -> None:
     with subprocess.Popen([sys.executable, "-c", SLEEPING], stdout=subprocess.PIPE) as child:
-        assert child.stdout is not None
         assert child.stdout.readline() == b"ready\n"
         child.terminate()
         with pytest.raises(subprocess.TimeoutExpired):  # the first is only a request

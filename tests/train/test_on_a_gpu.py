@@ -51,7 +51,6 @@ def _as_fake(mode: FakeTensorMode, work: PretrainingWork) -> PretrainingWork:
     batch = work.batch
     parts = (batch.ids, batch.positions, batch.segments, batch.offsets)
     fake = Batch(*map(mode.from_tensor, parts), batch.lengths)
-    assert work.sentence_labels is not None
     rest = (work.masked_positions, work.masked_ids, work.sentence_labels)
     return PretrainingWork(fake, *map(mode.from_tensor, rest), 4, 3)
 
@@ -106,7 +105,7 @@ def test_a_step_never_waits_for_the_device(
                 setattr(module, name, nn.Parameter(torch.empty(parameter.shape)))
         rule = build_optimizer(OptimConfig(name=optimizer), network.named_parameters())
         loss = _task(network.train()).loss(_as_fake(mode, work))
-        loss.total.backward()  # type: ignore[no-untyped-call]
+        loss.total.backward()
         norm = clip_gradients(network.parameters(), 1.0)
         rule.step()
         with pytest.raises(DataDependentOutputException):
@@ -151,7 +150,7 @@ def test_fp16_trains_as_fp32_does_and_an_overflow_changes_nothing() -> None:
     assert not overflown.is_finite
     torch.manual_seed(1)
     untouched = _network(0.0, "full", torch.float16)
-    assert torch.equal(network.albert.pooler.weight, untouched.albert.pooler.weight)  # type: ignore[union-attr]
+    assert torch.equal(network.albert.pooler.weight, untouched.albert.pooler.weight)
 
 
 def test_the_scale_halves_at_an_overflow_and_doubles_after_many_steps(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -78,7 +78,7 @@ def test_what_cannot_work_is_refused_before_work(
 ) -> None:
     if "ALL" in change:
         settings = {"tokenizer": corpus / "tokenizer", "sentences": "line", "workers": 1}
-        build_corpus([stories], output=tmp_path / "ALL", **settings)  # type: ignore[arg-type]
+        build_corpus([stories], output=tmp_path / "ALL", **settings)
         change = change.replace("ALL", str(tmp_path / "ALL"))
     with pytest.raises(LitebertError, match=code):
         pretrain(configure(change), tmp_path, is_quiet=True)
@@ -225,7 +225,7 @@ def test_pieces_that_two_vocabularies_share_keep_their_vectors(
 ) -> None:
     write_tokenizer(tmp_path / "other", train_tokenizer(stories.read_text().splitlines(), vocab_size=80))
     settings = {"tokenizer": tmp_path / "other", "sentences": "line", "held_out": 0.2, "workers": 1}
-    build_corpus([stories], output=tmp_path / "corpus", **settings)  # type: ignore[arg-type]
+    build_corpus([stories], output=tmp_path / "corpus", **settings)
     words = [f"data.corpus={tmp_path / 'corpus'}", f"start.model={trained / 'model'}"]
     with pytest.raises(LitebertError, match="LB-514"):
         pretrain(configure(*words), tmp_path / "refused", is_quiet=True)

@@ -34,7 +34,7 @@ def test_a_run_stopped_after_any_step_equals_an_uninterrupted_one(
     def stopping(*args: object, **kwargs: object) -> object:
         if kwargs["step"] == at_step - 1:
             os.kill(os.getpid(), signal.SIGTERM)
-        return step(*args, **kwargs)  # type: ignore[arg-type]
+        return step(*args, **kwargs)
 
     with monkeypatch.context() as patched:
         patched.setattr(loop, "training_step", stopping)
