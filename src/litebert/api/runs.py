@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, ClassVar, Required
+from typing import Annotated, Required
 
 from annotated_types import Ge
 from typing_extensions import TypedDict
@@ -23,43 +23,7 @@ from litebert.runs import clean as clean_up
 FOLLOW_SECONDS = 1.0
 
 
-@dataclass(frozen=True)
-class RunList:
-    """A row for each run; damaged ones are told below, and end the command with an error."""
-
-    folder: Path
-    table: Table
-    errors: tuple[LitebertError, ...]
-    formats: ClassVar = Table.formats
-
-    def __str__(self) -> str:
-        """Return aligned columns."""
-        return str(self.table)
-
-    def as_json(self) -> list[dict[str, Cell]]:
-        """Return each row by heading."""
-        return self.table.as_json()
-
-    def as_csv(self) -> str:
-        """Return the rows as CSV."""
-        return self.table.as_csv()
-
-    def as_markdown(self) -> str:
-        """Return the rows as Markdown."""
-        return self.table.as_markdown()
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What is wrong with the damaged runs."""
-        return tuple(map(str, self.errors)) + (() if self.table.rows else (f"no runs in {self.folder}",))
-
-    @property
-    def exit_code(self) -> int:
-        """That of the last error."""
-        return self.errors[-1].exit_code if self.errors else 0
-
-
-def list_runs(*, runs: Annotated[Path, "Folder of the runs."] = Path("runs")) -> RunList:
+def list_runs(*, runs: Annotated[Path, "Folder of the runs."] = Path("runs")) -> Table:
     """List the runs in a folder: what was trained, how far, and with which result.
 
     `last` is the last step, `best` the best evaluation; over several seeds, their medians.
@@ -68,7 +32,8 @@ def list_runs(*, runs: Annotated[Path, "Folder of the runs."] = Path("runs")) ->
     litebert runs list --runs experiments --csv
     """
     table, errors = tables.list_runs(runs)
-    return RunList(runs, table, tuple(errors))
+    notes = tuple(map(str, errors)) + (() if table.rows else (f"no runs in {runs}",))
+    return replace(table, notes=notes, exit_code=errors[-1].exit_code if errors else 0)
 
 
 def compare(*runs: Annotated[Path, Required]) -> tables.Comparison:

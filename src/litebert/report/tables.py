@@ -25,6 +25,8 @@ Frame: TypeAlias = Union["DataFrame", "Table"]
 class Table:
     """Rows under headings; numbers are already rounded, and unknown values are None.
 
+    A command that prints a table writes its notes on stderr, and ends with its exit code.
+
     >>> print(Table(("run", "f1"), (("one", 0.5), ("two", None))))
     run      f1
     one  0.5000
@@ -39,6 +41,8 @@ class Table:
     rows: tuple[tuple[Cell, ...], ...]
     title: str = ""
     decimals: int = 4
+    notes: tuple[str, ...] = ()
+    exit_code: int = 0
     formats: ClassVar = ("json", "csv", "markdown")
 
     def __str__(self) -> str:
