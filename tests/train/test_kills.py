@@ -100,7 +100,7 @@ def _swap(path: Path) -> None:
 MANIFESTS = [('"format": 1', '"format": 2'), ('"blake2b": "', '"blake2b": "0'), ('"bytes": ', '"bytes": 1'), ("{", "[")]
 
 
-@pytest.mark.parametrize("damage", [_swap, "state.json", "manifest.json", "extra", *MANIFESTS], ids=str)
+@pytest.mark.parametrize("damage", [_swap, "state.json", "manifest.json", "extra", *MANIFESTS])
 def test_swapped_missing_and_foreign_files_are_noticed(
     saved: Path, damage: Callable[[Path], None] | str | tuple[str, str]
 ) -> None:
