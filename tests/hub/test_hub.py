@@ -198,10 +198,12 @@ def test_pull_prints_a_folder_or_copies_it(hub, small_model: Path, tmp_path: Pat
 def test_ctrl_c_ends_a_transfer_at_once(hub, small_model: Path) -> None:
     hub.add("me/small", small_model)
     hub.fault = "slow"
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs of a shell ignore it
     threading.Timer(1, signal.pthread_kill, [threading.get_ident(), signal.SIGINT]).start()
     begun = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
         pull(NAME)
+    signal.signal(signal.SIGINT, before)
     assert time.monotonic() - begun < 10
 
 
