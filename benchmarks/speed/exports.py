@@ -29,7 +29,7 @@ from litebert.tokenizer import Tokenizer
 CALIBRATION = {"SST-2": 3, "NLI": 3, "IMDB": 1}
 """Batches of 16 texts, none of which is timed later."""
 SKIPPED = 10_000, 3_000, 5_000
-EXAMPLE = tuple(torch.from_numpy(values) for values in made_up([8, 8]).padded().values())
+EXAMPLE = tuple(torch.from_numpy(values) for values in made_up([8, 8], vocab_size=1_000).padded().values())
 BERT_SHAPES = {"minilm-l6": (6, 384, 12), "bert-base": (12, 768, 12)}
 """Layers, hidden size and heads of all-MiniLM-L6-v2 and of BERT-base, beside our presets."""
 
