@@ -306,7 +306,6 @@ def test_search_finds_the_nearest_and_explain_adds_up(desk: Desk, tmp_path: Path
     assert [set(match) for match in matches] == [{"number", "text", "score"}] * 3
     assert (matches[0]["number"], matches[0]["score"]) == (1, pytest.approx(1, abs=1e-5))
     assert [match["score"] for match in matches] == sorted((match["score"] for match in matches), reverse=True)
-    pytest.importorskip("captum")
     found = litebert("explain", "classify", TEXTS[0], "--model", desk.reviews, "--json").json
     assert set(found) == {"verb", "answer", "kind", "score", "blank", "error", "words"}
     total = sum(word["attribution"] for word in found["words"])

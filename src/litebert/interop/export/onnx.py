@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from litebert.errors import LitebertError, missing_package
+from litebert.fast import pack
 from litebert.interop.export.check import (
     OUR_TEXTS,
     Inputs,
@@ -85,6 +86,7 @@ def export_onnx(
             raise LitebertError("LB-760", what, received=found, expected=limits, next="omit --int8")
         if not (near.correlation >= _GOOD_CORRELATION and (near.same_choice or 1) >= _GOOD_CHOICES):
             notes = ("int8 moves these outputs visibly: evaluate the file on your own data before use",)
+    pack(network.albert)  # as it is served; the graph was compared with the plain network
     everybody = {"litebert": lambda inputs: ragged_outputs(network, inputs, names)} | runners
     times = measure(everybody, source.padded, vocab_size=network.config.vocab_size) if has_latency else {}
     write_export(output, list(files.values())[-1], source=folder)
