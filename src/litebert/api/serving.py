@@ -16,7 +16,7 @@ def serve(*models: str, options: Options) -> None:
     Without a MODEL, the model that comes with the package is served.
 
     litebert serve                                   # then open http://127.0.0.1:8000
-    litebert serve english=models/english-16m sst2=runs/sst2/model --port 9000
+    litebert serve english=runs/mine sst2=runs/sst2/model --port 9000
     """
     try:
         from litebert.serve.server import serve as run
