@@ -8,8 +8,9 @@ import torch
 
 import litebert
 from litebert.nn import Batch
+from litebert.serve import Options
 from litebert.serve.app import ROUTES, Answer
-from litebert.serve.batching import attention
+from litebert.serve.batching import attention, load
 from litebert.serve.guard import MAX_CHARACTERS, MAX_TEXTS
 
 TEXTS = ["Anna found a red ball.", "At night the river was quiet again.", "No"]
@@ -79,3 +80,9 @@ def test_a_refusal_names_the_range_and_repeats_nothing(server, expected: str) ->
     assert (reply.status, reply.code) == (422, code)
     assert f"expected: {expected}; next" in reply.json["error"]["message"]
     assert b"secret-word" not in reply.body
+
+
+def test_a_model_in_bf16_says_how_far_it_is_from_fp32(folders: dict[str, Path]) -> None:
+    assert load(str(folders["base"]), Options())[1]["notes"] == []
+    (note,) = load(str(folders["base"]), Options(precision="bf16"))[1]["notes"]
+    assert 0 < float(note.rpartition(" ")[2].removesuffix("%")) < 3

@@ -280,6 +280,11 @@ def load(path: str | None, options: Options) -> tuple[Model, dict[str, Any]]:
     """Load and test a model; return it with its description."""
     model = Model.load(path, precision=options.precision, backend=options.backend)
     self_test(model)
+    notes = [*model.notes]
+    if options.precision != "fp32":
+        exact, rounded = (each.embed([_SHORT, _LONG]) for each in (Model.load(path), model))
+        difference = float(np.linalg.norm(rounded - exact) / np.linalg.norm(exact))
+        notes.append(f"computed in {options.precision}; vectors differ from those in fp32 by {difference:.2%}")
     config, folder = model.network.config, Path(model.source)
     files = sorted([*folder.glob("*.safetensors"), folder / "config.json"])
     facts = {
@@ -289,7 +294,7 @@ def load(path: str | None, options: Options) -> tuple[Model, dict[str, Any]]:
         "num_steps": config.num_steps,
         "num_blocks": len(set(depth_plan(config))),
         "max_tokens": config.max_position_embeddings,
-        "notes": [*model.notes],
+        "notes": notes,
     }
     return model, facts
 

@@ -90,7 +90,7 @@ async def _start(models: Sequence[ServedModel], server: uvicorn.Server) -> None:
     gc.collect()
     gc.freeze()  # torch and the models stay in memory: garbage collection can skip them
     for model in models:
-        log.info("%s is ready: %s", model.name, ", ".join(model.facts["verbs"]))
+        log.info("%s is ready: %s", model.name, "; ".join([", ".join(model.facts["verbs"]), *model.facts["notes"]]))
 
 
 class Server(uvicorn.Server):
