@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from html import escape
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, ClassVar, Generic, SupportsIndex, TypeVar, overload
 
 from litebert.errors import LitebertError
@@ -49,29 +48,25 @@ class Results(tuple[Item, ...]):
     @overload
     def __getitem__(self, place: slice, /) -> Results[Item]: ...
     def __getitem__(self, place: SupportsIndex | slice, /) -> Item | Results[Item]:
-        """Return one answer, or a part of them."""
         if isinstance(place, slice):
             return Results(super().__getitem__(place))
         return super().__getitem__(place)
 
     def __repr__(self) -> str:
-        """Show the first 20 answers, one per line."""
         lines = [f"  {item!r}" for item in self[:20]]
         more = [f"  ... and {len(self) - 20:,} more"] if len(self) > 20 else []
         return "\n".join([f"Results of {len(self):,}:", *lines, *more])
 
     def to_pandas(self) -> DataFrame:
         """Return a DataFrame with a row per answer; several answers to one text are several rows."""
-        return data_frame(rows_of(self))
+        return _data_frame(_rows(self))
 
     def _repr_html_(self) -> str:
-        rows = rows_of(self[:20])
+        rows = _rows(self[:20])
         names = list(dict.fromkeys(name for row in rows for name in row))
-        head = "".join(f"<th>{escape(name)}</th>" for name in names)
-        body = "".join(
-            "<tr>" + "".join(f"<td>{escape(str(row.get(n, '')))}</td>" for n in names) + "</tr>" for row in rows
-        )
-        return f"<table><tr>{head}</tr>{body}</table>"
+        lines = ["".join(f"<th>{escape(name)}</th>" for name in names)]
+        lines += ["".join(f"<td>{escape(str(row.get(name, '')))}</td>" for name in names) for row in rows]
+        return f"<table><tr>{'</tr><tr>'.join(lines)}</tr></table>"
 
 
 class Tabular:
@@ -84,49 +79,33 @@ class Tabular:
         """Return the table."""
         assert is_dataclass(self)
         values = [getattr(self, field.name) for field in fields(self)]
-        tuples = [each for each in values if isinstance(each, tuple)]
-        parts = [each for each in tuples if each and all(map(is_dataclass, each))]
-        return data_frame(rows_of(parts[0] if parts else [self]))
+        parts = [each for each in values if isinstance(each, tuple) and each and all(map(is_dataclass, each))]
+        return _data_frame(_rows(parts[0] if parts else [self]))
 
 
-def rows_of(results: Sequence[object]) -> list[dict[str, object]]:
+def _rows(results: Sequence[object]) -> list[dict[str, object]]:
     """Return answers as rows of plain values; nested answers have a column `text_number`."""
     rows: list[dict[str, object]] = []
     for number, item in enumerate(results):
         if isinstance(item, Results):
-            rows += [{"text_number": number, **_row(each)} for each in item]
+            rows += [{"text_number": number, **row} for row in _rows(item)]
+        elif is_dataclass(item):
+            row: dict[str, object] = {}
+            for name, value in ((field.name, getattr(item, field.name)) for field in fields(item)):
+                # a mapping becomes columns such as `values.positive`
+                row |= {f"{name}.{key}": v for key, v in value.items()} if isinstance(value, Mapping) else {name: value}
+            rows.append(row)
         else:
-            rows.append(_row(item))
+            rows.append({"value": item})
     return rows
 
 
-def data_frame(rows: Sequence[Mapping[str, object]]) -> DataFrame:
-    """Return rows as a pandas DataFrame."""
-    if find_spec("pandas") is None:
-        raise LitebertError(
-            "LB-929",
-            "a DataFrame needs pandas",
-            received="no package pandas",
-            expected="pandas 2 or newer",
-            next="pip install pandas",
-        )
-    from pandas import DataFrame
-
-    return DataFrame(list(rows))
-
-
-def _row(item: object) -> dict[str, object]:
-    """Return the fields of an answer; a mapping becomes columns such as `values.positive`."""
-    if not is_dataclass(item):
-        return {"value": item}
-    row: dict[str, object] = {}
-    for field in fields(item):
-        value = getattr(item, field.name)
-        if isinstance(value, Mapping):
-            row |= {f"{field.name}.{name}": each for name, each in value.items()}
-        else:
-            row[field.name] = value
-    return row
+def _data_frame(rows: list[dict[str, object]]) -> DataFrame:
+    try:
+        from pandas import DataFrame
+    except ImportError as error:
+        raise LitebertError("LB-929", "a DataFrame needs pandas", next="pip install pandas") from error
+    return DataFrame(rows)
 
 
 @dataclass(frozen=True)
@@ -277,22 +256,20 @@ class Explanation(Tabular):
     words: tuple[WordAttribution, ...]
 
     def __repr__(self) -> str:
-        """Write the answer, then a line per word with a bar."""
-        largest = max((abs(each.attribution) for each in self.words), default=0.0) or 1.0
-        lines = [
-            f"  {each.attribution:+8.3f}  {'█' * round(12 * abs(each.attribution) / largest):<12}  {each.word}"
-            for each in self.words
-        ]
+        lines = [f"  {w.attribution:+8.3f}  {'█' * round(12 * share):<12}  {w.word}" for w, share in self._shares()]
         head = f"{self.verb}: {self.answer} ({self.kind} {self.score:.3f}, {self.blank:.3f} blank)"
         return "\n".join([head, *lines])
 
     def _repr_html_(self) -> str:
         """Return the words in a notebook: blue adds to the score, red takes from it."""
-        largest = max((abs(each.attribution) for each in self.words), default=0.0) or 1.0
         spans = [
-            f'<span style="background:rgba({"30,100,220" if each.attribution > 0 else "220,60,40"},'
-            f'{0.6 * abs(each.attribution) / largest:.2f})" title="{each.attribution:+.3f}">'
-            f"{escape(each.word)}</span>"
-            for each in self.words
+            f'<span style="background:rgba({"30,100,220" if word.attribution > 0 else "220,60,40"},{0.6 * share:.2f})"'
+            f' title="{word.attribution:+.3f}">{escape(word.word)}</span>'
+            for word, share in self._shares()
         ]
         return f"<p><b>{escape(self.answer)}</b> {self.score:.3f}</p><p>{' '.join(spans)}</p>"
+
+    def _shares(self) -> list[tuple[WordAttribution, float]]:
+        """Return the words, each with its size as a share of the largest."""
+        largest = max((abs(word.attribution) for word in self.words), default=0.0) or 1.0
+        return [(word, abs(word.attribution) / largest) for word in self.words]

@@ -13,8 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import ClassVar
 
-_LONGEST_RECEIVED = 300
-"""Characters of a received value that a message shows."""
+_LONGEST_RECEIVED = 300  # characters of a received value that a message shows
 
 
 class LitebertError(Exception):
@@ -34,21 +33,20 @@ class LitebertError(Exception):
     exit_code: ClassVar[int] = 1
 
     def __init__(
-        self, code: str, what: str, *, received: object = None, expected: str | None = None, next: str
+        self, code: str, what: str, *, received: object = None, expected: str | None = None, next: str = ""
     ) -> None:
-        super().__init__(code, what)
-        self.code, self.what = code, what
-        self.received = None if received is None else _shortened(str(received))
-        self.expected, self.next = expected, next
-
-    def __reduce__(self) -> tuple[object, ...]:
-        """Let an error travel from a worker process to the command line."""
-        return _rebuilt, (type(self), self.code, self.what, self.received, self.expected, self.next)
+        super().__init__(code, what)  # what pickle needs to make it anew, in the process that started a worker
+        self.code, self.what, self.received, self.expected, self.next = code, what, None, expected, next
+        if received is not None:
+            text = str(received)
+            line = _on_one_line(text[: _LONGEST_RECEIVED + 1])
+            is_long = len(line) > _LONGEST_RECEIVED
+            self.received = f"{line[:_LONGEST_RECEIVED]}… ({len(text):,} characters)" if is_long else line
 
     def __str__(self) -> str:
         lines = [f"{self.code}: {_on_one_line(self.what)}"]
         for name, value in (("received", self.received), ("expected", self.expected), ("next", self.next)):
-            if value is not None:
+            if value:
                 lines.append(f"  {name + ':':<9} {_on_one_line(value)}")
         return "\n".join(lines)
 
@@ -83,12 +81,6 @@ class NonFiniteError(LitebertError):
     exit_code = 5
 
 
-def _rebuilt(
-    kind: type[LitebertError], code: str, what: str, received: str | None, expected: str | None, next: str
-) -> LitebertError:
-    return kind(code, what, received=received, expected=expected, next=next)
-
-
 def no_such_name(code: str, what: str, name: str, known: Iterable[str], *, next: str) -> LitebertError:
     """Return the error for an unknown name; it suggests the nearest known one."""
     return LitebertError(code, what, received=name, expected=did_you_mean(name, known), next=next)
@@ -105,6 +97,16 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     return f"did you mean {near[0]}?" if near else f"one of {', '.join(known)}"
 
 
+def missing_package(package: str, *, extra: str, needed_for: str) -> LitebertError:
+    """Return the error that names the pip extra to install.
+
+    >>> print(missing_package("ray", extra="cluster", needed_for="--cluster").next)
+    pip install 'litebert[cluster]'
+    """
+    again = f"pip install 'litebert[{extra}]'"
+    return LitebertError("LB-305", f"{needed_for} needs the package {package}", received="not installed", next=again)
+
+
 def _on_one_line(text: str) -> str:
     """Show line breaks and control characters, which the names of files may have, as in Python's strings."""
     if text.isprintable():
@@ -112,45 +114,9 @@ def _on_one_line(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
-def _shortened(text: str) -> str:
-    """Keep a message one line long, however long the value."""
-    line = text if text.isprintable() else text.encode("unicode_escape").decode()
-    if len(line) <= _LONGEST_RECEIVED:
-        return line
-    return f"{line[:_LONGEST_RECEIVED]}… ({len(text):,} characters)"
-
-
-def missing_package(package: str, *, extra: str, needed_for: str) -> LitebertError:
-    """Return the error that names the pip extra to install.
-
-    >>> print(missing_package("ray", extra="cluster", needed_for="--cluster").next)
-    pip install 'litebert[cluster]'
-    """
-    return LitebertError(
-        "LB-305",
-        f"{needed_for} needs the package {package}",
-        received="not installed",
-        expected=f"{package}, which comes with the extra [{extra}]",
-        next=f"pip install 'litebert[{extra}]'",
-    )
-
-
 # ---- failures of the system: files, disk, memory --------------------------------------------------------------------
 
-_DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-_FORBIDDEN = (errno.EACCES, errno.EROFS, errno.EPERM)
-_ALLOCATORS = ("not enough memory", "can't allocate memory", "out of memory", "bad_alloc")
-"""What torch, CUDA and C++ say when memory runs out."""
-
-
-@contextmanager
-def disk_errors(path: Path) -> Iterator[None]:
-    """Turn the system's errors while `path` is written into one message with sizes and advice."""
-    try:
-        yield
-    except OSError as error:
-        where = _path_of(error) or path
-        raise _cannot_write(error, path) or _system_error(error, where) from error
+_ALLOCATORS = ("not enough memory", "can't allocate memory", "out of memory", "bad_alloc")  # of torch, CUDA and C++
 
 
 def as_litebert_error(error: BaseException) -> LitebertError | None:
@@ -164,111 +130,49 @@ def as_litebert_error(error: BaseException) -> LitebertError | None:
     """
     if isinstance(error, LitebertError):
         return error
-    if _is_out_of_memory(error):
-        return ResourceError(
-            "LB-007",
-            "out of memory",
-            received=str(error) or type(error).__name__,
-            expected="a model, batch or file that fits into memory",
-            next="lower train.micro_batch_size or --batch-size, or use a smaller model",
-        )
+    of_allocator = isinstance(error, RuntimeError) and any(mark in str(error) for mark in _ALLOCATORS)
+    if of_allocator or isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM):
+        advice = "lower train.micro_batch_size or --batch-size, or use a smaller model"
+        return ResourceError("LB-007", "out of memory", received=str(error) or type(error).__name__, next=advice)
     if isinstance(error, OSError) and not isinstance(error, BrokenPipeError):
-        return _system_error(error, _path_of(error))
+        return _system_error(error)
     return None
 
 
-def _cannot_write(error: OSError, path: Path | None) -> LitebertError | None:
-    if error.errno in _DISK_FULL:
-        return ResourceError(
-            "LB-001",
-            f"the disk is full while writing {path or 'the output'}",
-            received=f"{free_bytes(path):,} bytes free" if path else error.strerror,
-            expected="room for the whole file; nothing was left under its final name",
-            next="free some space or choose another folder, then rerun the command",
-        )
-    if path and error.errno in _FORBIDDEN:
-        return LitebertError(
-            "LB-002",
-            f"{path} cannot be written",
-            received=error.strerror or "permission denied",
-            expected="a folder this user may write to",
-            next=f"ls -ld {path.parent}",
-        )
-    return None
+@contextmanager
+def disk_errors(path: Path) -> Iterator[None]:
+    """Turn the system's errors while `path` is written into one message with sizes and advice."""
+    try:
+        yield
+    except OSError as error:
+        raise _system_error(error, path) from error
 
 
-def _system_error(error: OSError, path: Path | None) -> LitebertError:
-    name = _shown(path) if path else "the file"
-    received = error.strerror or str(error) or type(error).__name__
+def _system_error(error: OSError, written: Path | None = None) -> LitebertError:
+    """Return the message for an error of the system, while `written` was written or anything else was done."""
+    path = Path(os.fsdecode(error.filename)) if isinstance(error.filename, str | bytes) and error.filename else written
+    name = str(path) if path else "the file"
+    name = name if len(name) <= 120 else f"{name[:120]}…"
+    said, number = error.strerror or str(error) or type(error).__name__, error.errno
     look = f"ls -ld {_existing(path)}" if path else "check the paths that the command names"
-    if full := error.errno in _DISK_FULL and _cannot_write(error, path):
-        return full
-    if error.errno in _FORBIDDEN:
-        return LitebertError(
-            "LB-250",
-            f"{name} may not be read or written",
-            received=received,
-            expected="a file and folders that this user may open",
-            next=look,
-        )
-    if error.errno == errno.ENOENT:
-        return LitebertError(
-            "LB-251", f"{name} does not exist", received=received, expected="an existing path", next=look
-        )
-    if error.errno in (errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENOTEMPTY):
-        return LitebertError(
-            "LB-252",
-            f"{name} is a file where a folder is expected, or the reverse",
-            received=received,
-            expected="a file for files, a folder for folders",
-            next=look,
-        )
-    if error.errno in (errno.ENAMETOOLONG, errno.ELOOP, errno.EINVAL):
-        return LitebertError(
-            "LB-253",
-            f"this file system does not accept the name {name}",
-            received=received,
-            expected="names of at most 255 bytes, and no loop of symbolic links",
-            next="choose a shorter path",
-        )
-    if error.errno in (errno.EMFILE, errno.ENFILE):
-        return ResourceError(
-            "LB-254",
-            "too many files are open",
-            received=received,
-            expected="a higher limit, or fewer workers",
-            next="ulimit -n 4096",
-        )
-    return _unexpected(name, received, look)
-
-
-def _unexpected(name: str, received: str, look: str) -> LitebertError:
-    return LitebertError(
-        "LB-255",
-        f"the system cannot read or write {name}",
-        received=received,
-        expected="a working disk, and a working connection to it",
-        next=look,
-    )
-
-
-def _is_out_of_memory(error: BaseException) -> bool:
-    if isinstance(error, MemoryError):
-        return True
-    if isinstance(error, OSError):
-        return error.errno == errno.ENOMEM
-    return isinstance(error, RuntimeError) and any(mark in str(error) for mark in _ALLOCATORS)
-
-
-def _path_of(error: OSError) -> Path | None:
-    name = error.filename
-    return Path(os.fsdecode(name)) if isinstance(name, str | bytes) and name else None
-
-
-def _shown(path: Path) -> str:
-    name = str(path)
-    name = name if name.isprintable() else ascii(name)
-    return name if len(name) <= 120 else f"{name[:120]}…"
+    if number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        place = written or path
+        free = f"{free_bytes(place):,} bytes free" if place else said
+        advice = "free some space or choose another folder, then rerun the command; nothing has the final name yet"
+        return ResourceError("LB-001", f"the disk is full while writing {name}", received=free, next=advice)
+    if number in (errno.EACCES, errno.EROFS, errno.EPERM):
+        return LitebertError("LB-250", f"{name} may not be read or written", received=said, next=look)
+    if number == errno.ENOENT:
+        return LitebertError("LB-251", f"{name} does not exist", received=said, next=look)
+    if number in (errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENOTEMPTY):
+        what = f"{name} is a file where a folder is expected, or the reverse"
+        return LitebertError("LB-252", what, received=said, next=look)
+    if number in (errno.ENAMETOOLONG, errno.ELOOP, errno.EINVAL):
+        what = f"this file system does not accept the name {name}"
+        return LitebertError("LB-253", what, received=said, next="choose a shorter path")
+    if number in (errno.EMFILE, errno.ENFILE):
+        return ResourceError("LB-254", "too many files are open", received=said, next="ulimit -n 4096")
+    return LitebertError("LB-255", f"the system cannot read or write {name}", received=said, next=look)
 
 
 def _existing(path: Path) -> Path:
@@ -289,7 +193,7 @@ def free_bytes(path: Path) -> int:
     return shutil.disk_usage(_existing(path)).free
 
 
-# Lines and progress bars in a terminal; control characters in a text never reach it
+# ---- lines and progress bars in a terminal; control characters in a text never reach it -----------------------------
 
 _CLEAR = "\r\x1b[K"
 _BAR = 30
@@ -305,7 +209,10 @@ def harmless(text: str) -> str:
     """
     if text.isascii() and text.isprintable():
         return text
-    return "".join(map(_escaped, text))
+    kept = ("Zs", "Zl", "Zp", "Co", "Cn")  # not printable, but spaces, private or not assigned
+    return "".join(
+        c if c in "\n\t" or c.isprintable() or unicodedata.category(c) in kept else json.dumps(c)[1:-1] for c in text
+    )
 
 
 def counted(number: int, what: str) -> str:
@@ -323,8 +230,7 @@ def say(text: str) -> None:
     When nobody reads stderr any more, as in `2>&1 | head`, the work continues silently.
     """
     try:
-        line = f"{_CLEAR if sys.stderr.isatty() else ''}{harmless(text)}"
-        print(line, file=sys.stderr, flush=True)
+        print(f"{_CLEAR if sys.stderr.isatty() else ''}{harmless(text)}", file=sys.stderr, flush=True)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
 
@@ -336,12 +242,4 @@ def show_status(done: int, total: int, text: str) -> None:
 
         share = min(1.0, done / max(1, total))
         bar = f"{'━' * round(share * _BAR):<{_BAR}}  {share:4.0%}  {harmless(text)}"
-        shown = bar[: shutil.get_terminal_size().columns - 1]
-        print(f"{_CLEAR}{shown}", end="", file=sys.stderr, flush=True)
-
-
-def _escaped(character: str) -> str:
-    if character in "\n\t" or character.isprintable():
-        return character
-    is_harmless = unicodedata.category(character) in ("Zs", "Zl", "Zp", "Co", "Cn")
-    return character if is_harmless else json.dumps(character)[1:-1]
+        print(f"{_CLEAR}{bar[: shutil.get_terminal_size().columns - 1]}", end="", file=sys.stderr, flush=True)

@@ -20,29 +20,19 @@ from litebert.errors import DamagedError, LitebertError, disk_errors
 
 Json: TypeAlias = Union[bool, int, float, str, list["Json"], dict[str, "Json"], None]  # noqa: UP007
 
-STAGING_MARK = ".partial-"
-"""The mark in the names of unfinished siblings, which anyone may delete."""
+STAGING_MARK = ".partial-"  # in the names of unfinished siblings, which anyone may delete
+MARKS = ("model.safetensors", "corpus.json", "run.json")  # a folder that has one of these was written by litebert
+
+
+# ---- what may be written: a path, a new one, one that is replaced ---------------------------------------------------
 
 
 def as_path(given: str | os.PathLike[str], what: str) -> Path:
-    """Return a caller's path.
-
-    Raises:
-        LitebertError: LB-532, it is no path.
-    """
+    """Return a caller's path."""
     if not isinstance(given, str | os.PathLike):
-        raise LitebertError(
-            "LB-532",
-            f"{what} cannot be of this type",
-            received=f"{given!r:.100} ({type(given).__name__})",
-            expected="a str or a Path",
-            next="give the name of one file or folder",
-        )
+        received = f"{given!r:.100} ({type(given).__name__})"
+        raise LitebertError("LB-532", f"{what} cannot be of this type", received=received, next="give a str or a Path")
     return Path(given)
-
-
-MARKS = ("model.safetensors", "corpus.json", "run.json")
-"""A folder that has one of these was written by litebert."""
 
 
 def require_new(output: Path, *, force: bool | None = False, own: Collection[str] = ()) -> None:
@@ -70,6 +60,18 @@ def require_new(output: Path, *, force: bool | None = False, own: Collection[str
     )
 
 
+def require_replaceable(path: Path, *, as_folder: bool = False) -> None:
+    """Check that a path is free or a regular file; with `as_folder`, free or a folder."""
+    with disk_errors(path):
+        if path.exists() and not (path.is_dir() if as_folder else path.is_file()):
+            what = f"{path} is not a {'folder' if as_folder else 'file that can be replaced'}"
+            kind = "a file" if path.is_file() else "a folder" if path.is_dir() else "a device or pipe"
+            raise LitebertError("LB-008", what, received=kind, next="choose another path")
+
+
+# ---- files: replaced whole, or appended to --------------------------------------------------------------------------
+
+
 def write_bytes(path: Path, data: bytes) -> None:
     """Replace `path` by `data`; a reader sees the old file or the new one, never a part."""
     write_stream(path, (data,))
@@ -92,7 +94,7 @@ def write_stream(path: Path, chunks: Iterable[bytes | memoryview], *, is_tempora
                     os.fsync(file.fileno())
             staged.replace(path)
             if not is_temporary:
-                sync_folder(path.parent)
+                sync_file(path.parent)
     finally:
         staged.unlink(missing_ok=True)
 
@@ -109,20 +111,9 @@ def write_json(path: Path, value: Json) -> None:
 
 def append_line(path: Path, line: str) -> None:
     """Append one line to a log; a crash can lose the last line but damages no earlier one."""
-    append_bytes(path, f"{line}\n".encode())
-
-
-def append_bytes(path: Path, data: bytes) -> None:
-    """Append to a file; a crash can lose some of these bytes but damages no earlier one."""
     _make_parent(path)
     with disk_errors(path), open(path, "ab") as file:
-        file.write(data)
-
-
-def cut_off(path: Path, size: int) -> None:
-    """Shorten a file to `size` bytes."""
-    with disk_errors(path), open(path, "r+b") as file:
-        file.truncate(size)
+        file.write(f"{line}\n".encode())
 
 
 class LockedLog:
@@ -134,23 +125,19 @@ class LockedLog:
     def __init__(self, path: Path) -> None:
         _make_parent(path)
         require_replaceable(path)
-        self.path = path
+        self.path, self.num_lines = path, 0
         with disk_errors(path):
             self._file = open(path, "a+b")  # noqa: SIM115
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
+        if not _lock(self._file.fileno()):
             self._file.close()
-            first = next(self.lines(), b"").decode("utf-8", "replace")
-            owner = re.search(r'"pid": (\d+)', first)
+            owner = re.search(rb'"pid": (\d+)', next(self.lines(), b""))
             raise LitebertError(
                 "LB-009",
                 f"{path} is being written by another process",
-                received=f"process {owner[1]}" if owner else "a process that has just begun",
-                expected="one command for one output",
+                received=f"process {int(owner[1])}" if owner else "a process that has just begun",
                 next="wait for the other command, or choose another --output",
-            ) from error
-        self.num_lines, end = 0, 0
+            )
+        end = 0
         for line in self.lines():
             if line.endswith(b"\n"):
                 self.num_lines, end = self.num_lines + 1, end + len(line)
@@ -186,6 +173,9 @@ class LockedLog:
         self._file.close()
 
 
+# ---- folders: filled beside their name, locked, removed -------------------------------------------------------------
+
+
 @contextmanager
 def staged_folder(final: Path) -> Iterator[Path]:
     """Yield a sibling folder to fill; after the block, sync it and rename it to `final`.
@@ -193,39 +183,31 @@ def staged_folder(final: Path) -> Iterator[Path]:
     An existing `final` is replaced. If the block raises, `final` is unchanged and nothing is left.
     """
     _make_parent(final)
-    staged = _staged_sibling(final)
+    staged, retired = _staged_sibling(final), _staged_sibling(final)
     try:
         with disk_errors(final):
             staged.mkdir()
             yield staged
-            _sync_tree(staged)
+            for path in [*sorted(staged.rglob("*")), staged]:
+                sync_file(path)
             if final.exists():
-                retired = _staged_sibling(final)
                 final.rename(retired)
-                staged.rename(final)
-                shutil.rmtree(retired, ignore_errors=True)
-            else:
-                staged.rename(final)
-            sync_folder(final.parent)
+            staged.rename(final)
+            shutil.rmtree(retired, ignore_errors=True)
+            sync_file(final.parent)
     finally:
         shutil.rmtree(staged, ignore_errors=True)
 
 
 @contextmanager
 def locked(folder: Path, busy: Callable[[], LitebertError]) -> Iterator[None]:
-    """Lock a folder against other processes; the system unlocks it when this process ends.
-
-    Raises:
-        LitebertError: What `busy` returns, if another process has locked it.
-    """
+    """Lock a folder against other processes, or raise `busy()`; the system unlocks it when this process ends."""
     with disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(folder, os.O_RDONLY)
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise busy() from error
+        if not _lock(descriptor):
+            raise busy()
         yield
     finally:
         os.close(descriptor)
@@ -248,18 +230,32 @@ def remove_unfinished(folder: Path, name: str | None = None) -> None:
 
 
 def sync_file(path: Path) -> None:
-    """Sync a file, so that what was appended survives a power cut."""
-    with open(path, "rb") as file:
-        os.fsync(file.fileno())
-
-
-def sync_folder(folder: Path) -> None:
-    """Sync a folder, so that renames in it survive a power cut."""
-    descriptor = os.open(folder, os.O_RDONLY)
+    """Sync a file, so that what was appended survives a power cut; or a folder, for the renames in it."""
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _make_parent(path: Path) -> None:
+    with disk_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+
+
+def _staged_sibling(path: Path) -> Path:
+    return path.with_name(f"{path.name[:180]}{STAGING_MARK}{uuid.uuid4().hex[:12]}")
+
+
+def _lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+# ---- reading --------------------------------------------------------------------------------------------------------
 
 
 def readable_bytes(number: int) -> str:
@@ -275,125 +271,56 @@ def readable_bytes(number: int) -> str:
 
 def hash_file(path: Path) -> str:
     """Return the blake2b-256 of a file in hex, reading it in pieces."""
-    digest = hashlib.blake2b(digest_size=32)
     with open(path, "rb") as file:
-        while piece := file.read(1 << 20):
-            digest.update(piece)
-    return digest.hexdigest()
+        return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=32)).hexdigest()
 
 
 def read_capped(path: Path, limit: int, *, command: str) -> bytes:
-    """Read a file of at most `limit` bytes; errors name `command` as the next step.
-
-    Raises:
-        LitebertError: LB-003, it is too large or not a file; LB-004, it cannot be read.
-    """
+    """Read a file of at most `limit` bytes; errors name `command` as the next step."""
     try:
         found = path.stat()
-        if not stat.S_ISREG(found.st_mode) or found.st_size > limit:
-            is_file, is_folder = stat.S_ISREG(found.st_mode), stat.S_ISDIR(found.st_mode)
-            other = "a folder" if is_folder else "a device or pipe"
-            raise LitebertError(
-                "LB-003",
-                f"{path} is not a file of the expected size",
-                received=f"{found.st_size:,} bytes" if is_file else other,
-                expected=f"a file of at most {limit:,} bytes",
-                next=command,
-            )
-        return path.read_bytes()
-    except (OSError, ValueError) as error:
-        raise LitebertError(
-            "LB-004",
-            f"{path} cannot be read",
-            received=getattr(error, "strerror", None) or str(error),
-            expected="an existing, readable file",
-            next=command,
-        ) from error
+        is_file = stat.S_ISREG(found.st_mode)
+        if is_file and found.st_size <= limit:
+            return path.read_bytes()
+    except (OSError, ValueError) as error:  # a name with a zero byte is a ValueError
+        said = getattr(error, "strerror", None) or str(error)
+        raise LitebertError("LB-004", f"{path} cannot be read", received=said, next=command) from error
+    other = "a folder" if stat.S_ISDIR(found.st_mode) else "a device or pipe"
+    raise LitebertError(
+        "LB-003",
+        f"{path} is not a file of the expected size",
+        received=f"{found.st_size:,} bytes" if is_file else other,
+        expected=f"a file of at most {limit:,} bytes",
+        next=command,
+    )
 
 
 def read_json(path: Path, *, command: str, limit: int = 16 << 20) -> dict[str, Json]:
-    """Read a JSON object from a file of at most `limit` bytes.
-
-    Raises:
-        DamagedError: LB-005, LB-006, it is not JSON, or not an object.
-        LitebertError: What `read_capped` raises.
-    """
+    """Read a JSON object from a file of at most `limit` bytes; NaN and Infinity are damage."""
     data = read_capped(path, limit, command=command)
     try:
         value = parse_json(data.decode("utf-8"))
+        if not isinstance(value, dict):
+            raise ValueError(f"{type(value).__name__} instead of an object")
     except (ValueError, RecursionError) as error:
-        raise DamagedError(
-            "LB-005",
-            f"{path} is not valid JSON",
-            received=str(error),
-            expected="a JSON object in UTF-8 without NaN or Infinity",
-            next=command,
-        ) from error
-    if not isinstance(value, dict):
-        raise DamagedError(
-            "LB-006",
-            f"{path} is not a JSON object",
-            received=type(value).__name__,
-            expected="an object, {...}",
-            next=command,
-        )
+        expected = "a JSON object in UTF-8 without NaN or Infinity"
+        what = f"{path} is not valid JSON"
+        raise DamagedError("LB-005", what, received=error, expected=expected, next=command) from error
     return value
 
 
 def parse_json(text: str, *, distinct_keys: bool = False) -> object:
-    """Parse JSON without NaN and Infinity; with `distinct_keys`, also without duplicate keys.
+    """Parse JSON without NaN and Infinity, and with `distinct_keys` without duplicate keys; all else is a ValueError.
 
-    Raises:
-        ValueError: It is something else.
-        RecursionError: It is nested too deeply.
+    What is nested too deeply is a RecursionError.
     """
-    pairs = _distinct if distinct_keys else None
-    return json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=pairs)
 
+    def distinct(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
+        if len(value := dict(pairs)) < len(pairs):
+            raise ValueError("a key is given twice")
+        return value
 
-def _distinct(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
-    value = dict(pairs)
-    if len(value) < len(pairs):
-        raise ValueError("a key is given twice")
-    return value
+    def refuse(name: str) -> None:
+        raise ValueError(f"{name} is not JSON")
 
-
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is not JSON")
-
-
-def require_replaceable(path: Path, *, as_folder: bool = False) -> None:
-    """Check that a path is free or a regular file; with `as_folder`, free or a folder.
-
-    Raises:
-        LitebertError: LB-008, it is something else.
-    """
-    with disk_errors(path):
-        if not path.exists() or (path.is_dir() if as_folder else path.is_file()):
-            return
-        is_file = path.is_file()
-        raise LitebertError(
-            "LB-008",
-            f"{path} is not a {'folder' if as_folder else 'file that can be replaced'}",
-            received="a file" if is_file else "a folder" if path.is_dir() else "a device or pipe",
-            expected="a new path, or a folder" if as_folder else "a new path, or a regular file",
-            next="choose another path",
-        )
-
-
-def _make_parent(path: Path) -> None:
-    with disk_errors(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-
-
-def _staged_sibling(path: Path) -> Path:
-    return path.with_name(f"{path.name[:180]}{STAGING_MARK}{uuid.uuid4().hex[:12]}")
-
-
-def _sync_tree(folder: Path) -> None:
-    for path in sorted(folder.rglob("*")):
-        if path.is_file():
-            sync_file(path)
-        else:
-            sync_folder(path)
-    sync_folder(folder)
+    return json.loads(text, parse_constant=refuse, object_pairs_hook=distinct if distinct_keys else None)

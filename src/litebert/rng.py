@@ -15,7 +15,7 @@ Ints = NDArray[np.int64]
 Hashes = NDArray[np.uint64]
 IntLike = int | Ints
 
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # 2^64 over the golden ratio; it and the factors are SplitMix64's
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_2 = np.uint64(0x94D049BB133111EB)
 
@@ -41,7 +41,7 @@ def hashed(seed: int, purpose: str, *indices: IntLike | np.int64) -> Hashes:
 
     Each index is added and mixed in by SplitMix64's finaliser (Steele, Lea and Flood, OOPSLA 2014).
     """
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore"):  # arithmetic modulo 2^64 is meant
         bits = np.asarray(np.uint64(_purpose_key(seed, purpose)))
         for index in indices:
             bits = bits + _GOLDEN + np.asarray(index).astype(np.uint64)
@@ -53,7 +53,7 @@ def hashed(seed: int, purpose: str, *indices: IntLike | np.int64) -> Hashes:
 
 def uniform(seed: int, purpose: str, *indices: IntLike | np.int64) -> NDArray[np.float64]:
     """Return numbers in [0, 1), one for each combination of indices."""
-    return (hashed(seed, purpose, *indices) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    return (hashed(seed, purpose, *indices) >> np.uint64(11)).astype(np.float64) * 2.0**-53  # 53 bits of mantissa
 
 
 def integers(seed: int, purpose: str, low: IntLike, high: IntLike, *indices: IntLike | np.int64) -> Ints:
@@ -72,19 +72,18 @@ def permutation(seed: int, purpose: str, step: int, length: int, positions: Ints
     if length <= 1:
         return np.zeros_like(positions)
     half_bits = np.uint64(max(1, (int(length - 1).bit_length() + 1) // 2))
-    values = _feistel(seed, purpose, step, positions.astype(np.uint64), half_bits)
-    while (outside := values >= length).any():
-        values[outside] = _feistel(seed, purpose, step, values[outside], half_bits)
-    return values.astype(np.int64)
-
-
-def _feistel(seed: int, purpose: str, step: int, values: Hashes, half_bits: np.uint64) -> Hashes:
     mask = (np.uint64(1) << half_bits) - np.uint64(1)
-    left, right = values >> half_bits, values & mask
-    for round_index in range(4):
-        scrambled = hashed(seed, purpose, step, round_index, right.astype(np.int64))
-        left, right = right, left ^ (scrambled & mask)
-    return (left << half_bits) | right
+
+    def shuffled(values: Hashes) -> Hashes:
+        left, right = values >> half_bits, values & mask
+        for round_index in range(4):
+            left, right = right, left ^ (hashed(seed, purpose, step, round_index, right.astype(np.int64)) & mask)
+        return (left << half_bits) | right
+
+    values = shuffled(positions.astype(np.uint64))
+    while (outside := values >= length).any():
+        values[outside] = shuffled(values[outside])
+    return values.astype(np.int64)
 
 
 def _purpose_key(seed: int, purpose: str) -> int:

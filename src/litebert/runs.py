@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Literal, Self, TypeVar
+from typing import Annotated, Literal, NamedTuple, Self, TypeVar
 
 from pydantic import (
     BaseModel,
@@ -28,11 +28,10 @@ from pydantic import (
     ValidationError,
     model_serializer,
     model_validator,
-)
+)  # fmt: skip
 
 from litebert import files
-from litebert.config import Origin
-from litebert.config.allowed import refused
+from litebert.config import Origin, refused
 from litebert.errors import DamagedError, LitebertError
 from litebert.files import Json, append_line, as_path, read_json, remove_folder, sync_file, write_json, write_text
 
@@ -80,22 +79,19 @@ def require_run(folder: Path) -> None:
 
 def read_run(folder: Path) -> RunFile | None:
     """Read run.json; None if no run was begun."""
-    path = folder / RUN_FILE
-    if not path.exists():
-        return None
-    again = f"restore {path}, or start again under another --name"
-    return _read_record(RunFile, path, "LB-540", "the record of a run", next=again)
+    return _read_record(RunFile, folder / RUN_FILE, "LB-540", "restore it, or start again under another --name")
 
 
 Record = TypeVar("Record", bound=BaseModel)
 
 
-def _read_record(kind: type[Record], path: Path, code: str, what: str, *, next: str) -> Record:
-    table = read_json(path, command=f"ls {path.parent}")
+def _read_record(kind: type[Record], path: Path, code: str, advice: str) -> Record | None:
+    if not path.exists():
+        return None
     try:
-        return kind.model_validate(table)
+        return kind.model_validate(read_json(path, command=f"ls {path.parent}"))
     except ValidationError as error:
-        raise DamagedError(code, f"{path} is not {what}", received=refused(error), next=next) from error
+        raise DamagedError(code, f"{path} is damaged", received=refused(error), next=advice) from error
 
 
 def write_run(folder: Path, run: RunFile) -> None:
@@ -147,8 +143,7 @@ class LogRow:
         return cls(str(row["kind"]), step, numbers, str(row.get("text", "")))
 
 
-@dataclass(frozen=True)
-class DamagedRow:
+class DamagedRow(NamedTuple):
     """A line that is not a row."""
 
     line: int
@@ -176,8 +171,7 @@ def read_log(folder: Path) -> tuple[list[dict[str, Json]], list[DamagedRow]]:
     for number, line in enumerate(data[:end].removesuffix(b"\n").split(b"\n") if end else [], start=1):
         text = line.decode("utf-8", "replace")
         try:
-            row = json.loads(text)
-            LogRow.read(row)
+            LogRow.read(row := json.loads(text))
             rows.append(row)
         except (ValueError, OverflowError, RecursionError) as error:
             damaged.append(DamagedRow(number, text, str(error)))
@@ -215,8 +209,7 @@ def sync_metrics(folder: Path) -> None:
 
 def finite(rows: Sequence[LogRow], name: str) -> list[float]:
     """Return the finite values of one number in all rows that have it."""
-    values = (row.values.get(name, math.nan) for row in rows)
-    return [value for value in values if math.isfinite(value)]
+    return [row.values[name] for row in rows if math.isfinite(row.values.get(name, math.nan))]
 
 
 # ---- result.json: the measures of fine-tuning, for the last step and for the best evaluation ------------------------
@@ -237,23 +230,19 @@ class EvaluatedStep(BaseModel):
             return value
         return {"step": value.get("step"), "measures": {name: v for name, v in value.items() if name != "step"}}
 
+    @model_serializer
+    def _flat(self) -> dict[str, int | float]:
+        return {"step": self.step, **self.measures}
+
     @classmethod
     def of(cls, row: LogRow) -> Self:
         """Return the finite numbers of one row of metrics.jsonl."""
         measures = {name: v for name, v in row.values.items() if math.isfinite(v) and name != "step"}
         return cls(step=row.step, measures=measures)
 
-    @model_serializer
-    def _flat(self) -> dict[str, int | float]:
-        return {"step": self.step, **self.measures}
-
 
 class Result(BaseModel):
-    """The last step of a run, and its best evaluation by the key measure.
-
-    `baseline` has the measures of always giving the commonest label of the training examples; `doubts` are reasons not
-    to trust the last step.
-    """
+    """The last step of a run, and its best evaluation by the key measure."""
 
     model_config = ConfigDict(frozen=True, populate_by_name=True)
 
@@ -265,8 +254,8 @@ class Result(BaseModel):
     seed: int | None = None
     start: str | None = None
     fresh: tuple[str, ...]
-    baseline: dict[str, float] = Field(default_factory=dict)
-    doubts: tuple[str, ...] = ()
+    baseline: dict[str, float] = {}  # the measures of always giving the commonest label of the training examples
+    doubts: tuple[str, ...] = ()  # reasons not to trust the last step
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -278,11 +267,7 @@ class Result(BaseModel):
 
 def read_result(folder: Path) -> Result | None:
     """Read the result of a run; None if it is not finished."""
-    path = folder / RESULT_FILE
-    if not path.exists():
-        return None
-    again = f"delete {path} and run the litebert finetune command again"
-    return _read_record(Result, path, "LB-653", "the result of a run", next=again)
+    return _read_record(Result, folder / RESULT_FILE, "LB-653", "delete it and run litebert finetune again")
 
 
 def write_result(folder: Path, result: Result) -> None:
@@ -323,10 +308,8 @@ def read_answers(folder: Path) -> dict[str, list[Answered]]:
                 if row["expected"] is not None and row["score"] is not None:
                     rows.append(_ANSWERED.validate_json(line, strict=True))
             except (ValueError, KeyError, TypeError, RecursionError) as error:
-                what, advice = f"line {number}: {error!r}", "run litebert finetune under another --name"
-                raise DamagedError(
-                    "LB-654", f"{path} cannot be read", received=what, next=f"delete {path}, or {advice}"
-                ) from error
+                what, advice = f"line {number}: {error!r}", "delete it, or run litebert finetune under another --name"
+                raise DamagedError("LB-654", f"{path} is damaged", received=what, next=advice) from error
         if rows:
             found[path.stem] = rows
     return found
@@ -401,7 +384,7 @@ class Run:
 
     @cached_property
     def config(self) -> dict[str, Json]:
-        """The config.json of the model."""
+        """The config.json of the model; empty if there is no model."""
         folder = self.folder / "model"
         return read_json(folder / "config.json", command=f"ls {folder}") if self.has_model else {}
 

@@ -6,164 +6,98 @@ from dataclasses import dataclass
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
-from litebert.config.allowed import Section
+from litebert.config.schema import Section
 
 if TYPE_CHECKING:
     from litebert.config.schema import AlbertConfig
 
 HeadKind: TypeAlias = str
-_CLASSIFIER = "output_weights"
-_ANSWER = (
-    'answer "Who sat there?" --context "The cat sat on the mat."',
-    'answer("Who sat there?", "The cat sat on the mat.")',
-)
 
 
 @dataclass(frozen=True)
 class HeadRecord:
-    """Everything that the package knows about one kind of head.
-
-    `class_name` ends the names of its classes in transformers (AlbertFor..., BertFor...); if it
-    has no such class (`is_in_transformers`), transformers reads the encoder alone. `layer` is the
-    linear layer on disk, `variable` a variable by which an official checkpoint shows this head,
-    and `pipeline` its task on the Hub. A head without labels has `num_outputs`. `verb` is the
-    method of `litebert.load(...)` that uses it; the examples follow `litebert` in a shell and
-    `model.` in Python. `module` is its class, `package.module:Class`; `logits` names the columns of
-    a linear head that is read token by token. `has_dropout` is about the linear layer's input.
-    With `has_problem_type` the outputs can be one label, a set of labels, or a score. A head that
-    `reads_texts` gets all tokens and the batch, and returns one row per sequence.
-    """
+    """Everything that the package knows about one kind of head."""
 
     kind: HeadKind
-    class_name: str
-    layer: str
-    is_pooled: bool
-    has_labels: bool
-    num_outputs: int
-    pipeline: str
+    class_name: str  # ends the names of its classes in transformers: AlbertFor..., BertFor...
+    layer: str  # the linear layer on disk
+    pipeline: str  # its task on the Hub
     purpose: str
-    verb: str
-    shell_example: str
-    python_example: str
-    variable: str = ""
-    logits: tuple[str, ...] = ("logits",)
-    has_problem_type: bool = False
+    verb: str  # the method of `litebert.load(...)` that uses it
+    shell_example: str  # what follows `litebert` in a shell
+    python_example: str  # what follows `model.` in Python
+    is_pooled: bool = False  # reads the pooled [CLS] instead of every token
+    has_labels: bool = False  # the outputs are named labels; else there are `num_outputs`
+    num_outputs: int = 0
+    variable: str = ""  # by which an official checkpoint shows this head
+    logits: tuple[str, ...] = ("logits",)  # names of the columns of a linear head that is read token by token
+    has_problem_type: bool = False  # outputs can be one label, a set of labels, or a score
     has_choices: bool = False
-    is_in_transformers: bool = True
-    has_dropout: bool = True
-    module: str = "litebert.nn.heads:LinearHead"
-    reads_texts: bool = False
+    is_in_transformers: bool = True  # if not, transformers reads the encoder alone
+    has_dropout: bool = True  # of the linear layer's input
+    module: str = "litebert.nn.heads:LinearHead"  # its class
+    reads_texts: bool = False  # gets all tokens and the batch, and returns one row per sequence
 
     def make(self, config: AlbertConfig, head: HeadConfig) -> Any:
         """Return a new module of this kind."""
         return resolve_name(self.module)(config, head)
 
 
+_CLASSIFIER = "output_weights"
+_CLASSIFY = (
+    "classify", 'classify "A first text." "Another one."', 'classify(["A first text.", "Another one."])',
+)  # fmt: skip
+_ANSWER = (
+    "answer", 'answer "Who sat there?" --context "The cat sat on the mat."',
+    'answer("Who sat there?", "The cat sat on the mat.")',
+)  # fmt: skip
 _RECORDS = (
     HeadRecord(
-        kind="sequence-classification",
-        class_name="SequenceClassification",
-        layer="classifier",
-        is_pooled=True,
-        has_labels=True,
-        num_outputs=0,
-        pipeline="text-classification",
-        purpose="classifies texts or pairs of texts",
-        verb="classify",
-        shell_example='classify "A first text." "Another one."',
-        python_example='classify(["A first text.", "Another one."])',
-        variable=_CLASSIFIER,
-        has_problem_type=True,
+        "sequence-classification", "SequenceClassification", "classifier",
+        "text-classification", "classifies texts or pairs of texts", *_CLASSIFY,
+        is_pooled=True, has_labels=True, variable=_CLASSIFIER, has_problem_type=True,
     ),
     HeadRecord(
-        kind="vector-classification",
-        class_name="VectorClassification",
-        layer="classifier",
-        is_pooled=False,
-        has_labels=True,
-        num_outputs=0,
-        pipeline="text-classification",
-        purpose="classifies texts or pairs of texts by their vectors",
-        verb="classify",
-        shell_example='classify "A first text." "Another one."',
-        python_example='classify(["A first text.", "Another one."])',
-        has_problem_type=True,
-        is_in_transformers=False,
-        module="litebert.tasks.kinds.text:VectorHead",
-        reads_texts=True,
+        "vector-classification", "VectorClassification", "classifier",
+        "text-classification", "classifies texts or pairs of texts by their vectors", *_CLASSIFY,
+        has_labels=True, has_problem_type=True, is_in_transformers=False,
+        module="litebert.tasks.kinds.text:VectorHead", reads_texts=True,
     ),
     HeadRecord(
-        kind="token-classification",
-        class_name="TokenClassification",
-        layer="classifier",
-        is_pooled=False,
-        has_labels=True,
-        num_outputs=0,
-        pipeline="token-classification",
-        purpose="tags words",
-        verb="tag",
-        shell_example='tag "The words of this text are tagged."',
-        python_example='tag(["The words of this text are tagged."])',
-        variable=_CLASSIFIER,
+        "token-classification", "TokenClassification", "classifier",
+        "token-classification", "tags words",
+        "tag", 'tag "The words of this text are tagged."', 'tag(["The words of this text are tagged."])',
+        has_labels=True, variable=_CLASSIFIER,
     ),
     HeadRecord(
-        kind="question-answering",
-        class_name="QuestionAnswering",
-        layer="qa_outputs",
-        is_pooled=False,
-        has_labels=False,
-        num_outputs=2,
-        pipeline="question-answering",
-        purpose="finds answers in a text (SQuAD 1.1)",
-        verb="answer",
-        shell_example=_ANSWER[0],
-        python_example=_ANSWER[1],
-        variable="cls/squad/output_weights",
-        logits=("start_logits", "end_logits"),
+        "question-answering", "QuestionAnswering", "qa_outputs",
+        "question-answering", "finds answers in a text (SQuAD 1.1)", *_ANSWER,
+        num_outputs=2, variable="cls/squad/output_weights", logits=("start_logits", "end_logits"),
         has_dropout=False,  # unlike the official classifiers (squad_utils.py L708)
     ),
     HeadRecord(
-        kind="conditional-question-answering",
-        class_name="ConditionalQuestionAnswering",
-        layer="",
-        is_pooled=False,
-        has_labels=False,
-        num_outputs=1,
-        pipeline="question-answering",
-        purpose="finds answers in a text, or says that there is none (SQuAD 2.0)",
-        verb="answer",
-        shell_example=_ANSWER[0],
-        python_example=_ANSWER[1],
-        variable="start_logits/dense/kernel",
-        is_in_transformers=False,
+        "conditional-question-answering", "ConditionalQuestionAnswering", "",
+        "question-answering", "finds answers in a text, or says that there is none (SQuAD 2.0)", *_ANSWER,
+        num_outputs=1, variable="start_logits/dense/kernel", is_in_transformers=False,
         module="litebert.tasks.kinds.spans:ConditionalSpanHead",
     ),
     HeadRecord(
-        kind="multiple-choice",
-        class_name="MultipleChoice",
-        layer="classifier",
-        is_pooled=True,
-        has_labels=False,
-        num_outputs=1,
-        pipeline="multiple-choice",
-        purpose="chooses between answers",
-        verb="choose",
-        shell_example='choose "Who sat there?" "the cat" nobody',
-        python_example='choose("Who sat there?", ["the cat", "nobody"])',
-        variable=_CLASSIFIER,
-        has_choices=True,
+        "multiple-choice", "MultipleChoice", "classifier",
+        "multiple-choice", "chooses between answers",
+        "choose", 'choose "Who sat there?" "the cat" nobody', 'choose("Who sat there?", ["the cat", "nobody"])',
+        is_pooled=True, num_outputs=1, variable=_CLASSIFIER, has_choices=True,
     ),
-)
+)  # fmt: skip
+HEADS: dict[HeadKind, HeadRecord] = {record.kind: record for record in _RECORDS}
+"""The kinds of heads; folders, cards, verbs and reports know every kind that has a record."""
 PROBLEMS = {
     "single_label_classification": "litebert.tasks.kinds.text:SingleLabel",
     "multi_label_classification": "litebert.tasks.kinds.text:MultiLabel",
     "regression": "litebert.tasks.kinds.text:Regression",
 }
 """What a classifier's outputs can be, as its `problem_type` says, and the family of each, `package.module:Class`."""
-HEADS: dict[HeadKind, HeadRecord] = {record.kind: record for record in _RECORDS}
-"""The kinds of heads; folders, cards, verbs and reports know every kind that has a record."""
 
 
 class HeadConfig(Section):
@@ -176,13 +110,6 @@ class HeadConfig(Section):
     kind: HeadKind = Field(description="what is predicted, and from what")
     labels: tuple[str, ...] = Field((), description="names of the labels, by output number")
     problem_type: str = Field("single_label_classification", description="how a classifier's outputs are read")
-
-    @field_validator("problem_type")
-    @classmethod
-    def _known_problem(cls, name: str) -> str:
-        if name not in PROBLEMS:
-            raise ValueError(f"one of {', '.join(PROBLEMS)}")
-        return name
 
     @property
     def record(self) -> HeadRecord:
@@ -209,14 +136,14 @@ class HeadConfig(Section):
     def _check(self) -> Self:
         if self.kind not in HEADS:
             raise ValueError(f"there is no head {self.kind!r}, only {', '.join(HEADS)}")
-        if self.record.has_labels and not self.labels:
-            raise ValueError(f"a {self.kind} head needs the names of its labels")
-        if not self.record.has_labels and self.labels:
-            raise ValueError(f"a {self.kind} head has no labels")
+        if self.problem_type not in PROBLEMS:
+            raise ValueError(f"problem_type is one of {', '.join(PROBLEMS)}")
+        if self.record.has_labels != bool(self.labels):
+            needs = "needs the names of its labels" if self.record.has_labels else "has no labels"
+            raise ValueError(f"a {self.kind} head {needs}")
         if len(set(self.labels)) != len(self.labels):
             raise ValueError("two labels have the same name")
-        is_special = self.problem_type != "single_label_classification"
-        if is_special and not self.record.has_problem_type:
+        if self.problem_type != "single_label_classification" and not self.record.has_problem_type:
             raise ValueError(f"a {self.kind} head has no problem_type {self.problem_type}")
         return self
 
@@ -227,11 +154,8 @@ def kind_of_class(name: str) -> HeadKind | None:
     >>> kind_of_class("BertForTokenClassification")
     'token-classification'
     """
-    for family in ("AlbertFor", "BertFor"):
-        for kind, record in HEADS.items():
-            if name == family + record.class_name:
-                return kind
-    return None
+    ends = {f"{family}For{record.class_name}": kind for kind, record in HEADS.items() for family in ("Albert", "Bert")}
+    return ends.get(name)
 
 
 def numbered_labels(number: int) -> tuple[str, ...]:

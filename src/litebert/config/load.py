@@ -7,20 +7,24 @@ import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Generic, Literal, TypeVar, get_args
+from types import NoneType
+from typing import Generic, Literal, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails
 
-from litebert.config.allowed import allowed, expected
 from litebert.config.schema import preset
 from litebert.errors import LitebertError, no_such_name
 from litebert.files import Json, read_capped
 
+Schema = TypeVar("Schema", bound=BaseModel)
+
+# ---- values and where they were set ---------------------------------------------------------------------------------
+
 OriginKind = Literal["default", "recipe", "preset", "file", "flag", "measured", "suited", "tokenizer", "start"]
 
-_WORDS = {"flag": "command line: ", "recipe": "recipe ", "start": "start "}
-"""How the text of an origin with a detail begins."""
+_WORDS = {"flag": "command line: ", "recipe": "recipe ", "start": "start "}  # how an origin with a detail begins
 _ALONE = {"measured": "measured here", "suited": "measured default"}
 
 
@@ -49,9 +53,7 @@ class Origin:
         """Write the origin as run.json keeps it and people read it."""
         if self.kind == "preset":
             return f"preset {self.detail} ({self.chosen_by})"
-        if not self.detail:
-            return _ALONE.get(self.kind, self.kind)
-        return _WORDS.get(self.kind, "") + self.detail
+        return _WORDS.get(self.kind, "") + self.detail if self.detail else _ALONE.get(self.kind, self.kind)
 
     @classmethod
     def read(cls, text: str) -> Origin:
@@ -73,9 +75,6 @@ class Origin:
         return cls("file", text)
 
 
-Schema = TypeVar("Schema", bound=BaseModel)
-
-
 @dataclass(frozen=True)
 class Setting:
     """A value and where it was set."""
@@ -87,31 +86,14 @@ class Setting:
 Settings = dict[str, Setting]
 
 
-@dataclass(frozen=True)
-class Resolved(Generic[Schema]):
-    """A checked configuration with the origin of each dotted setting."""
-
-    config: Schema
-    origins: dict[str, Origin]
-
-
 def settings_from_toml(path: Path, *, origin: Origin | None = None) -> Settings:
-    """Read a TOML file as dotted settings.
-
-    Raises:
-        LitebertError: LB-101, it is not valid TOML.
-    """
+    """Read a TOML file as dotted settings."""
     data = read_capped(path, 1 << 20, command="litebert recipes list")
     try:
         table = tomllib.loads(data.decode("utf-8"))
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise LitebertError(
-            "LB-101",
-            f"{path} is not valid TOML",
-            received=str(error),
-            expected="lines such as `learning_rate = 0.001` under headings such as `[optim]`",
-            next="litebert recipes show quickstart",
-        ) from error
+        again = "litebert recipes show quickstart"
+        raise LitebertError("LB-101", f"{path} is not valid TOML", received=error, next=again) from error
     source = origin or Origin("file", str(path))
     return {key: Setting(value, source) for key, value in _flattened(table)}
 
@@ -124,44 +106,73 @@ def settings_from_words(words: Sequence[str]) -> Settings:
     """
     settings = {}
     for word in words:
-        key, equals, text = word.partition("=")
+        key, equals, text = map(str.strip, word.partition("="))
         if not equals or not key:
-            raise LitebertError(
-                "LB-102",
-                "this word of the command line is not a setting",
-                received=word,
-                expected="section.name=value, such as optim.learning_rate=2e-5",
-                next="litebert pretrain --help",
-            )
-        settings[key.strip()] = Setting(_toml_value(text.strip()), Origin("flag", word))
+            what, expected = "this word of the command line is not a setting", "section.name=value, as in train.steps=9"
+            raise LitebertError("LB-102", what, received=word, expected=expected, next="litebert pretrain --help")
+        try:
+            value = tomllib.loads(f"value = {text}")["value"]
+        except tomllib.TOMLDecodeError:
+            value = None if text == "null" else text
+        settings[key] = Setting(value, Origin("flag", word))
     return settings
+
+
+# ---- the configuration that follows from them -----------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Resolved(Generic[Schema]):
+    """A checked configuration with the origin of each dotted setting."""
+
+    config: Schema
+    origins: dict[str, Origin]
 
 
 def resolve(schema: type[Schema], *layers: Settings) -> Resolved[Schema]:
     """Merge settings, later layers over earlier ones, and check them against `schema`.
 
     `model.preset` stands for all fields of that network; single fields override it.
-
-    Raises:
-        LitebertError: LB-103, there is no such setting; LB-104, a value is missing or not allowed.
     """
-    merged = _with_preset({key: value for layer in layers for key, value in layer.items()})
+    merged = {key: value for layer in layers for key, value in layer.items()}
+    if chosen := merged.pop("model.preset", None):
+        values = preset(str(chosen.value)).model_dump(mode="json")
+        origin = Origin("preset", str(chosen.value), chosen_by=chosen.origin)
+        merged = {f"model.{name}": Setting(value, origin) for name, value in values.items()} | merged
     known = dict(_fields(schema))
+    listing = f"litebert config list {'finetune' if 'task' in schema.model_fields else 'pretrain'}"
     for key, setting in merged.items():
         require_kept({key: setting.value})
         if key not in known:
-            raise no_such_name(
-                "LB-103",
-                f"there is no setting {key} (from {setting.origin})",
-                key,
-                [*known, "model.preset"],
-                next=_listing(schema),
-            )
+            what = f"there is no setting {key} (from {setting.origin})"
+            raise no_such_name("LB-103", what, key, [*known, "model.preset"], next=listing)
+
+    # Nested tables as pydantic reads them; a section without settings is an empty table.
+    root: dict[str, Json] = {}
+    for key in known:
+        *sections, name = key.split(".")
+        table = root
+        for section in sections:
+            table = table.setdefault(section, {})  # type: ignore[assignment]
+        if key in merged:
+            table[name] = merged[key].value
     try:
-        config = schema.model_validate(_nested(known, merged))
+        config = schema.model_validate(root)
     except ValidationError as error:
-        raise _explained(error, merged, schema) from error
-    return Resolved(config, {k: merged[k].origin if k in merged else Origin() for k in known})
+        first = error.errors(include_url=False)[0]
+        name = ".".join(map(str, first["loc"]))
+        if name not in merged:  # a rule about several settings names them in its message; a typed one comes first
+            words = set(re.findall(r"\w+", str(first["msg"])))
+            named = [key for key in merged if key.startswith(name) and key.rpartition(".")[2] in words]
+            name = max(named, key=lambda key: merged[key].origin.is_typed, default=name) or "the configuration"
+        found = merged.get(name, Setting(name, Origin()))
+        if first["type"] == "missing":
+            what, received = f"{name} is missing", None
+        else:
+            what, received = f"{name} cannot have this value (from {found.origin})", repr(found.value)
+        should = expected(error, schema)
+        raise LitebertError("LB-104", what, received=received, expected=should, next=listing) from error
+    return Resolved(config, {key: merged[key].origin if key in merged else Origin() for key in known})
 
 
 def flattened(config: BaseModel) -> dict[str, Json]:
@@ -192,21 +203,62 @@ RETIRED_SENTENCES = ("contrast", "document", "shuffle")
 
 
 def require_kept(settings: Mapping[str, Json]) -> None:
-    """Raise LB-103 if a setting of an earlier version acts that no longer exists."""
+    """Refuse a setting of an earlier version that acts and no longer exists."""
     for key, value in settings.items():
         is_gone = key in RETIRED and value != RETIRED[key]
         if is_gone or (key == "objective.sentence" and value in RETIRED_SENTENCES):
-            raise LitebertError(
-                "LB-103",
-                f"{key}={value} is no longer part of litebert: it brought no gain (docs/study.md)",
-                next=f"omit {key}; a run that was begun with it ends with the version in its run.json",
-            )
+            what = f"{key}={value} is no longer part of litebert: it brought no gain (docs/study.md)"
+            advice = f"omit {key}; a run that was begun with it ends with the version in its run.json"
+            raise LitebertError("LB-103", what, next=advice)
 
 
 def without_retired(settings: Mapping[str, Json]) -> dict[str, Json]:
-    """Return the recorded settings that still exist; one that acted and is gone raises LB-103."""
+    """Return the recorded settings that still exist; one that acted and is gone is refused."""
     require_kept(settings)
     return {key: value for key, value in settings.items() if key not in RETIRED}
+
+
+def _fields(schema: type[BaseModel], prefix: str = "") -> Iterable[tuple[str, FieldInfo]]:
+    for name, field in schema.model_fields.items():
+        kind = field.annotation
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            yield from _fields(kind, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", field
+
+
+def _flattened(table: Mapping[str, Json], prefix: str = "") -> Iterable[tuple[str, Json]]:
+    for name, value in table.items():
+        if isinstance(value, dict):
+            yield from _flattened(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
+
+
+# ---- what a setting may be, in words --------------------------------------------------------------------------------
+
+_KINDS: dict[object, str] = {
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    str: "text",
+    list[str]: "a list of texts",
+    tuple[str, ...]: 'a list of texts, ["…"]',
+    tuple[float, ...]: "a list of numbers, [1, 2]",
+}
+_WANTED = {
+    "missing": "this field", "extra_forbidden": "only known fields", "literal_error": "{expected}",
+    "string_type": "text", "bool_type": "true or false", "list_type": "a list", "tuple_type": "a list",
+    "int_type": "a whole number", "int_from_float": "a whole number",
+    "float_type": "a number", "finite_number": "a finite number",
+    "dict_type": "a table", "model_type": "a table", "model_attributes_type": "a table",
+    "greater_than": "a number above {gt:,}", "greater_than_equal": "{ge:,} or more",
+    "less_than": "a number below {lt:,}", "less_than_equal": "at most {le:,}",
+    "string_too_long": "at most {max_length:,} characters", "string_too_short": "at least {min_length:,} characters",
+    "too_long": "a list of at most {max_length:,}", "too_short": "a list of at least {min_length:,}",
+    "string_pattern_mismatch": "text of the form {pattern}",
+}  # fmt: skip
+"""What was expected, for each of pydantic's types of errors."""
 
 
 @dataclass(frozen=True)
@@ -221,85 +273,66 @@ class Description:
 
 def describe(schema: type[BaseModel]) -> list[Description]:
     """Describe every setting by its dotted name."""
-    return [
-        Description(
-            name, "required" if field.is_required() else repr(field.default), allowed(field), field.description or ""
-        )
-        for name, field in _fields(schema)
-    ]
+    found = []
+    for name, field in _fields(schema):
+        default = "required" if field.is_required() else repr(field.default)
+        found.append(Description(name, default, allowed(field), field.description or ""))
+    return found
 
 
-def _fields(schema: type[BaseModel], prefix: str = "") -> Iterable[tuple[str, FieldInfo]]:
-    for name, field in schema.model_fields.items():
-        kind = field.annotation
-        if isinstance(kind, type) and issubclass(kind, BaseModel):
-            yield from _fields(kind, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}", field
+def allowed(field: FieldInfo) -> str:
+    """Describe the values that a setting may have.
+
+    >>> from litebert.config import OptimConfig
+    >>> allowed(OptimConfig.model_fields["learning_rate"])
+    'a number above 0, at most 10'
+    >>> allowed(OptimConfig.model_fields["schedule"])
+    'official, linear or wsd'
+    """
+    kinds = [kind for kind in get_args(field.annotation) if kind is not NoneType]
+    is_optional = len(kinds) < len(get_args(field.annotation))
+    kind = kinds[0] if is_optional else field.annotation
+    if get_origin(kind) is Literal:
+        *names, last = map(str, get_args(kind))
+        words = f"{', '.join(names)} or {last}" if names else last
+    else:
+        other = "a list" if get_origin(kind) in (list, tuple) else "a value of another kind"
+        words = _KINDS.get(kind, other)
+        phrases = {"gt": "above {:,}", "ge": "{:,} or more", "lt": "below {:,}", "le": "at most {:,}"}
+        bounds = [(phrases[name], getattr(b, name)) for name in phrases for b in field.metadata if hasattr(b, name)]
+        if limits := ", ".join(phrase.format(bound) for phrase, bound in bounds):
+            words += f"{',' if limits[0].isdigit() else ''} {limits}"  # a number above 0; a number, 1 or more
+    return f"{words}, or null" if is_optional else words
 
 
-def _with_preset(settings: Settings) -> Settings:
-    chosen = settings.get("model.preset")
-    if chosen is None:
-        return settings
-    values = preset(str(chosen.value)).model_dump(mode="json")
-    origin = Origin("preset", str(chosen.value), chosen_by=chosen.origin)
-    expanded = {f"model.{name}": Setting(value, origin) for name, value in values.items()}
-    return expanded | {key: value for key, value in settings.items() if key != "model.preset"}
-
-
-def _explained(error: ValidationError, settings: Settings, schema: type[BaseModel]) -> LitebertError:
-    """Turn pydantic's first error into ours."""
+def expected(error: ValidationError, schema: type[BaseModel]) -> str:
+    """Return what the first refused value of a model should have been."""
     first = error.errors(include_url=False)[0]
-    name = ".".join(str(part) for part in first["loc"])
-    if name not in settings:
-        name = _named_in(str(first["msg"]), name, settings) or name or "the configuration"
-    origin = settings[name].origin if name in settings else Origin()
-    missing = first["type"] == "missing"
-    return LitebertError(
-        "LB-104",
-        f"{name} is missing" if missing else f"{name} cannot have this value (from {origin})",
-        received="nothing" if missing else repr(settings[name].value if name in settings else name),
-        expected=expected(error, schema),
-        next=_listing(schema),
-    )
+    kind: object = schema
+    field = None
+    for name in first["loc"]:  # down to the setting, or to the list that has the refused value
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            field = kind.model_fields.get(str(name))
+            kind = field.annotation if field else None
+    is_section = isinstance(kind, type) and issubclass(kind, BaseModel)
+    return wanted(first) if field is None or is_section or first["type"] == "value_error" else allowed(field)
 
 
-def _named_in(message: str, section: str, settings: Settings) -> str | None:
-    """Return a setting that the message of a rule about several names, a typed one first."""
-    words = set(re.findall(r"\w+", message))
-    named = [name for name in settings if name.startswith(section) and name.rpartition(".")[2] in words]
-    return max(named, key=lambda name: settings[name].origin.is_typed, default=None)
+def wanted(error: ErrorDetails) -> str:
+    """Return what a refused value should have been, without repeating the value.
+
+    >>> wanted({"type": "less_than_equal", "loc": ("top",), "msg": "", "input": 99,
+    ...     "ctx": {"le": 50}})
+    'at most 50'
+    """
+    if error["type"] == "value_error":
+        return error["msg"].removeprefix("Value error, ")
+    return _WANTED.get(error["type"], "a value of another kind").format(**error.get("ctx", {}))
 
 
-def _listing(schema: type[BaseModel]) -> str:
-    """Return the command that lists the settings of a schema."""
-    return f"litebert config list {'finetune' if 'task' in schema.model_fields else 'pretrain'}"
-
-
-def _toml_value(text: str) -> Json:
-    try:
-        return tomllib.loads(f"value = {text}")["value"]  # type: ignore[no-any-return]
-    except tomllib.TOMLDecodeError:
-        return None if text == "null" else text
-
-
-def _flattened(table: Mapping[str, Json], prefix: str = "") -> Iterable[tuple[str, Json]]:
-    for name, value in table.items():
-        if isinstance(value, dict):
-            yield from _flattened(value, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}", value
-
-
-def _nested(known: Iterable[str], settings: Settings) -> dict[str, Json]:
-    """Return nested tables as pydantic reads them; a section without settings is an empty table."""
-    root: dict[str, Json] = {}
-    for key in known:
-        *sections, name = key.split(".")
-        table = root
-        for section in sections:
-            table = table.setdefault(section, {})  # type: ignore[assignment]
-        if key in settings:
-            table[name] = settings[key].value
-    return root
+def refused(error: ValidationError) -> str:
+    """Say what is wrong with the first refused value of a record: `seed is not a whole number`."""
+    first = error.errors(include_url=False)[0]
+    place = ".".join(map(str, first["loc"])) or "the content"
+    fault = {"missing": "missing", "extra_forbidden": "not known"}.get(first["type"], f"not {wanted(first)}")
+    return f"{place} is {fault}"

@@ -6,80 +6,24 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from litebert.config.allowed import Section
 from litebert.errors import no_such_name
 
-Share = Annotated[float, Field(gt=0, lt=1)]
-Length = Annotated[int, Field(ge=8)]
-Size = Annotated[int, Field(ge=1)]
+
+class Section(BaseModel):
+    """A group of settings: frozen, and unknown names are refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
-class EarlyConfig(Section):
-    """Say what differs in the early steps; it depends on the step alone, so resume is exact."""
-
-    mask_prob: float | None = Field(
-        None, gt=0, lt=1, description="share of pieces to predict at first; unset: no difference"
-    )
-    mask_share: float = Field(0.6, ge=0, le=1, description="share of the steps with that mask_prob")
-    depth: int | None = Field(None, ge=1, description="steps of the network applied at first; unset: all")
-    depth_share: float = Field(0.3, ge=0, lt=1, description="share of the training steps with that depth")
-
-
-class ElasticConfig(Section):
-    """Say how the depth varies in training, so that the network can be used at any depth."""
-
-    least_depth: int | None = Field(
-        None,
-        ge=1,
-        description="half of the training steps apply a random number of steps of the network, at "
-        "least this many; unset: all steps always",
-    )
-
-
-class MiningConfig(Section):
-    """Say whether training prefers sequences or examples with a large loss."""
-
-    pool: int = Field(
-        1, ge=1, le=64, description="how many are drawn for each one that is trained on, the hardest; 1: no choice"
-    )
-
-
-class RampConfig(Section):
-    """Say how a run begins with short sequences or small batches, in consecutive stages.
-
-    The steps after the last stage have objective.max_seq_length and train.batch_size.
-    """
-
-    shares: tuple[Share, ...] | None = Field(
-        None, description="share of the steps of each stage, such as [0.6, 0.2]; unset: no stages"
-    )
-    seq_lengths: tuple[Length, ...] | None = Field(
-        None, description="max_seq_length of each stage; unset: the same throughout"
-    )
-    batch_sizes: tuple[Size, ...] | None = Field(
-        None, description="batch_size of each stage; unset: the same throughout"
-    )
-
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        number = len(self.shares or ())
-        for name in ("seq_lengths", "batch_sizes"):
-            values = getattr(self, name)
-            if values is not None and len(values) != number:
-                raise ValueError(f"ramp.{name} has {len(values)} stages, ramp.shares {number}")
-        if sum(self.shares or ()) >= 1:
-            raise ValueError("ramp.shares must add up to less than 1: steps follow the last stage")
-        return self
-
+# ---- the network ----------------------------------------------------------------------------------------------------
 
 Activation = Literal["gelu_new", "gelu_pytorch_tanh", "gelu", "relu", "tanh", "linear"]
 Sharing = Literal["all", "attention", "ffn", "none"]
 Precision = Literal["fp32", "bf16", "fp16"]
 Backend = Literal["torch", "onnxruntime", "auto"]
 """What computes a single short text; auto is onnxruntime where it is installed and faster."""
-Weight = Annotated[float, Field(gt=0)]
 
 
 @dataclass(frozen=True)
@@ -126,9 +70,7 @@ class AlbertConfig(Section):
     num_attention_heads: int = Field(12, ge=1, le=1_024, description="attention heads")
     intermediate_size: int = Field(3_072, ge=1, le=262_144, description="feed-forward width, I")
     attention: str = Field("full", description="full, or local: only neighbours and [CLS]")
-    attention_window: int = Field(
-        64, ge=1, le=65_536, description="neighbours on either side that local attention sees"
-    )
+    attention_window: int = Field(64, ge=1, le=65_536, description="neighbours on each side that local attention sees")
     hidden_act: Activation = Field("gelu_new", description="gelu_new: tanh form; gelu: erf")
     hidden_dropout_prob: float = Field(0.0, ge=0, lt=1, description="dropout after each sub-layer")
     attention_probs_dropout_prob: float = Field(0.0, ge=0, lt=1, description="dropout of attention")
@@ -138,9 +80,7 @@ class AlbertConfig(Section):
     initializer_range: float = Field(0.02, gt=0, le=1, description="std of the truncated normal")
     layer_norm_eps: float = Field(1e-12, ge=0, le=1, description="epsilon of the layer norms")
     sharing: Sharing = Field("all", description="what the layers share (paper, Table 4)")
-    embedding_projection: bool | None = Field(
-        None, description="project E to H; unset: only where they differ, as the official code"
-    )
+    embedding_projection: bool | None = Field(None, description="project E to H; unset: where they differ, as upstream")
     pad_token_id: int = Field(0, ge=0, description="id of <pad>")
     bos_token_id: int = Field(2, ge=0, description="id of [CLS]")
     eos_token_id: int = Field(3, ge=0, description="id of [SEP]")
@@ -158,9 +98,8 @@ class AlbertConfig(Section):
     @property
     def projects_embeddings(self) -> bool:
         """Whether a dense layer maps E to H (the official code has none where E = H)."""
-        if self.embedding_projection is None:
-            return self.embedding_size != self.hidden_size
-        return self.embedding_projection
+        differ = self.embedding_size != self.hidden_size
+        return differ if self.embedding_projection is None else self.embedding_projection
 
     @property
     def num_steps(self) -> int:
@@ -169,42 +108,94 @@ class AlbertConfig(Section):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
+        layers, groups, heads = self.num_hidden_layers, self.num_hidden_groups, self.num_attention_heads
         if self.attention not in ATTENTION_KINDS:
             kinds = ", ".join(ATTENTION_KINDS)
             raise ValueError(f"attention {self.attention!r} is not one of {kinds}: import the file that adds it first")
-        if self.hidden_size % self.num_attention_heads:
-            raise ValueError(
-                f"hidden_size {self.hidden_size} must be a multiple of num_attention_heads {self.num_attention_heads}"
-            )
-        if self.num_hidden_groups > self.num_hidden_layers:
-            raise ValueError(
-                f"num_hidden_groups {self.num_hidden_groups} must not exceed num_hidden_layers {self.num_hidden_layers}"
-            )
-        if self.sharing != "all" and self.num_hidden_groups not in (1, self.num_hidden_layers):
+        if self.hidden_size % heads:
+            raise ValueError(f"hidden_size {self.hidden_size} must be a multiple of num_attention_heads {heads}")
+        if groups > layers:
+            raise ValueError(f"num_hidden_groups {groups} must not exceed num_hidden_layers {layers}")
+        if self.sharing != "all" and groups not in (1, layers):
             raise ValueError(f"sharing {self.sharing!r} takes no num_hidden_groups: leave it at 1")
         if not self.projects_embeddings and self.embedding_size != self.hidden_size:
             raise ValueError("embedding_projection false needs embedding_size = hidden_size")
         return self
 
 
+def _shape(hidden_size: int, layers: int, heads: int, **others: Any) -> AlbertConfig:
+    return AlbertConfig(
+        hidden_size=hidden_size,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        intermediate_size=4 * hidden_size,
+        **others,
+    )
+
+
+_DROPOUT = {"hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1}
+_BERT = {**_DROPOUT, "sharing": "none"}
+PRESETS: dict[str, AlbertConfig] = {
+    # Ours use the erf form of GELU, which torch computes faster on a CPU than the tanh form.
+    "tiny": _shape(128, 3, 2, hidden_act="gelu"),
+    "mini": _shape(256, 6, 4, hidden_act="gelu"),
+    "small": _shape(512, 6, 8, hidden_act="gelu"),
+    # Paper Table 1. v1 was trained with dropout 0.1 (xxlarge without), v2 without. Both used the
+    # tanh GELU, whatever later configurations say; xlarge has the published 16 heads, not H/64.
+    "base-v1": _shape(768, 12, 12, **_DROPOUT),
+    "large-v1": _shape(1_024, 24, 16, **_DROPOUT),
+    "xlarge-v1": _shape(2_048, 24, 16, **_DROPOUT),
+    "xxlarge-v1": _shape(4_096, 12, 64),
+    "base-v2": _shape(768, 12, 12),
+    "large-v2": _shape(1_024, 24, 16),
+    "xlarge-v2": _shape(2_048, 24, 16),
+    "xxlarge-v2": _shape(4_096, 12, 64),
+    # The paper's comparison runs: BERT's shapes on ALBERT's vocabulary and objectives.
+    "bert-base": _shape(768, 12, 12, embedding_size=768, **_BERT),
+    "bert-large": _shape(1_024, 24, 16, embedding_size=1_024, **_BERT),
+}
+ALIASES = {"base": "base-v2", "large": "large-v2", "xlarge": "xlarge-v2", "xxlarge": "xxlarge-v2"}
+
+
+def preset(name: str) -> AlbertConfig:
+    """Return the network called `name`: the paper's, BERT's for comparison, or a small one for laptops.
+
+    >>> preset("base-v2").hidden_size
+    768
+    """
+    key = ALIASES.get(name, name) if isinstance(name, str) else name
+    if key not in PRESETS:
+        raise no_such_name("LB-100", "no preset has this name", str(name), [*PRESETS, *ALIASES], next="litebert sizes")
+    return PRESETS[key]
+
+
+# ---- pretraining ----------------------------------------------------------------------------------------------------
+
+Share = Annotated[float, Field(gt=0, lt=1)]
+Length = Annotated[int, Field(ge=8)]
+Size = Annotated[int, Field(ge=1)]
+Weight = Annotated[float, Field(gt=0)]
+
+
+class PretrainStart(Section):
+    """Say where the weights start: from a model, whose shape is then used, or at random."""
+
+    model: str | None = Field(None, description="model folder, or a name on the Hub")
+    optimizer: bool = Field(False, description="take its optimizer's state, too")
+    new_vocabulary: bool | None = Field(None, description="the corpus may have another: shared pieces keep vectors")
+    attention: Literal["random", "local"] = Field("random", description="local: some heads begin by reading neighbours")
+    output_bias: Literal["zeros", "unigram"] = Field("zeros", description="unigram: log frequencies of the pieces")
+
+
 class DataConfig(Section):
     """Say where the training text is."""
 
     corpus: str = Field(description="corpus folder made by `litebert corpus build`")
-    mix: tuple[str, ...] | None = Field(
-        None, description="more corpora of the same vocabulary, drawn from beside `corpus`"
-    )
-    weights: tuple[Weight, ...] | None = Field(
-        None, description="weights of corpus and mix, in this order; unset: their tokens"
-    )
-    temperature: float | None = Field(
-        None, gt=0, le=100, description="shares are weights ** (1 / temperature); unset: 1"
-    )
+    mix: tuple[str, ...] | None = Field(None, description="more corpora of the same vocabulary, drawn from as well")
+    weights: tuple[Weight, ...] | None = Field(None, description="weights of corpus and mix in order; unset: tokens")
+    temperature: float | None = Field(None, gt=0, le=100, description="shares are weights ** (1 / temperature)")
     eval_corpus: str | None = Field(None, description="corpus to evaluate on; unset: the held-out part of `corpus`")
-
-    window: int | None = Field(
-        None, ge=1, description="pieces of a large corpus that are shuffled together; unset: 4 billion"
-    )
+    window: int | None = Field(None, ge=1, description="pieces that are shuffled together; unset: 4 billion")
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -216,38 +207,81 @@ class DataConfig(Section):
 class ObjectiveConfig(Section):
     """Choose the objectives (paper 3.1 and 4.2; official create_pretraining_data.py)."""
 
-    sentence: str = Field(
-        "order", description="order: swapped neighbours; order-official: with upstream's leak; next; none"
-    )
+    sentence: str = Field("order", description="order: swapped neighbours; order-official: upstream's leak; next; none")
     max_seq_length: int = Field(512, ge=8, le=131_072, description="pieces in the longest sequence")
     short_seq_prob: float = Field(0.1, ge=0, le=1, description="share of shorter sequences")
-    short_seq_per: Literal["instance", "document"] = Field(
-        "instance", description="document: drawn once per document and pass, as upstream"
-    )
+    short_seq_per: Literal["instance", "document"] = Field("instance", description="document: drawn once, as upstream")
     ngram: int = Field(3, ge=1, le=10, description="longest masked run of words")
     favor_shorter_ngram: bool = Field(True, description="p(n) proportional to 1/n, or reversed")
     whole_word: bool = Field(True, description="mask whole words, not single pieces")
     mask_prob: float = Field(0.15, gt=0, lt=1, description="share of pieces to predict")
-    max_predictions: int | None = Field(
-        None, ge=1, description="most pieces predicted in a sequence; the official runs used 20"
-    )
+    max_predictions: int | None = Field(None, ge=1, description="most pieces predicted in a sequence; upstream: 20")
+
+
+class EarlyConfig(Section):
+    """Say what differs in the early steps; it depends on the step alone, so resume is exact."""
+
+    mask_prob: float | None = Field(None, gt=0, lt=1, description="share to predict at first; unset: the same")
+    mask_share: float = Field(0.6, ge=0, le=1, description="share of the steps with that mask_prob")
+    depth: int | None = Field(None, ge=1, description="steps of the network applied at first; unset: all")
+    depth_share: float = Field(0.3, ge=0, lt=1, description="share of the training steps with that depth")
+
+
+class ElasticConfig(Section):
+    """Say how the depth varies in training, so that the network can be used at any depth."""
+
+    least_depth: int | None = Field(None, ge=1, description="half of the steps apply a random depth, at least this")
+
+
+class MiningConfig(Section):
+    """Say whether training prefers sequences or examples with a large loss."""
+
+    pool: int = Field(1, ge=1, le=64, description="drawn for each one that is trained on, the hardest; 1: no choice")
+
+
+class RampConfig(Section):
+    """Say how a run begins with short sequences or small batches, in consecutive stages.
+
+    The steps after the last stage have objective.max_seq_length and train.batch_size.
+    """
+
+    shares: tuple[Share, ...] | None = Field(None, description="share of the steps of each stage, such as [0.6, 0.2]")
+    seq_lengths: tuple[Length, ...] | None = Field(None, description="max_seq_length of each stage; unset: the same")
+    batch_sizes: tuple[Size, ...] | None = Field(None, description="batch_size of each stage; unset: the same")
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        number = len(self.shares or ())
+        for name in ("seq_lengths", "batch_sizes"):
+            values = getattr(self, name)
+            if values is not None and len(values) != number:
+                raise ValueError(f"ramp.{name} has {len(values)} stages, ramp.shares {number}")
+        if sum(self.shares or ()) >= 1:
+            raise ValueError("ramp.shares must add up to less than 1: steps follow the last stage")
+        return self
+
+
+class DistilConfig(Section):
+    """Say what is learnt from a teacher, besides masked words and sentence order."""
+
+    teacher: str | None = Field(None, description="model folder, or a name on the Hub; unset: none")
+    hidden: float = Field(5.5, ge=0, le=100, description="weight of the hidden states' error")
+    vectors: float = Field(3.0, ge=0, le=100, description="weight of the text vectors' error")
+    pretraining: float = Field(1.0, ge=0, le=100, description="weight of masked LM and sentence order")
+    texts: int = Field(24, ge=1, le=65_536, description="short plain texts in a step")
+    text_length: int = Field(64, ge=8, le=512, description="pieces in the longest plain text")
+    short_text_prob: float = Field(0.3, ge=0, le=1, description="share of shorter plain texts")
 
 
 class OptimConfig(Section):
     """Choose the optimizer and its schedule (official optimization.py, lamb_optimizer.py)."""
 
-    name: Literal["lamb", "adamw", "muon"] = Field(
-        "lamb", description="update rule; muon: on hidden matrices, and adamw on everything else"
-    )
+    name: Literal["lamb", "adamw", "muon"] = Field("lamb", description="muon: on hidden matrices, adamw on the rest")
     learning_rate: float = Field(1.76e-3, gt=0, le=10, description="peak learning rate")
     muon_learning_rate: float = Field(4e-3, gt=0, le=1, description="peak rate of the matrices that muon moves")
     muon_momentum: float = Field(0.95, ge=0, lt=1, description="decay of muon's one moment")
-    bias_correction: bool | None = Field(
-        None, description="divide Adam's moments by 1 - beta^t; unset: with muon, not as upstream"
-    )
-    average_decay: float = Field(
-        0.0, ge=0, lt=1, description="evaluate and keep an average of the weights; 0: the weights"
-    )
+    bias_correction: bool | None = Field(None, description="divide moments by 1 - beta^t; unset: with muon alone")
+    average_decay: float = Field(0.0, ge=0, lt=1, description="evaluate and keep an average of the weights; 0: none")
     weight_decay: float = Field(0.01, ge=0, le=10, description="decoupled; not on norms and biases")
     beta1: float = Field(0.9, ge=0, lt=1, description="decay of the first moment")
     beta2: float = Field(0.999, ge=0, lt=1, description="decay of the second moment")
@@ -264,15 +298,11 @@ class TrainConfig(Section):
     """Say how long to train, with what batches and precision, and what to keep."""
 
     steps: int = Field(125_000, ge=1, description="optimizer steps in all")
-    minutes: float | None = Field(
-        None, gt=0, description="end after this time: the schedule follows the clock; `steps` is the plan"
-    )
+    minutes: float | None = Field(None, gt=0, description="end after this time: the schedule follows the clock")
     batch_size: int = Field(4_096, ge=1, description="sequences in one step")
     micro_batch_size: int | None = Field(None, ge=1, description="sequences computed at once; unset: the whole batch")
     precision: Literal["auto", "fp32", "bf16", "fp16"] = Field(
-        "fp32",
-        description="of activations, not weights; auto: the faster one of fp32 and bf16 on this "
-        "machine; fp16: for GPUs without bf16, with a scaled loss",
+        "fp32", description="of activations; auto: the faster of fp32 and bf16; fp16: with a scaled loss, on older GPUs"
     )
     device: str = Field("auto", description="auto, cpu, cuda, cuda:N or mps")
     gradient_checkpointing: bool = Field(False, description="recompute blocks in the backward pass")
@@ -283,43 +313,11 @@ class TrainConfig(Section):
     save_every: int = Field(1_000, ge=1, description="steps between checkpoints")
     keep_checkpoints: int = Field(2, ge=1, description="newest checkpoints that stay")
     keep_every: int | None = Field(None, ge=1, description="checkpoints at multiples of this many steps stay, too")
-    keep_best: bool | None = Field(
-        None, description="pretraining: keep the model of the best evaluation in `best`, too"
-    )
+    keep_best: bool | None = Field(None, description="pretraining: keep the best evaluation's model in `best`, too")
     log_every: int = Field(10, ge=1, description="steps between progress lines")
     loader_workers: int = Field(1, ge=0, description="processes that prepare batches; 0: none")
-    threads: int | None = Field(
-        None, ge=1, description="CPU threads; unset: torch's own, or with minutes the faster choice"
-    )
+    threads: int | None = Field(None, ge=1, description="CPU threads; unset: torch's own, or with minutes the faster")
     max_skipped_steps: int = Field(8, ge=0, description="non-finite steps in a row before stopping")
-
-
-class PretrainStart(Section):
-    """Say where the weights start: from a model, whose shape is then used, or at random."""
-
-    model: str | None = Field(None, description="model folder, or a name on the Hub")
-    optimizer: bool = Field(False, description="take its optimizer's state, too")
-    new_vocabulary: bool | None = Field(
-        None, description="the corpus may have another vocabulary: shared pieces keep their vectors"
-    )
-    attention: Literal["random", "local"] = Field(
-        "random", description="without a model; local: some heads begin by reading neighbours"
-    )
-    output_bias: Literal["zeros", "unigram"] = Field(
-        "zeros", description="without a model; unigram: log frequencies of the corpus's pieces"
-    )
-
-
-class DistilConfig(Section):
-    """Say what is learnt from a teacher, besides masked words and sentence order."""
-
-    teacher: str | None = Field(None, description="model folder, or a name on the Hub; unset: none")
-    hidden: float = Field(5.5, ge=0, le=100, description="weight of the hidden states' error")
-    vectors: float = Field(3.0, ge=0, le=100, description="weight of the text vectors' error")
-    pretraining: float = Field(1.0, ge=0, le=100, description="weight of masked LM and sentence order")
-    texts: int = Field(24, ge=1, le=65_536, description="short plain texts in a step")
-    text_length: int = Field(64, ge=8, le=512, description="pieces in the longest plain text")
-    short_text_prob: float = Field(0.3, ge=0, le=1, description="share of shorter plain texts")
 
 
 class PretrainConfig(Section):
@@ -339,30 +337,25 @@ class PretrainConfig(Section):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if self.objective.max_seq_length > self.model.max_position_embeddings:
-            raise ValueError(
-                f"objective.max_seq_length {self.objective.max_seq_length} must not exceed "
-                f"model.max_position_embeddings {self.model.max_position_embeddings}"
-            )
-        for length in self.ramp.seq_lengths or ():
-            if length > self.model.max_position_embeddings:
-                raise ValueError(
-                    f"ramp.seq_lengths {length} must not exceed model.max_position_embeddings "
-                    f"{self.model.max_position_embeddings}"
-                )
-        if self.optim.warmup_steps >= self.train.steps > 1:
-            raise ValueError(
-                f"optim.warmup_steps {self.optim.warmup_steps} must be below train.steps {self.train.steps}"
-            )
-        if self.train.micro_batch_size and self.train.batch_size % self.train.micro_batch_size:
-            raise ValueError(
-                f"train.batch_size {self.train.batch_size} must be a multiple of "
-                f"train.micro_batch_size {self.train.micro_batch_size}"
-            )
+        positions, train, warmup = self.model.max_position_embeddings, self.train, self.optim.warmup_steps
+        lengths = [("objective.max_seq_length", self.objective.max_seq_length)]
+        for name, length in lengths + [("ramp.seq_lengths", length) for length in self.ramp.seq_lengths or ()]:
+            if length > positions:
+                raise ValueError(f"{name} {length} must not exceed model.max_position_embeddings {positions}")
+        if warmup >= train.steps > 1:
+            raise ValueError(f"optim.warmup_steps {warmup} must be below train.steps {train.steps}")
+        if train.micro_batch_size and train.batch_size % train.micro_batch_size:
+            sizes = f"train.batch_size {train.batch_size}", f"train.micro_batch_size {train.micro_batch_size}"
+            raise ValueError(f"{sizes[0]} must be a multiple of {sizes[1]}")
         return self
 
 
 # ---- fine-tuning ----------------------------------------------------------------------------------------------------
+
+Problem = Literal[
+    "classification", "multi-label", "regression", "token-classification", "multiple-choice", "question-answering"
+]
+"""The kinds of tasks that users' own files may be; `tasks/own/examples.py` has a reading for each."""
 
 
 class TaskConfig(Section):
@@ -373,38 +366,24 @@ class TaskConfig(Section):
     max_query_length: int = Field(64, ge=1, description="SQuAD: pieces kept of a question")
     doc_stride: int = Field(128, ge=1, description="SQuAD: pieces between two windows")
     max_answer_length: int = Field(30, ge=1, description="SQuAD: pieces in the longest answer")
-    null_threshold: float | None = Field(
-        None, description="SQuAD 2.0: null score from which on nothing is answered; unset: official"
-    )
+    null_threshold: float | None = Field(None, description="SQuAD 2.0: null score without an answer; unset: official")
     max_qa_length: int = Field(128, ge=1, description="RACE: last pieces kept of question + option")
     class_weights: tuple[float, ...] | None = Field(
-        None, description="weight of each label in the loss, in the order of the labels"
+        None, description="weights of the labels in the loss, in their order"
     )
-
-
-Problem = Literal[
-    "classification", "multi-label", "regression", "token-classification", "multiple-choice", "question-answering"
-]
-"""The kinds of tasks that users' own files may be; `tasks/own/examples.py` has a reading for each."""
 
 
 class TaskDataConfig(Section):
     """Say where the examples are: a folder of a named task, or files of your own."""
 
     folder: str | None = Field(None, description="folder of a named task, as its authors pack it")
-    train_split: str | None = Field(
-        None, description="train on this split; SQuAD: fit, which leaves articles to tune on"
-    )
+    train_split: str | None = Field(None, description="to train on; SQuAD: fit, which leaves articles to tune on")
     train: str | None = Field(None, description="your own examples: CSV, TSV, JSONL, Parquet")
     dev: str | None = Field(None, description="examples to evaluate on; unset: a part of train")
     held_out: float = Field(0.1, gt=0, lt=1, description="share of train to evaluate on")
-    missing_labels: Literal["refuse", "skip"] = Field(
-        "refuse", description="rows of your own files without a label: an error, or omitted"
-    )
+    missing_labels: Literal["refuse", "skip"] = Field("refuse", description="rows of your own files without a label")
     problem: str | None = Field(None, description="kind of your own task, such as regression; unset: guessed")
-    columns: tuple[str, ...] = Field(
-        (), description='roles of your columns, ["text=review", "label=stars"]; unset: guessed'
-    )
+    columns: tuple[str, ...] = Field((), description='roles, ["text=review", "label=stars"]; unset: guessed')
 
 
 class StartConfig(Section):
@@ -469,60 +448,3 @@ class FinetuneConfig(Section):
         if (self.data.folder is None) == (self.data.train is None):
             raise ValueError("data.folder (a named task) or data.train (your own), one of the two")
         return self
-
-
-# The networks that have a name: the paper's, BERT's for comparison, and small ones for laptops
-
-
-def _shape(
-    hidden_size: int, layers: int, heads: int, *, dropout: float = 0.0, hidden_act: Activation = "gelu_new"
-) -> AlbertConfig:
-    return AlbertConfig(
-        hidden_size=hidden_size,
-        num_hidden_layers=layers,
-        num_attention_heads=heads,
-        intermediate_size=4 * hidden_size,
-        hidden_act=hidden_act,
-        hidden_dropout_prob=dropout,
-        attention_probs_dropout_prob=dropout,
-    )
-
-
-def _bert(hidden_size: int, layers: int, heads: int) -> AlbertConfig:
-    shape = _shape(hidden_size, layers, heads, dropout=0.1)
-    return shape.model_copy(update={"embedding_size": hidden_size, "sharing": "none"})
-
-
-PRESETS: dict[str, AlbertConfig] = {
-    # Ours use the erf form of GELU, which torch computes faster on a CPU than the tanh form.
-    "tiny": _shape(128, 3, 2, hidden_act="gelu"),
-    "mini": _shape(256, 6, 4, hidden_act="gelu"),
-    "small": _shape(512, 6, 8, hidden_act="gelu"),
-    # Paper Table 1. v1 was trained with dropout 0.1 (xxlarge without), v2 without. Both used the
-    # tanh GELU, whatever later configurations say; xlarge has the published 16 heads, not H/64.
-    "base-v1": _shape(768, 12, 12, dropout=0.1),
-    "large-v1": _shape(1_024, 24, 16, dropout=0.1),
-    "xlarge-v1": _shape(2_048, 24, 16, dropout=0.1),
-    "xxlarge-v1": _shape(4_096, 12, 64),
-    "base-v2": _shape(768, 12, 12),
-    "large-v2": _shape(1_024, 24, 16),
-    "xlarge-v2": _shape(2_048, 24, 16),
-    "xxlarge-v2": _shape(4_096, 12, 64),
-    # The paper's comparison runs: BERT's shapes on ALBERT's vocabulary and objectives.
-    "bert-base": _bert(768, 12, 12),
-    "bert-large": _bert(1_024, 24, 16),
-}
-
-ALIASES = {"base": "base-v2", "large": "large-v2", "xlarge": "xlarge-v2", "xxlarge": "xxlarge-v2"}
-
-
-def preset(name: str) -> AlbertConfig:
-    """Return the network called `name`.
-
-    >>> preset("base-v2").hidden_size
-    768
-    """
-    key = ALIASES.get(name, name) if isinstance(name, str) else name
-    if key not in PRESETS:
-        raise no_such_name("LB-100", "no preset has this name", str(name), [*PRESETS, *ALIASES], next="litebert sizes")
-    return PRESETS[key]

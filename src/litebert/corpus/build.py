@@ -22,7 +22,7 @@ from typing import Literal
 import numpy as np
 
 from litebert import files
-from litebert.config.allowed import Section
+from litebert.config.schema import Section
 from litebert.corpus.corpus import Shard, open_shard
 from litebert.corpus.manifest import (
     HELD_OUT,

@@ -9,7 +9,7 @@ from typing import Annotated, Literal, Self, TypeVar
 from pydantic import Field, ValidationError
 
 from litebert import files
-from litebert.config.allowed import Section, refused
+from litebert.config import Section, refused
 from litebert.errors import DamagedError
 
 FORMAT: Literal[1] = 1

@@ -8,7 +8,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from litebert.config import ATTENTION_KINDS, HEADS, AlbertConfig, HeadConfig, kind_of_class, numbered_labels
-from litebert.config.allowed import expected
+from litebert.config.load import expected
 from litebert.config.schema import PRESETS
 from litebert.errors import LitebertError
 from litebert.files import Json, read_json, write_json

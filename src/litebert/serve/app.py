@@ -22,7 +22,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 
 from litebert import answers
-from litebert.config.allowed import wanted
+from litebert.config.load import wanted
 from litebert.inference.model import Model
 from litebert.inference.verbs import CHOICES, VERBS, Row
 from litebert.serve import Options

@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 
 from litebert import rng
 from litebert.config import AlbertConfig, Origin, PretrainConfig, Resolved, TrainConfig, flattened
-from litebert.config.allowed import expected
+from litebert.config.load import expected
 from litebert.distributed.world import ALONE, World
 from litebert.errors import DamagedError, LitebertError
 from litebert.fast import checkpoint_gradients

@@ -10,7 +10,7 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
-from litebert.config.allowed import expected
+from litebert.config.load import expected
 from litebert.errors import LitebertError
 from litebert.reading.lines import read_lines
 from litebert.reading.source import find_files
