@@ -9,7 +9,7 @@ from torch import Tensor
 from litebert.config import AlbertConfig
 from litebert.fast.attention import Attend, Layout, attend_of, full, in_rectangles, local, masked
 from litebert.nn import Batch
-from litebert.nn.model import attention, visible_of
+from litebert.nn.model import AttentionBlock, attention
 
 LENGTHS = (3, 40, 16, 1, 33, 40, 70, 131, 2)
 READ = [0, 3, 43, 59, 60, 93, 132, 333]
@@ -36,7 +36,7 @@ def test_the_formula_is_softmax_of_scaled_products_within_each_sequence() -> Non
 
 
 def test_local_attention_reads_neighbours_and_the_first_token_which_reads_all() -> None:
-    visible = visible_of(AlbertConfig(attention="local", attention_window=1))
+    visible = AttentionBlock(AlbertConfig(attention="local", attention_window=1)).visible
     place = torch.arange(4)
     assert visible(place[:, None], place).int().tolist() == [[1, 1, 1, 1], [1, 1, 1, 0], [1, 1, 1, 1], [1, 0, 1, 1]]
 
@@ -45,7 +45,7 @@ KERNELS: list[tuple[AlbertConfig, Attend]] = [
     (AlbertConfig(), full),
     (AlbertConfig(), in_rectangles),
     *((config, attend_of(config, for_training=True)) for config in LOCAL),
-    (LOCAL[1], partial(masked, visible=visible_of(LOCAL[1]))),
+    (LOCAL[1], partial(masked, visible=AttentionBlock(LOCAL[1]).visible)),
 ]
 
 
@@ -57,7 +57,7 @@ def test_a_kernel_gives_what_its_formula_gives(
 ) -> None:
     batch, (q, k, v) = _batch(lengths), _rows(336)
     layout = Layout(batch, None if queries is None else torch.tensor(queries))
-    expected = layout.of_queries(attention(q, k, v, batch, visible_of(config)))
+    expected = layout.of_queries(attention(q, k, v, batch, AttentionBlock(config).visible))
     torch.testing.assert_close(attend(layout.of_queries(q), k, v, layout, 0.0), expected, rtol=0, atol=1e-5)
 
 
@@ -73,7 +73,7 @@ def test_gradients_of_local_attention_are_those_of_the_formula() -> None:
     batch = _batch()
     parts = [x.requires_grad_() for x in _rows(336)]
     found = torch.autograd.grad(local(*parts, Layout(batch), 0.0, attention_window=5).square().sum(), parts)
-    expected = torch.autograd.grad(attention(*parts, batch, visible_of(LOCAL[1])).square().sum(), parts)
+    expected = torch.autograd.grad(attention(*parts, batch, AttentionBlock(LOCAL[1]).visible).square().sum(), parts)
     for ours, theirs in zip(found, expected, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-5)
 

@@ -5,7 +5,7 @@ import torch
 
 from litebert.config import AlbertConfig, HeadConfig
 from litebert.errors import LitebertError
-from litebert.fast import AlbertWithExits, calibrate, engine, limit_depth, pack, patient_logits, to_int8
+from litebert.fast import AlbertWithExits, calibrate, limit_depth, pack, patient_logits, steps as engine_steps, to_int8
 from litebert.fast.exits import SAME_SCORE, is_same_answer, logits_by_step, mean_by_depth
 from litebert.fast.steps import training_steps
 from litebert.nn import AlbertForTask, Batch
@@ -114,7 +114,7 @@ def test_tokens_of_what_has_stopped_are_computed_no_more(monkeypatch: pytest.Mon
         lambda hidden, layout, step=step: (seen.append(layout), step(hidden, layout))[1]
         for step in training_steps(network.albert)
     ]
-    monkeypatch.setattr(engine, "training_steps", lambda _: steps)
+    monkeypatch.setattr(engine_steps, "training_steps", lambda _: steps)
     patient_logits(network, batch, 1)
     for step, layout in enumerate(seen):
         running = tuple(n for n, stop in zip(LENGTHS, stops, strict=True) if stop >= step)

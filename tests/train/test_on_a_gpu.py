@@ -71,7 +71,7 @@ def kernels(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
         monkeypatch.setattr(attention, name, noted(name, getattr(attention, name)))
     monkeypatch.setattr(FakeTensor, "is_cuda", True, raising=False)
     yield called
-    attention._capability.cache_clear()
+    attention._has_flash.cache_clear()
 
 
 @pytest.mark.parametrize(

@@ -23,12 +23,9 @@ from litebert.config import ATTENTION_KINDS, AlbertConfig
 from litebert.nn.batch import Batch, sequence_of
 from litebert.nn.model import Visible, attention
 
-_MANY = 4
-"""A stack of this many sequences or more counts as large."""
-_ALIGNED = 8
-"""Widths of rectangles on a GPU are multiples of this, as masks in half precision require."""
-_SMALLEST_BLOCK = 32
-"""Local attention reads blocks of at least this many tokens."""
+_MANY = 4  # sequences from which on a stack counts as large
+_ALIGNED = 8  # widths of rectangles on a GPU are multiples of this, as masks in half precision require
+_SMALLEST_BLOCK = 32  # tokens in a block of local attention
 
 Choice = TypeVar("Choice")
 OfQueries: TypeAlias = Float[Tensor, "queries heads head_size"]
@@ -37,18 +34,14 @@ OfTokens: TypeAlias = Float[Tensor, "tokens heads head_size"]
 
 @dataclass(frozen=True)
 class Layout:
-    """Which rows are queries and which are keys, sequence by sequence.
-
-    Keys are all tokens; queries are the tokens at `queries`, ascending, or all of them. Sequence i has the queries
-    from `query_offsets[i]` to the next, as variable-length kernels take them.
-    """
+    """Which rows are queries and which are keys, sequence by sequence; keys are all tokens."""
 
     batch: Batch
-    queries: Int[Tensor, " queries"] | None = None
+    queries: Int[Tensor, " queries"] | None = None  # the token of each query, ascending; None: every token is one
 
     @cached_property
     def query_offsets(self) -> Int[Tensor, " boundaries"]:
-        """The first query of every sequence, and the number of queries."""
+        """The first query of every sequence, and the number of queries, as variable-length kernels take them."""
         offsets = self.batch.offsets
         return offsets if self.queries is None else torch.searchsorted(self.queries, offsets)
 
@@ -68,12 +61,12 @@ Attend: TypeAlias = Callable[[Tensor, Tensor, Tensor, Layout, float], Tensor]
 
 def attend_of(config: AlbertConfig, *, for_training: bool) -> Attend:
     """Return the kernel for a kind of attention: its own, or masked scores if it has none."""
-    kind = ATTENTION_KINDS[config.attention]
+    kind, settings = ATTENTION_KINDS[config.attention], config.attention_settings
     if kind.attend is not None:
         attend = resolve_name(kind.attend) if isinstance(kind.attend, str) else kind.attend
-        return partial(attend, **config.attention_settings)
+        return partial(attend, **settings)
     if kind.visible is not None:
-        return partial(masked, visible=partial(kind.visible, **config.attention_settings))
+        return partial(masked, visible=partial(kind.visible, **settings))
     return full if for_training else in_rectangles
 
 
@@ -83,17 +76,16 @@ def full(query: OfQueries, key: OfTokens, value: OfTokens, layout: Layout, dropo
     A stack is a run of sequences with equal numbers of queries and equal numbers of keys. It is a view, so the
     backward pass copies nothing.
     """
-    is_ragged = layout.queries is not None or len(set(layout.batch.lengths)) > 1
+    dtype, is_ragged = query.dtype, layout.queries is not None or len(set(layout.batch.lengths)) > 1
     if query.is_cuda and is_ragged:
-        has_flash = not dropout_prob and _has_flash(query)
+        has_flash = not dropout_prob and _has_flash(dtype, query.shape[-1], query.device)
         return (_variable if has_flash else padded)(query, key, value, layout, dropout_prob)
-    is_fused, dtype = query.is_cuda or query.dtype != torch.bfloat16, query.dtype
     mixed, queries, keys = [], 0, 0
     for (num_queries, num_keys), run in groupby(zip(layout.query_lengths, layout.batch.lengths, strict=True)):
         count = sum(1 for _ in run)
-        q = stacked(query[queries : queries + count * num_queries], count)
+        q = stacked(query[queries : queries + count * num_queries], count)  # (sequences, heads, length, size)
         k, v = (stacked(x[keys : keys + count * num_keys], count) for x in (key, value))
-        if is_fused:
+        if query.is_cuda or dtype != torch.bfloat16:
             own = F.scaled_dot_product_attention(q, k, v, dropout_p=dropout_prob)
         elif count >= _MANY:  # in bf16 on a CPU, large stacks train fastest as three plain products
             own = _products(q, k, v, None, dropout_prob)
@@ -121,19 +113,14 @@ def _products(query: Tensor, key: Tensor, value: Tensor, is_key: Tensor | None, 
     return mixed
 
 
-def _has_flash(query: Tensor) -> bool:
-    """Tell whether variable-length flash attention supports these rows: Ampere (sm80) or later."""
-    is_half, size = query.dtype in (torch.float16, torch.bfloat16), query.shape[-1]
-    return is_half and size % 8 == 0 and size <= 256 and _capability(query.device) >= (8, 0)
-
-
 @lru_cache
-def _capability(device: torch.device) -> tuple[int, int]:
-    return torch.cuda.get_device_capability(device)
+def _has_flash(dtype: torch.dtype, head_size: int, device: torch.device) -> bool:
+    """Tell whether variable-length flash attention computes such rows: in half precision, from Ampere (sm80) on."""
+    fits = dtype in (torch.float16, torch.bfloat16) and head_size % 8 == 0 and head_size <= 256
+    return fits and torch.cuda.get_device_capability(device) >= (8, 0)
 
 
 def _variable(query: Tensor, key: Tensor, value: Tensor, layout: Layout, _dropout_prob: float) -> Tensor:
-    """Attend with variable-length flash attention (CUDA, half precision)."""
     from torch.nn.attention.varlen import varlen_attn
 
     offsets = (layout.query_offsets.to(torch.int32), layout.batch.offsets.to(torch.int32))
@@ -157,7 +144,7 @@ def padded(query: Tensor, key: Tensor, value: Tensor, layout: Layout, dropout_pr
     q, k, v = (
         stacked(x.new_zeros(len(sizes) * width, *x.shape[1:]).index_copy(0, at, x), len(sizes))
         for x, at in ((query, rows_of_queries), (key, rows), (value, rows))
-    )
+    )  # (sequences, heads, width, size)
     mixed = F.scaled_dot_product_attention(q, k, v, is_key[:, None, None], dropout_p=dropout_prob)
     return mixed.transpose(1, 2).flatten(0, 1)[rows_of_queries]
 
@@ -267,27 +254,14 @@ def local(
 
     Blocks of tokens read the blocks around them, so the cost per token is the same at any length.
     """
-    everywhere = _everywhere(query, layout)
-    mixed = _in_blocks(everywhere, key, value, layout.batch, dropout_prob, attention_window)
-    first = layout.batch.first_tokens
-    to_all = full(everywhere[first], key, value, Layout(layout.batch, first), dropout_prob)
-    return layout.of_queries(mixed.index_copy(0, first, to_all))
-
-
-def _everywhere(query: Tensor, layout: Layout) -> Tensor:
-    """Return a row for every token, with zeros where it is no query."""
-    if layout.queries is None:
-        return query
-    return query.new_zeros(len(layout.batch.ids), *query.shape[1:]).index_copy(0, layout.queries, query)
-
-
-def _in_blocks(query: Tensor, key: Tensor, value: Tensor, batch: Batch, dropout_prob: float, window: int) -> Tensor:
-    size, num_tokens = max(window, _SMALLEST_BLOCK), len(key)
+    batch, window, num_tokens = layout.batch, attention_window, len(key)
+    size = max(window, _SMALLEST_BLOCK)
     missing = -num_tokens % size  # tokens that fill the last block
-    first = batch.first_tokens[sequence_of(batch)]
-    query = query * query.shape[-1] ** -0.5
-    to_first = (query * key[first]).sum(-1)  # (tokens, heads): the score of each token's own [CLS]
-    q = torch.unflatten(F.pad(query, (0, 0, 0, 0, 0, missing)), 0, (-1, size)).transpose(1, 2)
+    everywhere = _everywhere(query, layout)
+    scaled = everywhere * query.shape[-1] ** -0.5
+    first = batch.first_tokens[sequence_of(batch)]  # (tokens,): each token's own [CLS]
+    to_first = (scaled * key[first]).sum(-1)  # (tokens, heads)
+    q = torch.unflatten(F.pad(scaled, (0, 0, 0, 0, 0, missing)), 0, (-1, size)).transpose(1, 2)
     k, v = (
         F.pad(x, (0, 0, 0, 0, window, window + missing)).unfold(0, size + 2 * window, size) for x in (key, value)
     )  # (blocks, heads, head_size, span)
@@ -307,7 +281,18 @@ def _in_blocks(query: Tensor, key: Tensor, value: Tensor, batch: Batch, dropout_
     share = F.dropout(torch.cat([near, far], -1).softmax(-1), dropout_prob)
     mixed = (share[..., :-1] @ v.transpose(-1, -2)).transpose(1, 2).flatten(0, 1)[:num_tokens]
     of_first = share[..., -1].transpose(1, 2).flatten(0, 1)[:num_tokens]  # (tokens, heads)
-    return mixed + of_first[..., None] * value[first]
+    mixed = mixed + of_first[..., None] * value[first]
+
+    # Each [CLS] reads its whole sequence.
+    to_all = full(everywhere[batch.first_tokens], key, value, Layout(batch, batch.first_tokens), dropout_prob)
+    return layout.of_queries(mixed.index_copy(0, batch.first_tokens, to_all))
+
+
+def _everywhere(query: Tensor, layout: Layout) -> Tensor:
+    """Return a row for every token, with zeros where it is no query."""
+    if layout.queries is None:
+        return query
+    return query.new_zeros(len(layout.batch.ids), *query.shape[1:]).index_copy(0, layout.queries, query)
 
 
 @torch.inference_mode()

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from litebert.config import AlbertConfig, HeadConfig
 from litebert.errors import LitebertError, RequestError
 from litebert.fast.attention import Layout
-from litebert.fast.engine import engine_of
+from litebert.fast.steps import engine_of
 from litebert.nn.batch import Batch
 from litebert.nn.heads import AlbertForTask, Network
 from litebert.nn.model import initialise
@@ -57,29 +57,19 @@ def limit_depth(network: Network, depth: int) -> None:
     """Apply only the first `depth` steps from now on; with exits, the head of that step answers."""
     deepest = len(network.albert.plan)
     if not isinstance(depth, int) or not 1 <= depth <= deepest:
-        raise LitebertError(
-            "LB-452",
-            f"this model cannot be applied to depth {depth}",
-            expected=f"1 to {deepest} steps",
-            next=f"choose a depth up to {deepest}",
-        )
+        what, expected = f"this model cannot be applied to depth {depth}", f"1 to {deepest} steps"
+        raise LitebertError("LB-452", what, expected=expected, next=f"choose a depth up to {deepest}")
     network.albert.depth = depth
 
 
 def require_exits(network: AlbertForTask, patience: int) -> AlbertWithExits:
     """Return the network if it can stop early."""
     if patience < 1:
-        raise RequestError(
-            "LB-453",
-            f"patience is how many classifiers must agree with the one before: 1 or more, not {patience}",
-            next="omit patience to take every step",
-        )
+        what = f"patience is how many classifiers must agree with the one before: 1 or more, not {patience}"
+        raise RequestError("LB-453", what, next="omit patience to take every step")
     if not isinstance(network, AlbertWithExits):
-        raise RequestError(
-            "LB-454",
-            "this model cannot stop early: it has no head after every step",
-            next="litebert finetune TASK --model MODEL train.exits=true",
-        )
+        what = "this model cannot stop early: it has no head after every step"
+        raise RequestError("LB-454", what, next="litebert finetune TASK --model MODEL train.exits=true")
     return network
 
 
@@ -111,7 +101,7 @@ def patient_logits(network: AlbertForTask, batch: Batch, patience: int) -> Float
     step. The result does not depend on the rest of the batch.
     """
     albert, heads = network.albert, heads_of(require_exits(network, patience))
-    steps = engine_of(albert)(albert).steps
+    steps = engine_of(albert).steps(albert)
     layout, hidden = Layout(batch), next(albert.states(batch))
     running = torch.arange(len(batch.lengths), device=hidden.device)
     repeats = torch.full_like(running, -1)  # the first classifier repeats nothing

@@ -29,17 +29,16 @@ from litebert.fast.steps import (
     Linear,
     MakeLinear,
     Mixing,
-    Run,
     Step,
     Widening,
     block,
     blocks,
-    cast_norm,
+    make_steps,
     onednn,
     packed_linear,
-    packed_mixing,
-    packed_widening,
+    packed_norm,
     pays,
+    run_steps,
 )
 from litebert.nn.batch import Batch
 from litebert.nn.model import ACTIVATIONS, Albert, AttentionBlock, FeedForwardBlock
@@ -51,11 +50,9 @@ NUM_SHIFTED = 2
 
 _OPS = torch.ops.onednn.qlinear_pointwise
 _ADDED = ("add", 1.0, "none", list[float](), "")
-_NUM_DRAWN = 4_096
-"""Sampled numbers per batch, for each product of each step."""
+_NUM_DRAWN = 4_096  # sampled numbers per batch, for each product of each step
 _SHRINKS = [1.0 - 0.05 * number for number in range(13)]
-_SMALLEST = 16_384
-"""A layer outside the blocks is stored in eight bits from this many weights on."""
+_SMALLEST = 16_384  # weights from which on a layer outside the blocks is stored in eight bits
 
 
 # Layers. As modules they compute in float32; files have `quantized` and `scale` instead of `weight`.
@@ -105,6 +102,23 @@ class Int8Embedding(Int8Table):
     def forward(self, ids: Int[Tensor, "*shape"]) -> Float[Tensor, "*shape size"]:
         """Return the rows of `ids`."""
         return self.quantized[ids] * self.scale[ids][..., None]
+
+
+class Int8Calibration(NamedTuple):
+    """The input ranges, shifts and biases of each step's products, found by `calibrate`."""
+
+    ranges: Float[Tensor, "steps sites 2"]
+    shifts: Float[Tensor, "steps shifted hidden"]  # the means of the inputs of both blocks
+    # Of all products, end to end. A bias includes the product of the mean if the input is shifted by it, otherwise a
+    # correction for rounding the weights; and the mean that the residual lacks.
+    biases: Float[Tensor, "steps outputs"]
+
+    @classmethod
+    def without_numbers(cls, config: AlbertConfig) -> Int8Calibration:
+        """Return shapes alone, to be filled from a file."""
+        size, outputs = config.hidden_size, 5 * config.hidden_size + config.intermediate_size
+        shapes = ((len(SITES), 2), (NUM_SHIFTED, size), (outputs,))
+        return cls(*(torch.empty(config.num_steps, *shape, device="meta") for shape in shapes))
 
 
 def to_int8(network: nn.Module, calibration: Int8Calibration) -> None:
@@ -176,6 +190,13 @@ class Product:
         self._weight = torch.ops.onednn.qlinear_prepack(quantized, None) if is_fused else quantized
         self._zeros = torch.zeros(len(scale), dtype=torch.int32)
 
+    @classmethod
+    def of(cls, *layers: nn.Module) -> Product:
+        """Join the outputs of several eight-bit layers in one product, fused where this CPU can."""
+        found = [layer for layer in layers if isinstance(layer, Int8Linear)]
+        scale = torch.cat([layer.scale for layer in found]).float()
+        return cls(torch.cat([layer.quantized for layer in found]), scale, is_fused=kernels_work())
+
     def __call__(
         self,
         x: Tensor,
@@ -223,29 +244,6 @@ def kernels_work() -> bool:
         return False
 
 
-# Steps on them.
-
-
-class Int8Calibration(NamedTuple):
-    """The input ranges, shifts and biases of each step's products.
-
-    `shifts` are the means of the inputs of both blocks. `biases` are those of all products, end to end. They include
-    the product of the mean if the input is shifted by it, otherwise a correction for rounding the weights; and the mean
-    that the residual lacks.
-    """
-
-    ranges: Float[Tensor, "steps sites 2"]
-    shifts: Float[Tensor, "steps shifted hidden"]
-    biases: Float[Tensor, "steps outputs"]
-
-    @classmethod
-    def without_numbers(cls, config: AlbertConfig) -> Int8Calibration:
-        """Return shapes alone, to be filled from a file."""
-        steps, size = config.num_steps, config.hidden_size
-        shapes = ((len(SITES), 2), (NUM_SHIFTED, size), (5 * size + config.intermediate_size,))
-        return cls(*(torch.empty(steps, *shape, device="meta") for shape in shapes))
-
-
 def int8_steps(albert: Albert) -> list[Step]:
     """Return all steps of an eight-bit network: each block is packed once, and bound to the calibration of each step.
 
@@ -255,14 +253,13 @@ def int8_steps(albert: Albert) -> list[Step]:
     attend = attend_of(albert.config, for_training=False)
     inner = torch.bfloat16 if pays(onednn, torch.bfloat16) else torch.float32
     attention, feed_forward = list(blocks(albert, AttentionBlock)), list(blocks(albert, FeedForwardBlock))
-    first = [(side_by_side(each.query, each.key, each.value), side_by_side(each.output)) for each in attention]
-    second = [(side_by_side(each.intermediate), side_by_side(each.output)) for each in feed_forward]
-    norms = [cast_norm(each.norm, torch.float32) for each in feed_forward]
+    first = [(Product.of(each.query, each.key, each.value), Product.of(each.output)) for each in attention]
+    second = [(Product.of(each.intermediate), Product.of(each.output)) for each in feed_forward]
+    norms = [packed_norm(each.norm, torch.float32) for each in feed_forward]
     hidden, wide_size = albert.config.hidden_size, albert.config.intermediate_size
 
     def bound(step: int, i: int, j: int) -> Step:
-        grids = [ByteGrid.over(*ends) for ends in ranges[step].tolist()]
-        of_input, of_mixed, of_middle, of_wide = grids
+        of_input, of_mixed, of_middle, of_wide = (ByteGrid.over(*ends) for ends in ranges[step].tolist())
         parts = torch.split(biases[step], [3 * hidden, hidden, wide_size, hidden])
         project_bias, mix_bias, widen_bias, output_bias = parts
         (project, mix), (widen, output) = first[i], second[j]
@@ -287,14 +284,6 @@ def int8_steps(albert: Albert) -> list[Step]:
     return [bound(step, i, j) for step, (i, j) in enumerate(albert.plan)]
 
 
-def side_by_side(*linears: nn.Module) -> Product:
-    """Join the outputs of several eight-bit layers in one product."""
-    layers = [linear for linear in linears if isinstance(linear, Int8Linear)]
-    quantized = torch.cat([layer.quantized for layer in layers])
-    scale = torch.cat([layer.scale for layer in layers]).float()
-    return Product(quantized, scale, is_fused=kernels_work())
-
-
 # Calibration, on texts like those that the model will read.
 
 
@@ -302,20 +291,14 @@ def side_by_side(*linears: nn.Module) -> Product:
 def calibrate(albert: Albert, batches: Iterable[Batch]) -> Int8Calibration:
     """Return the ranges, shifts and biases of each step's products, observed on batches."""
     observers = [[Observer() for _ in SITES] for _ in albert.plan]
-    attention, feed_forward = list(blocks(albert, AttentionBlock)), list(blocks(albert, FeedForwardBlock))
-    steps = [
-        partial(
-            block,
-            packed_mixing(attention[i], albert, torch.float32, _observed(seen[:2])),
-            packed_widening(feed_forward[j], torch.float32, _observed(seen[2:])),
-        )
-        for (i, j), seen in zip(albert.plan, observers, strict=True)
-    ]
-    run = Run(albert, steps)  # the network itself stays as it is, whatever happens
-    for batch in batches:
-        for _ in run(batch):
+    steps = []
+    for number, seen in zip(albert.plan, observers, strict=True):
+        steps += make_steps(albert, _observed(seen), packed_norm, dtype=torch.float32, plan=[number])
+    for batch in batches:  # the network itself stays as it is, whatever happens
+        for _ in run_steps(albert, steps, batch):
             pass
 
+    attention, feed_forward = list(blocks(albert, AttentionBlock)), list(blocks(albert, FeedForwardBlock))
     ranges, shifts, biases = [], [], []
     for (i, j), seen in zip(albert.plan, observers, strict=True):
         mixing, widening = attention[i], feed_forward[j]
@@ -339,7 +322,7 @@ def _observed(observers: list[Observer]) -> MakeLinear:
     """Return a factory of linear layers whose inputs are observed, one observer per layer."""
     remaining = iter(observers)
 
-    def make(weight: Tensor, bias: Tensor, dtype: torch.dtype, activation: Activation) -> Linear:
+    def make(weight: Tensor, bias: Tensor, dtype: torch.dtype, activation: Activation, _dropout_prob: float) -> Linear:
         observer, linear = next(remaining), packed_linear(weight, bias, dtype, activation)
 
         def seen(x: Tensor, y: Tensor | None) -> Tensor:

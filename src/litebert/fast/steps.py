@@ -1,27 +1,36 @@
-"""A step of the engine: the block of `litebert.nn.model`, its products prepared once for all steps that share them.
+"""The engine: what `albert.engine` computes a network with, in training or packed for inference.
 
-Query, key and value are one product, rows are filled up to few counts, and the last step computes only the rows that
-are read. What computes a product is chosen by who prepares it: for training, here; for inference on a CPU, here too,
-packed in the layout of its matrix kernels; in eight bits, `litebert.fast.int8`.
+    accelerate(network)            # from now on the same numbers, sooner
+    pack(network.eval().albert)    # and sooner still, until the weights change
+
+A step is the block of `litebert.nn.model`, its products prepared once for all steps that share them. Query, key and
+value are one product, rows are filled up to few counts, and the last step computes only the rows that are read. What
+computes a product is chosen by who prepares it: for training, here; for inference on a CPU, here too, packed in the
+layout of its matrix kernels; in eight bits, `litebert.fast.int8`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache, partial
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from importlib.util import find_spec
+from math import isfinite
+from typing import Any, NamedTuple, TypeAlias, TypeVar, get_args
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
-from litebert.config import Precision
+from litebert.config import Backend, Precision
 from litebert.config.schema import Activation
+from litebert.errors import DamagedError, no_such_name
 from litebert.fast.attention import Attend, Layout, attend_of, fastest
 from litebert.nn.batch import Batch, filled
+from litebert.nn.heads import Network
 from litebert.nn.model import ACTIVATIONS, Albert, AttentionBlock, FeedForwardBlock
+from litebert.nn.model import Step as Plan
 
 DTYPES: dict[Precision, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 """The dtype of activations for each precision."""
@@ -32,6 +41,9 @@ Norm: TypeAlias = Callable[[Tensor], Tensor]
 Step: TypeAlias = Callable[[Tensor, Layout], Tensor]
 """(hidden, layout) -> hidden, of the layout's queries; both may have more rows, which belong to no sequence."""
 BlockT = TypeVar("BlockT", AttentionBlock, FeedForwardBlock)
+
+
+# A step, and what prepares it.
 
 
 class Mixing(NamedTuple):
@@ -68,23 +80,37 @@ def block(
     return widening.norm(widening.output(widening.intermediate(x, None), x))
 
 
-@dataclass(frozen=True)
-class Run:
-    """Compute the states of an encoder with steps, which `albert.engine` makes."""
+MakeLinear: TypeAlias = Callable[[Tensor, Tensor, torch.dtype, Activation, float], Linear]
+"""(weight, bias, dtype, activation, dropout_prob) -> a linear layer; dropout is on what is added to the residual."""
 
-    albert: Albert
-    steps: Sequence[Step]
 
-    def __call__(self, batch: Batch, queries: Tensor | None = None) -> Iterator[Tensor]:
-        """Yield the projected embeddings, then the states after each step; in the last, compute `queries` alone."""
-        num_tokens, order, layout = len(batch.ids), None, Layout(batch)
-        yield (hidden := self.albert.embedding(batch).to(self.albert.dtype))
-        for number, step in enumerate(self.steps, start=1):
-            if number == len(self.steps) and queries is not None:
-                ascending, order = queries.sort()
-                layout = Layout(batch, ascending)
-            hidden = step(hidden, layout)
-            yield hidden[:num_tokens] if order is None else hidden[order.argsort()]
+def make_steps(
+    albert: Albert,
+    linear: MakeLinear,
+    norm: Callable[[nn.LayerNorm, torch.dtype], Norm],
+    *,
+    for_training: bool = False,
+    dtype: torch.dtype | None = None,
+    plan: Iterable[Plan] | None = None,
+) -> list[Step]:
+    """Prepare each block of a plan once, and return the plan's steps; by default all of the encoder's."""
+    plan, dtype = albert.plan if plan is None else tuple(plan), dtype or albert.dtype
+    attend = attend_of(albert.config, for_training=for_training)
+    mixing, widening = {}, {}
+    for i, each in enumerate(blocks(albert, AttentionBlock)):
+        if any(step.attention == i for step in plan):
+            out, dropout = each.output, each.dropout.p * each.training
+            project = linear(*projection(each), dtype, "linear", 0.0)
+            output = linear(out.weight, out.bias, dtype, "linear", dropout)
+            dropout = each.attention_dropout_prob * each.training
+            mixing[i] = Mixing(project, attend, output, norm(each.norm, dtype), each.heads, dropout)
+    for j, wide in enumerate(blocks(albert, FeedForwardBlock)):
+        if any(step.feed_forward == j for step in plan):
+            inner, out, dropout = wide.intermediate, wide.output, wide.dropout.p * wide.training
+            intermediate = linear(inner.weight, inner.bias, dtype, wide.hidden_act, 0.0)
+            output = linear(out.weight, out.bias, dtype, "linear", dropout)
+            widening[j] = Widening(intermediate, output, norm(wide.norm, dtype))
+    return [partial(block, mixing[i], widening[j]) for i, j in plan]
 
 
 def blocks(network: nn.Module, kind: type[BlockT]) -> Iterator[BlockT]:
@@ -93,9 +119,157 @@ def blocks(network: nn.Module, kind: type[BlockT]) -> Iterator[BlockT]:
 
 
 def projection(block: AttentionBlock) -> tuple[Tensor, Tensor]:
-    """Return weight and bias of query, key and value, side by side."""
+    """Return weight (3 H, H) and bias of query, key and value, side by side."""
     layers = (block.query, block.key, block.value)
     return torch.cat([x.weight for x in layers]), torch.cat([x.bias for x in layers])
+
+
+def run_steps(albert: Albert, steps: Sequence[Step], batch: Batch, queries: Tensor | None = None) -> Iterator[Tensor]:
+    """Yield the projected embeddings, then the states after each step; in the last, compute `queries` alone."""
+    num_tokens, order, layout = len(batch.ids), None, Layout(batch)
+    yield (hidden := albert.embedding(batch).to(albert.dtype))
+    for number, step in enumerate(steps, start=1):
+        if number == len(steps) and queries is not None:
+            ascending, order = queries.sort()
+            layout = Layout(batch, ascending)
+        hidden = step(hidden, layout)
+        yield hidden[:num_tokens] if order is None else hidden[order.argsort()]
+
+
+# The engine of a network, in `albert.engine`.
+
+Stamps: TypeAlias = list[tuple[int, int]]
+"""The address of each weight and the number of writes to it."""
+
+
+class Engine:
+    """Computes the states of an encoder with steps that suit the moment: packed ones, or those for training.
+
+    It keeps how it was set up, not what it has packed, when a network is copied or pickled: the copy packs its own
+    weights when it is first used.
+    """
+
+    def __init__(self) -> None:
+        self.is_checkpointed = False
+        self._is_packed, self._backend = False, "torch"  # what a copy does again when it is first used
+        self._packed: tuple[Stamps, Sequence[Step]] | None = None
+
+    def __call__(self, albert: Albert, batch: Batch, queries: Tensor | None = None) -> Iterator[Tensor]:
+        """Compute the states at the depth of the encoder; see `Albert.states`."""
+        return run_steps(albert, self.steps(albert), batch, queries)
+
+    def steps(self, albert: Albert) -> Sequence[Step]:
+        """Return the steps at the depth of the encoder; packed weights are forgotten if they have changed."""
+        if self._is_packed and not self.is_current(albert):
+            self._is_packed, self._packed = False, None
+        if self._is_packed and not torch.is_grad_enabled():
+            if self._packed is None:
+                self.pack(albert, self._backend)
+            assert self._packed is not None
+            return self._packed[1][: albert.depth]
+        steps = training_steps(albert)[: albert.depth]
+        return [partial(checkpoint, step, use_reentrant=False) for step in steps] if self.is_checkpointed else steps
+
+    def pack(self, albert: Albert, backend: str = "torch") -> None:
+        """Pack the current weights for inference; short single texts are computed by the backend."""
+        from litebert.fast.int8 import int8_steps, is_int8
+
+        steps: Sequence[Step] = int8_steps(albert) if is_int8(albert) else packed_steps(albert)
+        if backend != "torch":
+            from litebert.fast.onnx_step import with_graphs
+
+            steps = with_graphs(albert, steps, is_forced=backend == "onnxruntime")
+        self._packed, self._is_packed, self._backend = (_stamps(albert), steps), True, backend
+
+    def is_current(self, albert: Albert) -> bool:
+        """Tell whether the weights, as they are now, are packed, or those of a copy are about to be."""
+        is_same = self._packed is None or self._packed[0] == _stamps(albert)
+        return self._is_packed and not albert.training and is_same
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave packed weights out of copies and pickles: they are addresses, layouts and kernels of this process."""
+        return self.__dict__ | {"_packed": None}
+
+
+def _stamps(albert: Albert) -> Stamps:
+    return [
+        (weight.data_ptr(), 0 if weight.is_inference() else weight._version)
+        for module in albert.modules()
+        for weight in module._parameters.values()
+        if weight is not None
+    ]
+
+
+def engine_of(albert: Albert) -> Engine:
+    """Return the engine of an encoder, which gets one if it has none."""
+    if not isinstance(albert.engine, Engine):
+        albert.engine = Engine()
+    return albert.engine
+
+
+def accelerate(network: Network) -> None:
+    """Let a network use the engine from now on; the results are the same, but faster.
+
+    Weights are joined and cast once for all steps that share them, rows are filled up, and attention uses the kernel
+    that suits the device and the lengths.
+    """
+    engine_of(network.albert)
+
+
+def checkpoint_gradients(albert: Albert) -> None:
+    """Keep only each step's input for the backward pass, and recompute the rest there."""
+    engine_of(albert).is_checkpointed = True
+
+
+def pack(albert: Albert) -> None:
+    """Pack the current weights for inference, in eight bits if they are stored so.
+
+    Training and gradients use the weights themselves; if these change, packed ones are dropped.
+    """
+    engine_of(albert).pack(albert)
+
+
+def is_packed(albert: Albert) -> bool:
+    """Tell whether the weights, as they are now, are packed."""
+    return isinstance(albert.engine, Engine) and albert.engine.is_current(albert)
+
+
+def use_backend(albert: Albert, backend: str) -> None:
+    """Compute single short texts with onnxruntime; with "auto", where it is installed and faster.
+
+    A packed network in fp32 gets a graph per distinct step. A network in bf16, in eight bits or with unsupported
+    operators stays unchanged.
+    """
+    if backend not in get_args(Backend):
+        raise no_such_name("LB-975", "there is no such backend", str(backend), get_args(Backend), next='backend="auto"')
+    is_installed = all(find_spec(package) for package in ("onnx", "onnxruntime"))
+    if backend != "torch" and (backend != "auto" or is_installed) and is_packed(albert):
+        engine_of(albert).pack(albert, backend)
+
+
+def refuse_non_finite(network: Network) -> None:
+    """Let a network raise LB-472 from now on instead of returning outputs that are not finite."""
+    for child in network.children():
+        for module in child if isinstance(child, nn.ModuleList) else [child]:  # the heads after each step
+            module.register_forward_hook(_check_outputs)
+
+
+def _check_outputs(module: nn.Module, _inputs: object, outputs: Tensor | tuple[Tensor, ...]) -> None:
+    tensors = (outputs,) if isinstance(outputs, Tensor) else outputs
+    # A finite sum means finite numbers; but a sum of finite numbers may overflow.
+    if all(isfinite(x.detach().sum()) or bool(x.isfinite().all()) for x in tensors):
+        return
+    weights = {
+        name: x.float().abs().max().item() for name, x in module.state_dict().items() if x.numel() and not x.is_meta
+    }
+    name = max(weights, key=lambda name: (weights[name] != weights[name], weights[name]))  # NaN above all
+    raise DamagedError(
+        "LB-472",
+        "the network returns NaN or infinity",
+        received=f"the largest weight is {weights[name]:.3g}, in {name}",
+        expected="finite weights, usually below 100",
+        next="make or fetch the model again; in bf16, try fp32 first",
+    )
 
 
 # For training: weights are joined and cast once for all steps.
@@ -103,36 +277,25 @@ def projection(block: AttentionBlock) -> tuple[Tensor, Tensor]:
 
 def training_steps(albert: Albert) -> list[Step]:
     """Return all steps, with dropout in training and with gradients."""
-    attend, dtype = attend_of(albert.config, for_training=True), albert.dtype
+    return make_steps(albert, _training_linear, _training_norm, for_training=True)
 
-    def mixed(each: AttentionBlock) -> Mixing:
-        weight, bias = (cast(part, dtype) for part in projection(each))
-        out, out_bias = cast(each.output.weight, dtype), cast(each.output.bias, dtype)
-        scale, shift, norm = cast(each.norm.weight, dtype), cast(each.norm.bias, dtype), each.norm
-        prob = each.dropout.p * each.training
-        return Mixing(
-            project=lambda x, _: F.linear(x, weight(), bias()),
-            attend=attend,
-            output=lambda x, residual: residual + F.dropout(F.linear(x, out(), out_bias()), prob),  # type: ignore[operator]
-            norm=lambda x: F.layer_norm(x, norm.normalized_shape, scale(), shift(), norm.eps),
-            heads=each.heads,
-            dropout_prob=each.attention_dropout_prob * each.training,
-        )
 
-    def widened(each: FeedForwardBlock) -> Widening:
-        weight, bias = cast(each.intermediate.weight, dtype), cast(each.intermediate.bias, dtype)
-        out, out_bias = cast(each.output.weight, dtype), cast(each.output.bias, dtype)
-        scale, shift, norm = cast(each.norm.weight, dtype), cast(each.norm.bias, dtype), each.norm
-        prob = each.dropout.p * each.training
-        return Widening(
-            intermediate=lambda x, _: each.activation(F.linear(x, weight(), bias())),
-            output=lambda x, residual: residual + F.dropout(F.linear(x, out(), out_bias()), prob),  # type: ignore[operator]
-            norm=lambda x: F.layer_norm(x, norm.normalized_shape, scale(), shift(), norm.eps),
-        )
+def _training_linear(
+    weight: Tensor, bias: Tensor, dtype: torch.dtype, activation: Activation, dropout_prob: float
+) -> Linear:
+    use_weight, use_bias, activate = cast(weight, dtype), cast(bias, dtype), ACTIVATIONS[activation]
 
-    mixing = [mixed(each) for each in blocks(albert, AttentionBlock)]
-    widening = [widened(each) for each in blocks(albert, FeedForwardBlock)]
-    return [partial(block, mixing[i], widening[j]) for i, j in albert.plan]
+    def apply(x: Tensor, residual: Tensor | None) -> Tensor:
+        product = F.linear(x, use_weight(), use_bias())
+        product = product if activation == "linear" else activate(product)
+        return product if residual is None else residual + F.dropout(product, dropout_prob)
+
+    return apply
+
+
+def _training_norm(norm: nn.LayerNorm, dtype: torch.dtype) -> Norm:
+    scale, shift = cast(norm.weight, dtype), cast(norm.bias, dtype)
+    return lambda x: F.layer_norm(x, norm.normalized_shape, scale(), shift(), norm.eps)
 
 
 def cast(weight: Tensor, dtype: torch.dtype) -> Callable[[], Tensor]:
@@ -174,11 +337,7 @@ class _Use(torch.autograd.Function):
 
 
 def exact_dtype(device: torch.device) -> torch.dtype:
-    """Return the dtype for sums of many numbers; Apple's GPUs have no float64.
-
-    >>> exact_dtype(torch.device("cpu")), exact_dtype(torch.device("mps"))
-    (torch.float64, torch.float32)
-    """
+    """Return the dtype for sums of many numbers: float64, which Apple's GPUs lack."""
     return torch.float32 if device.type == "mps" else torch.float64
 
 
@@ -186,8 +345,6 @@ def exact_dtype(device: torch.device) -> torch.dtype:
 # but no public name for them. They are tried once per process, and replaced by public ones if they are missing, wrong
 # or slower.
 
-MakeLinear: TypeAlias = Callable[[Tensor, Tensor, torch.dtype, Activation], Linear]
-"""(weight, bias, dtype, activation) -> a linear layer."""
 Kernel: TypeAlias = Callable[[Tensor, Tensor, Activation], Linear]
 """(weight, bias, activation) -> a linear layer in the dtype of the weight."""
 
@@ -206,12 +363,12 @@ _MKL_ROWS, _PIECE = 1_024, 384
 
 def packed_steps(albert: Albert) -> list[Step]:
     """Return all steps on packed weights."""
-    mixing = [packed_mixing(each, albert, albert.dtype) for each in blocks(albert, AttentionBlock)]
-    widening = [packed_widening(each, albert.dtype) for each in blocks(albert, FeedForwardBlock)]
-    return [partial(block, mixing[i], widening[j]) for i, j in albert.plan]
+    return make_steps(albert, packed_linear, packed_norm)
 
 
-def packed_linear(weight: Tensor, bias: Tensor, dtype: torch.dtype, activation: Activation = "linear") -> Linear:
+def packed_linear(
+    weight: Tensor, bias: Tensor, dtype: torch.dtype, activation: Activation, _dropout_prob: float = 0.0
+) -> Linear:
     """Return (x, y) -> activation(x W^T + b), or x W^T + b + y, on rows of `dtype`."""
     weight, bias = weight.detach().to(dtype), bias.detach().to(dtype)
     if weight.device.type != "cpu":
@@ -221,30 +378,7 @@ def packed_linear(weight: Tensor, bias: Tensor, dtype: torch.dtype, activation: 
     return (onednn if pays(onednn, dtype) else _plain)(weight, bias, activation)
 
 
-def packed_mixing(
-    block: AttentionBlock, albert: Albert, dtype: torch.dtype, make: MakeLinear = packed_linear
-) -> Mixing:
-    """Prepare an attention block."""
-    return Mixing(
-        project=make(*projection(block), dtype, "linear"),
-        attend=attend_of(albert.config, for_training=False),
-        output=make(block.output.weight, block.output.bias, dtype, "linear"),
-        norm=cast_norm(block.norm, dtype),
-        heads=block.heads,
-    )
-
-
-def packed_widening(block: FeedForwardBlock, dtype: torch.dtype, make: MakeLinear = packed_linear) -> Widening:
-    """Prepare a feed-forward block."""
-    inner, outer = block.intermediate, block.output
-    return Widening(
-        intermediate=make(inner.weight, inner.bias, dtype, block.hidden_act),
-        output=make(outer.weight, outer.bias, dtype, "linear"),
-        norm=cast_norm(block.norm, dtype),
-    )
-
-
-def cast_norm(norm: nn.LayerNorm, dtype: torch.dtype) -> Norm:
+def packed_norm(norm: nn.LayerNorm, dtype: torch.dtype) -> Norm:
     """Return a layer norm on rows of `dtype`."""
     weight, bias = norm.weight.detach().to(dtype), norm.bias.detach().to(dtype)
     return lambda x: F.layer_norm(x, norm.normalized_shape, weight, bias, norm.eps)
@@ -283,13 +417,11 @@ def _kernel_in_fp32() -> Kernel:
         return _plain
     weight = torch.full((768, 768), 0.5)
     products = [kernel(weight, weight[0], "linear") for kernel in found]
-
-    def least(rows: Tensor) -> list[float]:
-        return fastest(lambda product: product(rows, None), products, rounds=5)
-
-    few, many = least(weight[:16]), least(weight[:128])
-    # Few rows and many rows count equally.
-    costs = [a / min(few) + b / min(many) for a, b in zip(few, many, strict=True)]
+    few, many = (
+        fastest(lambda product, x=x: product(x, None), products, rounds=5)  # type: ignore[misc]
+        for x in (weight[:16], weight[:128])
+    )
+    costs = [a / min(few) + b / min(many) for a, b in zip(few, many, strict=True)]  # few and many rows count equally
     return found[costs.index(min(costs))]
 
 
@@ -297,8 +429,7 @@ def mkl(weight: Tensor, bias: Tensor, _: Activation) -> Linear:
     """Pack for any number of rows, which the operator takes as an argument."""
     blocked = torch.ops.mkl._mkl_reorder_linear_weight(weight.contiguous(), _MKL_ROWS)
     product = torch.ops.mkl._mkl_linear.default
-    # Once the weight is packed, the operator only needs its shape.
-    shape = weight.new_zeros(()).expand(weight.shape)
+    shape = weight.new_zeros(()).expand(weight.shape)  # once the weight is packed, the operator only needs its shape
     return lambda x, y: _plus(product(x, blocked, shape, bias, len(x)), y)
 
 
@@ -332,9 +463,8 @@ def _likes_pieces(num_threads: int, dtype: torch.dtype) -> bool:
         return False
     weight, x = (torch.full((rows, 768), 0.5, dtype=dtype) for rows in (768, 2 * _PIECE))
     product = onednn(weight, weight[0].clone(), "linear")
-    whole, pieces = fastest(
-        lambda parts: [product(part, None) for part in parts], ((x,), torch.split(x, _PIECE)), rounds=5
-    )
+    choices = ((x,), torch.split(x, _PIECE))
+    whole, pieces = fastest(lambda parts: [product(part, None) for part in parts], choices, rounds=5)
     return pieces < 0.8 * whole
 
 

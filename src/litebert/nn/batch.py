@@ -13,20 +13,19 @@ from torch.nn import functional as F
 
 from litebert.errors import LitebertError
 
-TOKENS_AT_ONCE = 8_192
-"""Tokens that are computed together at inference."""
+TOKENS_AT_ONCE = 8_192  # that are computed together at inference
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Hold sequences end to end: sequence i is `ids[offsets[i] : offsets[i + 1]]`.
+    """Sequences end to end: sequence i is `ids[offsets[i] : offsets[i + 1]]`.
 
     >>> Batch.from_lists([[2, 7, 3], [2, 8, 9, 3]]).offsets.tolist()
     [0, 3, 7]
     """
 
     ids: Int[Tensor, " tokens"]
-    positions: Int[Tensor, " tokens"]
+    positions: Int[Tensor, " tokens"]  # of each token in its sequence
     segments: Int[Tensor, " tokens"]
     offsets: Int[Tensor, " boundaries"]
     lengths: tuple[int, ...]  # on the host, so that choosing a kernel never waits for the device
@@ -36,8 +35,7 @@ class Batch:
         """Join lists of ids and of segment ids (default 0); an empty sequence is refused (LB-450)."""
         lengths = [len(sequence) for sequence in ids]
         if not all(lengths):
-            received, advice = f"lengths {lengths}", "encode with frame=True"
-            raise LitebertError("LB-450", "a batch cannot hold an empty sequence", received=received, next=advice)
+            raise LitebertError("LB-450", "a batch cannot hold an empty sequence", next="encode with frame=True")
         flat = torch.tensor([*chain(*ids)], dtype=torch.int64)
         types = torch.zeros_like(flat) if segments is None else torch.tensor([*chain(*segments)], dtype=torch.int64)
         return cls.from_flat(flat, types, lengths)
@@ -46,8 +44,7 @@ class Batch:
     def from_flat(cls, ids: Int[Tensor, " tokens"], segments: Int[Tensor, " tokens"], lengths: Sequence[int]) -> Batch:
         """Take tokens that already lie end to end; positions count from 0 in each sequence."""
         positions = torch.tensor([*chain(*map(range, lengths))], dtype=torch.int64)
-        offsets = torch.tensor([0, *accumulate(lengths)])
-        return cls(ids, positions, segments, offsets, tuple(lengths))
+        return cls(ids, positions, segments, torch.tensor([0, *accumulate(lengths)]), tuple(lengths))
 
     @classmethod
     def from_padded(
@@ -68,16 +65,16 @@ class Batch:
     ) -> Shaped[Tensor, "sequences width ..."]:
         """Lay per-token values out as a rectangle, with zeros where there is no token."""
         width = int(self.positions.max()) + 1 if width is None else width
-        sequence = torch.arange(len(self.lengths), device=values.device)
-        place = (sequence.repeat_interleave(self.offsets.diff()), self.positions)
-        return values.new_zeros(len(sequence), width, *values.shape[1:]).index_put(place, values)
+        sequence = torch.arange(len(self.lengths), device=values.device).repeat_interleave(self.offsets.diff())
+        rectangle = values.new_zeros(len(self.lengths), width, *values.shape[1:])
+        return rectangle.index_put((sequence, self.positions), values)
 
     def to(self, device: torch.device | str) -> Batch:
         """Return the batch on a device: itself if it is already there."""
         if self.ids.device == torch.device(device):
             return self
         tensors = {name: x for name, x in vars(self).items() if name != "lengths"}
-        return replace(self, **{n: x.to(device, non_blocking=True) for n, x in tensors.items()})
+        return replace(self, **{name: x.to(device, non_blocking=True) for name, x in tensors.items()})
 
     @property
     def first_tokens(self) -> Int[Tensor, " sequences"]:
@@ -93,8 +90,7 @@ def sequence_of(batch: Batch) -> Int[Tensor, " tokens"]:
 
 def mean_by_sequence(rows: Float[Tensor, "tokens ..."], batch: Batch) -> Float[Tensor, "sequences ..."]:
     """Return the mean of the rows of each sequence."""
-    sums = rows.new_zeros(len(batch.lengths), *rows.shape[1:])
-    sums = sums.index_add(0, sequence_of(batch), rows)
+    sums = rows.new_zeros(len(batch.lengths), *rows.shape[1:]).index_add(0, sequence_of(batch), rows)
     return sums / batch.offsets.diff().view(-1, *[1] * (rows.ndim - 1))
 
 
@@ -110,14 +106,14 @@ def by_length(lengths: Sequence[int]) -> Iterator[list[int]]:
     >>> list(by_length([3, 9, 5]))
     [[1, 2, 0]]
     """
-    numbers: list[int] = []
+    group: list[int] = []
     for number in sorted(range(len(lengths)), key=lengths.__getitem__, reverse=True):
-        if numbers and (len(numbers) + 1) * lengths[numbers[0]] > TOKENS_AT_ONCE:
-            yield numbers
-            numbers = []
-        numbers.append(number)
-    if numbers:
-        yield numbers
+        if group and (len(group) + 1) * lengths[group[0]] > TOKENS_AT_ONCE:
+            yield group
+            group = []
+        group.append(number)
+    if group:
+        yield group
 
 
 def filled(values: Shaped[Tensor, "rows ..."]) -> Shaped[Tensor, "more_rows ..."]:

@@ -31,31 +31,24 @@ class MaskedLMHead(nn.Module):
         self, hidden: Float[Tensor, "masked hidden"], table: Float[Tensor, "vocab embed"]
     ) -> Float[Tensor, "masked vocab"]:
         """Score every word of the vocabulary at the given positions, in the dtype of `hidden`; the norm in float32."""
-        active = self.activation(linear(hidden, self.dense.weight, self.dense.bias))
+        active = self.activation(_linear(hidden, self.dense.weight, self.dense.bias))  # (masked, embed)
         vectors = self.norm(active.to(self.norm.weight.dtype)).to(hidden.dtype)
-        return linear(vectors, table, self.bias)
+        return _linear(vectors, table, self.bias)
 
 
-def linear(
-    x: Float[Tensor, "rows inputs"], weight: Float[Tensor, "outputs inputs"], bias: Float[Tensor, " outputs"]
-) -> Float[Tensor, "rows outputs"]:
-    """Return x W^T + b in the dtype of x; every batch masks another number of tokens, so the rows are rounded up."""
+def _linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """x W^T + b in the dtype of x; every batch masks another number of tokens, so the rows are rounded up."""
     return F.linear(filled(x), weight.to(x.dtype), bias.to(x.dtype))[: len(x)]
 
 
 @dataclass(frozen=True)
 class PretrainingHead:
-    """What pretraining predicts with one layer or more on the last states.
+    """What pretraining predicts with one layer or more on the last states (docs/extending/pretraining-head.md)."""
 
-    `make(config)` builds the module, which the network holds under the head's name in `PRETRAINING_HEADS`.
-    `reads(batch, masked_positions)` gives the tokens whose last states it reads, so that no others are computed, and
-    `logits(module, states, albert)` what it answers. `names` are those of its layers on disk, in an ALBERT and a BERT.
-    """
-
-    make: Callable[[AlbertConfig], nn.Module]
-    reads: Callable[[Batch, Tensor], Tensor]
-    logits: Callable[[Any, Tensor, Albert], Tensor]
-    names: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    make: Callable[[AlbertConfig], nn.Module]  # the module, which the network holds under the head's name
+    reads: Callable[[Batch, Tensor], Tensor]  # (batch, masked positions) -> the tokens whose states are computed
+    logits: Callable[[Any, Tensor, Albert], Tensor]  # (module, states of these tokens, encoder) -> what it answers
+    names: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # of its layers on disk, in an ALBERT, a BERT
 
 
 PRETRAINING_HEADS: dict[str, PretrainingHead] = {
@@ -119,7 +112,7 @@ class AlbertForPretraining(nn.Module):
     def forward(self, batch: Batch, masked_positions: Int[Tensor, " masked"]) -> PretrainingOutput:
         """Return the logits of each head; `masked_positions` are indices into the flat tokens."""
         read = [PRETRAINING_HEADS[name].reads(batch, masked_positions) for name in self.heads]
-        hidden = self.albert(batch, torch.cat(read))
+        hidden = self.albert(batch, torch.cat(read))  # of the last step, only what the heads read
         return self.read(*hidden.split([len(rows) for rows in read]))
 
     def read(self, *states: Float[Tensor, "_ hidden"]) -> PretrainingOutput:

@@ -6,7 +6,7 @@ Lines of modeling.py are those of google-research/albert. Everything here is pla
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
@@ -23,8 +23,7 @@ from litebert.errors import LitebertError
 from litebert.nn.batch import Batch
 
 ACTIVATIONS: dict[Activation, nn.Module] = {
-    # The official "gelu" is the tanh form in every version (modeling.py L299).
-    "gelu_new": nn.GELU(approximate="tanh"),
+    "gelu_new": nn.GELU(approximate="tanh"),  # the official "gelu" in every version (modeling.py L299)
     "gelu_pytorch_tanh": nn.GELU(approximate="tanh"),
     "gelu": nn.GELU(),
     "relu": nn.ReLU(),
@@ -34,12 +33,10 @@ ACTIVATIONS: dict[Activation, nn.Module] = {
 
 Visible: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 """(query, key) -> whether the one reads the other, as positions in their sequence."""
-Run: TypeAlias = Callable[[Batch, Tensor | None], Iterator[Tensor]]
-"""(batch, queries) -> the states: the embeddings, then what each step gives, of the last step the queries alone."""
 
 
 class Embedding(nn.Module):
-    """Sum three tables, normalise and drop out at width E, then project to H (modeling.py L196)."""
+    """Sum three tables at width E, normalise, drop out, and project to H (modeling.py L196)."""
 
     def __init__(self, config: AlbertConfig) -> None:
         super().__init__()
@@ -48,23 +45,19 @@ class Embedding(nn.Module):
         self.position = nn.Embedding(config.max_position_embeddings, size)
         self.segment = nn.Embedding(config.type_vocab_size, size)
         self.norm = nn.LayerNorm(size, eps=config.layer_norm_eps)
-        self.projection: nn.Module = (
-            nn.Linear(size, config.hidden_size) if config.projects_embeddings else nn.Identity()
-        )
         self.dropout = nn.Dropout(config.hidden_dropout_prob)
+        # V x E + E x H parameters instead of V x H (paper 3.1); where E is H, no projection is needed.
+        projects = config.projects_embeddings
+        self.projection: nn.Module = nn.Linear(size, config.hidden_size) if projects else nn.Identity()
 
     def forward(self, batch: Batch) -> Float[Tensor, "tokens hidden"]:
         """Embed every token; a sequence longer than the position table is refused."""
         longest, room = max(batch.lengths), len(self.position.weight)
         if longest > room:
-            raise LitebertError(
-                "LB-451",
-                "a sequence is longer than the model's position table",
-                received=f"{longest} tokens",
-                expected=f"at most {room} (max_position_embeddings)",
-                next="shorten the text, or split it into windows",
-            )
-        total = self.word(batch.ids) + self.position(batch.positions) + self.segment(batch.segments)
+            what = f"a sequence of {longest} tokens is longer than the model's position table"
+            expected = f"at most {room} (max_position_embeddings)"
+            raise LitebertError("LB-451", what, expected=expected, next="shorten the text, or split it into windows")
+        total = self.word(batch.ids) + self.position(batch.positions) + self.segment(batch.segments)  # (tokens, embed)
         embedded: Tensor = self.projection(self.dropout(self.norm(total)))
         return embedded
 
@@ -80,7 +73,7 @@ def attention(
     """Return softmax(q k^T / sqrt(D)) v within each sequence, over the tokens that are visible or, by default, all."""
     mixed, lengths = [], list(batch.lengths)
     for q, k, v in zip(*(torch.split(x, lengths) for x in (query, key, value)), strict=True):
-        scores = torch.einsum("qhd,khd->hqk", q, k) * q.shape[-1] ** -0.5
+        scores = torch.einsum("qhd,khd->hqk", q, k) * q.shape[-1] ** -0.5  # (heads, length, length)
         if visible is not None:
             place = torch.arange(len(q), device=q.device)
             scores = scores.masked_fill(~visible(place[:, None], place), -torch.inf)
@@ -90,20 +83,21 @@ def attention(
 
 
 class AttentionBlock(nn.Module):
-    """x = norm(x + attention(x)), with a kind of attention of the configuration (modeling.py L791)."""
+    """norm(x + attention(x)): each token reads those of its sequence that its kind of attention shows it (L791)."""
 
     def __init__(self, config: AlbertConfig) -> None:
         super().__init__()
-        size = config.hidden_size
+        size, kind = config.hidden_size, ATTENTION_KINDS[config.attention]
         self.query, self.key, self.value = (nn.Linear(size, size) for _ in range(3))
         self.output = nn.Linear(size, size)
         self.norm = nn.LayerNorm(size, eps=config.layer_norm_eps)
         self.dropout = nn.Dropout(config.hidden_dropout_prob)
         self.attention_dropout_prob = config.attention_probs_dropout_prob
-        self.heads, self.visible = (config.num_attention_heads, config.head_size), visible_of(config)
+        self.heads = (config.num_attention_heads, config.head_size)
+        self.visible = kind.visible and partial(kind.visible, **config.attention_settings)  # None: all
 
     def forward(self, x: Float[Tensor, "tokens hidden"], batch: Batch) -> Float[Tensor, "tokens hidden"]:
-        """Mix each token with those of its sequence that it reads."""
+        """Mix each token with those that it reads."""
         query, key, value = (project(x).unflatten(-1, self.heads) for project in (self.query, self.key, self.value))
         mixed = attention(query, key, value, batch, self.visible, self.attention_dropout_prob * self.training)
         normed: Tensor = self.norm(x + self.dropout(self.output(mixed.flatten(-2))))
@@ -111,7 +105,7 @@ class AttentionBlock(nn.Module):
 
 
 class FeedForwardBlock(nn.Module):
-    """x = norm(x + feed_forward(x)), two layers with an activation between them (modeling.py L934)."""
+    """norm(x + feed_forward(x)): two layers with an activation between them (modeling.py L934)."""
 
     def __init__(self, config: AlbertConfig) -> None:
         super().__init__()
@@ -123,13 +117,13 @@ class FeedForwardBlock(nn.Module):
 
     def forward(self, x: Float[Tensor, "tokens hidden"]) -> Float[Tensor, "tokens hidden"]:
         """Transform each token alone."""
-        wide = self.activation(self.intermediate(x))
+        wide = self.activation(self.intermediate(x))  # (tokens, intermediate)
         normed: Tensor = self.norm(x + self.dropout(self.output(wide)))
         return normed
 
 
 class Step(NamedTuple):
-    """Name the blocks of one step by their index in the two lists of blocks."""
+    """The blocks of one step, by their index in the two lists of blocks."""
 
     attention: int
     feed_forward: int
@@ -158,7 +152,7 @@ def depth_plan(config: AlbertConfig) -> tuple[Step, ...]:
 class Albert(nn.Module):
     """The encoder: tokens in, one hidden vector per token out.
 
-    `depth` is how many steps of the plan are applied. With an `engine`, `run = engine(albert); run(batch)` computes the
+    `depth` is how many steps of the plan are applied. With an `engine`, `engine(albert, batch, queries)` computes the
     states; its activations have `dtype`, while the weights stay in float32, in which the plain blocks compute.
 
     >>> model = Albert(AlbertConfig(vocab_size=10, hidden_size=8, num_attention_heads=2))
@@ -181,7 +175,7 @@ class Albert(nn.Module):
         self.attention = nn.ModuleList(AttentionBlock(config) for _ in {i for i, _ in plan})
         self.feed_forward = nn.ModuleList(FeedForwardBlock(config) for _ in {j for _, j in plan})
         self.pooler = nn.Linear(config.hidden_size, config.hidden_size) if has_pooler else None
-        self.engine: Callable[[Albert], Run] | None = None
+        self.engine: Callable[[Albert, Batch, Tensor | None], Iterator[Tensor]] | None = None
         initialise(self, std=config.initializer_range, generator=generator)
 
     def forward(self, batch: Batch, queries: Int[Tensor, " queries"] | None = None) -> Float[Tensor, "queries hidden"]:
@@ -195,7 +189,7 @@ class Albert(nn.Module):
     ) -> Iterator[Float[Tensor, "rows hidden"]]:
         """Yield the projected embeddings, then the states after each step; after the last, of `queries` alone."""
         if self.engine is not None:
-            yield from self.engine(self)(batch, queries)
+            yield from self.engine(self, batch, queries)
             return
         yield (x := self.embedding(batch))
         for number, step in enumerate(self.plan[: self.depth], start=1):
@@ -209,14 +203,8 @@ class Albert(nn.Module):
         return torch.tanh(self.pooler(first.float()))
 
 
-def visible_of(config: AlbertConfig) -> Visible | None:
-    """Return which positions a token reads in the configuration's kind of attention; None: all of its sequence."""
-    visible = ATTENTION_KINDS[config.attention].visible
-    return None if visible is None else partial(visible, **config.attention_settings)
-
-
 def initialise(module: nn.Module, *, std: float, generator: torch.Generator | None = None) -> None:
-    """Draw matrices from a normal cut off at 2 `std`, which leaves 0.88 of `std`; norms are 1."""
+    """Draw matrices from a normal cut off at 2 `std`, which leaves 0.88 of `std`; norms are 1, biases 0."""
     for name, parameter in module.named_parameters():
         if name.endswith("bias"):
             nn.init.zeros_(parameter)
@@ -237,14 +225,8 @@ def without_numbers() -> Iterator[None]:
 
 
 class _LeaveOutInit(TorchFunctionMode):
-    def __torch_function__(
-        self,
-        function: Callable[..., Any],
-        types: Iterable[type],
-        args: tuple[Any, ...] = (),
-        kwargs: Mapping[str, Any] | None = None,
-    ) -> Any:
-        """Skip the functions of torch.nn.init."""
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Skip the functions of torch.nn.init, which return the tensor that they fill."""
         kwargs = kwargs or {}
         if getattr(function, "__module__", "") == "torch.nn.init":
             return kwargs["tensor"] if "tensor" in kwargs else args[0]

@@ -17,7 +17,7 @@ from torch.nn import functional as F
 
 from litebert.errors import LitebertError
 from litebert.fast.attention import Layout
-from litebert.fast.engine import engine_of
+from litebert.fast.steps import engine_of
 from litebert.inference.model import Model
 from litebert.inference.pretrained import frame
 from litebert.nn import Albert, Batch
@@ -95,7 +95,7 @@ def layers_of(
 
 def _iterates(albert: Albert, batch: Batch, depth: int) -> Iterator[Tensor]:
     """Yield the embeddings and the state after each step, the last step again beyond the plan."""
-    layout, state, steps = Layout(batch), next(albert.states(batch)), engine_of(albert)(albert).steps
+    layout, state, steps = Layout(batch), next(albert.states(batch)), engine_of(albert).steps(albert)
     yield state.float()
     for number in range(depth):
         state = steps[min(number, len(steps) - 1)](state, layout)
