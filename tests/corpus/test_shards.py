@@ -20,7 +20,7 @@ from litebert.corpus import corpus as corpora
 from litebert.errors import DamagedError, ResourceError
 from litebert.files import hash_file
 from litebert.objectives import Loader, Vocabulary
-from litebert.tokenizer import unigram
+from litebert.tokenizer import models
 
 from .conftest import paragraphs
 
@@ -254,6 +254,6 @@ def test_control_without_its_hash_another_tokenizer_is_not_noticed(
     corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stored = Corpus.open(corpus).tokenizer_hash
-    monkeypatch.setattr(unigram, "vocabulary_hash", lambda settings, data: stored)
+    monkeypatch.setattr(models, "vocabulary_hash", lambda settings, data: stored)
     with pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"):
         test_another_tokenizer_in_a_corpus_is_refused(corpus, "settings")

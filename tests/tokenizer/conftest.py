@@ -2,7 +2,6 @@
 
 import gzip
 import json
-import struct
 from collections.abc import Callable
 from itertools import product
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from litebert.tokenizer import Tokenizer, train_tokenizer
+from litebert.tokenizer.modelfile import Piece, write_model
 
 SUBJECTS = (
     "The old miller", "A young captain", "Her sister's café", "Our naïve neighbour", "Jürgen",
@@ -57,38 +57,7 @@ def paragraphs(real_data: Path) -> list[str]:
 
 
 @pytest.fixture(scope="session")
-def wikitext(real_data: Path) -> list[str]:
-    with gzip.open(real_data / "text" / "wikitext2_test.txt.gz", "rt", encoding="utf-8") as file:
-        return [line for line in file if line.strip()]
-
-
-def _varint(value: int) -> bytes:
-    low = bytes([value & 0x7F | (0x80 if value > 0x7F else 0)])
-    return low + _varint(value >> 7) if value > 0x7F else low
-
-
-def _message(number: int, content: bytes) -> bytes:
-    return _varint(number << 3 | 2) + _varint(len(content)) + content
-
-
-@pytest.fixture(scope="session")
-def message() -> Callable[[int, bytes], bytes]:
-    """Give a writer of one protobuf field that holds bytes."""
-    return _message
-
-
-@pytest.fixture(scope="session")
 def make_model() -> Callable[[dict[str, float]], bytes]:
     """Give a writer of sentencepiece models: special pieces first, then those given."""
-
-    def make(scores: dict[str, float], **kinds: int) -> bytes:
-        special = {"<pad>": 3, "<unk>": 2, "[CLS]": 3, "[SEP]": 3, "[MASK]": 3} | kinds
-        pieces = dict.fromkeys(special, 0.0) | scores
-        return b"".join(
-            _message(
-                1, _message(1, text.encode()) + b"\x15" + struct.pack("<f", score) + bytes([24, special.get(text, 1)])
-            )
-            for text, score in pieces.items()
-        )
-
-    return make
+    special = [Piece(name, 0.0, 2 if name == "<unk>" else 3) for name in ("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]")]
+    return lambda scores: write_model([*special, *(Piece(text, score, 1) for text, score in scores.items())], b"")

@@ -17,9 +17,21 @@ from litebert import rng
 from litebert.errors import LitebertError
 from litebert.tokenizer import Tokenizer
 from litebert.tokenizer.modelfile import NORMAL, Piece, ends_in_number_comma, read_model, write_model
-from litebert.tokenizer.normalize import LONG, Normalizer, parts_of, replace_surrogates
+from litebert.tokenizer.models import Normalizer, replace_surrogates
+from litebert.tokenizer.tokenizer import LONG
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()))
+GOLDEN = ["[UNK]", "[CLS]", "[SEP]", "want", "##want", "##ed", "wa", "un", "runn", "##ing", ","]
+MORE = ["[PAD]", "[MASK]", "hello", "!", "how", "are", "you", "?", "ah", "博", "推", "zz", "`", "$"]
+WORDS_OF_SENTENCE = "anna walked to the house there she found 1 024 red ball ##s zoe said no ; :"
+WORDPIECES = [*GOLDEN, *MORE, *WORDS_OF_SENTENCE.split()]
+
+
+@pytest.fixture(scope="module")
+def wordpiece(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
+    path = tmp_path_factory.mktemp("wordpiece") / "vocab.txt"
+    path.write_text("\n".join(WORDPIECES) + "\n")
+    return Tokenizer.load(path)
 
 
 @given(ANY_TEXT)
@@ -49,10 +61,7 @@ def test_long_texts_encode(own: Tokenizer, text: str) -> None:
 
 def test_batches_equal_single_texts_on_any_number_of_threads(own: Tokenizer, sentences: list[str]) -> None:
     single = [own.encode(text).ids for text in sentences]
-    for num_threads in (1, 2, -1):
-        batch = own.encode_batch(sentences, num_threads=num_threads)
-        assert [encoding.ids for encoding in batch] == single
-        assert own.encode_ids(sentences, num_threads=num_threads) == single
+    assert [own.encode_ids(sentences, num_threads=number) for number in (1, 2, -1)] == [single] * 3
 
 
 def test_threads_may_share_a_tokenizer(own: Tokenizer, sentences: list[str]) -> None:
@@ -90,12 +99,6 @@ def test_wrong_calls_are_refused(own: Tokenizer) -> None:
         for call in refused:
             with pytest.raises(LitebertError, match=code):
                 call()
-
-
-def test_words_start_where_the_official_rule_says(own: Tokenizer) -> None:
-    assert own.id("no such piece") == own.unk_id
-    starts = {own.piece(k): start for k, start in enumerate(own.starts_word.tolist())}
-    assert [starts[piece] for piece in ("▁", "(", ".", "[MASK]", "3", "'", "s", "r")] == [True] * 6 + [False] * 2
 
 
 def official(text: str) -> str:
@@ -136,18 +139,10 @@ def test_ordinary_text_slices_to_the_pieces(own: Tokenizer, text: str) -> None:
         end = stop
 
 
-@pytest.mark.parametrize(
-    ("text", "pieces", "spans"),
-    [
-        ("boats 日本", ["▁", "日本"], [(6, 6), (6, 8)]),  # a lone space is empty and before its word
-        ("x½", ["1", "⁄", "2"], [(1, 2)] * 3),  # pieces of one character share its span
-    ],
-)
-def test_pieces_without_a_slice_of_their_own(
-    own: Tokenizer, text: str, pieces: list[str], spans: list[tuple[int, int]]
-) -> None:
-    encoding = own.encode(text)
-    assert (encoding.pieces[-len(pieces) :], encoding.offsets[-len(pieces) :]) == (pieces, spans)
+def test_a_lone_space_is_empty_and_pieces_of_one_character_share_its_span(own: Tokenizer) -> None:
+    lone, shared = own.encode("boats 日本"), own.encode("x½")
+    assert (lone.pieces[-2:], lone.offsets[-2:]) == (["▁", "日本"], [(6, 6), (6, 8)])
+    assert (shared.pieces[-3:], shared.offsets[-3:]) == (["1", "⁄", "2"], [(1, 2)] * 3)
 
 
 def test_real_paragraphs_slice_to_words(official: Tokenizer, paragraphs: list[str]) -> None:
@@ -217,14 +212,10 @@ def test_unknown_runs_are_split_where_the_vocabulary_has_no_comma(make_model: Ma
     assert tokenizer.encode_ids(["a 15, <unk>,"] * 20) == [encoding.ids] * 20
 
 
-def test_a_trained_vocabulary_leaves_nothing_to_split(own: Tokenizer, own_model: bytes) -> None:
-    pieces = read_model(own_model, "own").pieces
-    demoted = {piece.text: piece.score for piece in pieces if ends_in_number_comma(piece.text)}
-    assert demoted
-    assert all(score < -100 for score in demoted.values())
-    numbers = [f"{n:,}, {n}," for n in range(0, 100_000, 7)]
-    used = set(chain.from_iterable(own.encode_ids(numbers)))
-    assert used.isdisjoint(map(own.id, demoted))
+def test_a_trained_vocabulary_leaves_nothing_to_split(own: Tokenizer) -> None:
+    numbers = own.encode_ids([f"{n:,}, {n}," for n in range(0, 100_000, 7)])
+    demoted = {own.id(piece) for piece in own.pieces if ends_in_number_comma(piece)}
+    assert demoted and demoted.isdisjoint(chain.from_iterable(numbers))
 
 
 SENTENCE = "Anna walked\n to the house, there she  found 1,024 red balls; Zoë said: no! "
@@ -235,21 +226,16 @@ def text() -> str:
     return SENTENCE * (LONG // len(SENTENCE) + 2)
 
 
-@pytest.fixture(params=["unigram", "wordpiece"])
-def tokenizer(request: pytest.FixtureRequest, own: Tokenizer, tmp_path: Path) -> Tokenizer:
-    if request.param == "unigram":
-        return own
-    words = "anna walked to the house there she found 1 024 red ball ##s zoe said no , ; : !"
-    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *words.split()]
-    (tmp_path / "vocab.txt").write_text("\n".join(pieces))
-    return Tokenizer.load(tmp_path)
+@pytest.fixture(params=["own", "wordpiece"])
+def tokenizer(request: pytest.FixtureRequest) -> Tokenizer:
+    return request.getfixturevalue(request.param)
 
 
 def test_a_long_text_has_the_ids_and_offsets_of_its_sentences(tokenizer: Tokenizer, text: str) -> None:
     one = tokenizer.encode(SENTENCE)
     copies = len(text) // len(SENTENCE)
     long = tokenizer.encode(text)
-    assert len(list(parts_of(text))) > 5
+    assert len(list(tokenizer._parts(text))) > 5
     assert long.ids == one.ids * copies
     steps = np.arange(copies)[:, None, None] * len(SENTENCE)
     wanted = (one.offset_array + steps).reshape(-1, 2)
@@ -282,6 +268,41 @@ def test_a_text_is_not_cut_where_pieces_run_over_spaces(own_model: bytes, text: 
     tokenizer = Tokenizer.from_model(write_model([*found.pieces, phrase], found.charsmap))
     ids, _ = tokenizer.encode_arrays(text)
     assert np.count_nonzero(ids == tokenizer.id(phrase.text)) == len(text) // len(SENTENCE)
+
+
+@pytest.mark.parametrize(
+    ("text", "pieces"),
+    [
+        ("UNwant\u00e9d,running", ["un", "##want", "##ed", ",", "runn", "##ing"]),
+        (" \tHeLLo!how  \n Are yoU?  ", ["hello", "!", "how", "are", "you", "?"]),
+        ("ah\u535a\u63a8zz", ["ah", "博", "推", "zz"]),
+        ("", []),
+        ("unwantedX running", ["[UNK]", "runn", "##ing"]),
+        ("h\u0005ello$`", ["hello", "$", "`"]),
+        ("w" * 201, ["[UNK]"]),
+    ],
+)
+def test_official_cases_of_wordpiece(wordpiece: Tokenizer, text: str, pieces: list[str]) -> None:
+    encoding = wordpiece.encode(text)
+    assert (encoding.pieces, encoding.ids) == (pieces, [wordpiece.id(piece) for piece in pieces])
+
+
+def test_wordpiece_has_special_names_pairs_and_pieces_inside_words(wordpiece: Tokenizer) -> None:
+    assert wordpiece.mask_id not in wordpiece.encode("[MASK]").ids
+    encoding = wordpiece.encode("want [MASK]", "you", special_tokens=True)
+    assert encoding.pieces == ["[CLS]", "want", "[MASK]", "[SEP]", "you", "[SEP]"]
+    assert encoding.segments == [0, 0, 0, 0, 1, 1]
+    assert wordpiece.decode(encoding.ids) == "want you"
+    assert [wordpiece.piece(k) for k in range(11) if not wordpiece.starts_word[k]] == ["##want", "##ed", "##ing"]
+    assert wordpiece.decode(wordpiece.encode("unwanted xx").ids) == "unwanted ⁇"
+
+
+@given(ANY_TEXT)
+@settings(max_examples=200, deadline=None)
+def test_any_string_encodes_as_wordpiece(wordpiece: Tokenizer, text: str) -> None:
+    encoding = wordpiece.encode(text)
+    assert encoding.ids == wordpiece.encode_ids([text])[0]
+    assert all(0 <= start <= end <= len(text) for start, end in encoding.offsets)
 
 
 def test_control_sentencepiece_itself_refuses_a_lone_surrogate(own: Tokenizer) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from google.protobuf.message import DecodeError
@@ -17,24 +18,19 @@ from sentencepiece.sentencepiece_model_pb2 import ModelProto  # type: ignore[att
 
 from litebert.errors import DamagedError, LitebertError
 
+# The largest vocabularies in use have 262,144 pieces in 5 MB.
 MAX_MODEL_BYTES = 16 << 20
 MAX_PIECES = 300_000
 MAX_PIECE_BYTES = 1024
-"""The largest vocabularies in use have 262,144 pieces in 5 MB."""
+_PIECE_FRAME = 32  # bytes of a piece besides its text: score, type, tags and lengths
+_MAX_SECTION, _MAX_NORMALIZER = 1 << 20, 8 << 20  # the most bytes in a section, and in one with a character map
 
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED = 1, 2, 3, 4
 _UNIGRAM = 1
-
-_PIECES, _NORMALIZERS = 1, (3, 5)
-"""Numbers of the sections of a model: one for each piece, one for each of the two normalisers, and others."""
-_PIECE_FRAME = 32
-"""Bytes of a piece besides its text: score, type, tags and lengths."""
-_MAX_SECTION, _MAX_NORMALIZER = 1 << 20, 8 << 20
-"""The most bytes in a section, and in one with a character map."""
+_PIECES, _NORMALIZERS = 1, (3, 5)  # numbers of sections: one for each piece, one for each of the two normalisers
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
+class Piece(NamedTuple):
     """One entry of the vocabulary."""
 
     text: str
@@ -55,6 +51,12 @@ class ModelFile:
         return next(piece.text for piece in self.pieces if piece.kind == UNKNOWN)
 
 
+def damaged_vocabulary(name: str, fault: object) -> DamagedError:
+    """Return the error for a file that cannot be the vocabulary it should be, of any format."""
+    again = "get the file again from where it came from, or train one: litebert tokenizer train --help"
+    return DamagedError("LB-201", f"{name} is damaged or not a vocabulary", received=fault, next=again)
+
+
 def ends_in_number_comma(piece: str) -> bool:
     """Tell whether the official code would split the comma off this piece (tokenization.py L66).
 
@@ -68,18 +70,15 @@ def write_model(pieces: Sequence[Piece], charsmap: bytes) -> bytes:
     """Return a unigram model of these pieces, one of which is the unknown one; equal arguments give equal bytes.
 
     The trainer's settings contain what readers of the file need (transformers takes the id of the unknown piece from
-    them).
+    them). A piece that is not UTF-8 is a ValueError.
 
     >>> pieces = [Piece("<unk>", 0.0, UNKNOWN), Piece("▁", -1.5, NORMAL)]
     >>> [(piece.text, piece.score) for piece in read_model(write_model(pieces, b""), "it").pieces]
     [('<unk>', 0.0), ('▁', -1.5)]
     """
     model = ModelProto()
-    try:
-        for piece in pieces:
-            model.pieces.add(piece=piece.text, score=piece.score, type=piece.kind)
-    except UnicodeEncodeError as error:
-        raise _damaged("LB-201", "the vocabulary is truncated or damaged", str(error), "pieces in UTF-8") from error
+    for piece in pieces:
+        model.pieces.add(piece=piece.text, score=piece.score, type=piece.kind)
     unknown = next(index for index, piece in enumerate(pieces) if piece.kind == UNKNOWN)
     model.trainer_spec.model_type, model.trainer_spec.vocab_size = _UNIGRAM, len(pieces)
     model.trainer_spec.unk_id, model.trainer_spec.unk_piece = unknown, pieces[unknown].text
@@ -91,36 +90,27 @@ def write_model(pieces: Sequence[Piece], charsmap: bytes) -> bytes:
 
 def read_model(data: bytes, name: str) -> ModelFile:
     """Parse and check the bytes of a sentencepiece model; errors call it `name`."""
-    if len(data) > MAX_MODEL_BYTES:
-        raise _damaged("LB-200", f"{name} is too large", f"{len(data):,} bytes", f"at most {MAX_MODEL_BYTES:,} bytes")
     try:
-        _check_sections(data, name)
+        _check_sections(data)
         model = ModelProto.FromString(data)
-    except DecodeError as error:
-        raise _damaged("LB-201", f"{name} is truncated or damaged", str(error), "a sentencepiece model") from error
-
-    pieces = []
-    for index, row in enumerate(model.pieces):
-        text, score, kind = row.piece, row.score, row.type
-        place = f"{name}, piece {index:,}"
-        if isinstance(text, bytes):  # protobuf returns bytes where they are not UTF-8
-            raise _damaged(
-                "LB-201", f"{name} is truncated or damaged", f"{place} is not UTF-8", "a sentencepiece model"
-            )
-        if not 0 < len(text.encode()) <= MAX_PIECE_BYTES or "\0" in text:
-            raise _impossible_text(place, len(text.encode()))
-        if not math.isfinite(score):
-            raise _damaged("LB-205", f"{place}: impossible score", score, "a finite number")
-        if kind not in (NORMAL, UNKNOWN, CONTROL, USER_DEFINED):
-            raise _damaged("LB-206", f"{place}: unusable type", kind, "1 normal, 2 unknown, 3 control, 4 user-defined")
-        pieces.append(Piece(text, score, kind))
-
-    num_unknown = sum(piece.kind == UNKNOWN for piece in pieces)
-    num_distinct = len({piece.text for piece in pieces})
-    if num_unknown != 1 or num_distinct != len(pieces):
-        received = f"{len(pieces):,} pieces, {num_distinct:,} distinct, {num_unknown} for the unknown"
-        expected = "distinct pieces, exactly one of them for the unknown"
-        raise _damaged("LB-207", f"{name} is not a vocabulary", received, expected)
+        pieces = tuple(Piece(row.piece, row.score, row.type) for row in model.pieces)
+        for index, (text, score, kind) in enumerate(pieces):
+            if isinstance(text, bytes):  # what protobuf returns where it is not UTF-8
+                raise ValueError(f"piece {index:,} is not UTF-8")
+            if not 0 < len(text.encode()) <= MAX_PIECE_BYTES or "\0" in text:
+                raise ValueError(f"piece {index:,} has an impossible text of {len(text.encode()):,} bytes")
+            if not math.isfinite(score):
+                raise ValueError(f"piece {index:,} has the score {score}")
+            if kind not in (NORMAL, UNKNOWN, CONTROL, USER_DEFINED):
+                raise ValueError(f"piece {index:,} is of the type {kind}, which no unigram model has")
+        num_unknown, num_distinct = sum(piece.kind == UNKNOWN for piece in pieces), len({p.text for p in pieces})
+        if num_unknown != 1 or num_distinct != len(pieces):
+            raise ValueError(f"{len(pieces):,} pieces, {num_distinct:,} distinct, {num_unknown} for the unknown")
+        for spec in (model.normalizer_spec, model.denormalizer_spec):
+            if spec.precompiled_charsmap:
+                check_charsmap(spec.precompiled_charsmap)
+    except (DecodeError, ValueError) as error:
+        raise damaged_vocabulary(name, error) from error
 
     # Features that change the meaning of pieces: other algorithms, bytes, spaces.
     trainer, normalizer = model.trainer_spec, model.normalizer_spec
@@ -132,41 +122,33 @@ def read_model(data: bytes, name: str) -> ModelFile:
         "repeated spaces kept": not normalizer.remove_extra_whitespaces,
         "spaces not shown as ▁": not normalizer.escape_whitespaces,
     }
-    if any(features.values()):
-        raise LitebertError(
-            "LB-208",
-            f"{name} is a sentencepiece model of a kind that ALBERT does not use",
-            received=", ".join(feature for feature, is_there in features.items() if is_there),
-            expected="a unigram model with sentencepiece's default handling of spaces",
-            next="litebert tokenizer train --help",
-        )
-    for spec in (model.normalizer_spec, model.denormalizer_spec):
-        charsmap = spec.precompiled_charsmap
-        if fault := charsmap_fault(charsmap) if charsmap else None:
-            raise _damaged("LB-209", f"{name}: damaged character map", fault, "a map as sentencepiece writes it")
-    return ModelFile(tuple(pieces), model.normalizer_spec.precompiled_charsmap)
+    if found := ", ".join(feature for feature, is_there in features.items() if is_there):
+        what = f"{name} is a sentencepiece model of a kind that ALBERT does not use"
+        expected = "a unigram model with sentencepiece's default handling of spaces"
+        raise LitebertError("LB-208", what, received=found, expected=expected, next="litebert tokenizer train --help")
+    return ModelFile(pieces, normalizer.precompiled_charsmap)
 
 
-def _check_sections(data: bytes, name: str) -> None:
+def _check_sections(data: bytes) -> None:
     """Limit what parsing will allocate: the number of pieces and the size of every section.
 
     protobuf has no such limit: a file of a million pieces would take 19 s and half a gigabyte.
     """
+    if len(data) > MAX_MODEL_BYTES:
+        raise ValueError(f"{len(data):,} bytes, of which a model has at most {MAX_MODEL_BYTES:,}")
     seen: set[int] = set()
     num_pieces = 0
     for number, size in _sections(data):
-        limit = _MAX_NORMALIZER if number in _NORMALIZERS else _MAX_SECTION
         if number == _PIECES:
             num_pieces += 1
             if num_pieces > MAX_PIECES:
-                raise _damaged("LB-202", f"{name} has too many pieces", "more", f"at most {MAX_PIECES:,} pieces")
+                raise ValueError(f"more than {MAX_PIECES:,} pieces")
             if size > MAX_PIECE_BYTES + _PIECE_FRAME:
-                raise _impossible_text(f"{name}, piece {num_pieces - 1:,}", size)
+                raise ValueError(f"piece {num_pieces - 1:,} has an impossible text of {size:,} bytes")
         elif number in seen:
-            raise _damaged("LB-203", f"{name} has a duplicate section", f"two fields {number}", "one of each")
-        elif size > limit:
-            received = f"{size:,} bytes in field {number}"
-            raise _damaged("LB-256", f"{name}: a section is too large", received, f"at most {limit:,} bytes")
+            raise ValueError(f"section {number} is there twice")
+        elif size > (_MAX_NORMALIZER if number in _NORMALIZERS else _MAX_SECTION):
+            raise ValueError(f"section {number} is too large: {size:,} bytes")
         else:
             seen.add(number)
 
@@ -178,9 +160,9 @@ def _sections(data: bytes) -> Iterator[tuple[int, int]]:
         key, at = _varint(data, at)
         size, at = _varint(data, at)
         if key & 7 != 2:  # the wire type of messages
-            raise DecodeError(f"field {key >> 3} before byte {at} is not a message")
+            raise ValueError(f"field {key >> 3} before byte {at} is not a message")
         if size > len(data) - at:
-            raise DecodeError(f"{size:,} bytes announced at byte {at}, {len(data) - at} left")
+            raise ValueError(f"{size:,} bytes announced at byte {at}, {len(data) - at} left")
         yield key >> 3, size
         at += size
 
@@ -192,30 +174,22 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
         value |= (data[index] & 0x7F) << 7 * (index - at)
         if data[index] < 0x80:
             return value, index + 1
-    raise DecodeError(f"unfinished number at byte {at}")
+    raise ValueError(f"unfinished number at byte {at}")
 
 
-def charsmap_fault(data: bytes) -> str | None:
-    """Return what is wrong with a character map; None if every path through it stays inside.
+def check_charsmap(data: bytes) -> None:
+    """Raise ValueError unless every path through a character map stays inside.
 
     The format (sentencepiece `normalizer.cc`): the size of a double-array trie in 4 bytes, the trie in 4-byte units,
     then the replacements, each ended by a zero byte. From unit `i`, byte `b` leads to unit `i ^ offset ^ b`; if a unit
     has a leaf, it is at `i ^ offset` and contains the start of its replacement.
-
-    >>> charsmap_fault(b"12")
-    'shorter than its header'
     """
-    if len(data) < 4:
-        return "shorter than its header"
     trie_size = int.from_bytes(data[:4], "little")
     if trie_size == 0 or trie_size % 4 or trie_size >= len(data) - 4:
-        return f"a trie of {trie_size:,} bytes in {len(data):,}"
+        raise ValueError(f"the character map has a trie of {trie_size:,} bytes in {len(data):,}")
     if data[-1] != 0:
-        return "the last replacement does not end"
-    try:
-        data[4 + trie_size :].decode("utf-8")
-    except UnicodeDecodeError as error:
-        return f"a replacement is not UTF-8 at byte {error.start}"
+        raise ValueError("the last replacement of the character map does not end")
+    data[4 + trie_size :].decode("utf-8")
     units = np.frombuffer(data, "<u4", trie_size // 4, 4).astype(np.int64)
     replacements = np.frombuffer(data, np.uint8, offset=4 + trie_size)
     # A unit: bit 31 marks a leaf, bits 10-30 are the offset (times 256 if bit 9 is set), bit 8 says that it has a leaf.
@@ -223,22 +197,12 @@ def charsmap_fault(data: bytes) -> str | None:
     offsets = (units >> 10) << ((units & 1 << 9) >> 6)
     targets = np.arange(len(units)) ^ offsets
     if ((targets | 0xFF) >= len(units))[~is_leaf].any():
-        return "a transition leads out of the trie"
+        raise ValueError("a transition leads out of the trie of the character map")
     leaves = targets[~is_leaf & (units >> 8 & 1 == 1)]
     if not is_leaf[leaves].all():
-        return "a leaf is missing"
+        raise ValueError("a leaf of the character map is missing")
     starts = units[leaves] & (1 << 31) - 1
     if (starts >= len(replacements)).any():
-        return "a replacement starts outside the table"
+        raise ValueError("a replacement of the character map starts outside the table")
     if ((replacements[starts] & 0xC0) == 0x80).any():
-        return "a replacement starts inside a character"
-    return None
-
-
-def _impossible_text(place: str, size: int) -> DamagedError:
-    return _damaged("LB-204", f"{place}: impossible text", f"{size:,} bytes", "1 to 1,024 bytes, none zero")
-
-
-def _damaged(code: str, what: str, received: object, expected: str) -> DamagedError:
-    again = "get the file again from where it came from, or train one: litebert tokenizer train --help"
-    return DamagedError(code, what, received=received, expected=expected, next=again)
+        raise ValueError("a replacement of the character map starts inside a character")

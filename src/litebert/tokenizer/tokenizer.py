@@ -17,7 +17,17 @@ from numpy.typing import NDArray
 from litebert import files
 from litebert.errors import LitebertError, NoVocabularyError
 from litebert.tokenizer.modelfile import MAX_MODEL_BYTES, read_model
-from litebert.tokenizer.normalize import LONG, Normalizer, Spans, lone_string, parts_of, replace_surrogates
+from litebert.tokenizer.models import (
+    SPACE,
+    Normalizer,
+    Spans,
+    Trace,
+    UnigramModel,
+    WordPieceModel,
+    cuts,
+    replace_surrogates,
+    require_several,
+)
 from litebert.tokenizer.tokenizer_json import (
     VocabularyFile,
     config_for,
@@ -25,17 +35,16 @@ from litebert.tokenizer.tokenizer_json import (
     unigram_pipeline,
     wordpiece_pipeline,
 )
-from litebert.tokenizer.unigram import SPACE, Trace, UnigramModel
-from litebert.tokenizer.wordpiece import WordPieceModel
 
 ALL_CORES = -1
+LONG = 1 << 20  # the longest text that is encoded at once, in characters
+_PART = 1 << 17  # characters in a part of a longer one
 Span: TypeAlias = tuple[int, int]
 
 _CONFIG, _PIPELINE = "tokenizer_config.json", "tokenizer.json"
 _VOCABULARIES = ("spiece.model", "vocab.txt", _PIPELINE)
 _MOST_COMMON = 10
-_FEW_LETTERS = 6
-"""A short name or abbreviation may be spelt out in any language."""
+_FEW_LETTERS = 6  # a short name or abbreviation may be spelt out in any language
 
 
 class Encoding:
@@ -50,9 +59,7 @@ class Encoding:
     __slots__ = ("_find_trace", "_first_size", "_trace", "ids")
 
     def __init__(self, ids: list[int], first_size: int, find_trace: Callable[[], Trace]) -> None:
-        self.ids = ids
-        self._first_size = first_size
-        self._find_trace = find_trace
+        self.ids, self._first_size, self._find_trace = ids, first_size, find_trace
         self._trace: Trace | None = None
 
     @property
@@ -176,18 +183,11 @@ class Tokenizer:
     ) -> list[Encoding]:
         """Encode many texts, or texts with their pairs, each as `encode` would."""
         columns = [texts] if pairs is None else [texts, pairs]
-        if len({len(column) for column in columns}) > 1:
-            raise LitebertError(
-                "LB-215",
-                "texts and pairs do not match",
-                received=" and ".join(f"{len(column):,}" for column in columns),
-                expected="one pair for each text",
-                next="give two lists of the same length",
-            )
+        if len(sizes := {len(column) for column in columns}) > 1:
+            what, received = "texts and pairs do not match", " and ".join(f"{size:,}" for size in sizes)
+            raise LitebertError("LB-215", what, received=received, next="give two lists of the same length")
         is_framed = (special_tokens or pairs is not None) if frame is None else frame
-        encoded = [
-            self.encode_ids(column, special_tokens=special_tokens, num_threads=num_threads) for column in columns
-        ]
+        encoded = [self.encode_ids(each, special_tokens=special_tokens, num_threads=num_threads) for each in columns]
         encodings = []
         for row, (first, *rest) in zip(zip(*columns, strict=True), zip(*encoded, strict=True), strict=True):
             if is_framed:
@@ -200,8 +200,7 @@ class Tokenizer:
         self, texts: Sequence[str], *, special_tokens: bool = False, num_threads: int = ALL_CORES
     ) -> list[list[int]]:
         """Return only the ids of many texts, without [CLS] and [SEP]; this is the fastest way."""
-        if isinstance(texts, str):
-            raise lone_string(texts)
+        require_several(texts)
         if special_tokens:
             rows = [self._around_special(text) for text in texts]
             plain = iter(self.encode_ids([part for row in rows for part in row[::2]], num_threads=num_threads))
@@ -210,7 +209,9 @@ class Tokenizer:
                 for row in rows
             ]
         if any(isinstance(text, str) and len(text) > LONG for text in texts):
-            return [self._long_ids(text) for text in texts]
+            known: dict[int, int] = {}  # equal ids are one object, or a long text takes 28 bytes more for each
+            parts = ([part for _, part in self._parts(text)] for text in texts)
+            return [[known.setdefault(id_, id_) for part in row for id_ in self._ids(part)] for row in parts]
         return self._model.encode_ids(list(texts), num_threads=num_threads)
 
     def beginning(self, text: str, num_ids: int) -> str:
@@ -219,11 +220,10 @@ class Tokenizer:
             return text
         count = 0
         for begin, part in self._parts(text):
-            if len(part) > LONG:  # no space to cut at: the last ids may differ from the text's
-                found = len(self._model.encode_ids([part[:LONG]], num_threads=1)[0])
-                if count + found >= 2 * num_ids:
-                    return text[: begin + LONG]
-            count += len(self._model.encode_ids([part], num_threads=1)[0])
+            # no space to cut at: the last ids may differ from the text's
+            if len(part) > LONG and count + len(self._ids(part[:LONG])) >= 2 * num_ids:
+                return text[: begin + LONG]
+            count += len(self._ids(part))
             if count >= num_ids:
                 return text[: begin + len(part)]
         return text
@@ -232,8 +232,8 @@ class Tokenizer:
         """Return the ids of a text of any length and their offsets, in 12 bytes per token."""
         ids, offsets = array("i"), array("i")
         for begin, part in self._parts(text):
-            ids.extend(self._model.encode_ids([part], num_threads=1)[0])
-            offsets.frombytes(self._model.trace(part).shifted(begin).offsets.tobytes())
+            ids.extend(self._ids(part))
+            offsets.frombytes((self._model.trace(part).offsets + np.int32(begin)).tobytes())
         return np.frombuffer(ids, np.int32), np.frombuffer(offsets, np.int32).reshape(-1, 2)
 
     def decode(self, ids: Iterable[int]) -> str:
@@ -243,13 +243,9 @@ class Tokenizer:
     def piece(self, id: int) -> str:
         """Return the piece of an id."""
         if not 0 <= id < self.vocab_size:
-            raise LitebertError(
-                "LB-217",
-                "this id is outside the vocabulary",
-                received=id,
-                expected=f"0 to {self.vocab_size - 1:,}",
-                next="decode with the tokenizer that made the ids",
-            )
+            what, expected = "this id is outside the vocabulary", f"0 to {self.vocab_size - 1:,}"
+            again = "decode with the tokenizer that made the ids"
+            raise LitebertError("LB-217", what, received=id, expected=expected, next=again)
         return self.pieces[id]
 
     def id(self, piece: str) -> int:
@@ -272,7 +268,7 @@ class Tokenizer:
 
         Its script or language is then one that the vocabulary was not made for.
         """
-        ids = [id_ for id_ in self.encode_ids([text], num_threads=1)[0] if self.pieces[id_] != SPACE]
+        ids = [id_ for id_ in self._ids(text) if self.pieces[id_] != SPACE]
         num_fragments = int(self._is_fragment[ids].sum())
         return num_fragments > len(ids) / 2 and (num_fragments >= _FEW_LETTERS or self.unk_id in ids)
 
@@ -285,22 +281,19 @@ class Tokenizer:
         found[self.unk_id] = True
         return found
 
-    def _parts(self, text: str) -> Iterator[tuple[int, str]]:
-        """Yield a text in parts whose ids are the same as within the text."""
-        return parts_of(text) if self._model.pieces_end_at_spaces else iter([(0, text)])
+    def _ids(self, text: str) -> list[int]:
+        return self._model.encode_ids([text], num_threads=1)[0]
 
-    def _long_ids(self, text: str) -> list[int]:
-        """Return the ids of a text, part by part; equal ids are one object."""
-        known: dict[int, int] = {}
-        ids: list[int] = []
-        for _, part in self._parts(text):
-            found = self._model.encode_ids([part], num_threads=1)[0]
-            ids.extend(known.setdefault(id_, id_) for id_ in found)
-        return ids
+    def _parts(self, text: str) -> Iterator[tuple[int, str]]:
+        """Yield a long text in parts, with their positions: their ids are those within the text, in less memory."""
+        is_cut = len(text) > LONG and self._model.pieces_end_at_spaces
+        for begin, end in cuts(text, _PART) if is_cut else [(0, len(text))]:
+            yield begin, text[begin:end]
 
     def _trace(self, texts: tuple[str, ...], *, special_tokens: bool, is_framed: bool) -> Trace:
         """Return the pieces and offsets of a text, or of a text and its pair."""
-        traces = []
+        no_span = np.zeros((1, 2), np.int32)
+        traces = [Trace([self._model.special.cls], no_span)] if is_framed else []
         for text in texts:
             begin = 0
             for at, part in enumerate(self._around_special(text) if special_tokens else [text]):
@@ -308,13 +301,13 @@ class Tokenizer:
                 if at % 2:
                     traces.append(Trace([part], np.array([(begin, end)], np.int32)))
                 else:
-                    traces += [self._model.trace(found).shifted(begin + place) for place, found in self._parts(part)]
+                    for place, piece in self._parts(part):
+                        pieces, offsets = self._model.trace(piece)
+                        traces.append(Trace(pieces, offsets + np.int32(begin + place)))
                 begin = end
             if is_framed:
-                traces.append(Trace([self._model.special.sep], np.zeros((1, 2), np.int32)))
-        if is_framed:
-            traces.insert(0, Trace([self._model.special.cls], np.zeros((1, 2), np.int32)))
-        return Trace.joined(traces)
+                traces.append(Trace([self._model.special.sep], no_span))
+        return Trace([each for trace in traces for each in trace.pieces], np.concatenate([t.offsets for t in traces]))
 
     def _around_special(self, text: str) -> list[str]:
         """Split a text at special pieces: odd entries are their names, even ones plain text."""
@@ -362,40 +355,30 @@ def vocabulary_file(path: Path) -> Path:
     else:
         found = [path] if path.suffix in (".model", ".txt") else []
     if not found:
-        raise NoVocabularyError(
-            "LB-213",
-            f"no tokenizer at {path}",
-            received="a folder without one" if path.is_dir() else "a path that names none",
-            expected=f"a folder with one of {', '.join(_VOCABULARIES)}; a *.model or a *.txt file",
-            next=f"ls -l {path if path.is_dir() else path.parent}",
-        )
+        received = "a folder without one" if path.is_dir() else "a path that names none"
+        expected = f"a folder with one of {', '.join(_VOCABULARIES)}; a *.model or a *.txt file"
+        look = f"ls -l {path if path.is_dir() else path.parent}"
+        raise NoVocabularyError("LB-213", f"no tokenizer at {path}", received=received, expected=expected, next=look)
     return found[0]
 
 
 def read_vocabulary(path: Path) -> VocabularyFile:
     """Read the vocabulary of a tokenizer folder, or a vocabulary file, with the settings beside it."""
     file = vocabulary_file(path)
+    look = f"ls -l {file.parent}"
     if file.name == _PIPELINE:
         found = read_tokenizer_json(file)
     else:
-        data = files.read_capped(file, MAX_MODEL_BYTES, command=f"ls -l {file.parent}")
-        found = VocabularyFile(file.suffix, data)
+        found = VocabularyFile(file.suffix, files.read_capped(file, MAX_MODEL_BYTES, command=look))
     config = file.with_name(_CONFIG)
     if not config.exists():
         return found
-    said = files.read_json(config, command=f"ls -l {file.parent}")
-
-    def switch(key: str, default: bool) -> bool:
-        value = said.get(key)
-        if value is None or isinstance(value, bool):
-            return default if value is None else value
-        raise LitebertError(
-            "LB-214",
-            f"{key} in {config} cannot be used",
-            received=value,
-            expected="true or false",
-            next=f"correct {key} in {config}, or delete it for {default}",
-        )
-
-    lowercase = switch("do_lower_case", found.settings.lowercase)
-    return replace(found, settings=Normalizer(lowercase, switch("keep_accents", found.settings.keep_accents)))
+    said = files.read_json(config, command=look)
+    settings = {"do_lower_case": found.settings.lowercase, "keep_accents": found.settings.keep_accents}
+    for key, default in settings.items():
+        value = default if said.get(key) is None else said[key]
+        if not isinstance(value, bool):
+            what, again = f"{key} in {config} cannot be used", f"correct {key} in {config}, or delete it for {default}"
+            raise LitebertError("LB-214", what, received=value, expected="true or false", next=again)
+        settings[key] = value
+    return replace(found, settings=Normalizer(settings["do_lower_case"], settings["keep_accents"]))

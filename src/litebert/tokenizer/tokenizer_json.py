@@ -38,7 +38,7 @@ from typing import TypeAlias
 import numpy as np
 
 from litebert import files
-from litebert.errors import DamagedError, NoVocabularyError
+from litebert.errors import NoVocabularyError
 from litebert.files import Json
 from litebert.tokenizer.modelfile import (
     CONTROL,
@@ -48,11 +48,11 @@ from litebert.tokenizer.modelfile import (
     USER_DEFINED,
     ModelFile,
     Piece,
+    damaged_vocabulary,
     ends_in_number_comma,
     write_model,
 )
-from litebert.tokenizer.normalize import Normalizer
-from litebert.tokenizer.unigram import SPACE, UNIGRAM_SPECIAL, SpecialPieces
+from litebert.tokenizer.models import SPACE, UNIGRAM_SPECIAL, Normalizer, SpecialPieces
 
 JsonTable: TypeAlias = Mapping[str, Json]
 
@@ -60,12 +60,11 @@ NUMBER_COMMA_PENALTY = 100.0
 """Subtracted from the score of pieces such as `▁2010,`, so that splitting off the comma wins."""
 
 _FINAL_SIGMA = r"\p{Cased}\p{Case_Ignorable}*\KΣ(?!\p{Case_Ignorable}*\p{Cased})"
-_MAX_BYTES = 32 << 20
-"""transformers writes 76 bytes per piece."""
+_MAX_BYTES = 32 << 20  # transformers writes 76 bytes per piece
 _LARGEST_SCORE = float(np.finfo(np.float32).max)
 
 
-# Writing
+# ---- writing --------------------------------------------------------------------------------------------------------
 
 
 def config_for(special: SpecialPieces, normalizer: Normalizer, max_length: int) -> dict[str, Json]:
@@ -113,17 +112,12 @@ def unigram_pipeline(model: ModelFile, normalizer: Normalizer, special: SpecialP
 def wordpiece_pipeline(ids: Mapping[str, int], special: SpecialPieces, *, lowercase: bool) -> dict[str, Json]:
     """Return `tokenizer.json` for a WordPiece vocabulary."""
     normalizer: dict[str, Json] = {"type": "BertNormalizer", "lowercase": lowercase, "strip_accents": lowercase}
+    model: dict[str, Json] = {"type": "WordPiece", "unk_token": special.unk, "continuing_subword_prefix": "##"}
     return _frame(ids, special) | {
         "normalizer": normalizer | {"clean_text": True, "handle_chinese_chars": True},
         "pre_tokenizer": {"type": "BertPreTokenizer"},
         "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
-        "model": {
-            "type": "WordPiece",
-            "unk_token": special.unk,
-            "continuing_subword_prefix": "##",
-            "max_input_chars_per_word": 200,
-            "vocab": dict(ids),
-        },
+        "model": model | {"max_input_chars_per_word": 200, "vocab": dict(ids)},
     }
 
 
@@ -172,7 +166,7 @@ def _is_combining(character: str) -> bool:
     return unicodedata.combining(character) != 0
 
 
-# Reading
+# ---- reading --------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -212,7 +206,10 @@ def read_tokenizer_json(path: Path) -> VocabularyFile:
             expected="a Unigram model with ▁ before each word, or BERT's WordPiece",
             next="put the spiece.model or vocab.txt of the model beside it: these take precedence",
         )
-    return (_read_unigram if kind == "Unigram" else _read_wordpiece)(table, model, str(path))
+    try:
+        return (_read_unigram if kind == "Unigram" else _read_wordpiece)(table, model, str(path))
+    except ValueError as error:
+        raise damaged_vocabulary(str(path), error) from error
 
 
 def _read_unigram(table: JsonTable, model: JsonTable, name: str) -> VocabularyFile:
@@ -229,25 +226,16 @@ def _read_unigram(table: JsonTable, model: JsonTable, name: str) -> VocabularyFi
     ]
     is_complete = len(scores) == len(rows) <= MAX_PIECES
     if not is_complete or not isinstance(unknown, int) or not 0 <= unknown < len(rows):
-        raise _damaged(
-            "LB-245",
-            f"{name} has no vocabulary",
-            f"{len(rows):,} entries, {len(scores):,} of them a piece with a score; the unknown "
-            f"one is {unknown if isinstance(unknown, int) else 'not named'}",
-            f"1 to {MAX_PIECES:,} pieces with scores, and the id of the unknown one",
-        )
+        place = unknown if isinstance(unknown, int) else "not named"
+        entries = f"{len(rows):,} entries, {len(scores):,} of them a piece with a score"
+        raise ValueError(f"{entries}; the unknown one is {place}")
     special = _special_names(table, {text: index for index, (text, _) in enumerate(scores)}, name)
     pieces = restored(scores, unknown=unknown, control=special | set(UNIGRAM_SPECIAL))
 
     steps = _steps(table, "normalizer")
     maps = [step.get("precompiled_charsmap") for step in steps if step["type"] == "Precompiled"]
     encoded = maps[0] if maps else ""  # without a map, characters are not changed
-    try:
-        charsmap = base64.b64decode(encoded if isinstance(encoded, str) else "?", validate=True)
-    except ValueError as error:
-        raise _damaged(
-            "LB-248", f"{name}: unreadable character map", str(error), "precompiled_charsmap in base64"
-        ) from error
+    charsmap = base64.b64decode(encoded if isinstance(encoded, str) else "?", validate=True)
     kinds = {str(step["type"]) for step in steps}
     # Our own files name the marks to drop in a Replace; NFKD alone drops none.
     drops_marks = "NFKD" in kinds and any(step.get("content") == "" for step in steps)
@@ -268,26 +256,22 @@ def restored(scores: Sequence[tuple[str, float]], *, unknown: int, control: Cont
     """
     best = max((score for text, score in scores if score and text not in control), default=0.0)
 
-    def kind(index: int, text: str, score: float) -> int:
+    pieces = []
+    for index, (text, score) in enumerate(scores):
         if index == unknown:
-            return UNKNOWN
-        if text in control:
-            return CONTROL
-        # No normal piece has the probability 1.
-        return USER_DEFINED if score == 0 or _same(score, user_defined_score(text, best)) else NORMAL
-
-    pieces = [Piece(text, score, kind(index, text, score)) for index, (text, score) in enumerate(scores)]
-    commas = [piece.score for piece in pieces if piece.kind == NORMAL and ends_in_number_comma(piece.text)]
+            kind = UNKNOWN
+        elif text in control:
+            kind = CONTROL
+        else:  # no normal piece has the probability 1
+            kind = USER_DEFINED if score == 0 or _same(score, user_defined_score(text, best)) else NORMAL
+        pieces.append(Piece(text, score if kind == NORMAL else 0.0, kind))
+    commas = [index for index, (text, _, kind) in enumerate(pieces) if kind == NORMAL and ends_in_number_comma(text)]
+    lowered = [pieces[index].score for index in commas]
     # Scores have 32 bits, and after subtracting 100 often need more: 121 of 141 in the official vocabulary do.
-    raised = [score + NUMBER_COMMA_PENALTY for score in commas]
-    is_lowered = not all(map(_fits_32_bits, commas)) and all(map(_fits_32_bits, raised))
-
-    def score(piece: Piece) -> float:
-        if piece.kind != NORMAL:
-            return 0.0
-        return piece.score + NUMBER_COMMA_PENALTY if is_lowered and ends_in_number_comma(piece.text) else piece.score
-
-    return [Piece(piece.text, score(piece), piece.kind) for piece in pieces]
+    if not all(map(_fits_32_bits, lowered)) and all(_fits_32_bits(score + NUMBER_COMMA_PENALTY) for score in lowered):
+        for index in commas:
+            pieces[index] = pieces[index]._replace(score=pieces[index].score + NUMBER_COMMA_PENALTY)
+    return pieces
 
 
 def _read_wordpiece(table: JsonTable, model: JsonTable, name: str) -> VocabularyFile:
@@ -300,12 +284,7 @@ def _read_wordpiece(table: JsonTable, model: JsonTable, name: str) -> Vocabulary
     }
     pieces = sorted(ids, key=ids.__getitem__)
     if not rows or len(ids) < len(rows) or [*map(ids.get, pieces)] != [*range(len(pieces))]:
-        raise _damaged(
-            "LB-249",
-            f"{name} has no WordPiece vocabulary",
-            f"{len(rows):,} entries, {len(ids):,} of them a piece with an id",
-            "pieces without spaces, their ids 0, 1, 2 and so on",
-        )
+        raise ValueError(f"{len(rows):,} entries, {len(ids):,} of them a piece with an id; ids are 0, 1, 2 and so on")
     _special_names(table, ids, name)
     steps = _steps(table, "normalizer")
     lowercase = any(step["type"] == "Lowercase" or step.get("lowercase") is True for step in steps)
@@ -325,15 +304,13 @@ def _special_names(table: JsonTable, ids: Mapping[str, int], name: str) -> set[s
     new = {text for text, index in added if text not in ids and index >= len(ids)}
     wrong = [f"{text} {index}" for text, index in added if text not in new and ids.get(text) != index]
     if wrong or not isinstance(listed, list) or len(added) < len(listed):
-        received = ", ".join(wrong[:5]) or "entries without content or id"
-        expected = "tokens with the ids that the vocabulary gives them"
-        raise _damaged("LB-247", f"{name} adds tokens that contradict its vocabulary", received, expected)
+        faults = ", ".join(wrong[:5]) or "entries without content or id"
+        raise ValueError(f"added tokens contradict the vocabulary: {faults}")
     if new:
         raise NoVocabularyError(
             "LB-246",
             f"tokens were added to the vocabulary of {name}: litebert cannot split them off",
             received=f"{', '.join(sorted(new)[:5])} ({len(new):,} in all)",
-            expected=f"only the {len(ids):,} pieces of the vocabulary itself",
             next="delete them from added_tokens there to read these words like any other",
         )
     return {str(row["content"]) for row in rows if row.get("special")}
@@ -364,8 +341,3 @@ def _fits_32_bits(score: float) -> bool:
 
 def _same(score: float, other: float) -> bool:
     return math.isclose(score, other, rel_tol=1e-12)
-
-
-def _damaged(code: str, what: str, received: str, expected: str) -> DamagedError:
-    again = "get the file again from its source, or put spiece.model or vocab.txt beside it"
-    return DamagedError(code, what, received=received, expected=expected, next=again)

@@ -12,7 +12,7 @@ from sentencepiece.sentencepiece_model_pb2 import ModelProto  # type: ignore[att
 
 from litebert.errors import LitebertError
 from litebert.tokenizer.modelfile import NORMAL, ends_in_number_comma
-from litebert.tokenizer.normalize import Normalizer, lone_string
+from litebert.tokenizer.models import Normalizer, require_several
 from litebert.tokenizer.tokenizer import Tokenizer
 from litebert.tokenizer.tokenizer_json import NUMBER_COMMA_PENALTY
 
@@ -50,8 +50,7 @@ def train_tokenizer(
     >>> tokenizer.decode(tokenizer.encode("THE fat cat").ids)
     'the fat cat'
     """
-    if isinstance(texts, str):
-        raise lone_string(texts)
+    require_several(texts)
     normalizer, num_lines = Normalizer(lowercase=lowercase), 0
     failure: BaseException | None = None
 
@@ -106,34 +105,19 @@ def write_tokenizer(folder: str | Path, model: bytes, *, lowercase: bool = True,
 
 
 def _explained(message: str, vocab_size: int, num_lines: int) -> LitebertError:
+    """Say in our words why sentencepiece could not train."""
     if num_lines == 0:
-        return LitebertError(
-            "LB-220",
-            "there is no text to train a vocabulary on",
-            received="texts without a single word",
-            expected="sentences, some thousands for a useful vocabulary",
-            next="litebert tokenizer train --help",
-        )
+        what, again = "there is no text to train a vocabulary on", "give some thousands of sentences"
+        return LitebertError("LB-220", what, received="texts without a single word", next=again)
     if found := _TOO_LARGE.search(message):
-        return LitebertError(
-            "LB-221",
-            "the text is too small for this vocabulary",
-            received=f"vocab_size={vocab_size:,} and {num_lines:,} lines",
-            expected=f"at most {int(found[1]):,} pieces for this text",
-            next=f"set vocab_size={found[1]} (--vocab-size {found[1]}) or less, or give more text",
-        )
+        what, expected = "the text is too small for this vocabulary", f"at most {int(found[1]):,} pieces for this text"
+        received = f"vocab_size={vocab_size:,} and {num_lines:,} lines"
+        again = f"set vocab_size={found[1]} (--vocab-size {found[1]}) or less, or give more text"
+        return LitebertError("LB-221", what, received=received, expected=expected, next=again)
     if found := _TOO_SMALL.search(message):
-        return LitebertError(
-            "LB-222",
-            "the vocabulary is too small for the characters of the text",
-            received=f"vocab_size={vocab_size:,}",
-            expected=f"at least {found[1]}: its characters and the special pieces",
-            next=f"set vocab_size={found[1]} or more, or a lower character_coverage",
-        )
-    return LitebertError(
-        "LB-223",
-        "sentencepiece could not train on this text",
-        received=message,
-        expected="vocab_size > 13, character_coverage 0.98 to 1, max_sentences > 100",
-        next="litebert tokenizer train --help",
-    )
+        what = "the vocabulary is too small for the characters of the text"
+        expected = f"at least {found[1]}: its characters and the special pieces"
+        again = f"set vocab_size={found[1]} or more, or a lower character_coverage"
+        return LitebertError("LB-222", what, received=f"vocab_size={vocab_size:,}", expected=expected, next=again)
+    what, expected = "sentencepiece could not train on this text", "vocab_size > 13, character_coverage 0.98 to 1"
+    return LitebertError("LB-223", what, received=message, expected=expected, next="litebert tokenizer train --help")

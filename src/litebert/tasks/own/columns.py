@@ -16,7 +16,7 @@ from typing import Literal, TypeAlias, get_args
 
 from litebert.errors import RequestError, did_you_mean
 from litebert.reading.tables import Row
-from litebert.tokenizer.normalize import replace_surrogates
+from litebert.tokenizer.models import replace_surrogates
 
 RowShape: TypeAlias = Literal["texts", "words", "choices", "spans"]
 Names: TypeAlias = tuple[str, ...]

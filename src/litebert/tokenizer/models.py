@@ -1,0 +1,378 @@
+"""Text to pieces: the official preprocessing, then ALBERT's unigram model, or WordPiece for the Chinese ALBERTs.
+
+Preprocessing is that of the official tokenization.py L33-50: join words with single spaces, NFKD, drop combining
+characters, lower-case last. Every step keeps track of where each character came from.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import unicodedata
+from array import array
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+import sentencepiece
+from numpy.typing import NDArray
+
+from litebert.errors import LitebertError, missing_package
+from litebert.tokenizer.modelfile import (
+    CONTROL,
+    MAX_PIECE_BYTES,
+    MAX_PIECES,
+    UNKNOWN,
+    damaged_vocabulary,
+    ends_in_number_comma,
+    read_model,
+)
+
+Spans: TypeAlias = NDArray[np.int32]
+"""Half-open places in a text, rows (start, end)."""
+Places: TypeAlias = NDArray[np.int32]
+
+SPACE = "▁"
+_PART_CHARACTERS = 1 << 16
+_BATCH_WORTH_THREADS = 16  # from this many texts on, one call for all is faster, even on one thread (13 % on articles)
+
+_WORD = re.compile(r"\S+")
+_NOT_ASCII = re.compile(r"[^\x00-\x7f]+")
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_BETWEEN_WORDS = re.compile(r"(?<=\w)\s+(?=\w)")
+_PUNCTUATION = frozenset('!"#$%&()*+,-./:;?@[\\]^_`{|}~')
+_PLAIN = _PUNCTUATION | frozenset("abcdefghijklmnopqrstuvwxyz")
+
+
+# ---- text before it reaches a vocabulary ----------------------------------------------------------------------------
+
+
+class _FoldTable(dict[int, str]):
+    """Map a code point to its NFKD form without combining characters, computed on first use.
+
+    Folding one character at a time is exact: NFKD of a whole text only reorders combining characters, and all of
+    these are dropped.
+    """
+
+    def __missing__(self, code_point: int) -> str:
+        decomposed = unicodedata.normalize("NFKD", chr(code_point))
+        folded = self[code_point] = "".join(c for c in decomposed if not unicodedata.combining(c))
+        return folded
+
+
+_FOLDED = _FoldTable()
+
+
+@dataclass(frozen=True)
+class Normalizer:
+    """Official preprocessing; both settings change ids, so they belong to the vocabulary."""
+
+    lowercase: bool = True
+    keep_accents: bool = False
+
+    def normalize(self, text: str) -> str:
+        """Return the text as the vocabulary expects it.
+
+        >>> Normalizer().normalize("  Café\\tﬁne  ")
+        'cafe fine'
+        >>> Normalizer(lowercase=False).normalize("Café")
+        'Cafe'
+        """
+        text = replace_surrogates(text)
+        # All white space but " " is unprintable, so this quick check suffices for most texts.
+        if not text.isprintable() or "  " in text or text.strip(" ") != text:
+            text = " ".join(text.split())
+        if not (self.keep_accents or text.isascii()):
+            text = _NOT_ASCII.sub(lambda run: run[0].translate(_FOLDED), text)
+        return text.lower() if self.lowercase else text
+
+    def align(self, text: str) -> tuple[str, Places, Places]:
+        """Return the normalised text, and where each of its characters starts and ends in the original.
+
+        A dropped mark belongs to the character before it.
+        """
+        starts, ends = array("i"), array("i")
+        previous_end = 0
+        for found in _WORD.finditer(replace_surrogates(text)):
+            word, begin = found[0], found.start()
+            if previous_end:  # the single space that all white space between two words becomes
+                starts.append(previous_end)
+                ends.append(begin)
+            previous_end = found.end()
+            if word.isascii():
+                starts.extend(range(begin, previous_end))
+                ends.extend(range(begin + 1, previous_end + 1))
+                continue
+            base_width = 0  # characters that the last one with any became, to which dropped marks are added
+            for index, character in enumerate(word, begin):
+                folded = character if self.keep_accents or character.isascii() else _FOLDED[ord(character)]
+                if width := len(folded.lower() if self.lowercase else folded):
+                    starts.extend([index] * width)
+                    ends.extend([index + 1] * width)
+                    base_width = width
+                elif base_width:
+                    ends[-base_width:] = array("i", [index + 1] * base_width)
+        return self.normalize(text), np.array(starts, dtype=np.int32), np.array(ends, dtype=np.int32)
+
+
+def replace_surrogates(text: str) -> str:
+    """Return the text with lone surrogates replaced by U+FFFD, which every encoder accepts.
+
+    All text enters the tokenizer through this function, which refuses what is not a string.
+
+    >>> replace_surrogates("a\\ud800") == "a\\ufffd"
+    True
+    """
+    if not isinstance(text, str):
+        received, advice = f"{type(text).__name__} {text!r}", "give one string, or a list of strings for a batch"
+        raise LitebertError("LB-210", "text must be a string", received=received, next=advice)
+    if text.isascii():
+        return text
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return _SURROGATE.sub("\ufffd", text)
+    return text
+
+
+def require_several(texts: object) -> None:
+    """Refuse a single string in place of a list, which would be read letter by letter."""
+    if isinstance(texts, str):
+        what, advice = "a list of texts is needed, this is a single one", 'put it in a list: ["one text"]'
+        raise LitebertError("LB-216", what, received=f"the string {texts!r}", next=advice)
+
+
+def cuts(text: str, size: int) -> Iterator[tuple[int, int]]:
+    """Yield where parts of a text begin and end: at least `size` characters, cut between words.
+
+    >>> list(cuts("one two three", 5))
+    [(0, 7), (8, 13)]
+    """
+    begin = 0
+    while found := _BETWEEN_WORDS.search(text, begin + size):
+        yield begin, found.start()
+        begin = found.end()
+    yield begin, len(text)
+
+
+# ---- what both kinds of model share ---------------------------------------------------------------------------------
+
+
+class SpecialPieces(NamedTuple):
+    """The names of the five special pieces, which text never produces (except the unknown one)."""
+
+    pad: str
+    unk: str
+    cls: str
+    sep: str
+    mask: str
+
+
+UNIGRAM_SPECIAL = SpecialPieces(pad="<pad>", unk="<unk>", cls="[CLS]", sep="[SEP]", mask="[MASK]")
+WORDPIECE_SPECIAL = SpecialPieces(pad="[PAD]", unk="[UNK]", cls="[CLS]", sep="[SEP]", mask="[MASK]")
+
+
+class Trace(NamedTuple):
+    """The pieces of a text, and the half-open span of each in the original string."""
+
+    pieces: list[str]
+    offsets: Spans
+
+
+def check_special(special: SpecialPieces, ids: Mapping[str, int], name: str) -> None:
+    """Check that a vocabulary has all special pieces."""
+    if missing := [piece for piece in special if piece not in ids]:
+        what = f"{name} is not an ALBERT vocabulary: special pieces are missing"
+        received, again = f"{len(ids):,} pieces without {', '.join(missing)}", "litebert tokenizer train --help"
+        raise LitebertError("LB-211", what, received=received, next=again)
+
+
+def vocabulary_hash(settings: str, data: bytes) -> str:
+    """Return the blake2b of a vocabulary file and the settings that change its ids, in hex."""
+    return hashlib.blake2b(f"{settings}\n".encode() + data, digest_size=32).hexdigest()
+
+
+# ---- the unigram model of the English ALBERTs -----------------------------------------------------------------------
+
+
+def starts_word(piece: str) -> bool:
+    """Tell whether a piece begins a word (official create_pretraining_data.py L393-407).
+
+    It does if it begins with `▁` or `<`, is a single punctuation character, or has any character other than a-z and
+    punctuation: digits, apostrophes and foreign letters always begin a word.
+
+    >>> [starts_word(piece) for piece in ["▁the", "ing", ",", "...", "2", "[MASK]"]]
+    [True, False, True, False, True, True]
+    """
+    return piece[0] in "▁<" or piece in _PUNCTUATION or not _PLAIN.issuperset(piece)
+
+
+class UnigramModel:
+    """A checked sentencepiece model with ALBERT's rules around it: commas are split off digits."""
+
+    def __init__(self, data: bytes, normalizer: Normalizer, *, name: str) -> None:
+        model = read_model(data, name)
+        self.data, self.name, self.normalizer = data, name, normalizer
+        self.special = UNIGRAM_SPECIAL._replace(unk=model.unknown)
+        self.pieces = tuple(piece.text for piece in model.pieces)
+        self.ids = {text: index for index, text in enumerate(self.pieces)}
+        self._known = {text: text for text in self.pieces}
+        check_special(self.special, self.ids, name)
+        self.starts_word: NDArray[np.bool_] = np.array([starts_word(piece) for piece in self.pieces])
+        self.pieces_end_at_spaces = not any(SPACE in piece.lstrip(SPACE) for piece in self.pieces)
+        self.hash = vocabulary_hash(f"unigram {normalizer}", data)
+        self._processor = sentencepiece.SentencePieceProcessor()
+        try:
+            self._processor.LoadFromSerializedProto(data)
+        except (RuntimeError, ValueError, IndexError) as error:
+            raise damaged_vocabulary(name, f"sentencepiece refuses it: {error}") from error
+        self._never_spelled = frozenset(piece.text for piece in model.pieces if piece.kind in (UNKNOWN, CONTROL))
+        # Without a piece for the comma, a run of unknown characters may contain one, which its id does not show.
+        self._has_comma = "," in self.ids and "," not in self._never_spelled
+        self._number_commas = {
+            index: [self._id(part) for part in self._parts(piece)]
+            for piece, index in self.ids.items()
+            if ends_in_number_comma(piece) and piece not in self._never_spelled
+        }
+
+    def encode_ids(self, texts: list[str], *, num_threads: int) -> list[list[int]]:
+        """Return the ids of each text; `num_threads` -1 means one thread per core."""
+        normalized = [self.normalizer.normalize(text) for text in texts]
+        if not self._has_comma:
+            split = [self._processor.encode(text, out_type=str) for text in normalized]
+            return [[self._id(part) for whole in row for part in self._parts(whole)] for row in split]
+        if len(texts) < _BATCH_WORTH_THREADS:
+            encoded = [self._processor.encode(text, out_type=int) for text in normalized]
+        else:
+            encoded = self._processor.encode(normalized, out_type=int, num_threads=num_threads)
+        commas = self._number_commas
+        return [
+            ids if commas.keys().isdisjoint(ids) else [part for id_ in ids for part in commas.get(id_, (id_,))]
+            for ids in encoded
+        ]
+
+    def trace(self, text: str) -> Trace:
+        """Return the pieces of a text and where each came from."""
+        normalized, first_places, last_places = self.normalizer.align(text)
+        pieces: list[str] = []
+        begins, stops = array("i"), array("i")  # of each piece, in what sentencepiece makes of the normalised text
+        end = 0
+        for whole in self._processor.encode(normalized, out_type=str):
+            begin, end = end, end + len(whole)
+            for part in self._parts(whole):
+                stop = min(begin + len(part), end)
+                pieces.append(self._known.get(part, part))
+                begins.append(begin + part.startswith(SPACE))
+                stops.append(stop)
+                begin = stop
+
+        # Back to the normalised text, and from there to the original; empty spans stay empty.
+        origins = self._origins(normalized, end)
+        first, last = origins[np.array(begins)], origins[np.array(stops)]  # (pieces,)
+        after = np.append(first_places, last_places[-1:] if len(last_places) else np.int32(0))
+        starts = after[np.minimum(first, len(after) - 1)]
+        ends = np.where(first < last, np.append(np.int32(0), last_places)[last], starts)
+        return Trace(pieces, np.stack([starts, ends], axis=1))
+
+    def _origins(self, text: str, length: int) -> Places:
+        """Return where each character that sentencepiece encodes came from, and the text's end.
+
+        To save memory, parts of the text are normalised separately, because sentencepiece returns a Python number for
+        each character. If that changes the length, the text is one part.
+        """
+        for parts in (cuts(text, _PART_CHARACTERS), [(0, len(text))]):
+            origins = array("i")
+            for begin, stop in parts:
+                _, places = self._processor.normalize(text[begin:stop], with_offsets=True)
+                first = len(origins)
+                origins.extend(place + begin for place in places[:-1])
+                if begin:
+                    origins[first] = begin - 1  # the space between the parts
+            if len(origins) == length:
+                break
+        origins.append(len(text))
+        return np.array(origins, dtype=np.int32)
+
+    def join(self, pieces: list[str]) -> str:
+        """Return the text of pieces, with ⁇ for the unknown one and without control pieces."""
+        hidden = dict.fromkeys(self.special, "") | {self.special.unk: " ⁇ "}
+        return "".join(hidden.get(piece, piece) for piece in pieces).replace(SPACE, " ").strip()
+
+    def _parts(self, piece: str) -> list[str]:
+        """Encode a piece such as `▁2010,` without its comma, which becomes a separate piece.
+
+        Official tokenization.py L66-79, as intended (Python 3 broke it): encoding adds a `▁` in front, which is
+        removed if the piece had none.
+        """
+        if not ends_in_number_comma(piece):
+            return [piece]
+        first, *rest = self._processor.encode(piece[:-1].replace(SPACE, " "), out_type=str) or [""]
+        if not piece.startswith(SPACE):
+            first = first.removeprefix(SPACE)
+        return [part for part in (first, *rest, ",") if part]
+
+    def _id(self, piece: str) -> int:
+        known = piece in self.ids and piece not in self._never_spelled
+        return self.ids[piece if known else self.special.unk]
+
+
+# ---- the WordPiece model of the Chinese ALBERTs ---------------------------------------------------------------------
+
+
+class WordPieceModel:
+    """A WordPiece vocabulary, through `tokenizers`; as with BERT, lower-casing also strips accents.
+
+    The official code falls back to BERT's basic and WordPiece tokenizers (tokenization.py L230-400): whitespace and
+    punctuation split words, each CJK character is a word, the longest match comes first, and a word has at most 200
+    characters.
+    """
+
+    pieces_end_at_spaces = True
+
+    def __init__(self, data: bytes, *, lowercase: bool, name: str) -> None:
+        try:
+            import tokenizers
+        except ImportError as error:
+            raise missing_package("tokenizers", extra="wordpiece", needed_for="a WordPiece vocabulary") from error
+        self.data, self.lowercase, self.special = data, lowercase, WORDPIECE_SPECIAL
+        # The vocabulary is the first column of each line (official tokenization.py L150-168).
+        try:
+            lines = data.decode("utf-8-sig").removesuffix("\n").split("\n")
+        except UnicodeDecodeError as error:
+            raise damaged_vocabulary(name, error) from error
+        self.pieces = tuple((line.split() or [line])[0] for line in lines)
+        if len(self.pieces) > MAX_PIECES or any(len(piece.encode()) > MAX_PIECE_BYTES for piece in self.pieces):
+            longest = max(map(len, self.pieces))
+            raise damaged_vocabulary(name, f"{len(self.pieces):,} pieces, the longest of {longest:,} characters")
+        self.ids = {piece: index for index, piece in enumerate(self.pieces)}
+        if len(self.ids) < len(self.pieces):
+            ((twice, _),) = Counter(self.pieces).most_common(1)
+            raise damaged_vocabulary(name, f"the piece {twice!r} is there twice")
+        check_special(self.special, self.ids, name)
+        self.starts_word: NDArray[np.bool_] = np.array([not piece.startswith("##") for piece in self.pieces])
+        self.hash = vocabulary_hash(f"wordpiece {lowercase=}", data)
+        # Special pieces in a text are plain text here; on request, `Tokenizer` splits them off.
+        wordpiece = tokenizers.models.WordPiece(self.ids, unk_token=self.special.unk, max_input_chars_per_word=200)
+        self._native = tokenizers.Tokenizer(wordpiece)
+        self._native.normalizer = tokenizers.normalizers.BertNormalizer(lowercase=lowercase, strip_accents=lowercase)
+        self._native.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
+
+    def encode_ids(self, texts: list[str], *, num_threads: int) -> list[list[int]]:
+        """Return the ids of each text; the library uses all cores unless `num_threads` is 1."""
+        texts = [replace_surrogates(text) for text in texts]
+        if num_threads == 1:
+            return [self._native.encode(text, add_special_tokens=False).ids for text in texts]
+        return [encoded.ids for encoded in self._native.encode_batch_fast(texts, add_special_tokens=False)]
+
+    def trace(self, text: str) -> Trace:
+        """Return the pieces of a text and where each came from."""
+        encoded = self._native.encode(replace_surrogates(text), add_special_tokens=False)
+        return Trace(encoded.tokens, np.array(encoded.offsets, np.int32).reshape(-1, 2))
+
+    def join(self, pieces: list[str]) -> str:
+        """Return the words with spaces between them, ⁇ for the unknown, no other special pieces."""
+        hidden = set(self.special) - {self.special.unk}
+        shown = ["⁇" if piece == self.special.unk else piece for piece in pieces if piece not in hidden]
+        return " ".join(shown).replace(" ##", "")
