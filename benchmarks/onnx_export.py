@@ -22,10 +22,9 @@ from benchmarks.measure import machine, table
 from litebert.cli.command import command_of
 from litebert.config import preset
 from litebert.folder import save_model
-from litebert.interop.export.check import Inputs, RunBatch, ragged_outputs
 from litebert.interop.export.network import INPUTS, PaddedNetwork, padded
 from litebert.interop.export.onnx import count_products, full_rectangle, measure, quantise, start, to_graph
-from litebert.interop.export.program import dynamic_shapes, quiet
+from litebert.interop.export.program import Inputs, RunBatch, dynamic_shapes, quiet, ragged_outputs
 from litebert.nn import AlbertForPretraining
 
 NAMES = ("last_hidden_state", "pooler_output")

@@ -174,8 +174,8 @@ def test_names_of_tensorflow_and_dropouts_are_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"position_embedding_type": "relative_key"}, "LB-671"),
-        ({"is_decoder": True}, "LB-671"),
+        ({"position_embedding_type": "relative_key"}, "LB-600"),
+        ({"is_decoder": True}, "LB-600"),
         ({"model_type": "roberta"}, "LB-600"),
         ({"num_hidden_layers": True}, "LB-601"),
         ({"num_hidden_layers": 5}, r"LB-660[\s\S]*no bert.encoder.layer.4."),

@@ -10,8 +10,8 @@ import pytest
 from litebert.config import AlbertConfig
 from litebert.errors import DamagedError
 from litebert.folder import save_model
+from litebert.interop.bundle import read_bundle
 from litebert.interop.google import export_checkpoint, import_checkpoint
-from litebert.interop.google.bundle import read_bundle
 from litebert.nn import AlbertForPretraining
 from litebert.optim import Lamb
 from litebert.train.checkpoint import Checkpoints, RunProgress

@@ -52,7 +52,7 @@ def import_google(
     PATH is a .tar.gz or .tar, a folder (of a checkpoint, or an unpacked TF-Hub module), or a prefix such as
     model.ckpt-best. albert_config.json and the vocabulary are looked for beside it.
     """
-    from litebert.interop.google.convert import import_checkpoint
+    from litebert.interop.google import import_checkpoint
 
     return import_checkpoint(
         path,
@@ -109,7 +109,7 @@ def export_google(
     (30k-clean.model) and the file `checkpoint` are written beside it.
     """
     from litebert.hub.transfer import locate
-    from litebert.interop.google.convert import export_checkpoint
+    from litebert.interop.google import export_checkpoint
 
     return export_checkpoint(locate(model), output, has_optimizer=optimizer)
 
@@ -137,7 +137,7 @@ def export_onnx(
     """
     from litebert.hub.transfer import locate
     from litebert.interop.export import onnx
-    from litebert.interop.export.check import OUR_TEXTS, read_texts
+    from litebert.interop.export.program import OUR_TEXTS, read_texts
 
     return onnx.export_onnx(
         locate(model),

@@ -21,13 +21,10 @@ CONFIG_FILE = "config.json"
 _OURS_ALONE = {"sharing", "embedding_projection", "attention"}
 _OTHER_ATTENTION = "albert-litebert"  # the model_type with an attention of ours, which transformers refuses to open
 
-# transformers' defaults for a BertConfig.
+# transformers' defaults for a BertConfig, and our settings that it does not have.
 _BERT_BASE = PRESETS["bert-base"].model_copy(update={"vocab_size": 30_522, "hidden_act": "gelu"})
-_BERT_SETTINGS = (
-    "vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "hidden_act",
-    "hidden_dropout_prob", "attention_probs_dropout_prob", "max_position_embeddings", "type_vocab_size",
-    "initializer_range", "layer_norm_eps", "pad_token_id",
-)  # fmt: skip
+_NOT_OF_BERT = {"embedding_size", "num_hidden_groups", "inner_group_num", "classifier_dropout_prob"}
+_NOT_OF_BERT |= {"bos_token_id", "eos_token_id"}
 
 PUBLISHED_SHAPES = {(p.hidden_size, p.num_hidden_layers) for name, p in PRESETS.items() if name.endswith("-v1")}
 _ERF_OR_TANH = (
@@ -52,11 +49,11 @@ def write_config(
     is_int8: bool = False,
 ) -> None:
     """Write config.json so that transformers builds the same network with these parameters."""
-    fields = config.model_dump(mode="json")
-    ours = _OURS_ALONE | {name for kind in ATTENTION_KINDS.values() for name in kind.settings}
+    fields, kind = config.model_dump(mode="json"), ATTENTION_KINDS[config.attention]
+    ours = _OURS_ALONE | {name for each in ATTENTION_KINDS.values() for name in each.settings}
     table: dict[str, Json] = {
         "architectures": [architecture(head, parameters)],
-        "model_type": "albert",
+        "model_type": "albert" if kind.is_exported else _OTHER_ATTENTION,
         "dtype": dtype,
         "tie_word_embeddings": True,
         **{name: value for name, value in fields.items() if name not in ours},
@@ -69,9 +66,7 @@ def write_config(
             table["problem_type"] = head.problem_type
     if config.sharing != "all":
         table["sharing"] = config.sharing
-    kind = ATTENTION_KINDS[config.attention]
     if not kind.is_exported:
-        table["model_type"] = _OTHER_ATTENTION
         table |= {name: fields[name] for name in ("attention", *kind.settings)}
     if is_int8:  # for other programs; transformers ignores it
         table["quantization_config"] = {"quant_method": "litebert-int8"}
@@ -97,6 +92,17 @@ def read_layout(folder: Path) -> tuple[TensorNames, AlbertConfig]:
     return parse_config(_read(folder), folder / CONFIG_FILE)
 
 
+def _read(folder: Path) -> dict[str, Json]:
+    if (path := folder / CONFIG_FILE).exists():
+        return read_json(path, command=f"ls {folder}", limit=1 << 20)
+    raise LitebertError(
+        "LB-675",
+        f"there is no model in {folder}",
+        expected="a folder with config.json and model.safetensors, or a run that is done",
+        next=f"ls {folder}; rerun the command that began a run to resume it",
+    )
+
+
 def parse_config(table: dict[str, Json], path: Path) -> tuple[TensorNames, AlbertConfig]:
     """Return the tensor names and the configuration that the contents of a config.json describe; errors name `path`.
 
@@ -105,36 +111,30 @@ def parse_config(table: dict[str, Json], path: Path) -> tuple[TensorNames, Alber
     """
     classes = table.get("architectures")
     is_bert = isinstance(classes, list) and classes and str(classes[0]).startswith("Bert")
-    model_type = table.get("model_type", "bert" if is_bert else "albert")
-    layout = {"albert": ALBERT, _OTHER_ATTENTION: ALBERT, "bert": BERT}.get(str(model_type))
-    if layout is None:
-        raise LitebertError(
-            "LB-600",
-            f"{path} does not describe an ALBERT or a BERT",
-            received=f"model_type {model_type}",
-            next="choose an ALBERT or BERT model folder",
-        )
-    if layout is BERT:
-        kind = table.get("position_embedding_type", "absolute")
-        if kind != "absolute" or table.get("is_decoder") or table.get("add_cross_attention"):
-            raise LitebertError(
-                "LB-671",
-                f"{path} describes a BERT that litebert cannot compute",
-                received="a decoder" if kind == "absolute" else f"position_embedding_type {kind}",
-                next="choose an encoder with absolute positions",
-            )
-        fields = _BERT_BASE.model_dump(mode="json")
-        fields |= {name: table[name] for name in _BERT_SETTINGS if name in table}
-        dropout = table.get("classifier_dropout")
-        fields["classifier_dropout_prob"] = fields["hidden_dropout_prob"] if dropout is None else dropout
-        fields["embedding_size"] = fields["hidden_size"]
-    else:
+    model_type = str(table.get("model_type", "bert" if is_bert else "albert"))
+    if model_type in ("albert", _OTHER_ATTENTION):
         fields = PRESETS["xxlarge-v2"].model_dump(mode="json")
         fields |= {name: table[name] for name in fields if name in table}
         if fields["sharing"] != "all":
             fields["num_hidden_groups"] = 1
-
-    return layout, build_config(fields, path)
+        return ALBERT, build_config(fields, path)
+    positions, received = table.get("position_embedding_type", "absolute"), ""
+    if model_type != "bert":
+        received = f"model_type {model_type}"
+    elif positions != "absolute":
+        received = f"position_embedding_type {positions}"
+    elif table.get("is_decoder") or table.get("add_cross_attention"):
+        received = "a decoder"
+    if received:
+        what, wanted = f"{path} describes a network that litebert cannot compute", "an encoder with absolute positions"
+        next_step = "choose an ALBERT or BERT model folder"
+        raise LitebertError("LB-600", what, received=received, expected=f"an ALBERT or BERT, {wanted}", next=next_step)
+    fields = _BERT_BASE.model_dump(mode="json")
+    fields |= {name: table[name] for name in fields.keys() - _NOT_OF_BERT - _OURS_ALONE if name in table}
+    dropout = table.get("classifier_dropout")
+    fields["classifier_dropout_prob"] = fields["hidden_dropout_prob"] if dropout is None else dropout
+    fields["embedding_size"] = fields["hidden_size"]
+    return BERT, build_config(fields, path)
 
 
 def build_config(fields: dict[str, Json], path: Path) -> AlbertConfig:
@@ -158,36 +158,34 @@ def read_head(folder: Path, *, tensors: Shapes) -> HeadConfig | None:
     """
     table, source = _read(folder), folder / CONFIG_FILE
     named = table.get("architectures")
+    num_outputs = (tensors.get("classifier.weight") or (0,))[0]
     if isinstance(named, list) and named:
         kind = kind_of_class(str(named[0]))
     elif "qa_outputs.weight" in tensors:
         kind = "question-answering"
-    elif "classifier.weight" not in tensors:
+    elif not num_outputs:
         kind = None
     elif not any("pooler." in name for name in tensors):  # only classifiers of whole sequences have a pooler
         kind = "token-classification"
-    elif tensors["classifier.weight"][0] > 1:
+    elif num_outputs > 1:
         kind = "sequence-classification"
     else:
-        raise damaged_model(
-            "LB-662",
-            f"{source} does not say what its one-output classifier is for",
-            "no architectures",
-            '["AlbertForSequenceClassification"] (a score) or ["AlbertForMultipleChoice"]',
-        )
+        wanted = '["AlbertForSequenceClassification"] (a score) or ["AlbertForMultipleChoice"]'
+        what = f"{source} does not say what its one-output classifier is for"
+        raise damaged_model("LB-662", what, "no architectures", wanted)
     if kind is None:
         return None
-    if not HEADS[kind].has_labels:
-        return HeadConfig(kind=kind)
-    names = table.get("id2label")
-    if isinstance(names, dict) and names and all(key.isdecimal() for key in names):
-        labels = tuple(str(names[key]) for key in sorted(names, key=int))
-    else:
-        labels = numbered_labels(min(tensors.get("classifier.weight", (2,))[0], 100_000))
-    fields: dict[str, object] = {"kind": kind, "labels": labels}
-    if HEADS[kind].has_problem_type:
-        by_default = "regression" if len(labels) == 1 else "single_label_classification"
-        fields["problem_type"] = table.get("problem_type") or by_default
+    fields: dict[str, object] = {"kind": kind}
+    if HEADS[kind].has_labels:
+        names = table.get("id2label")
+        if isinstance(names, dict) and names and all(key.isdecimal() for key in names):
+            labels = tuple(str(names[key]) for key in sorted(names, key=int))
+        else:
+            labels = numbered_labels(min(num_outputs or 2, 100_000))
+        fields["labels"] = labels
+        if HEADS[kind].has_problem_type:
+            by_default = "regression" if len(labels) == 1 else "single_label_classification"
+            fields["problem_type"] = table.get("problem_type") or by_default
     try:
         return HeadConfig.model_validate(fields)
     except ValidationError as error:
@@ -208,15 +206,3 @@ def doubts(config: AlbertConfig) -> tuple[str, ...]:
     if config.hidden_size == 2_048 and heads in others:
         notes.append(_HEADS.format(heads, others[heads]))
     return tuple(notes)
-
-
-def _read(folder: Path) -> dict[str, Json]:
-    path = folder / CONFIG_FILE
-    if not path.exists():
-        raise LitebertError(
-            "LB-675",
-            f"there is no model in {folder}",
-            expected="a folder with config.json and model.safetensors, or a run that is done",
-            next=f"ls {folder}; rerun the command that began a run to resume it",
-        )
-    return read_json(path, command=f"ls {folder}", limit=1 << 20)

@@ -13,34 +13,15 @@ from litebert.config import ATTENTION_KINDS, AlbertConfig, HeadConfig
 from litebert.errors import DamagedError, LitebertError
 from litebert.fast import AlbertWithExits, accelerate, is_int8, pack, refuse_non_finite, to_int8
 from litebert.fast.int8 import Int8Calibration
+from litebert.folder import names as on_disk
+from litebert.folder import weights as files
 from litebert.folder.config import PUBLISHED_SHAPES, doubts, read_head, read_layout, write_config
-from litebert.folder.names import (
-    ALBERT,
-    BERT,
-    TensorNames,
-    are_equal,
-    canonical,
-    tensor_names,
-    to_disk,
-    with_projection,
-)
-from litebert.folder.weights import (
-    INT8_FILE,
-    OTHER_FILE,
-    WEIGHTS_FILE,
-    damaged_model,
-    has_hashes,
-    read_weights,
-    release,
-    weights_path,
-    widened,
-    write_weights,
-)
+from litebert.folder.names import ALBERT, BERT, TensorNames
+from litebert.folder.weights import damaged_model, read_weights
 from litebert.nn import AlbertForPretraining, AlbertForTask, Network
 from litebert.nn.model import without_numbers
 
-_BY_PIECE = ("albert.embedding.word.weight", "masked_lm.bias")
-"""Parameters with one row per piece."""
+_BY_PIECE = ("albert.embedding.word.weight", "masked_lm.bias")  # parameters with one row per piece
 _NEXT_SENTENCE = (
     "This BERT's sentence head was trained on next-sentence prediction: order() tells whether the second text follows "
     "the first in a document, not which of two neighbours comes first."
@@ -66,6 +47,11 @@ class Start:
     notes: tuple[str, ...] = ()
 
 
+def head_of(network: Network) -> HeadConfig | None:
+    """Return the task head of a network; None for the pretraining heads."""
+    return network.head_config if isinstance(network, AlbertForTask) else None
+
+
 def save_model(network: Network, folder: Path, *, dtype: torch.dtype = torch.float32) -> None:
     """Write config.json and model.safetensors; `Tokenizer.save` adds the vocabulary.
 
@@ -75,13 +61,14 @@ def save_model(network: Network, folder: Path, *, dtype: torch.dtype = torch.flo
 
     Parameters without numbers, which the network's own file lacked, are not written.
     """
-    head, has_int8 = head_of(network), is_int8(network.albert)
+    head, config, has_int8 = head_of(network), network.config, is_int8(network.albert)
     parameters = {name: t for name, t in network.state_dict().items() if not t.is_meta}
     name = str(dtype).removeprefix("torch.")
-    write_config(network.config, folder, head=head, parameters=parameters, dtype=name, is_int8=has_int8)
-    kind = network.config.attention
-    usual = WEIGHTS_FILE if ATTENTION_KINDS[kind].is_exported else OTHER_FILE.format(kind)
-    write_weights(folder / (INT8_FILE if has_int8 else usual), to_disk(parameters, network.config, head), dtype=dtype)
+    write_config(config, folder, head=head, parameters=parameters, dtype=name, is_int8=has_int8)
+    is_usual = ATTENTION_KINDS[config.attention].is_exported
+    file = files.WEIGHTS_FILE if is_usual else files.OTHER_FILE.format(config.attention)
+    tensors = on_disk.to_disk(parameters, config, head)
+    files.write_weights(folder / (files.INT8_FILE if has_int8 else file), tensors, dtype=dtype)
 
 
 def load_model(folder: Path, *, dtype: torch.dtype = torch.float32, for_inference: bool = False) -> LoadedModel:
@@ -99,10 +86,11 @@ def load_model(folder: Path, *, dtype: torch.dtype = torch.float32, for_inferenc
         accelerate(loaded.network)
         pack(loaded.network.albert)
         refuse_non_finite(loaded.network)
-        release(t for t in loaded.network.state_dict().values() if not t.is_meta)
-    if has_hashes(folder):
+        files.release(t for t in loaded.network.state_dict().values() if not t.is_meta)
+    if files.has_hashes(folder):
         return loaded
-    note = f"{weights_path(folder).name} has no hash: damage to its numbers cannot be noticed. Saving writes one."
+    name = files.weights_path(folder).name
+    note = f"{name} has no hash: damage to its numbers cannot be noticed. Saving writes one."
     return replace(loaded, notes=(*loaded.notes, note))
 
 
@@ -117,15 +105,15 @@ def build_network(
     for_inference: bool = False,
 ) -> LoadedModel:
     """Build a network from tensors under Hugging Face's names; without a head, for pretraining."""
-    named = canonical(tensors, source, layout)
-    config = with_projection(named, config)
+    named = on_disk.canonical(tensors, source, layout)
+    config = on_disk.with_projection(named, config)
     has_int8 = any(name.endswith(".quantized") for name in named)
     if has_int8 and not for_inference:
-        raise LitebertError(
-            "LB-663",
-            f"{source} is an eight-bit model, which supports inference only",
-            next="train, convert or export the float model that it was made from",
+        what, next_step = (
+            "an eight-bit model, which supports inference only",
+            "train, convert or export the float model",
         )
+        raise LitebertError("LB-663", f"{source} is {what}", next=f"{next_step} that it was made from")
     with without_numbers():  # parameters have shapes, and no memory yet
         kept = torch.float32 if has_int8 else dtype
         network: Network
@@ -135,38 +123,47 @@ def build_network(
             network = AlbertWithExits(config, head, dtype=kept)
         else:
             network = AlbertForTask(config, head, dtype=kept)
+
+    # Eight-bit layers are complete, scales positive and ranges plausible; the rest is checked as for any model.
     if has_int8:
-        _check_eight_bit(named, source)
+        halves = {"quantized": "scale", "scale": "quantized"}
+        for name, tensor in named.items():
+            layer, _, part = name.rpartition(".")
+            if part in halves and (other := f"{layer}.{halves[part]}") not in named:
+                what = f"{source} has one half of an eight-bit layer"
+                raise damaged_model("LB-665", what, f"{name} without {other}")
+            is_wrong = part == "scale" and bool((tensor <= 0).any())
+            if name == "albert.ranges" and tensor.shape[-1:] == (2,):
+                is_wrong = bool((tensor[..., 0] > 0).any() or (tensor[..., 1] < 0).any())
+            if is_wrong:
+                what = f"{source}: {name} has numbers that no calibration gives"
+                raise damaged_model("LB-666", what, f"from {float(tensor.min()):.4g} to {float(tensor.max()):.4g}")
         to_int8(network, Int8Calibration.without_numbers(config))
 
     # Each parameter by its names on disk: partial sharing has several, whose tensors must be equal.
     wanted = network.state_dict()
     parameters: dict[str, Tensor] = {}
-    places = {name: tensor_names(name, config, head, layout) for name in wanted}
-    for name, on_disk in places.items():
-        there = [place for place in on_disk if place in named]
+    places = {name: on_disk.tensor_names(name, config, head, layout) for name in wanted}
+    for name, copies in places.items():
+        there = [place for place in copies if place in named]
         if there:
             parameters[name] = named[there[0]]
         for other in there[1:]:
-            if not are_equal(named[other], named[there[0]]):
+            if not on_disk.are_equal(named[other], named[there[0]]):
                 raise DamagedError(
                     "LB-605",
                     f"{source}: config.json says these tensors are shared, but they differ",
                     received=f"{there[0]} and {other}",
                     next='set "sharing" to "none" in config.json to load them as separate layers',
                 )
-    unused = tuple(sorted(named.keys() - {place for on_disk in places.values() for place in on_disk}))
+    unused = tuple(sorted(named.keys() - {place for copies in places.values() for place in copies}))
 
     # Unused heads are allowed, layers that are not in the configuration are not.
     encoder, pooler = layout.encoder, f"{layout.encoder}pooler."
     if layers := [name for name in unused if name.startswith(encoder) and not name.startswith(pooler)]:
         settings = "num_hidden_layers" if layout is BERT else "num_hidden_groups, inner_group_num and sharing"
-        raise DamagedError(
-            "LB-604",
-            f"{source} has tensors that do not belong to this network",
-            received=", ".join(layers[:5]),
-            next=f"check {settings} in config.json",
-        )
+        what = f"{source} has tensors that do not belong to this network"
+        raise DamagedError("LB-604", what, received=", ".join(layers[:5]), next=f"check {settings} in config.json")
     for name, tensor in parameters.items():
         place, expected = f"{source}: {places[name][0]}", wanted[name]
         is_float = expected.is_floating_point()
@@ -174,17 +171,16 @@ def build_network(
         if not fits or tensor.shape != expected.shape:
             theirs, ours = (f"{each.dtype} of shape {list(each.shape)}"[6:] for each in (tensor, expected))
             raise damaged_model("LB-606", f"{place} is not what config.json says", theirs, ours)
-        parameters[name] = widened(tensor, place)
+        parameters[name] = files.widened(tensor, place)
 
     missing = frozenset(wanted) - frozenset(parameters)
     # Without a task head, the pretraining heads and the pooler may be missing.
     optional = ("masked_lm.", "sentence_order.", *(("albert.pooler.",) if head is None else ()))
     if needed := sorted(name for name in missing if not name.startswith(optional)):
-        names = [places[name][0] for name in needed[:3]]
         raise DamagedError(
             "LB-660",
             f"{source} lacks weights that its network needs",
-            received=f"no {', '.join(names)}{' ...' if len(needed) > 3 else ''}",
+            received=f"no {', '.join(places[name][0] for name in needed[:3])}{' ...' if len(needed) > 3 else ''}",
             next=f'to read the encoder alone, set "architectures" to ["{layout.family}Model"] in config.json',
         )
     network.load_state_dict(parameters, strict=False, assign=True)
@@ -193,14 +189,9 @@ def build_network(
     # Doubts about the published models are worth a note where the shape is one of theirs.
     is_published = config.sharing == "all" and (config.hidden_size, config.num_hidden_layers) in PUBLISHED_SHAPES
     notes = doubts(config) if layout is ALBERT and is_published else ()
-    if layout is BERT and "sentence_order.classifier.weight" in wanted.keys() - missing:
+    if layout is BERT and "sentence_order.classifier.weight" in parameters:
         notes = (_NEXT_SENTENCE,)
     return LoadedModel(network.eval(), missing, unused, notes)
-
-
-def head_of(network: Network) -> HeadConfig | None:
-    """Return the task head of a network; None for the pretraining heads."""
-    return network.head_config if isinstance(network, AlbertForTask) else None
 
 
 @torch.no_grad()
@@ -224,19 +215,3 @@ def start_from(network: Network, folder: Path, *, rows: Sequence[Sequence[int]] 
     for name in taken:
         ours[name].copy_(theirs[name])
     return Start(fresh=tuple(sorted(set(ours) - taken)), dropped=tuple(sorted(set(theirs) - taken)), notes=loaded.notes)
-
-
-def _check_eight_bit(tensors: dict[str, Tensor], source: Path) -> None:
-    """Check that layers are complete, scales positive and ranges plausible; the rest is checked as for any model."""
-    parts = {"quantized": "scale", "scale": "quantized"}
-    for name, tensor in tensors.items():
-        layer, _, part = name.rpartition(".")
-        if part in parts and f"{layer}.{parts[part]}" not in tensors:
-            received = f"{name} without {layer}.{parts[part]}"
-            raise damaged_model("LB-665", f"{source} has one half of an eight-bit layer", received)
-        is_wrong = part == "scale" and bool((tensor <= 0).any())
-        if name == "albert.ranges" and tensor.shape[-1:] == (2,):
-            is_wrong = bool((tensor[..., 0] > 0).any() or (tensor[..., 1] < 0).any())
-        if is_wrong:
-            what = f"{source}: {name} has numbers that no calibration gives"
-            raise damaged_model("LB-666", what, f"from {float(tensor.min()):.4g} to {float(tensor.max()):.4g}")

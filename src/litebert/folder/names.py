@@ -1,9 +1,8 @@
-"""The names of our parameters in Hugging Face's files (AlbertForPreTraining has 32 tensors), and back."""
+"""The names of our parameters in the files of others: transformers' ALBERT and BERT, and Google's checkpoints."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,65 +17,40 @@ from litebert.nn.heads import PRETRAINING_HEADS
 
 @dataclass(frozen=True)
 class TensorNames:
-    """The names of the tensors of one family of models on disk."""
+    """One family of models on disk: its column in the table of names, and the rest of its names."""
 
     family: str
+    column: int
     encoder: str  # the prefix of the encoder's tensors
-    words: str
-    predictions: str
-    modules: Mapping[str, str]  # theirs by ours
-    layer: str  # the prefix of the block of a group and an inner group
-    block: Mapping[str, str]  # its parts
+    layer: str  # the block of a group and an inner group
+    predictions: str  # the masked-LM head
 
 
-_EMBEDDINGS = {
-    "albert.embedding.word": "embeddings.word_embeddings",
-    "albert.embedding.position": "embeddings.position_embeddings",
-    "albert.embedding.segment": "embeddings.token_type_embeddings",
-    "albert.embedding.norm": "embeddings.LayerNorm",
-}
 ALBERT = TensorNames(
-    family="Albert",
-    encoder="albert.",
-    words="albert.embeddings.word_embeddings.weight",
-    predictions="predictions",
-    modules={
-        **{ours: f"albert.{theirs}" for ours, theirs in _EMBEDDINGS.items()},
-        "albert.embedding.projection": "albert.encoder.embedding_hidden_mapping_in",
-        "albert.pooler": "albert.pooler",
-        "albert": "albert",  # the calibration of an eight-bit network
-    },
-    layer="albert.encoder.albert_layer_groups.{group}.albert_layers.{inner}",
-    block={
-        "attention.query": "attention.query",
-        "attention.key": "attention.key",
-        "attention.value": "attention.value",
-        "attention.output": "attention.dense",
-        "attention.norm": "attention.LayerNorm",
-        "feed_forward.intermediate": "ffn",
-        "feed_forward.output": "ffn_output",
-        "feed_forward.norm": "full_layer_layer_norm",
-    },
+    "Albert", 0, "albert.", "encoder.albert_layer_groups.{group}.albert_layers.{inner}.", "predictions"
 )
-BERT = TensorNames(
-    family="Bert",
-    encoder="bert.",
-    words="bert.embeddings.word_embeddings.weight",
-    predictions="cls.predictions",
-    modules={**{ours: f"bert.{theirs}" for ours, theirs in _EMBEDDINGS.items()}, "albert.pooler": "bert.pooler.dense"},
-    layer="bert.encoder.layer.{group}",
-    block={
-        "attention.query": "attention.self.query",
-        "attention.key": "attention.self.key",
-        "attention.value": "attention.self.value",
-        "attention.output": "attention.output.dense",
-        "attention.norm": "attention.output.LayerNorm",
-        "feed_forward.intermediate": "intermediate.dense",
-        "feed_forward.output": "output.dense",
-        "feed_forward.norm": "output.LayerNorm",
-    },
-)
-# transformers has no conditional head: these are the official variables (squad_utils.py L1230).
+BERT = TensorNames("Bert", 1, "bert.", "encoder.layer.{group}.", "cls.predictions")
+# A layout like the others, so that groups, inner groups and partial sharing are the same there (modeling.py).
+GOOGLE = TensorNames("Albert", 2, "bert.", "encoder.transformer.group_{group}.inner_group_{inner}.", "cls.predictions")
+
+# Ours: an ALBERT's, a BERT's, Google's. Two names of a block are its kind and its part.
+_NAMES = {
+    "embedding.word": ("embeddings.word_embeddings",) * 3,
+    "embedding.position": ("embeddings.position_embeddings",) * 3,
+    "embedding.segment": ("embeddings.token_type_embeddings",) * 3,
+    "embedding.norm": ("embeddings.LayerNorm",) * 3,
+    "embedding.projection": ("encoder.embedding_hidden_mapping_in",) * 3,
+    "pooler": ("pooler", "pooler.dense", "pooler.dense"),
+    "attention.query": ("attention.query", "attention.self.query", "attention_1.self.query"),
+    "attention.key": ("attention.key", "attention.self.key", "attention_1.self.key"),
+    "attention.value": ("attention.value", "attention.self.value", "attention_1.self.value"),
+    "attention.output": ("attention.dense", "attention.output.dense", "attention_1.output.dense"),
+    "attention.norm": ("attention.LayerNorm", "attention.output.LayerNorm", "LayerNorm"),
+    "feed_forward.intermediate": ("ffn", "intermediate.dense", "ffn_1.intermediate.dense"),
+    "feed_forward.output": ("ffn_output", "output.dense", "ffn_1.intermediate.output.dense"),
+    "feed_forward.norm": ("full_layer_layer_norm", "output.LayerNorm", "LayerNorm_1"),
+}
+# transformers has no conditional head: these are the official variables (squad_utils.py L1230), in every family.
 _CONDITIONAL = {
     "head.start": "start_logits.dense",
     "head.end_hidden": "end_logits.dense_0",
@@ -85,12 +59,12 @@ _CONDITIONAL = {
     "head.answer_hidden": "answer_class.dense_0",
     "head.answer": "answer_class.dense_1",
 }
-_PROJECTION = "albert.encoder.embedding_hidden_mapping_in"
-_BARE = ("embeddings.", "encoder.", "pooler.")  # tensors of an encoder that was saved alone
-_BUFFERS = ("embeddings.position_ids", "embeddings.token_type_ids")  # of transformers, in old files
-# Layer norms of files that were converted from TensorFlow, among them bert-base-uncased.
-_OLD_NORMS = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}
 _BLOCK = re.compile(r"albert\.(attention|feed_forward)\.(\d+)\.(\w+)$")
+_PROJECTION = "albert.encoder.embedding_hidden_mapping_in"
+_LINEAR_HEADS = {"classifier": "", "qa_outputs": "cls/squad"}  # Google's, by their names in transformers
+_WITH_OUTPUT_KINDS = ("", "cls/squad", "cls/seq_relationship", "cls/predictions")
+# Layer norms of files that were converted from TensorFlow, among them bert-base-uncased.
+_OLD_NORM = re.compile(r"LayerNorm\.(gamma|beta)$")
 
 
 def groups_on_disk(config: AlbertConfig) -> int:
@@ -107,30 +81,49 @@ def tensor_names(
 ) -> list[str]:
     """Return the names on disk of one of our parameters; with partial sharing, several.
 
+    A variable of Google's that ends in /kernel is stored as [in, out], the transpose of our weight.
+
     >>> tensor_names("albert.feed_forward.0.output.bias", AlbertConfig())
     ['albert.encoder.albert_layer_groups.0.albert_layers.0.ffn_output.bias']
-    >>> bert = AlbertConfig(sharing="none", embedding_size=768)
-    >>> tensor_names("albert.feed_forward.2.output.bias", bert, layout=BERT)
-    ['bert.encoder.layer.2.output.dense.bias']
+    >>> tensor_names("albert.feed_forward.0.norm.bias", AlbertConfig(), layout=GOOGLE)
+    ['bert/encoder/transformer/group_0/inner_group_0/LayerNorm_1/beta']
     """
     module, _, kind = parameter.rpartition(".")
-    match = _BLOCK.match(module)
-    if module == "head.dense":
-        return [f"{head.record.layer if head else 'classifier'}.{kind}"]
-    if module.startswith("exits."):  # transformers ignores these: it has one head, the last
-        return [f"{module.removesuffix('.dense')}.{kind}"]
-    if match is None:
-        name, _, part = module.partition(".")
-        if name in PRETRAINING_HEADS:  # their records have both names
-            return [f"{PRETRAINING_HEADS[name].names[part][layout is not ALBERT]}.{kind}"]
-        return [f"{({**layout.modules, **_CONDITIONAL})[module]}.{kind}"]
-    places = set()  # the (group, inner group) of every copy on disk
-    for index, step in enumerate(depth_plan(config)):
-        layer, inner = divmod(index, config.inner_group_num)
-        if getattr(step, match[1]) == int(match[2]):
-            places.add((layer * groups_on_disk(config) // config.num_hidden_layers, inner))
-    suffix = f"{layout.block[f'{match[1]}.{match[3]}']}.{kind}"
-    return [f"{layout.layer.format(group=group, inner=inner)}.{suffix}" for group, inner in sorted(places)]
+    name, _, part = module.partition(".")
+    if match := _BLOCK.match(module):
+        copies = set()  # the (group, inner group) of every copy of the block on disk
+        for index, step in enumerate(depth_plan(config)):
+            layer, inner = divmod(index, config.inner_group_num)
+            if getattr(step, match[1]) == int(match[2]):
+                copies.add((layer * groups_on_disk(config) // config.num_hidden_layers, inner))
+        place = layout.encoder + layout.layer + _NAMES[f"{match[1]}.{match[3]}"][layout.column]
+        modules = [place.format(group=group, inner=inner) for group, inner in sorted(copies)]
+    elif name == "albert":  # itself has only the calibration of an eight-bit network
+        modules = [layout.encoder + _NAMES[part][layout.column] if part else name]
+    elif name in PRETRAINING_HEADS:  # their records have both names
+        modules = [PRETRAINING_HEADS[name].names[part][layout is not ALBERT]]
+    elif module == "head.dense":
+        modules = [head.record.layer if head else "classifier"]
+    elif name == "exits":  # transformers ignores these: it has one head, the last
+        modules = [module.removesuffix(".dense")]
+    else:
+        modules = [_CONDITIONAL[module]]
+    return [_variable(each, kind) if layout is GOOGLE else f"{each}.{kind}" for each in modules]
+
+
+def _variable(module: str, kind: str) -> str:
+    """Return Google's name: an embedding has none for its kind, and each sort of layer its own."""
+    module = module.replace(".", "/")
+    module = _LINEAR_HEADS.get(module, module)
+    if module.endswith("_embeddings"):
+        return module
+    if module in _WITH_OUTPUT_KINDS:
+        kind = {"weight": "output_weights", "bias": "output_bias"}[kind]
+    elif module.rpartition("/")[2].startswith("LayerNorm"):
+        kind = {"weight": "gamma", "bias": "beta"}[kind]
+    else:
+        kind = {"weight": "kernel", "bias": "bias"}[kind]
+    return f"{module}/{kind}".lstrip("/")
 
 
 def to_disk(parameters: dict[str, Tensor], config: AlbertConfig, head: HeadConfig | None = None) -> dict[str, Tensor]:
@@ -147,19 +140,19 @@ def to_disk(parameters: dict[str, Tensor], config: AlbertConfig, head: HeadConfi
 
 
 def canonical(tensors: dict[str, Tensor], source: Path, layout: TensorNames = ALBERT) -> dict[str, Tensor]:
-    """Add the prefix that a bare encoder lacks; drop buffers and tied copies."""
+    """Add the prefix that an encoder lacks that was saved alone; drop buffers and tied copies."""
     named = {}
     for name, tensor in tensors.items():
-        for old, new in _OLD_NORMS.items():
-            name = name.removesuffix(old) + new if name.endswith(old) else name
-        named[layout.encoder + name if name.startswith(_BARE) else name] = tensor
-    for buffer in _BUFFERS:
-        named.pop(layout.encoder + buffer, None)
-    for copy, original in (
-        (f"{layout.predictions}.decoder.weight", layout.words),
-        (f"{layout.predictions}.decoder.bias", f"{layout.predictions}.bias"),
+        name = _OLD_NORM.sub(lambda found: f"LayerNorm.{'weight' if found[1] == 'gamma' else 'bias'}", name)
+        is_bare = name.startswith(("embeddings.", "encoder.", "pooler."))
+        named[layout.encoder + name if is_bare else name] = tensor
+    for buffer in ("position_ids", "token_type_ids"):  # of transformers, in old files
+        named.pop(f"{layout.encoder}embeddings.{buffer}", None)
+    for kind, original in (
+        ("weight", f"{layout.encoder}embeddings.word_embeddings.weight"),
+        ("bias", f"{layout.predictions}.bias"),
     ):
-        tied = named.pop(copy, None)
+        tied = named.pop(copy := f"{layout.predictions}.decoder.{kind}", None)
         if tied is not None and not are_equal(named.setdefault(original, tied), tied):
             what = f"{source}: the output layer of the masked LM is not tied"
             raise damaged_model("LB-609", what, f"{copy} differs from {original}")
@@ -171,8 +164,7 @@ def with_projection(named: dict[str, Tensor], config: AlbertConfig) -> AlbertCon
     if config.embedding_size != config.hidden_size:
         return config
     weight, bias = named.get(f"{_PROJECTION}.weight"), named.get(f"{_PROJECTION}.bias")
-    identity = torch.eye(config.hidden_size)
-    if weight is not None and bias is not None and not (are_equal(weight, identity) and not bool(bias.any())):
+    if weight is not None and bias is not None and (bias.any() or not are_equal(weight, torch.eye(config.hidden_size))):
         return config.model_copy(update={"embedding_projection": True})
     named.pop(f"{_PROJECTION}.weight", None)
     named.pop(f"{_PROJECTION}.bias", None)

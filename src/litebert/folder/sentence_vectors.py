@@ -41,50 +41,49 @@ def read_sentence_vectors(folder: Path) -> SentenceVectors | None:
     path = folder / MODULES_FILE
     if not path.is_file():
         return None
-
-    def unknown(received: str) -> LitebertError:
-        return LitebertError(
-            "LB-672",
-            f"{path} describes vectors that litebert does not compute",
-            received=received,
-            expected="Transformer, Pooling (mean, cls or max) and, if need be, Normalize",
-            next=f"to use the encoder alone, delete {path}",
-        )
-
-    def optional(name: str) -> dict[str, Json]:
-        found = folder / name
-        return read_json(found, command=f"ls {folder}", limit=_LIMIT) if found.is_file() else {}
-
     try:
         listed = json.loads(read_capped(path, _LIMIT, command=f"ls {folder}"))
-        modules = [(str(each["type"]).rpartition(".")[2], str(each["path"])) for each in listed]
-        for _, place in modules:
+        places = {str(each["type"]).rpartition(".")[2]: str(each["path"]) for each in listed}
+        for place in places.values():
             if place and (Path(place).name != place or place == ".." or "\0" in place):
                 raise ValueError(f"{place!r} is no folder inside the model folder")
     except (ValueError, TypeError, LookupError, RecursionError) as error:
         next_step = "fetch the model again, or delete the file to use the encoder alone"
         raise DamagedError("LB-673", f"{path} cannot be used", received=str(error), next=next_step) from error
-    kinds = [kind for kind, _ in modules]
-    if kinds not in (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"]):
-        raise unknown(f"the modules {', '.join(kinds)}")
-    if modules[0][1]:
-        raise unknown(f"a network in the folder {modules[0][1]}")
-    settings, prompts, tokenizer = map(optional, (_SETTINGS_FILE, _PROMPTS_FILE, "tokenizer_config.json"))
-    if settings.get("do_lower_case") and tokenizer.get("do_lower_case") is False:
-        raise unknown("do_lower_case before a tokenizer that keeps capitals")
-    beside = folder / modules[1][1]
-    table = read_json(beside / "config.json", command=f"ls {beside}", limit=_LIMIT)
-    written = table.get("pooling_mode")
-    chosen = written if isinstance(written, list) else [written] if written else []
-    modes = chosen or [mode for name, mode in _SWITCHES.items() if table.get(name)] or ["mean"]
-    if modes not in [[mode] for mode in get_args(Pooling)]:
-        raise unknown(f"pooling {' and '.join(map(str, modes))}")
+
+    def table(place: Path, *, is_optional: bool = True) -> dict[str, Json]:
+        return {} if is_optional and not place.is_file() else read_json(place, command=f"ls {folder}", limit=_LIMIT)
+
+    files = (_SETTINGS_FILE, _PROMPTS_FILE, "tokenizer_config.json")
+    settings, prompts, tokenizer = (table(folder / name) for name in files)
+    kinds, unknown, modes = list(places), "", ["mean"]
+    if kinds not in (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"]) or len(kinds) < len(listed):
+        unknown = f"the modules {', '.join(kinds)}"
+    elif places["Transformer"]:
+        unknown = f"a network in the folder {places['Transformer']}"
+    elif settings.get("do_lower_case") and tokenizer.get("do_lower_case") is False:
+        unknown = "do_lower_case before a tokenizer that keeps capitals"
+    else:
+        pooling = table(folder / places["Pooling"] / "config.json", is_optional=False)
+        written = pooling.get("pooling_mode")
+        chosen = written if isinstance(written, list) else [written] if written else []
+        modes = [*map(str, chosen)] or [mode for name, mode in _SWITCHES.items() if pooling.get(name)] or modes
+        if modes not in [[mode] for mode in get_args(Pooling)]:
+            unknown = f"pooling {' and '.join(modes)}"
+    if unknown:
+        raise LitebertError(
+            "LB-672",
+            f"{path} describes vectors that litebert does not compute",
+            received=unknown,
+            expected="Transformer, Pooling (mean, cls or max) and, if need be, Normalize",
+            next=f"to use the encoder alone, delete {path}",
+        )
     longest = settings.get("max_seq_length") or tokenizer.get("model_max_length")
     known, default = prompts.get("prompts"), str(prompts.get("default_prompt_name") or "")
     return SentenceVectors(
         pooling=cast(Pooling, modes[0]),
         normalize="Normalize" in kinds,
-        max_length=longest if isinstance(longest, int) and 0 < longest <= 1 << 20 else None,
+        max_length=longest if isinstance(longest, int) and 0 < longest <= _LIMIT else None,
         prompt=str(known.get(default) or "") if isinstance(known, dict) else "",
     )
 
@@ -95,18 +94,16 @@ def write_sentence_transformers(
     """Write the files that let `SentenceTransformer(folder)`, since 2.0, open a model folder with the same vectors."""
     config = read_json(folder / "config.json", command=f"ls {folder}")
     paths = {"Transformer": "", "Pooling": "1_Pooling", **({"Normalize": "2_Normalize"} if normalize else {})}
+    switches: dict[str, Json] = {name: mode == pooling for name, mode in _SWITCHES.items()}
+    size, longest = config["hidden_size"], max_length or config["max_position_embeddings"]
+    prompts: dict[str, Json] = {"default": prompt} if prompt else {}
+    default = "default" if prompts else None
+    write_json(folder / paths["Pooling"] / "config.json", {"word_embedding_dimension": size, **switches})
+    write_json(folder / _SETTINGS_FILE, {"max_seq_length": longest, "do_lower_case": False})
+    about: dict[str, Json] = {"prompts": prompts, "default_prompt_name": default, "similarity_fn_name": "cosine"}
+    write_json(folder / _PROMPTS_FILE, about)
     modules: list[Json] = [
         {"idx": number, "name": str(number), "path": path, "type": f"sentence_transformers.models.{kind}"}
         for number, (kind, path) in enumerate(paths.items())
     ]
-    switches: dict[str, Json] = {name: mode == pooling for name, mode in _SWITCHES.items()}
-    size, longest = config["hidden_size"], max_length or config["max_position_embeddings"]
-    write_json(folder / paths["Pooling"] / "config.json", {"word_embedding_dimension": size, **switches})
-    write_json(folder / _SETTINGS_FILE, {"max_seq_length": longest, "do_lower_case": False})
-    prompts: dict[str, Json] = {"default": prompt} if prompt else {}
-    write_json(
-        folder / _PROMPTS_FILE,
-        {"prompts": prompts, "default_prompt_name": "default" if prompts else None, "similarity_fn_name": "cosine"},
-    )
-    # Written last: without it, the others are not read.
-    write_json(folder / MODULES_FILE, modules)
+    write_json(folder / MODULES_FILE, modules)  # last: without it, the others are not read

@@ -57,6 +57,17 @@ def write_weights(path: Path, tensors: dict[str, Tensor], *, dtype: torch.dtype)
     write_stream(path, (header.replace(_NO_HASH, digest.hexdigest().encode(), 1), data[stop:]))
 
 
+def weights_path(folder: Path) -> Path:
+    """Return the single file with the weights; model.safetensors if there is none."""
+    paths = [folder / name for name in (WEIGHTS_FILE, INT8_FILE, *map(OTHER_FILE.format, ATTENTION_KINDS))]
+    return next((path for path in paths if path.is_file()), paths[0])
+
+
+def _weight_files(folder: Path) -> list[Path]:
+    single, index = weights_path(folder), folder / INDEX_FILE
+    return [folder / name for name in shard_names(index)] if index.is_file() and not single.is_file() else [single]
+
+
 def read_weights(folder: Path) -> dict[str, Tensor]:
     """Map all tensors of a folder; where the files have no hash, unused tensors are never read from disk."""
     return {name: tensor for path in _weight_files(folder) for name, tensor in _mapped(path).items()}
@@ -67,31 +78,20 @@ def has_hashes(folder: Path) -> bool:
     return all(_read_header(path)[1] for path in _weight_files(folder))
 
 
-def weights_path(folder: Path) -> Path:
-    """Return the single file with the weights; model.safetensors if there is none."""
-    paths = [folder / name for name in (WEIGHTS_FILE, INT8_FILE, *map(OTHER_FILE.format, ATTENTION_KINDS))]
-    return next((path for path in paths if path.is_file()), paths[0])
-
-
 def read_tensors(path: Path) -> dict[str, Tensor]:
     """Read one safetensors file; integers are unchanged, floats become float32."""
     return {name: widened(t, f"{path}: {name}") for name, t in _mapped(path).items()}
 
 
 def widened(tensor: Tensor, place: str) -> Tensor:
-    """Return floats as float32, which must be finite, and integers unchanged."""
+    """Return floats as float32, which must be finite, and integers unchanged; errors name the `place`, FILE: TENSOR."""
     if not tensor.is_floating_point():
         return tensor
     wide = tensor.float()
     # aminmax copies nothing, and returns NaN if there is one.
     if wide.numel() and not all(bool(end.isfinite()) for end in wide.aminmax()):
-        raise DamagedError(
-            "LB-607",
-            f"{place} has weights that are not finite",
-            received="NaN or infinity",
-            expected="finite weights",
-            next="fetch the model again, or take an earlier checkpoint",
-        )
+        what, again = f"{place} has weights that are not finite", "fetch the model again, or take an earlier checkpoint"
+        raise DamagedError("LB-607", what, received="NaN or infinity", expected="finite weights", next=again)
     return wide
 
 
@@ -107,30 +107,6 @@ def shard_names(index: Path) -> list[str]:
     return names
 
 
-def release(tensors: Iterable[Tensor]) -> None:
-    """Give the pages of tensors in a mapped file, and free heap memory, back to the system (Linux only).
-
-    Packed weights have their own memory; after that, the file is only read for rows of the word table.
-    """
-    if sys.platform != "linux":
-        return
-    libc = ctypes.CDLL(None)
-    for tensor in tensors:
-        start = -(-tensor.data_ptr() // mmap.PAGESIZE) * mmap.PAGESIZE
-        stop = (tensor.data_ptr() + tensor.nbytes) // mmap.PAGESIZE * mmap.PAGESIZE
-        if stop > start:
-            libc.madvise(ctypes.c_void_p(start), ctypes.c_size_t(stop - start), _PAGEOUT)
-    if hasattr(libc, "malloc_trim"):  # glibc
-        libc.malloc_trim(0)
-
-
-def _weight_files(folder: Path) -> list[Path]:
-    single, index = weights_path(folder), folder / INDEX_FILE
-    if single.is_file() or not index.is_file():
-        return [single]
-    return [folder / name for name in shard_names(index)]
-
-
 def _mapped(path: Path) -> dict[str, Tensor]:
     header, stored = _read_header(path)
     try:
@@ -144,13 +120,9 @@ def _mapped(path: Path) -> dict[str, Tensor]:
             while piece := file.read(1 << 20):
                 digest.update(piece)
         if digest.hexdigest().encode() != stored:
-            raise DamagedError(
-                "LB-676",
-                f"the weights in {path} are not those that were saved",
-                received=f"SHA-256 {digest.hexdigest()[:16]}…",
-                expected=f"SHA-256 {stored[:16].decode('utf-8', 'replace')}…, written into the file with them",
-                next="fetch the model again, or take an earlier checkpoint",
-            )
+            what = f"the weights in {path} are not those that were saved"
+            theirs = f"SHA-256 {stored[:16].decode('utf-8', 'replace')}…, written into the file with them"
+            raise damaged_model("LB-676", what, f"SHA-256 {digest.hexdigest()[:16]}…", theirs)
     return tensors
 
 
@@ -184,10 +156,22 @@ def _read_header(path: Path) -> tuple[bytes, bytes | None]:
 
 
 def _incomplete(path: Path, received: object) -> DamagedError:
-    return DamagedError(
-        "LB-603",
-        f"{path} is not a complete safetensors file",
-        received=received,
-        expected="a file written by safetensors; pickled weights are never opened here",
-        next="fetch or save the model again; litebert import --help lists what can be converted",
-    )
+    what, expected = f"{path} is not a complete safetensors file", "one of safetensors; pickles are never opened here"
+    return damaged_model("LB-603", what, received, expected)
+
+
+def release(tensors: Iterable[Tensor]) -> None:
+    """Give the pages of tensors in a mapped file, and free heap memory, back to the system (Linux only).
+
+    Packed weights have their own memory; after that, the file is only read for rows of the word table.
+    """
+    if sys.platform != "linux":
+        return
+    libc = ctypes.CDLL(None)
+    for tensor in tensors:
+        start = -(-tensor.data_ptr() // mmap.PAGESIZE) * mmap.PAGESIZE
+        stop = (tensor.data_ptr() + tensor.nbytes) // mmap.PAGESIZE * mmap.PAGESIZE
+        if stop > start:
+            libc.madvise(ctypes.c_void_p(start), ctypes.c_size_t(stop - start), _PAGEOUT)
+    if hasattr(libc, "malloc_trim"):  # glibc
+        libc.malloc_trim(0)

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePath
 
 from litebert.config import Origin
-from litebert.errors import LitebertError, NoVocabularyError
+from litebert.errors import LitebertError, NoVocabularyError, counted
 from litebert.files import Json, hash_file, read_capped, write_text
 from litebert.folder.config import architecture
 from litebert.folder.model import head_of, load_model
@@ -81,8 +81,8 @@ def model_card(folder: Path, *, name: str | None = None, license: str = "", lang
     yaml = ["---", *(f"{key}: {json.dumps(value)}" for key, value in header.items() if value), "---", ""]
     verbs = {"masked_lm": "fills [MASK]", "sentence_order": "tells sentence order"}
     does = " and ".join(verbs[part] for part in parts) or "gives hidden states"
-    layers = f"{config.num_hidden_layers} {'layer' if config.num_hidden_layers == 1 else 'layers'}"
-    sentence = f"An ALBERT of {sum(p.numel() for p in network.parameters() if not p.is_meta):,} parameters: {layers}"
+    size = sum(p.numel() for p in network.parameters() if not p.is_meta)
+    sentence = f"An ALBERT of {size:,} parameters: {counted(config.num_hidden_layers, 'layer')}"
     try:
         tokenizer = Tokenizer.load(folder)
         vocabulary = f"{tokenizer.vocab_size:,} pieces, blake2b `{tokenizer.hash}`"
@@ -133,11 +133,11 @@ def model_card(folder: Path, *, name: str | None = None, license: str = "", lang
 
 
 def _training(run: Run, kept: str) -> list[str]:
-    """Return what the run recorded: measures (of the best step for the model in `best`), data, settings.
+    """Return what the run recorded: measures (of the best step for the model in `best`), data, settings, command.
 
     Settings of the network are in its config.json; paths are private, so the data are named by their hashes.
     """
-    result = run.outcome
+    result, settings, origins = run.outcome, run.settings, run.file.origins
     evaluated = EvaluatedStep.of(run.evaluations[-1]) if run.evaluations else EvaluatedStep(step=0, measures={})
     if result:
         evaluated = result.best if kept == "best" else result.last
@@ -146,8 +146,27 @@ def _training(run: Run, kept: str) -> list[str]:
         shown = {name: f"{baseline[name]:.6g}" if name in baseline else "" for name in evaluated.measures}
         rows = [f"| {name} | {value:.6g} | {shown[name]} |" for name, value in evaluated.measures.items()]
         measures = "\n".join(["| | this model | commonest label |", "|---|---|---|", *rows, ""])
-    given = {name: value for name, value in run.settings.items() if run.file.origins.get(name) != Origin()}
-    settings = {name: f"`{value}`" for name, value in given.items() if not name.startswith(("model.", "data."))}
+
+    # The command: folders are private, so of paths it has names alone.
+    if run.kind == "pretraining":
+        words, start = ["pretrain", "--corpus", "CORPUS"], "--from" if settings.get("start.model") else ""
+    else:
+        task, own = str(settings["task.name"]), PurePath(str(settings.get("data.train") or "DATA")).name
+        words = ["finetune", own] if task == "table" else ["finetune", task, "--data", "DATA"]
+        start = "" if origins.get("model.start") == Origin() else "--model"
+    words += [start, "MODEL"] if start else []
+    recipes = sorted({origin.detail for origin in origins.values() if origin.kind == "recipe"})
+    words += ["--recipe", recipes[0]] if recipes else []
+    presets = {origin.detail for origin in origins.values() if origin.kind == "preset" and origin.is_typed}
+    words += [word for name in presets for word in ("--preset", name)]
+    words += ["--name", run.name]
+    for name, origin in sorted(origins.items()):
+        is_private = name.startswith("data.") or name in ("start.model", "model.start", "task.name")
+        if origin.kind in ("flag", "file", "measured") and not is_private:
+            value = settings.get(name)
+            words.append(f"{name}={value if isinstance(value, str) else json.dumps(value)}")
+
+    given = {name: f"`{value}`" for name, value in settings.items() if origins.get(name) != Origin()}
     return [
         f"## Training\n\nlitebert {run.file.litebert}, step {evaluated.step:,} of the run `{run.folder.name}`.\n",
         measures,
@@ -155,34 +174,10 @@ def _training(run: Run, kept: str) -> list[str]:
         "Data and tokenizer:\n",
         _table({name: f"`{value}`" for name, value in run.file.data.items()}),
         "Settings that were set (all others are defaults):\n",
-        _table(settings),
+        _table({name: value for name, value in given.items() if not name.startswith(("model.", "data."))}),
         "The command that trains it again, with the data and the model named above:\n",
-        f"```sh\n{_command(run)}\n```\n",
+        f"```sh\n{shlex.join(['litebert', *words])}\n```\n",
     ]
-
-
-def _command(run: Run) -> str:
-    """Return the command that trains the model again; folders are private, so of paths it has names alone."""
-    if run.kind == "pretraining":
-        words = ["pretrain", "--corpus", "CORPUS"]
-        start = "--from" if run.settings.get("start.model") else ""
-    else:
-        task = str(run.settings["task.name"])
-        own = PurePath(str(run.settings.get("data.train") or "DATA")).name
-        words = ["finetune", own] if task == "table" else ["finetune", task, "--data", "DATA"]
-        start = "" if run.file.origins.get("model.start") == Origin() else "--model"
-    words += [start, "MODEL"] if start else []
-    recipes = sorted({origin.detail for origin in run.file.origins.values() if origin.kind == "recipe"})
-    words += ["--recipe", recipes[0]] if recipes else []
-    presets = {origin.detail for origin in run.file.origins.values() if origin.kind == "preset" and origin.is_typed}
-    words += [word for name in presets for word in ("--preset", name)]
-    words += ["--name", run.name]
-    for name, origin in sorted(run.file.origins.items()):
-        is_private = name.startswith("data.") or name in ("start.model", "model.start", "task.name")
-        if origin.kind in ("flag", "file", "measured") and not is_private:
-            value = run.settings.get(name)
-            words.append(f"{name}={value if isinstance(value, str) else json.dumps(value)}")
-    return shlex.join(["litebert", *words])
 
 
 def _table(rows: Mapping[str, str]) -> str:
@@ -200,9 +195,7 @@ def card_of(folder: Path, *, name: str, license: str = "", languages: Sequence[s
     if not own.is_file() or WRITTEN_BY_LITEBERT.encode() in written:
         return card, False
     if license or languages:
-        raise LitebertError(
-            "LB-637",
-            f"{own} exists and is used unchanged: --license and --language change nothing",
-            next=f"put them between the lines of --- in {own}, or move it away to have a card made",
-        )
+        what = f"{own} exists and is used unchanged: --license and --language change nothing"
+        next_step = f"put them between the lines of --- in {own}, or move it away to have a card made"
+        raise LitebertError("LB-637", what, next=next_step)
     return written.decode("utf-8", "replace"), True

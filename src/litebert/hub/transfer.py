@@ -88,13 +88,10 @@ _OUR_MODELS = {"model", "best", "checkpoints"}
 def packaged_model() -> Path:
     """Return the folder of the model that comes with the package."""
     folder = Path(str(package_files("litebert") / "model"))
-    if not (folder / "config.json").is_file():
-        raise LitebertError(
-            "LB-938",
-            "no model comes with this build of litebert",
-            next="name a model: litebert embed --model FOLDER, or litebert serve FOLDER",
-        )
-    return folder
+    if (folder / "config.json").is_file():
+        return folder
+    next_step = "name a model: litebert embed --model FOLDER, or litebert serve FOLDER"
+    raise LitebertError("LB-938", "no model comes with this build of litebert", next=next_step)
 
 
 def locate(name_or_path: str | PathLike[str], *, legacy_pickle: bool = False) -> Path:
@@ -157,11 +154,9 @@ def pull(name: HubName, *, legacy_pickle: bool = False, patience: float = PATIEN
 
     `legacy_pickle` also accepts pytorch_model.bin from repositories that have nothing else.
     """
-    wanted: list[tuple[str, tuple[str, ...]]] = [("*.safetensors", MODEL_FILES)]
-    if legacy_pickle:
-        wanted.append(("*.bin", (*MODEL_FILES, "pytorch_model*.bin", "pytorch_model.bin.index.json")))
-    for weights, patterns in wanted:
-        folder = _watched(partial(_fetch, name, patterns), "fetch", name, patience)
+    pickles = ("pytorch_model*.bin", "pytorch_model.bin.index.json") if legacy_pickle else ()
+    for weights, more in (("*.safetensors", ()), ("*.bin", pickles))[: 1 + legacy_pickle]:
+        folder = _watched(partial(_fetch, name, (*MODEL_FILES, *more)), "fetch", name, patience)
         if any(folder.glob(weights)):
             return folder
 
@@ -202,9 +197,8 @@ def push(
             raise _TransferError("public", f"--private, and {name.repository} is public")
         if name.revision is not None:
             api.create_branch(name.repository, branch=name.revision, exist_ok=True)
-        contents: dict[str, str | bytes] = {path: str(file.resolve()) for path, file in files.items()}
-        contents |= {path: text.encode() for path, text in texts.items()}
-        operations = [CommitOperationAdd(path, source) for path, source in contents.items()]
+        operations = [CommitOperationAdd(path, str(file.resolve())) for path, file in files.items()]
+        operations += [CommitOperationAdd(path, text.encode()) for path, text in texts.items()]
         commit = api.create_commit(name.repository, operations, commit_message=message, revision=name.revision)
         return str(commit.commit_url)
 
@@ -279,32 +273,33 @@ class _Watch:
         self.saw(f"ask {request.method} {request.url}")
         request.extensions["timeout"] = dict.fromkeys(("connect", "read", "write", "pool"), self._patience)
         if int(request.headers.get("Content-Length") or 0) > _STEP:
-            request.stream = _counted(request.stream, partial(self.saw, f"to {request.url}"), 0)
+            request.stream = self._counted(request.stream, f"to {request.url}", 0)
 
     def on_response(self, response: Any) -> None:
         """Count what an answer brings; a byte range counts from its begin."""
         url = response.request.url
         self.saw(f"{response.request.method} {url}")
         found = re.match(r"bytes (\d+)-", response.headers.get("Content-Range", ""))
-        response.stream = _counted(response.stream, partial(self.saw, f"from {url}"), int(found[1]) if found else 0)
+        response.stream = self._counted(response.stream, f"from {url}", int(found[1]) if found else 0)
 
+    def _counted(self, stream: Any, key: str, size: int) -> Any:
+        """Return a stream whose bytes are seen as they pass, `size` of them before."""
+        from httpx2 import SyncByteStream
 
-def _counted(stream: Any, tell: Callable[[int], None], begin: int) -> Any:
-    """Return a stream of bytes that tells how many have passed, `begin` of them before."""
-    from httpx2 import SyncByteStream
+        saw = self.saw
 
-    class Counted(SyncByteStream):
-        def __iter__(self) -> Iterator[bytes]:
-            size = begin
-            for piece in stream:
-                size += len(piece)
-                tell(size)
-                yield piece
+        class Counted(SyncByteStream):
+            def __iter__(self) -> Iterator[bytes]:
+                passed = size
+                for piece in stream:
+                    passed += len(piece)
+                    saw(key, passed)
+                    yield piece
 
-        def close(self) -> None:
-            stream.close()
+            def close(self) -> None:
+                stream.close()
 
-    return Counted()
+        return Counted()
 
 
 @contextmanager
@@ -344,11 +339,8 @@ def _hooked(watch: _Watch) -> Iterator[None]:
 def _watched(work: Callable[[], Done], action: str, name: HubName, patience: float) -> Done:
     """Do something with the Hub; a failure becomes one error for people."""
     if find_spec("huggingface_hub") is None:
-        raise LitebertError(
-            "LB-621",
-            f"{name.repository} is on the Hub, and the package huggingface_hub is not installed",
-            next="pip install 'litebert[hub]', or give a folder on this disk",
-        )
+        what = f"{name.repository} is on the Hub, and the package huggingface_hub is not installed"
+        raise LitebertError("LB-621", what, next="pip install 'litebert[hub]', or give a folder on this disk")
     watch = _Watch(patience)
     outcome: Future[Done] = Future()
 
@@ -372,57 +364,37 @@ def _watched(work: Callable[[], Done], action: str, name: HubName, patience: flo
             raise _no_name(name.repository) from error
         from huggingface_hub import constants
 
-        kind, code, what, next_step = _FAILURES[reason]
-        around = {
-            "fetch": "fetch the files elsewhere and give the folder",
-            "push": "upload the folder in a browser, or on a machine that can",
-        }[action]
-        words = {"action": action, "name": name.repository, "endpoint": constants.ENDPOINT, "around": around}
+        code, what, remedy = _FAILURES[reason]
+        kind = {"damaged": DamagedError, "full": ResourceError}.get(reason, LitebertError)
+        elsewhere = "give the folder of files fetched elsewhere" if action == "fetch" else "upload it in a browser"
+        words = {"action": action, "name": name.repository, "endpoint": constants.ENDPOINT}
         seen = next(iter(str(causes[-1]).strip().splitlines()), "") or type(causes[-1]).__name__
-        raise kind(code, what.format(**words), received=seen, next=next_step.format(**words)) from error
+        raise kind(code, what.format(**words), received=seen, next=f"{remedy}; or {elsewhere}") from error
     finally:
         watch.is_stopped = True
 
 
-_AGAIN = "run the same command again later, or {around}"
-_FAILURES: dict[str, tuple[type[LitebertError], str, str, str]] = {
-    "offline": (
-        LitebertError, "LB-622", "{name} is not complete in the cache, and HF_HUB_OFFLINE is set",
-        "unset HF_HUB_OFFLINE, or {around}",
-    ),
-    "unreachable": (
-        LitebertError, "LB-623", "the Hub, {endpoint}, cannot be reached to {action} {name}",
-        "check connection, proxy and HF_ENDPOINT, or {around}",
-    ),
-    "stalled": (LitebertError, "LB-624", "the Hub has stopped answering during: {action} {name}", _AGAIN),
-    "server": (LitebertError, "LB-625", "the Hub, {endpoint}, could not {action} {name}", _AGAIN),
-    "damaged": (
-        DamagedError, "LB-626", "{name} arrived damaged, and was deleted", "run the same command again, or {around}",
-    ),
-    "full": (
-        ResourceError, "LB-627", "the disk is full while fetching {name}",
-        "free some space, or set HF_HOME to a folder on another disk",
-    ),
-    "disk": (
-        LitebertError, "LB-628", "the cache for {name} cannot be read or written",
-        "set HF_HOME to a folder that this user may write to",
-    ),
-    "repository": (
-        LitebertError, "LB-629", "there is no folder {name} here, and no visible model of this name on the Hub",
-        "check the name OWNER/NAME; for a private model hf auth login; or {around}",
-    ),
-    "forbidden": (
-        LitebertError, "LB-630", "the Hub does not let this user {action} {name}",
-        "hf auth login with a token that may; for a gated model, ask for access there; or {around}",
-    ),
-    "revision": (LitebertError, "LB-631", "{name} has no such revision", "omit the revision for the newest one"),
-    "public": (
-        LitebertError, "LB-632", "{name} exists already and is public: nothing was sent",
-        "choose another name, or make the repository private in its settings",
-    ),
-    "other": (LitebertError, "LB-633", "it was not possible to {action} {name}", _AGAIN),
+_AGAIN = "run the same command again later"
+# By reason: the code, what happened, and the remedy.
+_FAILURES = {
+    "offline": ("LB-622", "{name} is not complete in the cache, and HF_HUB_OFFLINE is set", "unset HF_HUB_OFFLINE"),
+    "unreachable": ("LB-623", "the Hub, {endpoint}, cannot be reached to {action} {name}",
+                    "check connection, proxy and HF_ENDPOINT"),
+    "stalled": ("LB-624", "the Hub has stopped answering during: {action} {name}", _AGAIN),
+    "server": ("LB-625", "the Hub, {endpoint}, could not {action} {name}", _AGAIN),
+    "damaged": ("LB-626", "{name} arrived damaged, and was deleted", _AGAIN),
+    "full": ("LB-627", "the disk is full while fetching {name}", "free space, or set HF_HOME to one on another disk"),
+    "disk": ("LB-628", "the cache for {name} cannot be read or written",
+             "set HF_HOME to a folder that this user may write to"),
+    "repository": ("LB-629", "there is no folder {name} here, and no visible model of this name on the Hub",
+                   "check the name OWNER/NAME; for a private model hf auth login"),
+    "forbidden": ("LB-630", "the Hub does not let this user {action} {name}",
+                  "hf auth login with a token that may; for a gated model, ask for access there"),
+    "revision": ("LB-631", "{name} has no such revision", "omit the revision for the newest one"),
+    "public": ("LB-632", "{name} exists already and is public: nothing was sent",
+               "choose another name, or make the repository private in its settings"),
+    "other": ("LB-633", "it was not possible to {action} {name}", _AGAIN),
 }  # fmt: skip
-"""What is said for each reason: kind, identifier, what happened, the next step."""
 
 
 def _reason(error: BaseException) -> str | None:
@@ -430,9 +402,7 @@ def _reason(error: BaseException) -> str | None:
     import httpx2
     from huggingface_hub import constants, errors
 
-    if isinstance(error, _TransferError):
-        return error.reason
-    kinds: dict[type[BaseException], str] = {
+    kinds: dict[type[BaseException], str] = {  # the first that fits
         errors.OfflineModeIsEnabled: "offline",
         errors.GatedRepoError: "forbidden",
         errors.DisabledRepoError: "forbidden",
@@ -443,6 +413,8 @@ def _reason(error: BaseException) -> str | None:
         httpx2.ConnectTimeout: "unreachable",
         httpx2.TimeoutException: "stalled",
     }
+    if isinstance(error, _TransferError):
+        return error.reason
     if known := next((reason for kind, reason in kinds.items() if isinstance(error, kind)), None):
         return known
     if isinstance(error, errors.HfHubHTTPError):
@@ -463,10 +435,6 @@ def _reason(error: BaseException) -> str | None:
 
 
 def _no_name(received: str) -> LitebertError:
-    return LitebertError(
-        "LB-636",
-        "this is not the name of a model on the Hub",
-        received=received,
-        expected="OWNER/NAME, or OWNER/NAME@REVISION",
-        next="hf auth whoami prints your OWNER; https://huggingface.co/models has others",
-    )
+    what, expected = "this is not the name of a model on the Hub", "OWNER/NAME, or OWNER/NAME@REVISION"
+    next_step = "hf auth whoami prints your OWNER; https://huggingface.co/models has others"
+    return LitebertError("LB-636", what, received=received, expected=expected, next=next_step)

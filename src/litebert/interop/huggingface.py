@@ -12,7 +12,6 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from litebert.config import AlbertConfig
 from litebert.errors import DamagedError, LitebertError, NoVocabularyError
 from litebert.files import Json, read_json, require_new, staged_folder
 from litebert.folder.config import CONFIG_FILE, build_config, doubts, read_head, read_layout
@@ -75,7 +74,18 @@ def import_model(
     loaded = build_network(tensors, config, head, source=source, layout=layout)
     with staged_folder(output) as staged:
         save_model(loaded.network, staged, dtype=getattr(torch, dtype))
-        about_tokenizer = _write_tokenizer(source, staged, config)
+        about_tokenizer = []
+        try:
+            tokenizer = Tokenizer.load(source)
+            tokenizer.save(staged, max_length=config.max_position_embeddings)
+            if (size := tokenizer.vocab_size) != config.vocab_size:
+                about_tokenizer.append(f"the tokenizer has {size:,} pieces, the network {config.vocab_size:,}")
+        except NoVocabularyError as error:  # what there is goes along unchanged
+            kept = [name for name in _TOKENIZER_FILES if (source / name).is_file()]
+            for name in kept:
+                shutil.copyfile(source / name, staged / name)
+            also = f"; {', '.join(kept)} kept as they are" if kept else ""
+            about_tokenizer.append(f"{error.what}{also}: add spiece.model or vocab.txt to work on texts")
         if vectors := read_sentence_vectors(source):
             write_sentence_transformers(staged, **asdict(vectors))
         written = read_json(staged / CONFIG_FILE, command=f"ls {staged}")
@@ -118,15 +128,15 @@ def read_torch_file(path: Path) -> dict[str, Tensor]:
         if type(error).__name__ == "UnpicklingError":  # its text is long, and advises to run the file
             asked = re.search(r"GLOBAL \S+|operand \d+", str(error))
             raise _not_a_state_dict(path, asked[0] if asked else "another pickle") from error
-        raise DamagedError(
-            "LB-731",
-            f"{path} is not a complete file of torch.save",
-            received=str(error) or type(error).__name__,
-            next="fetch or save the file again",
-        ) from error
+        what, seen = f"{path} is not a complete file of torch.save", str(error) or type(error).__name__
+        raise DamagedError("LB-731", what, received=seen, next="fetch or save the file again") from error
     if not isinstance(state, dict) or not state:
         raise _not_a_state_dict(path, "no dictionary of tensors")
-    others = [str(name) for name, value in state.items() if not (isinstance(name, str) and _is_plain(value))]
+
+    def is_plain(value: object) -> bool:
+        return isinstance(value, Tensor) and value.layout == torch.strided and not (value.is_quantized or value.is_meta)
+
+    others = [str(name) for name, value in state.items() if not (isinstance(name, str) and is_plain(value))]
     if others:
         raise _not_a_state_dict(path, f"besides tensors: {', '.join(sorted(others)[:5])}"[:200])
     storages = {name: tensor.untyped_storage() for name, tensor in state.items()}
@@ -134,10 +144,6 @@ def read_torch_file(path: Path) -> dict[str, Tensor]:
     if reaching or sum({each.data_ptr(): each.nbytes() for each in storages.values()}.values()) > size:
         raise _not_a_state_dict(path, f"tensors that are larger than the file: {', '.join(reaching[:5])}")
     return {name: tensor.detach() for name, tensor in state.items()}
-
-
-def _is_plain(value: object) -> bool:
-    return isinstance(value, Tensor) and value.layout == torch.strided and not (value.is_quantized or value.is_meta)
 
 
 def _not_a_state_dict(path: Path, received: str) -> LitebertError:
@@ -148,19 +154,3 @@ def _not_a_state_dict(path: Path, received: str) -> LitebertError:
         expected="one dictionary of tensors, as torch.save(model.state_dict(), path) writes it",
         next="save the state dict alone, or use the safetensors file of the same model",
     )
-
-
-def _write_tokenizer(source: Path, staged: Path, config: AlbertConfig) -> list[str]:
-    """Write the tokenizer from its vocabulary or, if that is not possible, copy its files."""
-    try:
-        tokenizer = Tokenizer.load(source)
-    except NoVocabularyError as error:
-        found = [name for name in _TOKENIZER_FILES if (source / name).is_file()]
-        for name in found:
-            shutil.copyfile(source / name, staged / name)
-        kept = f"; {', '.join(found)} kept as they are" if found else ""
-        return [f"{error.what}{kept}: add spiece.model or vocab.txt to work on texts"]
-    tokenizer.save(staged, max_length=config.max_position_embeddings)
-    if tokenizer.vocab_size == config.vocab_size:
-        return []
-    return [f"the tokenizer has {tokenizer.vocab_size:,} pieces, the network {config.vocab_size:,}"]

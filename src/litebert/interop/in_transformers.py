@@ -104,7 +104,9 @@ class EngineForward:
         """Return the encoder packed with its current weights; None where weights or hooks are not the usual ones."""
         weights: Weights = {}
         for path, module in self.encoder.named_modules():
-            if module is not self.encoder and _is_hooked(module):
+            hooks = (*module._forward_pre_hooks.values(), *module._forward_hooks.values())
+            # The recorders of transformers, for `output_attentions` and `output_hidden_states`, change nothing.
+            if any(hook.__module__ != "transformers.utils.output_capturing" for hook in hooks) and path:
                 return None
             for name, weight in module.named_parameters(prefix=path, recurse=False):
                 if weight.dtype != torch.float32:
@@ -125,19 +127,10 @@ class EngineForward:
         """Pool as the encoder does, and name the outputs as it does."""
         from transformers import modeling_outputs as outputs
 
-        encoder = self.encoder
+        encoder, pooled = self.encoder, None
         if type(encoder).__name__ == "BertModel":
-            pooled = None if encoder.pooler is None else encoder.pooler(states)
+            pooled = encoder.pooler and encoder.pooler(states)
             return outputs.BaseModelOutputWithPoolingAndCrossAttentions(states, pooled)
-        has_pooler = encoder.pooler is not None
-        pooled = encoder.pooler_activation(encoder.pooler(states[:, 0])) if has_pooler else None
+        if encoder.pooler is not None:
+            pooled = encoder.pooler_activation(encoder.pooler(states[:, 0]))
         return outputs.BaseModelOutputWithPooling(states, pooled)
-
-
-def _is_hooked(module: nn.Module) -> bool:
-    """Tell whether a hook reads or changes what a module computes.
-
-    The recorders of transformers, for `output_attentions` and `output_hidden_states`, do not count.
-    """
-    hooks = (*module._forward_pre_hooks.values(), *module._forward_hooks.values())
-    return any(hook.__module__ != "transformers.utils.output_capturing" for hook in hooks)

@@ -145,10 +145,8 @@ class ProgramReport:
     max_difference: float
 
     def __str__(self) -> str:
-        return (
-            f"{self.output} ({self.head}): {self.bytes / 1e6:.1f} MB, gives {', '.join(self.outputs)}; "
-            f"max difference {self.max_difference:.1e}"
-        )
+        size, gives = f"{self.bytes / 1e6:.1f} MB", ", ".join(self.outputs)
+        return f"{self.output} ({self.head}): {size}, gives {gives}; max difference {self.max_difference:.1e}"
 
 
 @dataclass(frozen=True)
@@ -162,15 +160,10 @@ class WebReport:
     transfer: int
 
     def __str__(self) -> str:
-        sizes = sorted(self.files.items(), key=lambda item: -item[1])
-        return "\n".join(
-            [
-                *(f"{size:>12,}  {name}" for name, size in sizes),
-                f"{self.transfer:>12,}  bytes that a browser fetches; {', '.join(self.verbs)}",
-                f"int8 against the network: correlation {self.parity.correlation:.4f}",
-                f"try it: python -m http.server --directory {self.output}",
-            ]
-        )
+        lines = [f"{size:>12,}  {name}" for name, size in sorted(self.files.items(), key=lambda item: -item[1])]
+        lines.append(f"{self.transfer:>12,}  bytes that a browser fetches; {', '.join(self.verbs)}")
+        lines.append(f"int8 against the network: correlation {self.parity.correlation:.4f}")
+        return "\n".join([*lines, f"try it: python -m http.server --directory {self.output}"])
 
 
 MUCH = 0.1  # relative error of the hidden states of eight bits above which answers may change

@@ -5,8 +5,8 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from litebert.interop.export.check import ragged_outputs
 from litebert.interop.export.network import INPUTS, padded
+from litebert.interop.export.program import ragged_outputs
 from litebert.nn import AlbertForPretraining, AlbertForTask, Batch
 
 Inputs = tuple[torch.Tensor, torch.Tensor, torch.Tensor]

@@ -16,9 +16,9 @@ from onnx import TensorProto, helper, numpy_helper
 from litebert.cli import run
 from litebert.cli.help import schema_of
 from litebert.errors import LitebertError
-from litebert.interop.export.check import OUR_TEXTS, compare, padded_batches, ragged_outputs
 from litebert.interop.export.network import padded
 from litebert.interop.export.onnx import OPSETS, count_products, quantise, require_integer, start, to_graph
+from litebert.interop.export.program import OUR_TEXTS, compare, padded_batches, ragged_outputs
 from litebert.interop.reports import OnnxReport, Products
 from litebert.nn import AlbertForPretraining, AlbertForTask
 from litebert.tokenizer import Tokenizer

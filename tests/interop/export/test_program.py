@@ -11,9 +11,8 @@ import torch
 
 from litebert.cli import run
 from litebert.cli.help import schema_of
-from litebert.interop.export.check import ragged_outputs
 from litebert.interop.export.network import INPUTS
-from litebert.interop.export.program import export_program
+from litebert.interop.export.program import export_program, ragged_outputs
 from litebert.nn import AlbertForTask
 
 

@@ -13,10 +13,16 @@ import torch
 from litebert.config import PRESETS
 from litebert.errors import LitebertError
 from litebert.folder import save_model
-from litebert.interop.export.check import OUR_TEXTS, compare, padded_batches, read_texts, require_equal
 from litebert.interop.export.network import padded
 from litebert.interop.export.onnx import export_onnx, onnx, require_weights_once, to_graph
-from litebert.interop.export.program import export_program
+from litebert.interop.export.program import (
+    OUR_TEXTS,
+    compare,
+    export_program,
+    padded_batches,
+    read_texts,
+    require_equal,
+)
 from litebert.interop.reports import Parity
 from litebert.nn import AlbertForPretraining, AlbertForTask
 from litebert.tokenizer import Tokenizer

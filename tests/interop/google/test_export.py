@@ -22,8 +22,8 @@ from litebert.cli import run
 from litebert.config import AlbertConfig, HeadConfig
 from litebert.errors import LitebertError
 from litebert.folder import load_model, save_model
+from litebert.interop.bundle import read_bundle, read_table
 from litebert.interop.google import export_checkpoint, import_checkpoint
-from litebert.interop.google.bundle import read_bundle, read_table
 from litebert.nn import AlbertForPretraining, AlbertForTask
 from litebert.optim import Lamb, state_tensors
 from litebert.tokenizer import Tokenizer

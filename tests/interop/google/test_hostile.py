@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 
 from litebert.cli import run
 from litebert.errors import DamagedError, LitebertError
-from litebert.interop.google import import_checkpoint, locate
-from litebert.interop.google.bundle import (
+from litebert.interop import google
+from litebert.interop.bundle import (
     Entry,
     Header,
     _to_varint,
@@ -31,6 +31,7 @@ from litebert.interop.google.bundle import (
     table_bytes,
     write_bundle,
 )
+from litebert.interop.google import import_checkpoint
 
 FIXTURE = Path(__file__).parent / "fixtures" / "pretraining"
 NAME = "model.ckpt-best"
@@ -305,7 +306,7 @@ def test_files_arrive_whole(tmp_path: Path, mode: str, format: int) -> None:
     if format != tarfile.USTAR_FORMAT:
         contents["folder/" * 10 + "n" * 150] = b"long"
     members = [_file("a", b"", type=tarfile.DIRTYPE), *(_file(name, data) for name, data in contents.items())]
-    locate.unpack(_archive(tmp_path / "x.tar", *members, mode=mode, format=format), tmp_path / "out")
+    google.unpack(_archive(tmp_path / "x.tar", *members, mode=mode, format=format), tmp_path / "out")
     found = {p.relative_to(tmp_path / "out"): p.read_bytes() for p in (tmp_path / "out").rglob("*") if p.is_file()}
     assert found == {Path(name): data for name, data in contents.items()}
 
@@ -442,10 +443,10 @@ def test_control_names_that_nobody_looks_at_are_written_elsewhere(
     monkeypatch.setattr(tarfile, "data_filter", tarfile.fully_trusted_filter)
     monkeypatch.setitem(tarfile._NAMED_FILTERS, "data", tarfile.fully_trusted_filter)
     (tmp_path / "out").mkdir()
-    locate.unpack(_archive(tmp_path / "x.tgz", _file("../escaped")), tmp_path / "out")
+    google.unpack(_archive(tmp_path / "x.tgz", _file("../escaped")), tmp_path / "out")
     assert (tmp_path / "escaped").exists()
 
 
 def test_control_without_a_limit_a_bomb_is_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(locate, "MAX_RATIO", 100_000)
+    monkeypatch.setattr(google, "MAX_RATIO", 100_000)
     _refused(_bomb(tmp_path / "in"), "LB-718")  # unpacked: it holds no checkpoint

@@ -18,9 +18,8 @@ from transformers import AlbertForPreTraining
 from litebert.cli import run
 from litebert.errors import DamagedError, LitebertError
 from litebert.folder import load_model
-from litebert.interop.google import import_checkpoint
-from litebert.interop.google.bundle import read_bundle, write_bundle
-from litebert.interop.google.convert import read_official_config
+from litebert.interop.bundle import read_bundle, write_bundle
+from litebert.interop.google import import_checkpoint, read_official_config
 from litebert.nn import AlbertForTask, Batch
 from litebert.optim import AdamW, load_state_tensors, parameter_groups, state_tensors
 from litebert.tokenizer import Tokenizer

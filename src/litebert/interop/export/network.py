@@ -39,7 +39,6 @@ _COMPANIONS = ("config.json", "spiece.model", "vocab.txt", "tokenizer.json", "to
 class SourceModel:
     """A loaded model, and the same weights for padded rectangles; `head` names its outputs."""
 
-    folder: Path
     head: str
     network: Network
     padded: PaddedNetwork
@@ -56,13 +55,12 @@ def open_source(folder: Path, *, head: str | None = None, has_states: bool = Fal
     if not ATTENTION_KINDS[network.config.attention].is_exported:
         what = f"attention {network.config.attention} cannot be exported"
         raise LitebertError("LB-470", what, next="use the model in Python or with the litebert commands")
-    tokenizer = Tokenizer.load(folder)
     own = network.head_config.kind if isinstance(network, AlbertForTask) else "pretraining"
     if head not in (None, own, ENCODER_ONLY):
         what, nearest = f"{folder} has no head {head}", did_you_mean(head, (own, ENCODER_ONLY))
         raise LitebertError("LB-750", what, expected=f"{own}, or none for the encoder alone", next=nearest)
     rectangle = padded(network, missing=loaded.missing, has_head=head != ENCODER_ONLY, has_states=has_states)
-    return SourceModel(folder, head or own, network, rectangle, tokenizer)
+    return SourceModel(head or own, network, rectangle, Tokenizer.load(folder))
 
 
 def require_free(output: Path, *, suffix: str, source: Path) -> None:
@@ -91,42 +89,27 @@ def write_export(output: Path, data: bytes, *, source: Path) -> None:
 # --- the network -----------------------------------------------------------------------------------------------------
 
 
-class Reader(nn.Module):
-    """Compute the outputs `output_names` from hidden states, mask and segments."""
-
-    output_names: tuple[str, ...]
-    shortest = 1  # the least length that it can read
-
-
 class PaddedNetwork(nn.Module):
     """Map ids, mask (1 = a token) and segments, int64 (batch, length), to named outputs.
 
-    Padding is on the right and does not change outputs. `lengths` are those it can read.
+    Padding is on the right and does not change outputs. `lengths` are those it can read. Of choices, (batch, choices,
+    length), each is a sequence of its own, and the logits are (batch, choices).
     """
 
-    axes: tuple[str, ...] = ("batch", "length")
-
-    def __init__(self, encoder: PaddedEncoder, readers: Sequence[Reader]) -> None:
+    def __init__(self, encoder: PaddedEncoder, readers: Sequence[Reader], *, has_choices: bool = False) -> None:
         super().__init__()
         self.encoder, self.readers = encoder, nn.ModuleList(readers)
+        self.axes = ("batch", "choices", "length") if has_choices else ("batch", "length")
         self.lengths = range(max(reader.shortest for reader in readers), 1 + len(encoder.position))
         self.output_names = tuple(name for reader in readers for name in reader.output_names)
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor) -> tuple[Tensor, ...]:
-        hidden = self.encoder(input_ids, attention_mask, token_type_ids)
-        parts = [reader(hidden, attention_mask, token_type_ids) for reader in self.readers]
-        return tuple(output for part in parts for output in part)
-
-
-class PaddedChoices(PaddedNetwork):
-    """Take (batch, choices, length), each choice a sequence of its own, and return logits of shape (batch, choices)."""
-
-    axes = ("batch", "choices", "length")
-
-    def forward(self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor) -> tuple[Tensor, ...]:
-        rows = (x.flatten(0, 1) for x in (input_ids, attention_mask, token_type_ids))
-        (logits,) = super().forward(*rows)
-        return (logits.reshape(input_ids.shape[:2]),)
+        has_choices = len(self.axes) == 3  # known when the network is traced
+        rows = (input_ids, attention_mask, token_type_ids)
+        ids, mask, segments = (x.flatten(0, 1) if has_choices else x for x in rows)
+        hidden = self.encoder(ids, mask, segments)  # (batch, length, hidden)
+        found = [output for reader in self.readers for output in reader(hidden, mask, segments)]
+        return tuple(x.reshape(input_ids.shape[:2]) if has_choices else x for x in found)
 
 
 class Affine(nn.Module):
@@ -151,11 +134,10 @@ class PaddedEncoder(nn.Module):
 
     def __init__(self, albert: Albert) -> None:
         super().__init__()
-        embedding = albert.embedding
+        embedding, projection = albert.embedding, albert.embedding.projection
         self.plan = albert.plan
         self.word, self.segment = embedding.word, embedding.segment
         self.position, self.norm = embedding.position.weight, embedding.norm
-        projection = embedding.projection
         self.projection = Affine.of(projection) if isinstance(projection, nn.Linear) else projection
         self.attention = nn.ModuleList(_Attention(cast(AttentionBlock, b)) for b in albert.attention)
         self.feed_forward = nn.ModuleList(_FeedForward(cast(FeedForwardBlock, b)) for b in albert.feed_forward)
@@ -179,7 +161,7 @@ class _Attention(nn.Module):
         hidden, scale = block.output.in_features, self.heads[1] ** -0.5
         layers = (block.query, block.key, block.value)
         weight, bias = torch.cat([x.weight for x in layers]), torch.cat([x.bias for x in layers])
-        rows = (torch.arange(3 * hidden, device=bias.device) < hidden).to(bias.dtype)
+        rows = (torch.arange(3 * hidden, device=bias.device) < hidden).to(bias.dtype)  # those of the query
         scales = 1 + rows * (scale - 1)
         self.fused = Affine(weight * scales[:, None], bias * scales)
         self.output, self.norm = Affine.of(block.output), block.norm
@@ -188,7 +170,7 @@ class _Attention(nn.Module):
         projected = self.fused(x).unflatten(-1, (3, *self.heads))  # (batch, length, 3, heads, head_size)
         query, key, value = (part.transpose(1, 2) for part in projected.unbind(-3))
         scores = query @ key.transpose(-1, -2) + penalty  # (batch, heads, length, length)
-        mixed = (scores.softmax(-1) @ value).transpose(1, 2).flatten(-2)
+        mixed = (scores.softmax(-1) @ value).transpose(1, 2).flatten(-2)  # (batch, length, hidden)
         normed: Tensor = self.norm(x + self.output(mixed))
         return normed
 
@@ -237,20 +219,22 @@ def padded(
             readers.append(_VectorLogits(module.dense))
         else:
             assert isinstance(module, LinearHead)
-            if pooler is not None:
-                readers.append(_Pooled(pooler, module.dense, "logits"))
-            else:
-                readers.append(_SpanLogits(module.dense, names) if len(names) > 1 else _TokenLogits(module.dense))
+            by_token = _SpanLogits if len(names) > 1 else _TokenLogits
+            readers.append(by_token(module.dense, names) if pooler is None else _Pooled(pooler, module.dense, "logits"))
     if not readers:
-        readers = [_States(), *([] if pooler is None else [_Pooled(pooler)])]
+        readers = [Reader(), *([] if pooler is None else [_Pooled(pooler)])]
     elif has_states:
-        readers.insert(0, _States())
-    kind = PaddedChoices if head and head.record.has_choices else PaddedNetwork
-    return kind(PaddedEncoder(network.albert), readers).eval()
+        readers.insert(0, Reader())
+    return PaddedNetwork(
+        PaddedEncoder(network.albert), readers, has_choices=bool(head and head.record.has_choices)
+    ).eval()
 
 
-class _States(Reader):
-    output_names = ("last_hidden_state",)
+class Reader(nn.Module):
+    """Compute the outputs `output_names` from hidden states, mask and segments; this one gives the states."""
+
+    output_names: tuple[str, ...] = ("last_hidden_state",)
+    shortest = 1  # the least length that it can read
 
     def forward(self, hidden: Tensor, _mask: Tensor, _segments: Tensor) -> tuple[Tensor, ...]:
         return (hidden,)
@@ -280,7 +264,7 @@ class _MaskedLM(Reader):
 
     def forward(self, hidden: Tensor, _mask: Tensor, _segments: Tensor) -> tuple[Tensor, ...]:
         embedded = self.norm(self.activation(self.dense(hidden)))
-        return (embedded @ self.table.T + self.bias,)
+        return (embedded @ self.table.T + self.bias,)  # (batch, length, vocab)
 
 
 class _TokenLogits(Reader):
@@ -304,8 +288,8 @@ class _VectorLogits(_TokenLogits):
 class _SpanLogits(_TokenLogits):
     """Logits of starts and ends, each an output; padding can be neither."""
 
-    def forward(self, hidden: Tensor, mask: Tensor, segments: Tensor) -> tuple[Tensor, ...]:
-        (logits,) = super().forward(hidden, mask, segments)
+    def forward(self, hidden: Tensor, mask: Tensor, _segments: Tensor) -> tuple[Tensor, ...]:
+        logits: Tensor = self.dense(hidden)
         return logits.masked_fill(mask[..., None] == 0, NEVER).unbind(-1)
 
 

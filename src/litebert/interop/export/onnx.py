@@ -13,19 +13,9 @@ import torch
 
 from litebert.errors import LitebertError, missing_package
 from litebert.fast import pack
-from litebert.interop.export.check import (
-    OUR_TEXTS,
-    Inputs,
-    Outputs,
-    RunBatch,
-    Text,
-    compare,
-    padded_batches,
-    ragged_outputs,
-    require_equal,
-)
+from litebert.interop.export import program
 from litebert.interop.export.network import INPUTS, PaddedNetwork, open_source, require_free, write_export
-from litebert.interop.export.program import dynamic_shapes, quiet, trace
+from litebert.interop.export.program import Inputs, Outputs, RunBatch, Text
 from litebert.interop.reports import OnnxReport, OnnxRow, Products
 
 try:
@@ -50,7 +40,7 @@ def export_onnx(
     int8: bool = False,
     opset: int = DEFAULT_OPSET,
     head: str | None = None,
-    texts: Sequence[Text] = OUR_TEXTS,
+    texts: Sequence[Text] = program.OUR_TEXTS,
     has_latency: bool = True,
     has_states: bool = False,
     table_bits: int = 8,
@@ -72,9 +62,9 @@ def export_onnx(
         products = require_integer(graph)
         files["onnxruntime int8"] = graph.SerializeToString()
     runners = {name: start(data) for name, data in files.items()}
-    batches = list(padded_batches(texts, source.tokenizer, source.padded))
-    parities = {name: compare(run, network, batches) for name, run in runners.items()}
-    require_equal(parities["onnxruntime fp32"], what=str(output))
+    batches = list(program.padded_batches(texts, source.tokenizer, source.padded))
+    parities = {name: program.compare(run, network, batches) for name, run in runners.items()}
+    program.require_equal(parities["onnxruntime fp32"], what=str(output))
     notes: tuple[str, ...] = ()
     if int8:
         near = parities["onnxruntime int8"]
@@ -87,7 +77,7 @@ def export_onnx(
         if not (near.correlation >= _GOOD_CORRELATION and (near.same_choice or 1) >= _GOOD_CHOICES):
             notes = ("int8 moves these outputs visibly: evaluate the file on your own data before use",)
     pack(network.albert)  # as it is served; the graph was compared with the plain network
-    everybody = {"litebert": lambda inputs: ragged_outputs(network, inputs, names)} | runners
+    everybody = {"litebert": lambda inputs: program.ragged_outputs(network, inputs, names)} | runners
     times = measure(everybody, source.padded, vocab_size=network.config.vocab_size) if has_latency else {}
     write_export(output, list(files.values())[-1], source=folder)
     weights = sum(path.stat().st_size for path in folder.glob("*.safetensors"))
@@ -109,18 +99,18 @@ def to_graph(network: PaddedNetwork, *, opset: int = DEFAULT_OPSET) -> onnx.Mode
         what = f"the weights, {size:,} bytes, do not fit in one ONNX file"
         limit = f"at most {_FILE_LIMIT:,} bytes, the limit of the format"
         raise LitebertError("LB-757", what, expected=limit, next="litebert export program has no such limit")
-    with quiet():
-        program = torch.onnx.export(
-            trace(network),
+    with program.quiet():
+        traced = torch.onnx.export(
+            program.trace(network),
             dynamo=True,
             opset_version=opset,
-            dynamic_shapes=dynamic_shapes(network),
+            dynamic_shapes=program.dynamic_shapes(network),
             input_names=list(INPUTS),
             output_names=list(network.output_names),
             verbose=False,
         )
-    assert program is not None
-    model = program.model_proto
+    assert traced is not None
+    model = traced.model_proto
     # The exporter's metadata is long and contains paths of this machine.
     model.producer_name, model.producer_version = "litebert", ""
     graph = model.graph
@@ -289,7 +279,6 @@ def measure(
 
 def full_rectangle(batch: int, length: int, *, axes: tuple[str, ...], vocab_size: int) -> Inputs:
     """Return inputs of one shape, without padding."""
-    sizes = {"batch": batch, "choices": 1, "length": length}
-    shape = [sizes[axis] for axis in axes]
+    shape = (batch, 1, length) if "choices" in axes else (batch, length)
     ids = np.arange(np.prod(shape)).reshape(shape) % vocab_size
     return dict(zip(INPUTS, (ids, np.ones_like(ids), np.zeros_like(ids)), strict=True))

@@ -1,22 +1,68 @@
-"""A model as a torch.export program: one .pt2 file that torch runs without litebert."""
+"""A network that is traced for other runtimes: compared with the network itself, and written as a torch.export program.
+
+Every export is checked here, on a few texts, before anything is written.
+"""
 
 from __future__ import annotations
 
 import io
 import logging
 import warnings
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeAlias
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch.export import Dim, ExportedProgram
 
-from litebert.interop.export.check import OUR_TEXTS, Inputs, Outputs, compare, padded_batches, require_equal
-from litebert.interop.export.network import INPUTS, PaddedNetwork, open_source, require_free, write_export
-from litebert.interop.reports import ProgramReport
+from litebert.errors import LitebertError
+from litebert.files import read_capped
+from litebert.interop.export.network import (
+    INPUTS,
+    NUM_STARTS,
+    PaddedNetwork,
+    allowed_positions,
+    open_source,
+    require_free,
+    write_export,
+)
+from litebert.interop.reports import Parity, ProgramReport
+from litebert.nn import AlbertForPretraining, AlbertForTask, Batch, Network
+from litebert.tasks.kinds.family import frame_ids
+from litebert.tasks.kinds.spans import score_spans
+from litebert.tokenizer import Tokenizer
 
+Text: TypeAlias = tuple[str, str | None]
+Inputs: TypeAlias = dict[str, NDArray[np.int64]]
+Outputs: TypeAlias = Mapping[str, NDArray[np.float32]]
+RunBatch: TypeAlias = Callable[[Inputs], Outputs]
+
+EQUAL = 1e-4  # largest difference allowed between runtimes in float32, for numbers up to one
+ROWS_AT_ONCE, NUM_CHOICES = 8, 4
 _TRACED_SIZES = {"batch": 2, "choices": 3, "length": 8}
+_BANNED = -1e29  # a value below this means "never" and is not compared
+_OVER_POSITIONS = ("start_logits", "end_logits", "no_answer_logits")  # their last axis is not one of features
+_NOT_CHOICES = ("last_hidden_state", "pooler_output", "no_answer_logits")
+OUR_TEXTS: tuple[Text, ...] = (
+    ("Where did the boat come from?", "The boat had come down the river from the old mill."),
+    ("Who opened the door?", "Nobody answered, so Clara opened the door herself and went in."),
+    ("When does the market close?", "The market closes at six, but on Friday it stays open late."),
+    ("What did the committee decide?", "After two hours the committee decided to postpone the vote until the auditors "
+     "had finished their report on the costs of the new bridge."),
+    ("How many people live there?", "About 3,400 people live in the village, most of them farmers."),
+    ("It rained all night.", "In the morning the cellar was full of water."),
+    ("The film is far too long.", "Even so, its last half hour is among the best of the year."),
+    ("She plays the cello.", "Her brother, who is younger, plays nothing at all."),
+    ("Why is bread left to rise?", "Yeast turns part of the sugar in the dough into gas; the gas makes the dough rise, "
+     "and a long rise gives the bread its taste."),
+    ("What is a prime number?", "A whole number above one that only one and itself divide."),
+    ("Who wrote the letter?", "The letter was signed by the mayor, but her secretary wrote it."),
+    ("The train was late.", "We missed the ferry and had to spend the night on the quay."),
+)  # fmt: skip
 
 
 def export_program(folder: Path, output: Path, *, head: str | None = None) -> ProgramReport:
@@ -43,13 +89,6 @@ def export_program(folder: Path, output: Path, *, head: str | None = None) -> Pr
     return ProgramReport(output, source.head, INPUTS, names, len(data), parity.max_difference)
 
 
-def dynamic_shapes(network: PaddedNetwork) -> tuple[dict[int, Dim], ...]:
-    """Make the axes of every input dynamic: any batch size, and all lengths with positions."""
-    lengths = network.lengths
-    dims = {"batch": Dim("batch"), "choices": Dim("choices"), "length": Dim("length", min=lengths[0], max=lengths[-1])}
-    return tuple({i: dims[axis] for i, axis in enumerate(network.axes)} for _ in INPUTS)
-
-
 def trace(network: PaddedNetwork) -> ExportedProgram:
     """Trace the network once for all shapes."""
     sizes = _TRACED_SIZES | {"length": min(_TRACED_SIZES["length"], network.lengths[-1])}
@@ -62,6 +101,13 @@ def trace(network: PaddedNetwork) -> ExportedProgram:
     return program
 
 
+def dynamic_shapes(network: PaddedNetwork) -> tuple[dict[int, Dim], ...]:
+    """Make the axes of every input dynamic: any batch size, and all lengths with positions."""
+    lengths = network.lengths
+    dims = {"batch": Dim("batch"), "choices": Dim("choices"), "length": Dim("length", min=lengths[0], max=lengths[-1])}
+    return tuple({i: dims[axis] for i, axis in enumerate(network.axes)} for _ in INPUTS)
+
+
 @contextmanager
 def quiet() -> Iterator[None]:
     """Silence torch's warnings about itself, and its exporter's log of missing packages."""
@@ -69,8 +115,140 @@ def quiet() -> Iterator[None]:
     level = log.level
     log.setLevel(logging.ERROR)
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with warnings.catch_warnings(action="ignore"):
             yield
     finally:
         log.setLevel(level)
+
+
+# --- the check -------------------------------------------------------------------------------------------------------
+
+
+def read_texts(path: Path) -> tuple[Text, ...]:
+    """Read one text per line, or two with a tab between them."""
+    lines = read_capped(path, 16 << 20, command=f"ls -l {path}").decode("utf-8", "replace").splitlines()
+    parts = [line.partition("\t") for line in lines if line.strip()]
+    if not parts:
+        what, omit = f"{path} has no texts to compare on", "omit --texts to compare on a few built-in sentences"
+        raise LitebertError("LB-753", what, expected="one text per line, or two with a tab between them", next=omit)
+    return tuple((first, second if tab else None) for first, tab, second in parts)
+
+
+def padded_batches(texts: Sequence[Text], tokenizer: Tokenizer, network: PaddedNetwork) -> Iterator[Inputs]:
+    """Yield texts as padded batches: rows, or questions with their choices."""
+    lengths, has_choices = network.lengths, "choices" in network.axes
+    ids_of = [[None if text is None else tokenizer.encode(text).ids for text in pair] for pair in texts]
+    framed = [frame_ids(tokenizer, first or [], second, max_length=lengths[-1]) for first, second in ids_of]
+    for begin in range(0, len(framed), ROWS_AT_ONCE):
+        rows = framed[begin : begin + ROWS_AT_ONCE]
+        choices = min(NUM_CHOICES, len(rows))
+        if has_choices:
+            rows = rows[: len(rows) // choices * choices]
+        shape = (len(rows), max(lengths[0], *(len(ids) for ids, _ in rows)))
+        ids, mask, segments = np.full(shape, tokenizer.pad_id), np.zeros(shape, int), np.zeros(shape, int)
+        for row, (tokens, types) in enumerate(rows):
+            ids[row, : len(tokens)], segments[row, : len(tokens)] = tokens, types
+            mask[row, : len(tokens)] = 1
+        laid_out = (-1, choices, shape[1]) if has_choices else shape
+        yield {name: x.reshape(laid_out) for name, x in zip(INPUTS, (ids, mask, segments), strict=True)}
+
+
+@torch.inference_mode()
+def ragged_outputs(
+    network: Network, inputs: Inputs, names: Collection[str], *, starts: NDArray[np.generic] | None = None
+) -> Outputs:
+    """Return the outputs of the network itself under these names, -inf on padding.
+
+    A conditional head scores the ends after `starts`, (batch, starts), or after its own best.
+    """
+    shape = inputs["input_ids"].shape  # (batch, length), or (batch, choices, length)
+    ids, mask, segments = (torch.from_numpy(inputs[name]).reshape(-1, shape[-1]) for name in INPUTS)
+    batch = Batch.from_padded(ids, mask, segments)
+    if isinstance(network, AlbertForTask) and "start_top_index" in names:
+        chosen = NUM_STARTS if starts is None else torch.from_numpy(np.asarray(starts))
+        spans = score_spans(network, batch, allowed_positions(mask, segments), chosen)
+        found = {"start_logits": spans.start, "end_logits": spans.end, "no_answer_logits": spans.no_answer}
+        return {name: values.numpy() for name, values in found.items()}
+    hidden = network.albert(batch)  # (tokens, hidden)
+    outputs = {}
+    for name in names:
+        is_by_token = name in ("last_hidden_state", "prediction_logits")
+        if name == "last_hidden_state":
+            values = hidden
+        elif name == "pooler_output":
+            values = network.albert.pool(hidden[batch.first_tokens])
+        elif isinstance(network, AlbertForPretraining):
+            if name == "sop_logits":
+                values = network.sentence_order(network.albert.pool(hidden[batch.first_tokens]))
+            else:
+                values = network.masked_lm(hidden, network.albert.embedding.word.weight)
+        else:
+            head, columns = network.head_config, network.head_config.record.logits
+            values = network(batch) if len(columns) == 1 else network(batch)[:, columns.index(name)]
+            is_by_token = not (head.is_pooled or head.record.reads_texts)
+        if is_by_token:  # (tokens, ...) becomes (batch, length, ...)
+            is_token = batch.to_padded(torch.ones_like(batch.ids), width=shape[-1]) > 0
+            values = batch.to_padded(values, width=shape[-1])
+            values[~is_token] = -torch.inf
+        outputs[name] = (values.reshape(shape[:2]) if len(shape) == 3 else values).numpy()
+    return outputs
+
+
+def compare(run: RunBatch, network: Network, batches: Iterable[Inputs]) -> Parity:
+    """Compare a runtime with the ragged network on real tokens; padding is excluded."""
+    sums: defaultdict[str, _Sums] = defaultdict(_Sums)
+    differences, scales = [0.0], [0.0]
+    same: list[NDArray[np.bool_]] = []
+    for inputs in batches:
+        outputs = run(inputs)
+        starts = outputs.get("start_top_index")
+        for name, expected in ragged_outputs(network, inputs, outputs, starts=starts).items():
+            valid = ~(expected <= _BANNED)  # NaN is compared, and never equal
+            width = 1 if name in _OVER_POSITIONS else expected.shape[-1]
+            a, b = (x[valid].reshape(-1, width).astype(np.float64) for x in (expected, outputs[name]))
+            sums[name].add(a, b)
+            differences.append(float(np.abs(a - b).max(initial=0)))
+            scales.append(float(np.abs(a).max(initial=0)))
+            if name not in _NOT_CHOICES and expected.shape[-1] > 1:
+                ours, theirs = (np.where(valid, x, -np.inf).argmax(-1) for x in (expected, outputs[name]))
+                same.append((ours == theirs)[valid.any(-1)])
+    return Parity(
+        max_difference=float(np.max(differences)),
+        scale=float(np.max(scales)),
+        correlation=float(np.min([each.correlation() for each in sums.values()])),
+        same_choice=float(np.concatenate(same).mean()) if same else None,
+    )
+
+
+class _Sums:
+    """Moments of two sets of rows, summed batch by batch, so that no outputs need to be kept."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.totals: NDArray[np.float64] = np.zeros((2, 1))
+        self.products: NDArray[np.float64] = np.zeros((2, 2))
+
+    def add(self, a: NDArray[np.float64], b: NDArray[np.float64]) -> None:
+        self.count += len(a)
+        self.totals = self.totals + np.stack([a.sum(0), b.sum(0)])
+        flat = np.stack([a.ravel(), b.ravel()])
+        self.products = self.products + flat @ flat.T
+
+    def correlation(self) -> float:
+        """Correlate deviations from the column means: 1 if both are constant, 0 if one is."""
+        with np.errstate(invalid="ignore"):  # infinite outputs
+            covariance = self.products - self.totals @ self.totals.T / max(self.count, 1)
+            variances = covariance.diagonal()
+            is_constant = variances <= 1e-12 * self.products.diagonal()
+            if is_constant.any():
+                return float(is_constant.all())
+            return float(covariance[0, 1] / np.sqrt(variances.prod()))
+
+
+def require_equal(parity: Parity, *, what: str) -> None:
+    """Refuse an exported network whose outputs are not those of the network itself."""
+    limit = EQUAL * max(1.0, parity.scale)
+    if not parity.max_difference <= limit:  # NaN is no number below it
+        differ = f"its outputs differ from the network's by up to {parity.max_difference:.2g}"
+        again = "pip install -U 'litebert[onnx]', or report this with the model's config.json"
+        raise LitebertError("LB-755", f"{what} was not written: {differ}", expected=f"at most {limit:.2g}", next=again)

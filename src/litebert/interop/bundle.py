@@ -43,8 +43,8 @@ _FOOTER_BYTES, _TRAILER_BYTES = 48, 5
 _DTYPES = {1: torch.float32, 2: torch.float64, 3: torch.int32, 9: torch.int64, 14: torch.bfloat16, 19: torch.float16}
 
 
-def _messages() -> dict[str, Any]:
-    """Return protobuf's classes for the messages of tensor_bundle.proto, tensor_shape.proto and versions.proto.
+def _messages() -> tuple[Any, Any]:
+    """Return protobuf's classes for headers and entries (tensor_bundle.proto, tensor_shape.proto, versions.proto).
 
     They are built from this table, as TensorFlow's own modules need TensorFlow. A `slices` says that a variable is
     stored in parts, whatever these are.
@@ -70,11 +70,12 @@ def _messages() -> dict[str, Any]:
                 field.type_name = f".litebert.{kind}"
     pool = descriptor_pool.DescriptorPool()  # our own: TensorFlow may be loaded in the same process
     pool.Add(file)
-    return {name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"litebert.{name}")) for name in tables}
+    found = (pool.FindMessageTypeByName(f"litebert.{name}") for name in ("Header", "Entry"))
+    header, entry = map(message_factory.GetMessageClass, found)
+    return header, entry
 
 
-_MESSAGES = _messages()
-Header, Entry = _MESSAGES["Header"], _MESSAGES["Entry"]
+Header, Entry = _messages()
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,7 @@ class Bundle:
         return tuple(axis.size for axis in self.entries[name].shape.dim)
 
     def dtype(self, name: str) -> torch.dtype | None:
-        """Return how a variable is stored; None if it is of a kind that litebert does not read."""
+        """Return how a variable is stored; None if litebert does not read this kind."""
         entry = self.entries[name]
         return None if entry.slices else _DTYPES.get(entry.dtype)
 
@@ -98,22 +99,16 @@ class Bundle:
         """Read a variable as it is stored."""
         entry, dtype = self.entries[name], self.dtype(name)
         if dtype is None:
-            raise LitebertError(
-                "LB-706",
-                f"{self.prefix}: the variable {name} cannot be read",
-                received="one stored in slices" if entry.slices else "neither floats nor whole numbers",
-                next="restore it with TensorFlow and save it without a partitioner, as float32",
-            )
+            what, found = f"{self.prefix}: the variable {name} cannot be read", "neither floats nor whole numbers"
+            again = "restore it with TensorFlow and save it without a partitioner, as float32"
+            raise LitebertError("LB-706", what, received="stored in slices" if entry.slices else found, next=again)
         path = data_file(self.prefix, entry.shard_id, self.num_shards)
         size = path.stat().st_size if path.is_file() else -1
         if entry.offset + entry.size > size:
-            raise DamagedError(
-                "LB-704",
-                f"{path} is missing or cut off",
-                received=f"{size:,} bytes" if size >= 0 else "no such file",
-                expected=f"{entry.offset + entry.size:,} bytes or more, where {name} ends",
-                next=f"put all {self.num_shards} data files beside {self.prefix.name}.index",
-            )
+            found, ends = f"{size:,} bytes" if size >= 0 else "no such file", f"{entry.offset + entry.size:,} bytes"
+            beside = f"put all {self.num_shards} data files beside {self.prefix.name}.index"
+            what, wanted = f"{path} is missing or cut off", f"{ends} or more, where {name} ends"
+            raise DamagedError("LB-704", what, received=found, expected=wanted, next=beside)
         with path.open("rb") as file:
             file.seek(entry.offset)
             stored = file.read(entry.size)
@@ -155,12 +150,9 @@ def read_bundle(prefix: Path) -> Bundle:
         what = f"{path} is cut off or damaged"
         raise DamagedError("LB-703", what, received=str(error), next="fetch the checkpoint again") from error
     if header.endianness or header.version.min_consumer > 1:
-        raise LitebertError(
-            "LB-707",
-            f"{path} is of a kind that litebert does not read",
-            received="big-endian" if header.endianness else f"version {header.version.min_consumer}",
-            next="restore it with TensorFlow on this machine and save it again",
-        )
+        received = "big-endian" if header.endianness else f"version {header.version.min_consumer}"
+        what, again = f"{path} is of a kind that litebert does not read", "restore and save it with TensorFlow here"
+        raise LitebertError("LB-707", what, received=received, next=again)
     return Bundle(prefix, header.num_shards, entries)
 
 

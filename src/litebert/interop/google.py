@@ -1,0 +1,502 @@
+"""Checkpoints of Google's code (google-research/albert): found, converted to a model folder, and written from one."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+import tarfile
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import BinaryIO, cast
+
+import torch
+from torch import Tensor
+
+from litebert.config import ATTENTION_KINDS, HEADS, PRESETS, AlbertConfig, HeadConfig, HeadKind, numbered_labels
+from litebert.config.schema import Activation
+from litebert.errors import DamagedError, LitebertError, NoVocabularyError, disk_errors
+from litebert.files import Json, read_json, require_new, staged_folder, write_bytes, write_json, write_text
+from litebert.folder.config import build_config, doubts, write_config
+from litebert.folder.model import head_of, load_model
+from litebert.folder.names import GOOGLE, canonical, groups_on_disk, tensor_names, to_disk
+from litebert.folder.weights import WEIGHTS_FILE, read_tensors, read_weights, widened, write_weights
+from litebert.interop.bundle import Bundle, read_bundle, write_bundle
+from litebert.interop.reports import GoogleExport, GoogleImport
+from litebert.nn import AlbertForPretraining, AlbertForTask
+from litebert.nn.model import without_numbers
+from litebert.tokenizer import Tokenizer
+from litebert.tokenizer.tokenizer import read_vocabulary
+
+OPTIMIZER_FILE, STATE_FILE = "optimizer.safetensors", "state.json"  # as in the checkpoints of a run
+CONFIG_FILE = "albert_config.json"
+STEP = "global_step"
+SLOTS = ("adam_m", "adam_v")  # both optimizers keep these beside each variable (optimization.py L140)
+_SLOTS = tuple(f"/{slot}" for slot in SLOTS)
+_WORDS = "bert/embeddings/word_embeddings"
+_BLOCK = re.compile(r"bert/encoder/transformer/group_(\d{1,6})/inner_group_(\d{1,6})/")
+_POOLER = {f"albert.pooler.{kind}": tensor_names(f"albert.pooler.{kind}", AlbertConfig(), layout=GOOGLE)[0]
+           for kind in ("weight", "bias")}  # fmt: skip
+
+
+# --- to a model folder -----------------------------------------------------------------------------------------------
+
+
+def import_checkpoint(
+    path: Path,
+    output: Path,
+    *,
+    config: Path | None = None,
+    tokenizer: Path | None = None,
+    head: HeadKind | None = None,
+    labels: Sequence[str] = (),
+    attention_heads: int | None = None,
+    has_optimizer: bool = False,
+) -> GoogleImport:
+    """Write the model folder `output` from an archive, a folder, a prefix or a TF-Hub module.
+
+    With `has_optimizer` the folder also gets the moments, under the names of `litebert.optim.state_tensors`, and the
+    number of steps. The pretraining heads and their pooler may be missing, as in TF-Hub modules; the encoder and a task
+    head may not.
+    """
+    require_new(output, force=None)
+    with checkpoint_at(path, workplace=output.absolute().parent) as (prefix, notes):
+        bundle = read_bundle(prefix)
+        entries = {name.removeprefix("module/"): entry for name, entry in bundle.entries.items()}  # TF-Hub's names
+        bundle = replace(bundle, entries=entries)
+        blocks = {(int(match[1]), int(match[2])) for name in entries if (match := _BLOCK.match(name))}
+        if _WORDS not in entries or not blocks:
+            weights = [name for name in entries if not name.endswith(_SLOTS)]
+            raise LitebertError(
+                "LB-719",
+                f"{prefix} is not a checkpoint of an ALBERT",
+                received=f"{len(weights)} variables, {', '.join(weights)}",
+                expected=f"{_WORDS}, bert/encoder/transformer/group_0/..., as Google's code names them",
+                next="give a checkpoint of google-research/albert",
+            )
+        task = find_head(bundle, kind=head, labels=tuple(labels))
+        beside = config or _beside(prefix, (CONFIG_FILE, "albert_config*.json", "bert_config*.json"))
+        if beside is None:
+            what = f"there is no {CONFIG_FILE} with the checkpoint {prefix}"
+            raise LitebertError("LB-715", what, next="put the one that belongs to it there, or give it with --config")
+        settings, unsaid = read_official_config(beside, attention_heads=attention_heads)
+
+        # The layers, before a network of as many as a configuration says is built; then every shape
+        def require_fit(received: object, wanted: str, *, fits: bool) -> None:
+            if not fits:
+                next_step = "give the configuration that belongs to the checkpoint with --config"
+                what = f"{prefix} and its configuration do not belong together"
+                raise DamagedError("LB-721", what, received=received, expected=wanted, next=next_step)
+
+        groups, inner, last = settings.num_hidden_groups, settings.inner_group_num, max(blocks)
+        require_fit(
+            f"{len(blocks)} blocks, up to group {last[0]}, inner {last[1]}",
+            f"num_hidden_groups {groups} times inner_group_num {inner}, counted from 0",
+            fits=(groups, inner) == (last[0] + 1, last[1] + 1) and len(blocks) == groups * inner,
+        )
+        with without_numbers():
+            network = AlbertForTask(settings, task) if task else AlbertForPretraining(settings)
+        parameters = network.state_dict()
+        wanted = {name: tensor_names(name, settings, task, GOOGLE)[0] for name in parameters}
+        for name, variable in wanted.items():
+            for stored in (variable, *(variable + slot for slot in _SLOTS)):
+                if stored in entries:
+                    theirs = bundle.shape(stored)[:: -1 if variable.endswith("/kernel") else 1]
+                    ours = tuple(parameters[name].shape)
+                    shown = f"{stored} of shape {list(theirs)}", f"{list(ours)} (kernels as [out, in])"
+                    require_fit(*shown, fits=theirs == ours)
+        missing = [name for name, variable in wanted.items() if variable not in entries]
+        if needed := [n for n in missing if task or (n.startswith("albert.") and "pooler" not in n)]:
+            what, absent = f"{prefix} lacks variables that its network needs", [wanted[name] for name in needed]
+            next_step = "check the configuration, or fetch the checkpoint again"
+            raise DamagedError("LB-723", what, received=f"no {', '.join(absent)}", next=next_step)
+        has_slots = any(name.endswith(_SLOTS) for name in entries)
+        if has_optimizer and not has_slots:
+            what = f"{prefix} has no optimizer: no variable ends in {_SLOTS[0]}, as in the released ones"
+            raise LitebertError("LB-724", what, next="omit --optimizer")
+
+        def tensor(variable: str, slot: str = "") -> Tensor:
+            """Read a variable, or the optimizer's beside it, as our parameter: kernels transposed, and as float32."""
+            values = widened(bundle.read(variable + slot), f"{prefix}: {variable}{slot}")
+            return values.T.contiguous() if variable.endswith("/kernel") else values
+
+        # Google's graph has a pooler under every head, used or not: it is kept for the way back.
+        is_idle = task is not None and not task.is_pooled
+        idle = {name: each for name, each in _POOLER.items() if is_idle and each in entries}
+        vocabulary = tokenizer or _beside(
+            prefix, ("30k-clean.model", "spiece.model", "*.model", "vocab.txt", "vocab*.txt")
+        )
+        step, about_words = None, "no tokenizer was found with the checkpoint: add one with --tokenizer FILE"
+        with staged_folder(output) as staged:
+            found = {name: tensor(each) for name, each in wanted.items() if name not in missing}
+            write_config(settings, staged, head=task, parameters=found)
+            tensors = to_disk(found, settings, task) | {name: tensor(each) for name, each in idle.items()}
+            write_weights(staged / WEIGHTS_FILE, tensors, dtype=torch.float32)
+            if has_optimizer:  # a variable that never had a gradient has no moments: zeros
+                moments = {
+                    name + slot: tensor(each, slot) if each + slot in entries else torch.zeros(parameters[name].shape)
+                    for name, each in wanted.items()
+                    for slot in _SLOTS
+                }
+                write_weights(staged / OPTIMIZER_FILE, moments, dtype=torch.float32)
+                step = int(bundle.read(STEP)) if STEP in entries else 0
+                write_json(staged / STATE_FILE, {"step": step})
+            if vocabulary is not None:
+                words = Tokenizer.load(vocabulary)
+                words.save(staged, max_length=settings.max_position_embeddings)
+                sizes = f"{words.vocab_size:,} pieces, the word table {settings.vocab_size:,} rows"
+                differs = words.vocab_size != settings.vocab_size
+                about_words = f"{vocabulary.name} has {sizes}: make sure that they belong together" if differs else ""
+        used = [*(wanted[name] for name in found), *idle.values()]
+        unused = sorted(n for n in entries.keys() - set(used) - {STEP} if not n.endswith(_SLOTS))
+        lacking = sorted({name.rpartition(".")[0] for name in missing})
+        whole = {name.split(".")[0] for name in found} - {name.split(".")[0] for name in missing}
+        heads = {"masked_lm": "masked LM", "sentence_order": "sentence order"}
+        remarks = (
+            *notes,
+            *unsaid,
+            f"not in the checkpoint: {', '.join(lacking)}" if lacking else "",
+            f"left out: {', '.join(unused)}" if unused else "",
+            "the optimizer was omitted: --optimizer keeps it" if has_slots and not has_optimizer else "",
+            about_words,
+        )
+        return GoogleImport(
+            checkpoint=prefix.name,
+            folder=str(output),
+            num_variables=len(used),
+            num_parameters=sum(tensor.numel() for tensor in found.values()),
+            dtypes=tuple(sorted({str(bundle.dtype(name)).removeprefix("torch.") for name in used})),
+            heads=(task.kind,) if task else tuple(name for module, name in heads.items() if module in whole),
+            tokenizer=vocabulary.name if vocabulary else None,
+            optimizer_step=step,
+            missing=tuple(missing),
+            unused=tuple(unused),
+            notes=tuple(filter(None, remarks)),
+        )
+
+
+def find_head(bundle: Bundle, *, kind: HeadKind | None, labels: tuple[str, ...]) -> HeadConfig | None:
+    """Return the task head of a checkpoint; None if it has the pretraining heads, or none.
+
+    Its variables show it, except that GLUE's and RACE's have one of the same name: `kind` and `labels` come from the
+    user.
+    """
+    kinds = {record.variable: kind for kind, record in HEADS.items() if record.variable}
+    variable = next((name for name in kinds if name in bundle.entries), "")
+    if variable != "output_weights":
+        has = f"a {kinds[variable]} head" if variable else "no task head"
+        fits = not labels and kind in (None, kinds.get(variable))
+        fields: dict[str, object] = {"kind": kinds[variable]} if variable else {}
+    else:
+        num_outputs = next(iter(bundle.shape(variable)), 0)
+        if kind is None and num_outputs == 1 and not labels:
+            what = "a head with one output can be a regression or a multiple choice"
+            choose = "add --head sequence-classification (STS-B) or --head multiple-choice (RACE)"
+            raise LitebertError("LB-713", what, next=choose)
+        kind = kind or "sequence-classification"
+        record = HEADS[kind]
+        names = () if record.has_choices else labels or numbered_labels(min(num_outputs, 100_000))
+        has = f"a head with {num_outputs} outputs"
+        is_whole = num_outputs == 1 and not labels if record.has_choices else len(names) == num_outputs > 0
+        fits = record.variable == variable and is_whole and len(set(names)) == len(names)
+        fields = {"kind": kind, "labels": names}
+        if record.has_problem_type and num_outputs == 1:
+            fields["problem_type"] = "regression"
+    if not fits:
+        raise LitebertError(
+            "LB-714",
+            f"the checkpoint has {has}, which is not the requested one",
+            received=f"--head {kind or 'none'}, --labels {','.join(labels) or 'none'}",
+            expected="one distinct label for each output of a classifier; nothing for all others",
+            next="litebert import google --help",
+        )
+    return HeadConfig.model_validate(fields) if fields else None
+
+
+# --- albert_config.json (modeling.py L42-125) ------------------------------------------------------------------------
+
+_ACTIVATIONS: dict[str, Activation] = {
+    "gelu": "gelu_new",  # Google's "gelu" is the tanh form in every version (modeling.py L299)
+    "gelu_new": "gelu_new",
+    "relu": "relu",
+    "tanh": "tanh",
+    "linear": "linear",
+    "": "linear",
+}
+_FIELDS = (
+    "attention_probs_dropout_prob", "embedding_size", "hidden_act", "hidden_dropout_prob", "hidden_size",
+    "initializer_range", "inner_group_num", "intermediate_size", "max_position_embeddings", "num_attention_heads",
+    "num_hidden_groups", "num_hidden_layers", "type_vocab_size", "vocab_size",
+)  # fmt: skip
+# In every published file; run_pretraining.py L189 reads net_structure_type.
+_UNUSED: dict[str, Json] = {"down_scale_factor": 1, "gap_size": 0, "net_structure_type": 0, "num_memory_blocks": 0}
+
+
+def read_official_config(path: Path, *, attention_heads: int | None = None) -> tuple[AlbertConfig, list[str]]:
+    """Read albert_config.json; return the configuration, and notes on what the file does not say.
+
+    Settings that are not in the file have the official default, which is xxlarge's. Unknown names are ignored, as in
+    the official code.
+    """
+    table = read_json(path, command=f"ls -l {path.parent}", limit=1 << 20)
+    defaults = PRESETS["xxlarge-v2"].model_dump(mode="json")
+    fields = {name: table.get(name, defaults[name]) for name in _FIELDS}
+    activation = "linear" if fields["hidden_act"] is None else str(fields["hidden_act"]).lower()
+    if activation not in _ACTIVATIONS:
+        what, allowed = f"{path} names an activation that Google's code does not have", filter(None, _ACTIVATIONS)
+        received = f"hidden_act {fields['hidden_act']!r}"
+        raise LitebertError("LB-710", what, received=received, expected=", ".join(allowed), next="correct hidden_act")
+    fields["hidden_act"] = _ACTIVATIONS[activation]
+    if attention_heads is not None:
+        fields["num_attention_heads"] = attention_heads
+    config = build_config(fields, path)
+    notes = list(doubts(config)) if attention_heads is None else []
+    if missing := [f"{name} {fields[name]}" for name in _FIELDS if name not in table]:
+        notes.append(f"{path.name} leaves out what has the official default then: {', '.join(missing)}")
+    return config, notes
+
+
+# --- from a model folder ---------------------------------------------------------------------------------------------
+
+
+def export_checkpoint(model: Path, output: Path, *, has_optimizer: bool = False) -> GoogleExport:
+    """Write a model folder as a checkpoint from which Google's code continues, with its configuration.
+
+    `output` is a prefix such as `folder/model.ckpt-best`, or a folder, which gets one of that name. With
+    `has_optimizer` the folder is a run's checkpoint; its moments and steps go along.
+    """
+    network = load_model(model).network
+    config, head = network.config, head_of(network)
+    is_extra = config.projects_embeddings and config.embedding_size == config.hidden_size
+    obstacles = {
+        "a projection of the embeddings although E = H (modeling.py L1083 has none)": is_extra,
+        f"attention {config.attention}, not full": not ATTENTION_KINDS[config.attention].is_exported,
+        f"a head that is neither on [CLS] nor on tokens, {head and head.kind}": head and head.record.reads_texts,
+    }
+    if received := ", ".join(name for name, is_there in obstacles.items() if is_there):
+        what, next_step = f"Google's code cannot compute the network of {model}", "litebert export onnx --help"
+        next_step += "; model.pooling=cls fine-tunes with a head on [CLS]"
+        raise LitebertError("LB-709", what, received=received, next=next_step)
+
+    # Its configuration, and what that cannot express
+    fields = config.model_dump(mode="json")
+    table = _UNUSED | {name: fields[name] for name in _FIELDS} | {"num_hidden_groups": groups_on_disk(config)}
+    table["hidden_act"] = "gelu" if config.hidden_act.startswith("gelu") else config.hidden_act
+    notes = []
+    if config.hidden_act == "gelu":
+        notes.append("hidden_act gelu, the erf form, becomes Google's gelu, the tanh form")
+    if config.layer_norm_eps != 1e-12:
+        notes.append(f"layer_norm_eps {config.layer_norm_eps:g} becomes Google's fixed 1e-12")
+    if config.sharing != "all":
+        notes.append(f"sharing {config.sharing} is written as the unshared layers it equals")
+
+    # Its weights; the heads after inner steps are ours alone
+    def as_variable(variable: str, tensor: Tensor) -> Tensor:
+        return tensor.detach().T if variable.endswith("/kernel") else tensor.detach()
+
+    parameters = {name: each for name, each in network.state_dict().items() if not name.startswith("exits.")}
+    places = {name: tensor_names(name, config, head, GOOGLE) for name in parameters}
+    weights = {v: as_variable(v, each) for n, each in parameters.items() if not each.is_meta for v in places[n]}
+    if missing := sorted({name.rpartition(".")[0] for name, each in parameters.items() if each.is_meta}):
+        notes.append(f"not in the model: {', '.join(missing)}")
+    if len(parameters) < len(network.state_dict()):
+        notes.append("the heads after inner steps, which Google's graph does not have, are omitted")
+    if network.albert.pooler is None:
+        stored = canonical(read_weights(model), model)
+        if not _POOLER.keys() <= stored.keys():
+            notes.append("the pooler, which Google's graph has but this head does not use, is zeros")
+            size = config.hidden_size
+            stored = dict(zip(_POOLER, (torch.zeros(size, size), torch.zeros(size)), strict=True))
+        weights |= {v: as_variable(v, widened(stored[name], f"{model}: {name}")) for name, v in _POOLER.items()}
+    variables, step = dict(weights), 0
+    if has_optimizer:
+        path = model / OPTIMIZER_FILE
+        moments = read_tensors(path) if path.is_file() else {}
+        shapes = {name + slot: each.shape for name, each in parameters.items() for slot in _SLOTS}
+        is_shared = config.sharing != "all"
+        if is_shared or {name: tensor.shape for name, tensor in moments.items()} != shapes:
+            there = f"{len(moments)} tensors in {OPTIMIZER_FILE}" if moments else f"no {path}"
+            raise LitebertError(
+                "LB-726",
+                f"{model} has no optimizer that Google's code can continue with",
+                received=f"sharing {config.sharing}, whose moments are sums over layers" if is_shared else there,
+                expected=f"both moments of all {len(parameters)} parameters",
+                next="omit --optimizer, or give a checkpoint folder of a run, runs/NAME/checkpoints/step-N",
+            )
+        for name, tensor in moments.items():
+            parameter, _, slot = name.rpartition("/")
+            (variable,) = places[parameter]
+            if variable in weights:
+                variables[f"{variable}/{slot}"] = as_variable(variable, tensor)
+        recorded = read_json(model / STATE_FILE, command=f"ls -l {model}").get("step")
+        step = recorded if isinstance(recorded, int) and 0 <= recorded < 1 << 63 else 0
+    variables[STEP] = torch.tensor(step)
+
+    vocabulary = {}
+    try:  # Google's code cannot read tokenizer.json: the vocabulary is made from it if need be
+        found = read_vocabulary(model)
+        vocabulary[{".model": "30k-clean.model", ".txt": "vocab.txt"}[found.suffix]] = found.data
+    except NoVocabularyError as error:
+        notes.append(f"Google's code also needs the vocabulary: {error.what}")
+    prefix = output if "ckpt" in output.name else output / "model.ckpt-best"
+    for name in (f"{prefix.name}.index", CONFIG_FILE, *vocabulary):
+        require_new(prefix.with_name(name), force=None)
+    write_text(prefix.with_name(CONFIG_FILE), json.dumps(table, indent=2, sort_keys=True) + "\n")
+    for name, data in vocabulary.items():
+        write_bytes(prefix.with_name(name), data)
+    written = write_bundle(prefix, variables)
+    quoted = '"' + prefix.name.replace("\\", "\\\\").replace('"', '\\"') + '"'  # for tf.train.latest_checkpoint
+    state = f"model_checkpoint_path: {quoted}\nall_model_checkpoint_paths: {quoted}\n"
+    write_text(prefix.with_name("checkpoint"), state)
+    return GoogleExport(
+        prefix=str(prefix),
+        files=(CONFIG_FILE, *vocabulary, *(path.name for path in written), "checkpoint"),
+        num_variables=len(variables),
+        num_parameters=sum(each.numel() for each in weights.values()),
+        optimizer_step=step if has_optimizer else None,
+        notes=tuple(notes),
+    )
+
+
+# --- where a checkpoint is: in an archive, which is unpacked, in a folder, or at its prefix -------------------------
+
+MAX_BYTES = 10 << 30
+MAX_ENTRIES = 1_000  # the released models have at most nine files
+MAX_RATIO = 100  # unpacked bytes per byte of an archive, beyond the first MiB
+_MAX_READ = 1 << 20  # bytes that tarfile may ask for at once: it would read a header of any size into memory
+_PART = re.compile(r"\.(index|meta|data-\d{5}-of-\d{5})$")
+_STATE = re.compile(r'^model_checkpoint_path:\s*"([^"]*)"', re.MULTILINE)
+
+
+@contextmanager
+def checkpoint_at(path: Path, *, workplace: Path) -> Iterator[tuple[Path, list[str]]]:
+    """Yield the prefix of the checkpoint at a path, and notes about the choice.
+
+    An archive is unpacked in `workplace` until the end of the block.
+    """
+    prefix = path if path.is_dir() else path.with_name(_PART.sub("", path.name))  # "." and "/" have no name
+    start = b""
+    if path.is_file():
+        with path.open("rb") as file:
+            start = file.read(512)
+    if path.is_dir():
+        yield _find_in(path, path)
+    elif prefix.with_name(f"{prefix.name}.index").is_file():
+        yield prefix, []
+    elif start.startswith(b"\x1f\x8b") or start[257:262] == b"ustar":  # a gzip, or a plain tar
+        workplace.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(prefix=".unpacked-", dir=workplace) as folder:
+            unpack(path, Path(folder))
+            yield _find_in(Path(folder), path)
+    else:
+        raise _none_there(path)
+
+
+def _beside(prefix: Path, patterns: tuple[str, ...]) -> Path | None:
+    """Return the first file of these names next to a checkpoint, or in its TF-Hub module's assets."""
+    folder = prefix.parent
+    module = folder.parent if folder.name == "variables" else folder
+    places = (folder, module, module / "assets")
+    found = (path for pattern in patterns for place in places for path in sorted(place.glob(pattern)))
+    return next((path for path in found if path.is_file()), None)
+
+
+def _find_in(folder: Path, given: Path) -> tuple[Path, list[str]]:
+    """Find the checkpoint in a folder, or in a folder below; of several, the one that `checkpoint` names."""
+    for pattern in ("*.index", "*/*.index", "*/*/*.index"):
+        if found := sorted(path.with_suffix("") for path in folder.glob(pattern) if path.is_file()):
+            break
+    else:
+        raise _none_there(given)
+    if len(found) == 1:
+        return found[0], []
+    state = found[0].with_name("checkpoint")
+    if state.is_file() and state.stat().st_size < 1 << 20:
+        match = _STATE.search(state.read_text("utf-8", "replace"))
+        name = match[1].rpartition("/")[2] if match else ""
+        for named in (each for each in found if each.name == name):
+            others = ", ".join(each.name for each in found if each != named)
+            return named, [f"took {name}, which the file `checkpoint` names; also there: {others}"]
+    raise LitebertError(
+        "LB-716",
+        f"{given} has more than one checkpoint, and no file `checkpoint` that names one of them",
+        received=", ".join(prefix.name for prefix in found[:8]),
+        next=f"litebert import google {found[-1]} --output FOLDER",
+    )
+
+
+def _none_there(given: Path) -> LitebertError:
+    return LitebertError(
+        "LB-718",
+        f"there is no TensorFlow checkpoint at {given}",
+        received=f"{given.name}, with no .index of this name" if given.exists() else "no such path",
+        expected="a .tar.gz, a folder with *.index, or a prefix such as model.ckpt-best, of TensorFlow 1.0 or later",
+        next="litebert import google --help; unpack a .zip yourself and give its folder",
+    )
+
+
+def unpack(archive: Path, into: Path) -> None:
+    """Write the plain files of a .tar or .tar.gz below the folder `into`, within limits of size and number."""
+    doubtful = "check where the archive comes from; unpack it yourself and give the folder instead"
+    unpacked = 0
+    try:
+        with disk_errors(into), archive.open("rb") as file:
+            is_gzip = file.read(2) == b"\x1f\x8b"
+            file.seek(0)
+            plain = cast(BinaryIO, gzip.GzipFile(fileobj=file)) if is_gzip else file
+            bounded = _Bounded(plain, min(MAX_BYTES, MAX_RATIO * archive.stat().st_size + (1 << 20)))
+            try:
+                with tarfile.open(fileobj=cast(BinaryIO, bounded), mode="r:") as tar:
+                    for number, member in enumerate(tar):
+                        if number == MAX_ENTRIES:
+                            raise _TooLargeError(f"more than {MAX_ENTRIES:,} entries")
+                        unpacked += max(0, member.size)  # a sparse file can be larger than its place in the archive
+                        bounded.require(unpacked)
+                        if not (member.isreg() or member.isdir()) or member.issparse():
+                            raise tarfile.SpecialFileError(member)
+                        tar.extract(member, into, set_attrs=False, filter="data")
+                while bounded.read(_MAX_READ):  # to the end, where gzip's checksum is
+                    pass
+            except gzip.BadGzipFile as error:  # an OSError, but not of the disk
+                raise tarfile.ReadError(str(error)) from error
+    except _TooLargeError as error:
+        limits = f"at most {MAX_BYTES >> 30} GiB, {MAX_ENTRIES:,} files and {MAX_RATIO} times the archive's size"
+        what = f"{archive} becomes too large when it is unpacked"
+        raise LitebertError("LB-701", what, received=error, expected=limits, next=doubtful) from error
+    except tarfile.FilterError as error:
+        what = f"{archive} contains other things than plain files inside a folder"
+        raise LitebertError("LB-700", what, received=error, next=doubtful) from error
+    except (tarfile.TarError, EOFError, zlib.error, ValueError) as error:
+        what = f"{archive} is cut off or damaged"
+        raise DamagedError("LB-702", what, received=error, next=f"fetch {archive.name} again") from error
+
+
+class _TooLargeError(Exception):
+    pass
+
+
+class _Bounded:
+    """The unpacked bytes of an archive, of which no more are read than an archive of its size may hold."""
+
+    def __init__(self, plain: BinaryIO, limit: int) -> None:
+        self._plain, self._limit = plain, limit
+        self.tell = plain.tell
+
+    def require(self, position: int) -> None:
+        if position > self._limit:
+            raise _TooLargeError(f"{position:,} bytes or more, {self._limit:,} allowed")
+
+    def read(self, size: int) -> bytes:
+        if size > _MAX_READ:
+            raise _TooLargeError(f"a header of {size:,} bytes")
+        data = self._plain.read(size)
+        self.require(self._plain.tell())
+        return data
+
+    def seek(self, position: int) -> int:
+        self.require(position)
+        return self._plain.seek(position)
