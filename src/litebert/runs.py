@@ -26,7 +26,6 @@ from pydantic import (
     PlainSerializer,
     TypeAdapter,
     ValidationError,
-    model_serializer,
     model_validator,
 )  # fmt: skip
 
@@ -216,29 +215,22 @@ def finite(rows: Sequence[LogRow], name: str) -> list[float]:
 
 
 class EvaluatedStep(BaseModel):
-    """All measures of one evaluation, by name; in the file they are one flat object."""
+    """A step, and all measures of its evaluation by name; in the file they are one flat object."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, extra="allow")
+    __pydantic_extra__: dict[str, float]
 
     step: int
-    measures: dict[str, float]
 
-    @model_validator(mode="before")
-    @classmethod
-    def _unflatten(cls, value: object) -> object:
-        if not isinstance(value, dict) or "measures" in value:
-            return value
-        return {"step": value.get("step"), "measures": {name: v for name, v in value.items() if name != "step"}}
-
-    @model_serializer
-    def _flat(self) -> dict[str, int | float]:
-        return {"step": self.step, **self.measures}
+    @property
+    def measures(self) -> dict[str, float]:
+        return self.__pydantic_extra__
 
     @classmethod
     def of(cls, row: LogRow) -> Self:
         """Return the finite numbers of one row of metrics.jsonl."""
-        measures = {name: v for name, v in row.values.items() if math.isfinite(v) and name != "step"}
-        return cls(step=row.step, measures=measures)
+        finite = {name: value for name, value in row.values.items() if math.isfinite(value)}
+        return cls.model_validate({**finite, "step": row.step})
 
 
 class Result(BaseModel):

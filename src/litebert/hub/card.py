@@ -138,7 +138,7 @@ def _training(run: Run, kept: str) -> list[str]:
     Settings of the network are in its config.json; paths are private, so the data are named by their hashes.
     """
     result, settings, origins = run.outcome, run.settings, run.file.origins
-    evaluated = EvaluatedStep.of(run.evaluations[-1]) if run.evaluations else EvaluatedStep(step=0, measures={})
+    evaluated = EvaluatedStep.of(run.evaluations[-1]) if run.evaluations else EvaluatedStep(step=0)
     if result:
         evaluated = result.best if kept == "best" else result.last
     measures = _table({name: f"{value:.6g}" for name, value in evaluated.measures.items()})

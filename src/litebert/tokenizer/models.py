@@ -35,7 +35,6 @@ Spans: TypeAlias = NDArray[np.int32]
 Places: TypeAlias = NDArray[np.int32]
 
 SPACE = "▁"
-_PART_CHARACTERS = 1 << 16
 _BATCH_WORTH_THREADS = 16  # from this many texts on, one call for all is faster, even on one thread (13 % on articles)
 
 _WORD = re.compile(r"\S+")
@@ -247,11 +246,14 @@ class UnigramModel:
             encoded = [self._processor.encode(text, out_type=int) for text in normalized]
         else:
             encoded = self._processor.encode(normalized, out_type=int, num_threads=num_threads)
-        commas = self._number_commas
-        return [
-            ids if commas.keys().isdisjoint(ids) else [part for id_ in ids for part in commas.get(id_, (id_,))]
-            for ids in encoded
-        ]
+        return [ids if self._number_commas.keys().isdisjoint(ids) else self._without_commas(ids) for ids in encoded]
+
+    def _without_commas(self, ids: list[int]) -> list[int]:
+        split: list[int] = []
+        for index in ids:
+            parts = self._number_commas.get(index)
+            split.extend(parts) if parts else split.append(index)
+        return split
 
     def trace(self, text: str) -> Trace:
         """Return the pieces of a text and where each came from."""
@@ -269,31 +271,13 @@ class UnigramModel:
                 begin = stop
 
         # Back to the normalised text, and from there to the original; empty spans stay empty.
-        origins = self._origins(normalized, end)
+        _, places = self._processor.normalize(normalized, with_offsets=True)
+        origins = np.array([*places[:-1], len(normalized)], np.int32)  # (characters + 1,)
         first, last = origins[np.array(begins)], origins[np.array(stops)]  # (pieces,)
         after = np.append(first_places, last_places[-1:] if len(last_places) else np.int32(0))
         starts = after[np.minimum(first, len(after) - 1)]
         ends = np.where(first < last, np.append(np.int32(0), last_places)[last], starts)
         return Trace(pieces, np.stack([starts, ends], axis=1))
-
-    def _origins(self, text: str, length: int) -> Places:
-        """Return where each character that sentencepiece encodes came from, and the text's end.
-
-        To save memory, parts of the text are normalised separately, because sentencepiece returns a Python number for
-        each character. If that changes the length, the text is one part.
-        """
-        for parts in (cuts(text, _PART_CHARACTERS), [(0, len(text))]):
-            origins = array("i")
-            for begin, stop in parts:
-                _, places = self._processor.normalize(text[begin:stop], with_offsets=True)
-                first = len(origins)
-                origins.extend(place + begin for place in places[:-1])
-                if begin:
-                    origins[first] = begin - 1  # the space between the parts
-            if len(origins) == length:
-                break
-        origins.append(len(text))
-        return np.array(origins, dtype=np.int32)
 
     def join(self, pieces: list[str]) -> str:
         """Return the text of pieces, with ⁇ for the unknown one and without control pieces."""

@@ -1,26 +1,8 @@
 """transformers' own files, `tokenizer.json` and `tokenizer_config.json`: write ours for it, and restore a vocabulary.
 
-With what we write, `AutoTokenizer` gives our ids (those of `encode(..., special_tokens=True)`, because it always reads
-`[MASK]` in a text as the mask) and our segments. `AlbertTokenizer` builds its own pipeline, with other quotes and
-accents. `AutoTokenizer` still differs from ours in these cases:
-
-* The official code first picks a piece such as `▁11,` and then splits its comma off, but without that piece another
-  path is best (`▁11 , 4 18` here, `▁1 1,4 18` there): 8 of 78,550 real paragraphs with the official vocabulary, none
-  with one of `train_tokenizer`.
-* The scores of two segmentations are equal except for rounding (`0000 000`, `000 0000`): sentencepiece adds in 32 bits
-  over the whole text, transformers in 64 over a word: 4 of 78,550.
-* About 230 code points are newer than the Unicode tables of one side; this also affects the lower-casing of a capital
-  sigma beside them.
-* U+200C and U+200D before a combining mark of class 0 with two bytes in UTF-8 (U+034F, Thaana vowels); special pieces
-  that appear only after folding, such as `<ｐad>`.
-
-Reading restores the content of the original vocabulary file, so that ids are the official ones and not those of the
-pipeline in the JSON, in which transformers replaces quotes, drops vowel signs and splits at `(` or `-`. Ids can still
-differ from those of the lost file in two rare cases. If too few pieces end in a digit and a comma to tell whether 100
-was subtracted from their scores, the scores stay unchanged, and the first difference above appears (3 of 28,971
-paragraphs with the official vocabulary, whose 141 such pieces do tell). And a control piece that the JSON does not mark
-as special, other than those of every ALBERT vocabulary, is treated as user-defined, so that its name in a text becomes
-its id.
+With what we write, `AutoTokenizer` gives our ids and segments, but for the cases in docs/checkpoints.md. Reading
+restores the content of the original vocabulary file, so that ids are the official ones and not those of the pipeline in
+the JSON, in which transformers replaces quotes, drops vowel signs and splits at `(` or `-`.
 """
 
 from __future__ import annotations
@@ -33,11 +15,13 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import TypeAlias
+from typing import Annotated, TypeAlias
 
 import numpy as np
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from litebert import files
+from litebert.config import refused
 from litebert.errors import NoVocabularyError
 from litebert.files import Json
 from litebert.tokenizer.modelfile import (
@@ -178,6 +162,28 @@ class VocabularyFile:
     settings: Normalizer = field(default_factory=Normalizer)
 
 
+class _Token(BaseModel, strict=True):
+    content: str
+    id: int
+    special: bool = False
+
+
+_Score = Annotated[float, Field(ge=-_LARGEST_SCORE, le=_LARGEST_SCORE)]
+_ScoredPiece = Annotated[tuple[str, _Score], Field(strict=False)]  # JSON has it as a list
+
+
+class _Unigram(BaseModel, strict=True):
+    vocab: list[_ScoredPiece] = Field(max_length=MAX_PIECES)
+    unk_id: int = Field(ge=0)
+
+
+class _WordPiece(BaseModel, strict=True):
+    vocab: dict[str, int] = Field(min_length=1)
+
+
+_TOKENS = TypeAdapter(list[_Token])
+
+
 def read_tokenizer_json(path: Path) -> VocabularyFile:
     """Read the Unigram or WordPiece vocabulary of any `tokenizer.json`, which is not trusted."""
     table = files.read_json(path, command=f"ls -l {path.parent}", limit=_MAX_BYTES)
@@ -207,30 +213,19 @@ def read_tokenizer_json(path: Path) -> VocabularyFile:
             next="put the spiece.model or vocab.txt of the model beside it: these take precedence",
         )
     try:
-        return (_read_unigram if kind == "Unigram" else _read_wordpiece)(table, model, str(path))
+        return (_read_unigram if kind == "Unigram" else _read_wordpiece)(table, str(path))
+    except ValidationError as error:
+        raise damaged_vocabulary(str(path), refused(error)) from error
     except ValueError as error:
         raise damaged_vocabulary(str(path), error) from error
 
 
-def _read_unigram(table: JsonTable, model: JsonTable, name: str) -> VocabularyFile:
-    rows, unknown = model.get("vocab"), model.get("unk_id")
-    rows = rows if isinstance(rows, list) else []
-    scores = [
-        (row[0], float(row[1]))
-        for row in rows[: MAX_PIECES + 1]
-        if isinstance(row, list)
-        and len(row) == 2
-        and isinstance(row[0], str)
-        and isinstance(row[1], (int, float))
-        and abs(row[1]) <= _LARGEST_SCORE
-    ]
-    is_complete = len(scores) == len(rows) <= MAX_PIECES
-    if not is_complete or not isinstance(unknown, int) or not 0 <= unknown < len(rows):
-        place = unknown if isinstance(unknown, int) else "not named"
-        entries = f"{len(rows):,} entries, {len(scores):,} of them a piece with a score"
-        raise ValueError(f"{entries}; the unknown one is {place}")
-    special = _special_names(table, {text: index for index, (text, _) in enumerate(scores)}, name)
-    pieces = restored(scores, unknown=unknown, control=special | set(UNIGRAM_SPECIAL))
+def _read_unigram(table: JsonTable, name: str) -> VocabularyFile:
+    model = _Unigram.model_validate(table["model"])
+    if model.unk_id >= len(model.vocab):
+        raise ValueError(f"unk_id is {model.unk_id}, of {len(model.vocab):,} pieces")
+    special = _special_names(table, {text: index for index, (text, _) in enumerate(model.vocab)}, name)
+    pieces = restored(model.vocab, unknown=model.unk_id, control=special | set(UNIGRAM_SPECIAL))
 
     steps = _steps(table, "normalizer")
     maps = [step.get("precompiled_charsmap") for step in steps if step["type"] == "Precompiled"]
@@ -274,17 +269,13 @@ def restored(scores: Sequence[tuple[str, float]], *, unknown: int, control: Cont
     return pieces
 
 
-def _read_wordpiece(table: JsonTable, model: JsonTable, name: str) -> VocabularyFile:
-    vocab = model.get("vocab")
-    rows = vocab.items() if isinstance(vocab, dict) else ()
-    ids = {
-        text: index
-        for text, index in rows
-        if isinstance(index, int) and text == (text.split() or [text])[0] and "\n" not in text
-    }
+def _read_wordpiece(table: JsonTable, name: str) -> VocabularyFile:
+    ids = _WordPiece.model_validate(table["model"]).vocab
     pieces = sorted(ids, key=ids.__getitem__)
-    if not rows or len(ids) < len(rows) or [*map(ids.get, pieces)] != [*range(len(pieces))]:
-        raise ValueError(f"{len(rows):,} entries, {len(ids):,} of them a piece with an id; ids are 0, 1, 2 and so on")
+    if [*map(ids.get, pieces)] != [*range(len(pieces))]:
+        raise ValueError("the ids of the pieces are not 0, 1, 2 and so on")
+    if broken := [piece for piece in pieces if piece.split() != [piece]]:
+        raise ValueError(f"a piece with spaces: {broken[0]!r:.80}")
     _special_names(table, ids, name)
     steps = _steps(table, "normalizer")
     lowercase = any(step["type"] == "Lowercase" or step.get("lowercase") is True for step in steps)
@@ -294,18 +285,11 @@ def _read_wordpiece(table: JsonTable, model: JsonTable, name: str) -> Vocabulary
 
 def _special_names(table: JsonTable, ids: Mapping[str, int], name: str) -> set[str]:
     """Return the tokens that are marked as special; tokens outside of the vocabulary are refused."""
-    listed = table.get("added_tokens") or []
-    rows = [row for row in listed if isinstance(row, dict)] if isinstance(listed, list) else []
-    added = [
-        (text, index)
-        for text, index in ((row.get("content"), row.get("id")) for row in rows)
-        if isinstance(text, str) and isinstance(index, int)
-    ]
-    new = {text for text, index in added if text not in ids and index >= len(ids)}
-    wrong = [f"{text} {index}" for text, index in added if text not in new and ids.get(text) != index]
-    if wrong or not isinstance(listed, list) or len(added) < len(listed):
-        faults = ", ".join(wrong[:5]) or "entries without content or id"
-        raise ValueError(f"added tokens contradict the vocabulary: {faults}")
+    added = _TOKENS.validate_python(table.get("added_tokens") or [])
+    new = {token.content for token in added if token.content not in ids and token.id >= len(ids)}
+    wrong = [f"{t.content} {t.id}" for t in added if t.content not in new and ids.get(t.content) != t.id]
+    if wrong:
+        raise ValueError(f"added tokens contradict the vocabulary: {', '.join(wrong[:5])}")
     if new:
         raise NoVocabularyError(
             "LB-246",
@@ -313,7 +297,7 @@ def _special_names(table: JsonTable, ids: Mapping[str, int], name: str) -> set[s
             received=f"{', '.join(sorted(new)[:5])} ({len(new):,} in all)",
             next="delete them from added_tokens there to read these words like any other",
         )
-    return {str(row["content"]) for row in rows if row.get("special")}
+    return {token.content for token in added if token.special}
 
 
 def _steps(table: JsonTable, stage: str) -> list[JsonTable]:
