@@ -5,7 +5,8 @@ import torch
 
 from litebert.config import AlbertConfig, HeadConfig
 from litebert.errors import LitebertError
-from litebert.fast import AlbertWithExits, calibrate, limit_depth, pack, patient_logits, steps as engine_steps, to_int8
+from litebert.fast import AlbertWithExits, calibrate, limit_depth, pack, patient_logits, to_int8
+from litebert.fast import steps as engine_steps
 from litebert.fast.exits import SAME_SCORE, is_same_answer, logits_by_step, mean_by_depth
 from litebert.fast.steps import training_steps
 from litebert.nn import AlbertForTask, Batch

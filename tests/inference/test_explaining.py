@@ -13,7 +13,7 @@ from litebert.errors import LitebertError
 from litebert.folder import save_model
 from litebert.inference import Model
 from litebert.inference.explain import with_words
-from litebert.inference.quantize import quantize_with_texts
+from litebert.inference.finetuned import quantize_with_texts
 from litebert.nn import AlbertForPretraining, AlbertForTask, Batch
 from litebert.tokenizer import Tokenizer
 from litebert.tokenizer.train import train_tokenizer

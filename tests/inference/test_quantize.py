@@ -15,7 +15,7 @@ from litebert.config import AlbertConfig
 from litebert.errors import DamagedError, LitebertError
 from litebert.folder import load_model, read_config, save_model, start_from
 from litebert.folder.weights import INT8_FILE
-from litebert.inference.quantize import quantize_with_texts
+from litebert.inference.finetuned import quantize_with_texts
 from litebert.nn import AlbertForPretraining
 from litebert.tokenizer import Tokenizer
 

@@ -224,7 +224,7 @@ def quantize(
             next="litebert quantize RUN OUTPUT --data FOLDER --evaluate",
         )
     from litebert.corpus.text import read_texts
-    from litebert.inference.quantize import quantize_run, quantize_with_texts
+    from litebert.inference.finetuned import quantize_run, quantize_with_texts
 
     if data is not None:
         return quantize_run(model, output, data, task=task, evaluate=evaluate)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, cast
 
 import numpy as np
 import torch
@@ -20,7 +20,7 @@ from torch.nn import functional as F
 from litebert.answers import Explanation, WordAttribution
 from litebert.errors import LitebertError, did_you_mean, no_such_name
 from litebert.fast import is_int8
-from litebert.inference.pretrained import by_word, masked_logits, pool, window
+from litebert.inference.answering import by_word, masked_logits, pool, window
 from litebert.nn import AlbertForPretraining, AlbertForTask, Batch, Network
 from litebert.tasks.kinds.choice import ChoiceExample, question_texts
 from litebert.tasks.kinds.spans import SPAN_FAMILIES
@@ -30,8 +30,7 @@ from litebert.tokenizer import Tokenizer
 if TYPE_CHECKING:
     from litebert.inference.model import Model
 
-NUM_POINTS = 50
-"""Points of the integral, those of Gauss-Legendre quadrature."""
+NUM_POINTS = 50  # of the integral, by Gauss-Legendre quadrature
 TOKENS_AT_ONCE = 4_096
 
 
@@ -66,19 +65,21 @@ class Question(NamedTuple):
     kind: str = "log-probability"
 
 
+Ask: TypeAlias = Callable[["Model", Sequence[str], str | None], Question]
+
+
 def explain(model: Model, verb: str, texts: Sequence[str], answer: str | None) -> Explanation:
     """Attribute the score of an answer to the words of its texts."""
     if verb not in QUESTIONS:
-        next_step = 'model.explain("similar", "a cat", "a kitten")'
-        raise no_such_name("LB-873", "answers of this verb cannot be explained", verb, QUESTIONS, next=next_step)
+        advice = 'model.explain("similar", "a cat", "a kitten")'
+        raise no_such_name("LB-873", "answers of this verb cannot be explained", verb, QUESTIONS, next=advice)
     ask, counts, takes = QUESTIONS[verb]
     if len(texts) not in counts:
-        what, received = f"{verb} cannot be explained with these texts", f"{len(texts)} texts"
-        next_step = f'model.explain("{verb}", ...)'
-        raise LitebertError("LB-874", what, received=received, expected=takes, next=next_step)
+        what, advice = f"{verb} cannot be explained with these texts", f'model.explain("{verb}", ...)'
+        raise LitebertError("LB-874", what, received=f"{len(texts)} texts", expected=takes, next=advice)
     if is_int8(model.network.albert):
-        what, next_step = "an eight-bit model has no gradients to explain its answers with", "use the float model"
-        raise LitebertError("LB-872", what, next=f"{next_step} that it was made from")
+        what = "an eight-bit model has no gradients to explain its answers with"
+        raise LitebertError("LB-872", what, next="use the float model that it was made from")
     question = ask(model, texts, answer)
     values, score, blank = integrated_gradients(model.network, question, model.tokenizer)
     words, start = list[WordAttribution](), 0
@@ -112,7 +113,7 @@ def integrated_gradients(
 
     with torch.no_grad():
         score, blank = scores(torch.stack([words, blanks])).tolist()
-    points, weights = np.polynomial.legendre.leggauss(NUM_POINTS)
+    points, weights = np.polynomial.legendre.leggauss(NUM_POINTS)  # on -1 to 1, whose weights add up to 2
     alphas = torch.tensor((points + 1) / 2, dtype=words.dtype, device=device)[:, None, None]
     shares = torch.tensor(weights / 2, dtype=torch.float32, device=device)[:, None, None]
     gradient = torch.zeros_like(words, dtype=torch.float32)
@@ -120,7 +121,7 @@ def integrated_gradients(
     for first in range(0, NUM_POINTS, size):
         chosen = slice(first, first + size)
         with torch.enable_grad():
-            line = (blanks + alphas[chosen] * (words - blanks)).requires_grad_()
+            line = (blanks + alphas[chosen] * (words - blanks)).requires_grad_()  # (points, tokens, embed)
             (found,) = torch.autograd.grad(scores(line).sum(), line)
         gradient += (found.float() * shares[chosen]).sum(0)
     values: list[float] = (gradient * (words - blanks)).sum(-1).double().tolist()
@@ -187,13 +188,13 @@ def _classify(model: Model, texts: Sequence[str], answer: str | None) -> Questio
     found = model.classify(texts[0], texts[1] if len(texts) == 2 else None)
     labels, family = list(found.values), TextClassification.of(cast(AlbertForTask, model.network).head_config)
     likeliest = found.labels[0] if found.labels else max(labels, key=found.values.__getitem__)
-    label = 0 if family.is_number else labels.index(_known(answer or likeliest, labels))
-
-    def score(network: Network, batch: Batch) -> Tensor:
-        return family.log_values(network(batch))[:, label]
-
-    sequence = _sequence(model, dict(zip(("text", "pair"), texts, strict=False)))
-    return Question((sequence,), score, labels[label], "score" if family.is_number else "log-probability")
+    label = 0 if family.is_number else _place(answer or likeliest, labels)
+    return Question(
+        (_sequence(model, dict(zip(("text", "pair"), texts, strict=False))),),
+        lambda network, batch: family.log_values(network(batch))[:, label],
+        labels[label],
+        "score" if family.is_number else "log-probability",
+    )
 
 
 def _fill(model: Model, texts: Sequence[str], answer: str | None) -> Question:
@@ -209,6 +210,11 @@ def _fill(model: Model, texts: Sequence[str], answer: str | None) -> Question:
         found = masked_logits(cast(AlbertForPretraining, network), batch, places)
         return found.view(len(batch.lengths), len(blanks), -1)
 
+    def spelt(word: str) -> int:
+        """Return the piece that spells a word; of two, the one that begins a word."""
+        found = (tokenizer.id(piece) for piece in (f"▁{word.lower()}", word.lower(), f"▁{word}", word))
+        return next((id_ for id_ in found if id_ != tokenizer.unk_id), tokenizer.unk_id)
+
     if answer is None:
         batch = Batch.from_lists([sequence.ids]).to(next(model.network.parameters()).device)
         with torch.inference_mode():
@@ -216,7 +222,7 @@ def _fill(model: Model, texts: Sequence[str], answer: str | None) -> Question:
             found[:, tokenizer.special_ids] = -torch.inf
             ids = found.argmax(-1).tolist()
     else:
-        ids = [_piece(tokenizer, word) for word in answer.split()]
+        ids = [spelt(word) for word in answer.split()]
     if len(ids) != len(blanks) or tokenizer.unk_id in ids:
         raise _no_such(answer, f"{len(blanks)} words of one piece each")
 
@@ -227,17 +233,10 @@ def _fill(model: Model, texts: Sequence[str], answer: str | None) -> Question:
     return Question((sequence,), score, " ".join(tokenizer.decode([id_]) for id_ in ids))
 
 
-def _piece(tokenizer: Tokenizer, word: str) -> int:
-    """Return the piece that spells a word; of two, the one that begins a word."""
-    found = (tokenizer.id(piece) for piece in (f"▁{word.lower()}", word.lower(), f"▁{word}", word))
-    return next((id_ for id_ in found if id_ != tokenizer.unk_id), tokenizer.unk_id)
-
-
 def _order(model: Model, texts: Sequence[str], answer: str | None) -> Question:
     """Score the order as given, or swapped."""
     names = ["in order", "swapped"]
-    likeliest = names[0 if model.order(texts[0], texts[1]).is_in_order else 1]
-    label = names.index(_known(answer or likeliest, names))
+    label = _place(answer or names[0 if model.order(texts[0], texts[1]).is_in_order else 1], names)
 
     def score(network: Network, batch: Batch) -> Tensor:
         pooled = network.albert.pool(network.albert(batch, batch.first_tokens))
@@ -254,7 +253,7 @@ def _similar(model: Model, texts: Sequence[str], _: str | None) -> Question:
 
     def score(network: Network, batch: Batch) -> Tensor:
         rows = pool(network, batch, vectors.pooling)
-        return F.cosine_similarity(rows[::2], rows[1::2])
+        return F.cosine_similarity(rows[::2], rows[1::2])  # the copies of the first text, and of the second
 
     sequences = []
     for name, text in zip(("first", "second"), texts, strict=True):
@@ -272,15 +271,13 @@ def _choose(model: Model, texts: Sequence[str], answer: str | None) -> Question:
     """Score a choice against the others."""
     question, context, *choices = texts
     chosen = model.choose(question, choices, context=context).index
-    chosen = choices.index(_known(answer or choices[chosen], choices))
-
-    def score(network: Network, batch: Batch) -> Tensor:
-        logits: Tensor = network(batch)
-        return logits.view(-1, len(choices)).log_softmax(-1)[:, chosen]
-
+    chosen = _place(answer or choices[chosen], choices)
     variants = question_texts(ChoiceExample("0", context, question, tuple(choices)))
-    sequences = (_sequence(model, {"context": context, f"choice {n}": each}) for n, each in enumerate(variants, 1))
-    return Question(tuple(sequences), score, choices[chosen])
+    return Question(
+        tuple(_sequence(model, {"context": context, f"choice {n}": each}) for n, each in enumerate(variants, 1)),
+        lambda network, batch: network(batch).view(-1, len(choices)).log_softmax(-1)[:, chosen],
+        choices[chosen],
+    )
 
 
 def _answer(model: Model, texts: Sequence[str], answer: str | None) -> Question:
@@ -299,7 +296,7 @@ def _answer(model: Model, texts: Sequence[str], answer: str | None) -> Question:
     ids, offsets = tokenizer.encode_arrays(context)
     inside: list[int] = np.flatnonzero((offsets[:, 0] < stop) & (offsets[:, 1] > start)).tolist()
     longest = network.config.max_position_embeddings
-    kept = window(inside or [0], len(ids), longest - len(posed.ids) - 3)
+    kept = window(inside or [0], len(ids), longest - len(posed.ids) - 3)  # [CLS] question [SEP] context [SEP]
     spans = [(begin, end) for begin, end in offsets[kept].tolist()]
     sequence = _framed(tokenizer, [posed, Part("context", context, ids[kept].tolist(), spans)], longest)
     first = sequence.begins[1] - kept.start
@@ -312,7 +309,7 @@ def _answer(model: Model, texts: Sequence[str], answer: str | None) -> Question:
     return Question((sequence,), score, context[start:stop] or "no answer")
 
 
-QUESTIONS: dict[str, tuple[Callable[[Model, Sequence[str], str | None], Question], range, str]] = {
+QUESTIONS: dict[str, tuple[Ask, range, str]] = {
     "answer": (_answer, range(2, 3), "a question and a context"),
     "choose": (_choose, range(3, 99), "a question, a context (or an empty text), the choices"),
     "classify": (_classify, range(1, 3), "a text, or a text and its pair"),
@@ -323,12 +320,13 @@ QUESTIONS: dict[str, tuple[Callable[[Model, Sequence[str], str | None], Question
 """The verbs whose answers can be explained: how each asks, how many texts it takes, and which."""
 
 
-def _known(answer: str, answers: Sequence[str]) -> str:
+def _place(answer: str, answers: Sequence[str]) -> int:
+    """Return which of the possible answers this is."""
     if answer not in answers:
         raise _no_such(answer, did_you_mean(answer, answers))
-    return answer
+    return answers.index(answer)
 
 
 def _no_such(answer: str | None, expected: str) -> LitebertError:
-    what, next_step = "this is not an answer that the model can give", "omit the answer to explain the likeliest one"
-    return LitebertError("LB-875", what, received=str(answer), expected=expected, next=next_step)
+    what, advice = "this is not an answer that the model can give", "omit the answer to explain the likeliest one"
+    return LitebertError("LB-875", what, received=str(answer), expected=expected, next=advice)

@@ -1,13 +1,15 @@
-"""A fine-tuned run, or an ensemble of them, on whole data sets: answers and measures."""
+"""A fine-tuned run, or an ensemble of them, on whole data sets: answers and measures, and an eight-bit copy."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain, islice
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
+import torch
 from pydantic import JsonValue
 
 from litebert.config import (
@@ -24,15 +26,19 @@ from litebert.config import (
 )
 from litebert.config.load import RETIRED
 from litebert.errors import LitebertError
-from litebert.fast import limit_depth
+from litebert.fast import calibrate, limit_depth, pack, to_int8
 from litebert.fast.exits import require_exits
 from litebert.fast.steps import DTYPES
-from litebert.folder.model import load_model
+from litebert.files import require_new, staged_folder
+from litebert.folder.model import load_model, save_model
+from litebert.folder.weights import INT8_FILE, weights_path
 from litebert.hub.transfer import locate
-from litebert.nn import AlbertForTask
+from litebert.interop.reports import Quantized
+from litebert.nn import AlbertForTask, Batch, Network
+from litebert.nn.batch import by_length
 from litebert.runs import RUN_FILE, is_run, read_run
 from litebert.tasks.finetuning import answer
-from litebert.tasks.kinds.family import Dataset
+from litebert.tasks.kinds.family import Dataset, frame_ids
 from litebert.tasks.kinds.spans import ConditionalSpanAnswering, tuned_threshold
 from litebert.tasks.kinds.text import TextClassification
 from litebert.tasks.named import open_dataset
@@ -73,10 +79,8 @@ class Finetuned:
         """
         run = run_of(path)
         recorded = None if run is None else read_run(run)
-        if run is not None and run == Path(path):
-            folder = run / {"last": "model", "best": "best"}[kept]
-        else:
-            folder = locate(fspath(path))
+        is_folder = run is None or run != Path(path)
+        folder = locate(fspath(path)) if is_folder or run is None else run / {"last": "model", "best": "best"}[kept]
         if recorded is None and task is None:
             raise LitebertError(
                 "LB-613",
@@ -98,12 +102,12 @@ class Finetuned:
         used = precision or trained_in(config)
         network = load_model(folder, dtype=DTYPES[used], for_inference=True).network
         if not isinstance(network, AlbertForTask) or not _fits(network, dataset):
-            own = network.head_config if isinstance(network, AlbertForTask) else None
+            own, wanted = getattr(network, "head_config", None), dataset.family.head
             raise LitebertError(
                 "LB-614",
                 f"{folder} has no head for {settings.name}",
                 received=f"{own.kind}: {', '.join(own.labels[:10])}" if own else "pretraining heads only",
-                expected=f"{dataset.family.head.kind}: {', '.join(dataset.family.head.labels)}",
+                expected=f"{wanted.kind}: {', '.join(wanted.labels)}",
                 next="choose a model that was fine-tuned on this task",
             )
         if depth is not None:
@@ -132,10 +136,8 @@ def ensemble_answers(models: Sequence[Finetuned], examples: Sequence[Any]) -> li
                 next="name only runs of one task with the same labels",
             )
     answers = [model.answers(examples) for model in models]
-    if len(answers) == 1:
-        return answers[0]
-    averaged: list[Any] = first.family.averaged(answers)
-    return averaged
+    found: list[Any] = first.family.averaged(answers) if len(answers) > 1 else answers[0]
+    return found
 
 
 def measured(models: Sequence[Finetuned], data: Path, split: str) -> tuple[dict[str, float], list[Any], list[Any]]:
@@ -171,13 +173,15 @@ def with_patience(models: Sequence[Finetuned], patience: int) -> list[Finetuned]
     return [replace(model, dataset=dataset) for model in models]
 
 
+# What a run records
+
+
 def data_of(folder: str | PathLike[str]) -> Path:
     """Return the path of the data that a run was trained on."""
     found = run_of(folder)
-    if found is None:
+    recorded = None if found is None else read_run(found)
+    if recorded is None:
         raise LitebertError("LB-925", f"no file names the data of {folder}, which has no run", next="add --data FOLDER")
-    recorded = read_run(found)
-    assert recorded is not None
     data = recorded_config(FinetuneConfig, recorded.settings).data
     return Path(str(data.folder or data.train))
 
@@ -209,3 +213,89 @@ def _fits(network: AlbertForTask, dataset: Dataset[Any, Any]) -> bool:
     has_labels = ours.labels == wanted.labels or (is_unnamed and bool(wanted.labels))
     is_same_kind = ours.kind == wanted.kind or (ours.record.has_problem_type and wanted.record.has_problem_type)
     return is_same_kind and ours.num_outputs == wanted.num_outputs and has_labels
+
+
+# An eight-bit copy, calibrated on texts like those that the model will read
+
+NUM_EXAMPLES = 512
+"""Texts, or examples, to calibrate on."""
+HELD_OUT_EVERY = 16
+"""One in so many is held out to measure the error."""
+Framed: TypeAlias = tuple[Sequence[Sequence[int]], Sequence[Sequence[int]]]
+"""Ids and segments of the sequences of an example; a question with choices has several."""
+
+
+def quantize_with_texts(model: str | PathLike[str], output: Path, texts: Iterable[str]) -> Quantized:
+    """Write an eight-bit copy of a model, calibrated on the first NUM_EXAMPLES texts."""
+    folder = _float_model(model, output)
+    network, tokenizer = load_model(folder).network, Tokenizer.load(folder)
+    encoded = [ids for ids in tokenizer.encode_ids(list(islice(texts, NUM_EXAMPLES))) if ids]
+    longest = network.config.max_position_embeddings
+    framed = [frame_ids(tokenizer, ids, None, max_length=longest) for ids in encoded]
+    return _quantize(network, tokenizer, folder, output, [([ids], [segments]) for ids, segments in framed])
+
+
+def quantize_run(
+    run: str | PathLike[str], output: Path, data: Path, *, task: str | None = None, evaluate: bool = False
+) -> Quantized:
+    """Write an eight-bit copy of a run's model, calibrated on training examples of its task.
+
+    `task` is needed only for a model folder without its run. With `evaluate`, the model is measured on the development
+    splits before and after.
+    """
+    folder = _float_model(run, output)
+    opened = Finetuned.open(run, task=task, precision="fp32")  # int8 is packed beside fp32
+    dataset, longest = opened.dataset, opened.network.config.max_position_embeddings
+    examples = dataset.read(data, dataset.train_split)
+    features = dataset.family.features(
+        examples[:: max(1, len(examples) // NUM_EXAMPLES)][:NUM_EXAMPLES],
+        opened.tokenizer,
+        max_length=min(opened.task.max_length, longest),
+        training=False,
+    )
+    splits = dataset.dev_splits if evaluate else ()
+    before = {split: measured([opened], data, split)[0] for split in splits}
+    framed = [(feature.ids, feature.segments) for feature in features]
+    found = _quantize(opened.network, opened.tokenizer, folder, output, framed)
+    after = {split: measured([opened], data, split)[0] for split in splits}
+    return replace(found, before=before, after=after)
+
+
+def _float_model(model: str | PathLike[str], output: Path) -> Path:
+    require_new(output, force=None)
+    folder = locate(fspath(model))
+    if weights_path(folder).name == INT8_FILE:
+        raise LitebertError("LB-617", f"{folder} is in eight bits already", next="use it as it is")
+    return folder
+
+
+def _quantize(
+    network: Network, tokenizer: Tokenizer, folder: Path, output: Path, examples: Sequence[Framed]
+) -> Quantized:
+    """Calibrate on most examples, measure on the rest, write the folder."""
+    if len(examples) < HELD_OUT_EVERY:
+        received, expected = f"{len(examples)} texts", f"a few hundred, at least {HELD_OUT_EVERY}"
+        advice = "give more texts, like those that the model will read"
+        what = "there is too little to calibrate on"
+        raise LitebertError("LB-618", what, received=received, expected=expected, next=advice)
+
+    def batch(numbers: Iterable[int]) -> Batch:
+        ids, segments = zip(*(examples[number] for number in numbers), strict=True)
+        return Batch.from_lists([*chain(*ids)], [*chain(*segments)])
+
+    used = [number for number in range(len(examples)) if number % HELD_OUT_EVERY]
+    held_out = [batch([number]) for number in range(0, len(examples), HELD_OUT_EVERY)]
+    groups = by_length([sum(map(len, examples[number][0])) for number in used])
+    albert = network.albert
+    with torch.no_grad():
+        exact = torch.cat([albert(one) for one in held_out])
+        calibration = calibrate(albert, (batch(used[n] for n in group) for group in groups))
+        to_int8(network, calibration)
+        pack(albert)
+        rounded = torch.cat([albert(one) for one in held_out])
+    with staged_folder(output) as staged:
+        save_model(network, staged)
+        tokenizer.save(staged, max_length=network.config.max_position_embeddings)
+    before, after = (sum(path.stat().st_size for path in each.glob("*.safetensors")) for each in (folder, output))
+    error = float((rounded - exact).norm() / exact.norm())
+    return Quantized(str(output), len(used), before, after, error)

@@ -13,7 +13,7 @@ from functools import cached_property, partial
 from itertools import islice
 from numbers import Integral
 from os import PathLike
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_args, overload
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, TypeVar, get_args, overload
 
 import numpy as np
 from annotated_types import Ge
@@ -38,7 +38,7 @@ from litebert.tokenizer import Tokenizer
 
 if TYPE_CHECKING:  # what needs torch is imported where it is used, so that `litebert fill --help` loads none
     from litebert.folder.sentence_vectors import SentenceVectors
-    from litebert.inference.pretrained import TextIndex
+    from litebert.inference.answering import TextIndex
     from litebert.nn import Network
 
 log = logging.getLogger("litebert")
@@ -49,13 +49,16 @@ MAX_CHARACTERS = 1_000_000
 _HEADS = {"fill": "masked_lm", "score": "masked_lm", "order": "sentence_order"}
 """The pretraining heads that answer verbs."""
 
-Texts = str | Iterable[str]
-Pooling = Literal["mean", "cls", "max"]
+Texts: TypeAlias = str | Iterable[str]
+Pooling: TypeAlias = Literal["mean", "cls", "max"]
 Patience = Annotated[int | None, Ge(1), "Stop once this many consecutive classifiers agree; needs train.exits=true."]
 Top = Annotated[int, Ge(1), "Answers to show."]
 PoolingOption = Annotated[
     Pooling | None, "How tokens become one vector; by default the model's own pooling, or the mean."
 ]
+Normalize = Annotated[bool | None, "Scale vectors to length 1."]
+MaxLength = Annotated[int | None, "Read only so many pieces of a text."]
+Progress: TypeAlias = Callable[[int], None]
 Found = TypeVar("Found")
 
 
@@ -63,7 +66,7 @@ class Model:
     """A network with its tokenizer; make one with `litebert.load`.
 
     `fill`, `score` and `order` need the pretraining heads, `classify`, `tag`, `choose` and `answer` the head of that
-    task; `embed`, `similar` and `search` need none.
+    task; `embed`, `similar` and `search` need none. One text gets one answer, a list of texts a list of answers.
 
     >>> model = Model.load()  # the packaged one
     >>> len(model.embed(["A cat.", "A kitten."]))
@@ -138,6 +141,8 @@ class Model:
             return (head.record.verb, "embed")
         return (*(verb for verb in _HEADS if not self._lacking(verb)), "embed")
 
+    # Pretrained models
+
     @overload
     def fill(self, text: str, *, top: Top = 5) -> Results[Filling]: ...  # type: ignore[overload-overlap]
     @overload
@@ -149,10 +154,10 @@ class Model:
         only the part around the blanks is read. Like `score`, `tag` and `order` of one text, this takes at most a
         million characters.
         """
-        from litebert.inference import pretrained
+        from litebert.inference import answering
 
         texts = self.read(text, "fill", is_bounded=True)
-        found = pretrained.fill(self.able("fill"), self.tokenizer, texts, top=count(top, "top"))
+        found = answering.fill(self.able("fill"), self.tokenizer, texts, top=count(top, "top"))
         return found[0] if isinstance(text, str) else Results(found)
 
     @overload
@@ -161,10 +166,10 @@ class Model:
     def score(self, text: Iterable[str]) -> Results[Score]: ...
     def score(self, text: Texts) -> Score | Results[Score]:
         """Return how likely a text and each of its words are: pseudo-log-likelihoods, in nats."""
-        from litebert.inference import pretrained
+        from litebert.inference import answering
 
         texts, network = self.read(text, "score", is_bounded=True), self.able("score")
-        found = [pretrained.score(network, self.tokenizer, each) for each in texts]
+        found = [answering.score(network, self.tokenizer, each) for each in texts]
         return found[0] if isinstance(text, str) else Results(found)
 
     @overload
@@ -176,21 +181,18 @@ class Model:
 
         Sentences longer than the model reads are cut at their end.
         """
-        from litebert.inference import pretrained
+        from litebert.inference import answering
 
+        texts = self.read([first] if second is None else [first, second], "order", is_bounded=second is None)
+        network = self.able("order")
         if second is None:
-            (text,) = self.read([first], "order", is_bounded=True)
-            return pretrained.coherence(self.able("order"), self.tokenizer, text)
-        first, second = self.read([first, second], "order")
-        return pretrained.order(self.able("order"), self.tokenizer, [first], [second])[0]
+            return answering.coherence(network, self.tokenizer, texts[0])
+        return answering.order(network, self.tokenizer, texts[:1], texts[1:])[0]
+
+    # Vectors
 
     def embed(
-        self,
-        texts: Texts,
-        *,
-        pooling: PoolingOption = None,
-        normalize: Annotated[bool | None, "Scale vectors to length 1."] = None,
-        max_length: Annotated[int | None, "Read only so many pieces of a text."] = None,
+        self, texts: Texts, *, pooling: PoolingOption = None, normalize: Normalize = None, max_length: MaxLength = None
     ) -> NDArray[np.float32]:
         """Return one vector for each text: the mean or maximum of its tokens, or [CLS].
 
@@ -201,7 +203,7 @@ class Model:
         nothing, the mean, not normalised. Without fine-tuning or a teacher, a pretrained model gives poor vectors.
         `max_length` cuts texts earlier, to that many pieces including [CLS] and [SEP].
         """
-        from litebert.inference import pretrained
+        from litebert.inference import answering
 
         if pooling is not None:
             _one_of(pooling, Pooling, "LB-674", "pooling", 'model.embed(texts, pooling="mean")')
@@ -211,7 +213,7 @@ class Model:
             normalize=self.vectors.normalize if normalize is None else normalize,
             max_length=self.vectors.max_length if max_length is None else count(max_length, "max_length", least=3),
         )
-        found = pretrained.embed(self.network, self.tokenizer, self.read(texts, "embed"), vectors=vectors)
+        found = answering.embed(self.network, self.tokenizer, self.read(texts, "embed"), vectors=vectors)
         vector: NDArray[np.float32] = found[0] if isinstance(texts, str) else found
         return vector
 
@@ -221,16 +223,15 @@ class Model:
         *,
         batch_size: int = 1_024,
         pooling: PoolingOption = None,
-        normalize: Annotated[bool | None, "Scale vectors to length 1."] = None,
-        max_length: Annotated[int | None, "Read only so many pieces of a text."] = None,
-        progress: Callable[[int], None] | None = None,
+        normalize: Normalize = None,
+        max_length: MaxLength = None,
+        progress: Progress | None = None,
     ) -> Iterator[NDArray[np.float32]]:
-        """Yield the vectors of `batch_size` texts at a time, each of shape (batch_size, H).
+        """Yield the vectors of `batch_size` texts at a time, each of shape (batch_size, H); texts may come without end.
 
         `progress` is called with the number of texts after each batch.
         """
-        _require_list(texts, "embed_batches", "texts")
-        remaining = iter(texts if _is_list(texts) else self.read(texts, "embed_batches"))
+        remaining = iter(_several_only(texts, "embed_batches", "texts"))
         while batch := list(islice(remaining, count(batch_size, "batch_size"))):
             yield self.embed(batch, pooling=pooling, normalize=normalize, max_length=max_length)
             if progress is not None:
@@ -242,17 +243,15 @@ class Model:
             self.embed(self.read(texts, "similar"), pooling=pooling, normalize=True) for texts in (first, second)
         )
         cosines: NDArray[np.float32] = left @ right.T
-        is_one = isinstance(first, str) and isinstance(second, str)
-        return float(cosines[0, 0]) if is_one else cosines
+        return float(cosines[0, 0]) if isinstance(first, str) and isinstance(second, str) else cosines
 
     def index(
-        self, texts: Iterable[str], *, pooling: PoolingOption = None, progress: Callable[[int], None] | None = None
+        self, texts: Iterable[str], *, pooling: PoolingOption = None, progress: Progress | None = None
     ) -> TextIndex:
         """Embed texts once, to be searched many times; see `embed_batches` for `progress`."""
-        from litebert.inference.pretrained import TextIndex
+        from litebert.inference.answering import TextIndex
 
-        _require_list(texts, "index", "texts")
-        listed = self.read(texts, "index")
+        listed = self.read(_several_only(texts, "index", "texts"), "index")
         embed = partial(self.embed, pooling=pooling, normalize=True)
         batches = self.embed_batches(listed, batch_size=256, pooling=pooling, normalize=True, progress=progress)
         return TextIndex(tuple(listed), np.concatenate([embed([]), *batches]), embed)
@@ -269,14 +268,16 @@ class Model:
 
         `order`, `embed`, `classify` and `choose` cut these at the end.
         """
-        listed, seconds = paired(texts, pairs, "too_long")
-        room = self.network.config.max_position_embeddings - (2 if seconds is None else 3)
+        listed, seconds = _paired(texts, pairs, "too_long")
+        room = self.network.config.max_position_embeddings - (2 if seconds is None else 3)  # beside [CLS] and [SEP]
         sizes = [0] * len(listed)
         for column in (listed, seconds or []):
             read = [self.tokenizer.beginning(text, room + 1) for text in column]
             for number, ids in enumerate(self.tokenizer.encode_ids(read)):
                 sizes[number] += len(ids)
         return [number for number, size in enumerate(sizes) if size > room]
+
+    # Fine-tuned models
 
     @overload
     def classify(  # type: ignore[overload-overlap]
@@ -295,11 +296,11 @@ class Model:
         before; the model must have been trained with `train.exits`. A text longer than the model reads is cut at its
         end.
         """
-        from litebert.inference import downstream
+        from litebert.inference import answering
 
         network = self.able("classify")
-        listed, seconds = paired(texts, pairs, "classify")
-        found = downstream.classify(network, self.tokenizer, self.read(listed, "classify"), seconds, patience=patience)
+        listed, seconds = _paired(texts, pairs, "classify")
+        found = answering.classify(network, self.tokenizer, self.read(listed, "classify"), seconds, patience=patience)
         return found[0] if isinstance(texts, str) else Results(found)
 
     @overload
@@ -308,9 +309,9 @@ class Model:
     def tag(self, texts: Iterable[str]) -> Results[Results[Tagged]]: ...
     def tag(self, texts: Texts) -> Results[Tagged] | Results[Results[Tagged]]:
         """Return the tag of every word and punctuation mark of each text."""
-        from litebert.inference import downstream
+        from litebert.inference import answering
 
-        found = downstream.tag(self.able("tag"), self.tokenizer, self.read(texts, "tag", is_bounded=True))
+        found = answering.tag(self.able("tag"), self.tokenizer, self.read(texts, "tag", is_bounded=True))
         return found[0] if isinstance(texts, str) else Results(found)
 
     def choose(
@@ -324,30 +325,27 @@ class Model:
 
         A context longer than the model reads is cut at its end.
         """
-        from litebert.inference import downstream
+        from litebert.inference import answering
 
-        network = self.able("choose")
-        _require_list(choices, "choose", "choices")
-        listed = self.read(choices, "choose")
+        network, listed = self.able("choose"), self.read(_several_only(choices, "choose", "choices"), "choose")
         if not listed:
-            raise LitebertError("LB-912", "there are no choices", received="an empty list", next="give two or more")
+            raise LitebertError("LB-912", "there are no choices", next="give two or more")
         question, context = self.read([question, context], "choose")
-        return downstream.choose(network, self.tokenizer, [(question, listed, context)])[0]
+        return answering.choose(network, self.tokenizer, [(question, listed, context)])[0]
 
     def answer(
-        self, question: str, context: Texts, *, top: Top = 1, progress: Callable[[int], None] | None = None
+        self, question: str, context: Texts, *, top: Top = 1, progress: Progress | None = None
     ) -> Results[SpanFound]:
         """Return the likeliest spans of a context, or of several, that answer a question.
 
         The best comes first. A SQuAD 2.0 model may find no answer: then an empty text comes first. `no_answer` of each
         span is the probability of that. `progress` is called with the number of windows that were read.
         """
-        from litebert.inference import downstream
+        from litebert.inference import answering
 
         network = self.able("answer")
-        (question,), contexts = self.read([question], "answer"), self.read(context, "answer")
-        top = count(top, "top")
-        return downstream.answer(network, self.tokenizer, [(question, contexts)], top=top, progress=progress)[0]
+        asked = self.read([question], "answer")[0], self.read(context, "answer")
+        return answering.answer(network, self.tokenizer, [asked], top=count(top, "top"), progress=progress)[0]
 
     def explain(self, verb: str, *texts: str, answer: str | None = None) -> Explanation:
         """Return how much each word of the texts adds to an answer of a verb.
@@ -359,12 +357,14 @@ class Model:
 
         return explain(self, verb, self.read(texts, "explain"), answer)
 
+    # What every verb asks first
+
     def able(self, verb: str) -> Any:
         """Return the network if its head answers this verb."""
         if verb in self.verbs:
             return self.network
         head = getattr(self.network, "head_config", None)
-        has = f"a {head.kind} head" if head else "pretraining heads only"
+        has, advice = f"a {head.kind} head" if head else "pretraining heads only", "litebert finetune --help"
         if verb in _HEADS:
             lacking = [] if head else self._lacking(verb)
             raise RequestError(
@@ -374,17 +374,12 @@ class Model:
                 expected=f"the {_HEADS[verb]} head; hub files often come without sentence order",
                 next="use a model that litebert pretrained, or pretrain this one further",
             )
-        next_step = "litebert finetune --help"
         if self._unused and self.verbs == ("embed",):
             has = f"a head that no imported module knows, {', '.join(self._unused[:3])}"
-            next_step = "import the module that adds its head before you load it, as in docs/extending/task.md"
-        raise RequestError(
-            "LB-615",
-            f"{self.source} cannot {verb}: it was not fine-tuned for that",
-            received=has,
-            expected=f"a {' or '.join(kind for kind, record in HEADS.items() if record.verb == verb)} head",
-            next=next_step,
-        )
+            advice = "import the module that adds its head before you load it, as in docs/extending/task.md"
+        heads = " or ".join(kind for kind, record in HEADS.items() if record.verb == verb)
+        what = f"{self.source} cannot {verb}: it was not fine-tuned for that"
+        raise RequestError("LB-615", what, received=has, expected=f"a {heads} head", next=advice)
 
     def _lacking(self, verb: str) -> list[str]:
         """Return the weights of a verb's pretraining head, or of the encoder, that the file lacks."""
@@ -393,16 +388,15 @@ class Model:
 
     def read(self, texts: Texts, verb: str, *, is_bounded: bool = False) -> list[str]:
         """Return the texts of a verb, and say once where the vocabulary was not made for them."""
-        found = [texts] if isinstance(texts, str) else several(texts, verb)
-        for text in found if is_bounded else ():
-            if len(text) > MAX_CHARACTERS:
-                raise LitebertError(
-                    "LB-935",
-                    f"this text is too long for {verb}",
-                    received=f"{len(text):,} characters",
-                    expected=f"at most {MAX_CHARACTERS:,}: the answer grows with the text",
-                    next="split the text into chapters, one per row of a file",
-                )
+        found = several(texts, verb)
+        if is_bounded and (longest := max(map(len, found), default=0)) > MAX_CHARACTERS:
+            received, expected = (
+                f"{longest:,} characters",
+                f"at most {MAX_CHARACTERS:,}: the answer grows with the text",
+            )
+            advice = "split the text into chapters, one per row of a file"
+            what = f"this text is too long for {verb}"
+            raise LitebertError("LB-935", what, received=received, expected=expected, next=advice)
         if not self._has_remarked and any(self.tokenizer.reads_in_fragments(text[:300]) for text in found[:3]):
             self._has_remarked = True
             self.remark(
@@ -452,44 +446,10 @@ def several(texts: Texts, verb: str) -> list[str]:
     found = list(texts) if _is_list(texts) else [texts]
     for text in found:
         if not isinstance(text, str):
-            raise LitebertError(
-                "LB-611",
-                f"{verb} takes texts",
-                received=f"{text!r:.100} ({type(text).__name__})",
-                expected="a string, or a list of strings",
-                next="give every text as a str; of a table, one column",
-            )
+            received, expected = f"{text!r:.100} ({type(text).__name__})", "a string, or a list of strings"
+            advice = "give every text as a str; of a table, one column"
+            raise LitebertError("LB-611", f"{verb} takes texts", received=received, expected=expected, next=advice)
     return [str(text) for text in found]  # numpy's strings become plain ones
-
-
-def paired(texts: Texts, pairs: Texts | None, verb: str) -> tuple[list[str], list[str] | None]:
-    """Return the texts, and the second text of each pair; None without pairs."""
-    listed = several(texts, verb)
-    seconds = None if pairs is None else several(pairs, verb)
-    if seconds is not None and len(seconds) != len(listed):
-        raise LitebertError(
-            "LB-931",
-            "texts and pairs do not match",
-            received=f"{len(listed)} texts and {len(seconds)} pairs",
-            next="give one pair for each text",
-        )
-    return listed, seconds
-
-
-def count(value: int, name: str, *, least: int = 1) -> int:
-    """Return a count, such as the number of answers, if it is a whole number that can be."""
-    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
-        expected = f"a whole number, {least} or more"
-        raise LitebertError(
-            "LB-932", f"{name} cannot have this value", received=value, expected=expected, next=f"{name}=5"
-        )
-    return int(value)
-
-
-def _one_of(value: Found, kind: object, code: str, name: str, example: str) -> Found:
-    if value not in get_args(kind):
-        raise no_such_name(code, f"there is no such {name}", str(value), get_args(kind), next=example)
-    return value
 
 
 def _is_list(texts: Texts) -> bool:
@@ -498,8 +458,32 @@ def _is_list(texts: Texts) -> bool:
     return isinstance(texts, Iterable) and is_flat and not isinstance(texts, bytes | Mapping | Set)
 
 
-def _require_list(texts: Iterable[str], verb: str, name: str) -> None:
-    """Refuse a single string where it makes no sense, as it would be taken for a list of characters."""
+def _several_only(texts: Iterable[str], verb: str, name: str) -> Iterable[str]:
+    """Refuse a single string, which would be taken for a list of characters."""
     if isinstance(texts, str):
-        next_step = f"put the {name} in a list"
-        raise LitebertError("LB-930", f"{verb} takes several {name}", received="one string", next=next_step)
+        what = f"{verb} takes several {name}"
+        raise LitebertError("LB-930", what, received="one string", next=f"put the {name} in a list")
+    return texts if _is_list(texts) else several(texts, verb)
+
+
+def _paired(texts: Texts, pairs: Texts | None, verb: str) -> tuple[list[str], list[str] | None]:
+    """Return the texts, and the second text of each pair; None without pairs."""
+    listed, seconds = several(texts, verb), None if pairs is None else several(pairs, verb)
+    if seconds is not None and len(seconds) != len(listed):
+        received, advice = f"{len(listed)} texts and {len(seconds)} pairs", "give one pair for each text"
+        raise LitebertError("LB-931", "texts and pairs do not match", received=received, next=advice)
+    return listed, seconds
+
+
+def count(value: int, name: str, *, least: int = 1) -> int:
+    """Return a count, such as the number of answers, if it is a whole number that can be."""
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
+        what, expected = f"{name} cannot have this value", f"a whole number, {least} or more"
+        raise LitebertError("LB-932", what, received=value, expected=expected, next=f"{name}=5")
+    return int(value)
+
+
+def _one_of(value: Found, kind: object, code: str, name: str, example: str) -> Found:
+    if value not in get_args(kind):
+        raise no_such_name(code, f"there is no such {name}", str(value), get_args(kind), next=example)
+    return value
