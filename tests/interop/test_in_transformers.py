@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 import litebert
 from litebert.errors import LitebertError
+from litebert.hub import packaged_model
 from litebert.interop.in_transformers import EngineForward
 
 SHAPE = {
@@ -21,22 +22,15 @@ SHAPE = {
     "intermediate_size": 48,
     "max_position_embeddings": 64,
 }
-ALBERT = SHAPE | {"embedding_size": 16}
 HEADS = ("Model", "ForPreTraining", "ForMaskedLM", "ForTokenClassification", "ForQuestionAnswering")
-MODELS = [(family, head, {}) for family in ("Albert", "Bert") for head in HEADS]
-MODELS.append(("Albert", "Model", {"num_hidden_groups": 3, "inner_group_num": 2, "embedding_size": 32}))
+MODELS = [(f"{family}{head}", {}) for family in ("Albert", "Bert") for head in HEADS]
+MODELS.append(("AlbertModel", {"num_hidden_groups": 3, "inner_group_num": 2, "embedding_size": 32}))
 
 
-def _albert(head: str, **changes: object) -> hf.PreTrainedModel:
-    return _random(getattr(hf, f"Albert{head}")(hf.AlbertConfig(**(ALBERT | changes))))
-
-
-def _bert(head: str, **changes: object) -> hf.PreTrainedModel:
-    return _random(getattr(hf, f"Bert{head}")(hf.BertConfig(**(SHAPE | changes))))
-
-
-def _random(model: hf.PreTrainedModel) -> hf.PreTrainedModel:
-    generator = torch.Generator().manual_seed(1)
+def _model(name: str, **changes: object) -> hf.PreTrainedModel:
+    is_albert = name.startswith("Albert")
+    config = hf.AlbertConfig(**(SHAPE | {"embedding_size": 16} | changes)) if is_albert else hf.BertConfig(**SHAPE)
+    model, generator = getattr(hf, name)(config), torch.Generator().manual_seed(1)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.copy_(0.2 * torch.randn(parameter.shape, generator=generator))
@@ -45,10 +39,8 @@ def _random(model: hf.PreTrainedModel) -> hf.PreTrainedModel:
 
 def _inputs() -> dict[str, Tensor]:
     ids = torch.randint(5, 90, (4, 12), generator=torch.Generator().manual_seed(2))
-    lengths = torch.tensor([12, 5, 9, 1])
-    mask = (torch.arange(12) < lengths[:, None]).long()
-    segments = ((torch.arange(12) >= 4) & (torch.arange(12) < lengths[:, None])).long()
-    return {"input_ids": ids, "attention_mask": mask, "token_type_ids": segments}
+    mask = (torch.arange(12) < torch.tensor([12, 5, 9, 1])[:, None]).long()
+    return {"input_ids": ids, "attention_mask": mask, "token_type_ids": mask * (torch.arange(12) >= 4)}
 
 
 def _uses_engine(model: nn.Module, monkeypatch: pytest.MonkeyPatch) -> Callable[[], bool]:
@@ -67,60 +59,49 @@ def _uses_engine(model: nn.Module, monkeypatch: pytest.MonkeyPatch) -> Callable[
     return used
 
 
-def _assert_same(found: object, expected: object, mask: Tensor) -> None:
-    """Compare all outputs by name; of what has a row a token, the real tokens."""
-    assert type(found) is type(expected)
-    assert found.keys() == expected.keys()
-    for name, value in expected.items():
-        got = found[name]
-        if value.shape[:2] == mask.shape:
-            got, value = got[mask.bool()], value[mask.bool()]
-        torch.testing.assert_close(got, value, atol=1e-5, rtol=0, msg=name)
-
-
-@pytest.mark.parametrize(("family", "head", "changes"), MODELS)
-def test_every_head_gives_what_it_gave(
-    family: str, head: str, changes: dict[str, int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    model, inputs = (_albert if family == "Albert" else _bert)(head, **changes), _inputs()
-    with torch.inference_mode():
-        expected = model(**inputs)
-        used = _uses_engine(litebert.optimize(model), monkeypatch)
-        found = model(**inputs)
-    assert used()
-    _assert_same(found, expected, inputs["attention_mask"])
-
-
+@pytest.mark.parametrize(("name", "changes"), MODELS)
 @torch.no_grad()
-def test_without_a_mask_or_pooler_and_as_a_tuple() -> None:
-    model, ids = (_random(hf.BertModel(hf.BertConfig(**SHAPE), add_pooling_layer=False)), (_inputs()["input_ids"]))
-    expected = model(ids, return_dict=False)
-    found = litebert.optimize(model)(ids, return_dict=False)
-    assert isinstance(found, tuple)
-    assert len(found) == len(expected)
-    torch.testing.assert_close(found[0], expected[0], atol=1e-5, rtol=0)
+def test_every_head_gives_what_it_gave(name: str, changes: dict[str, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    model, inputs = _model(name, **changes), _inputs()
+    expected, mask = model(**inputs), inputs["attention_mask"].bool()
+    alone = model(inputs["input_ids"], return_dict=False)  # without a mask, and as a tuple
+    used = _uses_engine(litebert.optimize(model), monkeypatch)
+    found, again = model(**inputs), model(inputs["input_ids"], return_dict=False)
+    assert used() and type(found) is type(expected) and found.keys() == expected.keys()
+    assert isinstance(again, tuple) and len(again) == len(alone)
+    for key, value in expected.items():  # of what has a row a token, the real tokens
+        rows = mask if value.shape[:2] == mask.shape else slice(None)
+        torch.testing.assert_close(found[key][rows], value[rows], atol=1e-5, rtol=0, msg=key)
+    for ours, theirs in zip(again, alone, strict=True):
+        torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=0)
 
 
 @pytest.mark.parametrize(
-    "options", [{"output_attentions": True}, {"output_hidden_states": True}], ids=lambda options: next(iter(options))
+    "change", ["left padding", "embeddings", "half", "hook", "output_attentions", "output_hidden_states"]
 )
 @torch.no_grad()
-def test_inner_outputs_are_the_originals_and_the_engine_computes_again(
-    options: dict[str, bool], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    model, inputs = _bert("ForSequenceClassification"), _inputs()
-    expected = model(**inputs, **options)
-    used = _uses_engine(litebert.optimize(model), monkeypatch)
-    found = model(**inputs, **options)
-    assert not used()
-    assert found.keys() == expected.keys()
-    torch.testing.assert_close(found.logits, expected.logits, atol=0, rtol=0)
-    model(**inputs)
-    assert used()
+def test_what_the_engine_does_not_compute_is_the_originals(change: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, inputs = litebert.optimize(_model("AlbertModel")), _inputs()
+    used, plain = _uses_engine(model, monkeypatch), _inputs()
+    if change == "left padding":
+        inputs = {name: values.flip(1) for name, values in inputs.items()}
+    elif change == "embeddings":
+        inputs = {"inputs_embeds": model.embeddings.word_embeddings(inputs["input_ids"])}
+    elif change == "half":
+        model.bfloat16()
+    elif change == "hook":
+        model.encoder.register_forward_hook(lambda *_: None)
+    else:
+        inputs[change] = True
+    found, expected = model(**inputs), model.forward.original(**inputs)
+    assert not used() and found.keys() == expected.keys()
+    assert torch.equal(found.pooler_output, expected.pooler_output)
+    model(**plain)
+    assert used() == (change not in ("half", "hook"))
 
 
 def test_training_and_gradients_are_the_originals(monkeypatch: pytest.MonkeyPatch) -> None:
-    model, inputs = _albert("ForSequenceClassification"), _inputs()
+    model, inputs = _model("AlbertForSequenceClassification"), _inputs()
     twin = copy.deepcopy(model)
     used = _uses_engine(litebert.optimize(model), monkeypatch)
     for one in (model.train(), twin.train()):
@@ -132,74 +113,42 @@ def test_training_and_gradients_are_the_originals(monkeypatch: pytest.MonkeyPatc
 
 
 @torch.no_grad()
-def test_new_weights_count_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    model, inputs = litebert.optimize(_albert("Model")), _inputs()
-    before = model(**inputs)[1]
-    for parameter in model.parameters():
-        parameter.mul_(1.1)
-    used = _uses_engine(model, monkeypatch)
-    after = model(**inputs)[1]
-    assert used()
-    assert not torch.allclose(before, after, atol=1e-3)
-    torch.testing.assert_close(after, model.forward.original(**inputs)[1], atol=1e-5, rtol=0)
-
-
-@torch.no_grad()
-def test_a_copy_computes_with_its_own_weights() -> None:
-    model, inputs = litebert.optimize(_bert("Model")), _inputs()
+def test_new_weights_count_at_once_and_a_copy_has_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, inputs = litebert.optimize(_model("AlbertModel")), _inputs()
     before = model(**inputs)[1]
     twin = copy.deepcopy(model)
     for parameter in twin.parameters():
         parameter.zero_()
-    torch.testing.assert_close(model(**inputs)[1], before, atol=0, rtol=0)
-    assert not twin(**inputs)[1].any()
-
-
-@pytest.mark.parametrize("change", ["left padding", "embeddings", "half", "hook"])
-@torch.no_grad()
-def test_what_the_engine_does_not_compute_is_the_originals(change: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    model, inputs = litebert.optimize(_albert("Model")), _inputs()
+    assert torch.equal(model(**inputs)[1], before) and not twin(**inputs)[1].any()
+    for parameter in model.parameters():
+        parameter.mul_(1.1)
     used = _uses_engine(model, monkeypatch)
-    if change == "left padding":
-        inputs = {name: values.flip(1) for name, values in inputs.items()}
-    elif change == "embeddings":
-        inputs = {"inputs_embeds": model.embeddings.word_embeddings(inputs["input_ids"])}
-    elif change == "half":
-        model.bfloat16()
-    else:
-        model.encoder.register_forward_hook(lambda *_: None)
-    model(**inputs)
-    assert not used()
+    after = model(**inputs)[1]
+    assert used() and not torch.allclose(before, after, atol=1e-3)
+    torch.testing.assert_close(after, model.forward.original(**inputs)[1], atol=1e-5, rtol=0)
 
 
 @torch.no_grad()
-def test_a_pipeline_and_its_tokenizer_run_on_the_engine(packaged: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    texts = ["The cat sat on the [MASK].", "Paris is the [MASK] of a much larger country."]
-    pipe = hf.pipeline("fill-mask", model=packaged, batch_size=2, device="cpu")
-    expected = pipe(texts)
-    used = _uses_engine(litebert.optimize(pipe).model, monkeypatch)
-    found = pipe(texts)
-    assert used()
-    for ours, theirs in zip(found, expected, strict=True):
-        assert [each["token"] for each in ours] == [each["token"] for each in theirs]
-        scores = [each["score"] for each in theirs]
-        assert [each["score"] for each in ours] == pytest.approx(scores, abs=1e-5)
-
-
-def test_sentence_transformers_run_on_the_engine(packaged: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pipelines_and_sentence_transformers_run_on_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     from sentence_transformers import SentenceTransformer
 
-    texts = ["one text", "another, which is somewhat longer than the first", "three"]
-    model = SentenceTransformer(packaged, device="cpu")
-    expected = model.encode(texts)
-    used = _uses_engine(litebert.optimize(model), monkeypatch)
-    found = model.encode(texts)
+    texts = ["The cat sat on the [MASK].", "Paris is the [MASK] of a much larger country."]
+    pipe = hf.pipeline("fill-mask", model=str(packaged_model()), batch_size=2, device="cpu")
+    expected = pipe(texts)
+    used = _uses_engine(litebert.optimize(pipe).model, monkeypatch)
+    for ours, theirs in zip(pipe(texts), expected, strict=True):
+        assert [each["token"] for each in ours] == [each["token"] for each in theirs]
+        assert [each["score"] for each in ours] == pytest.approx([each["score"] for each in theirs], abs=1e-5)
     assert used()
-    assert abs(found - expected).max() < 1e-5
+    model = SentenceTransformer(str(packaged_model()), device="cpu")
+    vectors = model.encode(texts)
+    used = _uses_engine(litebert.optimize(model), monkeypatch)
+    assert abs(model.encode(texts) - vectors).max() < 1e-5
+    assert used()
 
 
 def test_the_signature_stays_twice_is_once_and_other_models_are_refused() -> None:
-    model = _bert("Model")
+    model = _model("BertModel")
     expected = inspect.signature(model.forward)
     litebert.optimize(litebert.optimize(model))
     assert inspect.signature(model.forward) == expected
@@ -207,10 +156,3 @@ def test_the_signature_stays_twice_is_once_and_other_models_are_refused() -> Non
     for other in (nn.Linear(2, 2), "albert-base-v2"):
         with pytest.raises(LitebertError, match="LB-871"):
             litebert.optimize(other)
-
-
-@pytest.fixture(scope="module")
-def packaged() -> str:
-    from litebert.hub import packaged_model
-
-    return str(packaged_model())

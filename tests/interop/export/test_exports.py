@@ -1,0 +1,474 @@
+"""ONNX files and torch.export programs: the network's numbers at every shape, each weight once, int8 that is int8."""
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import jsonschema
+import numpy as np
+import onnx
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from onnx import TensorProto, helper, numpy_helper
+
+from litebert.cli import run
+from litebert.cli.help import schema_of
+from litebert.config import PRESETS, AlbertConfig, HeadConfig
+from litebert.errors import LitebertError
+from litebert.folder import save_model
+from litebert.interop.export.network import padded
+from litebert.interop.export.onnx import (
+    OPSETS,
+    count_products,
+    export_onnx,
+    quantise,
+    require_integer,
+    require_weights_once,
+    start,
+    to_graph,
+)
+from litebert.interop.export.program import (
+    OUR_TEXTS,
+    compare,
+    export_program,
+    padded_batches,
+    ragged_outputs,
+    read_texts,
+    require_equal,
+)
+from litebert.interop.reports import OnnxReport, Parity, Products
+from litebert.nn import AlbertForPretraining, AlbertForTask, Batch
+from litebert.tokenizer import Tokenizer, train_tokenizer
+
+SHAPE = AlbertConfig(
+    vocab_size=700,
+    embedding_size=16,
+    hidden_size=32,
+    num_hidden_layers=2,
+    num_attention_heads=4,
+    intermediate_size=48,
+    max_position_embeddings=512,
+)
+OUTPUTS = {  # by the kind of head
+    "pretraining": ("prediction_logits", "sop_logits"),
+    "sequence-classification": ("logits",),
+    "vector-classification": ("logits",),
+    "token-classification": ("logits",),
+    "multiple-choice": ("logits",),
+    "question-answering": ("start_logits", "end_logits"),
+    "conditional-question-answering": ("start_logits", "start_top_index", "end_logits", "no_answer_logits"),
+}
+PLANS = [
+    {},
+    {"num_hidden_groups": 2},
+    {"inner_group_num": 2},
+    {"num_hidden_layers": 4, "num_hidden_groups": 2, "inner_group_num": 2},
+    {"sharing": "attention"},
+    {"sharing": "ffn", "inner_group_num": 2},
+    {"sharing": "none"},
+    {"embedding_size": 32},
+    {"embedding_size": 32, "embedding_projection": True},
+    {"hidden_act": "relu"},
+]
+Network = AlbertForPretraining | AlbertForTask
+Arrays = dict[str, np.ndarray]
+
+
+def build(kind: str = "pretraining", **changes: object) -> Network:
+    """Build a network whose weights are large enough that a mistake shows."""
+    config = SHAPE.model_copy(update=changes)
+    labels = ("bad", "fair", "good") if kind.endswith("classification") else ()
+    network = (
+        AlbertForPretraining(config)
+        if kind == "pretraining"
+        else AlbertForTask(config, HeadConfig(kind=kind, labels=labels))
+    )
+    generator = torch.Generator().manual_seed(5)
+    for name, parameter in network.named_parameters():
+        torch.nn.init.normal_(parameter, 1.0 if name.endswith("norm.weight") else 0.0, 0.3, generator=generator)
+    return network.eval()
+
+
+@pytest.fixture(scope="module")
+def tokenizer(stories: Path) -> Tokenizer:
+    return Tokenizer.from_model(train_tokenizer(stories.read_text(encoding="utf-8").splitlines(), vocab_size=90))
+
+
+@pytest.fixture(scope="module")
+def folder_of(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Give the model folder of a kind of head; each is written once."""
+    place = tmp_path_factory.mktemp("models")
+
+    def folder(kind: str) -> Path:
+        if not (place / kind).exists():
+            save_model(build(kind), place / kind)
+            tokenizer.save(place / kind)
+        return place / kind
+
+    return folder
+
+
+@pytest.fixture(scope="module")
+def exported(folder_of: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], OnnxReport]:
+    """Export the folder of a kind of head, once."""
+    reports: dict[str, OnnxReport] = {}
+
+    def export(kind: str) -> OnnxReport:
+        if kind not in reports:
+            output = tmp_path_factory.mktemp("exported") / kind / "model.onnx"
+            reports[kind] = export_onnx(folder_of(kind), output, has_latency=False)
+        return reports[kind]
+
+    return export
+
+
+def _inputs(kind: str, batch: int, length: int) -> Arrays:
+    """Give ids, mask and segments; the last sequence is shorter, if it can be."""
+    shape = (batch, 3, length) if kind == "multiple-choice" else (batch, length)
+    ids = np.random.Generator(np.random.PCG64(batch * length)).integers(5, 90, shape)
+    mask, segments = np.ones_like(ids), np.zeros_like(ids)
+    mask[-1, ..., length // 2 + 4 :] = 0
+    segments[..., length // 3 :] = 1
+    return {"input_ids": ids, "attention_mask": mask, "token_type_ids": segments * mask}
+
+
+def _assert_equal(outputs: Arrays, network: Network, inputs: Arrays) -> None:
+    """Compare with the ragged network, on real tokens."""
+    expected = ragged_outputs(network, inputs, outputs, starts=outputs.get("start_top_index"))
+    for name, values in expected.items():
+        real = values > -1e29
+        assert outputs[name].shape == values.shape
+        np.testing.assert_allclose(outputs[name][real], values[real], rtol=1e-4, atol=2e-5)
+        if name in ("start_logits", "end_logits"):  # never on padding
+            assert real.all() or float(outputs[name][~real].max()) < -1e29
+
+
+# --- the network on rectangles ---------------------------------------------------------------------------------------
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("plan", PLANS, ids=str)
+def test_every_plan_gives_the_logits_of_the_ragged_network(plan: dict[str, object]) -> None:
+    network, tensors = build(**plan), [torch.from_numpy(x) for x in _inputs("pretraining", 3, 14).values()]
+    batch = Batch.from_padded(*tensors)
+    words, order = padded(network)(*tensors)
+    expected = network(batch, torch.arange(len(batch.ids)))
+    torch.testing.assert_close(words[tensors[1].bool()], expected.masked_lm, rtol=1e-5, atol=3e-5)
+    torch.testing.assert_close(order, expected.sentence_order, rtol=1e-5, atol=1e-5)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("kind", OUTPUTS)
+def test_every_head_gives_the_outputs_of_the_ragged_network(kind: str) -> None:
+    network, inputs = build(kind), _inputs(kind, 2, 14)
+    rectangle = padded(network)
+    assert rectangle.output_names == OUTPUTS[kind]
+    found = rectangle(*map(torch.from_numpy, inputs.values()))
+    _assert_equal({n: x.numpy() for n, x in zip(OUTPUTS[kind], found, strict=True)}, network, inputs)
+
+
+@torch.no_grad()
+def test_what_stands_on_padding_changes_nothing() -> None:
+    network = padded(build(), has_head=False)
+    ids, mask, segments = (torch.from_numpy(x) for x in _inputs("pretraining", 3, 14).values())
+    wide = [torch.nn.functional.pad(x, (0, 6)) for x in (ids, mask, segments)]
+    states, pooled = network(ids, mask, segments)
+    for changed in (wide, (ids.where(mask.bool(), torch.tensor(77)), mask, segments)):
+        again, pooled_again = network(*changed)
+        torch.testing.assert_close(again[:, :14][mask.bool()], states[mask.bool()], rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(pooled_again, pooled, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("missing", "names"),
+    [
+        (["sentence_order.classifier.weight"], ("prediction_logits",)),
+        (["albert.pooler.weight", "albert.pooler.bias"], ("prediction_logits",)),
+        (["masked_lm.dense.weight"], ("sop_logits",)),
+        (["masked_lm.bias", "sentence_order.classifier.bias"], ("last_hidden_state", "pooler_output")),
+        (["masked_lm.bias", "albert.pooler.weight"], ("last_hidden_state",)),
+    ],
+)
+def test_only_what_the_file_has_is_given(missing: list[str], names: tuple[str, ...]) -> None:
+    assert padded(build(), missing=missing).output_names == names
+
+
+# --- files -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "kind", ["pretraining", "conditional-question-answering", "multiple-choice", "vector-classification"]
+)
+def test_onnxruntime_gives_the_ragged_networks_numbers_at_every_shape(
+    exported: Callable[[str], OnnxReport], kind: str
+) -> None:
+    report = exported(kind)
+    assert report.outputs == OUTPUTS[kind]
+    assert report.rows[1].parity.max_difference < 1e-4
+    call = start(report.output.read_bytes())
+    for batch, length in ((1, 5 if kind.startswith("conditional") else 1), (1, 17), (3, 40), (2, 512)):
+        inputs = _inputs(kind, batch, length)
+        _assert_equal(call(inputs), build(kind), inputs)
+
+
+def test_the_saved_program_gives_the_networks_numbers_at_every_shape(
+    folder_of: Callable[[str], Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, output = folder_of("question-answering"), tmp_path / "out" / "model.pt2"
+    report = export_program(folder, output)
+    assert report.outputs == OUTPUTS["question-answering"]
+    assert report.bytes == output.stat().st_size < (folder / "model.safetensors").stat().st_size + 250_000
+    assert str(Path(torch.__file__).parent).encode() not in output.read_bytes()
+    assert (output.parent / "tokenizer.json").is_file()
+    loaded = torch.export.load(output).module()
+    for shape in ((1, 1), (2, 33), (1, 512)):
+        inputs = _inputs("question-answering", *shape)
+        found = loaded(*map(torch.from_numpy, inputs.values()))
+        outputs = {name: each.detach().numpy() for name, each in zip(report.outputs, found, strict=True)}
+        _assert_equal(outputs, build("question-answering"), inputs)
+
+    output = tmp_path / "model.pt2"
+    assert run(["export", "program", str(folder_of("pretraining")), str(output), "--head", "none", "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    jsonschema.validate(shown, schema_of("export program"))
+    assert (shown["output"], shown["outputs"]) == (str(output), ["last_hidden_state", "pooler_output"])
+    assert shown["max_difference"] < 1e-4
+
+
+def test_the_file_has_each_weight_once_no_paths_and_the_tokenizer_beside_it(
+    exported: Callable[[str], OnnxReport], folder_of: Callable[[str], Path]
+) -> None:
+    report = exported("pretraining")
+    assert report.output.stat().st_size < (folder_of("pretraining") / "model.safetensors").stat().st_size + 20_000
+    graph = onnx.load(report.output).graph
+    shapes = [tuple(t.dims) for t in graph.initializer if len(t.dims) == 2]
+    for shape in ((700, 16), (32, 96), (32, 48), (48, 32)):
+        assert shapes.count(shape) == 1
+    (table,) = [t.name for t in graph.initializer if tuple(t.dims) == (700, 16)]
+    assert sorted(node.op_type for node in graph.node if table in node.input) == ["Gather", "Transpose"]
+    data = report.output.read_bytes()  # it says nothing about the machine that wrote it
+    assert b".py" not in data and b"stack" not in data
+    beside = {path.name for path in report.output.parent.iterdir()}
+    assert beside == {"model.onnx", "config.json", "spiece.model", "tokenizer.json", "tokenizer_config.json"}
+
+
+def test_the_oldest_opset_runs_and_partial_sharing_keeps_its_blocks() -> None:
+    network, inputs = build(sharing="attention"), _inputs("pretraining", 2, 9)
+    model = to_graph(padded(network, has_head=False), opset=OPSETS[0])
+    assert [each.version for each in model.opset_import] == [OPSETS[0]]
+    shapes = [tuple(t.dims) for t in model.graph.initializer]
+    assert (shapes.count((32, 96)), shapes.count((32, 48))) == (1, 2)
+    _assert_equal(start(model.SerializeToString())(inputs), network, inputs)
+
+
+# --- int8 ------------------------------------------------------------------------------------------------------------
+
+WEIGHT = {"w": np.eye(3, dtype=np.float32)}
+QUANTISED = {"w": np.eye(3, dtype=np.int8), "s": np.float32(1), "z": np.int8(0)}
+node = helper.make_node
+PLAIN = [node("MatMul", ["x", "w"], ["y"])]
+FLOAT_GRAPHS = {
+    "plain": (PLAIN, WEIGHT),
+    "gemm": ([node("Gemm", ["x", "w"], ["y"])], WEIGHT),
+    "behind a transpose and an identity": (
+        [
+            node("Transpose", ["w"], ["t"], perm=[1, 0]),
+            node("Identity", ["t"], ["i"]),
+            node("MatMul", ["x", "i"], ["y"]),
+        ],
+        WEIGHT,
+    ),
+    "stored in int8, multiplied in float": (
+        [node("DequantizeLinear", ["w", "s", "z"], ["f"]), node("MatMul", ["x", "f"], ["y"])],
+        QUANTISED,
+    ),
+}
+
+
+def _graph(nodes: list[onnx.NodeProto], constants: Arrays) -> onnx.ModelProto:
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, ["rows", None]) for name in "xy")
+    tensors = [numpy_helper.from_array(value, name) for name, value in constants.items()]
+    graph = helper.make_graph(nodes, "test", [x], [y], tensors)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+
+
+@pytest.mark.parametrize(
+    ("kind", "num_products"), [("pretraining", 13), ("conditional-question-answering", 15), ("multiple-choice", 11)]
+)
+def test_every_product_with_a_weight_is_in_integers_and_near_the_network(
+    exported: Callable[[str], OnnxReport], tokenizer: Tokenizer, kind: str, num_products: int
+) -> None:
+    model = onnx.load(exported(kind).output)
+    assert count_products(model) == Products(floating=num_products, integer=0)
+    small = quantise(model)
+    assert require_integer(small) == Products(floating=0, integer=num_products)
+    operators = [each.op_type for each in small.graph.node]
+    assert operators.count("MatMulInteger") == num_products
+    assert operators.count("MatMul") == 4  # scores and mixtures of two steps: no weights
+    tensors = small.graph.initializer
+    large = [t.name for t in tensors if t.data_type == TensorProto.FLOAT and len(t.dims) > 1]
+    assert large == ["encoder.position"]
+    if kind == "pretraining":
+        shapes = [tuple(t.dims) for t in tensors if t.data_type == TensorProto.INT8]
+        for shape in ((700, 16), (32, 96), (32, 32), (32, 48), (48, 32)):
+            assert shapes.count(shape) == (2 if shape == (32, 32) else 1)  # attention output, pooler
+        network = build(kind)
+        batches = list(padded_batches(OUR_TEXTS, tokenizer, padded(network)))
+        near = compare(start(small.SerializeToString()), network, batches)
+        assert near.correlation > 0.99
+        assert 0 < near.max_difference < 0.15 * near.scale
+
+
+@settings(deadline=None, max_examples=40)
+@given(shape=st.tuples(*[st.integers(1, 24)] * 3), seed=st.integers(0, 999), scale=st.sampled_from([1e-3, 1.0, 50.0]))
+def test_a_product_is_off_by_no_more_than_its_rounding(shape: tuple[int, int, int], seed: int, scale: float) -> None:
+    rows, inner, columns = shape
+    generator = np.random.Generator(np.random.PCG64(seed))
+    x = generator.normal(0, scale, (rows, inner)).astype(np.float32)
+    weight = generator.normal(size=(inner, columns)).astype(np.float32)
+    model = _graph(PLAIN, {"w": weight})
+    y = start(quantise(model).SerializeToString())({"x": x})["y"]
+    x_step = (max(x.max(), 0) - min(x.min(), 0)) / 255
+    w_step = np.abs(weight).max(0) / 127
+    limit = x_step * np.abs(weight).sum(0) + (np.abs(x) + x_step).sum(1)[:, None] * w_step / 2
+    assert (np.abs(y - x @ weight) <= 1.01 * limit + 1e-6 * scale).all()
+
+
+def test_one_forgotten_product_among_integers_is_refused() -> None:
+    for nodes, constants in FLOAT_GRAPHS.values():
+        with pytest.raises(LitebertError, match="LB-759"):
+            require_integer(_graph(nodes, constants))
+    model = quantise(_graph(PLAIN, WEIGHT))
+    assert require_integer(model) == Products(floating=0, integer=1)
+    model.graph.node.append(node("MatMul", ["y", "v"], ["z"]))
+    model.graph.initializer.append(numpy_helper.from_array(np.eye(3, dtype=np.float32), "v"))
+    with pytest.raises(LitebertError, match="LB-759"):
+        require_integer(model)
+
+
+# --- what is refused, and leaves nothing behind ----------------------------------------------------------------------
+
+REFUSED = {
+    "a file that exists": ("old.onnx", {}, "LB-751"),
+    "a file for a folder": ("old.onnx/a.onnx", {}, "LB-751"),
+    "another suffix": ("model.pt2", {}, "LB-751"),
+    "beside another model": ("taken/model.onnx", {}, "LB-752"),
+    "a misspelt head": ("model.onnx", {"head": "token-clasification"}, "LB-750"),
+    "a head that is not there": ("model.onnx", {"head": "pretraining"}, "LB-750"),
+    "an old opset": ("model.onnx", {"opset": 17}, "LB-756"),
+}
+
+
+def _refusal(folder: Path, output: Path, **options: object) -> str:
+    before = sorted(output.parent.glob("*"))
+    with pytest.raises(LitebertError) as caught:
+        export_onnx(folder, output, has_latency=False, **options)
+    assert sorted(output.parent.glob("*")) == before
+    return caught.value.code
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_cannot_be_written_is_refused_and_nothing_is_touched(
+    folder_of: Callable[[str], Path], tmp_path: Path, case: str
+) -> None:
+    output, options, code = REFUSED[case]
+    (tmp_path / "old.onnx").write_bytes(b"old")
+    (tmp_path / "taken").mkdir()
+    (tmp_path / "taken" / "config.json").write_text("{}")
+    assert _refusal(folder_of("token-classification"), tmp_path / output, **options) == code
+    assert (tmp_path / "old.onnx").read_bytes() == b"old"
+    with pytest.raises(LitebertError, match="LB-751"):
+        export_program(folder_of("token-classification"), tmp_path / "model.onnx")
+
+
+def test_a_model_that_cannot_be_exported_is_refused(
+    folder_of: Callable[[str], Path], tokenizer: Tokenizer, tmp_path: Path
+) -> None:
+    output = tmp_path / "out" / "model.onnx"
+    shutil.copytree(folder_of("pretraining"), tmp_path / "no words")
+    for name in ("spiece.model", "tokenizer.json"):
+        (tmp_path / "no words" / name).unlink()
+    assert _refusal(tmp_path / "no words", output) == "LB-213"
+    network = build(num_hidden_layers=1)
+    with torch.no_grad():  # a feature that nobody reads, but that takes all 8-bit steps
+        network.albert.embedding.norm.bias[0] = 1e5
+        network.albert.embedding.projection.weight[:, 0] = 0
+    local = build(num_hidden_layers=1, attention="local", attention_window=2)
+    for each, options, code in ((network, {"int8": True}, "LB-760"), (local, {}, "LB-470")):
+        save_model(each, tmp_path / code)
+        tokenizer.save(tmp_path / code)
+        assert _refusal(tmp_path / code, output, **options) == code
+    config = PRESETS["xxlarge-v2"].model_copy(update={"num_hidden_groups": 12})
+    with torch.device("meta"), pytest.raises(LitebertError, match="LB-757"):  # more than fits in one file
+        to_graph(padded(AlbertForPretraining(config)))
+
+
+def test_repeated_weights_and_wrong_numbers_are_refused(tokenizer: Tokenizer) -> None:
+    network = build("token-classification", vocab_size=2_000)
+    rectangle = padded(network)
+    model = onnx.ModelProto()
+    for name in ("once", "twice", "and again"):
+        table = rectangle.encoder.word.weight.detach().numpy()
+        model.graph.initializer.append(numpy_helper.from_array(table, name))
+        if name == "twice":
+            require_weights_once(model, rectangle)
+    with pytest.raises(LitebertError, match="LB-758"):
+        require_weights_once(model, rectangle)
+
+    def off_by(error: float) -> Parity:
+        def call(inputs: Arrays) -> Arrays:
+            with torch.no_grad():
+                (logits,) = rectangle(*map(torch.from_numpy, inputs.values()))
+            logits[0, 0, 0] += error
+            return {"logits": logits.numpy()}
+
+        return compare(call, network, padded_batches(OUR_TEXTS, tokenizer, rectangle))
+
+    require_equal(off_by(1e-6), what="model.onnx")
+    for error in (0.1, float("nan"), float("inf")):
+        with pytest.raises(LitebertError, match="LB-755"):
+            require_equal(off_by(error), what="model.onnx")
+
+
+def test_texts_come_from_a_file_and_the_extra_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "texts.txt"
+    path.write_text("One.\n\nTwo.\tThree.\n", encoding="utf-8")
+    assert read_texts(path) == (("One.", None), ("Two.", "Three."))
+    path.write_text("\n \n", encoding="utf-8")
+    with pytest.raises(LitebertError, match="LB-753"):
+        read_texts(path)
+    code = "import sys; sys.modules['onnxruntime'] = None; import litebert.interop.export.onnx"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert "pip install 'litebert[onnx]'" in done.stderr and "onnxruntime" in done.stderr
+
+
+def test_export_onnx_prints_size_agreement_and_times_of_every_runtime(
+    folder_of: Callable[[str], Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "texts.txt").write_text("It rained.\tAll day.\nWho came?\n", encoding="utf-8")
+    threads = torch.get_num_threads()
+    words = ["export", "onnx", str(folder_of("sequence-classification")), str(tmp_path / "out" / "model.onnx")]
+    assert run([*words, "--int8", "--opset", str(OPSETS[-1]), "--texts", str(tmp_path / "texts.txt")]) == 0
+    shown = capsys.readouterr().out
+    assert "0 products with weights in float, 11 in int8" in shown
+    head, *rows = [line.split() for line in shown.splitlines()[3:7]]
+    assert head[-6:] == ["1x16", "ms", "1x128", "ms", "8x128", "ms"]
+    assert [" ".join(row[:-8]) or row[0] for row in rows] == ["litebert", "onnxruntime fp32", "onnxruntime int8"]
+    assert all(float(cell) > 0 for row in rows for cell in row[-3:])
+    assert torch.get_num_threads() == threads
+
+    output = tmp_path / "model.onnx"
+    words = ["export", "onnx", str(folder_of("token-classification")), str(output), "--no-latency", "--json"]
+    assert run(words) == 0
+    report = json.loads(capsys.readouterr().out)
+    jsonschema.validate(report, schema_of("export onnx"))
+    assert (report["outputs"], report["head"]) == (["logits"], "token-classification")
+    assert report["products"] == {"floating": 10, "integer": 0}
+    ours, exported = report["rows"]
+    assert (ours["parity"], exported["bytes"], exported["milliseconds"]) == (None, output.stat().st_size, {})
+    assert exported["parity"]["max_difference"] < 1e-4 and exported["parity"]["same_choice"] == 1.0

@@ -1,0 +1,535 @@
+"""Checkpoints of real TensorFlow (tests/tensorflow/make_fixtures.py) become model folders bit for bit, and back."""
+
+import json
+import shutil
+import subprocess
+import sys
+import tarfile
+from collections.abc import Mapping
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import transformers as hf
+from numpy.typing import NDArray
+from safetensors.numpy import load_file
+from torch import Tensor
+
+from litebert.cli import run
+from litebert.config import AlbertConfig, HeadConfig
+from litebert.errors import LitebertError
+from litebert.folder import load_model, save_model
+from litebert.interop.bundle import read_bundle, read_table, write_bundle
+from litebert.interop.google import export_checkpoint, import_checkpoint, read_official_config
+from litebert.nn import AlbertForPretraining, AlbertForTask, Batch
+from litebert.optim import AdamW, Lamb, load_state_tensors, parameter_groups, state_tensors
+from litebert.tokenizer import Tokenizer, train_tokenizer
+from litebert.tokenizer.tokenizer import read_vocabulary
+from litebert.train.checkpoint import Checkpoints, RunProgress
+
+WRITTEN = Path(__file__).parent / "fixtures"
+BEST = "model.ckpt-best"
+SHAPE = AlbertConfig(
+    vocab_size=40,
+    embedding_size=8,
+    hidden_size=16,
+    num_hidden_layers=4,
+    num_attention_heads=4,
+    intermediate_size=24,
+    max_position_embeddings=12,
+)
+
+
+def _numbers(name: str) -> Mapping[str, NDArray[np.float32]]:
+    """Return what TensorFlow wrote into a checkpoint."""
+    with np.load(WRITTEN / name / "expected.npz", allow_pickle=False) as table:
+        return {key.removeprefix("module/"): value for key, value in table.items()}
+
+
+def _variables(prefix: Path) -> dict[str, Tensor]:
+    bundle = read_bundle(prefix)
+    return {name: bundle.read(name) for name in bundle.entries}
+
+
+def _pretrained(folder: Path, **changes: object) -> Path:
+    save_model(AlbertForPretraining(SHAPE.model_copy(update=changes)), folder)
+    return folder
+
+
+def _changed(name: str, target: Path, changes: dict[str, object], *, drop: str = "") -> Path:
+    """Copy a checkpoint with another albert_config.json."""
+    copy = shutil.copytree(WRITTEN / name, target)
+    table = json.loads((copy / "albert_config.json").read_text()) | changes
+    table.pop(drop, None)
+    (copy / "albert_config.json").write_text(json.dumps(table))
+    return copy
+
+
+@pytest.fixture(scope="module")
+def vocabulary(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give a SentencePiece model with as many pieces as the checkpoints have words."""
+    words = ["".join(letters) for letters in product("aeinrst", repeat=3)]
+    path = tmp_path_factory.mktemp("vocabulary") / "30k-clean.model"
+    path.write_bytes(train_tokenizer([" ".join(words[begin::13]) for begin in range(13)], vocab_size=40))
+    return path
+
+
+# --- transformers' names beside Google's: written out, not taken from our table --------------------------------------
+
+
+def _pairs(modules: dict[str, str], ours: str = "", theirs: str = "", **kinds: str) -> dict[str, str]:
+    """Spell names out; by default a layer norm's, or a linear layer's."""
+    names = {}
+    for module, other in modules.items():
+        norm, linear = {"weight": "gamma", "bias": "beta"}, {"weight": "kernel", "bias": "bias"}
+        usual = norm if "norm" in module.lower() else linear
+        names |= {f"{ours}{module}.{kind}": f"{theirs}{other}/{end}" for kind, end in (kinds or usual).items()}
+    return names
+
+
+def _layers(groups: int = 1, inner: int = 1) -> dict[str, str]:
+    ours = "albert.encoder.albert_layer_groups.{}.albert_layers.{}."
+    places = product(range(groups), range(inner))
+    return {k: v for place in places for k, v in _pairs(LAYER, ours.format(*place), THEIR_BLOCK.format(*place)).items()}
+
+
+THEIR_BLOCK = "bert/encoder/transformer/group_{}/inner_group_{}/"
+LAYER = {
+    "attention.query": "attention_1/self/query",
+    "attention.key": "attention_1/self/key",
+    "attention.value": "attention_1/self/value",
+    "attention.dense": "attention_1/output/dense",
+    "attention.LayerNorm": "LayerNorm",
+    "ffn": "ffn_1/intermediate/dense",
+    "ffn_output": "ffn_1/intermediate/output/dense",
+    "full_layer_layer_norm": "LayerNorm_1",
+}
+ENCODER = {
+    "albert.embeddings.word_embeddings.weight": "bert/embeddings/word_embeddings",
+    "albert.embeddings.position_embeddings.weight": "bert/embeddings/position_embeddings",
+    "albert.embeddings.token_type_embeddings.weight": "bert/embeddings/token_type_embeddings",
+    **_pairs({"albert.embeddings.LayerNorm": "bert/embeddings/LayerNorm", "albert.pooler": "bert/pooler/dense"}),
+    **_pairs({"albert.encoder.embedding_hidden_mapping_in": "bert/encoder/embedding_hidden_mapping_in"}),
+}
+OUTPUT = {"weight": "output_weights", "bias": "output_bias"}
+MASKED_LM = _pairs({"dense": "dense", "LayerNorm": "LayerNorm"}, "predictions.", "cls/predictions/transform/")
+MASKED_LM["predictions.bias"] = "cls/predictions/output_bias"
+CONDITIONAL = {
+    **_pairs({"start_logits.dense": "start_logits/dense", "end_logits.LayerNorm": "end_logits/LayerNorm"}),
+    **_pairs({"end_logits.dense_0": "end_logits/dense_0", "end_logits.dense_1": "end_logits/dense_1"}),
+    **_pairs({"answer_class.dense_0": "answer_class/dense_0"}),
+    "answer_class.dense_1.weight": "answer_class/dense_1/kernel",
+}
+BASE = ENCODER | _layers()
+ORDER = _pairs({"sop_classifier.classifier": "cls/seq_relationship"}, **OUTPUT)
+CASES = {
+    "pretraining": BASE | MASKED_LM | ORDER,
+    "groups_bfloat16": ENCODER | _layers(2, 2) | MASKED_LM | ORDER,
+    "labels": BASE | {"classifier.weight": "output_weights", "classifier.bias": "output_bias"},
+    "spans": BASE | _pairs({"qa_outputs": "cls/squad"}, **OUTPUT),
+    "conditional_spans": BASE | CONDITIONAL,
+    "hub": BASE | MASKED_LM,
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_number_arrives_under_its_name(tmp_path: Path, name: str) -> None:
+    report = import_checkpoint(WRITTEN / name, tmp_path / "model")
+    found, theirs = load_file(tmp_path / "model" / "model.safetensors"), _numbers(name)
+    assert set(found) == set(CASES[name])
+    for ours, variable in CASES[name].items():
+        expected = theirs[variable].T if variable.endswith("/kernel") else theirs[variable]
+        assert np.array_equal(found[ours], expected), variable
+    assert (report.num_variables, report.unused) == (len(CASES[name]), ())
+    loaded = load_model(tmp_path / "model")
+    assert loaded.unused == (("albert.pooler.bias", "albert.pooler.weight") if "spans" in name else ())
+    assert loaded.missing == set(report.missing)
+    if name == "hub":
+        assert loaded.missing == {"sentence_order.classifier.weight", "sentence_order.classifier.bias"}
+        assert report.heads == ("masked LM",) and any("sentence_order" in note for note in report.notes)
+
+
+BACK = {key: {} for key in ("groups_bfloat16", "equal_sizes", "labels", "spans", "conditional_spans", "hub")}
+BACK |= {"pretraining": {"has_optimizer": True}, "one_output": {"head": "multiple-choice"}}
+
+
+@pytest.mark.parametrize("name", BACK)
+def test_what_came_from_a_checkpoint_goes_back_bit_for_bit(tmp_path: Path, name: str) -> None:
+    import_checkpoint(WRITTEN / name, tmp_path / "model", **BACK[name])
+    has_optimizer = "has_optimizer" in BACK[name]
+    report = export_checkpoint(tmp_path / "model", tmp_path / "out", has_optimizer=has_optimizer)
+    found, expected = _variables(tmp_path / "out" / BEST), dict(_numbers(name))
+    assert report.num_variables == len(found)
+    assert found.pop("global_step") == (7 if has_optimizer else 0)
+    expected.pop("global_step", None)
+    assert found.keys() == expected.keys()
+    for key, value in expected.items():
+        assert np.array_equal(found[key], value), key
+
+
+POOLER = {"bert/pooler/dense/kernel", "bert/pooler/dense/bias"}
+# checkpoint, what the user says of its head, transformers' class, variables that class drops
+WAYS = [
+    ("pretraining", {}, "PreTraining", set()),
+    ("groups_bfloat16", {}, "PreTraining", set()),
+    ("equal_sizes", {}, "PreTraining", set()),
+    ("labels", {}, "SequenceClassification", set()),
+    ("one_output", {"head": "sequence-classification"}, "SequenceClassification", set()),
+    ("one_output", {"head": "multiple-choice"}, "MultipleChoice", set()),
+    ("labels", {"head": "token-classification"}, "TokenClassification", POOLER),
+    ("spans", {}, "QuestionAnswering", POOLER),
+]
+
+
+@pytest.mark.parametrize(("name", "said", "kind", "dropped"), WAYS)
+def test_the_way_through_transformers_and_back_is_bit_equal(
+    tmp_path: Path, name: str, said: dict[str, object], kind: str, dropped: set[str]
+) -> None:
+    import_checkpoint(WRITTEN / name, tmp_path / "imported", **said)
+    getattr(hf, f"AlbertFor{kind}").from_pretrained(tmp_path / "imported").save_pretrained(tmp_path / "theirs")
+    loaded = load_model(tmp_path / "theirs")
+    assert loaded.missing == frozenset()
+    save_model(loaded.network, tmp_path / "ours")
+    export_checkpoint(tmp_path / "ours", tmp_path / "exported")
+    before, after = (_variables(at / BEST) for at in (WRITTEN / name, tmp_path / "exported"))
+    weights = {name for name in before if not name.endswith(("_m", "_v", "step"))}
+    assert weights == after.keys() - {"global_step"}
+    for variable in weights - dropped:
+        assert torch.equal(before[variable].float(), after[variable]), variable
+
+
+def test_bytes_and_configuration_are_those_of_google(tmp_path: Path) -> None:
+    for name in ("equal_sizes", "groups_bfloat16"):
+        import_checkpoint(WRITTEN / name, tmp_path / name / "model")
+        export_checkpoint(tmp_path / name / "model", tmp_path / name)
+    theirs, ours = WRITTEN / "equal_sizes", tmp_path / "equal_sizes"
+    data = f"{BEST}.data-00000-of-00001"
+    assert (ours / data).read_bytes() == (theirs / data).read_bytes()
+    tables = [list(read_table((at / f"{BEST}.index").read_bytes())) for at in (theirs, ours)]
+    assert tables[0] == tables[1]
+    table = json.loads((WRITTEN / "groups_bfloat16" / "albert_config.json").read_text())
+    del table["layers_to_keep"]
+    text = (tmp_path / "groups_bfloat16" / "albert_config.json").read_text()
+    assert text == json.dumps(table, indent=2, sort_keys=True) + "\n"
+
+
+def test_equal_sizes_have_no_projection_and_transformers_agrees(tmp_path: Path) -> None:
+    import_checkpoint(WRITTEN / "equal_sizes", tmp_path / "model")
+    ours = load_model(tmp_path / "model").network
+    theirs, report = hf.AlbertForPreTraining.from_pretrained(tmp_path / "model", output_loading_info=True)
+    assert not any(report.values())
+    assert (ours.config.projects_embeddings, ours.config.hidden_act) == (False, "relu")
+    ids = torch.tensor([[2, 7, 9, 3]])
+    with torch.no_grad():
+        mine, other = ours(Batch.from_padded(ids), torch.arange(4)), theirs.eval()(ids)
+    assert torch.allclose(mine.masked_lm, other.prediction_logits[0], atol=1e-5)
+    assert torch.allclose(mine.sentence_order, other.sop_logits, atol=1e-5)
+
+
+def test_every_kind_of_number_is_read_but_no_slice() -> None:
+    bundle = read_bundle(WRITTEN / "kinds" / BEST)
+    for kind in ("float16", "float32", "float64", "bfloat16", "int32", "int64"):
+        assert bundle.dtype(kind) == getattr(torch, kind)
+        assert bundle.read(kind).tolist() == [[-3, -2, -1], [0, 1, 2]]
+    bundle = read_bundle(WRITTEN / "sliced" / "model.ckpt")
+    with pytest.raises(LitebertError, match=r"LB-706.*word_embeddings"):
+        bundle.read("bert/embeddings/word_embeddings")
+    assert bundle.read("whole").tolist() == [0, 0]
+
+
+# --- the optimizer ---------------------------------------------------------------------------------------------------
+
+
+def test_the_optimizer_is_kept_when_asked_for_moments_that_never_were_are_zeros(tmp_path: Path) -> None:
+    theirs = _numbers("pretraining")
+    never = ("bert/pooler/dense/kernel/adam_m", "bert/pooler/dense/kernel/adam_v", "global_step")
+    some = {name: torch.from_numpy(each) for name, each in theirs.items() if name not in never}
+    write_bundle(tmp_path / "x.ckpt", some | {"bert/stranger": torch.zeros(3)})
+    config = WRITTEN / "pretraining" / "albert_config.json"
+    for path, step, strangers in ((WRITTEN / "pretraining", 7, ()), (tmp_path / "x.ckpt", 0, ("bert/stranger",))):
+        model = tmp_path / str(step)
+        report = import_checkpoint(path, model, config=config, has_optimizer=True)
+        assert (report.optimizer_step, report.unused) == (step, strangers)
+        assert json.loads((model / "state.json").read_text()) == {"step": step}
+        kept = {name: torch.from_numpy(each) for name, each in load_file(model / "optimizer.safetensors").items()}
+        assert kept["albert.pooler.bias/adam_v"].any()
+        assert bool(kept["albert.pooler.weight/adam_v"].any()) == (step == 7)
+        network = load_model(model).network
+        optimizer = AdamW(parameter_groups(network.named_parameters(), weight_decay=0.01))
+        load_state_tensors(optimizer, network.named_parameters(), kept)
+        state = state_tensors(optimizer, network.named_parameters())
+        kernel = f"{THEIR_BLOCK.format(0, 0)}ffn_1/intermediate/dense/kernel"
+        for slot in ("adam_m", "adam_v"):
+            ours = state[f"albert.feed_forward.0.intermediate.weight/{slot}"]
+            assert np.array_equal(ours, theirs[f"{kernel}/{slot}"].T)
+            assert np.array_equal(state[f"masked_lm.bias/{slot}"], theirs[f"cls/predictions/output_bias/{slot}"])
+
+
+def test_the_optimizer_of_a_run_goes_along(tmp_path: Path) -> None:
+    network = AlbertForPretraining(SHAPE)
+    optimizer = Lamb(network.parameters())
+    for parameter in network.parameters():
+        parameter.grad = torch.randn_like(parameter)
+    optimizer.step()
+    step = Checkpoints(tmp_path, keep=1).save(network, optimizer, RunProgress(step=125_000))
+    report = export_checkpoint(step, tmp_path / "model.ckpt-125000", has_optimizer=True)
+    found = _variables(tmp_path / "model.ckpt-125000")
+    state = state_tensors(optimizer, network.named_parameters())
+    words = state["albert.embedding.word.weight/adam_v"]
+    assert torch.equal(found["bert/embeddings/word_embeddings/adam_v"], words)
+    dense = state["masked_lm.dense.weight/adam_m"]
+    assert torch.equal(found["cls/predictions/transform/dense/kernel/adam_m"], dense.T)
+    assert len(found) == 1 + 3 * len(list(network.parameters()))
+    assert found["global_step"] == report.optimizer_step == 125_000
+
+
+# --- what the user must say, and where a checkpoint may lie ----------------------------------------------------------
+
+NUMBERED = ("LABEL_0", "LABEL_1", "LABEL_2")
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "kind", "names", "problem"),
+    [
+        ("one_output", {"head": "sequence-classification"}, "sequence-classification", ("LABEL_0",), "regression"),
+        ("one_output", {"labels": ["similarity"]}, "sequence-classification", ("similarity",), "regression"),
+        ("one_output", {"head": "multiple-choice"}, "multiple-choice", (), None),
+        ("labels", {}, "sequence-classification", NUMBERED, None),
+        ("labels", {"labels": ["no", "maybe", "yes"]}, "sequence-classification", ("no", "maybe", "yes"), None),
+        ("labels", {"head": "token-classification"}, "token-classification", NUMBERED, None),
+    ],
+)
+def test_a_classifier_becomes_what_the_user_says(
+    tmp_path: Path, name: str, settings: dict[str, object], kind: str, names: tuple[str], problem: object
+) -> None:
+    import_checkpoint(WRITTEN / name, tmp_path / "model", **settings)
+    network = load_model(tmp_path / "model").network
+    assert isinstance(network, AlbertForTask)
+    assert (network.head_config.kind, network.head_config.labels) == (kind, names)
+    assert problem in (None, network.head_config.problem_type)
+    assert (network.albert.pooler is None) == (kind == "token-classification")
+
+
+BROKEN = [{"hidden_size": 32}, {"vocab_size": 41}, {"embedding_size": 16}, {"num_hidden_groups": 2}]
+IMPOSSIBLE = [{"hidden_size": 10**12}, {"hidden_size": "many"}, {"num_attention_heads": 0}]
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "said"),
+    [
+        ("one_output", {}, r"LB-713[\s\S]*--head multiple-choice"),
+        ("labels", {"labels": ["a", "b"]}, "LB-714"),
+        ("labels", {"labels": ["a", "a", "b"]}, "LB-714"),
+        ("labels", {"head": "multiple-choice"}, "LB-714"),
+        ("one_output", {"head": "multiple-choice", "labels": ["a"]}, "LB-714"),
+        ("pretraining", {"head": "sequence-classification"}, "LB-714.*no task head"),
+        ("spans", {"head": "multiple-choice"}, "LB-714.*a question-answering head"),
+        ("labels", {"has_optimizer": True}, "LB-724"),
+        ("pretraining", {"attention_heads": 3}, "LB-601"),
+        ("pretraining", {"tokenizer": Path("nowhere.model")}, "LB-004"),
+        *((name, {}, "LB-719") for name in ("sliced", "objects")),
+        *((name, {}, "LB-718") for name in ("first_format/model.ckpt", "nowhere", "pretraining/albert_config.json")),
+        *(("pretraining", {"config": each}, "LB-721") for each in BROKEN),
+        *(("pretraining", {"config": each}, "LB-601") for each in IMPOSSIBLE),
+        *(("pretraining", {"config": {"hidden_act": each}}, "LB-710") for each in ("swish", 3)),
+    ],
+)
+def test_what_cannot_be_imported_says_why_and_leaves_nothing(
+    tmp_path: Path, name: str, settings: dict[str, object], said: str
+) -> None:
+    path, output = WRITTEN / name, tmp_path / "out" / "model"
+    if isinstance(changes := settings.get("config"), dict):
+        settings = {"config": _changed(name, tmp_path / "changed", changes) / "albert_config.json"}
+    with pytest.raises(LitebertError, match=said):
+        import_checkpoint(path, output, **settings)
+    assert not output.parent.exists() or not list(output.parent.iterdir())
+
+
+def test_archive_folder_prefix_and_index_mean_the_same(vocabulary: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(WRITTEN / "labels", tmp_path / "albert_base")
+    shutil.copy(vocabulary, folder)
+    for name, mode, inside in (("albert_base.tar.gz", "w:gz", "albert_base"), ("albert_base.tar", "w", "./")):
+        with tarfile.open(tmp_path / name, mode) as archive:
+            archive.add(folder, inside)
+    places = [tmp_path / "albert_base.tar.gz", tmp_path / "albert_base.tar", folder, tmp_path, folder / BEST]
+    places += [folder / f"{BEST}.index", folder / f"{BEST}.data-00000-of-00001"]
+    weights = set()
+    for number, path in enumerate(places):
+        output = tmp_path / "out" / str(number)
+        report = import_checkpoint(path, output)
+        weights.add((output / "model.safetensors").read_bytes())
+        assert (report.tokenizer, report.notes) == ("30k-clean.model", ())
+        assert Tokenizer.load(output).vocab_size == 40
+    assert len(weights) == 1
+    assert len(list((tmp_path / "out").iterdir())) == len(places)  # no unpacked archive is left
+
+
+def test_the_state_file_says_which_of_several_checkpoints(tmp_path: Path) -> None:
+    folder = shutil.copytree(WRITTEN / "labels", tmp_path / "run")
+    for path in list(folder.glob(f"{BEST}.*")):
+        shutil.copy(path, path.with_name(path.name.replace("best", "200")))
+    for state in (None, "", 'model_checkpoint_path: ""\n', 'model_checkpoint_path: "/gone/"\n'):
+        if state is not None:
+            (folder / "checkpoint").write_text(state)
+        with pytest.raises(LitebertError, match=r"LB-716[\s\S]*model.ckpt-200"):
+            import_checkpoint(folder, tmp_path / "model")
+    (folder / "checkpoint").write_text('model_checkpoint_path: "/gone/model.ckpt-200"\n')
+    report = import_checkpoint(folder, tmp_path / "model")
+    assert report.checkpoint == "model.ckpt-200"
+    assert any(BEST in note for note in report.notes)
+    with pytest.raises(LitebertError, match="LB-619"):
+        import_checkpoint(folder, tmp_path / "model")
+
+
+def test_a_configuration_may_lie_elsewhere_lack_defaults_and_be_doubted(tmp_path: Path) -> None:
+    folder = _changed("pretraining", tmp_path / "changed", {}, drop="inner_group_num")
+    (folder / "albert_config.json").rename(tmp_path / "mine.json")
+    with pytest.raises(LitebertError, match=r"LB-715[\s\S]*--config"):
+        import_checkpoint(folder, tmp_path / "model")
+    report = import_checkpoint(folder, tmp_path / "model", config=tmp_path / "mine.json")
+    assert any("inner_group_num 1" in note for note in report.notes)
+    assert any("--tokenizer" in note for note in report.notes)
+    path = _changed("pretraining", tmp_path / "x", {"hidden_size": 2048, "num_attention_heads": 32})
+    _, notes = read_official_config(path / "albert_config.json")
+    assert any("--heads 16" in note for note in notes)
+    config, notes = read_official_config(path / "albert_config.json", attention_heads=16)
+    assert (config.num_attention_heads, notes) == (16, [])
+
+
+def test_weights_that_are_no_numbers_or_not_there_are_refused(tmp_path: Path) -> None:
+    pooler = "bert/pooler/dense/bias"
+    for variable, is_lost, code in (
+        (pooler, False, "LB-607"),
+        (pooler, True, "LB-723"),
+        ("output_bias", True, "LB-723"),
+    ):
+        folder = shutil.copytree(WRITTEN / "labels", tmp_path / "part", dirs_exist_ok=True)
+        values = _variables(WRITTEN / "labels" / BEST)
+        if is_lost:
+            del values[variable]
+        else:
+            values[variable][3] = torch.nan
+        write_bundle(folder / BEST, values)
+        with pytest.raises(LitebertError, match=rf"{code}[\s\S]*{variable}"):
+            import_checkpoint(folder, tmp_path / "model")
+        assert not (tmp_path / "model").exists()
+
+
+# --- what is written for Google's code -------------------------------------------------------------------------------
+
+
+def test_the_vocabulary_goes_along_or_is_made_from_tokenizer_json(vocabulary: Path, tmp_path: Path) -> None:
+    model, out = tmp_path / "model", tmp_path / "first"
+    import_checkpoint(WRITTEN / "labels", model, tokenizer=vocabulary)
+    report = export_checkpoint(model, out / "model.ckpt-12")
+    assert (out / "30k-clean.model").read_bytes() == vocabulary.read_bytes()
+    assert (out / "checkpoint").read_text().startswith('model_checkpoint_path: "model.ckpt-12"\n')
+    assert {path.name for path in out.iterdir()} == set(report.files)
+    assert import_checkpoint(out, tmp_path / "again").notes == ()
+    before = {path.name: path.stat().st_mtime_ns for path in out.iterdir()}
+    with pytest.raises(LitebertError, match="LB-619"):
+        export_checkpoint(model, out / "other.ckpt")
+    assert before == {path.name: path.stat().st_mtime_ns for path in out.iterdir()}
+    (model / "spiece.model").unlink()
+    out = tmp_path / "out"
+    assert export_checkpoint(model, out).notes == ()
+    assert (out / "30k-clean.model").read_bytes() == read_vocabulary(model).data
+    text = "A cat, or 3,000 of them (é)"
+    expected = Tokenizer.load(vocabulary).encode_ids([text])
+    assert Tokenizer.load(out / "30k-clean.model").encode_ids([text]) == expected
+    (model / "tokenizer.json").unlink()
+    (note,) = export_checkpoint(model, tmp_path / "bare").notes
+    assert note.startswith("Google's code also needs the vocabulary")
+
+
+@pytest.mark.parametrize("sharing", ["attention", "ffn", "none"])
+def test_partial_sharing_becomes_the_unshared_layers_it_equals(tmp_path: Path, sharing: str) -> None:
+    model = _pretrained(tmp_path / "model", sharing=sharing, inner_group_num=2)
+    report = export_checkpoint(model, tmp_path / "out")
+    import_checkpoint(tmp_path / "out", tmp_path / "again")
+    unshared, shared = load_model(tmp_path / "again").network, load_model(model).network
+    assert unshared.config.num_hidden_groups == 4
+    for step, other in zip(shared.albert.plan, unshared.albert.plan, strict=True):
+        for kind in ("attention", "feed_forward"):
+            ours = getattr(shared.albert, kind)[getattr(step, kind)].state_dict()
+            theirs = getattr(unshared.albert, kind)[getattr(other, kind)].state_dict()
+            assert all(torch.equal(ours[key], value) for key, value in theirs.items())
+    assert any(sharing in note for note in report.notes)
+
+
+def test_what_googles_code_computes_otherwise_is_said(tmp_path: Path) -> None:
+    save_model(AlbertForTask(SHAPE, HeadConfig(kind="question-answering")), tmp_path / "spans")
+    report = export_checkpoint(tmp_path / "spans", tmp_path / "out")
+    found = _variables(tmp_path / "out" / BEST)  # Google's graph has a pooler under every head
+    assert not found["bert/pooler/dense/kernel"].any() and found["bert/pooler/dense/bias"].shape == (16,)
+    assert any("pooler" in note for note in report.notes)
+    for changes, said in (({"hidden_act": "gelu"}, "tanh form"), ({"layer_norm_eps": 1e-5}, "1e-12")):
+        report = export_checkpoint(_pretrained(tmp_path / said, **changes), tmp_path / f"{said} out")
+        assert any(said in note for note in report.notes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "has_optimizer", "code"),
+    [
+        ({"embedding_size": 16, "embedding_projection": True}, False, "LB-709"),
+        ({}, True, "LB-726"),
+        ({"sharing": "ffn"}, True, "LB-726"),
+        ({"attention": "local", "attention_window": 2}, False, r"LB-709[\s\S]*attention local"),
+    ],
+)
+def test_what_cannot_be_exported_says_why_and_leaves_nothing(
+    tmp_path: Path, changes: dict[str, object], has_optimizer: bool, code: str
+) -> None:
+    with pytest.raises(LitebertError, match=code):
+        export_checkpoint(_pretrained(tmp_path / "model", **changes), tmp_path / "out", has_optimizer=has_optimizer)
+    assert not (tmp_path / "out").exists()
+
+
+# --- the commands ----------------------------------------------------------------------------------------------------
+
+
+def test_the_commands_say_what_they_read_wrote_and_left(
+    vocabulary: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = str(tmp_path / "model")
+    assert run(["import", "google", str(WRITTEN / "pretraining"), "--output", model]) == 0
+    shown = capsys.readouterr()
+    size = "32 variables, 3,050 parameters in float32"
+    assert shown.out.splitlines() == [f"read   {BEST}: {size}", "heads  masked LM, sentence order", f"wrote  {model}"]
+    assert shown.err.splitlines() == [
+        "the optimizer was omitted: --optimizer keeps it",
+        "no tokenizer was found with the checkpoint: add one with --tokenizer FILE",
+    ]
+    flags = ["--labels", "no,maybe,yes", "--tokenizer", str(vocabulary), "--heads", "2", "--json"]
+    assert run(["import", "google", str(WRITTEN / "labels"), "--output", str(tmp_path / "labels"), *flags]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert (report["heads"], report["notes"]) == (["sequence-classification"], [])
+    config = json.loads((tmp_path / "labels" / "config.json").read_text())
+    assert (config["num_attention_heads"], list(config["id2label"].values())) == (2, ["no", "maybe", "yes"])
+
+    import_checkpoint(WRITTEN / "pretraining", tmp_path / "m", has_optimizer=True)
+    assert run(["export", "google", str(tmp_path / "m"), str(tmp_path / "out"), "--optimizer"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].endswith(f"{BEST}: 97 variables, 3,050 parameters in float32")
+    assert lines[1] == "steps  7, with the optimizer's moments"
+    assert lines[2].startswith("files  albert_config.json, ")
+    assert run(["export", "google", str(tmp_path / "m"), str(tmp_path / "again"), "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert {path.name for path in (tmp_path / "again").iterdir()} == set(report["files"])
+    assert report["num_variables"] == 33
+
+    (tmp_path / "empty").mkdir()
+    for place, code in ((tmp_path / "empty", 1), (WRITTEN / "labels", 0)):  # the current folder, any name of the output
+        monkeypatch.chdir(place)
+        assert run(["import", "google", ".", "--output", str(tmp_path / "a\nb")]) == code
+        assert capsys.readouterr().err.startswith("LB-718: there is no TensorFlow checkpoint at .\n") == bool(code)
+
+
+def test_a_missing_package_names_the_extra(tmp_path: Path) -> None:
+    code = "import sys; sys.modules['google_crc32c'] = None; from litebert.cli import main; main()"
+    words = ["import", "google", str(WRITTEN / "labels"), "--output", str(tmp_path / "model")]
+    done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "pip install 'litebert[google]'" in done.stderr and len(done.stderr.splitlines()) <= 4
