@@ -200,7 +200,7 @@ def test_escapes_keep_the_meaning_of_json() -> None:
 
 
 def test_control_without_the_boundary_a_mistake_is_a_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("litebert.errors.as_litebert_error", lambda _: None)
+    monkeypatch.setattr("litebert.cli.as_litebert_error", lambda _: None)
     with pytest.raises((LitebertError, OSError)):
         litebert("corpus", "build", "x.txt", "--tokenizer", "x" * 300, "--output", "c")
 

@@ -237,7 +237,7 @@ def closed(schema: object) -> object:
     if not isinstance(schema, dict):
         return schema
     fields = {name: closed(each) for name, each in schema.items()}
-    return {**fields, "additionalProperties": False} if "properties" in schema and "$ref" not in schema else fields
+    return {"additionalProperties": False, **fields} if "properties" in schema and "$ref" not in schema else fields
 
 
 def keeps_to(name: str, value: object) -> None:

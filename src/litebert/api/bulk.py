@@ -31,9 +31,7 @@ from litebert.reading.source import COMPRESSIONS, TABLES, TEXTS, find_text
 from litebert.tasks.own.columns import SYNONYMS, chosen_header
 from litebert.tasks.own.table import open_table
 
-CHUNK = 256
-"""Rows that are answered, and written, together."""
-FORMATS = (".jsonl", ".csv", ".npy")
+CHUNK = 256  # rows that are answered, and written, together
 Numbered: TypeAlias = tuple[int, "Row | LitebertError"]
 
 
@@ -52,35 +50,25 @@ class Answered:
         return {"row": self.number, "answer": to_jsonable_python(verb.plain(self.answer))}
 
 
-# Rows
+# ---- rows -----------------------------------------------------------------------------------------------------------
 
 
 def is_file(words: Sequence[str]) -> bool:
     """Tell whether arguments are files, or "-" for standard input, rather than texts; a mixture is refused."""
-    files = [word for word in words if word == "-" or (_has_kind(word) and Path(word).is_file())]
-    if len(files) == len(words):
-        return bool(words)
-    texts = [word for word in words if word not in files]
-    for word in texts:
-        if _has_kind(word) and not any(map(str.isspace, word)):
+    named = [len(word) < 4_096 and "\0" not in word and _kind(word) in {*TEXTS, *TABLES} for word in words]
+    there = [word == "-" or (has_kind and Path(word).is_file()) for word, has_kind in zip(words, named, strict=True)]
+    for word, has_kind, is_there in zip(words, named, there, strict=True):
+        if has_kind and not is_there and not any(map(str.isspace, word)):
             raise _no_file(Path(word))
-    if files:
-        raise RequestError(
-            "LB-948",
-            "files and texts cannot be mixed",
-            received=f"the file {files[0]} and the text {texts[0]!r}",
-            expected="files alone, or texts alone",
-            next="use two commands",
-        )
-    return False
+    if any(there) and not all(there):
+        file, text = words[there.index(True)], words[there.index(False)]
+        received = f"the file {file} and the text {text!r}"
+        raise RequestError("LB-948", "files and texts cannot be mixed", received=received, next="use two commands")
+    return any(there)
 
 
 def rows_of(
-    words: Sequence[str],
-    columns: Sequence[str],
-    verb: Verb,
-    shared: Row | None = None,
-    trained: Mapping[str, str] | None = None,
+    words: Sequence[str], columns: Sequence[str], verb: Verb, shared: Row | None = None, trained: Row | None = None
 ) -> Iterator[Numbered]:
     """Yield rows of files, or of standard input ("-"), numbered from 1 through all of them.
 
@@ -90,7 +78,7 @@ def rows_of(
     """
     has_header = chosen_header(columns)
     chosen = dict(_chosen(choice, verb.roles) for choice in columns if chosen_header([choice]) is None)
-    shared, before = shared or {}, 0
+    shared, trained, before = shared or {}, trained or {}, 0
     needed = [role for role in verb.roles[: verb.num_needed] if role not in shared]
     for word in words:
         number = 0
@@ -103,59 +91,74 @@ def rows_of(
                     expected=f"a table with the columns {' and '.join(needed)}",
                     next=f"litebert {verb.name} --help",
                 )
-            source = STANDARD_INPUT if word == "-" else find_text(word)
-            for number, line in read_lines(source):
+            for number, line in read_lines(STANDARD_INPUT if word == "-" else find_text(word)):
                 if line.strip():
                     yield before + number, {**shared, verb.roles[0]: line}
-        else:
-            rows = _table_rows(Path(word), verb, chosen, needed, trained or {}, has_header=has_header)
-            for number, row in enumerate(rows, 1):
-                yield before + number, row if isinstance(row, LitebertError) else {**shared, **row}
+            before += number
+            continue
+        table = open_table(Path(word), has_header=has_header)
+        if has_header is None and not set(chosen.values()) <= set(table.columns):
+            table = open_table(Path(word), has_header=True)  # a chosen name is in a header
+        # a column is the chosen one, that of the training, one with the name of the role, or one with a usual name
+        usual = {role: name for name, role in SYNONYMS.items() if role not in table.columns}
+        usual |= {role: name for role, name in trained.items() if role not in table.columns and name in table.columns}
+        named = {role: chosen.get(role, usual.get(role, role)) for role in verb.roles}
+        for role in dict.fromkeys([*needed, *chosen]):
+            if named[role] not in table.columns:
+                raise RequestError(
+                    "LB-944",
+                    f"{word} has no column {named[role]}",
+                    received=", ".join(map(str, table.columns))[:200],
+                    expected=f"a column named {role}, or the name of the one to use",
+                    next=f"add --column {role}=NAME",
+                )
+        there = {role: name for role, name in named.items() if name in table.columns}
+        for number, (place, row) in enumerate(table.scan(), 1):
+            if isinstance(row, LitebertError):
+                yield before + number, row
+                continue
+            values = {role: row.get(name) for role, name in there.items()}
+            empty = next((role for role, value in values.items() if not isinstance(value, str)), None)
+            what = f"{table.place(place)} has no text in column {there.get(empty or '')}"
+            found = {**shared, **{role: str(value) for role, value in values.items()}}
+            yield before + number, found if empty is None else _no_text(what)
         before += number
 
 
-def _table_rows(
-    path: Path,
-    verb: Verb,
-    chosen: Mapping[str, str],
-    needed: Sequence[str],
-    trained: Mapping[str, str],
-    *,
-    has_header: bool | None,
-) -> Iterator[Row | LitebertError]:
-    """Yield the columns of some roles in a table; those that nobody chose, and no answer needs, may be missing."""
-    table = open_table(path, has_header=has_header)
-    if has_header is None and not set(chosen.values()) <= set(table.columns):
-        table = open_table(path, has_header=True)  # a chosen name is in a header
-    usual = {role: name for name, role in SYNONYMS.items() if role not in table.columns}
-    usual |= {role: name for role, name in trained.items() if role not in table.columns and name in table.columns}
-    named = {role: chosen.get(role, usual.get(role, role)) for role in verb.roles}
-    for role in dict.fromkeys([*needed, *chosen]):
-        if named[role] not in table.columns:
-            raise RequestError(
-                "LB-944",
-                f"{path} has no column {named[role]}",
-                received=", ".join(map(str, table.columns))[:200],
-                expected=f"a column named {role}, or the name of the one to use",
-                next=f"add --column {role}=NAME",
-            )
-    there = {role: name for role, name in named.items() if name in table.columns}
-    for number, row in table.scan():
-        if isinstance(row, LitebertError):
-            yield row
-            continue
-        values = {role: row.get(name) for role, name in there.items()}
-        wrong = [role for role, value in values.items() if not isinstance(value, str)]
-        if wrong:
-            yield LitebertError(
-                "LB-945",
-                f"{table.place(number)} has no text",
-                received=f"column {there[wrong[0]]} is empty or of another type",
-                expected="a text",
-                next="correct or delete the row",
-            )
-        else:
-            yield {role: str(value) for role, value in values.items()}
+def _chosen(choice: str, roles: Sequence[str]) -> tuple[str, str]:
+    """Read ROLE=NAME, or the NAME of the first role."""
+    role, equals, name = choice.partition("=")
+    if not equals:
+        return roles[0], choice
+    role = role if role in roles else SYNONYMS.get(role, role)
+    if role not in roles or not name:
+        raise RequestError(
+            "LB-915",
+            "this does not choose a column",
+            received=choice,
+            expected=f"NAME, or ROLE=NAME with a role of {', '.join(roles)}; or header=no",
+            next=f"--column {roles[0]}=NAME",
+        )
+    return role, name
+
+
+def _no_text(what: str) -> LitebertError:
+    return LitebertError("LB-945", what, next="correct or delete the row")
+
+
+def _no_file(path: Path) -> LitebertError:
+    return RequestError(
+        "LB-943",
+        f"{path} is not a file of texts",
+        received="a file of another kind" if path.exists() else "no such file",
+        expected=", ".join(sorted({*TEXTS, *TABLES})),
+        next=f"ls {path.parent}; a text that looks like a file name goes to standard input (-)",
+    )
+
+
+def _kind(name: str) -> str:
+    suffixes = (suffix.lower() for suffix in reversed(Path(name).suffixes))
+    return next((suffix for suffix in suffixes if suffix not in COMPRESSIONS), "")
 
 
 def count_rows(words: Sequence[str]) -> int | None:
@@ -183,7 +186,7 @@ def read_texts_of(path: Path, column: str) -> list[str]:
     return texts
 
 
-# Answers
+# ---- answers --------------------------------------------------------------------------------------------------------
 
 
 def answered(
@@ -192,38 +195,26 @@ def answered(
     """Yield answers in order, a chunk at a time; a row that cannot be answered has an error."""
     remaining = iter(rows)
     while chunk := list(islice(remaining, CHUNK)):
-        checked = [(number, _checked(row, verb)) for number, row in chunk]
-        good = [row for _, row in checked if not isinstance(row, LitebertError)]
-        found = iter(_each(good, answer))
-        yield [
-            Answered(number, {}, row) if isinstance(row, LitebertError) else Answered(number, row, next(found))
-            for number, row in checked
-        ]
-
-
-def _checked(row: Row | LitebertError, verb: Verb) -> Row | LitebertError:
-    """Refuse a row whose first part is blank: any answer to it would be an accident."""
-    if isinstance(row, LitebertError) or row[verb.roles[0]].strip():
-        return row
-    role = verb.roles[0]
-    return LitebertError("LB-945", f"the {role} is blank", received="no text", expected="a text", next="delete the row")
-
-
-def _each(rows: list[Row], answer: Callable[[list[Row]], Sequence[Any]]) -> Iterator[Any]:
-    """Answer rows together; where one of them is refused, each by itself.
-
-    What is wrong with the request is wrong with every row, and ends it.
-    """
-    try:
-        yield from answer(rows) if rows else ()
-    except RequestError:
-        raise
-    except LitebertError:
-        for row in rows:
-            try:
-                yield answer([row])[0]
-            except LitebertError as error:
-                yield error
+        good: dict[int, Row] = {}
+        found: dict[int, Any] = {}
+        for number, row in chunk:
+            if isinstance(row, LitebertError):
+                found[number] = row
+            elif row[verb.roles[0]].strip():
+                good[number] = row
+            else:  # any answer would be an accident
+                found[number] = _no_text(f"the {verb.roles[0]} is blank")
+        try:
+            found |= zip(good, answer(list(good.values())) if good else (), strict=True)
+        except RequestError:  # what is wrong with the request is wrong with every row
+            raise
+        except LitebertError:  # one of the rows is refused: each by itself
+            for number, row in good.items():
+                try:
+                    found[number] = answer([row])[0]
+                except LitebertError as error:
+                    found[number] = error
+        yield [Answered(number, good.get(number, {}), found[number]) for number, _ in chunk]
 
 
 class AnswerFile:
@@ -233,29 +224,39 @@ class AnswerFile:
     """
 
     def __init__(self, path: Path, verb: Verb, model: Model, command: Mapping[str, Json], *, force: bool) -> None:
-        _require_format(path, verb)
+        others = {".parquet", ".tsv", ".npz", *COMPRESSIONS} | ({".npy"} if verb.name != "embed" else set())
+        is_folder = not path.name or path.is_dir()
+        if is_folder or path.suffix in others:
+            raise LitebertError(
+                "LB-914",
+                f"answers of {verb.name} cannot be written to a {'folder' if is_folder else path.suffix}",
+                received=str(path),
+                expected="a file that ends in .jsonl or .csv, or in .npy for vectors",
+                next=f"--output {path / 'answers.jsonl' if is_folder else path.with_suffix('.jsonl')}",
+            )
         require_replaceable(path)
         self._path, self._verb, self._is_array = path, verb, path.suffix == ".npy"
-        self._begun_by: dict[str, Json] = {"verb": verb.name, "model": _identity(model), **command}
+        begun_by: dict[str, Json] = {"verb": verb.name, "model": _identity(model), **command}
         self._log = LockedLog(path.with_name(f"{path.name}.unfinished"))
         if force:
             self._log.clear()
         elif path.exists():
             self._log.remove()
-            raise LitebertError(
-                "LB-941",
-                f"{path} exists",
-                received=f"{path.stat().st_size:,} bytes",
-                expected="a new file, or --force",
-                next="choose another --output, or add --force",
-            )
+            raise LitebertError("LB-941", f"{path} exists", next="choose another --output, or add --force")
         self.num_done = max(0, self._log.num_lines - 1)
-        begun_by = json.loads(next(self._log.lines())) if self.num_done else {}
-        if self.num_done and {**begun_by, "pid": 0} != {**self._begun_by, "pid": 0}:
+        if self.num_done and {**json.loads(next(self._log.lines())), "pid": 0} != {**begun_by, "pid": 0}:
             raise self._begun_by_another("another model, verb or option")
         if self.num_done == 0:  # a command that failed before its first row binds no other
             self._log.clear()
-            self._log.append([json.dumps({**self._begun_by, "pid": os.getpid()})])
+            self._log.append([json.dumps({**begun_by, "pid": os.getpid()})])
+
+    def _begun_by_another(self, received: str) -> LitebertError:
+        self._log.close()
+        what, advice = (
+            f"{self._path}.unfinished was begun by another command",
+            "choose another --output, or add --force",
+        )
+        return LitebertError("LB-942", what, received=received, next=advice)
 
     def resume(self, rows: Iterable[Numbered]) -> Iterator[Numbered]:
         """Return the rows that are left, after a check that those before are the ones that were answered."""
@@ -270,8 +271,7 @@ class AnswerFile:
         """Append answered rows."""
         lines = []
         for each in chunk:
-            source = each.row or each.answer
-            record = each.record(self._verb) | {"of": _digest(source)}
+            record = each.record(self._verb) | {"of": _digest(each.row or each.answer)}
             if self._is_array and "answer" in record:  # 4 bytes a number instead of 20
                 record["answer"] = base64.b64encode(np.asarray(each.answer, "<f4").tobytes()).decode()
             lines.append(json.dumps(record, ensure_ascii=False))
@@ -298,59 +298,29 @@ class AnswerFile:
     def _csv(self) -> Iterator[bytes]:
         """A column for each field of the answers, which all have the same ones; lists are JSON in one cell."""
         first = next((record for record in self._records() if "answer" in record), {})
-        fields = [name for name in _flat(first) if name not in ("row", "of")]
-        for record in chain([None], self._records()):
+        names = ["row", *(name for name in _flat(first) if name not in ("row", "of")), "error"]
+        for record in chain([dict(zip(names, names, strict=True))], self._records()):
             line = io.StringIO()
-            writer = csv.DictWriter(line, ["row", *fields, "error"], extrasaction="ignore", lineterminator="\n")
-            if record is None:
-                writer.writeheader()
-            else:
-                writer.writerow({name: _one_line(value) for name, value in _flat(record).items()})
+            writer = csv.DictWriter(line, names, extrasaction="ignore", lineterminator="\n")
+            writer.writerow({name: _one_line(value) for name, value in _flat(record).items()})
             yield line.getvalue().encode()
 
     def _npy(self) -> Iterator[bytes]:
         """One float32 array, a vector per row; a row without an answer is NaN."""
         found = (base64.b64decode(record["answer"]) for record in self._records() if "answer" in record)
         missing = np.full(len(next(found, b"")) // 4, np.nan, dtype="<f4").tobytes()
-        header, shape = io.BytesIO(), (self._log.num_lines - 1, len(missing) // 4)
+        header, shape = io.BytesIO(), (self._log.num_lines - 1, len(missing) // 4)  # (rows, hidden)
         np.lib.format.write_array_header_1_0(header, {"descr": "<f4", "fortran_order": False, "shape": shape})
         yield header.getvalue()
         for record in self._records():
             yield base64.b64decode(record["answer"]) if "answer" in record else missing
 
-    def _begun_by_another(self, received: str) -> LitebertError:
-        self._log.close()
-        return LitebertError(
-            "LB-942",
-            f"{self._path}.unfinished was begun by another command",
-            received=received,
-            expected="the same command on the same rows, or --force to start again",
-            next="choose another --output, or add --force",
-        )
-
-
-def _require_format(path: Path, verb: Verb) -> None:
-    expected = "a name that ends in .jsonl or .csv, or in .npy for vectors"
-    if not path.name or path.is_dir():
-        next_step = f"--output {path / 'answers.jsonl'}"
-        raise LitebertError(
-            "LB-913", "answers go to a file, not to a folder", received=str(path), expected=expected, next=next_step
-        )
-    next_step = f"--output {path.with_suffix('.jsonl')}"
-    if path.suffix in (".parquet", ".tsv", ".npz", *COMPRESSIONS):
-        what = f"answers are not written as {path.suffix}"
-        raise LitebertError("LB-914", what, received=str(path), expected=expected, next=next_step)
-    if path.suffix == ".npy" and verb.name != "embed":
-        what = "only vectors can be written as an array"
-        raise LitebertError("LB-911", what, received=str(path), expected=expected, next=next_step)
-
 
 def _identity(model: Model) -> str:
     """Return a hash of a model's files: a resume with other weights under the same name is refused."""
-    folder = Path(model.source)
-    files = sorted(path for path in folder.glob("*") if path.is_file() and path.suffix not in (".md", ".html"))
+    files = [p for p in Path(model.source).glob("*") if p.is_file() and p.suffix not in (".md", ".html")]
     digest = hashlib.blake2b(digest_size=16)
-    for path in files:
+    for path in sorted(files):
         digest.update(f"{path.name} {hash_file(path)}\n".encode())
     return digest.hexdigest() if files else model.source
 
@@ -376,39 +346,3 @@ def _one_line(value: object) -> object:
     if isinstance(value, list | tuple):
         return json.dumps(value, ensure_ascii=False)
     return " ".join(value.splitlines()) if isinstance(value, str) else value
-
-
-def _chosen(choice: str, roles: Sequence[str]) -> tuple[str, str]:
-    """Read ROLE=NAME, or the NAME of the first role."""
-    role, equals, name = choice.partition("=")
-    if not equals:
-        return roles[0], choice
-    role = role if role in roles else SYNONYMS.get(role, role)
-    if role not in roles or not name:
-        raise RequestError(
-            "LB-915",
-            "this does not choose a column",
-            received=choice,
-            expected=f"NAME, or ROLE=NAME with a role of {', '.join(roles)}; or header=no",
-            next=f"--column {roles[0]}=NAME",
-        )
-    return role, name
-
-
-def _no_file(path: Path) -> LitebertError:
-    return RequestError(
-        "LB-943",
-        f"{path} is not a file of texts",
-        received="a file of another kind" if path.exists() else "no such file",
-        expected=", ".join(sorted({*TEXTS, *TABLES})),
-        next=f"ls {path.parent}; a text that looks like a file name goes to standard input (-)",
-    )
-
-
-def _kind(name: str) -> str:
-    suffixes = Path(name).suffixes
-    return next((s.lower() for s in reversed(suffixes) if s.lower() not in COMPRESSIONS), "")
-
-
-def _has_kind(name: str) -> bool:
-    return len(name) < 4_096 and "\0" not in name and _kind(name) in {*TEXTS, *TABLES}

@@ -63,7 +63,7 @@ def build_from_texts(
     Training that continues from a model, `start`, uses that model's vocabulary.
     Returns the folder of the corpus.
     """
-    from litebert.api.progress import Progress
+    from litebert.api.settings import Progress
     from litebert.hub import locate
 
     report = Progress("text", "", is_quiet=quiet)

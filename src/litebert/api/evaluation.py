@@ -30,7 +30,7 @@ if TYPE_CHECKING:  # what needs torch is imported where it is used, so that `lit
 Models = Annotated[Paths, "Runs or model folders."]
 Data = Annotated[str | Path | None, "Folder or file of examples, or a text file."]
 TaskName = Annotated[str | None, "Name of the task, for a model folder without its run."]
-Columns = Annotated[Sequence[str], "ROLE=NAME, columns of your file: text=review, ..."]
+Columns = Annotated[Sequence[str], "--column", "ROLE=NAME, columns of your file: text=review, ..."]
 Best = Annotated[bool, "The run's best evaluation instead of its last step."]
 Quiet = Annotated[bool, "No progress on stderr."]
 
@@ -128,7 +128,7 @@ def evaluate(
     litebert evaluate --predictions predictions.json --data dev-v1.1.json
     """
     given = dict(locals())
-    from litebert.api.progress import Progress
+    from litebert.api.settings import Progress
     from litebert.inference.finetuned import Finetuned, data_of, measured, run_of, with_clean_threshold, with_patience
     from litebert.inference.model import Model
     from litebert.study.zero_shot import MEASURES
@@ -394,7 +394,7 @@ def predict(
     litebert predict runs/seed-1 runs/seed-2 --data squad --split dev --output answers
     """
     require_types(predict, locals())
-    from litebert.api.progress import Progress
+    from litebert.api.settings import Progress
     from litebert.inference.finetuned import Finetuned, data_of, ensemble_answers
     from litebert.tasks.named import OWN
 

@@ -295,7 +295,7 @@ def hub_push(
     revision: Annotated[str | None, "Branch to commit to, created if needed; by default main."] = None,
     message: Annotated[str, "Message of the commit."] = "Upload model",
     license: Annotated[str, "For the card, such as apache-2.0."] = "",
-    languages: Annotated[tuple[str, ...], "For the card, such as en; repeats."] = (),
+    languages: Annotated[tuple[str, ...], "--language", "For the card, such as en; repeats."] = (),
     dry_run: Annotated[bool, "Print what would be sent, and the card."] = False,
 ) -> Shown[Published] | Shown[PublicationPlan]:
     """Publish the model in FOLDER, a model folder or a run, as OWNER/NAME, in one commit.

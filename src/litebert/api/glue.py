@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, ClassVar
 
-from litebert.api.progress import Progress
 from litebert.api.run import Run
-from litebert.api.settings import Overrides, require_types
+from litebert.api.settings import Overrides, Progress, require_types
 from litebert.api.training import finetune
 from litebert.errors import LitebertError, no_such_name
 from litebert.files import write_bytes, write_text

@@ -1,16 +1,19 @@
-"""The arguments of callers as settings and paths; the packaged recipes; what settings there are, and what a run has."""
+"""What callers give: settings, paths and their types; the packaged recipes; the settings of a run; progress."""
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import re
+import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from importlib.resources import as_file
 from importlib.resources import files as package_files
 from numbers import Integral
 from pathlib import Path
-from typing import Annotated, Literal, TypeAlias, get_type_hints
+from typing import Annotated, Literal, Self, TypeAlias, get_type_hints
 
 from pydantic import JsonValue, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
@@ -27,15 +30,13 @@ from litebert.config import (
     settings_from_words,
 )
 from litebert.config.load import Description
-from litebert.errors import LitebertError, no_such_name
+from litebert.errors import LitebertError, no_such_name, say, show_status
 from litebert.files import require_new, write_text
 from litebert.runs import Run
 
+# `{"train.steps": 1000}`, or words as in the shell: `["train.steps=1000"]`
 Overrides: TypeAlias = Mapping[str, JsonValue] | Sequence[str]
-"""`{"train.steps": 1000}`, or words as in the shell: `["train.steps=1000"]`."""
-
 Paths: TypeAlias = str | Path | Sequence[str | Path]
-A_PATH = "a path, or a list of paths"
 
 
 def flags(values: Mapping[str, JsonValue]) -> Settings:
@@ -52,41 +53,33 @@ def overrides(given: Overrides) -> Settings:
     if isinstance(given, Mapping):
         return flags(given)
     if isinstance(given, str) or not isinstance(given, Sequence):
-        raise _wrong_type("settings", given, '{"train.steps": 5}, or ["train.steps=5"]')
+        raise _wrong_type("settings", given, '{"train.steps": 5}, or ["train.steps=5"]', "pretrain")
     return settings_from_words(given)
 
 
-def require_types(signature: Callable[..., object], values: Mapping[str, object]) -> None:
+def require_types(function: Callable[..., object], values: Mapping[str, object]) -> None:
     """Check arguments against the annotations of a function; settings are checked where they are read."""
-    unchecked = {"Overrides": object, "Precision": object}
-    for name, hint in get_type_hints(signature, localns=unchecked).items():
-        if name not in values:
-            continue
-        try:
-            TypeAdapter[object](hint).validate_python(as_paths(values[name]), strict=True)
-        except ValidationError as error:
-            annotation = signature.__annotations__[name]
-            plain = re.match(r"Annotated\[(.+?), (?:['\"]|[A-Z]\w*\()", annotation)
-            raise _wrong_type(name, values[name], plain[1] if plain else annotation, signature.__name__) from error
+
+    def plain(given: object) -> object:  # a run stands for its folder, and NumPy has whole numbers, too
+        if isinstance(given, list | tuple):
+            return type(given)(map(plain, given))
+        if isinstance(given, Integral) and not isinstance(given, bool):
+            return int(given)
+        return Path(given) if isinstance(given, os.PathLike) else given
+
+    for name, hint in get_type_hints(function, localns={"Overrides": object, "Precision": object}).items():
+        if name in values:
+            try:
+                TypeAdapter[object](hint).validate_python(plain(values[name]), strict=True)
+            except ValidationError as error:
+                expected = re.sub(r"\b[a-z_.]+\.(?=[A-Z])", "", inspect.formatannotation(hint))
+                raise _wrong_type(name, values[name], expected, function.__name__) from error
 
 
-def _wrong_type(name: str, value: object, annotation: str, called: str = "pretrain") -> LitebertError:
-    return LitebertError(
-        "LB-533",
-        f"{name} cannot be of this type",
-        received=f"{value!r:.100} ({type(value).__name__})",
-        expected={"Paths": A_PATH, "Texts": A_PATH, "Models": A_PATH}.get(annotation, annotation),
-        next=f"help(litebert.{called})",
-    )
-
-
-def as_paths(given: object) -> object:
-    """Return what stands for a folder, such as a run, as its path, and whole numbers of NumPy as Python's."""
-    if isinstance(given, list | tuple):
-        return type(given)(map(as_paths, given))
-    if isinstance(given, Integral) and not isinstance(given, bool):
-        return int(given)
-    return Path(given) if isinstance(given, os.PathLike) else given
+def _wrong_type(name: str, value: object, expected: str, called: str) -> LitebertError:
+    received = f"{value!r:.100} ({type(value).__name__})"
+    what, advice = f"{name} cannot be of this type", f"help(litebert.{called})"
+    return LitebertError("LB-533", what, received=received, expected=expected, next=advice)
 
 
 def paths(given: Paths) -> list[str]:
@@ -95,29 +88,66 @@ def paths(given: Paths) -> list[str]:
     >>> paths("a.txt"), paths(["a.txt", "b.txt"])
     (['a.txt'], ['a.txt', 'b.txt'])
     """
-    if isinstance(given, str | os.PathLike):
-        return [os.fspath(given)]
-    return [os.fspath(path) for path in given]
+    return [os.fspath(path) for path in ([given] if isinstance(given, str | os.PathLike) else given)]
 
 
 def run_folder(runs: str | Path, name: str) -> Path:
     """Return the folder of a run; a name that leads out of `runs` is refused."""
     parts = Path(name).parts
     if not parts or Path(name).is_absolute() or ".." in parts or not name.isprintable():
-        raise LitebertError(
-            "LB-920",
-            "a run cannot have this name",
-            received=name,
-            expected=f"the name of a folder below {runs}, such as mine or mine/first",
-            next="choose another name, or another folder with --runs",
-        )
+        what, expected = "a run cannot have this name", f"the name of a folder below {runs}, such as mine or mine/first"
+        advice = "choose another name, or another folder with --runs"
+        raise LitebertError("LB-920", what, received=name, expected=expected, next=advice)
     return Path(runs) / name
+
+
+class Progress:
+    """Show how many items are done: in a bar on a terminal, in plain lines elsewhere; always on stderr."""
+
+    def __init__(self, unit: str, title: str, *, total: int | None = None, is_quiet: bool = False) -> None:
+        self._unit, self._title, self._total, self._is_quiet = unit, title, total, is_quiet
+        self._is_live, self._done, self._started = sys.stderr.isatty(), 0, time.monotonic()
+        self._next = self._started + (0 if self._is_live else 3)  # seconds
+
+    def say(self, text: str) -> None:
+        """Print a line for people."""
+        if not self._is_quiet:
+            say(text)
+
+    def advance(self, number: int = 1) -> None:
+        """Count items that are done; cheap enough to call for every one."""
+        self._done += number
+        now = time.monotonic()
+        if self._is_quiet or now < self._next:
+            return
+        self._next = now + (0.1 if self._is_live else 10)
+        if self._is_live:
+            show_status(self._done if self._total else 0, self._total or 1, self._line())
+        else:
+            say(self._line())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._is_live and self._done:
+            self.say(self._line())  # in place of the bar
+
+    def _line(self) -> str:
+        from litebert.train.log import duration
+
+        rate = self._done / max(time.monotonic() - self._started, 1e-9)
+        known, left = "", ""
+        if self._total is not None:
+            known, left = f"/{self._total:,}", f"  left {duration(max(0, self._total - self._done) / max(rate, 1e-9))}"
+        return f"{self._title}  {self._done:,}{known} {self._unit}  {rate:,.0f}/s{left}"
 
 
 # ---- the recipes that come with the package: TOML files that say their data, hardware and result --------------------
 
 RecipeKind = Literal["pretrain", "finetune"]
 KINDS: tuple[RecipeKind, ...] = ("pretrain", "finetune")
+RECIPES = package_files("litebert") / "recipes"
 
 
 def recipe_names(*kinds: str) -> list[str]:
@@ -126,8 +156,7 @@ def recipe_names(*kinds: str) -> list[str]:
     >>> "paper-base" in recipe_names("pretrain")
     True
     """
-    root = package_files("litebert") / "recipes"
-    names = [entry.name for kind in kinds or KINDS for entry in (root / kind).iterdir()]
+    names = [entry.name for kind in kinds or KINDS for entry in (RECIPES / kind).iterdir()]
     return sorted(name.removesuffix(".toml") for name in names if name.endswith(".toml"))
 
 
@@ -136,15 +165,15 @@ def recipe_settings(kind: str, name: str) -> Settings:
 
     A task that another package registered needs no recipe: it gets the default settings.
     """
-    if name not in recipe_names(kind) and Path(name).suffix == ".toml":
-        return settings_from_toml(Path(name))
-    if kind == "finetune" and name not in recipe_names(kind):
+    if name not in recipe_names(kind):
+        if Path(name).suffix == ".toml":
+            return settings_from_toml(Path(name))
         from litebert.tasks.named import DATASETS  # needs torch
 
-        if name in DATASETS:
+        if kind == "finetune" and name in DATASETS:
             return {"task.name": Setting(name, Origin("recipe", name))}
-    recipe(name)  # refuses an unknown name
-    with as_file(package_files("litebert") / "recipes" / kind / f"{name}.toml") as path:
+        raise no_such_name("LB-522", "no recipe has this name", name, recipe_names(kind), next="litebert recipes list")
+    with as_file(RECIPES / kind / f"{name}.toml") as path:
         return settings_from_toml(path, origin=Origin("recipe", name))
 
 
@@ -154,11 +183,10 @@ def recipe(name: str) -> str:
     litebert recipes show laptop
     litebert recipes show mrpc
     """
-    if name not in recipe_names():
-        raise no_such_name("LB-522", "no recipe has this name", name, recipe_names(), next="litebert recipes list")
-    kind = next(kind for kind in KINDS if name in recipe_names(kind))
-    text = (package_files("litebert") / "recipes" / kind / f"{name}.toml").read_text(encoding="utf-8")
-    return text.rstrip("\n")
+    for kind in KINDS:
+        if name in recipe_names(kind):
+            return (RECIPES / kind / f"{name}.toml").read_text(encoding="utf-8").rstrip("\n")
+    raise no_such_name("LB-522", "no recipe has this name", name, recipe_names(), next="litebert recipes list")
 
 
 def list_recipes() -> Shown[dict[str, dict[str, str]]]:
@@ -176,8 +204,6 @@ def list_recipes() -> Shown[dict[str, dict[str, str]]]:
 
 
 class Copied(TypedDict):
-    """A recipe in a file of the user's."""
-
     name: str
     path: str
 
@@ -191,8 +217,8 @@ def copy_recipe(
     litebert recipes copy mrpc my-mrpc.toml --force
     """
     text = recipe(name)
-    require_new(Path(target), force=force)
-    write_text(Path(target), f"{text}\n")
+    require_new(target, force=force)
+    write_text(target, f"{text}\n")
     note = f"{target}: a copy of {name}; change it, then pass it to --recipe"
     return Shown({"name": name, "path": str(target)}, "", (note,))
 
@@ -213,8 +239,6 @@ def list_settings(kind: RecipeKind = "pretrain") -> Shown[list[Description]]:
 
 
 class SettingsOfRun(TypedDict):
-    """The settings of a run, and where each value came from."""
-
     settings: dict[str, JsonValue]
     origins: dict[str, str]
 
@@ -227,10 +251,10 @@ def show_settings(
     litebert config show runs/mine --origin
     litebert config show runs/mrpc --json
     """
-    opened = Run.open(run)
-    origins = {name: str(each) for name, each in opened.file.origins.items()}
+    file = Run.open(run).file
+    origins = {name: str(each) for name, each in file.origins.items()}
     lines = [
         f"{name} = {json.dumps(value)}" + (f"  # {origins.get(name, 'default')}" if origin else "")
-        for name, value in opened.settings.items()
+        for name, value in file.settings.items()
     ]
-    return Shown({"settings": opened.file.settings, "origins": origins}, "\n".join(lines))
+    return Shown({"settings": file.settings, "origins": origins}, "\n".join(lines))

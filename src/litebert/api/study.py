@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -34,7 +34,6 @@ from litebert.study.findings import (
 # What is imported in the functions needs torch, which `litebert study layers --help` does without.
 
 Found = TypeVar("Found")
-Say = Callable[[str], None]
 Models = str | Path
 Texts = Annotated[Path, "A file with one text per line."]
 Rounds = Annotated[int, Ge(1), "Measurements of each time; their median counts."]
@@ -97,7 +96,6 @@ def layers(
     limit: Annotated[int, Ge(1), "Texts read."] = 32,
     depths: Annotated[tuple[int, ...], "Depths to report."] = (24, 48, 96),
     files: Files = NO_FILES,
-    say: Say = say,
 ) -> Study[list[Layers]]:
     """Compare the input and the output of every step, and apply the last step further.
 
@@ -126,19 +124,19 @@ def ablation(
     output: Annotated[Path, "Folder of runs, metrics and figures."] = Path("study"),
     scale: Annotated[str, "tiny, or paper: full scale."] = "tiny",
     seeds: Annotated[tuple[int, ...], "Seeds, separated by commas."] = (1, 2),
-    rows: Annotated[tuple[str, ...], "Train only this row; may be repeated."] = (),
+    rows: Annotated[tuple[str, ...], "--row", "Train only this row; may be repeated."] = (),
     afford: Annotated[
         float, Ge(0), "CPU minutes that a row may take; the cost of longer rows is predicted. 0: train none."
     ] = 10.0,
-    train_all: Annotated[bool, "Train every row, whatever its cost."] = False,
+    train_all: Annotated[bool, "--all", "Train every row, whatever its cost."] = False,
     probes: Annotated[
         tuple[str, ...],
+        "--probe",
         "TASK=PATH: fine-tune each row at a fixed budget, on sst2, squad, race-middle, or a file of your own.",
     ] = (),
     more: Annotated[Path | None, "Second corpus, for the table `data` alone."] = None,
     html: Annotated[Path | None, "Write one page."] = None,
     force: Annotated[bool, "Replace the page."] = False,
-    say: Say = say,
 ) -> Study[Ablation]:
     """Train the rows of a table of the paper, and say whether its ordering is reproduced.
 
@@ -176,7 +174,6 @@ def cost(
     rounds: Rounds = 3,
     precision: Literal["fp32", "bf16"] = "fp32",
     files: Files = NO_FILES,
-    say: Say = say,
 ) -> Study[Costs]:
     """Time a training step and inference of ALBERT-large, ALBERT-xxlarge and BERT-large.
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from litebert.errors import LitebertError, did_you_mean
+from litebert.errors import LitebertError, as_litebert_error, did_you_mean, say
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -49,77 +49,75 @@ VERBS = {
     "runs": "list, compare, follow, resume, average and clean runs",
     "score": "say how likely texts are",
     "search": "find the texts nearest to a query",
-    "similar": "say how near two texts are",
     "serve": "answer over HTTP, with a page to try the model at /",
+    "similar": "say how near two texts are",
     "sizes": "parameters, bytes and compute of every preset",
     "study": "repeat the paper's experiments: layers, ablations, costs",
     "tag": "tag every word of a text",
     "tokenizer": "train a vocabulary; encode a text",
 }
-ON_TEXTS = ("fill", "score", "order", "embed", "similar", "classify", "tag", "answer", "choose")
-"""The verbs that answer rows; see `litebert.inference.verbs`."""
 
-FUNCTIONS: dict[str, tuple[str, dict[str, str]]] = {
-    "completion": ("cli.help:completion", {}),
-    "config list": ("api.settings:list_settings", {}),
-    "config show": ("api.settings:show_settings", {}),
-    "corpus build": ("api.corpus:build", {}),
-    "corpus check": ("api.corpus:check", {}),
-    "corpus filter": ("api.corpus:filter_texts", {}),
-    "corpus merge": ("api.corpus:merge", {}),
-    "corpus mix": ("api.corpus:mix", {}),
-    "corpus push": ("api.corpus:push", {}),
-    "corpus stats": ("api.corpus:count_corpus", {}),
-    "data check": ("api.training:check_data", {"columns": "--column"}),
-    "distil": ("api.training:distil", {"start": "--from"}),
-    "doctor": ("api.doctor:doctor", {}),
-    "evaluate": ("api.evaluation:evaluate", {"columns": "--column"}),
-    "explain": ("cli.verbs:explain", {}),
-    "export google": ("api.formats:export_google", {}),
-    "export onnx": ("api.formats:export_onnx", {}),
-    "export program": ("api.formats:export_program", {}),
-    "export web": ("api.formats:export_web", {}),
-    "finetune": ("api.training:finetune", {"columns": "--column"}),
-    "glue": ("api.glue:glue", {}),
-    "help": ("cli.help:show_help", {}),
-    "hub pull": ("api.formats:hub_pull", {}),
-    "hub push": ("api.formats:hub_push", {"languages": "--language"}),
-    "import google": ("api.formats:import_google", {}),
-    "import huggingface": ("api.formats:import_huggingface", {}),
-    "predict": ("api.evaluation:predict", {"columns": "--column"}),
-    "pretrain": ("api.training:pretrain", {"start": "--from"}),
-    "quantize": ("api.formats:quantize", {}),
-    "recipes copy": ("api.settings:copy_recipe", {}),
-    "recipes list": ("api.settings:list_recipes", {}),
-    "recipes show": ("api.settings:recipe", {}),
-    "report": ("api.runs:report", {}),
-    "runs average": ("api.runs:average", {}),
-    "runs clean": ("api.runs:clean", {}),
-    "runs compare": ("api.runs:compare", {}),
-    "runs list": ("api.runs:list_runs", {}),
-    "runs resume": ("api.training:resume", {}),
-    "runs tail": ("api.runs:tail", {}),
-    "search": ("cli.verbs:search", {}),
-    "serve": ("api.serving:serve", {"cors_origins": "--cors-origin"}),
-    "sizes": ("study.sizes:show_sizes", {"presets": "--preset"}),
-    "study ablation": ("api.study:ablation", {"rows": "--row", "train_all": "--all", "probes": "--probe"}),
-    "study attention": ("api.study:attention", {}),
-    "study cost": ("api.study:cost", {}),
-    "study depth": ("api.study:depth", {}),
-    "study layers": ("api.study:layers", {}),
-    "study page": ("api.study:page", {}),
-    "tokenizer encode": ("api.corpus:encode", {}),
-    "tokenizer train": ("api.corpus:train", {}),
+FUNCTIONS = {
+    "completion": "cli.help:completion",
+    "config list": "api.settings:list_settings",
+    "config show": "api.settings:show_settings",
+    "corpus build": "api.corpus:build",
+    "corpus check": "api.corpus:check",
+    "corpus filter": "api.corpus:filter_texts",
+    "corpus merge": "api.corpus:merge",
+    "corpus mix": "api.corpus:mix",
+    "corpus push": "api.corpus:push",
+    "corpus stats": "api.corpus:count_corpus",
+    "data check": "api.training:check_data",
+    "distil": "api.training:distil",
+    "doctor": "cli.help:doctor",
+    "evaluate": "api.evaluation:evaluate",
+    "explain": "cli.verbs:explain",
+    "export google": "api.formats:export_google",
+    "export onnx": "api.formats:export_onnx",
+    "export program": "api.formats:export_program",
+    "export web": "api.formats:export_web",
+    "finetune": "api.training:finetune",
+    "glue": "api.glue:glue",
+    "help": "cli.help:show_help",
+    "hub pull": "api.formats:hub_pull",
+    "hub push": "api.formats:hub_push",
+    "import google": "api.formats:import_google",
+    "import huggingface": "api.formats:import_huggingface",
+    "predict": "api.evaluation:predict",
+    "pretrain": "api.training:pretrain",
+    "quantize": "api.formats:quantize",
+    "recipes copy": "api.settings:copy_recipe",
+    "recipes list": "api.settings:list_recipes",
+    "recipes show": "api.settings:recipe",
+    "report": "api.runs:report",
+    "runs average": "api.runs:average",
+    "runs clean": "api.runs:clean",
+    "runs compare": "api.runs:compare",
+    "runs list": "api.runs:list_runs",
+    "runs resume": "api.training:resume",
+    "runs tail": "api.runs:tail",
+    "search": "cli.verbs:search",
+    "serve": "serve:serve",
+    "sizes": "study.sizes:show_sizes",
+    "study ablation": "api.study:ablation",
+    "study attention": "api.study:attention",
+    "study cost": "api.study:cost",
+    "study depth": "api.study:depth",
+    "study layers": "api.study:layers",
+    "study page": "api.study:page",
+    "tokenizer encode": "api.corpus:encode",
+    "tokenizer train": "api.corpus:train",
 }
-"""The function of a command, `module:name`, and options that are called otherwise than its arguments.
+"""The function of a command, `module:name`; a name of two words is a command of a group.
 
-A name of two words is a command of a group: "runs list".
+The other verbs answer texts; see `litebert.inference.verbs`.
 """
 
 
 def function_of(name: str) -> Callable[..., object]:
     """Import the function of a command."""
-    module, _, function = FUNCTIONS[name][0].partition(":")
+    module, _, function = FUNCTIONS[name].partition(":")
     found: Callable[..., object] = getattr(import_module(f"litebert.{module}"), function)
     return found
 
@@ -128,18 +126,16 @@ class Commands(click.Group):
     """Commands by name, all verbs or those of one group; their functions are imported when they are called."""
 
     def list_commands(self, _: click.Context) -> list[str]:
-        """Name the commands."""
         if self.name == "litebert":
             return sorted(VERBS)
         return sorted(each.partition(" ")[2] for each in FUNCTIONS if each.startswith(f"{self.name} "))
 
     def get_command(self, _: click.Context, cmd_name: str) -> click.Command | None:
-        """Make one command."""
         name = cmd_name if self.name == "litebert" else f"{self.name} {cmd_name}"
         if name in FUNCTIONS:
             from litebert.cli.command import command_of
 
-            return command_of(function_of(name), cmd_name, flags=FUNCTIONS[name][1])
+            return command_of(function_of(name), cmd_name)
         if name not in VERBS:
             return None
         if any(each.startswith(f"{name} ") for each in FUNCTIONS):
@@ -151,7 +147,6 @@ class Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find a command, or say which one was meant."""
         known = self.list_commands(ctx)
         if args and not args[0].startswith("-") and args[0] not in known:
             meant = did_you_mean(args[0], known)
@@ -196,83 +191,58 @@ def main() -> None:
     sys.exit(run(sys.argv[1:]))
 
 
-def run(words: Sequence[str]) -> int:
-    """Run a command and return its exit code; only a fault in litebert prints a traceback.
-
-    `--debug` may be anywhere before `--`.
-    """
-    words = list(words)
-    options = words[: words.index("--")] if "--" in words else words
-    is_debugged = "--debug" in options
-    while "--debug" in words[: len(options)]:
-        words.remove("--debug")
-    try:
-        if "_LITEBERT_COMPLETE" in os.environ:
-            cli.main(args=words, prog_name="litebert")
-        with cli.make_context("litebert", words) as context:
-            cli.invoke(context)
-        sys.stdout.flush()
-    except click.exceptions.Exit as ended:
-        return _flushed(ended.exit_code)
-    except BrokenPipeError:
-        _discard_stdout()
-        return 128 + signal.SIGPIPE
-    except (KeyboardInterrupt, click.Abort):
-        from litebert.errors import say
-
-        say("interrupted")
-        return 128 + signal.SIGINT
-    except click.exceptions.NoArgsIsHelpError as asked:
-        print(asked.format_message())
-        return _flushed(0)
-    except click.ClickException as error:
-        return _described(_usage(error, words), error, is_debugged)
-    except Exception as error:
-        from litebert.errors import as_litebert_error
-
-        found = as_litebert_error(error)
-        if found is None:
-            raise
-        return _described(found, error, is_debugged)
-    return 0
-
-
 def _interrupted(_: int, __: FrameType | None) -> None:
     """Raise where Python code can catch it; a second Ctrl-C ends the process at once."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     raise KeyboardInterrupt
 
 
+def run(words: Sequence[str]) -> int:
+    """Run a command and return its exit code; only a fault in litebert prints a traceback.
+
+    `--debug` may be anywhere before `--`.
+    """
+    end = words.index("--") if "--" in words else len(words)
+    is_debugged = "--debug" in words[:end]
+    typed = [word for word in words[:end] if word != "--debug"] + list(words[end:])
+    code = 0
+    try:
+        try:
+            if "_LITEBERT_COMPLETE" in os.environ:
+                cli.main(args=typed, prog_name="litebert")
+            with cli.make_context("litebert", typed) as context:
+                cli.invoke(context)
+        except click.exceptions.Exit as ended:
+            code = ended.exit_code
+        except click.exceptions.NoArgsIsHelpError as asked:
+            print(asked.format_message())
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader left
+        _discard_stdout()
+        return 128 + signal.SIGPIPE
+    except (KeyboardInterrupt, click.Abort):
+        say("interrupted")
+        return 128 + signal.SIGINT
+    except Exception as error:
+        found = _usage(error, typed) if isinstance(error, click.ClickException) else as_litebert_error(error)
+        if found is None or is_debugged:
+            raise
+        _discard_stdout()
+        say(str(found))
+        return found.exit_code
+    return code
+
+
 def _usage(error: click.ClickException, words: Sequence[str]) -> LitebertError:
     """Return click's error in our form of four lines."""
     context = error.ctx if isinstance(error, click.UsageError) else None
-    path = context.command_path if context else "litebert"
     return UsageError(
         "LB-939",
         error.format_message().rstrip("."),
         received=" ".join(words) or "nothing",
         expected="a verb, its arguments and its options; -- before texts that look like options",
-        next=f"{path} --help",
+        next=f"{context.command_path if context else 'litebert'} --help",
     )
-
-
-def _described(found: LitebertError, error: BaseException, is_debugged: bool) -> int:
-    from litebert.errors import say
-
-    if is_debugged:
-        raise error
-    _discard_stdout()
-    say(str(found))
-    return found.exit_code
-
-
-def _flushed(code: int) -> int:
-    try:
-        sys.stdout.flush()
-    except BrokenPipeError:
-        _discard_stdout()
-        return 128 + signal.SIGPIPE
-    return code
 
 
 def _discard_stdout() -> None:

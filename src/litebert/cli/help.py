@@ -1,20 +1,27 @@
-"""`litebert help`, the schemas of what commands print with --json, and the completion of verbs in a shell."""
+"""The commands about litebert itself: help, the schemas of what is printed with --json, completion, and the doctor."""
 
 from __future__ import annotations
 
+import platform
+import sys
+import tempfile
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import click
 from click.shell_completion import get_completion_class
 from pydantic import JsonValue, TypeAdapter
 
-from litebert.answers import Choice, Classification, Filling, Join, Order, Score, SpanFound, Tagged
+from litebert.answers import Choice, Classification, Filling, Join, Order, Score, Shown, SpanFound, Tagged
 from litebert.cli import FUNCTIONS, cli, function_of
 from litebert.cli.command import show, show_json
-from litebert.errors import no_such_name
+from litebert.config import AlbertConfig
+from litebert.errors import LitebertError, as_litebert_error, free_bytes, no_such_name
 
 
 def show_help(*verb: str, schema: Annotated[bool, "The JSON Schema of what VERB prints with --json."] = False) -> None:
@@ -48,9 +55,7 @@ def completion(shell: Literal["bash", "zsh", "fish"]) -> None:
     show(kind(cli, {}, "litebert", "_LITEBERT_COMPLETE").source())
 
 
-# Schemas
-
-Vector: TypeAlias = list[float]
+# ---- schemas --------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -76,46 +81,140 @@ class Cosine:
     cosine: float
 
 
-BulkRow: TypeAlias = AnsweredRow | SkippedRow
-
 OUTPUTS: dict[str, Any] = {
-    "answer": list[SpanFound] | BulkRow,
-    "choose": Choice | BulkRow,
-    "classify": list[Classification] | BulkRow,
-    "embed": list[Vector] | BulkRow,
-    "fill": list[Filling] | list[list[Filling]] | BulkRow,
-    "order": Order | list[Join] | BulkRow,
-    "score": list[Score] | BulkRow,
-    "similar": Cosine | BulkRow,
-    "tag": list[list[Tagged]] | BulkRow,
+    "answer": list[SpanFound],
+    "choose": Choice,
+    "classify": list[Classification],
+    "embed": list[list[float]],
+    "fill": list[Filling] | list[list[Filling]],
+    "order": Order | list[Join],
+    "score": list[Score],
+    "similar": Cosine,
+    "tag": list[list[Tagged]],
 }
-"""What the verbs print with `--json`: for typed texts, or for each row of a file."""
-
-
-def json_type(command: str) -> Any:
-    """Return the type of what a command prints with `--json`: what its function returns, or what `as_json` does."""
-    if command in OUTPUTS or command not in FUNCTIONS:
-        return OUTPUTS.get(command)
-    returned = get_type_hints(function_of(command), include_extras=True).get("return")
-    if get_origin(returned) is Iterator:
-        (returned,) = get_args(returned)
-    each_of = get_args(returned) if get_origin(returned) in (Union, UnionType) else [returned]
-    plain = []
-    for each in each_of:
-        if as_json := getattr(each, "as_json", None):
-            found = get_type_hints(as_json)["return"]
-            plain.append(get_args(each)[0] if isinstance(found, TypeVar) else found)  # of Study[Layers] it is Layers
-        elif each not in (NoneType, str):
-            plain.append(each)
-    return Union[tuple(plain)] if plain else None  # noqa: UP007
+"""What the verbs print with `--json` for typed texts; for a file they print a line for each row."""
 
 
 def schema_of(command: str) -> dict[str, JsonValue]:
-    """Return the JSON Schema of what a command prints with `--json`."""
-    found = json_type(command)
-    if found is None:
-        raise no_such_name(
-            "LB-887", f"litebert {command} prints no JSON", command, OUTPUTS, next="litebert help --schema fill"
-        )
-    adapter: TypeAdapter[object] = TypeAdapter(found)
+    """Return the JSON Schema of what a command prints with `--json`: what its function or its `as_json` returns."""
+    plain: list[Any] = []
+    if command in OUTPUTS:
+        plain = [OUTPUTS[command], AnsweredRow, SkippedRow]
+    elif command in FUNCTIONS:
+        returned = get_type_hints(function_of(command), include_extras=True).get("return")
+        if get_origin(returned) is Iterator:
+            (returned,) = get_args(returned)
+        for each in get_args(returned) if get_origin(returned) in (Union, UnionType) else [returned]:
+            if as_json := getattr(each, "as_json", None):
+                found = get_type_hints(as_json)["return"]
+                plain.append(
+                    get_args(each)[0] if isinstance(found, TypeVar) else found
+                )  # of Study[Layers] it is Layers
+            elif each not in (NoneType, None, str):
+                plain.append(each)
+    if not plain:
+        what, advice = f"litebert {command} prints no JSON", "litebert help --schema fill"
+        raise no_such_name("LB-887", what, command, OUTPUTS, next=advice)
+    any_of: Any = Union[tuple(plain)]  # noqa: UP007
+    adapter: TypeAdapter[object] = TypeAdapter(any_of)
     return adapter.json_schema(mode="serialization")
+
+
+# ---- litebert doctor ------------------------------------------------------------------------------------------------
+
+EXTRAS = {
+    "cluster": "ray",
+    "data": "pyarrow",
+    "google": "google_crc32c",
+    "hub": "huggingface_hub",
+    "onnx": "onnx",
+    "report": "matplotlib",
+    "serve": "fastapi",
+    "track": "tensorboard",
+    "wordpiece": "tokenizers",
+}
+
+
+@dataclass(frozen=True)
+class Check:
+    """One check, and what to do if it fails."""
+
+    name: str
+    is_good: bool
+    found: str
+    advice: str = ""
+
+
+def doctor() -> Shown[list[Check]]:
+    """Check Python, torch, device, disk and threads; train and answer for a few seconds.
+
+    The exit code is 1 if something is wrong.
+
+    litebert doctor
+    litebert doctor --json
+    """
+    import torch
+
+    free = free_bytes(Path.cwd())
+    version = tuple(int(part) for part in torch.__version__.split(".")[:2])
+    missing = ", ".join(name for name, module in EXTRAS.items() if find_spec(module) is None)
+    python, room = platform.python_version(), f"{free / 2**30:.1f} GiB free here"
+    checks = [
+        Check("python", sys.version_info >= (3, 11), python, "install Python 3.11 or newer"),
+        Check("torch", version >= (2, 9), torch.__version__, "pip install -U torch"),
+        Check("device", True, torch.cuda.get_device_name() if torch.cuda.is_available() else "CPU only"),
+        Check("threads", True, f"{torch.get_num_threads()} of torch"),
+        Check("disk", free >= 2 << 30, room, "free some space, or work in another folder"),
+        Check("extras", True, f"not installed: {missing}" if missing else "all"),
+    ]
+    started = time.monotonic()
+    try:
+        _train_and_answer()
+        checks.append(Check("self-test", True, f"passed in {time.monotonic() - started:.1f} s"))
+    except Exception as error:  # noqa: BLE001 - a check reports anything that is broken
+        first = str(as_litebert_error(error) or error).partition("\n")[0]
+        checks.append(Check("self-test", False, f"{type(error).__name__}: {first}", "litebert --debug ..."))
+    lines = []
+    for check in checks:
+        lines.append(f"{'ok' if check.is_good else 'BAD':<4} {check.name:<10} {check.found}")
+        if not check.is_good:
+            lines.append(f"     {'next':<10} {check.advice}")
+    return Shown(checks, "\n".join(lines), exit_code=0 if all(check.is_good for check in checks) else 1)
+
+
+def _train_and_answer() -> None:
+    """Lower the loss of a tiny network, save it, load it and fill a blank."""
+    import torch
+
+    from litebert.folder import save_model
+    from litebert.inference import Model
+    from litebert.nn import AlbertForPretraining, Batch
+    from litebert.tokenizer import Tokenizer
+    from litebert.tokenizer.train import train_tokenizer
+
+    texts = ["a small cat sat on a mat", "a small dog sat on a log"] * 20
+    tokenizer = Tokenizer.from_model(train_tokenizer(texts, vocab_size=26))
+    shape = {"embedding_size": 16, "hidden_size": 32, "intermediate_size": 64}
+    config = AlbertConfig(vocab_size=tokenizer.vocab_size, num_hidden_layers=2, num_attention_heads=2, **shape)
+    network = AlbertForPretraining(config, generator=torch.Generator().manual_seed(1))
+    encoding = tokenizer.encode(texts[0], texts[1])
+    batch = Batch.from_lists([encoding.ids], [encoding.segments])
+    places = torch.arange(1, 5)
+    optimizer = torch.optim.AdamW(network.parameters(), lr=1e-2)
+    losses = []
+    for _ in range(20):
+        logits = network(batch, places).masked_lm  # (places, vocab)
+        loss = torch.nn.functional.cross_entropy(logits, batch.ids[places])
+        optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+        losses.append(float(loss.detach()))
+    if not losses[-1] < losses[0]:
+        what, advice = "training does not lower the loss on this machine", "pip install --force-reinstall torch"
+        raise LitebertError("LB-940", what, received=f"{losses[0]:.3f} -> {losses[-1]:.3f}", next=advice)
+    with tempfile.TemporaryDirectory() as scratch:
+        save_model(network.eval(), Path(scratch))
+        tokenizer.save(scratch)
+        model = Model.load(scratch)
+        model.remark = lambda _: None  # that the vocabulary is small
+        model.fill("a small [MASK] sat on a mat")

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 from annotated_types import Ge, Gt, Le
 
 from litebert.config import Backend
+from litebert.errors import LitebertError, missing_package, say
 
 
 @dataclass(frozen=True)
@@ -27,4 +28,33 @@ class Options:
     timeout_ms: Annotated[int, Ge(1), "Default deadline."] = 30_000
     client_seconds: Annotated[float, Gt(0), "Time for a client to send its headers, and then its body."] = 10.0
     api_keys: Annotated[Path | None, "File with one API key per line."] = None
-    cors_origins: Annotated[tuple[str, ...], "Web origin that may call; repeat for more."] = ()
+    cors_origins: Annotated[tuple[str, ...], "--cors-origin", "Web origin that may call; repeat for more."] = ()
+
+
+def serve(*models: str, options: Options) -> None:
+    """Serve models, each [NAME=]MODEL, over HTTP until Ctrl-C or SIGTERM; SIGHUP loads their files again.
+
+    Without a MODEL, the model that comes with the package is served.
+
+    litebert serve                                   # then open http://127.0.0.1:8000
+    litebert serve english=runs/mine sst2=runs/sst2/model --port 9000
+    """
+    try:
+        from litebert.serve.server import serve as run
+    except ModuleNotFoundError as error:
+        if str(error.name).startswith("litebert"):
+            raise
+        raise missing_package(str(error.name), extra="serve", needed_for="litebert serve") from error
+    named: dict[str, str | None] = {}
+    for model in models:
+        name, equals, path = model.partition("=")
+        if not equals:  # the name of runs/sst2/model is sst2
+            parts, path = Path(model).absolute().parts, model
+            name = parts[-2] if parts[-1] in ("model", "best") else parts[-1]
+        named[name] = path
+    if len(named) < len(models):
+        what, next_step = "two models would have the same name", "litebert serve one=runs/a/model two=runs/b/model"
+        raise LitebertError("LB-950", what, received=" ".join(models), next=next_step)
+    if not models:
+        say("no MODEL given: serving the packaged model as litebert")
+    run(named or {"litebert": None}, options)
