@@ -13,74 +13,50 @@ import importlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from litebert.errors import LitebertError
+from litebert.errors import LitebertError as LitebertError
 
 if TYPE_CHECKING:
-    from litebert.api.estimators import LitebertClassifier, LitebertVectorizer
-    from litebert.api.evaluation import evaluate, predict
-    from litebert.api.glue import glue
-    from litebert.api.run import Run
-    from litebert.api.training import distil, finetune, pretrain
-    from litebert.config import AlbertConfig, Backend, HeadConfig, Precision, preset
-    from litebert.inference.model import Embeddings, Model
-    from litebert.interop.in_transformers import optimize
-    from litebert.nn import Albert, AlbertForPretraining, AlbertForTask, Batch
-    from litebert.optim import AdamW, Lamb
-    from litebert.tokenizer import Tokenizer
+    from litebert.api.estimators import LitebertClassifier as LitebertClassifier
+    from litebert.api.estimators import LitebertVectorizer as LitebertVectorizer
+    from litebert.api.evaluation import evaluate as evaluate
+    from litebert.api.evaluation import glue as glue
+    from litebert.api.evaluation import predict as predict
+    from litebert.api.runs import Run as Run
+    from litebert.api.training import distil as distil
+    from litebert.api.training import finetune as finetune
+    from litebert.api.training import pretrain as pretrain
+    from litebert.config import AlbertConfig as AlbertConfig
+    from litebert.config import Backend, Precision
+    from litebert.config import HeadConfig as HeadConfig
+    from litebert.config import preset as preset
+    from litebert.inference.model import Embeddings as Embeddings
+    from litebert.inference.model import Model as Model
+    from litebert.interop.in_transformers import optimize as optimize
+    from litebert.nn import Albert as Albert
+    from litebert.nn import AlbertForPretraining as AlbertForPretraining
+    from litebert.nn import AlbertForTask as AlbertForTask
+    from litebert.nn import Batch as Batch
+    from litebert.optim import AdamW as AdamW
+    from litebert.optim import Lamb as Lamb
+    from litebert.tokenizer import Tokenizer as Tokenizer
 
 __version__ = "0.2.0"
 
-__all__ = [
-    "AdamW",
-    "Albert",
-    "AlbertConfig",
-    "AlbertForPretraining",
-    "AlbertForTask",
-    "Batch",
-    "Embeddings",
-    "HeadConfig",
-    "Lamb",
-    "LitebertClassifier",
-    "LitebertError",
-    "LitebertVectorizer",
-    "Model",
-    "Run",
-    "Tokenizer",
-    "distil",
-    "evaluate",
-    "finetune",
-    "glue",
-    "load",
-    "optimize",
-    "predict",
-    "preset",
-    "pretrain",
-]
-
-_HOMES = {
-    "AdamW": "optim",
-    "Albert": "nn",
-    "AlbertConfig": "config",
-    "AlbertForPretraining": "nn",
-    "AlbertForTask": "nn",
-    "Batch": "nn",
-    "Embeddings": "inference.model",
-    "HeadConfig": "config",
-    "Lamb": "optim",
-    "LitebertClassifier": "api.estimators",
-    "LitebertVectorizer": "api.estimators",
-    "Model": "inference",
-    "Run": "api.run",
-    "Tokenizer": "tokenizer",
-    "distil": "api.training",
-    "evaluate": "api.evaluation",
-    "finetune": "api.training",
-    "glue": "api.glue",
-    "optimize": "interop.in_transformers",
-    "predict": "api.evaluation",
-    "preset": "config",
-    "pretrain": "api.training",
+_NAMES = {
+    "api.estimators": "LitebertClassifier LitebertVectorizer",
+    "api.evaluation": "evaluate glue predict",
+    "api.runs": "Run",
+    "api.training": "distil finetune pretrain",
+    "config": "AlbertConfig HeadConfig preset",
+    "inference": "Model",
+    "inference.model": "Embeddings",
+    "interop.in_transformers": "optimize",
+    "nn": "Albert AlbertForPretraining AlbertForTask Batch",
+    "optim": "AdamW Lamb",
+    "tokenizer": "Tokenizer",
 }
+_HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
+__all__ = ["LitebertError", "load", *_HOMES]
 
 
 def load(
@@ -110,11 +86,10 @@ def __getattr__(name: str) -> object:
     """Import a public name, or one of our packages, when it is first used."""
     if name in _HOMES:
         return getattr(importlib.import_module(f"litebert.{_HOMES[name]}"), name)
-    if name in set(_HOMES.values()):
+    if name in _NAMES:
         return importlib.import_module(f"litebert.{name}")
     raise AttributeError(f"module 'litebert' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    """List the public names, also those that are not imported yet: for completion in a notebook."""
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *__all__})  # for completion in a notebook

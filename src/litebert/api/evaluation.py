@@ -1,10 +1,10 @@
-"""Evaluation and prediction as functions: of fine-tuned models, ensembles, pretrained models, prediction files."""
+"""What models can: measures of fine-tuned and pretrained ones, answers to whole splits, and all of GLUE."""
 
 from __future__ import annotations
 
 import inspect
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from html import escape
 from pathlib import Path
@@ -13,18 +13,21 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Required
 from annotated_types import Ge
 from typing_extensions import TypedDict
 
-from litebert.api.settings import Paths, paths, require_types
+from litebert.api.runs import Run
+from litebert.api.settings import Overrides, Paths, Progress, paths, require_types
+from litebert.api.training import finetune
 from litebert.config import ObjectiveConfig, Precision, PretrainConfig, TrainConfig
 from litebert.corpus import Corpus, build_corpus
-from litebert.errors import LitebertError, RequestError
-from litebert.files import require_new, write_text
+from litebert.errors import LitebertError, RequestError, no_such_name
+from litebert.files import require_new, write_bytes, write_text
 from litebert.objectives import evaluation_batches
-from litebert.report.tables import Frame, frame
-from litebert.runs import read_run
+from litebert.reading.source import find_files
+from litebert.report.tables import Frame, Table, frame
 from litebert.tokenizer import Tokenizer
 from litebert.train.sources import Sources, vocabulary_of
 
 if TYPE_CHECKING:  # what needs torch is imported where it is used, so that `litebert evaluate --help` loads none
+    from litebert.inference.finetuned import Finetuned
     from litebert.tasks.kinds.family import AnswerRow
 
 Models = Annotated[Paths, "Runs or model folders."]
@@ -51,25 +54,17 @@ class Evaluation:
 
     def to_pandas(self) -> Frame:
         """Return a row per measure: a DataFrame where pandas is installed, else a Table."""
-        return frame(
-            [
-                {"split": split, "measure": name, "value": value}
-                for split, values in self.measures.items()
-                for name, value in values.items()
-            ]
-        )
+        each = ((split, name, value) for split, values in self.measures.items() for name, value in values.items())
+        return frame([dict(zip(("split", "measure", "value"), row, strict=True)) for row in each])
 
     def as_json(self) -> dict[str, dict[str, float]]:
-        """Return what --json prints."""
         return self.measures
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Reasons not to trust a result."""
         return tuple(f"warning {doubt}" for doubt in self.doubts)
 
     def __str__(self) -> str:
-        """Write a line per measure, with its value for always giving the constant answer."""
         lines = []
         for split, values in self.measures.items():
             constant, what = self.baseline.get(split, {}), self.constant.removeprefix("the ")
@@ -128,8 +123,7 @@ def evaluate(
     litebert evaluate --predictions predictions.json --data dev-v1.1.json
     """
     given = dict(locals())
-    from litebert.api.settings import Progress
-    from litebert.inference.finetuned import Finetuned, data_of, measured, run_of, with_clean_threshold, with_patience
+    from litebert.inference.finetuned import data_of, measured, run_of, with_clean_threshold, with_patience
     from litebert.inference.model import Model
     from litebert.study.zero_shot import MEASURES
     from litebert.tasks.finetuning import doubts
@@ -137,87 +131,88 @@ def evaluate(
 
     require_types(evaluate, given)
     chosen = paths(models)
-    if (predictions is None) == (not chosen):
+    if (predictions is None) == (not chosen) or (on is not None and len(chosen) > 1):
         raise LitebertError(
             "LB-525",
-            "evaluation needs runs or a prediction file, one of the two",
-            received=f"{len(chosen)} runs and --predictions {predictions}",
-            expected="litebert evaluate RUN..., or litebert evaluate --predictions FILE",
+            "this is not one thing to evaluate",
+            received=f"{len(chosen)} runs, --predictions {predictions} and --on {on}",
+            expected="litebert evaluate RUN..., evaluate RUN --on ..., or evaluate --predictions FILE",
             next="litebert evaluate --help",
         )
     if predictions is not None:
-        _require_use("a prediction file", given)
+        what = "a prediction file"
+    elif on is not None:
+        what = "a measure without fine-tuning"
+    elif len(chosen) == 1 and task is None and _is_pretrained(chosen[0]):
+        what = "a pretrained model"
+    else:
+        what = "a fine-tuned run" if run_of(chosen[0]) else "a model folder without its run"
+    for name, each in inspect.signature(evaluate).parameters.items():
+        if name not in (*USED_BY[what], "quiet") and given[name] != each.default:
+            flag = "--column" if name == "columns" else f"--{name.replace('_', '-')}"
+            raise RequestError(
+                "LB-916",
+                f"{flag} has nothing to act on",
+                received=f"{flag} for {what}",
+                expected=f"{flag} for {', '.join(other for other, names in USED_BY.items() if name in names)}",
+                next=f"omit {flag}",
+            )
+    if data is None and (predictions or on):
+        wanted = "dev-v1.1.json" if predictions else "STS-B/dev.tsv"
+        advice = f"litebert evaluate ... --data {wanted}"
+        raise LitebertError("LB-526", f"{what} needs the data to measure on: --data", next=advice)
+    if predictions is not None:
         odds = None if null_odds is None else Path(null_odds)
-        found = _required(data, "LB-526", "a prediction file is scored against a data set", "dev-v1.1.json")
-        return Evaluation({"predictions": score_predictions(found, Path(predictions), null_odds=odds)})
+        return Evaluation({"predictions": score_predictions(Path(str(data)), Path(predictions), null_odds=odds)})
     if on is not None:
-        _require_use("a measure without fine-tuning", given)
-        if len(chosen) != 1:
-            raise LitebertError(
-                "LB-995",
-                "--on measures one model",
-                received=f"{len(chosen)} models",
-                next="litebert evaluate RUN --on ...",
-            )
-        found = _required(data, "LB-996", f"--on {on} needs the data to measure on", "STS-B/dev.tsv")
         used = precision or "fp32"
-        return Evaluation({on: MEASURES[on](Model.load(chosen[0], precision=used), found, limit=limit)}, used)
-    if len(chosen) == 1 and task is None and _is_pretrained(chosen[0]):
-        _require_use("a pretrained model", given)
+        return Evaluation({on: MEASURES[on](Model.load(chosen[0], precision=used), Path(str(data)), limit=limit)}, used)
+    if what == "a pretrained model":
         return _of_pretrained(chosen[0], data, columns, precision)
-    _require_use("a fine-tuned run" if run_of(chosen[0]) else "a model folder without its run", given)
     with Progress("examples", "evaluating", is_quiet=quiet) as progress:
-        opened = [
-            Finetuned.open(
-                path,
-                kept="best" if best else "last",
-                task=task,
-                columns=columns,
-                precision=precision,
-                depth=depth,
-                progress=progress.advance,
-            )
-            for path in chosen
-        ]
+        opened = _opened(chosen, task, columns, precision, progress, best=best, depth=depth)
         folder = Path(data) if data is not None else data_of(chosen[0])
         if clean:
             opened = with_clean_threshold(opened, folder)
         if patience is not None:
             opened = with_patience(opened, patience)
-        first = opened[0]
-        progress.say(f"precision: {first.precision}")
-        family, key = first.dataset.family, first.dataset.key_measure
-        measures, constant, doubtful = {}, {}, list[str]()
-        for name in [split] if split else first.dataset.dev_splits:
+        dataset = opened[0].dataset
+        family, measures, constant, doubtful = dataset.family, {}, {}, list[str]()
+        for name in [split] if split else dataset.dev_splits:
             values, examples, answers = measured(opened, folder, name)
             always = family.constant(examples, examples)
             measures[name], constant[name] = values, {} if always is None else family.measures(examples, always)
             rows = {name: family.rows(examples, answers)}
-            doubtful += doubts(key, values, constant[name], rows, family.baseline)
-        return Evaluation(measures, first.precision, constant, tuple(doubtful), family.baseline)
+            doubtful += doubts(dataset.key_measure, values, constant[name], rows, family.baseline)
+        return Evaluation(measures, opened[0].precision, constant, tuple(doubtful), family.baseline)
 
 
-def _require_use(what: str, given: Mapping[str, object]) -> None:
-    """Refuse options that do not act on what is evaluated."""
-    defaults = {name: each.default for name, each in inspect.signature(evaluate).parameters.items()}
-    for name, value in given.items():
-        if name not in (*USED_BY[what], "quiet") and value != defaults[name]:
-            flag = "--column" if name == "columns" else f"--{name.replace('_', '-')}"
-            acting = ", ".join(each for each, names in USED_BY.items() if name in names)
-            raise RequestError(
-                "LB-916",
-                f"{flag} has nothing to act on",
-                received=f"{flag} for {what}",
-                expected=f"{flag} for {acting}",
-                next=f"omit {flag}",
-            )
+def _opened(
+    chosen: Sequence[str],
+    task: str | None,
+    columns: Sequence[str],
+    precision: Precision | None,
+    progress: Progress,
+    *,
+    best: bool,
+    depth: int | None = None,
+) -> list[Finetuned]:
+    from litebert.inference.finetuned import Finetuned
 
-
-def _required(data: str | Path | None, code: str, what: str, example: str) -> Path:
-    if data is None:
-        next_step = f"litebert evaluate ... --data {example}"
-        raise LitebertError(code, what, received="no --data", expected=f"--data {example}, or another", next=next_step)
-    return Path(data)
+    found = [
+        Finetuned.open(
+            path,
+            kept="best" if best else "last",
+            task=task,
+            columns=columns,
+            precision=precision,
+            depth=depth,
+            progress=progress.advance,
+        )
+        for path in chosen
+    ]
+    progress.say(f"precision: {found[0].precision}")
+    return found
 
 
 # ---- pretrained models ----------------------------------------------------------------------------------------------
@@ -233,20 +228,9 @@ def _is_pretrained(path: str) -> bool:
     from litebert.inference.finetuned import run_of
 
     if (run := run_of(path)) is not None:
-        return _pretraining_of(run) is not None
+        return Run(run).kind == "pretraining"
     folder = locate(path)
-    tensors = {name: tuple(tensor.shape) for name, tensor in read_weights(folder).items()}
-    return read_head(folder, tensors=tensors) is None
-
-
-def _pretraining_of(run: Path) -> PretrainConfig | None:
-    """Return the settings of a pretraining run; None for a fine-tuning run."""
-    from litebert.inference.finetuned import recorded_config
-
-    recorded = read_run(run)
-    if recorded is None or recorded.kind == "fine-tuning":
-        return None
-    return recorded_config(PretrainConfig, recorded.settings)
+    return read_head(folder, tensors={name: tuple(t.shape) for name, t in read_weights(folder).items()}) is None
 
 
 def _of_pretrained(
@@ -257,31 +241,26 @@ def _of_pretrained(
     from litebert.fast.steps import DTYPES
     from litebert.folder import load_model
     from litebert.hub import locate
-    from litebert.inference.finetuned import run_of, trained_in
+    from litebert.inference.finetuned import recorded_config, run_of, trained_in
     from litebert.nn import AlbertForPretraining
     from litebert.tasks.pretraining import Pretraining
 
     run = run_of(path)
-    config = None if run is None else _pretraining_of(run)
+    config = None if run is None else recorded_config(PretrainConfig, Run(run).settings)
     folder = Path(path) / "model" if run == Path(path) else locate(path)
     if config is None and data is None:
-        raise LitebertError(
-            "LB-926",
-            "a pretrained model is measured on texts",
-            received=f"{path}, without its run and without --data",
-            expected="a text that the model was not trained on",
-            next=f"litebert evaluate {path} --data my-text.txt",
+        what, advice = (
+            "a pretrained model without its run is measured on texts",
+            f"litebert evaluate {path} --data my-text.txt",
         )
+        raise LitebertError("LB-926", what, received="no --data", next=advice)
     used = precision or trained_in(config)
     loaded = load_model(folder, dtype=DTYPES[used])
     of_order = {name for name in loaded.missing if name.startswith("sentence_order.")}
     if not isinstance(loaded.network, AlbertForPretraining) or loaded.missing - of_order:
+        what, advice = f"{folder} lacks the masked-LM head", "choose a model that litebert pretrained"
         raise LitebertError(
-            "LB-927",
-            f"{folder} lacks the masked-LM head",
-            received=", ".join(sorted(loaded.missing)[:5]) or "another head",
-            expected="a masked-LM head, and a sentence-order head where order is to be measured",
-            next="choose a model that litebert pretrained",
+            "LB-927", what, received=", ".join(sorted(loaded.missing)[:5]) or "another head", next=advice
         )
     if of_order:  # its logits are computed, but nothing measures them
         loaded.network.sentence_order.to_empty(device="cpu").requires_grad_(False)
@@ -319,8 +298,6 @@ def _of_pretrained(
 
 
 class PredictionFile(TypedDict):
-    """A file of answers."""
-
     file: str
     split: str
     examples: int
@@ -348,7 +325,6 @@ class Predictions:
         return frame([{"split": split, **asdict(row)} for split, rows in self.rows.items() for row in rows])
 
     def as_json(self) -> list[PredictionFile]:
-        """Return what --json prints."""
         folder = self.folder or Path()
         return [
             {"file": str(folder / name), "split": split, "examples": len(self.rows[split])}
@@ -356,11 +332,9 @@ class Predictions:
         ]
 
     def __str__(self) -> str:
-        """Write a line for each file."""
         return "\n".join(f"{each['file']}  {each['examples']:,} answers ({each['split']})" for each in self.as_json())
 
     def __repr__(self) -> str:
-        """Count the answers of each split."""
         counts = ", ".join(f"{split}: {len(rows):,} answers" for split, rows in self.rows.items())
         return f"Predictions({counts})"
 
@@ -394,8 +368,7 @@ def predict(
     litebert predict runs/seed-1 runs/seed-2 --data squad --split dev --output answers
     """
     require_types(predict, locals())
-    from litebert.api.settings import Progress
-    from litebert.inference.finetuned import Finetuned, data_of, ensemble_answers
+    from litebert.inference.finetuned import data_of, ensemble_answers
     from litebert.tasks.named import OWN
 
     chosen = paths(models)
@@ -404,26 +377,14 @@ def predict(
     if output is not None and not force:
         require_new(Path(output))
     with Progress("examples", "predicting", is_quiet=quiet) as progress:
-        opened = [
-            Finetuned.open(
-                path,
-                kept="best" if best else "last",
-                task=task,
-                columns=columns,
-                precision=precision,
-                progress=progress.advance,
-            )
-            for path in chosen
-        ]
+        opened = _opened(chosen, task, columns, precision, progress, best=best)
         dataset = opened[0].dataset
         if data is None and dataset.name == OWN:  # never the training file, unless it is named
-            raise LitebertError(
-                "LB-923",
+            what, advice = (
                 "there are no examples to answer",
-                received="no --data, and a model trained on a file of your own",
-                expected="the file to answer",
-                next=f"litebert predict {chosen[0]} --data FILE --output FOLDER",
+                f"litebert predict {chosen[0]} --data FILE --output FOLDER",
             )
+            raise LitebertError("LB-923", what, received="no --data", expected="the file to answer", next=advice)
         folder = Path(data) if data is not None else data_of(chosen[0])
         rows: dict[str, tuple[AnswerRow, ...]] = {}
         files: dict[str, Any] = {}
@@ -435,16 +396,105 @@ def predict(
             made = dataset.submission(name, examples, answers)
             files |= made
             split_of |= dict.fromkeys(made, name)
-        progress.say(f"precision: {opened[0].precision}")
     if not files:
-        raise LitebertError(
-            "LB-527",
-            f"{dataset.name} has no split without labels",
-            received="no --split",
-            expected=f"one of {', '.join(dataset.dev_splits)}",
-            next=f"litebert predict ... --split {dataset.dev_splits[0]}",
-        )
+        what, advice = f"{dataset.name} has no split without labels", f"add --split {dataset.dev_splits[0]}"
+        raise LitebertError("LB-527", what, expected=f"one of {', '.join(dataset.dev_splits)}", next=advice)
     found = Predictions(rows, files, split_of, opened[0].precision, None if output is None else Path(output))
     if output is not None:
         found.write(output, force=force)
     return found
+
+
+# ---- GLUE: every task is fine-tuned, the results stand in a table, test answers in an archive -----------------------
+
+
+@dataclass(frozen=True)
+class GlueRuns(Table):
+    """The table of all tasks with the paper's figures; their runs, and the archive to submit."""
+
+    runs: dict[str, Run] = field(default_factory=dict)
+    archive: Path | None = None
+
+
+def glue(
+    *,
+    model: Annotated[str | Path, "Pretrained model: a folder, or a name on the Hub."],
+    data: Annotated[str | Path, "Folder with a subfolder per task."],
+    tasks: Annotated[str | Sequence[str], "Some of them, such as mrpc,rte; by default all in the folder."] = (),
+    seeds: Annotated[Sequence[int], "Several runs of each task, 1,2,3."] = (),
+    name: Annotated[str, "Runs are NAME/TASK."] = "glue",
+    runs: Annotated[str | Path, "Folder of the runs."] = "runs",
+    submission: Annotated[str | Path | None, "Folder for answers to the test sets."] = None,
+    best: Annotated[bool, "Submit best evaluations instead of last steps."] = False,
+    settings: Overrides = (),
+    quiet: Annotated[bool, "No progress on stderr."] = False,
+) -> GlueRuns:
+    """Fine-tune a model on the tasks of GLUE, each by its recipe, and print the table.
+
+    Each task is a run of its own. Rerun the command to resume. All files are looked at before any training. Test
+    answers average the models of all seeds.
+
+    litebert glue --model models/mine --data glue --tasks mrpc,rte --seeds 1,2,3
+    litebert glue --model models/mine --data glue --submission submission --markdown
+    """
+    require_types(glue, locals())
+    words = [tasks] if isinstance(tasks, str) else tasks
+    names = [part.strip() for word in words for part in word.split(",") if part.strip()]
+    from litebert.inference.finetuned import Finetuned, ensemble_answers
+    from litebert.report.published import glue_remarks, glue_table
+    from litebert.tasks.named.glue import DATASETS, GLUE_TASKS, glue_zip
+
+    progress, folder = Progress("", "", is_quiet=quiet), Path(data)
+    trainable = {task.name: task for task in GLUE_TASKS if "train" in task.splits}
+    for each in names:
+        if each not in trainable:
+            what, after = "GLUE has no task of this name to train", "litebert glue ... --tasks mrpc,rte"
+            raise no_such_name("LB-529", what, each, trainable, next=after)
+    there = [n for n, task in trainable.items() if (folder / task.folder).is_dir() or (folder / n).is_dir()]
+    chosen = list(dict.fromkeys(names)) or there
+    if not chosen:
+        received = None if folder.is_dir() else "no such folder"
+        expected = f"some of {', '.join(task.folder for task in trainable.values())}"
+        what = f"no task of GLUE is in {folder}"
+        raise LitebertError("LB-530", what, received=received, expected=expected, next=f"ls {folder}")
+    # the tasks to submit, each with the task whose models answer it
+    answered = {task: task for task in chosen} | ({"ax": "mnli"} if "mnli" in chosen else {})
+    # all files are looked at, and all test data read, before the first task is trained
+    for task in chosen:
+        for split in trainable[task].splits:
+            if not split.startswith("test"):
+                find_files(folder, trainable[task].patterns(split))
+    if submission is not None:
+        empty: dict[str, str] = {}
+        for task in answered:
+            for split in DATASETS[task].test_splits:
+                DATASETS[task].read(folder, split)
+                empty |= dict.fromkeys(DATASETS[task].submission(split, [], []), "")
+        glue_zip(empty)
+
+    trained: dict[str, Run] = {}
+    for task in chosen:
+        progress.say(f"{task}: {Path(runs) / name / task}")
+        trained[task] = run = finetune(
+            task, model=model, data=data, name=f"{name}/{task}", runs=runs, seeds=seeds, settings=settings, quiet=quiet
+        )
+        if run.exit_code:
+            return GlueRuns((), (), exit_code=run.exit_code, runs=trained)
+    archive = None
+    if submission is not None:
+        files: dict[str, str] = {}
+        for task, source in answered.items():
+            parts = trained[source].seeds or (trained[source],)
+            models = [Finetuned.open(part.folder, kept="best" if best else "last") for part in parts]
+            for split in DATASETS[task].test_splits:
+                progress.say(f"{task}: answering {split}")
+                examples = DATASETS[task].read(folder, split)
+                answers = ensemble_answers(models, examples)
+                files |= {n: str(text) for n, text in DATASETS[task].submission(split, examples, answers).items()}
+        for file, text in files.items():
+            write_text(Path(submission) / file, text)
+        archive = Path(submission) / "glue.zip"
+        write_bytes(archive, glue_zip(files))
+    table = glue_table(trained)
+    notes = (*glue_remarks(trained), *((f"test answers: {archive}",) if archive else ()))
+    return GlueRuns(table.headings, table.rows, table.title, table.decimals, notes, runs=trained, archive=archive)

@@ -1,26 +1,213 @@
-"""Runs in the shell: list, compare, follow, average and clean them, and write their reports again."""
+"""A run: its measures, page and model, and the plan of one that has not begun; the commands of `litebert runs`."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from html import escape
 from pathlib import Path
-from typing import Annotated, Required
+from typing import TYPE_CHECKING, Annotated, NotRequired, Required, cast
 
 from annotated_types import Ge
 from typing_extensions import TypedDict
 
-from litebert import report as pages
+from litebert import runs as on_disk
 from litebert.answers import Shown
-from litebert.errors import LitebertError
-from litebert.files import readable_bytes
+from litebert.errors import LitebertError, counted, say
+from litebert.files import Json, read_json, readable_bytes
+from litebert.inference import Model
+from litebert.report import REPORT_FILE, write_report
 from litebert.report import comparison as tables
-from litebert.report.tables import Cell, Table
-from litebert.runs import Run, Waste, read_log
-from litebert.runs import clean as clean_up
+from litebert.report.tables import Cell, Frame, Table, TableRow, frame
+from litebert.runs import METRICS_FILE, RESULT_FILE, Result, Waste, read_log, read_metrics
 
-FOLLOW_SECONDS = 1.0
+if TYPE_CHECKING:
+    from litebert.config import Precision
+
+
+class Planned(TypedDict):
+    num_parameters: int
+    seconds_per_step: float
+    memory_bytes: int
+    disk_bytes: int
+    steps: int
+    seconds: float
+    tokens: NotRequired[int]  # the largest number that pretraining will read
+
+
+class Trained(TypedDict):
+    model: str
+    report: str | None
+
+
+@dataclass(frozen=True)
+class RunPlan:
+    """A run that has not begun: lines for people, the numbers behind them, and remarks on the data."""
+
+    lines: Mapping[str, str]
+    values: TableRow
+    notes: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        width = max(map(len, self.lines), default=0)
+        facts = [f"{name:<{width}}  {text}" for name, text in self.lines.items()]
+        return "\n".join([*facts, *(f"{'note':<{width}}  {note}" for note in self.notes)])
+
+    def _repr_html_(self) -> str:
+        rows = (f"<tr><th>{escape(n)}</th><td>{escape(t)}</td></tr>" for n, t in self.lines.items())
+        return f"<table>{''.join(rows)}</table>"
+
+
+@dataclass(frozen=True)
+class Run(on_disk.Run):
+    """A run on disk, finished or not; a fine-tuning with several seeds is one run with `seeds`.
+
+    `exit_code` is 0 unless a signal stopped the run: rerun the same call to resume. A dry run has a `plan`.
+    """
+
+    exit_code: int = 0
+    plan: RunPlan | None = None
+
+    @property
+    def result(self) -> dict[str, Json]:
+        """The measures of the last step and of the best evaluation (of seeds: medians); of pretraining, the last."""
+        if self.seeds:
+            ended = [each for each in self.seeds if each.outcome]
+            medians: dict[str, Json] = {}
+            for name in ("last", "best") if ended else ():
+                spreads = tables.spreads([getattr(each.outcome, name) for each in ended])
+                medians[name] = {measure: spread.median for measure, spread in spreads.items()}
+            return {"seeds": [each.result for each in ended], **medians}
+        if self.kind == "fine-tuning":
+            return read_json(self.folder / RESULT_FILE, command=f"ls {self.folder}")
+        return next((dict(row) for row in reversed(self._log()) if row["kind"] == "eval"), {})
+
+    @property
+    def metrics(self) -> Frame:
+        """Every row of metrics.jsonl: a DataFrame where pandas is installed, else a Table."""
+        if self.seeds:
+            return frame([{"seed": run.settings.get("train.seed"), **row} for run in self.seeds for row in run._log()])
+        return frame(self._log())
+
+    @property
+    def report(self) -> Path:
+        """The page about this run, written now if it is not there yet."""
+        path = self.folder / REPORT_FILE
+        return path if path.is_file() else self.write_report()
+
+    def write_report(self) -> Path:
+        """Write report.html again, for each seed and for all together, and return its path."""
+        for run in self.seeds:
+            write_report(run.folder)
+        return write_report(self.folder)
+
+    def model(self, *, best: bool = False, precision: Precision = "fp32") -> Model:
+        """Load the model of the last step, or of the best evaluation of a fine-tuning run."""
+        path = self.folder / ("best" if best else "model")
+        if not path.is_dir():
+            advice = "run.seeds[0].model()" if self.seeds else "rerun the command to resume"
+            raise LitebertError("LB-922", f"{self.folder} has no folder {path.name}", next=advice)
+        return Model.load(path, precision=precision)
+
+    def __fspath__(self) -> str:  # litebert.load(run), litebert.evaluate(run)
+        return str(self.folder)
+
+    def __repr__(self) -> str:
+        state = "finished" if self.is_finished else "not finished"
+        several = f", {counted(len(self.seeds), 'seed')}" if self.seeds else ""
+        return f"Run({str(self.folder)!r}: {self.kind}{several}, {state})"
+
+    def _repr_html_(self) -> str:
+        found = self.result if self.is_finished else {}
+        last = found.get("last", found)
+        assert isinstance(last, dict)
+        rows = "".join(
+            f"<tr><th>{escape(name)}</th><td>{f'{value:.4f}' if isinstance(value, float) else value}</td></tr>"
+            for name, value in last.items()
+            if isinstance(value, int | float)
+        )
+        page = self.folder / REPORT_FILE
+        link = f'<p><a href="{escape(str(page))}">report</a></p>' if page.is_file() else ""
+        return f"<p><code>{escape(repr(self))}</code></p><table>{rows}</table>{link}"
+
+    def _log(self) -> list[TableRow]:
+        return list(read_metrics(self.folder)) if (self.folder / METRICS_FILE).is_file() else []
+
+    # What the shell shows
+
+    def __str__(self) -> str:
+        """Write the plan of a dry run; the measures of a finished run, and where its model and report are."""
+        if self.plan is not None:
+            return str(self.plan)
+        if self.exit_code:
+            return ""
+        if not self.is_finished:
+            return repr(self)
+        page = self.folder / REPORT_FILE
+        report = f"report  {page if page.is_file() else 'not written'}"
+        if self.kind != "fine-tuning":
+            return f"model   {self.folder / 'model'}\n{report}"
+        parts = self.seeds or (self,)
+        results = [each.outcome for each in parts if each.outcome]
+        last, best = (tables.spreads([getattr(each, name) for each in results]) for name in ("last", "best"))
+        number, baseline = len(results), results[0].baseline
+        lines = [f"{'':<24}{'last step':>12}{'best step':>12}{'commonest':>12}" + "  over seeds" * (number > 1)]
+        for name, each in last.items():
+            line = f"{name:<24}{each.median:>12.4f}{best[name].median:>12.4f}"
+            line += f"{baseline[name]:>12.4f}" if name in baseline else f"{'':>12}"
+            spread = f"  median of {number}; mean {each.mean:.4f} ± {each.spread:.4f} (last)"
+            lines.append(line + (spread if number > 1 else ""))
+        lines += [f"model   {part.folder / 'model'}  (best evaluation: {part.folder / 'best'})" for part in parts]
+        return "\n".join([*lines, report])
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Reasons not to trust the result, and the next command."""
+        if self.plan is not None or self.exit_code or not self.is_finished:
+            return ()
+        after = "train longer, or lower optim.learning_rate"
+        if self.kind == "fine-tuning":
+            part = (self.seeds or (self,))[0]
+            warnings = [f"warning {doubt}" for doubt in tables.doubts_of(self)]
+            command = f"litebert predict {part.folder} --data FILE --output answers"
+        else:
+            warnings = [f"warning {doubt}: {after}" for doubt in tables.doubts_of(self)]
+            verb = 'embed "A text."' if self.settings.get("distil.teacher") else 'fill "A [MASK] text."'
+            command = f"litebert {verb} --model {self.folder / 'model'}"
+        return (*warnings, f"next    {command}")
+
+    def as_json(self) -> Planned | Trained | Result | list[Result] | None:
+        """Return what --json prints."""
+        if self.plan is not None:
+            return cast("Planned", self.plan.values)
+        if self.exit_code:
+            return None
+        if self.kind == "fine-tuning":
+            results = [cast("Result", part.result) for part in self.seeds or (self,)]
+            return results if self.seeds else results[0]
+        page = self.folder / REPORT_FILE
+        return {"model": str(self.folder / "model"), "report": str(page) if page.is_file() else None}
+
+
+def concluded(run: Run, *, quiet: bool = False, was_finished: bool = False) -> Run:
+    """Write the report of a finished run; say if there was nothing to do, or that it stopped."""
+    said = ""
+    if run.exit_code:
+        said = "stopped with a checkpoint; rerun the command to resume"
+    elif was_finished:
+        said = f"{run.folder} is already finished: nothing was trained"
+    try:
+        if not run.exit_code:
+            run.write_report()
+    except LitebertError as error:  # the model is written; only its page failed
+        said = f"{said}\n{error}".strip()
+    if said and not quiet:
+        say(said)
+    return run
+
+
+# ---- the commands of `litebert runs`, and `litebert report` ----------------------------------------------------------
 
 
 def list_runs(*, runs: Annotated[Path, "Folder of the runs."] = Path("runs")) -> Table:
@@ -46,13 +233,8 @@ def compare(*runs: Annotated[Path, Required]) -> tables.Comparison:
     """
     named = {str(folder): Run.open(folder) for folder in runs}
     if len(named) < 2:
-        raise LitebertError(
-            "LB-528",
-            "comparing needs two runs or more",
-            received=" ".join(map(str, runs)) or "none",
-            expected="litebert runs compare RUN RUN...",
-            next="litebert runs list",
-        )
+        received = " ".join(map(str, runs)) or "none"
+        raise LitebertError("LB-528", "comparing needs two runs or more", received=received, next="litebert runs list")
     return tables.compare(named)
 
 
@@ -60,11 +242,9 @@ class TailRow(dict[str, Cell]):
     """A row of a log."""
 
     def as_json(self) -> dict[str, Cell]:
-        """Return what --json prints."""
         return self
 
     def __str__(self) -> str:
-        """Return the row as a line."""
         values = (
             f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}"
             for name, value in self.items()
@@ -94,7 +274,7 @@ def tail(
         num_shown = len(found)
         if not follow or is_finished:
             return
-        time.sleep(FOLLOW_SECONDS)
+        time.sleep(1)
 
 
 def average(
@@ -117,8 +297,6 @@ def average(
 
 
 class Cleaned(TypedDict):
-    """The folders that no command needs any more; a dry run left them."""
-
     waste: list[Waste]
     is_dry: bool
 
@@ -130,14 +308,8 @@ def clean(folder: Path, *, dry_run: Annotated[bool, "Say what would be removed, 
     litebert runs clean runs/mine
     """
     if not folder.is_dir():
-        raise LitebertError(
-            "LB-888",
-            f"there is no folder {folder}",
-            received="a file" if folder.exists() else "nothing",
-            expected="a run, or a folder of runs",
-            next="litebert runs list",
-        )
-    waste = clean_up(folder, is_dry=dry_run)
+        raise LitebertError("LB-888", f"there is no folder {folder}", next="litebert runs list")
+    waste = on_disk.clean(folder, is_dry=dry_run)
     total = readable_bytes(sum(each.num_bytes for each in waste))
     lines = [f"{each.path}  {readable_bytes(each.num_bytes)}" for each in waste]
     note = f"{total} would be freed" if dry_run else f"{total} freed"
@@ -145,8 +317,6 @@ def clean(folder: Path, *, dry_run: Annotated[bool, "Say what would be removed, 
 
 
 class Report(TypedDict):
-    """The page about a run."""
-
     report: str
 
 
@@ -156,5 +326,5 @@ def report(run: Path) -> Shown[Report]:
     litebert report runs/mine
     litebert report runs/mine --json
     """
-    path = str(pages.write_report(run))
+    path = str(write_report(run))
     return Shown({"report": path}, path)

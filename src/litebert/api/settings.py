@@ -88,7 +88,10 @@ def paths(given: Paths) -> list[str]:
     >>> paths("a.txt"), paths(["a.txt", "b.txt"])
     (['a.txt'], ['a.txt', 'b.txt'])
     """
-    return [os.fspath(path) for path in ([given] if isinstance(given, str | os.PathLike) else given)]
+    found = [os.fspath(path) for path in ([given] if isinstance(given, str | os.PathLike) else given)]
+    if "" in found:
+        raise LitebertError("LB-538", "a path is empty", received=found, next="name a file or a folder; . is this one")
+    return found
 
 
 def run_folder(runs: str | Path, name: str) -> Path:

@@ -7,16 +7,15 @@ from dataclasses import asdict
 from functools import partial
 from os import fspath
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Required, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, Required
 
 from annotated_types import Ge
 from pydantic import JsonValue
 
 from litebert.api.corpus import Column, Documents, Sentences, Texts, build_from_texts, vocabulary_path
-from litebert.api.run import Run, RunPlan, concluded
+from litebert.api.runs import Run, RunPlan, concluded
 from litebert.api.settings import (
     Overrides,
-    Paths,
     flags,
     overrides,
     paths,
@@ -25,7 +24,16 @@ from litebert.api.settings import (
     require_types,
     run_folder,
 )
-from litebert.config import FinetuneConfig, Origin, PretrainConfig, Problem, Resolved, Setting, resolve, without_retired
+from litebert.config import (
+    FinetuneConfig,
+    Origin,
+    PretrainConfig,
+    Problem,
+    Setting,
+    TrainConfig,
+    resolve,
+    without_retired,
+)
 from litebert.corpus.build import require_share
 from litebert.corpus.text import require_text, text_settings
 from litebert.errors import LitebertError, counted, say
@@ -38,11 +46,8 @@ from litebert.tasks.check import DataReport, check_dataset, check_files
 from litebert.tokenizer import Tokenizer
 
 if TYPE_CHECKING:  # what needs torch is imported where it is used, so that `litebert pretrain --help` loads none
-    from litebert.distributed.world import World
     from litebert.train.estimate import Estimate
-    from litebert.train.finetune import FinetunePlan
-    from litebert.train.log import Listener
-    from litebert.train.run import Outcome
+    from litebert.train.finetune import Prepared
 
 # What `pretrain` and `distil` have in common, with its help in the shell.
 CorpusFolder = Annotated[str | Path | None, "A corpus instead of texts: a folder, or a URL."]
@@ -86,15 +91,12 @@ def pretrain(
     litebert pretrain --corpus corpora/wiki --recipe paper-base train.steps=1000
     litebert pretrain my-text.txt --from models/mine --minutes 30 --name mine-further
     """
-    require_types(pretrain, locals())
-    folder = run_folder(runs, name)
-    if recipe is None:
-        recorded = read_run(folder) or RunFile()  # a run that an earlier version began resumes with its recipe
+    given = dict(locals())
+    require_types(pretrain, given)
+    if recipe is None:  # a run that an earlier version began resumes with its recipe
+        recorded = read_run(run_folder(runs, name)) or RunFile()
         recipe = "further" if start and Origin("recipe", "laptop") not in recorded.origins.values() else "laptop"
-    build = _Build(vocab_size=vocab_size, sentences=sentences, documents=documents, column=column, held_out=held_out)
-    given: dict[str, JsonValue] = {"model.preset": preset, "train.minutes": minutes}
-    training = _Pretraining(folder, texts, corpus, start, build, recipe, given, settings)
-    return training.plan() if dry_run else training.run(tensorboard=tensorboard, quiet=quiet)
+    return _pretrain({**given, "recipe": recipe}, {"model.preset": preset})
 
 
 def distil(
@@ -126,100 +128,63 @@ def distil(
     litebert distil all-MiniLM-L6-v2 my-text.txt --minutes 60 --name mine
     litebert distil models/teacher --corpus corpora/wiki model.num_hidden_groups=2
     """
-    require_types(distil, locals())
-    build = _Build(vocab_size=vocab_size, sentences=sentences, documents=documents, column=column, held_out=held_out)
-    given: dict[str, JsonValue] = {"distil.teacher": fspath(teacher), "train.minutes": minutes}
-    folder = run_folder(runs, name)
-    training = _Pretraining(folder, texts, corpus, start, build, recipe, given, settings)
-    return training.plan() if dry_run else training.run(tensorboard=tensorboard, quiet=quiet)
+    given = dict(locals())
+    require_types(distil, given)
+    return _pretrain(given, {"distil.teacher": fspath(teacher)})
 
 
-class _Build(TypedDict):
-    """How a vocabulary and a corpus are made from texts; see `build_from_texts`."""
+def _pretrain(given: Mapping[str, Any], own: Mapping[str, JsonValue]) -> Run:
+    """Do what the arguments of `pretrain` or `distil` say; settings that only one of them has are its `own`.
 
-    vocab_size: int
-    sentences: str
-    documents: str
-    column: str
-    held_out: float
+    Started by torchrun, each process calls this: the first one writes, all train.
+    """
+    from litebert.distributed.world import joined
+    from litebert.hub import locate
+    from litebert.train.estimate import most_tokens
+    from litebert.train.log import TensorBoard, duration
+    from litebert.train.pretrain import plan, pretrain
+    from litebert.train.run import choose_device
 
+    folder, texts, corpus = run_folder(given["runs"], given["name"]), paths(given["texts"]), given["corpus"]
+    start = None if given["start"] is None else fspath(given["start"])
+    minutes, held_out = given["minutes"], given["held_out"]
+    vocab_size = count(given["vocab_size"], "vocab_size")
 
-class _Pretraining:
-    """A pretraining with or without a teacher, checked when it is made."""
+    # what can be checked before any work
+    if bool(texts) == (corpus is not None):
+        raise LitebertError(
+            "LB-523",
+            "pretraining needs texts or a corpus, one of the two",
+            received=f"{len(texts)} texts and --corpus {corpus}",
+            expected="litebert pretrain TEXT... or litebert pretrain --corpus FOLDER",
+            next="litebert pretrain --help",
+        )
+    require_share(held_out)
+    sources = find_texts(texts) if texts else ()
+    if sources and held_out and not any(is_url(source.location) for source in sources):
+        layout = {name: given[name] for name in ("sentences", "documents", "column")}
+        require_text(sources, text_settings(**layout))
+    settings = overrides(given["settings"])
+    if minutes is not None and "train.steps" in settings:
+        received, advice = f"--minutes {minutes:g} and train.steps", "omit --minutes, or train.steps"
+        raise LitebertError("LB-106", "the run has two lengths", received=received, next=advice)
+    inputs: dict[str, JsonValue] = {"data.corpus": str(corpus or folder / "corpus"), "start.model": start}
+    inputs |= {"train.minutes": minutes, **own}
+    resolved = resolve(PretrainConfig, recipe_settings("pretrain", given["recipe"]), flags(inputs), settings)
+    has_corpus = corpus is not None or (folder / "corpus" / "corpus.json").is_file()
 
-    def __init__(
-        self,
-        folder: Path,
-        texts: Paths,
-        corpus: str | Path | None,
-        start: str | Path | None,
-        build: _Build,
-        recipe: str,
-        given: Mapping[str, JsonValue],
-        settings: Overrides,
-    ) -> None:
-        self.folder, self.texts, self.corpus, self.start, self.build = folder, paths(texts), corpus, start, build
-        if bool(self.texts) == (corpus is not None):
-            raise LitebertError(
-                "LB-523",
-                "pretraining needs texts or a corpus, one of the two",
-                received=f"{len(self.texts)} texts and --corpus {corpus}",
-                expected="litebert pretrain TEXT... or litebert pretrain --corpus FOLDER",
-                next="litebert pretrain --help",
-            )
-        if corpus is None:
-            self.sources = find_texts(self.texts)
-            chosen = text_settings(sentences=build["sentences"], documents=build["documents"], column=build["column"])
-            if build["held_out"] and not any(is_url(source.location) for source in self.sources):
-                require_text(self.sources, chosen)
-        count(build["vocab_size"], "vocab_size")
-        require_share(build["held_out"])
-        chosen_settings = overrides(settings)
-        if given["train.minutes"] is not None and "train.steps" in chosen_settings:
-            raise LitebertError(
-                "LB-106",
-                "the run has two lengths",
-                received=f"--minutes {given['train.minutes']:g} and train.steps",
-                expected="one of the two: --minutes chooses the steps",
-                next="omit --minutes, or train.steps",
-            )
-        inputs: dict[str, JsonValue] = {"data.corpus": str(corpus or folder / "corpus")}
-        inputs["start.model"] = None if start is None else fspath(start)
-        recipe_values = recipe_settings("pretrain", recipe)
-        self.resolved = resolve(PretrainConfig, recipe_values, flags(inputs | dict(given)), chosen_settings)
-
-    @property
-    def has_corpus(self) -> bool:
-        return self.corpus is not None or (self.folder / "corpus" / "corpus.json").is_file()
-
-    def plan(self) -> Run:
+    def planned() -> tuple[PretrainConfig, RunPlan]:
         """Measure what the run will need; writes nothing, trains no vocabulary."""
-        return Run(self.folder, plan=self._describe(*self._measure()))
-
-    def _measure(self) -> tuple[PretrainConfig, Estimate]:
-        from litebert.hub import locate
-        from litebert.train.pretrain import plan
-
         say("measuring a few steps on this machine")
-        if self.has_corpus:
-            return plan(self.resolved, self.folder)
-        size = count(self.build["vocab_size"], "vocab_size")
-        if self.start is not None:
-            size = Tokenizer.load(locate(fspath(self.start))).vocab_size
-        return plan(self.resolved, self.folder, vocab_size=size)
-
-    def _describe(self, config: PretrainConfig, needs: Estimate) -> RunPlan:
-        from litebert.train.estimate import most_tokens
-        from litebert.train.log import duration
-
-        train, model = config.train, config.model
+        size = None if has_corpus else vocab_size if start is None else Tokenizer.load(locate(start)).vocab_size
+        config, needs = plan(resolved, folder, vocab_size=size)
+        train, model, data = config.train, config.model, str(corpus)
+        if corpus is None:
+            megabytes = sum(source.size for source in sources) / 1e6
+            ends = "blank lines" if given["documents"] == "blank-line" else "the end of each file"
+            share = f"{held_out:.1%} of them held out, at least one or the end of the only one"
+            data = f"{counted(len(sources), 'file')}, {megabytes:,.1f} MB; documents end at {ends}; {share}"
         tokens = train.steps * most_tokens(config)
-        data = str(self.corpus)
-        if self.corpus is None:
-            megabytes = sum(source.size for source in self.sources) / 1e6
-            ends = "blank lines" if self.build["documents"] == "blank-line" else "the end of each file"
-            held_out = f"{self.build['held_out']:.1%} of them held out, at least one or the end of the only one"
-            data = f"{counted(len(self.sources), 'file')}, {megabytes:,.1f} MB; documents end at {ends}; {held_out}"
         lines = {
             "model": f"H {model.hidden_size} x {model.num_hidden_layers} layers, "
             f"E {model.embedding_size}, vocabulary {model.vocab_size:,}",
@@ -228,48 +193,71 @@ class _Pretraining:
             "objective": f"masked LM {config.objective.mask_prob:.0%}, sentence {config.objective.sentence}",
             "steps": f"{train.steps:,} of {train.batch_size:,} sequences",
             "tokens": f"{tokens / 1e6:,.1f} M at most",
-            **_needs_in_words(needs, train.steps),
         }
+        more = {"tokens": tokens}
+        time = None
         if train.minutes is not None:
-            made = "the corpus is made" if self.start else "the vocabulary and the corpus are made"
-            before = "" if self.has_corpus else f"; before it {made}"
-            training = f"{duration(60 * train.minutes)} of training"
-            lines["time"] = f"{training}{before}; after it the model and its report are written"
-        lines |= {**_processes_in_words(needs, train.batch_size), "results": str(self.folder)}
-        return RunPlan(lines, {**_needs_in_numbers(needs, train.steps), "tokens": tokens})
+            before = f"; before it {'the corpus is' if start else 'the vocabulary and the corpus are'} made"
+            time = f"{duration(60 * train.minutes)} of training{'' if has_corpus else before}; "
+            time += "after it the model and its report are written"
+        return config, _plan_of(lines, needs, train, folder, time=time, more=more)
 
-    def run(self, *, tensorboard: bool, quiet: bool) -> Run:
-        """Build what is missing, train or resume, and write the report.
+    if given["dry_run"]:
+        return Run(folder, plan=planned()[1])
+    with joined(choose_device(resolved.config.train.device)) as world:
+        quiet = given["quiet"] or not world.is_first
+        if teacher := resolved.config.distil.teacher:
+            locate(teacher)  # before a vocabulary is trained for nothing
+        was_finished, train = Run(folder).is_finished, None
+        if not was_finished and not quiet:
+            config, described = planned()
+            train = config.train
+            say(str(described))
+        if corpus is None and not (was_finished and has_corpus):
+            how = {name: given[name] for name in ("vocab_size", "sentences", "documents", "column", "held_out")}
+            make = partial(build_from_texts, texts, folder, start=start, quiet=quiet, **how)
+            world.from_first(lambda: str(make()))
+        has_board = given["tensorboard"] and world.is_first
+        listeners = (TensorBoard(folder / "tensorboard"),) if has_board else ()
+        outcome = pretrain(resolved, folder, is_quiet=quiet, listeners=listeners, planned=train, world=world)
+        run = Run(folder, outcome.exit_code)
+        return concluded(run, quiet=quiet, was_finished=was_finished) if world.is_first else run
 
-        Started by torchrun, each process calls this: the first one writes, all train.
-        """
-        from litebert.distributed.world import joined
-        from litebert.hub import locate
-        from litebert.train.log import TensorBoard
-        from litebert.train.pretrain import pretrain
-        from litebert.train.run import choose_device
 
-        with joined(choose_device(self.resolved.config.train.device)) as world:
-            quiet = quiet or not world.is_first
-            if teacher := self.resolved.config.distil.teacher:
-                locate(teacher)  # before a vocabulary is trained for nothing
-            was_finished = Run(self.folder).is_finished
-            planned = None
-            if not was_finished and not quiet:
-                config, needs = self._measure()
-                planned = config.train
-                say(str(self._describe(config, needs)))
-            if self.corpus is None and not (was_finished and self.has_corpus):
-                make = partial(build_from_texts, self.texts, self.folder, start=self.start, quiet=quiet, **self.build)
-                world.from_first(lambda: str(make()))
-            listeners: tuple[Listener, ...] = ()
-            if tensorboard and world.is_first:
-                listeners = (TensorBoard(self.folder / "tensorboard"),)
-            outcome = pretrain(
-                self.resolved, self.folder, is_quiet=quiet, listeners=listeners, planned=planned, world=world
-            )
-            run = Run(self.folder, outcome.exit_code)
-            return concluded(run, quiet=quiet, was_finished=was_finished) if world.is_first else run
+def _plan_of(
+    lines: Mapping[str, str],
+    needs: Estimate,
+    train: TrainConfig,
+    folder: Path,
+    *,
+    time: str | None = None,
+    more: Mapping[str, Json] = {},
+    notes: tuple[str, ...] = (),
+) -> RunPlan:
+    """Add to the lines of a plan what the run needs, and what each of several processes holds and sends.
+
+    In a ring all-reduce of n processes, each sends 2 (n - 1) / n of the gradients (Patarasuk and Yuan, 2009).
+    """
+    from litebert.distributed.world import world_size
+    from litebert.train.log import duration
+
+    seconds, size, batch_size = needs.seconds(train.steps), world_size(), train.batch_size
+    needed = {
+        "memory": f"{needs.memory_bytes / 2**30:.2f} GiB",
+        "disk": f"{needs.disk_bytes / 2**30:.2f} GiB",
+        "time": time or f"{duration(seconds)} on this machine, without evaluations",
+    }
+    if size > 1:
+        gradients = 4 * needs.num_parameters  # bytes
+        sent = 2 * (size - 1) / size * gradients
+        low, high = batch_size // size, -(-batch_size // size)
+        share = f"{low:,}" if low == high else f"{low:,} or {high:,}"
+        held = f"all weights, gradients and moments ({4 * gradients / 1e6:,.0f} MB)"
+        needed["processes"] = f"{size}; each holds {held} and {share} of {batch_size:,} sequences of a step"
+        passed = f"each process sends and receives {sent / 1e6:,.1f} MB"
+        needed["network"] = f"{gradients / 1e6:,.1f} MB of gradients a step; {passed}"
+    values = {**asdict(needs), "steps": train.steps, "seconds": seconds, **more}
+    return RunPlan({**lines, **needed, "results": str(folder)}, values, notes)
 
 
 START = "model.start"
@@ -344,86 +332,47 @@ def finetune(
         chosen |= {START: Setting(str(packaged_model()), Origin())}
     resolved = resolve(FinetuneConfig, chosen)
     seeded = {folder / f"seed-{seed}": resolve(FinetuneConfig, chosen | flags({"train.seed": seed})) for seed in seeds}
-    if dry_run:
-        return Run(folder, plan=_describe(fine_tuning.plan_finetuning(resolved, folder), resolved, folder))
-
     trained = seeded or {folder: resolved}
+
+    def planned() -> tuple[Prepared, RunPlan]:
+        """Measure what the run will need, on a few of its examples; writes nothing."""
+        found = fine_tuning.plan_finetuning(resolved, folder)
+        prepared, train, optim = found.prepared, found.prepared.config.train, found.prepared.config.optim
+        shape, key = prepared.network_config, prepared.key_measure
+        start = PACKAGED if resolved.origins[START] == Origin() else resolved.config.model.start
+        rate = f"{optim.learning_rate:g} ({prepared.resolved.origins['optim.learning_rate']})"
+        of_head = f", of the head {optim.head_rate_scale:g} times that" * (optim.head_rate_scale != 1)
+        without = f"{key} {prepared.baseline[key]:.4f} without any learning" if key in prepared.baseline else "unknown"
+        lines = {
+            "model": f"{start}, H {shape.hidden_size} x {shape.num_hidden_layers} layers",
+            "task": f"{prepared.dataset.name}, {prepared.dataset.family.head.kind}",
+            "parameters": f"{found.needs.num_parameters:,}",
+            "examples": f"{prepared.num_examples:,} in {len(prepared.features):,} sequences or windows",
+            **{f"  {name}": f"{len(held.examples):,}" for name, held in prepared.held_out.items()},
+            "steps": f"{train.steps:,} steps of {train.batch_size} examples, evaluated every {train.eval_every:,}",
+            "rate": f"{rate}{of_head}",
+            "commonest": without,
+            "tokens": f"{found.tokens_per_step:,.0f} a step",
+        }
+        return prepared, _plan_of(lines, found.needs, train, folder, notes=prepared.dataset.notes)
+
+    if dry_run:
+        return Run(folder, plan=planned()[1])
     with joined(choose_device(resolved.config.train.device)) as world:
         quiet = quiet or not world.is_first
-        was_finished = all(Run(each).is_finished for each in trained)
-        prepared = None
+        was_finished, prepared = all(Run(each).is_finished for each in trained), None
         if not was_finished and not quiet:
-            found = fine_tuning.plan_finetuning(resolved, folder)
-            say(str(_describe(found, resolved, folder)))
-            prepared = None if seeds else found.prepared
+            first, described = planned()
+            say(str(described))
+            prepared = None if seeds else first
         for number, (each, settled) in enumerate(trained.items()):
             outcome = fine_tuning.finetune(
                 settled, each, prepared=prepared, is_quiet=quiet, says_start=number == 0, world=world
             )
             if outcome.model is None:  # a signal stopped it
-                run = Run(folder, outcome.exit_code)
-                return concluded(run, quiet=quiet) if world.is_first else run
-        return concluded(Run(folder), quiet=quiet, was_finished=was_finished) if world.is_first else Run(folder)
-
-
-def _describe(found: FinetunePlan, resolved: Resolved[FinetuneConfig], folder: Path) -> RunPlan:
-    """Say what a fine-tuning will do and need, measured on a few of its examples."""
-    prepared, needs, train = found.prepared, found.needs, found.prepared.config.train
-    shape, head, optim = prepared.network_config, prepared.dataset.family.head, prepared.config.optim
-    start = PACKAGED if resolved.origins[START] == Origin() else resolved.config.model.start
-    key, rate = prepared.key_measure, prepared.resolved.origins["optim.learning_rate"]
-    commonest = f"{key} {prepared.baseline[key]:.4f} without any learning" if key in prepared.baseline else "unknown"
-    lines = {
-        "model": f"{start}, H {shape.hidden_size} x {shape.num_hidden_layers} layers",
-        "task": f"{prepared.dataset.name}, {head.kind}",
-        "parameters": f"{needs.num_parameters:,}",
-        "examples": f"{prepared.num_examples:,} in {len(prepared.features):,} sequences or windows",
-        **{f"  {name}": f"{len(held.examples):,}" for name, held in prepared.held_out.items()},
-        "steps": f"{train.steps:,} steps of {train.batch_size} examples, evaluated every {train.eval_every:,}",
-        "rate": f"{optim.learning_rate:g} ({rate})"
-        + f", of the head {optim.head_rate_scale:g} times that" * (optim.head_rate_scale != 1),
-        "commonest": commonest,
-        "tokens": f"{found.tokens_per_step:,.0f} a step",
-        **_needs_in_words(needs, train.steps),
-        **_processes_in_words(needs, train.batch_size),
-        "results": str(folder),
-    }
-    return RunPlan(lines, _needs_in_numbers(needs, train.steps), prepared.dataset.notes)
-
-
-def _needs_in_words(needs: Estimate, steps: int) -> dict[str, str]:
-    from litebert.train.log import duration
-
-    return {
-        "memory": f"{needs.memory_bytes / 2**30:.2f} GiB",
-        "disk": f"{needs.disk_bytes / 2**30:.2f} GiB",
-        "time": f"{duration(needs.seconds(steps))} on this machine, without evaluations",
-    }
-
-
-def _needs_in_numbers(needs: Estimate, steps: int) -> dict[str, Json]:
-    return {**asdict(needs), "steps": steps, "seconds": needs.seconds(steps)}
-
-
-def _processes_in_words(needs: Estimate, batch_size: int) -> dict[str, str]:
-    """Say what each of several processes holds and sends; nothing for a single process.
-
-    In a ring all-reduce of n processes, each sends 2 (n - 1) / n of the gradients (Patarasuk and Yuan, 2009).
-    """
-    from litebert.distributed.world import world_size
-
-    if (size := world_size()) == 1:
-        return {}
-    gradients = 4 * needs.num_parameters  # bytes
-    sent = 2 * (size - 1) / size * gradients
-    low, high = batch_size // size, -(-batch_size // size)
-    share = f"{low:,}" if low == high else f"{low:,} or {high:,}"
-    return {
-        "processes": f"{size}; each holds all weights, gradients and moments "
-        f"({4 * gradients / 1e6:,.0f} MB) and {share} of {batch_size:,} sequences of a step",
-        "network": f"{gradients / 1e6:,.1f} MB of gradients a step; "
-        f"each process sends and receives {sent / 1e6:,.1f} MB",
-    }
+                break
+        run = Run(folder, outcome.exit_code)
+        return concluded(run, quiet=quiet, was_finished=was_finished) if world.is_first else run
 
 
 def resume(run: str | Path, *, quiet: Quiet = False) -> Run:
@@ -434,34 +383,28 @@ def resume(run: str | Path, *, quiet: Quiet = False) -> Run:
     torchrun --nproc-per-node 2 -m litebert runs resume runs/mine
     """
     from litebert.distributed.world import joined
+    from litebert.train.finetune import finetune
+    from litebert.train.pretrain import pretrain
     from litebert.train.run import choose_device
 
     opened = Run.open(run)
-    was_finished = opened.is_finished
+    was_finished, code = opened.is_finished, 0
     for each in opened.seeds or (opened,):
-        device = choose_device(str(each.settings.get("train.device", "auto")))
-        with joined(device) as world:
-            outcome = _resume(each, world, quiet=quiet)
-        if outcome.exit_code:
-            return concluded(Run(opened.folder, outcome.exit_code), quiet=quiet)
-    return concluded(Run(opened.folder), quiet=quiet, was_finished=was_finished)
-
-
-def _resume(run: Run, world: World, *, quiet: bool) -> Outcome:
-    from litebert.train.finetune import finetune
-    from litebert.train.pretrain import pretrain
-
-    recorded = read_run(run.folder)
-    assert recorded is not None
-    # what a person chose, and the precision that was measured; the other settings are derived from the data again
-    decided = {
-        name: Setting(value, recorded.origins[name])
-        for name, value in without_retired(recorded.settings).items()
-        if recorded.origins[name].kind in ("preset", "recipe", "file", "flag") or name == "train.precision"
-    }
-    if run.kind == "fine-tuning":
-        return finetune(resolve(FinetuneConfig, decided), run.folder, is_quiet=quiet, world=world)
-    return pretrain(resolve(PretrainConfig, decided), run.folder, is_quiet=quiet, world=world)
+        # what a person chose, and the precision that was measured; the other settings are derived from the data again
+        origins = each.file.origins
+        decided = {
+            name: Setting(value, origins[name])
+            for name, value in without_retired(each.settings).items()
+            if origins[name].kind in ("preset", "recipe", "file", "flag") or name == "train.precision"
+        }
+        with joined(choose_device(str(each.settings.get("train.device", "auto")))) as world:
+            if each.kind == "fine-tuning":
+                code = finetune(resolve(FinetuneConfig, decided), each.folder, is_quiet=quiet, world=world).exit_code
+            else:
+                code = pretrain(resolve(PretrainConfig, decided), each.folder, is_quiet=quiet, world=world).exit_code
+        if code:
+            break
+    return concluded(Run(opened.folder, code), quiet=quiet, was_finished=was_finished)
 
 
 # ---- before a fine-tuning -------------------------------------------------------------------------------------------

@@ -78,7 +78,7 @@ FUNCTIONS = {
     "export program": "api.formats:export_program",
     "export web": "api.formats:export_web",
     "finetune": "api.training:finetune",
-    "glue": "api.glue:glue",
+    "glue": "api.evaluation:glue",
     "help": "cli.help:show_help",
     "hub pull": "api.formats:hub_pull",
     "hub push": "api.formats:hub_push",
