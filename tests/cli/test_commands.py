@@ -1,7 +1,6 @@
 """The commands: their help and its examples, what they leave on a terminal, and the edge that a mistake reaches."""
 
 import json
-import os
 import shlex
 import shutil
 import sys
@@ -11,11 +10,9 @@ from pathlib import Path
 import click
 import pytest
 
-from litebert.api.bulk import AnswerFile, count_rows
-from litebert.cli import VERBS, cli
+from litebert.api.bulk import count_rows
+from litebert.cli import cli
 from litebert.errors import LitebertError, harmless
-from litebert.inference import Model
-from litebert.inference.verbs import VERBS as ON_TEXTS
 from tests.contract.shell import QUICK, litebert
 
 from .conftest import write_model
@@ -38,11 +35,9 @@ LEAVES = dict(leaves(cli))
 
 
 @pytest.mark.parametrize("name", LEAVES)
-def test_every_command_has_two_examples_that_parse(name: str) -> None:
+def test_the_examples_of_every_command_parse(name: str) -> None:
     text = LEAVES[name].help or ""
-    examples = [line.strip() for line in text.splitlines() if line.strip().startswith("litebert ")]
-    assert len([line for line in examples if line.startswith(f"litebert {name}")]) >= 2
-    for line in examples:
+    for line in (line.strip() for line in text.splitlines() if line.strip().startswith("litebert ")):
         words = shlex.split(line.split(" >")[0], comments=True)[1:]
         command: click.Command = cli
         context = click.Context(cli, info_name="litebert")
@@ -171,10 +166,6 @@ def test_what_is_not_run_is_there() -> None:
     assert [line for line in NOT_RUN if line not in texts] == []
 
 
-def test_help_names_every_verb() -> None:
-    assert set(VERBS) <= set(litebert("help").stdout.split())
-
-
 # ---- the terminal ---------------------------------------------------------------------------------------------------
 
 
@@ -231,15 +222,6 @@ def test_progress_knows_how_many_rows_there_are(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("text\na\nb\n")
     assert count_rows([str(tmp_path / "t.txt"), str(tmp_path / "t.csv")]) == 4
     assert count_rows(["-"]) is None
-
-
-@pytest.mark.parametrize("suffix", ["", ".csv", ".npy"])
-def test_a_pipe_or_device_is_not_replaced_by_answers(pretrained: Path, tmp_path: Path, suffix: str) -> None:
-    output = tmp_path / f"pipe{suffix}"
-    os.mkfifo(output)
-    with pytest.raises(LitebertError, match="LB-008"):
-        AnswerFile(output, ON_TEXTS["embed"], Model.load(pretrained), {}, force=True)
-    assert [path.name for path in tmp_path.iterdir()] == [output.name]
 
 
 def test_a_corrected_command_takes_over_an_output_without_rows(pretrained: Path, tmp_path: Path) -> None:

@@ -154,11 +154,6 @@ def test_runs_of_both_kinds_are_compared(runs: Path) -> None:
     assert ["best", "matthews", "0.7000", "-"] in rows
 
 
-def test_one_run_is_not_compared(runs: Path) -> None:
-    for other, code in (([], "LB-528"), ([runs / "cola"], "LB-528"), ([runs / "none"], "LB-650")):
-        says(litebert("runs", "compare", runs / "cola", *other), 1, code)
-
-
 def test_listing_runs_loads_no_torch(runs: Path) -> None:
     code = (
         "import sys; from litebert.cli import cli\n"

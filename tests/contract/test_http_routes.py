@@ -12,16 +12,12 @@ import pytest
 
 from .desk import Desk
 from .served import JSON, MODELS, Server, serve
-from .shell import litebert
+from .shell import litebert, near
 
 TEXTS = ["Anna found a red ball.", "At night the river was quiet again.", "No"]
 CANARY = "canary-7319"
 CALLS = {
-    "fill": (
-        "base",
-        {"text": "Anna walked to the [MASK].", "top": 3},
-        ["fill", "Anna walked to the [MASK].", "--top", 3],
-    ),
+    "fill": ("base", {"text": "Anna saw the [MASK].", "top": 3}, ["fill", "Anna saw the [MASK].", "--top", 3]),
     "order": ("base", {"first": TEXTS[0], "second": TEXTS[1]}, ["order", *TEXTS[:2]]),
     "order-joins": ("base", {"first": " ".join(TEXTS[:2])}, ["order", " ".join(TEXTS[:2])]),
     "score": ("base", {"text": TEXTS[0]}, ["score", TEXTS[0]]),
@@ -35,14 +31,6 @@ CALLS = {
     ),
     "answer": ("answer", {"question": "Who?", "context": TEXTS[0]}, ["answer", "Who?", "--context", TEXTS[0]]),
 }
-
-
-def near(value: object) -> object:
-    if isinstance(value, float):
-        return pytest.approx(value, rel=1e-4, abs=1e-5)
-    if isinstance(value, list):
-        return [near(each) for each in value]
-    return {name: near(each) for name, each in value.items()} if isinstance(value, dict) else value
 
 
 @pytest.mark.parametrize("name", CALLS)

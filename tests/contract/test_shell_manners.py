@@ -62,6 +62,7 @@ def test_without_a_verb_the_help_is_shown(words: list[str]) -> None:
     assert litebert(*words) == litebert(*words, "--help")
 
 
+LENGTHS = ["study", "attention", "BASE", "--texts", "STORIES", "--lengths"]
 MISTAKES: dict[str, tuple[int, list[str], list[str]]] = {
     "a verb": (2, ["pretran"], ["pretran", "pretrain"]),
     "an option": (2, ["fill", "[MASK]", "--precsion", "fp32"], ["--precsion", "--precision"]),
@@ -112,19 +113,46 @@ MISTAKES: dict[str, tuple[int, list[str], list[str]]] = {
     "an export": (1, ["export", "google", "nowhere", "out"], ["nowhere"]),
     "examples": (1, ["data", "check", "nowhere.csv"], ["nowhere.csv"]),
     "a preset to size": (1, ["sizes", "--preset", "bsae"], ["bsae", "base"]),
+    "no run to compare": (1, ["runs", "compare", "BASE", "nowhere"], ["nowhere"]),
     "one run to compare": (1, ["runs", "compare", "BASE"], ["two"]),
+    "one run twice": (1, ["runs", "compare", "BASE", "BASE"], ["two"]),
     "no folder of runs": (1, ["runs", "list", "--runs", "nowhere"], ["nowhere"]),
     "texts to search": (1, ["search", "a", "nowhere.txt"], ["nowhere.txt"]),
     "weights of a mix": (1, ["corpus", "mix", "one", "two", "--weights", "nan,1"], ["nan,1"]),
     "temperature of a mix": (1, ["corpus", "mix", "one", "two", "--temperature", "-1"], ["-1"]),
     "a schema": (1, ["help", "--schema", "nothing"], ["nothing"]),
+    "a study": (2, ["study", "atention"], ["atention", "attention"]),
+    "an empty path": (1, ["pretrain", ""], ["empty"]),
+    "an empty output": (1, ["runs", "average", "BASE", "--output", ""], [""]),
+    "this folder as output": (1, ["runs", "average", "BASE", "--output", "."], [""]),
+    "no texts of a study": (1, ["study", "layers", "BASE", "--texts", ""], [""]),
+    "no texts of another": (1, ["study", "attention", "BASE", "--texts", ""], [""]),
+    "an empty text": (1, ["classify", "", "--model", "RUNS/reviews"], ["text"]),
+    "a blank text": (1, ["classify", "   ", "--model", "RUNS/reviews"], ["text"]),
+    "an empty context": (1, ["answer", "Who?", "--context", "", "--file", "STORIES"], ["both"]),
+    "a file before a text": (1, ["similar", "REVIEWS", "b c", "--model", "BASE"], ["reviews.csv", "file"]),
+    "a file behind a text": (1, ["similar", "b c", "REVIEWS", "--model", "BASE"], ["reviews.csv", "file"]),
+    "a file to order": (1, ["order", "REVIEWS", "b c", "--model", "BASE"], ["reviews.csv", "file"]),
+    "a file and a choice": (1, ["choose", "REVIEWS", "x", "--model", "RUNS/choices"], ["reviews.csv", "file"]),
+    "a file as a choice": (1, ["choose", "Who?", "REVIEWS", "x", "--model", "RUNS/choices"], ["reviews.csv", "file"]),
+    "on of predictions": (1, ["evaluate", "--predictions", "p.json", "--on", "sts", "--data", "REVIEWS"], ["--on"]),
+    "a limit alone": (1, ["evaluate", "RUNS/reviews", "--data", "REVIEWS", "--limit", "3"], ["--limit"]),
+    "a task beside a run": (1, ["evaluate", "RUNS/reviews", "--data", "REVIEWS", "--task", "zzz"], ["--task"]),
+    "depth of a pretrained": (1, ["evaluate", "BASE", "--data", "STORIES", "--depth", "2"], ["--depth"]),
+    "patience of a pretrained": (1, ["evaluate", "BASE", "--data", "STORIES", "--patience", "2"], ["--patience"]),
+    "split of a text": (1, ["evaluate", "BASE", "--data", "STORIES", "--split", "test"], ["--split"]),
+    "best of a pretraining": (1, ["evaluate", "BASE", "--data", "STORIES", "--best"], ["--best"]),
+    "clean of a pretraining": (1, ["evaluate", "BASE", "--data", "STORIES", "--clean"], ["--clean"]),
+    **{f"lengths {n}": (2, [*LENGTHS, n], ["--lengths", n]) for n in ("32,1k", "32,,-5", "32;64")},
 }
+"""The exit code of a command, its words, and what the error says; no command writes or prints anything else."""
 
 
 @pytest.mark.parametrize(("code", "words", "said"), MISTAKES.values(), ids=MISTAKES)
 def test_a_mistake_is_one_clear_error(desk: Desk, tmp_path: Path, code: int, words: list[str], said: list[str]) -> None:
     names = {"STORIES": str(desk.stories), "REVIEWS": str(desk.table("reviews.csv")), "BASE": str(desk.base)}
-    done = litebert(*(names.get(word, word) for word in words), cwd=tmp_path)
+    runs = str(desk.folder / "runs")
+    done = litebert(*(names.get(word, word).replace("RUNS", runs) for word in words), cwd=tmp_path)
     says(done, code, *said)
     assert (done.stdout, list(tmp_path.iterdir())) == ("", [])
     assert "\x1b" not in done.stderr
@@ -140,16 +168,10 @@ def test_labels_names_and_data_cannot_steer_the_terminal(desk: Desk, tmp_path: P
     bad = "\x1b[31m\x9b0m\U000e0001\u202e"
     (tmp_path / "t.csv").write_text("text,label\n" + f"Anna {bad},good{bad}\nBert,bad\n" * 10, encoding="utf-8")
     made = litebert("finetune", "t.csv", "--model", desk.base, *QUICK, cwd=tmp_path)
-    shown = [
-        made,
-        litebert("data", "check", "t.csv", cwd=tmp_path),
-        litebert("runs", "list", cwd=tmp_path),
-        litebert(bad),
-    ]
-    shown += [
-        litebert("classify", f"Anna {bad}", "--model", tmp_path / "runs" / "t", *more) for more in ([], ["--json"])
-    ]
-    shown += [litebert("embed", bad, "--model", desk.base), litebert("recipes", "show", bad)]
+    classify = ["classify", f"Anna {bad}", "--model", "runs/t"]
+    typed = [["data", "check", "t.csv"], ["runs", "list"], [bad], classify, [*classify, "--json"]]
+    typed += [["embed", bad, "--model", desk.base], ["recipes", "show", bad]]
+    shown = [made, *(litebert(*words, cwd=tmp_path) for words in typed)]
     for done in shown:
         assert done.stdout + done.stderr
         assert not {"\x1b", "\x9b", "\U000e0001", "\u202e"} & set(done.stdout + done.stderr), done
@@ -366,11 +388,10 @@ def test_an_answer_file_that_exists_is_kept_without_force_and_the_input_always(d
         assert litebert(*words, "--force", cwd=tmp_path).code == 0
         assert (tmp_path / name).read_bytes() != b"mine"
     says(litebert("embed", "t.txt", "--model", desk.base, "--output", "./t.txt", "--force", cwd=tmp_path), 1, "t.txt")
-    os.mkfifo(tmp_path / "pipe.csv")
-    says(
-        litebert("embed", "t.txt", "--model", desk.base, "--output", "pipe.csv", "--force", cwd=tmp_path), 1, "pipe.csv"
-    )
-    assert (tmp_path / "pipe.csv").is_fifo()
+    for name in ("pipe", "pipe.csv", "pipe.npy"):
+        os.mkfifo(tmp_path / name)
+        says(litebert("embed", "t.txt", "--model", desk.base, "--output", name, "--force", cwd=tmp_path), 1, name)
+        assert (tmp_path / name).is_fifo()
 
 
 @pytest.mark.parametrize("name", ["v.jsonl", "v.csv", "v.npy"])

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from .desk import Desk
-from .shell import litebert, says
+from .shell import litebert, near, says
 
 Row = dict[str, str]
 
@@ -27,58 +27,38 @@ class Verb(NamedTuple):
 
 
 TEXTS = ["Anna walked to the house.", "Bert found a red ball.", "Nobody at the river knew."]
+ROWS = [{"text": text} for text in TEXTS]
+ALONE = [[text] for text in TEXTS]
+PAIRS = [{"first": TEXTS[0], "second": text} for text in TEXTS[1:]]
+TYPED = [[TEXTS[0], text] for text in TEXTS[1:]]
+BLANKS = ["Anna walked to [MASK] house.", "Bert found a [MASK] ball."]
+ASKED = [{"question": "Who left?", "context": text} for text in TEXTS]
+CHOSEN = [{"question": "Who?", "context": text, "choice1": "Ada", "choice2": "Bert"} for text in TEXTS]
+SPAN = {"text", "start", "stop", "probability", "document", "no_answer"}
 VERBS = {
     "fill": Verb(
         "base",
-        [{"text": text.replace("the", "[MASK]").replace("red", "[MASK]")} for text in TEXTS[:2]],
-        [["Anna walked to [MASK] house."], ["Bert found a [MASK] ball."]],
+        [{"text": text} for text in BLANKS],
+        [[text] for text in BLANKS],
         {"text", "words", "probability", "offsets"},
         "house.",
     ),
-    "score": Verb(
-        "base",
-        [{"text": text} for text in TEXTS],
-        [[text] for text in TEXTS],
-        {"text", "log_likelihood", "perplexity", "words"},
-        TEXTS[0],
-    ),
-    "order": Verb(
-        "base",
-        [{"first": TEXTS[0], "second": text} for text in TEXTS[1:]],
-        [[TEXTS[0], text] for text in TEXTS[1:]],
-        {"is_in_order", "probability"},
-        "in order",
-    ),
-    "similar": Verb(
-        "base",
-        [{"first": TEXTS[0], "second": text} for text in TEXTS[1:]],
-        [[TEXTS[0], text] for text in TEXTS[1:]],
-        {"cosine"},
-        "0.",
-    ),
-    "embed": Verb("base", [{"text": text} for text in TEXTS], [[text] for text in TEXTS], set(), "128 numbers"),
-    "classify": Verb(
-        "reviews", [{"text": text} for text in TEXTS], [[text] for text in TEXTS], {"labels", "values"}, "good"
-    ),
-    "tag": Verb(
-        "tags", [{"text": text} for text in TEXTS], [[text] for text in TEXTS], {"word", "tag", "start", "end"}, "/O"
-    ),
-    "answer": Verb(
-        "spans",
-        [{"question": "Who left?", "context": text} for text in TEXTS],
-        [["Who left?", "--context", text] for text in TEXTS],
-        {"text", "start", "stop", "probability", "document", "no_answer"},
-        "%",
-    ),
+    "score": Verb("base", ROWS, ALONE, {"text", "log_likelihood", "perplexity", "words"}, TEXTS[0]),
+    "order": Verb("base", PAIRS, TYPED, {"is_in_order", "probability"}, "in order"),
+    "similar": Verb("base", PAIRS, TYPED, {"cosine"}, "0."),
+    "embed": Verb("base", ROWS, ALONE, set(), "128 numbers"),
+    "classify": Verb("reviews", ROWS, ALONE, {"labels", "values"}, "good"),
+    "tag": Verb("tags", ROWS, ALONE, {"word", "tag", "start", "end"}, "/O"),
+    "answer": Verb("spans", ASKED, [["Who left?", "--context", text] for text in TEXTS], SPAN, "%"),
     "choose": Verb(
         "choices",
-        [{"question": "Who?", "context": text, "choice1": "Ada", "choice2": "Bert"} for text in TEXTS],
+        CHOSEN,
         [["Who?", "Ada", "Bert", "--context", text] for text in TEXTS],
         {"index", "text", "probabilities"},
         "Bert",
     ),
 }
-FORMATS = (
+FORMATS = [
     "csv",
     "tsv",
     "jsonl",
@@ -91,7 +71,7 @@ FORMATS = (
     "txt.gz",
     "stdin",
     "files",
-)
+]
 OF_TEXT = [name for name, verb in VERBS.items() if list(verb.rows[0]) == ["text"]]
 CASES = [
     (name, kind)
@@ -126,15 +106,6 @@ def written(folder: Path, rows: list[Row], kind: str) -> list[Path]:
         data = pytest.importorskip("zstandard").compress(data)
     path.write_bytes(data)
     return [path]
-
-
-def near(value: object) -> object:
-    """Numbers of a batch may differ in the last bits from those of a row alone."""
-    if isinstance(value, float):
-        return pytest.approx(value, rel=1e-4, abs=1e-5)
-    if isinstance(value, list):
-        return [near(each) for each in value]
-    return {name: near(each) for name, each in value.items()} if isinstance(value, dict) else value
 
 
 @cache

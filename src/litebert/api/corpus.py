@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from os import fspath
 from pathlib import Path
@@ -57,25 +56,23 @@ def build_from_texts(
     held_out: float = 0.02,
     quiet: bool = False,
 ) -> Path:
-    """Train a vocabulary and build a corpus in `folder`, each unless it exists.
+    """Train a vocabulary and build a corpus in `folder`, each unless it exists; return the folder of the corpus.
 
-    The vocabulary has `vocab_size` pieces, or fewer if the texts are small.
-    Training that continues from a model, `start`, uses that model's vocabulary.
-    Returns the folder of the corpus.
+    The vocabulary has `vocab_size` pieces, or fewer if the texts are small. Training that continues from a model,
+    `start`, uses that model's vocabulary.
     """
-    from litebert.api.settings import Progress
     from litebert.hub import locate
 
-    report = Progress("text", "", is_quiet=quiet)
+    speak = (lambda _: None) if quiet else say
     vocabulary, corpus = Path(folder) / "tokenizer", Path(folder) / "corpus"
     if start is not None:
         vocabulary = locate(fspath(start))
     elif not (vocabulary / "tokenizer_config.json").exists():
-        report.say(f"training a vocabulary of {vocab_size:,} pieces")
-        trained = train_vocabulary(texts, vocabulary, vocab_size=vocab_size, is_limit=True, column=column)
+        speak(f"training a vocabulary of {vocab_size:,} pieces")
+        trained = _trained(texts, vocabulary, vocab_size=vocab_size, is_limit=True, column=column)
         if trained.vocab_size < vocab_size:
-            report.say(f"the text has only {trained.vocab_size:,} pieces")
-    report.say("building the corpus")
+            speak(f"the text has only {trained.vocab_size:,} pieces")
+    speak("building the corpus")
     build_corpus(
         paths(texts),
         tokenizer=vocabulary,
@@ -84,46 +81,25 @@ def build_from_texts(
         documents=documents,
         column=column,
         held_out=held_out,
-        report=None if quiet else lambda progress: report.say(describe(progress)),
+        report=None if quiet else _say_progress,
     )
     return corpus
 
 
-def train_vocabulary(
-    texts: Paths,
-    folder: str | Path,
-    *,
-    vocab_size: int = 30_000,
-    is_limit: bool = False,
-    column: str = "text",
-    cased: bool = False,
+def _trained(
+    texts: Paths, folder: Path, *, vocab_size: int, column: str, is_limit: bool = False, cased: bool = False
 ) -> Tokenizer:
-    """Train a SentencePiece vocabulary with the official settings and write it to `folder`.
-
-    With `is_limit`, texts too small for `vocab_size` pieces get as many as they have. Another vocabulary that is in the
-    folder stays: a model or a corpus may need it.
-    """
-    count(vocab_size, "vocab_size")
-    model = train_tokenizer(
-        read_texts(paths(texts), column=column), vocab_size=vocab_size, is_limit=is_limit, lowercase=not cased
-    )
-    folder = Path(folder)
-    vocabulary = folder / "spiece.model"
-    is_same = vocabulary.is_file() and vocabulary.read_bytes() == model
-    if (folder / "tokenizer_config.json").exists() and not is_same:
-        raise LitebertError(
-            "LB-105",
-            f"{folder} has another vocabulary",
-            received="other texts, or another --vocab-size",
-            expected="a new folder, or the command that trained this vocabulary",
-            next="choose another --output",
-        )
+    """Train a vocabulary; with `is_limit`, of as many pieces as small texts have. Another one in the folder stays."""
+    given, size = read_texts(paths(texts), column=column), count(vocab_size, "vocab_size")
+    model = train_tokenizer(given, vocab_size=size, is_limit=is_limit, lowercase=not cased)
+    there = folder / "spiece.model"
+    is_same = there.is_file() and there.read_bytes() == model
+    if (folder / "tokenizer_config.json").exists() and not is_same:  # a model or a corpus may need it
+        raise LitebertError("LB-105", f"{folder} has another vocabulary", next="choose another --output")
     return write_tokenizer(folder, model, lowercase=not cased)
 
 
 class TrainedVocabulary(TypedDict):
-    """A vocabulary that was trained."""
-
     folder: str
     vocab_size: int
 
@@ -141,14 +117,12 @@ def train(
     litebert tokenizer train my-text.txt --vocab-size 16000 --output vocabularies/mine
     litebert tokenizer train wiki.parquet --output vocabularies/wiki --cased
     """
-    trained = train_vocabulary(inputs, output, vocab_size=vocab_size, column=column, cased=cased)
+    trained = _trained(inputs, output, vocab_size=vocab_size, column=column, cased=cased)
     text = f"{trained.vocab_size:,} pieces in {output}"
     return Shown({"folder": str(output), "vocab_size": trained.vocab_size}, text)
 
 
 class Encoded(TypedDict):
-    """The tokens of a text."""
-
     ids: list[int]
     segments: list[int]
     pieces: list[str]
@@ -174,14 +148,13 @@ def encode(
     return Shown(tokens, "\n".join(lines))
 
 
-def describe(progress: BuildProgress) -> str:
-    """Describe the progress of a build in one line."""
+def _say_progress(progress: BuildProgress) -> None:
     from litebert.train.log import duration
 
     seconds, is_done = progress.seconds_left, progress.parts_done == progress.num_parts
     left = "" if seconds is None or is_done else f"  left {duration(seconds)}"
     speed = f"  {progress.tokens_per_second:,.0f} tok/s" if progress.tokens_per_second >= 1 else ""
-    return f"part {progress.parts_done}/{progress.num_parts}  {progress.tokens:,} tokens{speed}{left}"
+    say(f"part {progress.parts_done}/{progress.num_parts}  {progress.tokens:,} tokens{speed}{left}")
 
 
 # ---- corpora --------------------------------------------------------------------------------------------------------
@@ -226,12 +199,11 @@ def build(
         held_out=held_out,
         workers=workers,
         cluster=cluster,
-        report=None if quiet else lambda progress: say(describe(progress)),
+        report=None if quiet else _say_progress,
     )
-    parts = {"train": summary.train, "held out": summary.held_out}
     lines = [
         f"{name:<9} {part.documents:,} documents, {part.sentences:,} sentences, {part.tokens:,} tokens"
-        for name, part in parts.items()
+        for name, part in (("train", summary.train), ("held out", summary.held_out))
         if part
     ]
     return Shown(Built(str(summary.path), summary.train, summary.held_out), "\n".join(lines))
@@ -259,13 +231,8 @@ def check(
     if len(given) == 1 and any((folder / name).exists() for name in (MANIFEST, PLAN)):
         return check_corpus(folder, verify_only=verify)
     if verify:
-        raise LitebertError(
-            "LB-218",
-            "only a corpus has hashes to verify",
-            received=", ".join(given),
-            expected="one folder made by litebert corpus build",
-            next="omit --verify to check texts",
-        )
+        what, advice = "only a corpus has hashes to verify", "omit --verify to check texts"
+        raise LitebertError("LB-218", what, received=", ".join(given), next=advice)
     vocabulary = None if tokenizer is None else vocabulary_path(tokenizer)
     return check_text(given, tokenizer=vocabulary, sentences=sentences, documents=documents, column=column)
 
@@ -299,13 +266,8 @@ def mix(
     litebert corpus mix corpora/wiki corpora/news --weights 3,1
     """
     if not 0 < temperature <= 100:
-        raise LitebertError(
-            "LB-219",
-            "--temperature is out of range",
-            received=temperature,
-            expected="a number above 0, at most 100",
-            next="omit --temperature to draw by the weights",
-        )
+        what, advice = "--temperature is not above 0 and at most 100", "omit it to draw by the weights"
+        raise LitebertError("LB-219", what, received=temperature, next=advice)
     first, *others = map(str, corpora)
     numbers = None
     if weights is not None:
@@ -314,13 +276,9 @@ def mix(
         except ValueError:
             numbers = ()
         if len(numbers) != len(corpora) or not all(0 < number < math.inf for number in numbers):
-            raise LitebertError(
-                "LB-279",
-                "--weights does not fit the corpora",
-                received=weights,
-                expected=f"{len(corpora)} numbers above 0, such as {','.join('1' * len(corpora))}",
-                next="litebert corpus mix --help",
-            )
+            expected = f"{len(corpora)} numbers above 0, such as {','.join('1' * len(corpora))}"
+            what, advice = "--weights does not fit the corpora", "litebert corpus mix --help"
+            raise LitebertError("LB-279", what, received=weights, expected=expected, next=advice)
     data = DataConfig(corpus=first, mix=tuple(others), weights=numbers, temperature=temperature)
     shares = shares_of(PretrainConfig(data=data), corpora[0])
     settings = [first, f"data.mix={json.dumps(others)}"]
@@ -333,10 +291,6 @@ def mix(
     return Shown(Mixture({str(path): share for path, share in shares.items()}, settings), "\n".join(lines), (note,))
 
 
-def _quantiles(values: Sequence[int]) -> str:
-    return ", ".join(f"{quantile:.0%} {value:,}" for quantile, value in zip(QUANTILES, values, strict=True))
-
-
 def count_corpus(
     corpus: Path, *, plot: Annotated[Path | None, "Also plot the lengths, as an SVG file."] = None
 ) -> Shown[CorpusStats]:
@@ -346,17 +300,21 @@ def count_corpus(
     litebert corpus stats corpora/wiki --plot lengths.svg --json
     """
     found = corpus_stats(Corpus.open(corpus))
+    of_sentences, of_documents = (
+        ", ".join(f"{quantile:.0%} {value:,}" for quantile, value in zip(QUANTILES, lengths, strict=True))
+        for lengths in (found.sentence_lengths, found.document_lengths)
+    )
     if plot is not None:
         title = "Sentences by length in pieces (the last bar: all longer ones)"
-        write_text(plot, draw(CountsFigure(title, _quantiles(found.sentence_lengths), found.histogram)))
+        write_text(plot, draw(CountsFigure(title, of_sentences, found.histogram)))
     facts = {
         "documents": f"{found.documents:,}, {found.repeated_documents:,} of them repeat another",
         "sentences": f"{found.sentences:,}, {found.repeated_sentence_share:.2%} repeat another",
         "pieces": f"{found.pieces:,}",
         "unknown pieces": f"{found.unknown_share:.4%}",
         "vocabulary in use": f"{found.used_share:.1%}",
-        "pieces a sentence": _quantiles(found.sentence_lengths),
-        "pieces a document": _quantiles(found.document_lengths),
+        "pieces a sentence": of_sentences,
+        "pieces a document": of_documents,
     }
     return Shown(found, "\n".join(f"{name:<20} {text}" for name, text in facts.items()))
 

@@ -31,7 +31,6 @@ class _TakesTexts(BaseEstimator):  # type: ignore[misc]
     """The base of both estimators: the input is a list of strings, not a table of numbers."""
 
     def __sklearn_tags__(self) -> Tags:
-        """Tell scikit-learn that the input is text."""
         tags = super().__sklearn_tags__()
         tags.input_tags.string, tags.input_tags.two_d_array = True, False
         tags.no_validation = True
@@ -80,9 +79,8 @@ class LitebertVectorizer(TransformerMixin, _TakesTexts):  # type: ignore[misc]
         return np.array([f"litebert{number}" for number in range(size)], dtype=object)
 
     def __sklearn_tags__(self) -> Tags:
-        """Tell scikit-learn that it may transform without fitting."""
         tags = super().__sklearn_tags__()
-        tags.requires_fit = False
+        tags.requires_fit = False  # it may transform at once
         return tags
 
     def _model(self) -> Model:
@@ -117,22 +115,14 @@ class LitebertClassifier(ClassifierMixin, _TakesTexts):  # type: ignore[misc]
         self.precision = precision
 
     def fit(self, X: Sequence[str], y: Sequence[object]) -> Self:  # noqa: N803
-        """Fine-tune on texts and their labels.
-
-        Raises:
-            LitebertError: LB-876, texts and labels differ in number, or all labels are equal.
-        """
+        """Fine-tune on texts and their labels: one for each, of two classes or more."""
         texts = several(X, "fit")
         check_classification_targets(y)
         self.classes_, numbers = np.unique(np.asarray(y), return_inverse=True)
         if len(texts) != len(numbers) or len(self.classes_) < 2:
-            raise LitebertError(
-                "LB-876",
-                "a classifier cannot be fitted to this",
-                received=f"{len(texts)} texts, {len(numbers)} labels, {len(self.classes_)} classes",
-                expected="a label for each text, and two classes or more",
-                next="check X and y",
-            )
+            what = "a classifier needs a label for each text, and two classes or more"
+            received = f"{len(texts)} texts, {len(numbers)} labels, {len(self.classes_)} classes"
+            raise LitebertError("LB-876", what, received=received, next="check X and y")
         with TemporaryDirectory() as scratch:
             examples = Path(scratch) / "examples.jsonl"
             rows = zip(texts, numbers.tolist(), strict=True)

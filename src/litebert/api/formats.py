@@ -209,20 +209,12 @@ def quantize(
     litebert quantize runs/mine models/int8 --texts texts.txt
     """
     if bool(texts) == (data is not None):
-        raise LitebertError(
-            "LB-536",
-            "calibration needs texts, or the data of a run: one of the two",
-            received=f"{len(texts)} files of texts and --data {data}",
-            expected="--texts FILE, or --data FOLDER for a run of litebert finetune",
-            next="litebert quantize --help",
-        )
+        what, advice = "calibration needs --texts FILE, or --data of a run: one of the two", "litebert quantize --help"
+        received = f"{len(texts)} files of texts and --data {data}"
+        raise LitebertError("LB-536", what, received=received, next=advice)
     if data is None and (evaluate or task):
-        raise LitebertError(
-            "LB-537",
-            "only a task can be measured" if evaluate else "a task is for calibration on its data",
-            received=f"{'--evaluate' if evaluate else '--task'} without --data",
-            next="litebert quantize RUN OUTPUT --data FOLDER --evaluate",
-        )
+        received = f"{'--evaluate' if evaluate else '--task'} without --data"
+        raise LitebertError("LB-537", "a task needs its data", received=received, next="add --data FOLDER")
     from litebert.corpus.text import read_texts
     from litebert.inference.finetuned import quantize_run, quantize_with_texts
 
@@ -236,14 +228,10 @@ def quantize(
 
 
 class Fetched(TypedDict):
-    """The folder of a model that was fetched."""
-
     folder: str
 
 
 class Published(TypedDict):
-    """Where a model was published."""
-
     commit: str
 
 
@@ -315,10 +303,12 @@ def hub_push(
     files = {path: file for path, file in model_files(folder).items() if path != CARD_FILE}
     sizes = {path: file.stat().st_size for path, file in files.items()} | {CARD_FILE: len(card.encode())}
     branch, visibility = to.revision or "main", "private" if private else "public"
-    shown = [f"{to.repository}, branch {branch} ({visibility}, if it is new): {message}"]
-    shown += [f"  {size:>13,}  {path}" for path, size in sizes.items()]
     made = "the README.md of the folder" if is_kept else "made from what is on disk"
-    shown.append(f"  {sum(sizes.values()):>13,}  bytes; {CARD_FILE} {made}")
+    shown = [
+        f"{to.repository}, branch {branch} ({visibility}, if it is new): {message}",
+        *(f"  {size:>13,}  {path}" for path, size in sizes.items()),
+        f"  {sum(sizes.values()):>13,}  bytes; {CARD_FILE} {made}",
+    ]
     words = "\n".join(shown)
     if dry_run:
         plan = PublicationPlan(to.repository, branch, private, message, sizes, "kept" if is_kept else "made")

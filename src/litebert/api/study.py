@@ -37,6 +37,7 @@ Found = TypeVar("Found")
 Models = str | Path
 Texts = Annotated[Path, "A file with one text per line."]
 Rounds = Annotated[int, Ge(1), "Measurements of each time; their median counts."]
+TITLE = "What the paper found, and what we found"
 Longest = Annotated[int, Ge(8), "Pieces of a sequence whose loss is measured."]
 
 
@@ -48,8 +49,7 @@ class Files:
     html: Annotated[Path | None, "Write one page."] = None
     force: Annotated[bool, "Replace the page."] = False
 
-    def __post_init__(self) -> None:
-        """Refuse paths that cannot be written, before anything is measured."""
+    def __post_init__(self) -> None:  # before anything is measured
         if self.output is not None:
             require_replaceable(self.output, as_folder=True)
         if self.html is not None:
@@ -69,24 +69,19 @@ class Study(Generic[Found]):
     formats: ClassVar = ("json", "csv", "markdown")
 
     def __str__(self) -> str:
-        """Return the tables in aligned columns."""
         return "\n\n".join(map(str, self.part.tables))
 
     def as_json(self) -> Found:
-        """Return what the metrics files hold."""
         return self.found
 
     def as_csv(self) -> str:
-        """Return the first table."""
         return self.part.tables[0].as_csv()
 
     def as_markdown(self) -> str:
-        """Return the tables."""
         return "\n\n".join(table.as_markdown() for table in self.part.tables)
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """The conclusion, and what was written."""
         return (self.part.finding, *map(str, self.written))
 
 
@@ -245,8 +240,6 @@ def depth(
 
 
 class PageFound(TypedDict):
-    """The page of all studies, and what each of them found."""
-
     page: str
     findings: dict[str, str]
 
@@ -258,13 +251,8 @@ def page(folder: Path, *, html: Annotated[Path, "The page to write."]) -> Shown[
     litebert study page study --html study.html --json
     """
     parts = read_parts(folder)
-    write_page(html, parts)
+    write_text(html, study_page(TITLE, parts).html())
     return Shown({"page": str(html), "findings": {part.name: part.finding for part in parts}}, str(html))
-
-
-def write_page(path: Path, parts: Sequence[Part]) -> None:
-    """Write studies as one page."""
-    write_text(path, study_page("What the paper found, and what we found", parts).html())
 
 
 def _texts(path: Path, most: int | None = None) -> list[str]:
@@ -276,17 +264,14 @@ def _written(
     found: Found, part: Part, name: str, metrics: BaseModel | Sequence[Layers | Depths | LocalAttention], files: Files
 ) -> Study[Found]:
     """Write the metrics files (NAME.json, or NAME-MODEL.json of each model), the figures and the page."""
-    if isinstance(metrics, BaseModel):
-        records: dict[str, BaseModel] = {name: metrics}
-    else:
-        records = {f"{name}-{Path(each.source).name}": each for each in metrics}
     written: list[Path] = []
     if files.output is not None:
-        for stem, record in records.items():
+        for each in (metrics,) if isinstance(metrics, BaseModel) else metrics:
+            stem = name if each is metrics else f"{name}-{Path(str(getattr(each, 'source', ''))).name}"
             written.append(files.output / f"{stem}.json")
-            write_json(written[-1], record.model_dump(mode="json"))
+            write_json(written[-1], each.model_dump(mode="json"))
         written += write_pictures(files.output, [part])
     if files.html is not None:
-        write_page(files.html, [part])
+        write_text(files.html, study_page(TITLE, [part]).html())
         written.append(files.html)
     return Study(found, part, tuple(written))
