@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from litebert.api.settings import recipe as recipe_text
 from litebert.api.settings import recipe_names
+from litebert.api.settings import recipes_show as recipe_text
 from litebert.config import (
     PRESETS,
     AlbertConfig,

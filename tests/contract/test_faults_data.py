@@ -78,14 +78,9 @@ REPLACED = [
     ("write-model", a_socket),
     ("average", a_file),
     ("html", a_file),
+    ("filter", a_file),
     ("predict", another_prediction),
 ]
-
-
-def test_a_filter_replaces_no_file(desk: Desk, tmp_path: Path) -> None:
-    output = a_file(tmp_path, desk)
-    says(litebert(*writers(desk)["filter"], output), 1, str(output))
-    assert output.read_text() == "mine"
 
 
 @pytest.mark.parametrize(("verb", "there"), REPLACED, ids=[f"{verb}-{there.__name__}" for verb, there in REPLACED])
@@ -188,6 +183,23 @@ def broken_off(desk: Desk, tmp_path_factory: pytest.TempPathFactory) -> Path:
         done = interrupted(*words, once=folder / f"{name}.unfinished", size=1_000, cwd=folder)
         assert (done.code, (folder / name).exists()) == (130, False), done
     return folder
+
+
+@pytest.mark.parametrize("name", ["v.jsonl", "v.csv", "v.npy"])
+def test_answers_that_were_broken_off_are_continued_to_the_same_bytes(
+    broken_off: Path, tmp_path: Path, name: str
+) -> None:
+    place = shutil.copytree(broken_off, tmp_path / "place")
+    with open(place / f"{name}.unfinished", "ab") as file:
+        file.write(b"\x01\x02\x03")  # half a row, as a kill leaves it
+    words = ("embed", "t.txt", "--model", "m", "--quiet", "--output")
+    says(litebert(*words, name, "--pooling", "cls", cwd=place), 1, name)
+    done = litebert(*words, name, cwd=place)
+    assert done.code == 0, done.stderr
+    assert "resuming after" in done.stderr
+    assert litebert(*words, f"whole-{name}", cwd=place).code == 0
+    assert (place / name).read_bytes() == (place / f"whole-{name}").read_bytes()
+    assert not (place / f"{name}.unfinished").exists()
 
 
 def test_a_beginning_that_is_forgotten_leaves_no_width_behind(broken_off: Path, tmp_path: Path) -> None:

@@ -89,23 +89,15 @@ def test_rerunning_with_another_share_is_enough(tmp_path: Path) -> None:
         assert (tmp_path / "runs" / "albert" / "model").is_dir()
 
 
-@pytest.fixture(scope="module")
-def continued(desk: Desk, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """Continue from a run at a rate that makes it worse; give the new run, and what the terminal said."""
-    place = tmp_path_factory.mktemp("continued")
+def test_a_continuation_that_is_worse_than_its_start_says_so(desk: Desk, tmp_path: Path) -> None:
     words = ("pretrain", desk.stories, "--from", desk.base, *QUICK, "--sentences", "line", "--held-out", 0.2)
-    done = litebert(*words, "objective.max_seq_length=64", "optim.learning_rate=1", "train.steps=3", cwd=place)
+    done = litebert(*words, "objective.max_seq_length=64", "optim.learning_rate=1", "train.steps=3", cwd=tmp_path)
     assert done.code == 0, done.stderr
-    (run,) = (place / "runs").iterdir()
-    return run, done.stdout + done.stderr
-
-
-def test_a_continuation_that_is_worse_than_its_start_says_so(continued: tuple[Path, str]) -> None:
-    run, said = continued
-    evaluations = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    (log,) = tmp_path.glob("runs/*/metrics.jsonl")
+    evaluations = [json.loads(line) for line in log.read_text().splitlines()]
     losses = [row["masked_lm_loss"] for row in evaluations if row["kind"] == "eval"]
     assert losses[-1] > losses[0] + 0.5
-    assert re.search(r"step 0|worse|rose", said), said
+    assert re.search(r"step 0|worse|rose", done.stdout + done.stderr), done
 
 
 def test_a_continuation_has_a_gentler_rate_than_a_start(desk: Desk, tmp_path: Path) -> None:

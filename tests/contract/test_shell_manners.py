@@ -394,23 +394,6 @@ def test_an_answer_file_that_exists_is_kept_without_force_and_the_input_always(d
         assert (tmp_path / name).is_fifo()
 
 
-@pytest.mark.parametrize("name", ["v.jsonl", "v.csv", "v.npy"])
-def test_answers_that_were_broken_off_are_continued_to_the_same_bytes(desk: Desk, tmp_path: Path, name: str) -> None:
-    (tmp_path / "t.txt").write_text("".join(f"Anna walked {n} times to the market.\n" for n in range(1_000)))
-    words = ("embed", "t.txt", "--model", desk.base, "--quiet", "--output")
-    done = interrupted(*words, name, once=tmp_path / f"{name}.unfinished", size=1_000, cwd=tmp_path)
-    assert (done.code, (tmp_path / name).exists()) == (130, False), done
-    with open(tmp_path / f"{name}.unfinished", "ab") as file:
-        file.write(b"\x01\x02\x03")  # half a row, as a kill leaves it
-    says(litebert(*words, name, "--pooling", "cls", cwd=tmp_path), 1, name)
-    done = litebert(*words, name, cwd=tmp_path)
-    assert done.code == 0, done.stderr
-    assert "resuming after" in done.stderr
-    assert litebert(*words, f"whole-{name}", cwd=tmp_path).code == 0
-    assert (tmp_path / name).read_bytes() == (tmp_path / f"whole-{name}").read_bytes()
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([name, f"whole-{name}", "t.txt"])
-
-
 def test_a_corpus_that_was_killed_is_resumed_to_the_same_bytes(desk: Desk, tmp_path: Path) -> None:
     (tmp_path / "t.txt").write_text(desk.stories.read_text() * 30)
     words = ("corpus", "build", "t.txt", "--tokenizer", desk.tokenizer, "--held-out", 0.2, "--documents", "blank-line")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from litebert.api.training import resume
+from litebert.api.training import runs_resume as resume
 from litebert.errors import LitebertError
 from litebert.folder import weights
 from litebert.train import checkpoint, loop

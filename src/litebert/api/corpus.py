@@ -14,10 +14,10 @@ from typing_extensions import TypedDict
 from litebert.answers import Shown
 from litebert.api.settings import Paths, paths
 from litebert.config import DataConfig, PretrainConfig
-from litebert.corpus import BuildProgress, CheckReport, Corpus, build_corpus, check_corpus, check_text
+from litebert.corpus import BuildProgress, CheckReport, Corpus, build_corpus, check_corpus, check_text, tools
 from litebert.corpus.manifest import MANIFEST, PLAN, Counts
 from litebert.corpus.text import read_texts, text_settings
-from litebert.corpus.tools import QUANTILES, CorpusStats, corpus_stats, filter_documents, load_keep, merge_corpora
+from litebert.corpus.tools import QUANTILES, CorpusStats, filter_documents, load_keep, merge_corpora
 from litebert.errors import LitebertError, say
 from litebert.files import readable_bytes, write_text
 from litebert.inference.model import count
@@ -104,7 +104,7 @@ class TrainedVocabulary(TypedDict):
     vocab_size: int
 
 
-def train(
+def tokenizer_train(
     inputs: Texts,
     *,
     output: Annotated[Path, "Folder to write."],
@@ -129,7 +129,7 @@ class Encoded(TypedDict):
     offsets: list[tuple[int, int]]
 
 
-def encode(
+def tokenizer_encode(
     text: str,
     *,
     tokenizer: Annotated[str | None, VOCABULARY] = None,
@@ -169,7 +169,7 @@ class Built:
     held_out: Counts | None
 
 
-def build(
+def corpus_build(
     inputs: Texts,
     *,
     tokenizer: Annotated[str, "A vocabulary or its folder, or a model."],
@@ -209,7 +209,7 @@ def build(
     return Shown(Built(str(summary.path), summary.train, summary.held_out), "\n".join(lines))
 
 
-def check(
+def corpus_check(
     inputs: Texts,
     *,
     tokenizer: Annotated[str | None, "Also count unknown tokens."] = None,
@@ -237,7 +237,7 @@ def check(
     return check_text(given, tokenizer=vocabulary, sentences=sentences, documents=documents, column=column)
 
 
-def merge(*corpora: Annotated[Path, Required], output: Annotated[Path, "Folder to write."]) -> str:
+def corpus_merge(*corpora: Annotated[Path, Required], output: Annotated[Path, "Folder to write."]) -> str:
     """Join corpora that were built alike into one; no text is read again.
 
     litebert corpus merge corpora/one corpora/two --output corpora/both
@@ -255,7 +255,7 @@ class Mixture:
     settings: list[str]
 
 
-def mix(
+def corpus_mix(
     *corpora: Annotated[Path, Required],
     weights: Annotated[str | None, "One weight per corpus, such as 2,1; default: their tokens."] = None,
     temperature: Annotated[float, "Above 1 favours small ones."] = 1.0,
@@ -291,7 +291,7 @@ def mix(
     return Shown(Mixture({str(path): share for path, share in shares.items()}, settings), "\n".join(lines), (note,))
 
 
-def count_corpus(
+def corpus_stats(
     corpus: Path, *, plot: Annotated[Path | None, "Also plot the lengths, as an SVG file."] = None
 ) -> Shown[CorpusStats]:
     """Count documents, sentences, pieces, lengths, unknown pieces and repeats of a corpus.
@@ -299,7 +299,7 @@ def count_corpus(
     litebert corpus stats corpora/wiki
     litebert corpus stats corpora/wiki --plot lengths.svg --json
     """
-    found = corpus_stats(Corpus.open(corpus))
+    found = tools.corpus_stats(Corpus.open(corpus))
     of_sentences, of_documents = (
         ", ".join(f"{quantile:.0%} {value:,}" for quantile, value in zip(QUANTILES, lengths, strict=True))
         for lengths in (found.sentence_lengths, found.document_lengths)
@@ -319,7 +319,7 @@ def count_corpus(
     return Shown(found, "\n".join(f"{name:<20} {text}" for name, text in facts.items()))
 
 
-def filter_texts(
+def corpus_filter(
     inputs: Texts,
     *,
     output: Annotated[Path, "A .jsonl file."],
@@ -346,7 +346,7 @@ def filter_texts(
     return f"{counts.kept:,} documents kept, {omitted}"
 
 
-def push(corpus: Path, url: str) -> str:
+def corpus_push(corpus: Path, url: str) -> str:
     """Upload a corpus to object storage, from which `pretrain --corpus URL` reads it.
 
     litebert corpus push corpora/wiki s3://bucket/wiki

@@ -6,6 +6,7 @@ import inspect
 import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Required
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Required
 from annotated_types import Ge
 from typing_extensions import TypedDict
 
+from litebert.answers import Results
 from litebert.api.runs import Run
 from litebert.api.settings import Overrides, Paths, Progress, paths, require_types
 from litebert.api.training import finetune
@@ -27,7 +29,6 @@ from litebert.tokenizer import Tokenizer
 from litebert.train.sources import Sources, vocabulary_of
 
 if TYPE_CHECKING:  # what needs torch is imported where it is used, so that `litebert evaluate --help` loads none
-    from litebert.inference.finetuned import Finetuned
     from litebert.tasks.kinds.family import AnswerRow
 
 Models = Annotated[Paths, "Runs or model folders."]
@@ -123,7 +124,7 @@ def evaluate(
     litebert evaluate --predictions predictions.json --data dev-v1.1.json
     """
     given = dict(locals())
-    from litebert.inference.finetuned import data_of, measured, run_of, with_clean_threshold, with_patience
+    from litebert.inference.finetuned import Finetuned, data_of, measured, run_of, with_clean_threshold, with_patience
     from litebert.inference.model import Model
     from litebert.study.zero_shot import MEASURES
     from litebert.tasks.finetuning import doubts
@@ -170,7 +171,9 @@ def evaluate(
     if what == "a pretrained model":
         return _of_pretrained(chosen[0], data, columns, precision)
     with Progress("examples", "evaluating", is_quiet=quiet) as progress:
-        opened = _opened(chosen, task, columns, precision, progress, best=best, depth=depth)
+        open_one = partial(Finetuned.open, kept="best" if best else "last", task=task, columns=columns, depth=depth)
+        opened = [open_one(path, precision=precision, progress=progress.advance) for path in chosen]
+        progress.say(f"precision: {opened[0].precision}")
         folder = Path(data) if data is not None else data_of(chosen[0])
         if clean:
             opened = with_clean_threshold(opened, folder)
@@ -187,38 +190,7 @@ def evaluate(
         return Evaluation(measures, opened[0].precision, constant, tuple(doubtful), family.baseline)
 
 
-def _opened(
-    chosen: Sequence[str],
-    task: str | None,
-    columns: Sequence[str],
-    precision: Precision | None,
-    progress: Progress,
-    *,
-    best: bool,
-    depth: int | None = None,
-) -> list[Finetuned]:
-    from litebert.inference.finetuned import Finetuned
-
-    found = [
-        Finetuned.open(
-            path,
-            kept="best" if best else "last",
-            task=task,
-            columns=columns,
-            precision=precision,
-            depth=depth,
-            progress=progress.advance,
-        )
-        for path in chosen
-    ]
-    progress.say(f"precision: {found[0].precision}")
-    return found
-
-
 # ---- pretrained models ----------------------------------------------------------------------------------------------
-
-NUM_SEQUENCES, BATCH_SIZE, SEED = 1_024, 32, 12_345
-"""What is drawn from texts: the same sequences and masks for every model with one vocabulary."""
 
 
 def _is_pretrained(path: str) -> bool:
@@ -249,19 +221,14 @@ def _of_pretrained(
     config = None if run is None else recorded_config(PretrainConfig, Run(run).settings)
     folder = Path(path) / "model" if run == Path(path) else locate(path)
     if config is None and data is None:
-        what, advice = (
-            "a pretrained model without its run is measured on texts",
-            f"litebert evaluate {path} --data my-text.txt",
-        )
-        raise LitebertError("LB-926", what, received="no --data", next=advice)
+        what = "without its run, a pretrained model is measured on texts"
+        raise LitebertError("LB-926", what, received="no --data", next=f"litebert evaluate {path} --data my-text.txt")
     used = precision or trained_in(config)
     loaded = load_model(folder, dtype=DTYPES[used])
     of_order = {name for name in loaded.missing if name.startswith("sentence_order.")}
     if not isinstance(loaded.network, AlbertForPretraining) or loaded.missing - of_order:
-        what, advice = f"{folder} lacks the masked-LM head", "choose a model that litebert pretrained"
-        raise LitebertError(
-            "LB-927", what, received=", ".join(sorted(loaded.missing)[:5]) or "another head", next=advice
-        )
+        what, received = f"{folder} lacks the masked-LM head", ", ".join(sorted(loaded.missing)[:5]) or "another head"
+        raise LitebertError("LB-927", what, received=received, next="choose a model that litebert pretrained")
     if of_order:  # its logits are computed, but nothing measures them
         loaded.network.sentence_order.to_empty(device="cpu").requires_grad_(False)
         for parameter in loaded.network.sentence_order.parameters():
@@ -279,16 +246,10 @@ def _of_pretrained(
         with tempfile.TemporaryDirectory() as scratch:
             corpus = Path(scratch) / "corpus"
             build_corpus([str(data)], tokenizer=folder, output=corpus, documents="blank-line", column=column, workers=1)
-            held_out = list(
-                evaluation_batches(
-                    Corpus.open(corpus).shards,
-                    vocabulary=vocabulary_of(Tokenizer.load(folder)),
-                    config=objective,
-                    batch_size=BATCH_SIZE,
-                    seed=SEED,
-                    num_sequences=NUM_SEQUENCES,
-                )
-            )
+            shards, vocabulary = Corpus.open(corpus).shards, vocabulary_of(Tokenizer.load(folder))
+            # the same sequences and masks for every model with one vocabulary
+            draw = partial(evaluation_batches, num_sequences=1_024, batch_size=32, seed=12_345)
+            held_out = list(draw(shards, vocabulary=vocabulary, config=objective))
     size = None if config is None else config.train.micro_batch_size
     task = Pretraining(loaded.network, held_out=held_out, train=TrainConfig(micro_batch_size=size))
     return Evaluation({"held out" if data is None else "texts": task.evaluate()}, used)
@@ -339,12 +300,7 @@ class Predictions:
         return f"Predictions({counts})"
 
     def _repr_html_(self) -> str:
-        shown = [row for rows in self.rows.values() for row in rows][:20]
-        cells = "".join(
-            f"<tr><td>{escape(row.id)}</td><td>{escape(row.text[:80])}</td><td>{escape(row.answer)}</td></tr>"
-            for row in shown
-        )
-        return f"<p>{escape(repr(self))}</p><table>{cells}</table>"
+        return Results(row for rows in self.rows.values() for row in rows)._repr_html_()
 
 
 def predict(
@@ -368,7 +324,7 @@ def predict(
     litebert predict runs/seed-1 runs/seed-2 --data squad --split dev --output answers
     """
     require_types(predict, locals())
-    from litebert.inference.finetuned import data_of, ensemble_answers
+    from litebert.inference.finetuned import Finetuned, data_of, ensemble_answers
     from litebert.tasks.named import OWN
 
     chosen = paths(models)
@@ -377,7 +333,9 @@ def predict(
     if output is not None and not force:
         require_new(Path(output))
     with Progress("examples", "predicting", is_quiet=quiet) as progress:
-        opened = _opened(chosen, task, columns, precision, progress, best=best)
+        open_one = partial(Finetuned.open, kept="best" if best else "last", task=task, columns=columns)
+        opened = [open_one(path, precision=precision, progress=progress.advance) for path in chosen]
+        progress.say(f"precision: {opened[0].precision}")
         dataset = opened[0].dataset
         if data is None and dataset.name == OWN:  # never the training file, unless it is named
             what, advice = (

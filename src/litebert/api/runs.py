@@ -55,8 +55,7 @@ class RunPlan:
         return "\n".join([*facts, *(f"{'note':<{width}}  {note}" for note in self.notes)])
 
     def _repr_html_(self) -> str:
-        rows = (f"<tr><th>{escape(n)}</th><td>{escape(t)}</td></tr>" for n, t in self.lines.items())
-        return f"<table>{''.join(rows)}</table>"
+        return f"<pre>{escape(str(self))}</pre>"
 
 
 @dataclass(frozen=True)
@@ -210,7 +209,7 @@ def concluded(run: Run, *, quiet: bool = False, was_finished: bool = False) -> R
 # ---- the commands of `litebert runs`, and `litebert report` ----------------------------------------------------------
 
 
-def list_runs(*, runs: Annotated[Path, "Folder of the runs."] = Path("runs")) -> Table:
+def runs_list(*, runs: Annotated[Path, "Folder of the runs."] = Path("runs")) -> Table:
     """List the runs in a folder: what was trained, how far, and with which result.
 
     `last` is the last step, `best` the best evaluation; over several seeds, their medians.
@@ -223,7 +222,7 @@ def list_runs(*, runs: Annotated[Path, "Folder of the runs."] = Path("runs")) ->
     return replace(table, notes=notes, exit_code=errors[-1].exit_code if errors else 0)
 
 
-def compare(*runs: Annotated[Path, Required]) -> tables.Comparison:
+def runs_compare(*runs: Annotated[Path, Required]) -> tables.Comparison:
     """Say how runs differ: settings with their origins, then measures side by side.
 
     A folder with the runs of several seeds counts as one run.
@@ -253,7 +252,7 @@ class TailRow(dict[str, Cell]):
         return f"{self['kind']:<6}{self['step']:>9}  {'  '.join(values)}"
 
 
-def tail(
+def runs_tail(
     run: Path,
     *,
     rows: Annotated[int, Ge(1), "Last rows to print."] = 10,
@@ -277,7 +276,7 @@ def tail(
         time.sleep(1)
 
 
-def average(
+def runs_average(
     run: Path,
     *,
     output: Annotated[Path, "Model to write."],
@@ -301,7 +300,9 @@ class Cleaned(TypedDict):
     is_dry: bool
 
 
-def clean(folder: Path, *, dry_run: Annotated[bool, "Say what would be removed, and stop."] = False) -> Shown[Cleaned]:
+def runs_clean(
+    folder: Path, *, dry_run: Annotated[bool, "Say what would be removed, and stop."] = False
+) -> Shown[Cleaned]:
     """Remove the checkpoints of finished runs, and what failed runs left behind; models stay.
 
     litebert runs clean runs --dry-run

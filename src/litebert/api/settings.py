@@ -180,7 +180,7 @@ def recipe_settings(kind: str, name: str) -> Settings:
         return settings_from_toml(path, origin=Origin("recipe", name))
 
 
-def recipe(name: str) -> str:
+def recipes_show(name: str) -> str:
     """Print a recipe.
 
     litebert recipes show laptop
@@ -192,7 +192,7 @@ def recipe(name: str) -> str:
     raise no_such_name("LB-522", "no recipe has this name", name, recipe_names(), next="litebert recipes list")
 
 
-def list_recipes() -> Shown[dict[str, dict[str, str]]]:
+def recipes_list() -> Shown[dict[str, dict[str, str]]]:
     """List the recipes with their first line.
 
     litebert recipes list
@@ -201,7 +201,7 @@ def list_recipes() -> Shown[dict[str, dict[str, str]]]:
     found: dict[str, dict[str, str]] = {}
     lines = []
     for kind in KINDS:
-        found[kind] = {name: recipe(name).splitlines()[0].lstrip("# ") for name in recipe_names(kind)}
+        found[kind] = {name: recipes_show(name).splitlines()[0].lstrip("# ") for name in recipe_names(kind)}
         lines += [f"{kind}:", *(f"  {name:<16}  {summary}" for name, summary in found[kind].items())]
     return Shown(found, "\n".join(lines))
 
@@ -211,7 +211,7 @@ class Copied(TypedDict):
     path: str
 
 
-def copy_recipe(
+def recipes_copy(
     name: str, target: Path, *, force: Annotated[bool, "Replace the file if it exists."] = False
 ) -> Shown[Copied]:
     """Write a recipe to a file, which you can change and pass to --recipe.
@@ -219,7 +219,7 @@ def copy_recipe(
     litebert recipes copy laptop my-recipe.toml
     litebert recipes copy mrpc my-mrpc.toml --force
     """
-    text = recipe(name)
+    text = recipes_show(name)
     require_new(target, force=force)
     write_text(target, f"{text}\n")
     note = f"{target}: a copy of {name}; change it, then pass it to --recipe"
@@ -229,7 +229,7 @@ def copy_recipe(
 # ---- the settings there are, and those of a run ---------------------------------------------------------------------
 
 
-def list_settings(kind: RecipeKind = "pretrain") -> Shown[list[Description]]:
+def config_list(kind: RecipeKind = "pretrain") -> Shown[list[Description]]:
     """List every setting of pretraining, or of fine-tuning, with its default and its meaning.
 
     litebert config list
@@ -246,7 +246,7 @@ class SettingsOfRun(TypedDict):
     origins: dict[str, str]
 
 
-def show_settings(
+def config_show(
     run: Path, *, origin: Annotated[bool, "Say where each value came from."] = False
 ) -> Shown[SettingsOfRun]:
     """Show the settings a run was made with.

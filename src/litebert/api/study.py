@@ -17,7 +17,8 @@ from litebert.errors import say
 from litebert.files import require_new, require_replaceable, write_json, write_text
 from litebert.reading.lines import read_lines
 from litebert.reading.source import find_file
-from litebert.report.page import Part, study_page, write_pictures
+from litebert.report import page as pages
+from litebert.report.page import Part, write_pictures
 from litebert.study.ablation import Ablation, ablation_part
 from litebert.study.findings import (
     Costs,
@@ -85,7 +86,7 @@ class Study(Generic[Found]):
         return (self.part.finding, *map(str, self.written))
 
 
-def layers(
+def study_layers(
     *models: Models,
     texts: Texts,
     limit: Annotated[int, Ge(1), "Texts read."] = 32,
@@ -112,7 +113,7 @@ def layers(
     return _written(found, layers_part(found), "layers", found, files)
 
 
-def ablation(
+def study_ablation(
     name: str,
     *,
     corpus: Annotated[Path, "Corpus folder."],
@@ -162,7 +163,7 @@ def ablation(
     return replace(study, written=(output / f"{name}.json", *study.written))
 
 
-def cost(
+def study_cost(
     *,
     tokens: Annotated[int, Ge(8), "Tokens of a step."] = 64,
     seq_length: Annotated[int, Ge(8), Le(512), "Tokens of a sequence."] = 64,
@@ -184,7 +185,7 @@ def cost(
     return _written(found, costs_part(found), "cost", found, files)
 
 
-def attention(
+def study_attention(
     model: Models | None = None,
     *,
     texts: Texts,
@@ -221,7 +222,7 @@ def attention(
     return replace(study, written=(*study.written, write_model))
 
 
-def depth(
+def study_depth(
     *models: Models, texts: Texts, longest: Longest = 128, rounds: Rounds = 3, files: Files = NO_FILES
 ) -> Study[list[Depths]]:
     """Measure the masked-LM head of models after each of their steps, and the time it takes.
@@ -244,14 +245,14 @@ class PageFound(TypedDict):
     findings: dict[str, str]
 
 
-def page(folder: Path, *, html: Annotated[Path, "The page to write."]) -> Shown[PageFound]:
+def study_page(folder: Path, *, html: Annotated[Path, "The page to write."]) -> Shown[PageFound]:
     """Write one page of all studies whose metrics files are in FOLDER, and print its path.
 
     litebert study page study --html study.html
     litebert study page study --html study.html --json
     """
     parts = read_parts(folder)
-    write_text(html, study_page(TITLE, parts).html())
+    write_text(html, pages.study_page(TITLE, parts).html())
     return Shown({"page": str(html), "findings": {part.name: part.finding for part in parts}}, str(html))
 
 
@@ -272,6 +273,6 @@ def _written(
             write_json(written[-1], each.model_dump(mode="json"))
         written += write_pictures(files.output, [part])
     if files.html is not None:
-        write_text(files.html, study_page(TITLE, [part]).html())
+        write_text(files.html, pages.study_page(TITLE, [part]).html())
         written.append(files.html)
     return Study(found, part, tuple(written))

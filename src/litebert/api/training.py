@@ -375,7 +375,7 @@ def finetune(
         return concluded(run, quiet=quiet, was_finished=was_finished) if world.is_first else run
 
 
-def resume(run: str | Path, *, quiet: Quiet = False) -> Run:
+def runs_resume(run: str | Path, *, quiet: Quiet = False) -> Run:
     """Continue a run, or those of its seeds that are not finished, as its command would.
 
     litebert runs resume runs/mine
@@ -410,7 +410,7 @@ def resume(run: str | Path, *, quiet: Quiet = False) -> Run:
 # ---- before a fine-tuning -------------------------------------------------------------------------------------------
 
 
-def check_data(
+def data_check(
     *files: Annotated[Path, Required],
     dev: Annotated[tuple[Path, ...], "Evaluation files, checked for overlap."] = (),
     columns: Annotated[tuple[str, ...], "--column", "ROLE=NAME: text=review, label=stars, ..."] = (),

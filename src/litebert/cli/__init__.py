@@ -57,59 +57,27 @@ VERBS = {
     "tokenizer": "train a vocabulary; encode a text",
 }
 
-FUNCTIONS = {
-    "completion": "cli.help:completion",
-    "config list": "api.settings:list_settings",
-    "config show": "api.settings:show_settings",
-    "corpus build": "api.corpus:build",
-    "corpus check": "api.corpus:check",
-    "corpus filter": "api.corpus:filter_texts",
-    "corpus merge": "api.corpus:merge",
-    "corpus mix": "api.corpus:mix",
-    "corpus push": "api.corpus:push",
-    "corpus stats": "api.corpus:count_corpus",
-    "data check": "api.training:check_data",
-    "distil": "api.training:distil",
-    "doctor": "cli.help:doctor",
-    "evaluate": "api.evaluation:evaluate",
-    "explain": "cli.verbs:explain",
-    "export google": "api.formats:export_google",
-    "export onnx": "api.formats:export_onnx",
-    "export program": "api.formats:export_program",
-    "export web": "api.formats:export_web",
-    "finetune": "api.training:finetune",
-    "glue": "api.evaluation:glue",
-    "help": "cli.help:show_help",
-    "hub pull": "api.formats:hub_pull",
-    "hub push": "api.formats:hub_push",
-    "import google": "api.formats:import_google",
-    "import huggingface": "api.formats:import_huggingface",
-    "predict": "api.evaluation:predict",
-    "pretrain": "api.training:pretrain",
-    "quantize": "api.formats:quantize",
-    "recipes copy": "api.settings:copy_recipe",
-    "recipes list": "api.settings:list_recipes",
-    "recipes show": "api.settings:recipe",
-    "report": "api.runs:report",
-    "runs average": "api.runs:average",
-    "runs clean": "api.runs:clean",
-    "runs compare": "api.runs:compare",
-    "runs list": "api.runs:list_runs",
-    "runs resume": "api.training:resume",
-    "runs tail": "api.runs:tail",
-    "search": "cli.verbs:search",
-    "serve": "serve:serve",
-    "sizes": "study.sizes:show_sizes",
-    "study ablation": "api.study:ablation",
-    "study attention": "api.study:attention",
-    "study cost": "api.study:cost",
-    "study depth": "api.study:depth",
-    "study layers": "api.study:layers",
-    "study page": "api.study:page",
-    "tokenizer encode": "api.corpus:encode",
-    "tokenizer train": "api.corpus:train",
+MODULES = {
+    "api.corpus": (
+        "corpus build, corpus check, corpus filter, corpus merge, corpus mix, corpus push, corpus stats, "
+        "tokenizer encode, tokenizer train"
+    ),
+    "api.evaluation": "evaluate, glue, predict",
+    "api.formats": (
+        "export google, export onnx, export program, export web, hub pull, hub push, import google, "
+        "import huggingface, quantize"
+    ),
+    "api.runs": "report, runs average, runs clean, runs compare, runs list, runs tail",
+    "api.settings": "config list, config show, recipes copy, recipes list, recipes show",
+    "api.study": "study ablation, study attention, study cost, study depth, study layers, study page",
+    "api.training": "data check, distil, finetune, pretrain, runs resume",
+    "cli.help": "completion, doctor, help",
+    "cli.verbs": "explain, search",
+    "serve": "serve",
+    "study.sizes": "sizes",
 }
-"""The function of a command, `module:name`; a name of two words is a command of a group.
+HOMES = {name: module for module, names in MODULES.items() for name in names.split(", ")}
+"""The module of a command's function, which is called as the command: `corpus_build` is "corpus build" of a group.
 
 The other verbs answer texts; see `litebert.inference.verbs`.
 """
@@ -117,8 +85,7 @@ The other verbs answer texts; see `litebert.inference.verbs`.
 
 def function_of(name: str) -> Callable[..., object]:
     """Import the function of a command."""
-    module, _, function = FUNCTIONS[name].partition(":")
-    found: Callable[..., object] = getattr(import_module(f"litebert.{module}"), function)
+    found: Callable[..., object] = getattr(import_module(f"litebert.{HOMES[name]}"), name.replace(" ", "_"))
     return found
 
 
@@ -128,17 +95,17 @@ class Commands(click.Group):
     def list_commands(self, _: click.Context) -> list[str]:
         if self.name == "litebert":
             return sorted(VERBS)
-        return sorted(each.partition(" ")[2] for each in FUNCTIONS if each.startswith(f"{self.name} "))
+        return sorted(each.partition(" ")[2] for each in HOMES if each.startswith(f"{self.name} "))
 
     def get_command(self, _: click.Context, cmd_name: str) -> click.Command | None:
         name = cmd_name if self.name == "litebert" else f"{self.name} {cmd_name}"
-        if name in FUNCTIONS:
+        if name in HOMES:
             from litebert.cli.command import command_of
 
             return command_of(function_of(name), cmd_name)
         if name not in VERBS:
             return None
-        if any(each.startswith(f"{name} ") for each in FUNCTIONS):
+        if any(each.startswith(f"{name} ") for each in HOMES):
             return Commands(name, help=f"{VERBS[name][0].upper()}{VERBS[name][1:]}.")
         from litebert.cli.verbs import verb_command
 
@@ -214,8 +181,8 @@ def run(words: Sequence[str]) -> int:
                 cli.invoke(context)
         except click.exceptions.Exit as ended:
             code = ended.exit_code
-        except click.exceptions.NoArgsIsHelpError as asked:
-            print(asked.format_message())
+        except click.exceptions.NoArgsIsHelpError as shown:
+            print(shown.format_message())
         sys.stdout.flush()
     except BrokenPipeError:  # the reader left
         _discard_stdout()
@@ -224,25 +191,22 @@ def run(words: Sequence[str]) -> int:
         say("interrupted")
         return 128 + signal.SIGINT
     except Exception as error:
-        found = _usage(error, typed) if isinstance(error, click.ClickException) else as_litebert_error(error)
+        found = as_litebert_error(error)
+        if isinstance(error, click.ClickException):  # in our form of four lines
+            asked = error.ctx if isinstance(error, click.UsageError) else None
+            found = UsageError(
+                "LB-939",
+                error.format_message().rstrip("."),
+                received=" ".join(typed) or "nothing",
+                expected="a verb, its arguments and its options; -- before texts that look like options",
+                next=f"{asked.command_path if asked else 'litebert'} --help",
+            )
         if found is None or is_debugged:
             raise
         _discard_stdout()
         say(str(found))
         return found.exit_code
     return code
-
-
-def _usage(error: click.ClickException, words: Sequence[str]) -> LitebertError:
-    """Return click's error in our form of four lines."""
-    context = error.ctx if isinstance(error, click.UsageError) else None
-    return UsageError(
-        "LB-939",
-        error.format_message().rstrip("."),
-        received=" ".join(words) or "nothing",
-        expected="a verb, its arguments and its options; -- before texts that look like options",
-        next=f"{context.command_path if context else 'litebert'} --help",
-    )
 
 
 def _discard_stdout() -> None:

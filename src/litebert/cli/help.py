@@ -16,15 +16,18 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 import click
 from click.shell_completion import get_completion_class
 from pydantic import JsonValue, TypeAdapter
+from typing_extensions import TypedDict
 
 from litebert.answers import Choice, Classification, Filling, Join, Order, Score, Shown, SpanFound, Tagged
-from litebert.cli import FUNCTIONS, cli, function_of
+from litebert.cli import HOMES, cli, function_of
 from litebert.cli.command import show, show_json
 from litebert.config import AlbertConfig
 from litebert.errors import LitebertError, as_litebert_error, free_bytes, no_such_name
 
 
-def show_help(*verb: str, schema: Annotated[bool, "The JSON Schema of what VERB prints with --json."] = False) -> None:
+def help(  # noqa: A001
+    *verb: str, schema: Annotated[bool, "The JSON Schema of what VERB prints with --json."] = False
+) -> None:
     """Show the help of a verb, as VERB --help does.
 
     litebert help fill
@@ -58,26 +61,17 @@ def completion(shell: Literal["bash", "zsh", "fish"]) -> None:
 # ---- schemas --------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class AnsweredRow:
-    """A row of a file with its answer; one such object is printed per line."""
-
+class AnsweredRow(TypedDict):  # a row of a file with its answer; one such object is printed per line
     row: int
     answer: JsonValue
 
 
-@dataclass(frozen=True)
-class SkippedRow:
-    """A row of a file that has no answer, and why."""
-
+class SkippedRow(TypedDict):  # a row of a file that has no answer, and why
     row: int
     error: str
 
 
-@dataclass(frozen=True)
-class Cosine:
-    """How similar two texts are."""
-
+class Cosine(TypedDict):  # how similar two texts are
     cosine: float
 
 
@@ -100,7 +94,7 @@ def schema_of(command: str) -> dict[str, JsonValue]:
     plain: list[Any] = []
     if command in OUTPUTS:
         plain = [OUTPUTS[command], AnsweredRow, SkippedRow]
-    elif command in FUNCTIONS:
+    elif command in HOMES:
         returned = get_type_hints(function_of(command), include_extras=True).get("return")
         if get_origin(returned) is Iterator:
             (returned,) = get_args(returned)

@@ -148,7 +148,7 @@ class PresetSizes(dict[str, Sizes]):
         return [{"preset": name, **each.as_json()} for name, each in self.items()]
 
 
-def show_sizes(*, presets: Annotated[tuple[str, ...], "--preset", "Show this preset only."] = ()) -> PresetSizes:
+def sizes(*, presets: Annotated[tuple[str, ...], "--preset", "Show this preset only."] = ()) -> PresetSizes:
     """Show parameters, bytes and FLOPs of the presets.
 
     litebert sizes
