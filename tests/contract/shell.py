@@ -5,7 +5,6 @@ import io
 import json
 import os
 import signal
-import subprocess
 import sys
 import threading
 from dataclasses import dataclass
@@ -82,13 +81,7 @@ def interrupted(*words: object, once: Path, size: int = 0, **options: object) ->
     return done
 
 
-def process(*words: object, **options: object) -> subprocess.CompletedProcess:
-    """Run a command in a process of its own."""
-    given = {"capture_output": True, "text": True, "timeout": 120, "check": False, **options}
-    return subprocess.run([*COMMAND, *map(str, words)], **given)
-
-
-def refusal(done: Done | subprocess.CompletedProcess) -> dict[str, str]:
+def refusal(done: Done) -> dict[str, str]:
     """Return the parts of the one clear error that a command ended with; there must be one and no traceback."""
     stderr = done.stderr
     assert "Traceback" not in stderr, stderr

@@ -139,11 +139,12 @@ class Progress:
     def _line(self) -> str:
         from litebert.train.log import duration
 
-        rate = self._done / max(time.monotonic() - self._started, 1e-9)
+        rate = self._done / max(time.monotonic() - self._started, 1e-9)  # items a second
         known, left = "", ""
         if self._total is not None:
-            known, left = f"/{self._total:,}", f"  left {duration(max(0, self._total - self._done) / max(rate, 1e-9))}"
-        return f"{self._title}  {self._done:,}{known} {self._unit}  {rate:,.0f}/s{left}"
+            known, rest = f"/{self._total:,}", max(0, self._total - self._done)
+            left = f"  left {duration(rest / rate)}" if rest and rate else ""
+        return f"{self._title}  {self._done:,}{known} {self._unit}{left}  {rate:,.0f}/s"
 
 
 # ---- the recipes that come with the package: TOML files that say their data, hardware and result --------------------
