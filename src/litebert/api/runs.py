@@ -237,27 +237,12 @@ def runs_compare(*runs: Annotated[Path, Required]) -> tables.Comparison:
     return tables.compare(named)
 
 
-class TailRow(dict[str, Cell]):
-    """A row of a log."""
-
-    def as_json(self) -> dict[str, Cell]:
-        return self
-
-    def __str__(self) -> str:
-        values = (
-            f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}"
-            for name, value in self.items()
-            if name not in ("kind", "step")
-        )
-        return f"{self['kind']:<6}{self['step']:>9}  {'  '.join(values)}"
-
-
 def runs_tail(
     run: Path,
     *,
     rows: Annotated[int, Ge(1), "Last rows to print."] = 10,
     follow: Annotated[bool, "Print new rows until the run is finished."] = False,
-) -> Iterator[TailRow]:
+) -> Iterator[Shown[dict[str, Cell]]]:
     """Print the last rows of a run's log, while it trains or afterwards; as JSON, one row a line.
 
     litebert runs tail runs/mine --follow
@@ -269,7 +254,9 @@ def runs_tail(
         is_finished = (run / "model" / "config.json").is_file()
         found = read_log(run)[0]
         for row in found[num_shown:]:
-            yield TailRow(row)  # type: ignore[arg-type]  # the log has numbers and texts
+            values = (f"{n} {v:.4g}" if isinstance(v, float) else f"{n} {v}" for n, v in row.items())
+            measures = [each for each in values if not each.startswith(("kind ", "step "))]
+            yield Shown(cast("dict[str, Cell]", row), f"{row['kind']:<6}{row['step']:>9}  {'  '.join(measures)}")
         num_shown = len(found)
         if not follow or is_finished:
             return

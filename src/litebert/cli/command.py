@@ -159,18 +159,21 @@ def present(found: object, written_as: str | None = None) -> None:
     """Print what a function returned, in the first process of several, and end the process if it failed."""
     if isinstance(found, Iterator):
         for each in found:
-            show_json(each) if written_as == "json" else show(str(each))
+            show_json(_plain(each)) if written_as == "json" else show(str(each))
     elif found is not None and os.environ.get("RANK", "0") in ("", "0"):
         if written_as == "json":
-            shown = found.as_json() if hasattr(found, "as_json") else found
-            if shown is not None:
-                show_json(shown, indent=2)
+            if (plain := _plain(found)) is not None:
+                show_json(plain, indent=2)
         elif text := str(found) if written_as is None else getattr(found, f"as_{written_as}")():
             show(text)
         for each in getattr(found, "notes", ()):
             say(each)
     if code := getattr(found, "exit_code", 0):
         sys.exit(code)
+
+
+def _plain(found: Any) -> Any:
+    return found.as_json() if hasattr(found, "as_json") else found
 
 
 def show(text: str) -> None:
