@@ -21,18 +21,9 @@ class Desk:
             raise AttributeError(name)
         return run
 
-    @property
-    def stories(self) -> Path:
-        """Forty documents, a sentence a line, blank lines between them."""
-        return self.folder / "stories.txt"
-
-    @property
-    def corpus(self) -> Path:
-        return self.folder / "runs" / "base" / "corpus"
-
-    @property
-    def tokenizer(self) -> Path:
-        return self.folder / "runs" / "base" / "tokenizer"
+    stories = property(lambda self: self.folder / "stories.txt")  # forty documents, a sentence a line
+    corpus = property(lambda self: self.folder / "runs" / "base" / "corpus")
+    tokenizer = property(lambda self: self.folder / "runs" / "base" / "tokenizer")
 
     def table(self, name: str) -> Path:
         return self.folder / name

@@ -47,22 +47,10 @@ class Tiny:
 
     folder: Path
 
-    @property
-    def text(self) -> Path:
-        return self.folder / "stories.txt"
-
-    @property
-    def tokenizer(self) -> Path:
-        return self.folder / "tokenizer"
-
-    @property
-    def corpus(self) -> Path:
-        return self.folder / "corpus"
-
-    @property
-    def run(self) -> Path:
-        """A pretraining of six steps."""
-        return self.folder / "runs" / "base"
+    text = property(lambda self: self.folder / "stories.txt")
+    tokenizer = property(lambda self: self.folder / "tokenizer")
+    corpus = property(lambda self: self.folder / "corpus")
+    run = property(lambda self: self.folder / "runs" / "base")  # a pretraining of six steps
 
     def pretrain(self, runs: Path, name: str = "own", **settings: object) -> package.Run:
         """Pretrain on the corpus; a setting is given by its dotted name."""
