@@ -330,7 +330,9 @@ class Run:
         run = cls(Path(folder))
         if not is_run(run.folder) and not run.seeds:
             found = "a folder without run.json" if run.folder.is_dir() else "no such folder"
-            raise LitebertError("LB-650", f"{run.folder} is not a run", received=found, next="litebert runs list")
+            named = "runs" / run.folder  # what `runs list` prints is the name of a folder in runs
+            next_step = f"give its folder, {named}" if is_run(named) else "litebert runs list"
+            raise LitebertError("LB-650", f"{run.folder} is not a run", received=found, next=next_step)
         return run
 
     @cached_property

@@ -211,6 +211,11 @@ def test_what_is_no_run_and_a_missing_matplotlib_are_refused(
     with pytest.raises(LitebertError, match=r"LB-650(?s:.*)no such folder"):
         write_report(tmp_path / "none")
     folder = make_run()
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "first").symlink_to(folder.absolute())
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(LitebertError, match="give its folder, runs/first"):  # a name from `runs list`
+        write_report(Path("first"))
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(LitebertError, match=r"LB-652(?s:.*)pip install 'litebert\[report\]'"):
         write_report(folder)
