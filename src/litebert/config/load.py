@@ -316,8 +316,9 @@ def expected(error: ValidationError, schema: type[BaseModel]) -> str:
             kind = field.annotation if field else None
     is_section = isinstance(kind, type) and issubclass(kind, BaseModel)
     is_item = any(isinstance(name, int) for name in first["loc"]) and kind not in _KINDS
-    is_inside = field is None or is_section or is_item  # then pydantic knows better than the field
-    return wanted(first) if is_inside or first["type"] == "value_error" else allowed(field)
+    if field is None or is_section or is_item or first["type"] == "value_error":
+        return wanted(first)  # inside a field pydantic knows better what belongs there
+    return allowed(field)
 
 
 def wanted(error: ErrorDetails) -> str:
