@@ -50,7 +50,7 @@ def classification_measures(labels: NDArray[np.int64], probabilities: NDArray[np
     found, name, average = probabilities.argmax(axis=1), "macro_f1", "macro"
     if probabilities.shape[1] == 2:
         name, average = "f1", "binary"
-    has_spread = len(np.unique(labels)) > 1 and len(np.unique(found)) > 1
+    has_spread = len(np.unique(labels)) > 1 and len(np.unique(found)) > 1  # else the correlation is 0 / 0
     return {
         "accuracy": float(metrics.accuracy_score(labels, found)),
         name: float(metrics.f1_score(labels, found, average=average, zero_division=0.0)),
@@ -70,7 +70,7 @@ def multi_label_measures(marked: NDArray[np.int64], probabilities: NDArray[np.fl
     from sklearn import metrics
 
     require_some(len(marked))
-    found = (probabilities >= MARKED_FROM).astype(np.int64)
+    found = (probabilities >= MARKED_FROM).astype(np.int64)  # (n, labels), each label by itself
     measures = {
         f"{average}_f1": float(metrics.f1_score(marked, found, average=average, zero_division=0.0))
         for average in ("micro", "macro")
@@ -133,10 +133,10 @@ def calibration(labels: NDArray[np.int64], probabilities: NDArray[np.floating]) 
     0.4
     """
     require_some(len(labels))
-    confidence = probabilities.max(axis=1).astype(np.float64)
+    confidence = probabilities.max(axis=1).astype(np.float64)  # (n,)
     is_right = probabilities.argmax(axis=1) == labels
     edges = np.linspace(0, 1, NUM_BINS + 1)
-    places, bins = np.searchsorted(edges[1:-1], confidence), []
+    places, bins = np.searchsorted(edges[1:-1], confidence), []  # a bin has its upper edge, not its lower one
     for place in np.unique(places):
         low, high, chosen = float(edges[place]), float(edges[place + 1]), places == place
         means = float(confidence[chosen].mean()), float(is_right[chosen].mean())
@@ -180,7 +180,7 @@ def tagging_measures(wanted: Sequence[Sequence[str]], found: Sequence[Sequence[s
     expected, given = (
         {(number, *entity) for number, row in enumerate(rows) for entity in entities(row)} for rows in (wanted, found)
     )
-    hits = len(expected & given)
+    hits = len(expected & given)  # an entity is (sentence, kind, first tag, end): all of it must be right
     return {
         "precision": hits / max(len(given), 1),
         "recall": hits / max(len(expected), 1),
@@ -202,7 +202,7 @@ def entities(tags: Sequence[str]) -> list[tuple[str, int, int]]:
     kind, start = "", 0
     for place, tag in enumerate([*tags, "O"]):
         prefix, _, own = tag.partition("-")
-        if kind and not (prefix == "I" and own == kind):
+        if kind and not (prefix == "I" and own == kind):  # anything but its own I- ends the open entity
             closed.append((kind, start, place))
             kind = ""
         if prefix in ("B", "I") and not kind:
@@ -250,7 +250,7 @@ def word_f1(wanted: str, found: str, *, of_nothing: float = 1.0) -> float:
     one, other = normalized_answer(wanted).split(), normalized_answer(found).split()
     if not one and not other:
         return of_nothing
-    num_shared = sum((Counter(one) & Counter(other)).values())
+    num_shared = sum((Counter(one) & Counter(other)).values())  # a word counts as often as both have it
     if not num_shared:
         return 0.0
     precision, recall = num_shared / len(other), num_shared / len(one)
@@ -297,7 +297,7 @@ def squad2_measures(
     if null_scores is not None:
         for scores in kept:
             unanswered = [key for key in scores if null_scores[key] > threshold]
-            scores |= {key: float(not gold[key]) for key in unanswered}
+            scores |= {key: float(not gold[key]) for key in unanswered}  # silence is right where nothing is
     questions = list(kept[0])
     require_some(len(questions))
     parts = {
@@ -335,7 +335,7 @@ def raw_scores(gold: Gold, predictions: Mapping[str, str]) -> tuple[ScoreById, S
     exact, f1 = {}, {}
     for key, answers in gold.items():
         if key in predictions:
-            wanted = [answer for answer in answers if normalized_answer(answer)] or [""]
+            wanted = [answer for answer in answers if normalized_answer(answer)] or [""]  # "": has no answer
             exact[key] = best(exact_match, wanted, predictions[key])
             f1[key] = best(word_f1, wanted, predictions[key])
     return exact, f1
@@ -350,11 +350,12 @@ def best_threshold(
     between two questions with the same score.
     """
     require_some(len(scores))
-    score = highest = float(sum(not answers for answers in gold.values()))
+    score = highest = float(sum(not answers for answers in gold.values()))  # of answering nothing
     threshold = 0.0
     for key in sorted(null_scores, key=null_scores.__getitem__):
         if key not in scores:
             continue
+        # One question more is answered: it gains its score, or loses the point that silence had.
         score += scores[key] if gold[key] else -bool(predictions[key])
         if score > highest:
             highest, threshold = score, null_scores[key]
@@ -374,6 +375,6 @@ def average_precision(scores: Mapping[str, float], null_scores: Mapping[str, flo
             hits += scores[key]
         is_last_of_score = place + 1 == len(ids) or null_scores[key] != null_scores[ids[place + 1]]
         if is_last_of_score:
-            area += hits / (place + 1) * (hits / num_answerable - recall)
+            area += hits / (place + 1) * (hits / num_answerable - recall)  # precision times the gain in recall
             recall = hits / num_answerable
     return 100 * area

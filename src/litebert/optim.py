@@ -103,16 +103,17 @@ class MomentOptimizer(Optimizer):
         first, second = ([state[name] for state in states] for name in STATE_NAMES)
         beta1, beta2 = group["betas"]
         torch._foreach_lerp_(first, gradients, 1 - beta1)  # m += (1 - beta1) (g - m)
-        torch._foreach_mul_(second, beta2)
+        torch._foreach_mul_(second, beta2)  # v = beta2 v + (1 - beta2) g²
         torch._foreach_addcmul_(second, gradients, gradients, 1 - beta2)
         scales = torch._foreach_sqrt(second)  # eps is added outside the root, as upstream does
         if group["bias_correction"]:
             steps = [state["step"] for state in states]
-            torch._foreach_div_(scales, torch._foreach_sqrt(_corrections(steps, beta2)))
+            torch._foreach_div_(scales, torch._foreach_sqrt(_corrections(steps, beta2)))  # sqrt(v / (1 - beta2^t))
         torch._foreach_add_(scales, group["eps"])
         updates = torch._foreach_div(first, scales)
         if group["bias_correction"]:
             torch._foreach_div_(updates, _corrections(steps, beta1))
+        # Decay is part of the update, not of the gradient (Loshchilov and Hutter, arXiv 1711.05101).
         torch._foreach_add_(updates, parameters, alpha=group["weight_decay"])
         return updates
 
@@ -197,7 +198,7 @@ def trust_ratios(parameters: Sequence[Tensor], updates: Sequence[Tensor]) -> Ten
     >>> trust_ratios([torch.tensor([3.0, 4.0]), torch.zeros(2)], [torch.ones(1), torch.ones(1)])
     tensor([5., 1.])
     """
-    lengths = torch.stack(torch._foreach_norm(list(parameters)))
+    lengths = torch.stack(torch._foreach_norm(list(parameters)))  # (pairs,), Euclidean over each whole matrix
     strides = torch.stack(torch._foreach_norm(list(updates)))
     return torch.where((lengths > 0) & (strides > 0), lengths / strides, 1.0)
 
@@ -228,9 +229,10 @@ class Muon(MomentOptimizer):
         if not group["is_matrix"]:
             return super()._updates(parameters, gradients, states, group)
         moments = [state["muon_m"] for state in states]
-        torch._foreach_lerp_(moments, gradients, 1 - group["momentum"])
+        torch._foreach_lerp_(moments, gradients, 1 - group["momentum"])  # m += (1 - mu) (g - m)
         ahead = torch._foreach_lerp(gradients, moments, group["momentum"])  # Nesterov's look-ahead
         updates = tuple(orthogonalised(each) for each in ahead)
+        # Rows are outputs: a tall matrix may move further for the same change of what it puts out.
         torch._foreach_mul_(updates, [max(1, p.shape[0] / p.shape[1]) ** 0.5 for p in parameters])
         torch._foreach_add_(updates, parameters, alpha=group["weight_decay"])
         return updates
@@ -248,10 +250,10 @@ def orthogonalised(matrix: Tensor) -> Tensor:
     else:
         has_bf16 = device.type != "cpu" or torch.cpu._is_avx512_bf16_supported()
     is_tall = matrix.shape[0] > matrix.shape[1]
-    x = (matrix.T if is_tall else matrix).to(torch.bfloat16 if has_bf16 else matrix.dtype)
-    x = x / (x.norm() + 1e-7)
+    x = (matrix.T if is_tall else matrix).to(torch.bfloat16 if has_bf16 else matrix.dtype)  # the gram is the smaller
+    x = x / (x.norm() + 1e-7)  # so that no singular value is above 1
     a, b, c = 3.4445, -4.7750, 2.0315
-    for _ in range(5):
+    for _ in range(5):  # x = a x + b (x xᵀ) x + c (x xᵀ)² x
         gram = x @ x.T
         x = torch.addmm(x, torch.addmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
     x = x.to(matrix.dtype)
@@ -267,6 +269,7 @@ def _follow(states: Sequence[State], parameters: list[Tensor], decay: float) -> 
     Thus the average forgets the random start early in a run (as TensorFlow's does).
     """
     averages = [state["average"] for state in states]
+    # Per parameter and on its device: the step is a tensor, which the host does not read.
     decays = [((1 + state["step"]) / (10 + state["step"])).clamp(max=decay) for state in states]
     moves = torch._foreach_sub(parameters, averages)
     torch._foreach_mul_(moves, [1 - each for each in decays])
@@ -315,7 +318,7 @@ def clip_gradients(parameters: Iterable[Tensor], max_norm: float) -> Tensor:
     if not gradients:
         return torch.zeros(())
     norm: Tensor = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))
-    scale = max_norm / norm.clamp(min=max_norm)
+    scale = max_norm / norm.clamp(min=max_norm)  # 1 for a norm within the limit
     torch._foreach_mul_(gradients, torch.where(norm.isfinite(), scale, 1.0))
     return norm
 

@@ -163,6 +163,25 @@ def test_distillation_brings_the_student_nearer(teacher_folder: Path, text: Path
     assert set(run.model().verbs) >= {"fill", "order", "embed"}
 
 
+def test_without_a_weight_for_hidden_states_the_teacher_reads_no_pairs(
+    teacher_folder: Path, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, batches = Teacher.read, list[Batch]()
+    monkeypatch.setattr(Teacher, "read", lambda *args: (batches.append(args[1]), read(*args))[1])
+
+    def distil(name: str, hidden: float) -> tuple[int, dict[str, float]]:
+        batches.clear()
+        settings = SETTINGS | {"distil.hidden": hidden, "train.steps": 4, "train.eval_at_start": False}
+        run = litebert.distil(
+            teacher_folder, text, runs=tmp_path, name=name, vocab_size=40, held_out=0.2, settings=settings, quiet=True
+        )
+        return len(batches), [row for row in read_metrics(run.folder) if row["kind"] == "eval"][-1]
+
+    (both, _), (texts_alone, measured) = distil("both", 1.0), distil("texts", 0.0)
+    assert both - texts_alone == 4  # one lesson of pairs a step
+    assert 0 < measured["hidden_error"] < 10  # on texts, as ever
+
+
 def test_a_stopped_distillation_resumes_bit_for_bit(teacher_folder: Path, text: Path, tmp_path: Path) -> None:
     def run(name: str) -> dict[str, torch.Tensor]:
         made = litebert.distil(

@@ -68,7 +68,8 @@ def frame(
     separator = [vocabulary.sep_id]
     parts: list[Tokens | list[int]] = [[vocabulary.cls_id]]
     for tokens, size in ((first, first_size), (second, second_size)):
-        if tokens.size or tokens is first:  # each surplus token is taken from the front or the back, p = 0.5 each
+        if tokens.size or tokens is first:
+            # Each surplus token goes from the front or the back with p = 0.5 (L601-616), so the front loses a binomial.
             front = np.count_nonzero(generator.random(tokens.size - size) < 0.5)
             parts += [tokens[front : front + size], separator]
     ids = np.concatenate(parts, dtype=np.int64)
@@ -115,9 +116,9 @@ def mask(ids: Ints, *, vocabulary: Vocabulary, config: ObjectiveConfig, generato
     starts_word = vocabulary.starts_word[ids[maskable]] | (not config.whole_word)
     starts_word[:1] = True  # other pieces belong to the word before them, even across a [SEP]
     begins = np.flatnonzero(starts_word)
-    order = generator.random(begins.size).argsort()
+    order = generator.random(begins.size).argsort()  # (words,): which run is tried first
     bounds = np.cumsum(run_length_law(config))[:-1]
-    runs = np.searchsorted(bounds, generator.random(begins.size), side="right") + 1
+    runs = np.searchsorted(bounds, generator.random(begins.size), side="right") + 1  # words of the run at each word
     positions = maskable[_choose(order, runs, begins, maskable.size, num_to_predict(ids.size, config))]
     # Each token, not run, becomes [MASK], stays, or becomes any piece, even a special one (L535).
     originals = ids[positions]
@@ -157,7 +158,7 @@ def _choose(order: Ints, runs: Ints, begins: Ints, size: int, budget: int) -> ND
     taken = bytearray(size)
     for word, run in zip(order.tolist(), runs.tolist(), strict=True):
         start, stop = bounds[word], bounds[word + run]
-        while stop - start > budget and run > 1:
+        while stop - start > budget and run > 1:  # a shorter n-gram may still fit
             run -= 1
             stop = bounds[word + run]
         if stop - start > budget or 1 in taken[start:stop]:
@@ -204,11 +205,11 @@ def collate(samples: Sequence[Sample]) -> PretrainingBatch:
     """Lay samples end to end."""
     lengths = np.array([sample.ids.size for sample in samples])
     first_lengths = np.array([sample.first_length for sample in samples])
-    offsets = np.concatenate(([0], np.cumsum(lengths)))
-    positions = np.arange(offsets[-1]) - np.repeat(offsets[:-1], lengths)
+    offsets = np.concatenate(([0], np.cumsum(lengths)))  # (sequences + 1,)
+    positions = np.arange(offsets[-1]) - np.repeat(offsets[:-1], lengths)  # (tokens,), from 0 in each sequence
     num_masked = [sample.masking.positions.size for sample in samples]
     masked_positions = np.concatenate([sample.masking.positions for sample in samples])
-    masked_positions += np.repeat(offsets[:-1], num_masked)
+    masked_positions += np.repeat(offsets[:-1], num_masked)  # from places in a sequence to places in the batch
     ids = np.concatenate([sample.ids for sample in samples])
     masked_ids = ids[masked_positions]
     ids[masked_positions] = np.concatenate([sample.masking.replacements for sample in samples])
@@ -237,7 +238,7 @@ def of_sequences(batch: PretrainingBatch, order: Ints) -> PretrainingBatch:
     went_to = np.full_like(batch.ids, -1)  # -1: its sequence is left out
     went_to[tokens] = np.arange(tokens.size)
     places = went_to[batch.masked_positions]
-    masked = np.argsort(places)[np.count_nonzero(places < 0) :]
+    masked = np.argsort(places)[np.count_nonzero(places < 0) :]  # ascending, without those that are left out
     labels = batch.sentence_labels
     return PretrainingBatch(
         ids=batch.ids[tokens],

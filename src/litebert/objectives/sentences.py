@@ -40,7 +40,7 @@ class Library:
     def __init__(self, shards: Sequence[Shard]) -> None:
         self.shards = tuple(shards)
         counts = [len(shard.documents) - 1 for shard in self.shards]
-        self.first_document = np.cumsum([0, *counts], dtype=np.int64)
+        self.first_document = np.cumsum([0, *counts], dtype=np.int64)  # (shards + 1,)
         self.num_documents = int(self.first_document[-1])
 
 
@@ -127,12 +127,15 @@ def random_text(library: Library, instance: Instance, target: int, generator: np
     draws = generator.random(TRIES_FOR_ANOTHER_DOCUMENT + 1)
     drawn = (draws[:-1] * library.num_documents).astype(np.int64).tolist()
     other = next((document for document in drawn if document != own), own)
+    # From its number in the library to its shard and its place there.
     number = int(np.searchsorted(library.first_document, other, side="right")) - 1
     shard, local = library.shards[number], other - int(library.first_document[number])
     shard.require_unchanged()
     first, stop = shard.documents[local : local + 2].tolist()
     start = first + int(draws[-1] * (stop - first))
-    reached = int(np.searchsorted(shard.sentences, shard.sentences[start] + target))
+    reached = int(
+        np.searchsorted(shard.sentences, shard.sentences[start] + target)
+    )  # the first end of a sentence from `target` on
     return shard.between(start, min(max(reached, start + 1), stop))
 
 
@@ -146,7 +149,7 @@ class OfficialOrder(SentenceObjective):
 
     def divide(self, draws: Draws, start: Ints, end: Ints) -> tuple[Ints, Ints]:
         middle, _ = super().divide(draws, start, end)
-        kind = np.where(draws.uniform("kind", start) < 0.5, SWAPPED, IN_ORDER)
+        kind = np.where(draws.uniform("kind", start) < 0.5, SWAPPED, IN_ORDER)  # (chunks,)
         return middle, np.where(end - start == 1, RANDOM_SECOND, kind)
 
 

@@ -76,6 +76,7 @@ class WindowOrder:
         count = len(self.samples)
         shuffled = rng.permutation(self.seed, f"{self.purpose}-shards", epoch, count, np.arange(count))
         groups, size = [list[int]()], 0
+        # A shard goes whole into one window, even where it is larger than a window.
         for shard in shuffled.tolist():
             if groups[-1] and size + self.pieces[shard] > self.window_pieces:
                 groups.append([])
@@ -117,7 +118,7 @@ class Windowed(Samples):
         while start < stop:
             epoch, position = divmod(start, self.epoch_size)
             window = next(each for each in self._windows(epoch) if position in each.samples)
-            count = min(stop - start, window.samples.stop - position)
+            count = min(stop - start, window.samples.stop - position)  # the rest is in the next window
             first = position - window.samples.start
             yield from self._loader(epoch, window).made(first, first + count)
             start += count
@@ -138,7 +139,7 @@ class Windowed(Samples):
 
     def _open(self, epoch: int, window: Window) -> Loader:
         purpose = f"{self._order.purpose}-{epoch}-{window.number}"
-        before = epoch * self.epoch_size + window.samples.start
+        before = epoch * self.epoch_size + window.samples.start  # samples of the run before this window
         early = min(max(0, self._early - before), len(window.samples))
         return self._open_loader(self._open_shards(window.shards), purpose, early)
 
@@ -188,12 +189,14 @@ class Mixed(Samples):
     def places(self, numbers: Ints) -> tuple[Ints, Ints]:
         """Return the corpus of each sample, and its number within that corpus."""
         cycles, positions = np.divmod(numbers, CYCLE)
+        # A cycle is a permutation of its slots, of which the first counts[0] are the first corpus's, and so on.
         slots = np.empty_like(positions)
         for cycle in np.unique(cycles):
             chosen = cycles == cycle
             slots[chosen] = rng.permutation(self._seed, "mix", int(cycle), CYCLE, positions[chosen])
         corpora = np.searchsorted(self._ends, slots, side="right")
         counts = self._counts[corpora]
+        # Its number: what the cycles before took of this corpus, and its place among this cycle's slots.
         return corpora, cycles * counts + slots - (self._ends[corpora] - counts)
 
 
@@ -217,7 +220,7 @@ def counts_in_cycle(weights: Sequence[float]) -> Ints:
     """
     exact = np.array(weights, dtype=np.float64) / np.sum(weights) * CYCLE
     counts: Ints = np.floor(exact).astype(np.int64)
-    missing = CYCLE - counts.sum()
+    missing = CYCLE - counts.sum()  # fewer than there are corpora
     counts[np.argsort(counts - exact, kind="stable")[:missing]] += 1
     if (counts == 0).any():
         raise LitebertError(

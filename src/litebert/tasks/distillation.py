@@ -74,7 +74,7 @@ class Surface:
         texts, spans = [], []
         for start, stop in pairwise(offsets):
             parts = [self._texts[index] for index in ids[start:stop]]
-            ends = np.cumsum([0, *map(len, parts)]).tolist()
+            ends = np.cumsum([0, *map(len, parts)]).tolist()  # in characters
             texts.append("".join(parts))
             spans.append([(ends[i] + part.startswith(" "), ends[i + 1]) for i, part in enumerate(parts)])
         return texts, spans
@@ -166,7 +166,7 @@ class Alignment:
         # the sum of rows a ... b - 1 is a difference of running sums, which float32 would round away
         sums = torch.cat([states.new_zeros(1, states.shape[1]), states]).to(exact_dtype(states.device)).cumsum(0)
         count = (stop - first).clamp(min=1)[:, None]
-        return ((sums[stop] - sums[first]) / count).float()
+        return ((sums[stop] - sums[first]) / count).float()  # (tokens, hidden)
 
     @property
     def has_target(self) -> NDArray[np.bool_]:
@@ -209,14 +209,15 @@ def align(student: Sequence[Sequence[Span]], teacher: Sequence[Sequence[Span]]) 
 class Lesson:
     """Masked pairs or plain texts, with the teacher's states for the same unmasked text.
 
-    `pretraining` is None for plain texts, which train only hidden states and vectors. `share` is
-    the lesson's share of the step's tokens; `world` are the processes that share the lesson.
+    `pretraining` is None for plain texts, which train only hidden states and vectors; `alignment` and `reading` are
+    None for pairs that train masked LM and sentence order alone (`distil.hidden` is 0). `share` is the lesson's share
+    of the step's tokens; `world` are the processes that share the lesson.
     """
 
     batch: Batch
     pretraining: PretrainingWork | None
-    alignment: Alignment
-    reading: Reading
+    alignment: Alignment | None
+    reading: Reading | None
     share: float
     world: World
 
@@ -274,9 +275,11 @@ class Distillation:
         device = device_of(self.network)
         batch = longest_first(batch)
         ids = unmasked(batch)
+        (work,) = micro_batches(batch if is_masked else replace(batch, ids=ids), None, device, world)
+        if is_masked and not self._distil.hidden:
+            return Lesson(work.batch, work, alignment=None, reading=None, share=share, world=world)
         texts, spans = self._surface.read(ids, batch.offsets)
         theirs, their_spans = self._teacher.encode(texts)
-        (work,) = micro_batches(batch if is_masked else replace(batch, ids=ids), None, device, world)
         return Lesson(
             batch=work.batch,
             pretraining=work if is_masked else None,
@@ -289,9 +292,11 @@ class Distillation:
     def loss(self, work: Lesson) -> Loss:
         """Return one lesson's share of the step's loss."""
         states = list(self.network.albert.states(work.batch))[1:]
-        hidden = self._hidden_error(states, work)
-        total = work.share * (self._distil.hidden * hidden)
-        sums = [hidden * work.share, hidden.new_full((), work.share / work.world.size)]
+        hidden, read = states[-1].new_zeros((), dtype=torch.float32), 0.0  # `read`: this lesson's share of the mean
+        if work.reading is not None:
+            hidden, read = self._hidden_error(states, work), work.share
+        total = work.share * (self._distil.hidden * hidden)  # each lesson weighs what it has of the step's tokens
+        sums = [hidden * read, hidden.new_full((), read / work.world.size)]
         if work.pretraining is not None:
             masked = work.pretraining.masked_positions
             heads = (PRETRAINING_HEADS[name] for name in self.network.heads)
@@ -300,8 +305,9 @@ class Distillation:
             total = total + self._distil.pretraining * pretraining.total
             nothing = hidden.new_zeros(())
             return Loss(total, summed([*pretraining.sums, *sums, nothing, nothing]))
+        assert work.reading is not None
         vectors = pool(states[-1].float(), work.batch, self._teacher.pooling)
-        errors = 1 - F.cosine_similarity(vectors, work.reading.vectors.float(), dim=-1)
+        errors = 1 - F.cosine_similarity(vectors, work.reading.vectors.float(), dim=-1)  # (texts,)
         (num_texts,) = work.world.totals(len(errors))
         total = total + self._distil.vectors * errors.sum() / num_texts
         zeros = hidden.new_zeros(len(self._pretraining.sum_names))
@@ -309,8 +315,9 @@ class Distillation:
 
     def _hidden_error(self, states: Sequence[Tensor], work: Lesson) -> Tensor:
         """Return the mean relative error of the states; the last has half of the weight."""
+        assert work.alignment is not None and work.reading is not None
         keep = torch.from_numpy(np.flatnonzero(work.alignment.has_target)).to(states[0].device)
-        targets = [work.alignment.means(each)[keep] for each in work.reading.states]
+        targets = [work.alignment.means(each)[keep] for each in work.reading.states]  # a (kept tokens, hidden) a step
         sizes = [target.square().sum() for target in targets]
         work.world.sum_(sizes)  # errors are relative to all texts of the lesson
         errors = [
