@@ -4,7 +4,6 @@ import html
 import json
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -22,12 +21,15 @@ MakeRun = Callable[..., Path]
 
 def text_of(run: Path) -> str:
     """Write a page and return its words, without figures."""
-    return words_of(write_report(run).read_text(encoding="utf-8"))
-
-
-def words_of(page: str) -> str:
+    page = write_report(run).read_text(encoding="utf-8")
     body = re.sub(r"<svg.*?</svg>", "", page[page.index("<body>") :], flags=re.DOTALL)
     return " ".join(html.unescape(re.sub(r"<[^>]*>", " ", body)).split())
+
+
+def require_said(run: Path, said: Iterable[str], unsaid: Iterable[str] = ()) -> None:
+    text = text_of(run)
+    assert [words for words in said if words.replace("{folder}", str(run)) not in text] == []
+    assert [words for words in unsaid if words in text] == []
 
 
 @pytest.fixture
@@ -43,7 +45,15 @@ def make_run(tmp_path: Path) -> MakeRun:
         last_step: int = 40,
         accuracies: tuple[float, float] = (0.3, 0.8),
     ) -> Path:
-        folder = tmp_path / name
+        folder, (masked, order) = tmp_path / name, accuracies
+
+        def measures(step: int) -> dict[str, float]:
+            values = {"masked_lm_loss": 10 - step / 8, "masked_lm_accuracy": masked * step / 40}
+            if sentence == "none":
+                return values
+            swapped = 0.5 + (order - 0.5) * step / 40
+            return values | {"sentence_order_loss": 0.7, "sentence_order_accuracy": swapped}
+
         settings = {
             "model.preset": Setting("tiny", Origin("flag")),
             "data.corpus": Setting(corpus, Origin("flag")),
@@ -56,11 +66,9 @@ def make_run(tmp_path: Path) -> MakeRun:
         log = RunLog(folder, 40, is_quiet=True)
         for step in range(last_step + 1):
             if step:
-                rates = {"learning_rate": 1e-3, "gradient_norm": 2.0 / step}
-                log.training(step, 4_000, measures(step, sentence, accuracies), rates)
+                log.training(step, 4_000, measures(step), {"learning_rate": 1e-3, "gradient_norm": 2.0 / step})
             if step in evaluated:
-                held_out = measures(step, sentence, accuracies)
-                log.evaluation(step, partial(dict, held_out, masked_lm_baseline=0.054))
+                log.evaluation(step, partial(dict, measures(step), masked_lm_baseline=0.054))
         if last_step == 40:
             write_json(folder / "model" / "config.json", {})
         return folder
@@ -68,40 +76,16 @@ def make_run(tmp_path: Path) -> MakeRun:
     return make
 
 
-def measures(step: int, sentence: str, accuracies: tuple[float, float]) -> dict[str, float]:
-    masked, order = accuracies
-    values = {"masked_lm_loss": 10 - step / 8, "masked_lm_accuracy": masked * step / 40}
-    if sentence == "none":
-        return values
-    swapped = 0.5 + (order - 0.5) * step / 40
-    return values | {"sentence_order_loss": 0.7, "sentence_order_accuracy": swapped}
-
-
-@dataclass(frozen=True)
-class Finetuned:
-    """What a fine-tuning run of 40 steps wrote, evaluated at 20 and 40; its file can be changed."""
-
-    folder: Path
-
-    def write_answers(self, split: str, rows: Iterable[dict[str, object]]) -> None:
-        lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-        write_text(self.folder / "answers" / f"{split}.jsonl", lines)
-
-
-MakeFinetuned = Callable[..., Finetuned]
-
-
 @pytest.fixture
-def make_finetuned(tmp_path: Path) -> MakeFinetuned:
-    """Give a function that writes a fine-tuning run as litebert finetune does."""
+def make_finetuned(tmp_path: Path) -> MakeRun:
+    """Give a function that writes a fine-tuning of 40 steps, evaluated at 20 and 40, as litebert finetune does."""
     return partial(write_finetuned, tmp_path)
 
 
 @pytest.fixture(scope="session")
-def finetuned_page(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Give the page of a plain fine-tuning run."""
-    run = write_finetuned(tmp_path_factory.mktemp("runs"))
-    return write_report(run.folder).read_text(encoding="utf-8")
+def finetuned(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give a plain fine-tuning run."""
+    return write_finetuned(tmp_path_factory.mktemp("runs"))
 
 
 def write_finetuned(
@@ -115,7 +99,7 @@ def write_finetuned(
     splits: tuple[str, ...] = ("dev",),
     is_finished: bool = True,
     **overrides: Json,
-) -> Finetuned:
+) -> Path:
     folder = runs / name
     settings = {
         "task.name": Setting(task, Origin("recipe", task)),
@@ -130,25 +114,24 @@ def write_finetuned(
     data |= {f"{split} examples": 4 for split in splits}
     opened(folder, resolve(FinetuneConfig, settings | typed), data=data)
     prefixes = [f"{split}_" for split in splits] if len(splits) > 1 else [""]
-    log = RunLog(folder, 40, is_quiet=True)
-    evaluated = {}
+    log, evaluated = RunLog(folder, 40, is_quiet=True), {}
     for step in range(10, 41 if is_finished else 31, 10):
         log.training(step, 900, {"loss": 7 / step}, {"learning_rate": 1e-5, "gradient_norm": 1})
         if step % 20 == 0:
             value = accuracies[step // 20 - 1]
             evaluated[step] = {
-                f"{prefix}{name}": number
-                for prefix in prefixes
-                for name, number in (("accuracy", value), ("f1", value / 2))
+                f"{each}{measure}": number
+                for each in prefixes
+                for measure, number in (("accuracy", value), ("f1", value / 2))
             }
             log.evaluation(step, partial(dict, evaluated[step]))
-    run = Finetuned(folder)
     if not is_finished:
-        return run
-    best = max(evaluated, key=lambda step: evaluated[step][f"{prefixes[0]}accuracy"])
+        return folder
+    key = f"{prefixes[0]}accuracy"
+    best = max(evaluated, key=lambda step: evaluated[step][key])
     result = {
         "task": task,
-        "key_measure": f"{prefixes[0]}accuracy",
+        "key_measure": key,
         "last": {"step": 40, **evaluated[40]},
         "best": {"step": best, **evaluated[best]},
         "evaluations": 2,
@@ -157,23 +140,27 @@ def write_finetuned(
         "fresh": ["head.dense.weight", "head.dense.bias"],
     }
     write_json(folder / "result.json", result)
-    labels = ("not_equivalent", "equivalent")
-    head = HeadConfig(kind="sequence-classification", labels=labels)
+    head = HeadConfig(kind="sequence-classification", labels=("not_equivalent", "equivalent"))
     (folder / "model").mkdir()
     write_config(AlbertConfig(), folder / "model", head=head)
     for split in splits:
-        run.write_answers(split, map(answer, range(4)))
-    return run
+        write_answers(folder, map(_answer, range(4)), split)
+    return folder
 
 
-def answer(number: int) -> dict[str, object]:
-    """Answer four pairs; the last two answers are wrong, and surer each time."""
-    expected = ("not_equivalent", "equivalent")[number % 2]
+def write_answers(run: Path, rows: Iterable[dict[str, Json]], split: str = "dev") -> None:
+    lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+    write_text(run / "answers" / f"{split}.jsonl", lines)
+
+
+def _answer(number: int) -> dict[str, Json]:
+    """Answer a pair; the last two of four answers are wrong, and surer each time."""
+    expected, is_right = ("not_equivalent", "equivalent")[number % 2], number < 2
     return {
         "id": str(number),
         "text": f"One says {number}. ¦ The other says {number}.",
-        "expected": expected if number < 2 else "equivalent",
-        "answer": expected if number < 2 else "not_equivalent",
+        "expected": expected if is_right else "equivalent",
+        "answer": expected if is_right else "not_equivalent",
         "confidence": 0.6 + number / 10,
-        "score": float(number < 2),
+        "score": float(is_right),
     }

@@ -21,7 +21,7 @@ from litebert.corpus.tools import QUANTILES, CorpusStats, filter_documents, load
 from litebert.errors import LitebertError, say
 from litebert.files import readable_bytes, write_text
 from litebert.inference.model import count
-from litebert.report.figures import CountsFigure, draw
+from litebert.report.figures import counts_figure, draw
 from litebert.tokenizer import Tokenizer
 from litebert.tokenizer.train import train_tokenizer, write_tokenizer
 from litebert.train.sources import shares_of
@@ -306,7 +306,7 @@ def corpus_stats(
     )
     if plot is not None:
         title = "Sentences by length in pieces (the last bar: all longer ones)"
-        write_text(plot, draw(CountsFigure(title, of_sentences, found.histogram)))
+        write_text(plot, draw(counts_figure(title, of_sentences, found.histogram)))
     facts = {
         "documents": f"{found.documents:,}, {found.repeated_documents:,} of them repeat another",
         "sentences": f"{found.sentences:,}, {found.repeated_sentence_share:.2%} repeat another",

@@ -399,7 +399,7 @@ def glue(
     words = [tasks] if isinstance(tasks, str) else tasks
     names = [part.strip() for word in words for part in word.split(",") if part.strip()]
     from litebert.inference.finetuned import Finetuned, ensemble_answers
-    from litebert.report.published import glue_remarks, glue_table
+    from litebert.report.comparison import glue_remarks, glue_table
     from litebert.tasks.named.glue import DATASETS, GLUE_TASKS, glue_zip
 
     progress, folder = Progress("", "", is_quiet=quiet), Path(data)

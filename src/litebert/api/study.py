@@ -271,7 +271,7 @@ def _written(
             stem = name if each is metrics else f"{name}-{Path(str(getattr(each, 'source', ''))).name}"
             written.append(files.output / f"{stem}.json")
             write_json(written[-1], each.model_dump(mode="json"))
-        written += write_pictures(files.output, [part])
+        written += write_pictures(files.output, part)
     if files.html is not None:
         write_text(files.html, pages.study_page(TITLE, [part]).html())
         written.append(files.html)

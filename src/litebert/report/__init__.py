@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from litebert.files import write_text
-from litebert.report import finetuning, pretraining
+from litebert.report.training import finetuning_page, page_of_seeds, pretraining_page
 from litebert.runs import Run
 
 REPORT_FILE = "report.html"
@@ -17,6 +17,6 @@ def write_report(folder: Path) -> Path:
     The page depends on the files of the run alone: the same run gives the same bytes. It loads nothing.
     """
     run = Run.open(folder)
-    page = pretraining.page if run.kind == "pretraining" else finetuning.page
-    write_text(folder / REPORT_FILE, (finetuning.page_of_seeds if run.seeds else page)(run).html())
+    page = pretraining_page if run.kind == "pretraining" else finetuning_page
+    write_text(folder / REPORT_FILE, (page_of_seeds if run.seeds else page)(run).html())
     return folder / REPORT_FILE

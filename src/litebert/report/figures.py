@@ -1,4 +1,4 @@
-"""Figures: what is drawn, with its caption and its words; the drawing with matplotlib, inline or as a file."""
+"""Figures: curves by step, rows beside the paper's, reliability; drawn with matplotlib, inline or as a file."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import html
 import io
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from litebert.errors import LitebertError
+from litebert.errors import missing_package
 from litebert.metrics import Calibration
 from litebert.report.tables import word
 from litebert.runs import LogRow, Run, finite
@@ -19,20 +19,64 @@ from litebert.runs import LogRow, Run, finite
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-MOST_POINTS, MOST_EVALUATIONS = 120, 400
-"""Points of a curve of training, and evaluations that are shown without averaging."""
-
-# ---- curves ---------------------------------------------------------------------------------------------------------
+MOST_POINTS, MOST_EVALUATIONS = 120, 400  # of a curve of training; of evaluations, which are not averaged below that
+PALETTE = {
+    "paper": "#fcfbf8",
+    "ink": "#24272c",
+    "quiet": "#5b616b",
+    "grid": "#e0ddd5",
+    "train": "#2a69ac",
+    "held-out": "#b04a12",
+    "rule": "#6d6a63",
+}
+"""The light colours of page.css; an inline figure names the variables, which are others in the dark."""
+DASHED: dict[str, Any] = {"color": PALETTE["rule"], "linestyle": (0, (5, 3)), "linewidth": 1.1}
+LEGEND: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0, 1), "borderaxespad": 0.2, "ncols": 3}
+SIZE = (5.4, 2.9)  # inches; the page scales them
+SETTINGS: dict[str, Any] = {"svg.fonttype": "none", "font.family": "DejaVu Sans", "font.size": 9.0}
+SETTINGS |= {"axes.grid": True, "axes.axisbelow": True, "ytick.major.size": 0.0, "legend.frameon": False}
+SETTINGS |= {f"axes.spines.{side}": False for side in ("top", "right", "left")}
+SETTINGS |= dict.fromkeys(("axes.edgecolor", "grid.color", "xtick.color", "ytick.color"), PALETTE["grid"])
+SETTINGS |= dict.fromkeys(("axes.labelcolor", "xtick.labelcolor", "ytick.labelcolor"), PALETTE["quiet"])
+SETTINGS |= {"legend.labelcolor": PALETTE["ink"]}
 
 
 @dataclass(frozen=True)
-class Point:
+class Figure:
+    """What a page can show: `description` is the figure in words, `fill` draws it."""
+
+    title: str
+    caption: str
+    description: str
+    fill: Callable[[Axes], None]
+
+
+# ---- curves by step -------------------------------------------------------------------------------------------------
+
+
+class Point(NamedTuple):
     """The mean of some neighbouring rows at their last step, with the range they span."""
 
     step: int
     mean: float
     low: float
     high: float
+
+
+class Line(NamedTuple):
+    """One curve: of training, or of held-out evaluations; `color` is a name of the palette."""
+
+    label: str
+    color: str
+    points: Sequence[Point]
+    has_markers: bool = False
+
+
+class Rule(NamedTuple):
+    """A value to compare with, the same at every step."""
+
+    label: str
+    value: float
 
 
 def curve_of(rows: Sequence[LogRow], name: str, *, most_points: int = MOST_POINTS) -> tuple[Point, ...]:
@@ -43,13 +87,13 @@ def curve_of(rows: Sequence[LogRow], name: str, *, most_points: int = MOST_POINT
     (Point(step=2, mean=3.0, low=2.0, high=4.0), Point(step=4, mean=1.0, low=1.0, high=1.0))
     """
     values = [(row.step, row.values[name]) for row in rows if math.isfinite(row.values.get(name, math.nan))]
-    size = max(1, math.ceil(len(values) / most_points))
+    size = max(1, math.ceil(len(values) / most_points))  # neighbouring rows that become one point
     parts = (values[at : at + size] for at in range(0, len(values), size))
     numbers = [(part[-1][0], [value for _, value in part]) for part in parts]
     return tuple(Point(step, fmean(some), min(some), max(some)) for step, some in numbers)
 
 
-def curve_across(curves: Sequence[Sequence[Point]]) -> tuple[Point, ...]:
+def curve_across(curves: Iterable[Sequence[Point]]) -> tuple[Point, ...]:
     """Return the mean and the range of several curves at each of their steps.
 
     >>> curve_across([[Point(5, 0.5, 0.5, 0.5)], [Point(5, 1.0, 1.0, 1.0)]])
@@ -64,91 +108,59 @@ def curve_across(curves: Sequence[Sequence[Point]]) -> tuple[Point, ...]:
     )
 
 
-@dataclass(frozen=True)
-class Line:
-    """One curve: of training, or of held-out evaluations; `color` is a name of the palette."""
+def chart(
+    title: str,
+    caption: str,
+    lines: Sequence[Line],
+    written: Callable[[float], str],
+    *,
+    rules: Sequence[Rule] = (),
+    is_share: bool = False,
+    is_logarithmic: bool = False,
+) -> list[Figure]:
+    """Return curves as a figure, or none if no line has a point; `written` turns values into text."""
+    lines = [line for line in lines if line.points]
+    if not lines:
+        return []
+    parts = [
+        f"{line.label} from {written(line.points[0].mean)} at step {line.points[0].step:,} "
+        f"to {written(line.points[-1].mean)} at step {line.points[-1].step:,}"
+        for line in lines
+    ]
+    parts += [f"{rule.label} {written(rule.value)}" for rule in rules]
 
-    label: str
-    color: str
-    points: tuple[Point, ...]
-    has_markers: bool = False
-
-
-@dataclass(frozen=True)
-class Rule:
-    """A value to compare with, the same at every step."""
-
-    label: str
-    value: float
-
-
-@dataclass(frozen=True)
-class Chart:
-    """A figure by step; `written` turns its values into text."""
-
-    title: str
-    caption: str
-    lines: tuple[Line, ...]
-    written: Callable[[float], str]
-    rules: tuple[Rule, ...] = ()
-    is_share: bool = False
-    is_logarithmic: bool = False
-
-    @property
-    def has_bands(self) -> bool:
-        return any(point.low < point.high for line in self.lines for point in line.points)
-
-    @property
-    def description(self) -> str:
-        """The figure in words: where each line starts and ends."""
-        parts = [
-            f"{line.label} from {self.written(line.points[0].mean)} at step {line.points[0].step:,} "
-            f"to {self.written(line.points[-1].mean)} at step {line.points[-1].step:,}"
-            for line in self.lines
-        ]
-        parts += [f"{rule.label} {self.written(rule.value)}" for rule in self.rules]
-        return f"{self.title}: {'; '.join(parts)}."
-
-    def fill(self, axes: Axes) -> None:
+    def fill(axes: Axes) -> None:
         from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
-        if self.is_logarithmic:
+        if is_logarithmic:
             axes.set_yscale("log")
             axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
             axes.yaxis.set_minor_locator(NullLocator())
-        for line in self.lines:
-            steps, color = [point.step for point in line.points], PALETTE[line.color]
-            lows, means, highs = zip(*((p.low, p.mean, p.high) for p in line.points), strict=True)
+        for line in lines:
+            color, is_marked = PALETTE[line.color], line.has_markers
+            steps, means, lows, highs = zip(*line.points, strict=True)
             if lows != highs:
                 axes.fill_between(steps, lows, highs, color=color, alpha=0.16, linewidth=0)
-            width, marker = 1.0 if line.has_markers else 1.6, "o" if line.has_markers or len(steps) == 1 else None
-            sparse = max(1, len(steps) // 25)
-            style: dict[str, Any] = {"linewidth": width, "marker": marker, "markersize": 3.0, "markevery": sparse}
+            style: dict[str, Any] = {"linewidth": 1.0 if is_marked else 1.6, "markersize": 3.0}
+            style |= {"marker": "o" if is_marked or len(steps) == 1 else None, "markevery": max(1, len(steps) // 25)}
             axes.plot(steps, means, color=color, label=line.label, **style)
-        for rule in self.rules:
-            label = f"{rule.label} ({self.written(rule.value)})"
-            axes.axhline(rule.value, label=label, **DASHED)
+        for rule in rules:
+            axes.axhline(rule.value, label=f"{rule.label} ({written(rule.value)})", **DASHED)
         axes.set_xlabel("step")
         axes.grid(visible=False, axis="x")
         axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
         axes.xaxis.set_major_formatter("{x:,.0f}")
-        axes.yaxis.set_major_formatter(_share_tick if self.is_share else "{x:,g}")
-        if len(self.lines) + len(self.rules) > 1:
-            axes.legend(ncols=3, **ABOVE)
+        axes.yaxis.set_major_formatter(_share_tick if is_share else "{x:,g}")
+        if len(lines) + len(rules) > 1:
+            axes.legend(**LEGEND)
+
+    return [Figure(title, caption, f"{title}: {'; '.join(parts)}.", fill)]
 
 
 def chart_of(
-    run: Run,
-    name: str,
-    title: str,
-    caption: str,
-    written: Callable[[float], str],
-    *,
-    rules: tuple[Rule, ...] = (),
-    is_share: bool = False,
-    is_logarithmic: bool = False,
-) -> Chart:
-    """Return the figure of one number of a run, in training, held out, or both; its caption counts the gaps."""
+    run: Run, name: str, title: str, caption: str, written: Callable[[float], str], **style: Any
+) -> list[Figure]:
+    """Return the figure of one number of a run, in training and held out; its caption counts the gaps."""
     held_out = curve_of(run.evaluations, name, most_points=MOST_EVALUATIONS)
     lines = (
         Line("training", "train", curve_of(run.training, name)),
@@ -156,92 +168,63 @@ def chart_of(
     )
     gaps = sum(not math.isfinite(row.values.get(name, 0.0)) for row in (*run.training, *run.evaluations))
     caption = f"{gaps:,} non-finite values are omitted. {caption}" if gaps else caption
-    return Chart(title, caption, tuple(line for line in lines if line.points), written, rules, is_share, is_logarithmic)
+    return chart(title, caption, lines, written, **style)
 
 
-def rate_charts(run: Run) -> list[Chart]:
+def rate_charts(run: Run) -> list[Figure]:
     """Return the figures that any training has: learning rate, gradient norm, speed."""
     number = "{:.3g}".format
     norms, clip = finite((*run.training, *run.evaluations), "gradient_norm"), run.settings.get("optim.clip_norm")
     # A limit far above the norms would flatten their curve.
     is_near = isinstance(clip, int | float) and 0 < clip <= 3 * max(norms, default=0.0)
-    rules = (Rule("clipped at", float(str(clip))),) if is_near else ()
-    is_wide, before = (
-        bool(norms) and 0 < 10 * min(norms) < max(norms),
-        "Before clipping, of the last step of each log line.",
-    )
+    rules = [Rule("clipped at", float(str(clip)))] if is_near else []
+    is_wide = bool(norms) and 0 < 10 * min(norms) < max(norms)
+    said = "Before clipping, of the last step of each log line."
     return [
-        chart_of(run, "learning_rate", "Learning rate", "As scheduled.", number),
-        chart_of(run, "gradient_norm", "Gradient norm", before, number, rules=rules, is_logarithmic=is_wide),
-        chart_of(run, "tokens_per_second", "Tokens per second", "Padding is not counted.", "{:,.0f}".format),
+        *chart_of(run, "learning_rate", "Learning rate", "As scheduled.", number),
+        *chart_of(run, "gradient_norm", "Gradient norm", said, number, rules=rules, is_logarithmic=is_wide),
+        *chart_of(run, "tokens_per_second", "Tokens per second", "Padding is not counted.", "{:,.0f}".format),
     ]
 
 
 # ---- other figures --------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class RowPoint:
-    """A row of a table: our values over the seeds, and the paper's figure if it has one."""
+def rows_figure(title: str, caption: str, rows: Sequence[tuple[str, Sequence[float], float | None]]) -> Figure:
+    """Return rows of a table: our values over the seeds below, and the paper's figure above, each on its own axis."""
+    said = (
+        f"{label}: ours {word(fmean(values) if values else None)}, paper {word(paper, decimals=1)}"
+        for label, values, paper in rows
+    )
 
-    label: str
-    values: tuple[float, ...]
-    paper: float | None
-
-
-@dataclass(frozen=True)
-class RowsFigure:
-    """The rows of a table as a figure: our values below and the paper's above, each on its own axis."""
-
-    title: str
-    caption: str
-    rows: tuple[RowPoint, ...]
-
-    @property
-    def description(self) -> str:
-        """The figure in words, row by row."""
-        findings = [
-            f"{row.label}: ours {word(fmean(row.values) if row.values else None)}, paper {word(row.paper, decimals=1)}"
-            for row in self.rows
-        ]
-        return f"{self.title}: {'; '.join(findings)}."
-
-    def fill(self, axes: Axes) -> None:
-        placed = list(zip(range(len(self.rows), 0, -1), self.rows, strict=True))
-        axes.set_yticks([place for place, _ in placed], [row.label for row in self.rows])
-        axes.set_xlabel("ours (below)" if any(row.values for row in self.rows) else "nothing measured")
-        ours = [(place, row.values) for place, row in placed if row.values]
+    def fill(axes: Axes) -> None:
+        placed = list(zip(range(len(rows), 0, -1), rows, strict=True))  # the first row is at the top
+        axes.set_yticks([place for place, _ in placed], [label for _, (label, _, _) in placed])
+        ours = [(place, values) for place, (_, values, _) in placed if values]
+        axes.set_xlabel("ours (below)" if ours else "nothing measured")
         means = [fmean(values) for _, values in ours]
         bars = [stdev(values) if len(values) > 1 else 0.0 for _, values in ours]
         style: dict[str, Any] = {"fmt": "o", "color": PALETTE["train"], "markersize": 4.0, "capsize": 2.0}
         axes.errorbar(means, [place for place, _ in ours], xerr=bars, **style)
-        if paper := [(row.paper, place) for place, row in placed if row.paper]:
+        if papers := [(paper, place) for place, (_, _, paper) in placed if paper]:
             above, color = axes.twiny(), PALETTE["held-out"]
             above.grid(visible=False)
-            above.plot(*zip(*paper, strict=True), "D", color=color, markersize=4.0)
+            above.plot(*zip(*papers, strict=True), "D", color=color, markersize=4.0)
             above.tick_params(labelcolor=color)
             above.set_xlabel("paper", color=color)
 
+    return Figure(title, caption, f"{title}: {'; '.join(said)}.", fill)
 
-@dataclass(frozen=True)
-class ReliabilityFigure:
-    """How often answers are right by their confidence, beside how often they should be."""
 
-    title: str
-    caption: str
-    calibration: Calibration
+def reliability_figure(title: str, caption: str, measured: Calibration) -> Figure:
+    """Return how often answers are right by their confidence, beside how often they should be."""
+    bins = measured.bins
+    said = (f"{part.confidence:.0%} sure, {part.accuracy:.0%} right ({part.count:,})" for part in bins)
 
-    @property
-    def description(self) -> str:
-        """The figure in words, bin by bin."""
-        points = (f"{part.confidence:.0%} sure, {part.accuracy:.0%} right" for part in self.calibration.bins)
-        return f"{self.title}: {'; '.join(points)}."
-
-    def fill(self, axes: Axes) -> None:
-        bins = self.calibration.bins
-        lows, heights = [part.low for part in bins], [part.accuracy for part in bins]
-        widths, colors = [part.high - part.low for part in bins], (PALETTE["train"], PALETTE["paper"])
-        axes.bar(lows, heights, widths, align="edge", color=colors[0], edgecolor=colors[1], label="right")
+    def fill(axes: Axes) -> None:
+        lows, widths = [part.low for part in bins], [part.high - part.low for part in bins]
+        colors: dict[str, Any] = {"color": PALETTE["train"], "edgecolor": PALETTE["paper"]}
+        axes.bar(lows, [part.accuracy for part in bins], widths, align="edge", label="right", **colors)
         axes.plot((0, 1), (0, 1), label="should be", **DASHED)
         axes.set_xlim(0, 1)
         axes.set_ylim(0, 1)
@@ -249,24 +232,19 @@ class ReliabilityFigure:
         axes.grid(visible=False, axis="x")
         axes.xaxis.set_major_formatter(_share_tick)
         axes.yaxis.set_major_formatter(_share_tick)
-        axes.legend(ncols=2, **ABOVE)
+        axes.legend(**LEGEND)
+
+    return Figure(title, caption, f"{title}: {'; '.join(said)}.", fill)
 
 
-@dataclass(frozen=True)
-class CountsFigure:
-    """A bar for each count, by its place."""
+def counts_figure(title: str, description: str, counts: Sequence[int]) -> Figure:
+    """Return a bar for each count, by its place."""
 
-    title: str
-    description: str
-    counts: Sequence[int]
+    def fill(axes: Axes) -> None:
+        axes.bar(range(len(counts)), counts, width=1.0, color=PALETTE["ink"])
+        axes.set_xlabel(title)
 
-    def fill(self, axes: Axes) -> None:
-        axes.bar(range(len(self.counts)), self.counts, width=1.0, color=PALETTE["ink"])
-        axes.set_xlabel(self.title)
-
-
-Figure = Chart | RowsFigure | ReliabilityFigure
-"""What a page can show: it has a title, a caption, a description for those who do not see it, and `fill`."""
+    return Figure(title, "", description, fill)
 
 
 def _share_tick(value: float, _: float) -> str:
@@ -275,37 +253,14 @@ def _share_tick(value: float, _: float) -> str:
 
 # ---- drawing --------------------------------------------------------------------------------------------------------
 
-PALETTE = {
-    "paper": "#fcfbf8",
-    "ink": "#24272c",
-    "quiet": "#5b616b",
-    "grid": "#e0ddd5",
-    "train": "#2a69ac",
-    "held-out": "#b04a12",
-    "rule": "#6d6a63",
-}
-"""The light colours of page.css; an inline figure names the variables, which are others in the dark."""
-DASHED: dict[str, Any] = {"color": PALETTE["rule"], "linestyle": (0, (5, 3)), "linewidth": 1.1}
-ABOVE: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0, 1), "borderaxespad": 0.2}
-"""How values to compare with are drawn, and where a legend stands."""
-SIZE = (5.4, 2.9)  # inches; the page scales them
-SETTINGS: dict[str, Any] = {"svg.fonttype": "none", "font.family": "DejaVu Sans", "font.size": 9.0}
-SETTINGS |= {"axes.grid": True, "axes.axisbelow": True, "ytick.major.size": 0.0, "legend.frameon": False}
-SETTINGS |= {f"axes.spines.{side}": False for side in ("top", "right", "left")}
-SETTINGS |= dict.fromkeys(("axes.edgecolor", "grid.color", "xtick.color", "ytick.color"), PALETTE["grid"])
-SETTINGS |= dict.fromkeys(("axes.labelcolor", "xtick.labelcolor", "ytick.labelcolor"), PALETTE["quiet"])
-SETTINGS |= {"legend.labelcolor": PALETTE["ink"]}
 
-
-def picture(figure: Figure | CountsFigure, kind: Literal["svg", "png"], *, is_inline: bool = False) -> bytes:
+def picture(figure: Figure, kind: Literal["svg", "png"], *, is_inline: bool = False) -> bytes:
     """Return a figure as a file of its own, in the light colours; the same figure gives the same bytes."""
     try:
         from matplotlib import style
         from matplotlib.figure import Figure as Canvas
     except ImportError as error:
-        raise LitebertError(
-            "LB-652", "figures need matplotlib", received=str(error), next="pip install 'litebert[report]'"
-        ) from error
+        raise missing_package("matplotlib", extra="report", needed_for="figures") from error
     buffer = io.BytesIO()
     omitted = dict.fromkeys(("Creator", "Date", "Format", "Type") if kind == "svg" else ("Software",))
     with style.context({**SETTINGS, "svg.hashsalt": figure.title}, after_reset=True):
@@ -318,7 +273,7 @@ def picture(figure: Figure | CountsFigure, kind: Literal["svg", "png"], *, is_in
     return buffer.getvalue()
 
 
-def draw(figure: Figure | CountsFigure) -> str:
+def draw(figure: Figure) -> str:
     """Return an SVG element for a page, in its light and dark colours, with a description for screen readers."""
     svg = picture(figure, "svg", is_inline=True).decode("utf-8")
     body = svg[svg.index("<svg ") :].replace("xlink:href", "href")

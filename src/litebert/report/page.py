@@ -23,7 +23,7 @@ import litebert
 from litebert.config import DataConfig, FinetuneConfig, PretrainConfig, TaskConfig, describe, flattened
 from litebert.config.schema import StartConfig
 from litebert.files import Json, write_bytes
-from litebert.report.figures import Chart, Figure, draw, picture
+from litebert.report.figures import Figure, draw, picture
 from litebert.report.tables import Table, word
 from litebert.runs import Kind, Run, finite
 
@@ -97,75 +97,6 @@ def _template() -> jinja2.Template:
 
 # ---- what every run has ---------------------------------------------------------------------------------------------
 
-
-def page_of_run(run: Run, facts: Mapping[str, str], sections: Sequence[Section], *, name: str, sources: str) -> Page:
-    """Return the page of a run with its own sections, and those that every run has."""
-    if run.has_model:
-        status = f"Finished after {run.step:,} steps."
-    elif run.step == 0:
-        status = "Not finished: no training step was logged yet."
-    else:
-        status = f"Not finished: step {run.step:,} of {run.setting('train.steps')}. There is no model yet."
-    kind = "Pretraining run" if run.kind == "pretraining" else "Fine-tuning run"
-    common = (settings_of(run), surroundings_of(run), remarks_of(run))
-    return Page(name, kind, (*sections, *common), f"the run's {sources}", status, facts)
-
-
-def report_line(folder: Path) -> str:
-    """Return the command that writes a page again."""
-    return f"litebert report {shlex.quote(str(folder))}"
-
-
-def next_steps(run: Run, shell: Sequence[str], python: str, *, said: str) -> Section:
-    """Return the lines that use the model of a run, and the one that writes its page again.
-
-    `python` is a call of the model. A run that has no model yet is resumed.
-    """
-    again = [report_line(run.folder)]
-    if not run.has_model:
-        verb = "pretrain" if run.kind == "pretraining" else "finetune"
-        words = f"Rerun the litebert {verb} command that began this run to resume it; then:"
-        return Section("Resume", [paragraph(words), commands(again)])
-    code = ["import litebert", f"model = litebert.load({str(run.folder / 'model')!r})", f"print(model.{python})"]
-    blocks = [paragraph(said), commands(shell), paragraph("In Python:"), commands(code)]
-    return Section("Use the model", [*blocks, paragraph("This page again:"), commands(again)])
-
-
-def effort(run: Run) -> dict[str, str]:
-    """Return what training took; unknown figures are omitted."""
-    from litebert.train.log import duration  # torch comes with it
-
-    speeds = finite(run.training, "tokens_per_second")
-    values = {
-        "Tokens seen": large(run.tokens) if run.tokens else "",
-        "Time, evaluations not counted": duration(run.seconds) if run.seconds else "",
-        "Median speed": f"{statistics.median(speeds):,.0f} tokens/s" if speeds else "",
-        "Notes": f"{len(run.remarks):,}, listed below" if run.remarks else "",
-    }
-    return {name: value for name, value in values.items() if value}
-
-
-def large(count: int) -> str:
-    """Write a number of tokens.
-
-    >>> large(4_224), large(78_012_345), large(2_600_000_000)
-    ('4,224', '78.0 million', '2.60 billion')
-    """
-    if count < 100_000:
-        return f"{count:,}"
-    return f"{count / 1e9:,.2f} billion" if count >= 1e9 else f"{count / 1e6:,.1f} million"
-
-
-def curves(charts: Sequence[Chart], run: Run, *, bands: str) -> Section:
-    """Return the figures that have data; `bands` explains the bands around their lines."""
-    drawn = [chart for chart in charts if chart.lines]
-    if not drawn:
-        return Section("Curves", [paragraph("No step was logged yet.")])
-    words = f"{bands} " if any(chart.has_bands for chart in drawn) else ""
-    words += f"A log line is the mean of {run.settings.get('train.log_every')} training steps."
-    return Section("Curves", [paragraph(words, style="quiet"), figures(drawn)])
-
-
 NEIGHBOURS = "Lines are means of neighbouring log lines; bands show their lowest and highest."
 _EXAMPLES: dict[Kind, BaseModel] = {
     "pretraining": PretrainConfig(data=DataConfig(corpus="")),
@@ -173,6 +104,61 @@ _EXAMPLES: dict[Kind, BaseModel] = {
     "fine-tuning": FinetuneConfig.model_construct(task=TaskConfig(name=""), model=StartConfig(start="")),
 }
 """A configuration of each kind, with only the required settings set."""
+
+
+def page_of_run(run: Run, name: str, facts: Mapping[str, str], sections: Sequence[Section], sources: str) -> Page:
+    """Return the page of a run with its own sections, and those that every run has."""
+    status = f"Not finished: step {run.step:,} of {run.setting('train.steps')}. There is no model yet."
+    if run.has_model:
+        status = f"Finished after {run.step:,} steps."
+    elif run.step == 0:
+        status = "Not finished: no training step was logged yet."
+    notes = paragraph("Nothing unusual was noted: no step was skipped.")
+    if run.remarks:
+        shown, total = run.remarks[-MOST_NOTES:], len(run.remarks)
+        caption = f"{total:,} notes" if len(shown) == total else f"The last {len(shown)} of {total:,} notes"
+        notes = table(caption, ("Step", "What happened"), ((f"{note.step:,}", note.text) for note in shown))
+    common = (settings_of(run), surroundings_of(run), Section("Notes", [notes]))
+    kind = f"{run.kind.capitalize()} run"
+    return Page(name, kind, (*sections, *common), f"the run's run.json, metrics.jsonl{sources}", status, facts)
+
+
+def report_line(folder: Path) -> str:
+    """Return the command that writes a page again."""
+    return f"litebert report {shlex.quote(str(folder))}"
+
+
+def next_steps(run: Run, shell: Sequence[str], python: str) -> Section:
+    """Return the lines that use the model of a run, or resume it, and write its page again; `python` is a call."""
+    again = [report_line(run.folder)]
+    if not run.has_model:
+        verb = "pretrain" if run.kind == "pretraining" else "finetune"
+        words = f"Rerun the litebert {verb} command that began this run to resume it; then:"
+        return Section("Resume", [paragraph(words), commands(again)])
+    code = ["import litebert", f"model = litebert.load({str(run.folder / 'model')!r})", f"print(model.{python})"]
+    said = {"In the shell:": shell, "In Python:": code, "This page again:": again}
+    return Section("Use the model", [b for words, lines in said.items() for b in (paragraph(words), commands(lines))])
+
+
+def effort(run: Run) -> dict[str, str]:
+    """Return what training took; unknown figures are empty."""
+    from litebert.train.log import duration  # torch comes with it
+
+    speeds = finite(run.training, "tokens_per_second")
+    return {
+        "Tokens seen": f"{run.tokens:,}" if run.tokens else "",
+        "Time, evaluations not counted": duration(run.seconds) if run.seconds else "",
+        "Median speed": f"{statistics.median(speeds):,.0f} tokens/s" if speeds else "",
+        "Notes": f"{len(run.remarks):,}, listed below" if run.remarks else "",
+    }
+
+
+def curves(drawn: Sequence[Figure], run: Run, *, bands: str = NEIGHBOURS) -> Section:
+    """Return the figures of a training; `bands` explains the bands around their lines."""
+    if not drawn:
+        return Section("Curves", [paragraph("No step was logged yet.")])
+    words = f"{bands} A log line is the mean of {run.settings.get('train.log_every')} training steps."
+    return Section("Curves", [paragraph(words, style="quiet"), figures(drawn)])
 
 
 def settings_of(run: Run, changed: Mapping[str, Json] = {}) -> Section:
@@ -204,16 +190,6 @@ def surroundings_of(run: Run) -> Section:
     tables = {"Environment": machine, "Data, hashes are blake2b": data}
     blocks = [table(caption, ("Name", "Value"), rows, style="names") for caption, rows in tables.items()]
     return Section("Environment and data", blocks)
-
-
-def remarks_of(run: Run) -> Section:
-    """Return the notes of the run, or the last of them if there are many."""
-    if not run.remarks:
-        return Section("Notes", [paragraph("Nothing unusual was noted: no step was skipped.")])
-    shown, total = run.remarks[-MOST_NOTES:], len(run.remarks)
-    caption = f"{total:,} notes" if len(shown) == total else f"The last {len(shown)} of {total:,} notes"
-    rows = ((f"{note.step:,}", note.text) for note in shown)
-    return Section("Notes", [table(caption, ("Step", "What happened"), rows)])
 
 
 def written(value: Json) -> str:
@@ -257,15 +233,12 @@ def study_page(title: str, parts: Sequence[Part]) -> Page:
     return Page(title, "Study", sections, sources, of="study")
 
 
-def write_pictures(folder: Path, parts: Sequence[Part]) -> list[Path]:
-    """Write every figure of studies as an SVG and a PNG file, and return their paths."""
+def write_pictures(folder: Path, part: Part) -> list[Path]:
+    """Write every figure of a study as an SVG and a PNG file, and return their paths."""
     kinds: tuple[Literal["svg", "png"], ...] = ("svg", "png")
-    drawn = {
-        folder / f"{part.name}-{number}.{kind}": picture(each, kind)
-        for part in parts
-        for kind in kinds
-        for number, each in enumerate(part.figures, start=1)
-    }
-    for path, data in drawn.items():
-        write_bytes(path, data)
-    return list(drawn)
+    written = []
+    for kind in kinds:
+        for number, each in enumerate(part.figures, start=1):
+            written.append(folder / f"{part.name}-{number}.{kind}")
+            write_bytes(written[-1], picture(each, kind))
+    return written

@@ -20,7 +20,7 @@ from litebert.config import PretrainConfig, resolve, settings_from_words
 from litebert.errors import counted
 from litebert.files import read_json
 from litebert.metrics import Spread
-from litebert.report.figures import RowPoint, RowsFigure
+from litebert.report.figures import rows_figure
 from litebert.report.page import Part
 from litebert.report.tables import Cell, Table
 from litebert.study.sizes import forward_flops
@@ -396,7 +396,7 @@ def ablation_part(found: Ablation) -> Part:
         cells += [_mean(t.cpu_seconds for t in trials)]
         cells += [trials[0].table, trials[0].body] if trials else [None, None]
         rows.append((*cells, row.predicted_cpu_seconds, f"{row.predicted_flops:.2e}"))
-    points = tuple(RowPoint(row.label, tuple(row.values(found.measure)), row.paper) for row in found.rows)
+    points = [(row.label, row.values(found.measure), row.paper) for row in found.rows]
     is_measured = any(row.trials for row in found.rows)
     return Part(
         name=found.name,
@@ -405,7 +405,7 @@ def ablation_part(found: Ablation) -> Part:
         f"{found.scale}.",
         finding=found.verdict,
         tables=(Table(tuple(headings), tuple(rows), found.title),),
-        figures=(RowsFigure(found.title, "Bars: deviation between seeds.", points),) if is_measured else (),
+        figures=(rows_figure(found.title, "Bars: deviation between seeds.", points),) if is_measured else (),
     )
 
 

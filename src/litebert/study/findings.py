@@ -11,7 +11,8 @@ from pydantic import BaseModel
 
 from litebert.errors import LitebertError
 from litebert.files import read_json
-from litebert.report.figures import Chart, Line, Point
+from litebert.report.figures import Figure, Line, Point
+from litebert.report.figures import chart as draw_chart
 from litebert.report.page import Part
 from litebert.report.tables import Cell, Table
 from litebert.study.ablation import Ablation, ablation_part, grids
@@ -111,13 +112,15 @@ def layers_part(found: Sequence[Layers]) -> Part:
                 sizes = (round(step.l2, 3), round(step.angle, 2), round(step.norm, 3), round(step.residual, 4))
                 steps.append((each.source, step.step, step.block, is_trained, *sizes))
 
-    def chart(title: str, caption: str, value: Callable[[StepChange], float], *, goes_beyond: bool = False) -> Chart:
+    def chart(
+        title: str, caption: str, value: Callable[[StepChange], float], *, goes_beyond: bool = False
+    ) -> list[Figure]:
         lines = []
         for number, each in enumerate(found):
             shown = [*each.steps, *each.beyond] if goes_beyond else each.steps
             points = tuple(Point(s.step, value(s), value(s), value(s)) for s in shown)
             lines.append(Line(Path(each.source).name, COLORS[number % len(COLORS)], points))
-        return Chart(title, caption, tuple(lines), "{:.3g}".format, is_logarithmic=goes_beyond)
+        return draw_chart(title, caption, lines, "{:.3g}".format, is_logarithmic=goes_beyond)
 
     fate_headings = ("model", "depth", "verdict", "residual", "period", "return", "|eigenvalue|", "at the end", "turn")
     step_headings = ("model", "step", "block", "trained", "L2", "angle", "norm", "residual")
@@ -133,9 +136,9 @@ def layers_part(found: Sequence[Layers]) -> Part:
             Table(step_headings, tuple(steps), "Each trained step, and the depths judged"),
         ),
         figures=(
-            chart("L2 distance of input and output", "Means over tokens.", lambda step: step.l2),
-            chart("Angle of input and output, degrees", "Means over tokens.", lambda step: step.angle),
-            chart("Residual beyond the trained depth", moved_by, lambda step: step.residual, goes_beyond=True),
+            *chart("L2 distance of input and output", "Means over tokens.", lambda step: step.l2),
+            *chart("Angle of input and output, degrees", "Means over tokens.", lambda step: step.angle),
+            *chart("Residual beyond the trained depth", moved_by, lambda step: step.residual, goes_beyond=True),
         ),
     )
 
