@@ -92,7 +92,7 @@ def main(root: Path, program: str, precision: str) -> None:
 def loader(program: str) -> Callable[[Path, str], Callable[[], object]]:
     """Import a program; return what loads a model, and gives what answers."""
     if program == "litebert":
-        import litebert.inference.answering  # noqa: F401 torch and all else that loading imports
+        import litebert.folder.model  # noqa: F401 torch and all else that loading imports
         from litebert.inference import Model
 
         def load_ours(root: Path, precision: str) -> Callable[[], object]:

@@ -13,7 +13,7 @@ from litebert.errors import LitebertError
 from litebert.folder import save_model
 from litebert.inference import Model
 from litebert.inference.explain import with_words
-from litebert.inference.finetuned import quantize_with_texts
+from litebert.inference.finetuned import quantize
 from litebert.nn import AlbertForPretraining, AlbertForTask, Batch
 from litebert.tokenizer import Tokenizer
 from litebert.tokenizer.train import train_tokenizer
@@ -119,7 +119,7 @@ def test_eight_bits_have_no_gradients(tokenizer: Tokenizer, tmp_path: Path) -> N
     model = _model(tokenizer, None)
     save_model(model.network, tmp_path / "float")
     tokenizer.save(tmp_path / "float")
-    quantize_with_texts(tmp_path / "float", tmp_path / "int8", TEXTS * 20)
+    quantize(tmp_path / "float", tmp_path / "int8", texts=TEXTS * 20)
     with pytest.raises(LitebertError) as caught:
         litebert.load(tmp_path / "int8").explain("similar", *TEXTS[:2])
     assert caught.value.code == "LB-872"

@@ -15,7 +15,7 @@ from litebert.config import AlbertConfig
 from litebert.errors import DamagedError, LitebertError
 from litebert.folder import load_model, read_config, save_model, start_from
 from litebert.folder.weights import INT8_FILE
-from litebert.inference.finetuned import quantize_with_texts
+from litebert.inference.finetuned import quantize
 from litebert.nn import AlbertForPretraining
 from litebert.tokenizer import Tokenizer
 
@@ -38,7 +38,7 @@ def folder(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def eight(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Give its eight-bit copy."""
     path = tmp_path_factory.mktemp("int8") / "model"
-    found = quantize_with_texts(folder, path, TEXTS)
+    found = quantize(folder, path, texts=TEXTS)
     assert found.num_examples == 37
     assert found.error < 0.05
     assert found.bytes_after < 0.4 * found.bytes_before
@@ -124,11 +124,11 @@ def test_a_damaged_copy_gives_one_error(
 
 def test_bad_requests_say_what_is_missing(folder: Path, eight: Path, tmp_path: Path) -> None:
     with pytest.raises(LitebertError, match="LB-618"):
-        quantize_with_texts(folder, tmp_path / "a", TEXTS[:3])
+        quantize(folder, tmp_path / "a", texts=TEXTS[:3])
     with pytest.raises(LitebertError, match="LB-619"):
-        quantize_with_texts(folder, eight, TEXTS)
+        quantize(folder, eight, texts=TEXTS)
     with pytest.raises(LitebertError, match="LB-617"):
-        quantize_with_texts(eight, tmp_path / "b", TEXTS)
+        quantize(eight, tmp_path / "b", texts=TEXTS)
     assert not (tmp_path / "a").exists()
     result = CliRunner().invoke(cli, ["quantize", str(folder), str(tmp_path / "c")])
     assert isinstance(result.exception, LitebertError)

@@ -20,7 +20,7 @@ from litebert.corpus.text import read_texts, text_settings
 from litebert.corpus.tools import QUANTILES, CorpusStats, filter_documents, load_keep, merge_corpora
 from litebert.errors import LitebertError, say
 from litebert.files import readable_bytes, write_text
-from litebert.inference.model import count
+from litebert.inference.texts import count
 from litebert.report.figures import counts_figure, draw
 from litebert.tokenizer import Tokenizer
 from litebert.tokenizer.train import train_tokenizer, write_tokenizer

@@ -216,12 +216,10 @@ def quantize(
         received = f"{'--evaluate' if evaluate else '--task'} without --data"
         raise LitebertError("LB-537", "a task needs its data", received=received, next="add --data FOLDER")
     from litebert.corpus.text import read_texts
-    from litebert.inference.finetuned import quantize_run, quantize_with_texts
+    from litebert.inference.finetuned import quantize as write_quantized
 
-    if data is not None:
-        return quantize_run(model, output, data, task=task, evaluate=evaluate)
     lines = (line for text in read_texts(texts) for line in text.splitlines() if line.strip())
-    return quantize_with_texts(model, output, lines)
+    return write_quantized(model, output, texts=lines, data=data, task=task, evaluate=evaluate)
 
 
 # The Hub

@@ -39,7 +39,7 @@ from litebert.corpus.text import require_text, text_settings
 from litebert.errors import LitebertError, counted, say
 from litebert.files import Json
 from litebert.inference import PACKAGED
-from litebert.inference.model import count
+from litebert.inference.texts import count
 from litebert.reading.source import find_texts, is_url
 from litebert.runs import RunFile, read_run
 from litebert.tasks.check import DataReport, check_dataset, check_files

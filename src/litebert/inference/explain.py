@@ -8,8 +8,9 @@ text add up to the difference of both scores, but for the error of the numerical
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias, cast
+from collections.abc import Callable, Sequence
+from itertools import chain
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
 import numpy as np
 import torch
@@ -20,12 +21,11 @@ from torch.nn import functional as F
 from litebert.answers import Explanation, WordAttribution
 from litebert.errors import LitebertError, did_you_mean, no_such_name
 from litebert.fast import is_int8
-from litebert.inference.answering import by_word, masked_logits, pool, window
-from litebert.nn import AlbertForPretraining, AlbertForTask, Batch, Network
+from litebert.inference.texts import by_word, pool, window
+from litebert.nn import Batch, Network
 from litebert.tasks.kinds.choice import ChoiceExample, question_texts
 from litebert.tasks.kinds.spans import SPAN_FAMILIES
 from litebert.tasks.kinds.text import TextClassification
-from litebert.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from litebert.inference.model import Model
@@ -35,7 +35,7 @@ TOKENS_AT_ONCE = 4_096
 
 
 class Part(NamedTuple):
-    """A text of a sequence by its name, as ids with the span of each in the text."""
+    """A text by its name, as ids with the span of each in the text."""
 
     name: str
     text: str
@@ -47,25 +47,17 @@ class Part(NamedTuple):
         return Part(self.name, self.text, self.ids[kept], self.offsets[kept])
 
 
-class FramedText(NamedTuple):
-    """What the network reads as one sequence; the tokens of `parts[i]` start at `begins[i]`."""
-
-    ids: list[int]
-    segments: list[int]
-    parts: tuple[Part, ...]
-    begins: tuple[int, ...]
+Framed: TypeAlias = Sequence[Sequence[Part]]
+"""A sequence: [CLS], then each segment, with its texts end to end and a [SEP] after them."""
 
 
 class Question(NamedTuple):
     """What is explained: `score(network, copies of the sequences)` returns the score of `answer` for each copy."""
 
-    sequences: Sequence[FramedText]
-    score: Callable[[Network, Batch], Float[Tensor, " copies"]]
+    sequences: Sequence[Framed]
+    score: Callable[[Any, Batch], Float[Tensor, " copies"]]
     answer: str
     kind: str = "log-probability"
-
-
-Ask: TypeAlias = Callable[["Model", Sequence[str], str | None], Question]
 
 
 def explain(model: Model, verb: str, texts: Sequence[str], answer: str | None) -> Explanation:
@@ -80,37 +72,25 @@ def explain(model: Model, verb: str, texts: Sequence[str], answer: str | None) -
     if is_int8(model.network.albert):
         what = "an eight-bit model has no gradients to explain its answers with"
         raise LitebertError("LB-872", what, next="use the float model that it was made from")
-    question = ask(model, texts, answer)
-    values, score, blank = integrated_gradients(model.network, question, model.tokenizer)
-    words, start = list[WordAttribution](), 0
+    question, network, tokenizer = ask(model, texts, answer), model.network, model.tokenizer
+
+    # the sequences, and the same with every token masked
+    device, ids, segments = next(network.parameters()).device, [], []
     for sequence in question.sequences:
-        for part, begin in zip(sequence.parts, sequence.begins, strict=True):
-            own = values[start + begin : start + begin + len(part.ids)]
-            found = by_word(part.text, part.offsets, own)
-            words += [WordAttribution(word, part.name, first, stop, value) for word, first, stop, value in found]
-        start += len(sequence.ids)
-    error = sum(values) - (score - blank)
-    return Explanation(verb, question.answer, question.kind, score, blank, error, tuple(words))
-
-
-def integrated_gradients(
-    network: Network, question: Question, tokenizer: Tokenizer
-) -> tuple[list[float], float, float]:
-    """Return what each token adds to the score, the score of the text and that of the masked text."""
-    device = next(network.parameters()).device
-    ids = [sequence.ids for sequence in question.sequences]
-    segments = [sequence.segments for sequence in question.sequences]
-    flat = torch.tensor([id_ for one in ids for id_ in one], device=device)
+        pieces = [[*chain(*(part.ids for part in parts)), tokenizer.sep_id] for parts in sequence]
+        ids.append([tokenizer.cls_id, *chain(*pieces)])
+        segments.append([0, *chain(*([number] * len(each) for number, each in enumerate(pieces)))])
+    flat = torch.tensor([*chain(*ids)], device=device)  # (tokens,)
     special = torch.tensor([tokenizer.cls_id, tokenizer.sep_id, tokenizer.mask_id], device=device)
-    is_text = torch.isin(flat, special, invert=True)
     table = network.albert.embedding.word.weight.detach()
     words = table[flat]  # (tokens, embed)
-    blanks = torch.where(is_text[:, None], table[tokenizer.mask_id], words)
+    blanks = torch.where(torch.isin(flat, special, invert=True)[:, None], table[tokenizer.mask_id], words)
 
     def scores(vectors: Float[Tensor, "copies tokens embed"]) -> Float[Tensor, " copies"]:
         batch = Batch.from_lists(ids * len(vectors), segments * len(vectors)).to(device)
         return question.score(with_words(network, vectors.flatten(0, 1)), batch).float()
 
+    # the mean gradient on the line between them
     with torch.no_grad():
         score, blank = scores(torch.stack([words, blanks])).tolist()
     points, weights = np.polynomial.legendre.leggauss(NUM_POINTS)  # on -1 to 1, whose weights add up to 2
@@ -124,8 +104,22 @@ def integrated_gradients(
             line = (blanks + alphas[chosen] * (words - blanks)).requires_grad_()  # (points, tokens, embed)
             (found,) = torch.autograd.grad(scores(line).sum(), line)
         gradient += (found.float() * shares[chosen]).sum(0)
-    values: list[float] = (gradient * (words - blanks)).sum(-1).double().tolist()
-    return values, score, blank
+    values: list[float] = (gradient * (words - blanks)).sum(-1).double().tolist()  # (tokens,)
+
+    # what the tokens of each word add up to
+    attributions, place = list[WordAttribution](), 0
+    for sequence in question.sequences:
+        for parts in sequence:
+            place += 1  # [CLS], or the [SEP] of the segment before
+            for part in parts:
+                own = by_word(part.text, part.offsets, values[place : place + len(part.ids)])
+                attributions += [
+                    WordAttribution(word, part.name, start, stop, value) for word, start, stop, value in own
+                ]
+                place += len(part.ids)
+        place += 1
+    error = sum(values) - (score - blank)
+    return Explanation(verb, question.answer, question.kind, score, blank, error, tuple(attributions))
 
 
 def with_words(network: Network, vectors: Float[Tensor, "tokens embed"]) -> Network:
@@ -150,47 +144,33 @@ class _GivenWords(nn.Module):
         return self._vectors
 
 
-# Sequences that remember where each token is in its text
+# The question that each verb asks of the network, on sequences that remember where each token is in its text
 
 
-def _part(tokenizer: Tokenizer, name: str, text: str, *, special: bool = False) -> Part:
+def _part(model: Model, name: str, text: str, *, special: bool = False) -> Part:
     """Encode a text without [CLS] and [SEP]; with `special`, [MASK] in it is a blank."""
-    encoding = tokenizer.encode(text, special_tokens=special, frame=False)
+    encoding = model.tokenizer.encode(text, special_tokens=special, frame=False)
     return Part(name, text, encoding.ids, encoding.offsets)
 
 
-def _framed(tokenizer: Tokenizer, parts: Sequence[Part], longest: int) -> FramedText:
-    """Return [CLS] and one text or two, each with its [SEP]; if they do not fit, the longer one loses its end."""
+def _framed(model: Model, *texts: tuple[str, str]) -> Framed:
+    """Frame one text or two, (name, text); if they do not fit, the longer one loses its end."""
+    longest = model.network.config.max_position_embeddings
+    parts = [_part(model, name, model.tokenizer.beginning(text, longest)) for name, text in texts]
     sizes = [len(part.ids) for part in parts]
     while sum(sizes) + len(parts) + 1 > longest:
         sizes[0 if sizes[0] > sizes[-1] else -1] -= 1
-    kept = tuple(part.cut(slice(size)) for part, size in zip(parts, sizes, strict=True))
-    ids, segments, begins = [tokenizer.cls_id], [0], list[int]()
-    for number, part in enumerate(kept):
-        begins.append(len(ids))
-        ids += [*part.ids, tokenizer.sep_id]
-        segments += [number] * (len(part.ids) + 1)
-    return FramedText(ids, segments, kept, tuple(begins))
-
-
-def _sequence(model: Model, texts: Mapping[str, str]) -> FramedText:
-    """Frame one text or two, by the names of their parts."""
-    longest = model.network.config.max_position_embeddings
-    parts = [_part(model.tokenizer, name, model.tokenizer.beginning(text, longest)) for name, text in texts.items()]
-    return _framed(model.tokenizer, parts, longest)
-
-
-# The question that each verb asks of the network
+    return [[part.cut(slice(size))] for part, size in zip(parts, sizes, strict=True)]
 
 
 def _classify(model: Model, texts: Sequence[str], answer: str | None) -> Question:
     """Score a label as its kind of problem does: a log-probability, or the output itself."""
     found = model.classify(texts[0], texts[1] if len(texts) == 2 else None)
-    labels, family = list(found.values), TextClassification.of(cast(AlbertForTask, model.network).head_config)
+    labels, family = list(found.values), TextClassification.of(model.able("classify").head_config)
     likeliest = found.labels[0] if found.labels else max(labels, key=found.values.__getitem__)
     label = 0 if family.is_number else _place(answer or likeliest, labels)
     return Question(
-        (_sequence(model, dict(zip(("text", "pair"), texts, strict=False))),),
+        [_framed(model, *zip(("text", "pair"), texts, strict=False))],
         lambda network, batch: family.log_values(network(batch))[:, label],
         labels[label],
         "score" if family.is_number else "log-probability",
@@ -200,37 +180,34 @@ def _classify(model: Model, texts: Sequence[str], answer: str | None) -> Questio
 def _fill(model: Model, texts: Sequence[str], answer: str | None) -> Question:
     """Score the words in the blanks: the sum of their log-probabilities."""
     model.fill(texts[0], top=1)  # refuses what cannot be filled
-    tokenizer, longest = model.tokenizer, model.network.config.max_position_embeddings
-    text = _part(tokenizer, "text", texts[0], special=True)
+    tokenizer, room = model.tokenizer, model.network.config.max_position_embeddings - 2
+    text = _part(model, "text", texts[0], special=True)
     blanks = [place for place, id_ in enumerate(text.ids) if id_ == tokenizer.mask_id]
-    sequence = _framed(tokenizer, [text.cut(window(blanks, len(text.ids), longest - 2))], longest)
+    text = text.cut(window(blanks, len(text.ids), room))
 
-    def logits(network: Network, batch: Batch) -> Float[Tensor, "copies blanks vocab"]:
-        places = torch.nonzero(batch.ids == tokenizer.mask_id).flatten()
-        found = masked_logits(cast(AlbertForPretraining, network), batch, places)
+    def logits(network: Any, batch: Batch) -> Float[Tensor, "copies blanks vocab"]:
+        hidden = network.albert(batch, torch.nonzero(batch.ids == tokenizer.mask_id).flatten())
+        found: Tensor = network.masked_lm(hidden, network.albert.embedding.word.weight).float()
         return found.view(len(batch.lengths), len(blanks), -1)
 
-    def spelt(word: str) -> int:
-        """Return the piece that spells a word; of two, the one that begins a word."""
-        found = (tokenizer.id(piece) for piece in (f"▁{word.lower()}", word.lower(), f"▁{word}", word))
-        return next((id_ for id_ in found if id_ != tokenizer.unk_id), tokenizer.unk_id)
-
     if answer is None:
-        batch = Batch.from_lists([sequence.ids]).to(next(model.network.parameters()).device)
+        batch = Batch.from_lists([[tokenizer.cls_id, *text.ids, tokenizer.sep_id]])
         with torch.inference_mode():
-            found = logits(model.network, batch)[0]
+            found = logits(model.network, batch.to(next(model.network.parameters()).device))[0]
             found[:, tokenizer.special_ids] = -torch.inf
             ids = found.argmax(-1).tolist()
-    else:
-        ids = [spelt(word) for word in answer.split()]
+    else:  # the piece that spells each word; of two, the one that begins a word
+        spelt = [[f"▁{word.lower()}", word.lower(), f"▁{word}", word] for word in answer.split()]
+        known = [[id_ for id_ in map(tokenizer.id, pieces) if id_ != tokenizer.unk_id] for pieces in spelt]
+        ids = [found[0] if found else tokenizer.unk_id for found in known]
     if len(ids) != len(blanks) or tokenizer.unk_id in ids:
         raise _no_such(answer, f"{len(blanks)} words of one piece each")
 
-    def score(network: Network, batch: Batch) -> Tensor:
+    def score(network: Any, batch: Batch) -> Tensor:
         by_blank = logits(network, batch).log_softmax(-1)
         return torch.stack([by_blank[:, blank, id_] for blank, id_ in enumerate(ids)]).sum(0)
 
-    return Question((sequence,), score, " ".join(tokenizer.decode([id_]) for id_ in ids))
+    return Question([[[text]]], score, " ".join(tokenizer.decode([id_]) for id_ in ids))
 
 
 def _order(model: Model, texts: Sequence[str], answer: str | None) -> Question:
@@ -238,33 +215,31 @@ def _order(model: Model, texts: Sequence[str], answer: str | None) -> Question:
     names = ["in order", "swapped"]
     label = _place(answer or names[0 if model.order(texts[0], texts[1]).is_in_order else 1], names)
 
-    def score(network: Network, batch: Batch) -> Tensor:
-        pooled = network.albert.pool(network.albert(batch, batch.first_tokens))
-        logits: Tensor = cast(AlbertForPretraining, network).sentence_order(pooled)
+    def score(network: Any, batch: Batch) -> Tensor:
+        logits: Tensor = network.sentence_order(network.albert.pool(network.albert(batch, batch.first_tokens)))
         return logits.log_softmax(-1)[:, label]
 
-    return Question((_sequence(model, dict(zip(("first", "second"), texts, strict=True))),), score, names[label])
+    return Question([_framed(model, ("first", texts[0]), ("second", texts[1]))], score, names[label])
 
 
 def _similar(model: Model, texts: Sequence[str], _: str | None) -> Question:
     """Score how near two texts are: the cosine of their vectors; what their prompt adds stands apart."""
-    vectors, tokenizer = model.vectors, model.tokenizer
+    vectors = model.vectors
     longest = min(vectors.max_length or 1 << 30, model.network.config.max_position_embeddings)
 
-    def score(network: Network, batch: Batch) -> Tensor:
+    def score(network: Any, batch: Batch) -> Tensor:
         rows = pool(network, batch, vectors.pooling)
         return F.cosine_similarity(rows[::2], rows[1::2])  # the copies of the first text, and of the second
 
-    sequences = []
+    sequences, shift = [], len(vectors.prompt)
     for name, text in zip(("first", "second"), texts, strict=True):
-        prompted = _part(tokenizer, "prompt", tokenizer.beginning(vectors.prompt + text, longest))
-        framed = _framed(tokenizer, [prompted], longest)
-        (whole,), shift = framed.parts, len(vectors.prompt)
+        whole = _part(model, "prompt", model.tokenizer.beginning(vectors.prompt + text, longest)).cut(
+            slice(longest - 2)
+        )
         size = sum(stop <= shift for _, stop in whole.offsets) if shift else 0
         spans = [(max(0, start - shift), stop - shift) for start, stop in whole.offsets[size:]]
-        parts = (whole.cut(slice(size)), Part(name, text, whole.ids[size:], spans))
-        sequences.append(FramedText(framed.ids, framed.segments, parts, (1, 1 + size)))
-    return Question(tuple(sequences), score, f"{float(model.similar(*texts)):.3f}", "cosine")
+        sequences.append([[whole.cut(slice(size)), Part(name, text, whole.ids[size:], spans)]])
+    return Question(sequences, score, f"{float(model.similar(*texts)):.3f}", "cosine")
 
 
 def _choose(model: Model, texts: Sequence[str], answer: str | None) -> Question:
@@ -274,7 +249,7 @@ def _choose(model: Model, texts: Sequence[str], answer: str | None) -> Question:
     chosen = _place(answer or choices[chosen], choices)
     variants = question_texts(ChoiceExample("0", context, question, tuple(choices)))
     return Question(
-        tuple(_sequence(model, {"context": context, f"choice {n}": each}) for n, each in enumerate(variants, 1)),
+        [_framed(model, ("context", context), (f"choice {n}", each)) for n, each in enumerate(variants, 1)],
         lambda network, batch: network(batch).view(-1, len(choices)).log_softmax(-1)[:, chosen],
         choices[chosen],
     )
@@ -283,7 +258,6 @@ def _choose(model: Model, texts: Sequence[str], answer: str | None) -> Question:
 def _answer(model: Model, texts: Sequence[str], answer: str | None) -> Question:
     """Score a span, or "no answer", by its log-probability: minus twice its training loss."""
     question, context = texts
-    network, tokenizer = cast(AlbertForTask, model.network), model.tokenizer
     best = model.answer(question, context)[0]
     start, stop = best.start, best.stop
     if answer is not None:
@@ -291,25 +265,23 @@ def _answer(model: Model, texts: Sequence[str], answer: str | None) -> Question:
         stop = start + len(answer)
     if start < 0:
         raise _no_such(answer, "words of the context")
-    family = SPAN_FAMILIES[network.head_config.kind]
-    posed = _part(tokenizer, "question", question).cut(slice(family.max_query_length))
-    ids, offsets = tokenizer.encode_arrays(context)
+    family = SPAN_FAMILIES[model.able("answer").head_config.kind]
+    posed = _part(model, "question", question).cut(slice(family.max_query_length))
+    ids, offsets = model.tokenizer.encode_arrays(context)
     inside: list[int] = np.flatnonzero((offsets[:, 0] < stop) & (offsets[:, 1] > start)).tolist()
-    longest = network.config.max_position_embeddings
-    kept = window(inside or [0], len(ids), longest - len(posed.ids) - 3)  # [CLS] question [SEP] context [SEP]
-    spans = [(begin, end) for begin, end in offsets[kept].tolist()]
-    sequence = _framed(tokenizer, [posed, Part("context", context, ids[kept].tolist(), spans)], longest)
-    first = sequence.begins[1] - kept.start
+    room = model.network.config.max_position_embeddings - len(posed.ids) - 3  # [CLS] question [SEP] context [SEP]
+    kept = window(inside or [0], len(ids), room)
+    part = Part("context", context, ids[kept].tolist(), [(begin, end) for begin, end in offsets[kept].tolist()])
+    first = len(posed.ids) + 2 - kept.start
     target = [first + inside[0], first + inside[-1], 0] if inside else [0, 0, 1]
 
-    def score(network: Network, batch: Batch) -> Tensor:
-        targets = torch.tensor(target * len(batch.lengths), device=batch.ids.device)
-        return -2 * family.losses(cast(AlbertForTask, network), batch, targets)
+    def score(network: Any, batch: Batch) -> Tensor:
+        return -2 * family.losses(network, batch, torch.tensor(target * len(batch.lengths), device=batch.ids.device))
 
-    return Question((sequence,), score, context[start:stop] or "no answer")
+    return Question([[[posed], [part]]], score, context[start:stop] or "no answer")
 
 
-QUESTIONS: dict[str, tuple[Ask, range, str]] = {
+QUESTIONS: dict[str, tuple[Callable[[Model, Sequence[str], str | None], Question], range, str]] = {
     "answer": (_answer, range(2, 3), "a question and a context"),
     "choose": (_choose, range(3, 99), "a question, a context (or an empty text), the choices"),
     "classify": (_classify, range(1, 3), "a text, or a text and its pair"),

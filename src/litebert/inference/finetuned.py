@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import chain, islice
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
 import torch
 from pydantic import JsonValue
@@ -34,7 +34,7 @@ from litebert.folder.model import load_model, save_model
 from litebert.folder.weights import INT8_FILE, weights_path
 from litebert.hub.transfer import locate
 from litebert.interop.reports import Quantized
-from litebert.nn import AlbertForTask, Batch, Network
+from litebert.nn import AlbertForTask, Batch
 from litebert.nn.batch import by_length
 from litebert.runs import RUN_FILE, is_run, read_run
 from litebert.tasks.finetuning import answer
@@ -46,6 +46,8 @@ from litebert.tasks.own.dataset import require_same_data
 from litebert.tokenizer import Tokenizer
 
 Kept = Literal["last", "best"]
+_NUM_EXAMPLES = 512  # texts, or examples, to calibrate eight bits on
+_HELD_OUT_EVERY = 16  # one in so many is held out to measure the error
 
 
 @dataclass(frozen=True)
@@ -79,15 +81,12 @@ class Finetuned:
         """
         run = run_of(path)
         recorded = None if run is None else read_run(run)
-        is_folder = run is None or run != Path(path)
-        folder = locate(fspath(path)) if is_folder or run is None else run / {"last": "model", "best": "best"}[kept]
+        is_run = run is not None and run == Path(path)
+        folder = run / {"last": "model", "best": "best"}[kept] if run and is_run else locate(fspath(path))
         if recorded is None and task is None:
-            raise LitebertError(
-                "LB-613",
-                f"no file names what {path} was trained for",
-                expected="a run that litebert finetune made (runs/<name>), or the task's name",
-                next="add --task mrpc, or whichever task it is",
-            )
+            what, advice = f"no file names what {path} was trained for", "add --task mrpc, or whichever task it is"
+            expected = "a run that litebert finetune made (runs/<name>), or the task's name"
+            raise LitebertError("LB-613", what, expected=expected, next=advice)
         config = recorded_config(FinetuneConfig, recorded.settings) if recorded else None
         settings = config.task if config else TaskConfig(name=str(task))
         where = config.data if config else TaskDataConfig()
@@ -101,8 +100,13 @@ class Finetuned:
         dataset = open_dataset(settings, where, settled=settled)
         used = precision or trained_in(config)
         network = load_model(folder, dtype=DTYPES[used], for_inference=True).network
-        if not isinstance(network, AlbertForTask) or not _fits(network, dataset):
-            own, wanted = getattr(network, "head_config", None), dataset.family.head
+        own, wanted = getattr(network, "head_config", None), dataset.family.head
+        fits = own is not None and own.num_outputs == wanted.num_outputs
+        if own is not None and fits:  # labels in order, too: a label's position is what the network predicts
+            is_unnamed = own.labels == numbered_labels(len(own.labels)) and bool(wanted.labels)
+            has_problem = own.record.has_problem_type and wanted.record.has_problem_type
+            fits = (own.labels == wanted.labels or is_unnamed) and (own.kind == wanted.kind or has_problem)
+        if not isinstance(network, AlbertForTask) or not fits:
             raise LitebertError(
                 "LB-614",
                 f"{folder} has no head for {settings.name}",
@@ -116,10 +120,10 @@ class Finetuned:
 
     def answers(self, examples: Sequence[Any]) -> list[Any]:
         """Answer every example."""
-        length = min(self.task.max_length, self.network.config.max_position_embeddings)
-        family = self.dataset.family
+        network, family = self.network, self.dataset.family
+        length = min(self.task.max_length, network.config.max_position_embeddings)
         features = family.features(examples, self.tokenizer, max_length=length, training=False)
-        return answer(self.network, family, examples, features, progress=self.progress)
+        return answer(network, family, examples, features, progress=self.progress)
 
 
 def ensemble_answers(models: Sequence[Finetuned], examples: Sequence[Any]) -> list[Any]:
@@ -206,75 +210,46 @@ def recorded_config(kind: type[Schema], settings: Mapping[str, JsonValue]) -> Sc
     return resolve(kind, given).config
 
 
-def _fits(network: AlbertForTask, dataset: Dataset[Any, Any]) -> bool:
-    """Compare kinds and labels, in order: a label's position is what the network predicts."""
-    ours, wanted = network.head_config, dataset.family.head
-    is_unnamed = ours.labels == numbered_labels(len(ours.labels))
-    has_labels = ours.labels == wanted.labels or (is_unnamed and bool(wanted.labels))
-    is_same_kind = ours.kind == wanted.kind or (ours.record.has_problem_type and wanted.record.has_problem_type)
-    return is_same_kind and ours.num_outputs == wanted.num_outputs and has_labels
-
-
 # An eight-bit copy, calibrated on texts like those that the model will read
 
-NUM_EXAMPLES = 512
-"""Texts, or examples, to calibrate on."""
-HELD_OUT_EVERY = 16
-"""One in so many is held out to measure the error."""
-Framed: TypeAlias = tuple[Sequence[Sequence[int]], Sequence[Sequence[int]]]
-"""Ids and segments of the sequences of an example; a question with choices has several."""
 
-
-def quantize_with_texts(model: str | PathLike[str], output: Path, texts: Iterable[str]) -> Quantized:
-    """Write an eight-bit copy of a model, calibrated on the first NUM_EXAMPLES texts."""
-    folder = _float_model(model, output)
-    network, tokenizer = load_model(folder).network, Tokenizer.load(folder)
-    encoded = [ids for ids in tokenizer.encode_ids(list(islice(texts, NUM_EXAMPLES))) if ids]
-    longest = network.config.max_position_embeddings
-    framed = [frame_ids(tokenizer, ids, None, max_length=longest) for ids in encoded]
-    return _quantize(network, tokenizer, folder, output, [([ids], [segments]) for ids, segments in framed])
-
-
-def quantize_run(
-    run: str | PathLike[str], output: Path, data: Path, *, task: str | None = None, evaluate: bool = False
+def quantize(
+    model: str | PathLike[str],
+    output: Path,
+    *,
+    texts: Iterable[str] = (),
+    data: Path | None = None,
+    task: str | None = None,
+    evaluate: bool = False,
 ) -> Quantized:
-    """Write an eight-bit copy of a run's model, calibrated on training examples of its task.
+    """Write an eight-bit copy of a model, calibrated on texts or, with `data`, on training examples of a run's task.
 
     `task` is needed only for a model folder without its run. With `evaluate`, the model is measured on the development
     splits before and after.
     """
-    folder = _float_model(run, output)
-    opened = Finetuned.open(run, task=task, precision="fp32")  # int8 is packed beside fp32
-    dataset, longest = opened.dataset, opened.network.config.max_position_embeddings
-    examples = dataset.read(data, dataset.train_split)
-    features = dataset.family.features(
-        examples[:: max(1, len(examples) // NUM_EXAMPLES)][:NUM_EXAMPLES],
-        opened.tokenizer,
-        max_length=min(opened.task.max_length, longest),
-        training=False,
-    )
-    splits = dataset.dev_splits if evaluate else ()
-    before = {split: measured([opened], data, split)[0] for split in splits}
-    framed = [(feature.ids, feature.segments) for feature in features]
-    found = _quantize(opened.network, opened.tokenizer, folder, output, framed)
-    after = {split: measured([opened], data, split)[0] for split in splits}
-    return replace(found, before=before, after=after)
-
-
-def _float_model(model: str | PathLike[str], output: Path) -> Path:
     require_new(output, force=None)
     folder = locate(fspath(model))
     if weights_path(folder).name == INT8_FILE:
         raise LitebertError("LB-617", f"{folder} is in eight bits already", next="use it as it is")
-    return folder
-
-
-def _quantize(
-    network: Network, tokenizer: Tokenizer, folder: Path, output: Path, examples: Sequence[Framed]
-) -> Quantized:
-    """Calibrate on most examples, measure on the rest, write the folder."""
-    if len(examples) < HELD_OUT_EVERY:
-        received, expected = f"{len(examples)} texts", f"a few hundred, at least {HELD_OUT_EVERY}"
+    examples: list[tuple[Sequence[list[int]], Sequence[list[int]]]]  # ids and segments of each one's sequences
+    before, after = dict[str, dict[str, float]](), dict[str, dict[str, float]]()
+    if data is None:
+        network, tokenizer = load_model(folder).network, Tokenizer.load(folder)
+        longest = network.config.max_position_embeddings
+        encoded = [ids for ids in tokenizer.encode_ids(list(islice(texts, _NUM_EXAMPLES))) if ids]
+        framed = [frame_ids(tokenizer, ids, None, max_length=longest) for ids in encoded]
+        examples = [([ids], [segments]) for ids, segments in framed]
+    else:
+        opened = Finetuned.open(model, task=task, precision="fp32")  # int8 is packed beside fp32
+        network, tokenizer, dataset = opened.network, opened.tokenizer, opened.dataset
+        rows = dataset.read(data, dataset.train_split)
+        chosen = rows[:: max(1, len(rows) // _NUM_EXAMPLES)][:_NUM_EXAMPLES]
+        length = min(opened.task.max_length, network.config.max_position_embeddings)
+        features = dataset.family.features(chosen, tokenizer, max_length=length, training=False)
+        examples = [(feature.ids, feature.segments) for feature in features]
+        before = {split: measured([opened], data, split)[0] for split in dataset.dev_splits if evaluate}
+    if len(examples) < _HELD_OUT_EVERY:
+        received, expected = f"{len(examples)} texts", f"a few hundred, at least {_HELD_OUT_EVERY}"
         advice = "give more texts, like those that the model will read"
         what = "there is too little to calibrate on"
         raise LitebertError("LB-618", what, received=received, expected=expected, next=advice)
@@ -283,19 +258,21 @@ def _quantize(
         ids, segments = zip(*(examples[number] for number in numbers), strict=True)
         return Batch.from_lists([*chain(*ids)], [*chain(*segments)])
 
-    used = [number for number in range(len(examples)) if number % HELD_OUT_EVERY]
-    held_out = [batch([number]) for number in range(0, len(examples), HELD_OUT_EVERY)]
+    # calibrate on most examples, measure the error on the rest
+    used = [number for number in range(len(examples)) if number % _HELD_OUT_EVERY]
+    held_out = [batch([number]) for number in range(0, len(examples), _HELD_OUT_EVERY)]
     groups = by_length([sum(map(len, examples[number][0])) for number in used])
     albert = network.albert
     with torch.no_grad():
-        exact = torch.cat([albert(one) for one in held_out])
-        calibration = calibrate(albert, (batch(used[n] for n in group) for group in groups))
-        to_int8(network, calibration)
+        exact = torch.cat([albert(one) for one in held_out])  # (tokens, hidden)
+        to_int8(network, calibrate(albert, (batch(used[n] for n in group) for group in groups)))
         pack(albert)
         rounded = torch.cat([albert(one) for one in held_out])
+    error = float((rounded - exact).norm() / exact.norm())
     with staged_folder(output) as staged:
         save_model(network, staged)
         tokenizer.save(staged, max_length=network.config.max_position_embeddings)
-    before, after = (sum(path.stat().st_size for path in each.glob("*.safetensors")) for each in (folder, output))
-    error = float((rounded - exact).norm() / exact.norm())
-    return Quantized(str(output), len(used), before, after, error)
+    old, new = (sum(path.stat().st_size for path in each.glob("*.safetensors")) for each in (folder, output))
+    if data is not None:
+        after = {split: measured([opened], data, split)[0] for split in before}
+    return Quantized(str(output), len(used), old, new, error, before, after)

@@ -2,18 +2,23 @@
 
 These methods are the interface: the commands of the shell, the routes of the server and their schemas are made from
 their signatures, their docstrings and the records that they return (`litebert.answers`).
+
+Texts are read in ragged batches of like lengths, at most `nn.batch.TOKENS_AT_ONCE` tokens together, so that a hundred
+short texts cost one pass and a long one costs no more memory. What needs torch is imported where it is used, so that
+`litebert fill --help` loads none.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+import math
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from itertools import islice
-from numbers import Integral
+from itertools import islice, pairwise
 from os import PathLike
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, TypeVar, get_args, overload
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, get_args, overload
 
 import numpy as np
 from annotated_types import Ge
@@ -25,32 +30,35 @@ from litebert.answers import (
     Coherence,
     Explanation,
     Filling,
+    Join,
     Match,
     Order,
     Results,
     Score,
     SpanFound,
     Tagged,
+    WordScore,
 )
 from litebert.config import HEADS, Backend, Precision
 from litebert.errors import LitebertError, RequestError, no_such_name
+from litebert.inference.texts import Pooling, Texts, by_word, count, frame, paired, pool, several, several_only, window
 from litebert.tokenizer import Tokenizer
 
-if TYPE_CHECKING:  # what needs torch is imported where it is used, so that `litebert fill --help` loads none
+if TYPE_CHECKING:
     from litebert.folder.sentence_vectors import SentenceVectors
-    from litebert.inference.answering import TextIndex
     from litebert.nn import Network
+    from litebert.tasks.kinds.family import Family
+    from litebert.tasks.kinds.spans import SpanAnswer
 
 log = logging.getLogger("litebert")
-PACKAGED = "the one that comes with litebert"
-"""The packaged model in messages."""
-MAX_CHARACTERS = 1_000_000
-"""The longest text for `fill`, `tag`, `score` and `order`, whose answers grow with the text."""
-_HEADS = {"fill": "masked_lm", "score": "masked_lm", "order": "sentence_order"}
-"""The pretraining heads that answer verbs."""
+PACKAGED = "the one that comes with litebert"  # the packaged model in messages
+MAX_CHARACTERS = 1_000_000  # the longest text for `fill`, `tag`, `score` and `order`, whose answers grow with the text
+MASK = "[MASK]"
+_HEADS = {"fill": "masked_lm", "score": "masked_lm", "order": "sentence_order"}  # the pretraining heads by verb
+_BLANKS_AT_ONCE = 256  # whose probabilities of all pieces are held together: 30 MB with 30,000 pieces
+_WINDOWS_AT_ONCE = 256  # held in memory together; a context of 33,000 tokens has about as many
+_WORD = re.compile(r"\w+(?:[-'’.,]\w+)*|[^\w\s]")
 
-Texts: TypeAlias = str | Iterable[str]
-Pooling: TypeAlias = Literal["mean", "cls", "max"]
 Patience = Annotated[int | None, Ge(1), "Stop once this many consecutive classifiers agree; needs train.exits=true."]
 Top = Annotated[int, Ge(1), "Answers to show."]
 PoolingOption = Annotated[
@@ -59,7 +67,6 @@ PoolingOption = Annotated[
 Normalize = Annotated[bool | None, "Scale vectors to length 1."]
 MaxLength = Annotated[int | None, "Read only so many pieces of a text."]
 Progress: TypeAlias = Callable[[int], None]
-Found = TypeVar("Found")
 
 
 class Model:
@@ -88,9 +95,8 @@ class Model:
 
         self.network, self.tokenizer, self.notes, self.source = network.eval(), tokenizer, notes, source
         self.vectors = vectors or SentenceVectors()
-        self._missing, self._unused = missing, unused
         self.remark: Callable[[str], object] = log.warning
-        self._has_remarked = False
+        self._missing, self._unused, self._has_remarked = missing, unused, False
 
     def __repr__(self) -> str:
         return f"Model({self.source!r}, verbs: {', '.join(self.verbs)})"
@@ -118,7 +124,8 @@ class Model:
         from litebert.hub.transfer import locate, packaged_model
 
         folder = packaged_model() if path is None else locate(path)
-        precision = _one_of(precision, Precision, "LB-933", "precision", 'precision="fp32"')
+        if precision not in DTYPES:
+            raise no_such_name("LB-933", "there is no such precision", str(precision), DTYPES, next='precision="fp32"')
         loaded = load_model(folder, dtype=DTYPES[precision], for_inference=True)
         if depth is not None:
             limit_depth(loaded.network, depth)
@@ -133,14 +140,6 @@ class Model:
             unused=loaded.unused,
         )
 
-    @cached_property
-    def verbs(self) -> tuple[str, ...]:
-        """The verbs that this model's weights allow."""
-        head = getattr(self.network, "head_config", None)
-        if head is not None:
-            return (head.record.verb, "embed")
-        return (*(verb for verb in _HEADS if not self._lacking(verb)), "embed")
-
     # Pretrained models
 
     @overload
@@ -154,10 +153,56 @@ class Model:
         only the part around the blanks is read. Like `score`, `tag` and `order` of one text, this takes at most a
         million characters.
         """
-        from litebert.inference import answering
+        import torch
 
-        texts = self.read(text, "fill", is_bounded=True)
-        found = answering.fill(self.able("fill"), self.tokenizer, texts, top=count(top, "top"))
+        from litebert.nn.batch import by_length
+
+        texts, network, tokenizer = self.read(text, "fill", is_bounded=True), self.able("fill"), self.tokenizer
+        top, room = count(top, "top"), network.config.max_position_embeddings - 2
+        encoded = tokenizer.encode_ids(texts, special_tokens=True, num_threads=1 if len(texts) == 1 else -1)
+        for number, ids in enumerate(encoded):
+            if tokenizer.mask_id not in ids:
+                what, example = "there is nothing to fill in this text", 'litebert fill "The cat sat on the [MASK]."'
+                raise LitebertError(
+                    "LB-610", what, received=texts[number], expected="at least one [MASK]", next=example
+                )
+            if len(ids) > room:
+                blanks = [place for place, id_ in enumerate(ids) if id_ == tokenizer.mask_id]
+                encoded[number] = ids[window(blanks, len(ids), room)]
+
+        found: list[Results[Filling]] = [Results()] * len(texts)
+        for rows in by_length([len(ids) + 2 for ids in encoded]):
+            words: list[list[tuple[str, float]]] = []  # of each blank, the likeliest words with their probabilities
+            with torch.inference_mode():
+                batch = frame(network, tokenizer, [encoded[row] for row in rows])
+                places = (batch.ids == tokenizer.mask_id).nonzero().flatten()
+                hidden, table = network.albert(batch, places), network.albert.embedding.word.weight  # (blanks, hidden)
+                for some in hidden.split(_BLANKS_AT_ONCE):
+                    logits = network.masked_lm(some, table).float()  # (blanks, vocab)
+                    # A word can be spelt by two pieces, the one that begins a word and the one that continues it
+                    # ("▁he" and "he"): their probabilities are added up. Special pieces and a lone "▁" are no words.
+                    alike = torch.from_numpy(tokenizer.first_alike).to(logits.device)
+                    logits[:, [*tokenizer.special_ids, *tokenizer.textless_ids]] = -torch.inf
+                    likely = torch.zeros_like(logits).index_add_(1, alike, logits.softmax(-1))
+                    best = likely.topk(min(top, logits.shape[1]))
+                    for pieces, values in zip(best.indices.tolist(), best.values.tolist(), strict=True):
+                        pairs = zip(pieces, values, strict=True)
+                        words.append([(tokenizer.decode([id_]), p) for id_, p in pairs if p > 0])
+
+            # Blanks are independent, so the best combinations of words extend the best shorter ones.
+            for row in rows:  # the blanks of a batch lie in the order of its rows
+                num_blanks = encoded[row].count(tokenizer.mask_id)
+                beams: list[tuple[tuple[str, ...], float]] = [((), 1.0)]
+                for blank in words[:num_blanks]:
+                    longer = [((*chosen, word), so_far * p) for chosen, so_far in beams for word, p in blank]
+                    beams = sorted(longer, key=lambda beam: -beam[1])[:top]
+                words = words[num_blanks:]
+                offsets = tuple(match.span() for match in re.finditer(re.escape(MASK), texts[row]))
+                between = texts[row].split(MASK)
+                found[row] = Results(
+                    Filling("".join(a + b for a, b in zip(between, (*chosen, ""), strict=True)), chosen, p, offsets)
+                    for chosen, p in beams
+                )
         return found[0] if isinstance(text, str) else Results(found)
 
     @overload
@@ -165,12 +210,39 @@ class Model:
     @overload
     def score(self, text: Iterable[str]) -> Results[Score]: ...
     def score(self, text: Texts) -> Score | Results[Score]:
-        """Return how likely a text and each of its words are: pseudo-log-likelihoods, in nats."""
-        from litebert.inference import answering
+        """Return how likely a text and each of its words are: pseudo-log-likelihoods, in nats.
 
-        texts, network = self.read(text, "score", is_bounded=True), self.able("score")
-        found = [answering.score(network, self.tokenizer, each) for each in texts]
-        return found[0] if isinstance(text, str) else Results(found)
+        Each piece is masked in turn (Salazar et al. 2020); in a long text, what is around it is read.
+        """
+        import torch
+
+        from litebert.nn.batch import by_length
+
+        texts, network, mask_id = self.read(text, "score", is_bounded=True), self.able("score"), self.tokenizer.mask_id
+        room, scores = network.config.max_position_embeddings - 2, list[Score]()
+        for each in texts:
+            encoding = self.tokenizer.encode(each)
+            ids, found = encoding.ids, [0.0] * len(encoding.ids)
+            spans = [window([place], len(ids), room) for place in range(len(ids))]
+            for places in by_length([min(len(ids), room) + 2] * len(ids)):
+                copies = [ids[spans[place]] for place in places]
+                for place, copied in zip(places, copies, strict=True):
+                    copied[place - spans[place].start] = mask_id
+                with torch.inference_mode():
+                    batch = frame(network, self.tokenizer, copies)
+                    device = batch.offsets.device
+                    masked = torch.tensor([1 + place - spans[place].start for place in places], device=device)
+                    hidden = network.albert(batch, batch.first_tokens + masked)  # (places, hidden)
+                    logits = network.masked_lm(hidden, network.albert.embedding.word.weight).float()  # (places, vocab)
+                    labels = torch.tensor([ids[place] for place in places], device=device)
+                    picked = logits.log_softmax(-1).gather(-1, labels[:, None]).flatten()
+                for place, value in zip(places, picked.tolist(), strict=True):
+                    found[place] = value
+            total = math.fsum(found)
+            perplexity = math.exp(min(700.0, -total / max(1, len(ids))))  # per piece
+            words = tuple(WordScore(*word) for word in by_word(each, encoding.offsets, found))
+            scores.append(Score(each, total, perplexity, words))
+        return scores[0] if isinstance(text, str) else Results(scores)
 
     @overload
     def order(self, first: str, second: str) -> Order: ...
@@ -181,13 +253,42 @@ class Model:
 
         Sentences longer than the model reads are cut at their end.
         """
-        from litebert.inference import answering
+        if second is not None:
+            return self.order_pairs([first], [second])[0]
+        from litebert.corpus.text import TextSettings, split_sentences  # 40 ms, which no other verb pays
 
-        texts = self.read([first] if second is None else [first, second], "order", is_bounded=second is None)
-        network = self.able("order")
-        if second is None:
-            return answering.coherence(network, self.tokenizer, texts[0])
-        return answering.order(network, self.tokenizer, texts[:1], texts[1:])[0]
+        (text,), _ = self.read([first], "order", is_bounded=True), self.able("order")
+        sentences = list(split_sentences(text, TextSettings()))
+        if len(sentences) < 2:
+            what, expected = "there is no order in one sentence", "a text of two sentences or more, or two texts"
+            example = 'litebert order "He opened the door. Nobody was there." --model runs/mine'
+            raise LitebertError("LB-936", what, received=f"{len(sentences)} sentences", expected=expected, next=example)
+        orders = self.order_pairs(sentences[:-1], sentences[1:])
+        joins, end = [], text.index(sentences[0]) + len(sentences[0])
+        for (before, after), each in zip(pairwise(sentences), orders, strict=True):
+            start = text.index(after, end)
+            joins.append(Join(before, after, start, each.probability))
+            end = start + len(after)
+        return Coherence(tuple(joins))
+
+    def order_pairs(self, firsts: Sequence[str], seconds: Sequence[str]) -> list[Order]:
+        """Say of each pair whether its first text comes before the second in running text."""
+        import torch
+
+        from litebert.nn.batch import by_length
+
+        texts, network = [*self.read(firsts, "order"), *self.read(seconds, "order")], self.able("order")
+        longest = network.config.max_position_embeddings
+        ids = self.tokenizer.encode_ids([self.tokenizer.beginning(text, longest) for text in texts])
+        first, second, found = ids[: len(firsts)], ids[len(firsts) :], [0.0] * len(firsts)
+        for rows in by_length([len(a) + len(b) + 3 for a, b in zip(first, second, strict=True)]):
+            with torch.inference_mode():
+                batch = frame(network, self.tokenizer, [first[row] for row in rows], [second[row] for row in rows])
+                pooled = network.albert.pool(network.albert(batch, batch.first_tokens))
+                probabilities = network.sentence_order(pooled).float().softmax(-1)[:, 0]  # label 0 is "in order"
+            for row, value in zip(rows, probabilities.tolist(), strict=True):
+                found[row] = value
+        return [Order(probability >= 0.5, probability) for probability in found]
 
     # Vectors
 
@@ -203,17 +304,25 @@ class Model:
         nothing, the mean, not normalised. Without fine-tuning or a teacher, a pretrained model gives poor vectors.
         `max_length` cuts texts earlier, to that many pieces including [CLS] and [SEP].
         """
-        from litebert.inference import answering
+        import torch
 
-        if pooling is not None:
-            _one_of(pooling, Pooling, "LB-674", "pooling", 'model.embed(texts, pooling="mean")')
-        vectors = replace(
-            self.vectors,
-            pooling=pooling or self.vectors.pooling,
-            normalize=self.vectors.normalize if normalize is None else normalize,
-            max_length=self.vectors.max_length if max_length is None else count(max_length, "max_length", least=3),
-        )
-        found = answering.embed(self.network, self.tokenizer, self.read(texts, "embed"), vectors=vectors)
+        from litebert.nn.batch import by_length
+
+        own, network, tokenizer = self.vectors, self.network, self.tokenizer
+        if pooling not in (None, *get_args(Pooling)):
+            example = 'model.embed(texts, pooling="mean")'
+            raise no_such_name("LB-674", "there is no such pooling", str(pooling), get_args(Pooling), next=example)
+        is_unit = own.normalize if normalize is None else normalize
+        longest = own.max_length if max_length is None else count(max_length, "max_length", least=3)
+        listed, positions = self.read(texts, "embed"), network.config.max_position_embeddings
+        beginnings = [tokenizer.beginning(own.prompt + text, positions) for text in listed]
+        encoded = tokenizer.encode_ids(beginnings, num_threads=1 if len(listed) == 1 else -1)
+        found = np.zeros((len(encoded), network.config.hidden_size), dtype=np.float32)
+        for rows in by_length([len(ids) + 2 for ids in encoded]):
+            with torch.inference_mode():
+                batch = frame(network, tokenizer, [encoded[row] for row in rows], longest=longest)
+                pooled = pool(network, batch, pooling or own.pooling)  # (texts, hidden)
+                found[rows] = (torch.nn.functional.normalize(pooled) if is_unit else pooled).cpu().numpy()
         vector: NDArray[np.float32] = found[0] if isinstance(texts, str) else found
         return vector
 
@@ -231,7 +340,7 @@ class Model:
 
         `progress` is called with the number of texts after each batch.
         """
-        remaining = iter(_several_only(texts, "embed_batches", "texts"))
+        remaining = iter(several_only(texts, "embed_batches", "texts"))
         while batch := list(islice(remaining, count(batch_size, "batch_size"))):
             yield self.embed(batch, pooling=pooling, normalize=normalize, max_length=max_length)
             if progress is not None:
@@ -249,9 +358,7 @@ class Model:
         self, texts: Iterable[str], *, pooling: PoolingOption = None, progress: Progress | None = None
     ) -> TextIndex:
         """Embed texts once, to be searched many times; see `embed_batches` for `progress`."""
-        from litebert.inference.answering import TextIndex
-
-        listed = self.read(_several_only(texts, "index", "texts"), "index")
+        listed = self.read(several_only(texts, "index", "texts"), "index")
         embed = partial(self.embed, pooling=pooling, normalize=True)
         batches = self.embed_batches(listed, batch_size=256, pooling=pooling, normalize=True, progress=progress)
         return TextIndex(tuple(listed), np.concatenate([embed([]), *batches]), embed)
@@ -268,7 +375,7 @@ class Model:
 
         `order`, `embed`, `classify` and `choose` cut these at the end.
         """
-        listed, seconds = _paired(texts, pairs, "too_long")
+        listed, seconds = paired(texts, pairs, "too_long")
         room = self.network.config.max_position_embeddings - (2 if seconds is None else 3)  # beside [CLS] and [SEP]
         sizes = [0] * len(listed)
         for column in (listed, seconds or []):
@@ -294,14 +401,22 @@ class Model:
 
         With `patience`, a text takes no more steps once that many classifiers in a row have agreed with the one
         before; the model must have been trained with `train.exits`. A text longer than the model reads is cut at its
-        end.
+        end. An empty pair is none.
         """
-        from litebert.inference import answering
+        from litebert.fast.exits import require_exits
+        from litebert.tasks.kinds.text import TextClassification, TextExample
 
-        network = self.able("classify")
-        listed, seconds = _paired(texts, pairs, "classify")
-        found = answering.classify(network, self.tokenizer, self.read(listed, "classify"), seconds, patience=patience)
-        return found[0] if isinstance(texts, str) else Results(found)
+        network, (listed, seconds) = self.able("classify"), paired(texts, pairs, "classify")
+        if patience is not None:
+            require_exits(network, patience)
+        family = replace(TextClassification.of(network.head_config), patience=patience)
+        columns = zip(self.read(listed, "classify"), seconds or [""] * len(listed), strict=True)
+        examples = [TextExample(str(number), first, second or None) for number, (first, second) in enumerate(columns)]
+        found = Results(
+            Classification(family.named(scores), dict(zip(family.head.labels, scores.values, strict=True)))
+            for scores in self._answers(family, examples)
+        )
+        return found[0] if isinstance(texts, str) else found
 
     @overload
     def tag(self, texts: str) -> Results[Tagged]: ...  # type: ignore[overload-overlap]
@@ -309,10 +424,20 @@ class Model:
     def tag(self, texts: Iterable[str]) -> Results[Results[Tagged]]: ...
     def tag(self, texts: Texts) -> Results[Tagged] | Results[Results[Tagged]]:
         """Return the tag of every word and punctuation mark of each text."""
-        from litebert.inference import answering
+        from litebert.tasks.kinds.tagging import TagExample, TokenClassification
 
-        found = answering.tag(self.able("tag"), self.tokenizer, self.read(texts, "tag", is_bounded=True))
-        return found[0] if isinstance(texts, str) else Results(found)
+        network = self.able("tag")
+        words = [list(_WORD.finditer(text)) for text in self.read(texts, "tag", is_bounded=True)]
+        family = TokenClassification(network.head_config)
+        examples = [TagExample(str(n), tuple(word.group() for word in of_text)) for n, of_text in enumerate(words)]
+        found = Results(
+            Results(
+                Tagged(word.group(), family.head.labels[label], *word.span())
+                for word, label in zip(of_text, answer.best, strict=True)
+            )
+            for of_text, answer in zip(words, self._answers(family, examples), strict=True)
+        )
+        return found[0] if isinstance(texts, str) else found
 
     def choose(
         self,
@@ -325,13 +450,31 @@ class Model:
 
         A context longer than the model reads is cut at its end.
         """
-        from litebert.inference import answering
+        listed = self.read(several_only(choices, "choose", "choices"), "choose")
+        return self.choose_all([(question, listed, context)])[0]
 
-        network, listed = self.able("choose"), self.read(_several_only(choices, "choose", "choices"), "choose")
-        if not listed:
-            raise LitebertError("LB-912", "there are no choices", next="give two or more")
-        question, context = self.read([question, context], "choose")
-        return answering.choose(network, self.tokenizer, [(question, listed, context)])[0]
+    def choose_all(self, asked: Sequence[tuple[str, Sequence[str], str]]) -> list[Choice]:
+        """Return which choice answers each question; what is asked is (question, choices, context)."""
+        from litebert.tasks.kinds.choice import ChoiceExample, MultipleChoice
+
+        self.able("choose")
+        if not all(choices for _, choices, _ in asked):
+            raise RequestError(
+                "LB-912",
+                "there is nothing to choose from",
+                received="a question alone",
+                expected="two choices or more; in a file, in the columns choice1, choice2 ...",
+                next='litebert choose "Who came?" Ada Nobody --context "Ada came." --model FOLDER',
+            )
+        questions = self.read([question for question, _, _ in asked], "choose")
+        contexts = self.read([context for _, _, context in asked], "choose")
+        family = MultipleChoice(num_choices=max(len(choices) for _, choices, _ in asked))
+        columns = zip(contexts, questions, (tuple(choices) for _, choices, _ in asked), strict=True)
+        examples = [ChoiceExample(str(number), *each) for number, each in enumerate(columns)]
+        return [
+            Choice(scores.best, example.choices[scores.best], scores.values)
+            for example, scores in zip(examples, self._answers(family, examples), strict=True)
+        ]
 
     def answer(
         self, question: str, context: Texts, *, top: Top = 1, progress: Progress | None = None
@@ -341,11 +484,62 @@ class Model:
         The best comes first. A SQuAD 2.0 model may find no answer: then an empty text comes first. `no_answer` of each
         span is the probability of that. `progress` is called with the number of windows that were read.
         """
-        from litebert.inference import answering
+        return self.answer_all([(question, several(context, "answer"))], top=top, progress=progress)[0]
 
-        network = self.able("answer")
-        asked = self.read([question], "answer")[0], self.read(context, "answer")
-        return answering.answer(network, self.tokenizer, [asked], top=count(top, "top"), progress=progress)[0]
+    def answer_all(
+        self, asked: Sequence[tuple[str, Sequence[str]]], *, top: int = 1, progress: Progress | None = None
+    ) -> list[Results[SpanFound]]:
+        """Return the likeliest spans of all contexts of each question; what is asked is (question, contexts).
+
+        A context of any length is read in overlapping windows, 256 of which are held in memory together.
+        """
+        from litebert.tasks.finetuning import answer
+        from litebert.tasks.kinds.spans import SPAN_FAMILIES, ConditionalSpanAnswering, SpanExample
+
+        network, top = self.able("answer"), count(top, "top")
+        questions = self.read([question for question, _ in asked], "answer")
+        texts = iter(self.read([context for _, contexts in asked for context in contexts], "answer"))
+        numbers = [number for number, (_, contexts) in enumerate(asked) for _ in contexts]  # of each text's question
+        examples = [SpanExample("", questions[number], next(texts)) for number in numbers]
+        family = SPAN_FAMILIES[network.head_config.kind]
+        parts: list[list[SpanAnswer]] = [[] for _ in examples]
+        windows = family.windows(examples, self.tokenizer, max_length=network.config.max_position_embeddings)
+        while group := list(islice(windows, _WINDOWS_AT_ONCE)):
+            answers = answer(network, family, examples, group, progress=progress)
+            for number in {each.example for each in group}:
+                parts[number].append(answers[number])
+        merged = (family.merged(answers) for answers in parts)
+
+        ranked = []
+        for _, contexts in asked:
+            found, nothing = list(islice(merged, len(contexts))), None
+            if isinstance(family, ConditionalSpanAnswering):  # contexts are taken as independent
+                clipped = [max(-700.0, min(each.null_score or 0.0, 700.0)) for each in found]
+                empty = [1 / (1 + math.exp(-score)) for score in clipped]
+                nothing, weights = math.prod(empty), [1 - each for each in empty]
+            else:  # the share of each context: the softmax of the scores of their best spans
+                best = [max((s.score for s in each.n_best if s.stop > s.start), default=-math.inf) for each in found]
+                highest = max(best, default=0.0)
+                powers = [math.exp(score - highest) if score > -math.inf else 0.0 for score in best]
+                weights = [each / (sum(powers) or 1.0) for each in powers]
+            scale = 1.0 if nothing is None else (1 - nothing) / (sum(weights) or 1.0)
+            spans = [
+                SpanFound(span.text, span.start, span.stop, weight * scale * span.probability, document, nothing)
+                for document, (each, weight) in enumerate(zip(found, weights, strict=True))
+                for span in each.n_best
+                if span.stop > span.start
+            ]
+            if nothing is not None:
+                spans.append(SpanFound("", 0, 0, nothing, 0, nothing))
+            ranked.append(Results(sorted(spans, key=lambda span: -span.probability)[:top]))
+        return ranked
+
+    def _answers(self, family: Family[Any, Any], examples: Sequence[Any]) -> list[Any]:
+        from litebert.tasks.finetuning import answer
+
+        longest, network = self.network.config.max_position_embeddings, self.able(family.head.record.verb)
+        features = family.features(examples, self.tokenizer, max_length=longest, training=False)
+        return answer(network, family, examples, features)
 
     def explain(self, verb: str, *texts: str, answer: str | None = None) -> Explanation:
         """Return how much each word of the texts adds to an answer of a verb.
@@ -359,6 +553,18 @@ class Model:
 
     # What every verb asks first
 
+    @cached_property
+    def verbs(self) -> tuple[str, ...]:
+        """The verbs that this model's weights allow."""
+        head = getattr(self.network, "head_config", None)
+        own = (head.record.verb,) if head else tuple(verb for verb in _HEADS if not self._lacking(verb))
+        return (*own, "embed")
+
+    def _lacking(self, verb: str) -> list[str]:
+        """Return the weights of a verb's pretraining head, or of the encoder, that the file lacks."""
+        absent = [name for name in self._missing if name.startswith((f"{_HEADS[verb]}.", "albert."))]
+        return sorted(name for name in absent if verb == "order" or "pooler" not in name)
+
     def able(self, verb: str) -> Any:
         """Return the network if its head answers this verb."""
         if verb in self.verbs:
@@ -366,37 +572,31 @@ class Model:
         head = getattr(self.network, "head_config", None)
         has, advice = f"a {head.kind} head" if head else "pretraining heads only", "litebert finetune --help"
         if verb in _HEADS:
-            lacking = [] if head else self._lacking(verb)
-            raise RequestError(
-                "LB-612",
+            lacking = "" if head else ", ".join(self._lacking(verb)[:3])
+            expected = f"the {_HEADS[verb]} head; hub files often come without sentence order"
+            advice = "use a model that litebert pretrained, or pretrain this one further"
+            has, what = (
+                f"no {lacking}" if lacking else has,
                 f"{self.source} cannot {verb}: its file lacks weights for that",
-                received=f"no {', '.join(lacking[:3])}" if lacking else has,
-                expected=f"the {_HEADS[verb]} head; hub files often come without sentence order",
-                next="use a model that litebert pretrained, or pretrain this one further",
             )
+            raise RequestError("LB-612", what, received=has, expected=expected, next=advice)
         if self._unused and self.verbs == ("embed",):
             has = f"a head that no imported module knows, {', '.join(self._unused[:3])}"
             advice = "import the module that adds its head before you load it, as in docs/extending/task.md"
-        heads = " or ".join(kind for kind, record in HEADS.items() if record.verb == verb)
+        expected = f"a {' or '.join(kind for kind, record in HEADS.items() if record.verb == verb)} head"
         what = f"{self.source} cannot {verb}: it was not fine-tuned for that"
-        raise RequestError("LB-615", what, received=has, expected=f"a {heads} head", next=advice)
-
-    def _lacking(self, verb: str) -> list[str]:
-        """Return the weights of a verb's pretraining head, or of the encoder, that the file lacks."""
-        absent = [name for name in self._missing if name.startswith((f"{_HEADS[verb]}.", "albert."))]
-        return sorted(name for name in absent if verb == "order" or "pooler" not in name)
+        raise RequestError("LB-615", what, received=has, expected=expected, next=advice)
 
     def read(self, texts: Texts, verb: str, *, is_bounded: bool = False) -> list[str]:
         """Return the texts of a verb, and say once where the vocabulary was not made for them."""
         found = several(texts, verb)
         if is_bounded and (longest := max(map(len, found), default=0)) > MAX_CHARACTERS:
-            received, expected = (
-                f"{longest:,} characters",
+            what, expected = (
+                f"this text is too long for {verb}",
                 f"at most {MAX_CHARACTERS:,}: the answer grows with the text",
             )
             advice = "split the text into chapters, one per row of a file"
-            what = f"this text is too long for {verb}"
-            raise LitebertError("LB-935", what, received=received, expected=expected, next=advice)
+            raise LitebertError("LB-935", what, received=f"{longest:,} characters", expected=expected, next=advice)
         if not self._has_remarked and any(self.tokenizer.reads_in_fragments(text[:300]) for text in found[:3]):
             self._has_remarked = True
             self.remark(
@@ -404,6 +604,23 @@ class Model:
                 "was not made for its language, and answers about such texts mean little"
             )
         return found
+
+
+@dataclass(frozen=True)
+class TextIndex:
+    """Texts with their vectors; `embed` is the model that made them."""
+
+    texts: tuple[str, ...]
+    vectors: NDArray[np.float32]
+    embed: Callable[[Sequence[str]], NDArray[np.float32]]
+
+    def search(self, query: str, *, top: int = 10) -> Results[Match]:
+        """Return the nearest texts, best first."""
+        if not self.texts:
+            raise LitebertError("LB-937", "there is nothing to search", next='litebert search "a query" texts.txt')
+        scores = self.vectors @ self.embed([query])[0]
+        best = np.argsort(-scores, kind="stable")[:top]
+        return Results(Match(int(n), self.texts[n], float(scores[n])) for n in best)
 
 
 @dataclass(frozen=True)
@@ -425,65 +642,9 @@ class Embeddings:
 
     def embed_documents(self, texts: Sequence[str]) -> list[list[float]]:
         """Return a vector for each text."""
-        return [[float(x) for x in vector] for vector in self.model.embed(list(texts))]
+        vectors: list[list[float]] = self.model.embed(list(texts)).tolist()
+        return vectors
 
     def embed_query(self, text: str) -> list[float]:
         """Return the vector of a query."""
         return self.embed_documents([text])[0]
-
-
-# Arguments, checked where they enter
-
-
-def several(texts: Texts, verb: str) -> list[str]:
-    """Return one text or several as a list.
-
-    >>> several("one", "fill"), several(("one", "two"), "fill")
-    (['one'], ['one', 'two'])
-    """
-    if isinstance(texts, str):
-        return [texts]
-    found = list(texts) if _is_list(texts) else [texts]
-    for text in found:
-        if not isinstance(text, str):
-            received, expected = f"{text!r:.100} ({type(text).__name__})", "a string, or a list of strings"
-            advice = "give every text as a str; of a table, one column"
-            raise LitebertError("LB-611", f"{verb} takes texts", received=received, expected=expected, next=advice)
-    return [str(text) for text in found]  # numpy's strings become plain ones
-
-
-def _is_list(texts: Texts) -> bool:
-    """Tell whether texts come in an order of their own, as those of a set or a table do not."""
-    is_flat = getattr(texts, "ndim", 1) == 1
-    return isinstance(texts, Iterable) and is_flat and not isinstance(texts, bytes | Mapping | Set)
-
-
-def _several_only(texts: Iterable[str], verb: str, name: str) -> Iterable[str]:
-    """Refuse a single string, which would be taken for a list of characters."""
-    if isinstance(texts, str):
-        what = f"{verb} takes several {name}"
-        raise LitebertError("LB-930", what, received="one string", next=f"put the {name} in a list")
-    return texts if _is_list(texts) else several(texts, verb)
-
-
-def _paired(texts: Texts, pairs: Texts | None, verb: str) -> tuple[list[str], list[str] | None]:
-    """Return the texts, and the second text of each pair; None without pairs."""
-    listed, seconds = several(texts, verb), None if pairs is None else several(pairs, verb)
-    if seconds is not None and len(seconds) != len(listed):
-        received, advice = f"{len(listed)} texts and {len(seconds)} pairs", "give one pair for each text"
-        raise LitebertError("LB-931", "texts and pairs do not match", received=received, next=advice)
-    return listed, seconds
-
-
-def count(value: int, name: str, *, least: int = 1) -> int:
-    """Return a count, such as the number of answers, if it is a whole number that can be."""
-    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
-        what, expected = f"{name} cannot have this value", f"a whole number, {least} or more"
-        raise LitebertError("LB-932", what, received=value, expected=expected, next=f"{name}=5")
-    return int(value)
-
-
-def _one_of(value: Found, kind: object, code: str, name: str, example: str) -> Found:
-    if value not in get_args(kind):
-        raise no_such_name(code, f"there is no such {name}", str(value), get_args(kind), next=example)
-    return value

@@ -9,15 +9,10 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from litebert.answers import Choice, Classification, Coherence, Order, Results, SpanFound
-from litebert.errors import RequestError
-from litebert.inference.model import Model, count
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+from litebert.inference.model import Model
 
 Row: TypeAlias = Mapping[str, str]
 CHOICES = tuple(f"choice{number}" for number in range(1, 10))
@@ -42,65 +37,24 @@ class Verb:
         return {each.name: each for each in parameters if each.kind is each.KEYWORD_ONLY and each.name not in names}
 
 
-def _texts(rows: Sequence[Row]) -> list[str]:
-    return [row["text"] for row in rows]
-
-
-def _classify(model: Model, rows: Sequence[Row], **options: Any) -> Sequence[Classification]:
-    """Rows without a second text are answered beside those with one."""
-    found: dict[int, Classification] = {}
-    for has_second in (False, True):
-        numbers = [number for number, row in enumerate(rows) if ("second" in row) == has_second]
-        seconds = [rows[number]["second"] for number in numbers] if has_second else None
-        if numbers:
-            answers = model.classify(_texts([rows[number] for number in numbers]), seconds, **options)
-            found |= zip(numbers, answers, strict=True)
-    return [found[number] for number in range(len(rows))]
-
-
-def _similar(model: Model, rows: Sequence[Row], **options: Any) -> list[float]:
-    """Return the cosine of each pair."""
-    roles = ("first", "second")
-    firsts, seconds = (model.embed([row[role] for row in rows], normalize=True, **options) for role in roles)
-    return [float(cosine) for cosine in (firsts * seconds).sum(-1)]
-
-
-def _order(model: Model, rows: Sequence[Row]) -> list[Order | Coherence]:
-    """Pairs are answered together, a text alone by its own sentences."""
-    from litebert.inference import answering
-
-    pairs = [row for row in rows if "second" in row]
-    firsts, seconds = (model.read([row[role] for row in pairs], "order") for role in ("first", "second"))
-    found = iter(answering.order(model.able("order"), model.tokenizer, firsts, seconds))
-    return [next(found) if "second" in row else model.order(row["first"]) for row in rows]
-
-
-def _answer(model: Model, rows: Sequence[Row], *, top: int = 1) -> list[Results[SpanFound]]:
-    from litebert.inference import answering
-
-    questions, contexts = (model.read([row[role] for row in rows], "answer") for role in ("question", "context"))
-    asked = [(question, [context]) for question, context in zip(questions, contexts, strict=True)]
-    return answering.answer(model.able("answer"), model.tokenizer, asked, top=count(top, "top"))
-
-
-def _choose(model: Model, rows: Sequence[Row]) -> list[Choice]:
-    from litebert.inference import answering
-
-    asked = [(row["question"], _choices(row), row.get("context", "")) for row in rows]
-    if not all(choices for _, choices, _ in asked):
-        raise RequestError(
-            "LB-912",
-            "there is nothing to choose from",
-            received="a question alone",
-            expected="two choices or more; in a file, in the columns choice1, choice2 ...",
-            next='litebert choose "Who came?" Ada Nobody --context "Ada came." --model FOLDER',
-        )
-    model.read([question for question, _, _ in asked], "choose")
-    return answering.choose(model.able("choose"), model.tokenizer, asked)
+def _column(rows: Sequence[Row], role: str = "text") -> list[str]:
+    return [row.get(role, "") for row in rows]
 
 
 def _choices(row: Row) -> list[str]:
     return [row[name] for name in CHOICES if name in row]
+
+
+def _similar(model: Model, rows: Sequence[Row], **options: Any) -> list[float]:
+    firsts, seconds = (model.embed(_column(rows, role), normalize=True, **options) for role in ("first", "second"))
+    return [float(cosine) for cosine in (firsts * seconds).sum(-1)]  # of unit vectors
+
+
+def _order(model: Model, rows: Sequence[Row]) -> list[Order | Coherence]:
+    """Pairs are answered together, a text alone by its own sentences."""
+    pairs = [row for row in rows if "second" in row]
+    found = iter(model.order_pairs(_column(pairs, "first"), _column(pairs, "second")))
+    return [next(found) if "second" in row else model.order(row["first"]) for row in rows]
 
 
 # Lines for people
@@ -118,7 +72,7 @@ def _labels_line(row: Row, found: Classification) -> str:
     return f"{', '.join(found.labels) or 'no label':<16}  {row['text'][:50]:<50}  {values}"
 
 
-def _vector_line(row: Row, vector: NDArray[np.float32]) -> str:
+def _vector_line(row: Row, vector: Sequence[float]) -> str:
     numbers = " ".join(f"{value:.3f}" for value in vector[:6])
     return f"{row['text'][:40]:<40}  {len(vector)} numbers: {numbers} …"
 
@@ -129,40 +83,53 @@ def _spans_line(row: Row, found: Results[SpanFound]) -> str:
 
 
 def _choice_line(row: Row, found: Choice) -> str:
-    lines = [row["question"]]
-    for number, (choice, probability) in enumerate(zip(_choices(row), found.probabilities, strict=True)):
-        lines.append(f"{'*' if number == found.index else ' '} {probability:6.1%}  {choice}")
-    return "\n".join(lines)
+    marks = ["*" if number == found.index else " " for number in range(len(found.probabilities))]
+    columns = zip(marks, found.probabilities, _choices(row), strict=True)
+    return "\n".join([row["question"], *(f"{mark} {share:6.1%}  {choice}" for mark, share, choice in columns)])
 
 
-VERBS: dict[str, Verb] = {
-    each.name: each
-    for each in (
-        Verb(
-            "fill",
-            lambda model, rows, **options: model.fill(_texts(rows), **options),
-            lambda _, found: "\n".join(f"{each.probability:6.1%}  {each.text}" for each in found),
-        ),
-        Verb(
-            "score",
-            lambda model, rows: model.score(_texts(rows)),
-            lambda row, s: f"{s.log_likelihood:9.2f}  {s.perplexity:9.2f}  {row['text'][:70]}",
-        ),
-        Verb("order", _order, _order_line, ("first", "second"), plain=lambda found: getattr(found, "joins", found)),
-        Verb(
-            "embed",
-            lambda model, rows, **options: list(model.embed(_texts(rows), **options)),
-            _vector_line,
-            plain=lambda vector: vector.tolist(),
-        ),
-        Verb("similar", _similar, lambda _, x: f"{x:.4f}", ("first", "second"), 2, lambda x: {"cosine": x}),
-        Verb("classify", _classify, _labels_line, ("text", "second")),
-        Verb(
-            "tag",
-            lambda model, rows: model.tag(_texts(rows)),
-            lambda _, found: "  ".join(f"{each.word}/{each.tag}" for each in found),
-        ),
-        Verb("answer", _answer, _spans_line, ("question", "context"), 2),
-        Verb("choose", _choose, _choice_line, ("question", "context", *CHOICES)),
-    )
-}
+_TABLE = (
+    Verb(
+        "fill",
+        lambda model, rows, **options: model.fill(_column(rows), **options),
+        lambda _, found: "\n".join(f"{each.probability:6.1%}  {each.text}" for each in found),
+    ),
+    Verb(
+        "score",
+        lambda model, rows: model.score(_column(rows)),
+        lambda row, s: f"{s.log_likelihood:9.2f}  {s.perplexity:9.2f}  {row['text'][:70]}",
+    ),
+    Verb("order", _order, _order_line, ("first", "second"), plain=lambda found: getattr(found, "joins", found)),
+    Verb(
+        "embed",
+        lambda model, rows, **options: list(model.embed(_column(rows), **options)),
+        _vector_line,
+        plain=lambda vector: vector.tolist(),
+    ),
+    Verb("similar", _similar, lambda _, x: f"{x:.4f}", ("first", "second"), 2, lambda x: {"cosine": x}),
+    Verb(  # a row without a second text has an empty one
+        "classify",
+        lambda model, rows, **options: model.classify(_column(rows), _column(rows, "second"), **options),
+        _labels_line,
+        ("text", "second"),
+    ),
+    Verb(
+        "tag",
+        lambda model, rows: model.tag(_column(rows)),
+        lambda _, found: "  ".join(f"{each.word}/{each.tag}" for each in found),
+    ),
+    Verb(
+        "answer",
+        lambda model, rows, **options: model.answer_all([(r["question"], [r["context"]]) for r in rows], **options),
+        _spans_line,
+        ("question", "context"),
+        2,
+    ),
+    Verb(
+        "choose",
+        lambda model, rows: model.choose_all([(r["question"], _choices(r), r.get("context", "")) for r in rows]),
+        _choice_line,
+        ("question", "context", *CHOICES),
+    ),
+)
+VERBS: dict[str, Verb] = {verb.name: verb for verb in _TABLE}

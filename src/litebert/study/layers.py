@@ -18,8 +18,8 @@ from torch.nn import functional as F
 from litebert.errors import LitebertError
 from litebert.fast.attention import Layout
 from litebert.fast.steps import engine_of
-from litebert.inference.answering import frame
 from litebert.inference.model import Model
+from litebert.inference.texts import frame
 from litebert.nn import Albert, Batch
 from litebert.study.findings import Eigenvalue, Fate, Layers, StepChange, Verdict
 

@@ -21,8 +21,8 @@ from litebert import rng
 from litebert.config import ObjectiveConfig
 from litebert.errors import LitebertError
 from litebert.fast import accelerate, pack
-from litebert.inference.answering import frame
 from litebert.inference.model import Model
+from litebert.inference.texts import frame
 from litebert.nn import AlbertForPretraining, Batch
 from litebert.objectives import mask
 from litebert.study.cost import forward_seconds

@@ -13,8 +13,8 @@ import torch
 from numpy.typing import NDArray
 
 from litebert.errors import LitebertError
-from litebert.inference.answering import frame
 from litebert.inference.model import Model
+from litebert.inference.texts import frame
 from litebert.metrics import regression_measures
 from litebert.nn import AlbertForPretraining
 from litebert.nn.batch import by_length
