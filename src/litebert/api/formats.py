@@ -120,7 +120,6 @@ def export_onnx(
     *,
     int8: Annotated[bool, "Quantise all weights: a quarter of the size."] = False,
     head: Head = None,
-    opset: Annotated[int, "Version of the ONNX operators, 18 to 24."] = 20,
     texts: Annotated[Path | None, "Compare on these: one per line."] = None,
     no_latency: Annotated[bool, "Do not measure times."] = False,
 ) -> OnnxReport:
@@ -144,7 +143,6 @@ def export_onnx(
         output,
         int8=int8,
         head=head,
-        opset=opset,
         texts=OUR_TEXTS if texts is None else read_texts(texts),
         has_latency=not no_latency,
     )

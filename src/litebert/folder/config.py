@@ -95,12 +95,9 @@ def read_layout(folder: Path) -> tuple[TensorNames, AlbertConfig]:
 def _read(folder: Path) -> dict[str, Json]:
     if (path := folder / CONFIG_FILE).exists():
         return read_json(path, command=f"ls {folder}", limit=1 << 20)
-    raise LitebertError(
-        "LB-675",
-        f"there is no model in {folder}",
-        expected="a folder with config.json and model.safetensors, or a run that is done",
-        next=f"ls {folder}; rerun the command that began a run to resume it",
-    )
+    expected = "a folder with config.json and model.safetensors, or a run that is done"
+    next_step = f"ls {folder}; rerun the command that began a run to resume it"
+    raise LitebertError("LB-675", f"there is no model in {folder}", expected=expected, next=next_step)
 
 
 def parse_config(table: dict[str, Json], path: Path) -> tuple[TensorNames, AlbertConfig]:
@@ -112,23 +109,22 @@ def parse_config(table: dict[str, Json], path: Path) -> tuple[TensorNames, Alber
     classes = table.get("architectures")
     is_bert = isinstance(classes, list) and classes and str(classes[0]).startswith("Bert")
     model_type = str(table.get("model_type", "bert" if is_bert else "albert"))
+    positions = table.get("position_embedding_type", "absolute")
     if model_type in ("albert", _OTHER_ATTENTION):
         fields = PRESETS["xxlarge-v2"].model_dump(mode="json")
         fields |= {name: table[name] for name in fields if name in table}
         if fields["sharing"] != "all":
             fields["num_hidden_groups"] = 1
         return ALBERT, build_config(fields, path)
-    positions, received = table.get("position_embedding_type", "absolute"), ""
-    if model_type != "bert":
-        received = f"model_type {model_type}"
-    elif positions != "absolute":
-        received = f"position_embedding_type {positions}"
-    elif table.get("is_decoder") or table.get("add_cross_attention"):
-        received = "a decoder"
-    if received:
-        what, wanted = f"{path} describes a network that litebert cannot compute", "an encoder with absolute positions"
-        next_step = "choose an ALBERT or BERT model folder"
-        raise LitebertError("LB-600", what, received=received, expected=f"an ALBERT or BERT, {wanted}", next=next_step)
+    is_decoder = bool(table.get("is_decoder") or table.get("add_cross_attention"))
+    if model_type != "bert" or positions != "absolute" or is_decoder:
+        raise LitebertError(
+            "LB-600",
+            f"{path} describes a network that litebert cannot compute",
+            received=f"model_type {model_type}, {positions} positions{', a decoder' if is_decoder else ''}",
+            expected="an ALBERT or BERT, an encoder with absolute positions",
+            next="choose an ALBERT or BERT model folder",
+        )
     fields = _BERT_BASE.model_dump(mode="json")
     fields |= {name: table[name] for name in fields.keys() - _NOT_OF_BERT - _OURS_ALONE if name in table}
     dropout = table.get("classifier_dropout")
@@ -177,11 +173,9 @@ def read_head(folder: Path, *, tensors: Shapes) -> HeadConfig | None:
         return None
     fields: dict[str, object] = {"kind": kind}
     if HEADS[kind].has_labels:
-        names = table.get("id2label")
+        names, labels = table.get("id2label"), numbered_labels(min(num_outputs or 2, 100_000))
         if isinstance(names, dict) and names and all(key.isdecimal() for key in names):
             labels = tuple(str(names[key]) for key in sorted(names, key=int))
-        else:
-            labels = numbered_labels(min(num_outputs or 2, 100_000))
         fields["labels"] = labels
         if HEADS[kind].has_problem_type:
             by_default = "regression" if len(labels) == 1 else "single_label_classification"

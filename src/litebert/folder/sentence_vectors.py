@@ -49,13 +49,12 @@ def read_sentence_vectors(folder: Path) -> SentenceVectors | None:
                 raise ValueError(f"{place!r} is no folder inside the model folder")
     except (ValueError, TypeError, LookupError, RecursionError) as error:
         next_step = "fetch the model again, or delete the file to use the encoder alone"
-        raise DamagedError("LB-673", f"{path} cannot be used", received=str(error), next=next_step) from error
+        raise DamagedError("LB-673", f"{path} cannot be used", received=error, next=next_step) from error
 
-    def table(place: Path, *, is_optional: bool = True) -> dict[str, Json]:
-        return {} if is_optional and not place.is_file() else read_json(place, command=f"ls {folder}", limit=_LIMIT)
-
-    files = (_SETTINGS_FILE, _PROMPTS_FILE, "tokenizer_config.json")
-    settings, prompts, tokenizer = (table(folder / name) for name in files)
+    files = (folder / name for name in (_SETTINGS_FILE, _PROMPTS_FILE, "tokenizer_config.json"))
+    settings, prompts, tokenizer = (
+        read_json(file, command=f"ls {folder}", limit=_LIMIT) if file.is_file() else {} for file in files
+    )
     kinds, unknown, modes = list(places), "", ["mean"]
     if kinds not in (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"]) or len(kinds) < len(listed):
         unknown = f"the modules {', '.join(kinds)}"
@@ -64,20 +63,19 @@ def read_sentence_vectors(folder: Path) -> SentenceVectors | None:
     elif settings.get("do_lower_case") and tokenizer.get("do_lower_case") is False:
         unknown = "do_lower_case before a tokenizer that keeps capitals"
     else:
-        pooling = table(folder / places["Pooling"] / "config.json", is_optional=False)
+        pooling = read_json(folder / places["Pooling"] / "config.json", command=f"ls {folder}", limit=_LIMIT)
         written = pooling.get("pooling_mode")
         chosen = written if isinstance(written, list) else [written] if written else []
         modes = [*map(str, chosen)] or [mode for name, mode in _SWITCHES.items() if pooling.get(name)] or modes
         if modes not in [[mode] for mode in get_args(Pooling)]:
             unknown = f"pooling {' and '.join(modes)}"
     if unknown:
-        raise LitebertError(
-            "LB-672",
+        what, expected = (
             f"{path} describes vectors that litebert does not compute",
-            received=unknown,
-            expected="Transformer, Pooling (mean, cls or max) and, if need be, Normalize",
-            next=f"to use the encoder alone, delete {path}",
+            "Transformer, Pooling (mean, cls, max), Normalize",
         )
+        next_step = f"to use the encoder alone, delete {path}"
+        raise LitebertError("LB-672", what, received=unknown, expected=expected, next=next_step)
     longest = settings.get("max_seq_length") or tokenizer.get("model_max_length")
     known, default = prompts.get("prompts"), str(prompts.get("default_prompt_name") or "")
     return SentenceVectors(
@@ -93,13 +91,15 @@ def write_sentence_transformers(
 ) -> None:
     """Write the files that let `SentenceTransformer(folder)`, since 2.0, open a model folder with the same vectors."""
     config = read_json(folder / "config.json", command=f"ls {folder}")
-    paths = {"Transformer": "", "Pooling": "1_Pooling", **({"Normalize": "2_Normalize"} if normalize else {})}
+    paths = {"Transformer": "", "Pooling": "1_Pooling"} | ({"Normalize": "2_Normalize"} if normalize else {})
     switches: dict[str, Json] = {name: mode == pooling for name, mode in _SWITCHES.items()}
-    size, longest = config["hidden_size"], max_length or config["max_position_embeddings"]
+    write_json(
+        folder / paths["Pooling"] / "config.json", {"word_embedding_dimension": config["hidden_size"], **switches}
+    )
+    longest = max_length or config["max_position_embeddings"]
+    write_json(folder / _SETTINGS_FILE, {"max_seq_length": longest, "do_lower_case": False})
     prompts: dict[str, Json] = {"default": prompt} if prompt else {}
     default = "default" if prompts else None
-    write_json(folder / paths["Pooling"] / "config.json", {"word_embedding_dimension": size, **switches})
-    write_json(folder / _SETTINGS_FILE, {"max_seq_length": longest, "do_lower_case": False})
     about: dict[str, Json] = {"prompts": prompts, "default_prompt_name": default, "similarity_fn_name": "cosine"}
     write_json(folder / _PROMPTS_FILE, about)
     modules: list[Json] = [

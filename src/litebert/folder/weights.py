@@ -28,13 +28,6 @@ _PAGEOUT = 21  # MADV_PAGEOUT (Linux 5.4): unlike MADV_DONTNEED it loses nothing
 # The key, in a file's own metadata, of the hash of this file with _NO_HASH in its place; transformers ignores it.
 # Most processors compute SHA-256 in hardware, five times as fast as hashlib's blake2b.
 _HASH, _NO_HASH = "sha256", b"0" * 64
-_OTHER_KINDS = {
-    b"PK\x03\x04": "a zip archive, as torch.save writes it",
-    **{b"\x80" + bytes([protocol]): "a pickle" for protocol in range(2, 6)},
-    b"\x1f\x8b": "a gzip archive",
-    b"\x89HDF": "an HDF5 file",
-    b"version ": "a Git LFS pointer, not the file itself",
-}
 
 
 def damaged_model(code: str, what: str, received: object, expected: str | None = None) -> DamagedError:
@@ -68,9 +61,15 @@ def _weight_files(folder: Path) -> list[Path]:
     return [folder / name for name in shard_names(index)] if index.is_file() and not single.is_file() else [single]
 
 
-def read_weights(folder: Path) -> dict[str, Tensor]:
-    """Map all tensors of a folder; where the files have no hash, unused tensors are never read from disk."""
-    return {name: tensor for path in _weight_files(folder) for name, tensor in _mapped(path).items()}
+def shard_names(index: Path) -> list[str]:
+    """Return the names of the files that an index lists, all in its own folder."""
+    table = read_json(index, command=f"fetch {index} again").get("weight_map")
+    names = sorted(set(map(str, table.values()))) if isinstance(table, dict) else []
+    strange = [name for name in names if Path(name).name != name or "\0" in name]
+    if not names or strange:
+        what, received = f"{index} does not list the files of a model", ", ".join(strange[:3]) or "no weight_map"
+        raise damaged_model("LB-608", what, received, "names of files in the same folder")
+    return names
 
 
 def has_hashes(folder: Path) -> bool:
@@ -78,36 +77,13 @@ def has_hashes(folder: Path) -> bool:
     return all(_read_header(path)[1] for path in _weight_files(folder))
 
 
+def read_weights(folder: Path) -> dict[str, Tensor]:
+    """Map all tensors of a folder; where the files have no hash, unused tensors are never read from disk."""
+    return {name: tensor for path in _weight_files(folder) for name, tensor in read_tensors(path).items()}
+
+
 def read_tensors(path: Path) -> dict[str, Tensor]:
-    """Read one safetensors file; integers are unchanged, floats become float32."""
-    return {name: widened(t, f"{path}: {name}") for name, t in _mapped(path).items()}
-
-
-def widened(tensor: Tensor, place: str) -> Tensor:
-    """Return floats as float32, which must be finite, and integers unchanged; errors name the `place`, FILE: TENSOR."""
-    if not tensor.is_floating_point():
-        return tensor
-    wide = tensor.float()
-    # aminmax copies nothing, and returns NaN if there is one.
-    if wide.numel() and not all(bool(end.isfinite()) for end in wide.aminmax()):
-        what, again = f"{place} has weights that are not finite", "fetch the model again, or take an earlier checkpoint"
-        raise DamagedError("LB-607", what, received="NaN or infinity", expected="finite weights", next=again)
-    return wide
-
-
-def shard_names(index: Path) -> list[str]:
-    """Return the names of the files that an index lists, all in its own folder."""
-    table = read_json(index, command=f"fetch {index} again").get("weight_map")
-    names = sorted(set(map(str, table.values()))) if isinstance(table, dict) else []
-    strange = [name for name in names if Path(name).name != name or "\0" in name]
-    if not names or strange:
-        received = ", ".join(strange[:3]) or "no weight_map"
-        what = f"{index} does not list the files of a model"
-        raise damaged_model("LB-608", what, received, "names of files in the same folder")
-    return names
-
-
-def _mapped(path: Path) -> dict[str, Tensor]:
+    """Map the tensors of one safetensors file, after its hash is checked."""
     header, stored = _read_header(path)
     try:
         tensors = load_file(path)
@@ -120,9 +96,9 @@ def _mapped(path: Path) -> dict[str, Tensor]:
             while piece := file.read(1 << 20):
                 digest.update(piece)
         if digest.hexdigest().encode() != stored:
-            what = f"the weights in {path} are not those that were saved"
             theirs = f"SHA-256 {stored[:16].decode('utf-8', 'replace')}…, written into the file with them"
-            raise damaged_model("LB-676", what, f"SHA-256 {digest.hexdigest()[:16]}…", theirs)
+            what, ours = f"the weights in {path} are not those that were saved", f"SHA-256 {digest.hexdigest()[:16]}…"
+            raise damaged_model("LB-676", what, ours, theirs)
     return tensors
 
 
@@ -141,8 +117,8 @@ def _read_header(path: Path) -> tuple[bytes, bytes | None]:
     with path.open("rb") as file:
         start, room = file.read(8), path.stat().st_size - 8
         size = int.from_bytes(start, "little")
-        if kind := next((kind for magic, kind in _OTHER_KINDS.items() if start.startswith(magic)), None):
-            raise _incomplete(path, kind)
+        if start.startswith((b"PK\x03\x04", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")):
+            raise _incomplete(path, "a pickle, as torch.save writes it")
         if len(start) < 8 or size > min(_HEADER_LIMIT, room):
             raise _incomplete(path, f"a header of {size:,} bytes in {room + 8:,}")
         header = file.read(size)
@@ -158,6 +134,17 @@ def _read_header(path: Path) -> tuple[bytes, bytes | None]:
 def _incomplete(path: Path, received: object) -> DamagedError:
     what, expected = f"{path} is not a complete safetensors file", "one of safetensors; pickles are never opened here"
     return damaged_model("LB-603", what, received, expected)
+
+
+def widened(tensor: Tensor, place: str) -> Tensor:
+    """Return floats as float32, which must be finite, and integers unchanged; errors name the `place`, FILE: TENSOR."""
+    if not tensor.is_floating_point():
+        return tensor
+    wide = tensor.float()
+    # aminmax copies nothing, and returns NaN if there is one.
+    if wide.numel() and not all(bool(end.isfinite()) for end in wide.aminmax()):
+        raise damaged_model("LB-607", f"{place} has weights that are not finite", "NaN or infinity")
+    return wide
 
 
 def release(tensors: Iterable[Tensor]) -> None:

@@ -18,7 +18,6 @@ import torch
 from torch import Tensor
 
 from litebert.config import ATTENTION_KINDS, HEADS, PRESETS, AlbertConfig, HeadConfig, HeadKind, numbered_labels
-from litebert.config.schema import Activation
 from litebert.errors import DamagedError, LitebertError, NoVocabularyError, disk_errors
 from litebert.files import Json, read_json, require_new, staged_folder, write_bytes, write_json, write_text
 from litebert.folder.config import build_config, doubts, write_config
@@ -34,13 +33,24 @@ from litebert.tokenizer.tokenizer import read_vocabulary
 
 OPTIMIZER_FILE, STATE_FILE = "optimizer.safetensors", "state.json"  # as in the checkpoints of a run
 CONFIG_FILE = "albert_config.json"
-STEP = "global_step"
-SLOTS = ("adam_m", "adam_v")  # both optimizers keep these beside each variable (optimization.py L140)
-_SLOTS = tuple(f"/{slot}" for slot in SLOTS)
+_VOCABULARIES = ("30k-clean.model", "spiece.model", "*.model", "vocab.txt", "vocab*.txt")
+_STEP = "global_step"
+_SLOTS = ("/adam_m", "/adam_v")  # both optimizers keep these beside each variable (optimization.py L140)
 _WORDS = "bert/embeddings/word_embeddings"
 _BLOCK = re.compile(r"bert/encoder/transformer/group_(\d{1,6})/inner_group_(\d{1,6})/")
 _POOLER = {f"albert.pooler.{kind}": tensor_names(f"albert.pooler.{kind}", AlbertConfig(), layout=GOOGLE)[0]
            for kind in ("weight", "bias")}  # fmt: skip
+
+# albert_config.json (modeling.py L42-125)
+_FIELDS = (
+    "attention_probs_dropout_prob", "embedding_size", "hidden_act", "hidden_dropout_prob", "hidden_size",
+    "initializer_range", "inner_group_num", "intermediate_size", "max_position_embeddings", "num_attention_heads",
+    "num_hidden_groups", "num_hidden_layers", "type_vocab_size", "vocab_size",
+)  # fmt: skip
+# In every published file; run_pretraining.py L189 reads net_structure_type.
+_UNUSED: dict[str, Json] = {"down_scale_factor": 1, "gap_size": 0, "net_structure_type": 0, "num_memory_blocks": 0}
+# Google's "gelu" is the tanh form in every version (modeling.py L299); no activation is the linear one.
+_ACTIVATIONS = {"gelu": "gelu_new", "": "linear", "none": "linear"}
 
 
 # --- to a model folder -----------------------------------------------------------------------------------------------
@@ -70,14 +80,9 @@ def import_checkpoint(
         bundle = replace(bundle, entries=entries)
         blocks = {(int(match[1]), int(match[2])) for name in entries if (match := _BLOCK.match(name))}
         if _WORDS not in entries or not blocks:
-            weights = [name for name in entries if not name.endswith(_SLOTS)]
-            raise LitebertError(
-                "LB-719",
-                f"{prefix} is not a checkpoint of an ALBERT",
-                received=f"{len(weights)} variables, {', '.join(weights)}",
-                expected=f"{_WORDS}, bert/encoder/transformer/group_0/..., as Google's code names them",
-                next="give a checkpoint of google-research/albert",
-            )
+            wanted_names = f"{_WORDS}, bert/encoder/transformer/group_0/..., as google-research/albert names them"
+            what, names = f"{prefix} is not a checkpoint of an ALBERT", f"{len(entries)}: {', '.join(entries)}"
+            raise LitebertError("LB-719", what, received=names, expected=wanted_names, next="give one of an ALBERT")
         task = find_head(bundle, kind=head, labels=tuple(labels))
         beside = config or _beside(prefix, (CONFIG_FILE, "albert_config*.json", "bert_config*.json"))
         if beside is None:
@@ -85,30 +90,28 @@ def import_checkpoint(
             raise LitebertError("LB-715", what, next="put the one that belongs to it there, or give it with --config")
         settings, unsaid = read_official_config(beside, attention_heads=attention_heads)
 
-        # The layers, before a network of as many as a configuration says is built; then every shape
-        def require_fit(received: object, wanted: str, *, fits: bool) -> None:
-            if not fits:
-                next_step = "give the configuration that belongs to the checkpoint with --config"
-                what = f"{prefix} and its configuration do not belong together"
-                raise DamagedError("LB-721", what, received=received, expected=wanted, next=next_step)
-
-        groups, inner, last = settings.num_hidden_groups, settings.inner_group_num, max(blocks)
-        require_fit(
-            f"{len(blocks)} blocks, up to group {last[0]}, inner {last[1]}",
-            f"num_hidden_groups {groups} times inner_group_num {inner}, counted from 0",
-            fits=(groups, inner) == (last[0] + 1, last[1] + 1) and len(blocks) == groups * inner,
-        )
-        with without_numbers():
-            network = AlbertForTask(settings, task) if task else AlbertForPretraining(settings)
-        parameters = network.state_dict()
-        wanted = {name: tensor_names(name, settings, task, GOOGLE)[0] for name in parameters}
+        # The layers, before a network of as many as a configuration says is built; then every shape, kernels transposed
+        layers = settings.num_hidden_groups, settings.inner_group_num
+        misfit: tuple[str, str] | None = None
+        if max(blocks) != (layers[0] - 1, layers[1] - 1) or len(blocks) != layers[0] * layers[1]:
+            misfit = f"{len(blocks)} blocks, the last {max(blocks)}", f"groups times inner groups {layers}, from 0"
+            parameters, wanted = {}, {}
+        else:
+            with without_numbers():
+                network = AlbertForTask(settings, task) if task else AlbertForPretraining(settings)
+            parameters = network.state_dict()
+            wanted = {name: tensor_names(name, settings, task, GOOGLE)[0] for name in parameters}
         for name, variable in wanted.items():
+            ours = tuple(parameters[name].shape)
             for stored in (variable, *(variable + slot for slot in _SLOTS)):
-                if stored in entries:
-                    theirs = bundle.shape(stored)[:: -1 if variable.endswith("/kernel") else 1]
-                    ours = tuple(parameters[name].shape)
-                    shown = f"{stored} of shape {list(theirs)}", f"{list(ours)} (kernels as [out, in])"
-                    require_fit(*shown, fits=theirs == ours)
+                theirs = (
+                    bundle.shape(stored)[:: -1 if variable.endswith("/kernel") else 1] if stored in entries else ours
+                )
+                if theirs != ours:
+                    misfit = f"{stored} of shape {list(theirs)}", f"{list(ours)} (kernels as [out, in])"
+        if misfit:
+            what, again = f"{prefix} and its configuration do not belong together", "give the right one with --config"
+            raise DamagedError("LB-721", what, received=misfit[0], expected=misfit[1], next=again)
         missing = [name for name, variable in wanted.items() if variable not in entries]
         if needed := [n for n in missing if task or (n.startswith("albert.") and "pooler" not in n)]:
             what, absent = f"{prefix} lacks variables that its network needs", [wanted[name] for name in needed]
@@ -127,9 +130,7 @@ def import_checkpoint(
         # Google's graph has a pooler under every head, used or not: it is kept for the way back.
         is_idle = task is not None and not task.is_pooled
         idle = {name: each for name, each in _POOLER.items() if is_idle and each in entries}
-        vocabulary = tokenizer or _beside(
-            prefix, ("30k-clean.model", "spiece.model", "*.model", "vocab.txt", "vocab*.txt")
-        )
+        vocabulary = tokenizer or _beside(prefix, _VOCABULARIES)
         step, about_words = None, "no tokenizer was found with the checkpoint: add one with --tokenizer FILE"
         with staged_folder(output) as staged:
             found = {name: tensor(each) for name, each in wanted.items() if name not in missing}
@@ -143,7 +144,7 @@ def import_checkpoint(
                     for slot in _SLOTS
                 }
                 write_weights(staged / OPTIMIZER_FILE, moments, dtype=torch.float32)
-                step = int(bundle.read(STEP)) if STEP in entries else 0
+                step = int(bundle.read(_STEP)) if _STEP in entries else 0
                 write_json(staged / STATE_FILE, {"step": step})
             if vocabulary is not None:
                 words = Tokenizer.load(vocabulary)
@@ -151,11 +152,12 @@ def import_checkpoint(
                 sizes = f"{words.vocab_size:,} pieces, the word table {settings.vocab_size:,} rows"
                 differs = words.vocab_size != settings.vocab_size
                 about_words = f"{vocabulary.name} has {sizes}: make sure that they belong together" if differs else ""
+
         used = [*(wanted[name] for name in found), *idle.values()]
-        unused = sorted(n for n in entries.keys() - set(used) - {STEP} if not n.endswith(_SLOTS))
+        unused = sorted(n for n in entries.keys() - set(used) - {_STEP} if not n.endswith(_SLOTS))
         lacking = sorted({name.rpartition(".")[0] for name in missing})
-        whole = {name.split(".")[0] for name in found} - {name.split(".")[0] for name in missing}
         heads = {"masked_lm": "masked LM", "sentence_order": "sentence order"}
+        whole = {name.split(".")[0] for name in found} - {name.split(".")[0] for name in missing}
         remarks = (
             *notes,
             *unsaid,
@@ -187,53 +189,30 @@ def find_head(bundle: Bundle, *, kind: HeadKind | None, labels: tuple[str, ...])
     """
     kinds = {record.variable: kind for kind, record in HEADS.items() if record.variable}
     variable = next((name for name in kinds if name in bundle.entries), "")
+    expected = "one distinct label for each output of a classifier; nothing for all others"
     if variable != "output_weights":
         has = f"a {kinds[variable]} head" if variable else "no task head"
         fits = not labels and kind in (None, kinds.get(variable))
         fields: dict[str, object] = {"kind": kinds[variable]} if variable else {}
     else:
         num_outputs = next(iter(bundle.shape(variable)), 0)
-        if kind is None and num_outputs == 1 and not labels:
-            what = "a head with one output can be a regression or a multiple choice"
-            choose = "add --head sequence-classification (STS-B) or --head multiple-choice (RACE)"
-            raise LitebertError("LB-713", what, next=choose)
-        kind = kind or "sequence-classification"
-        record = HEADS[kind]
+        record = HEADS[kind or "sequence-classification"]
         names = () if record.has_choices else labels or numbered_labels(min(num_outputs, 100_000))
         has = f"a head with {num_outputs} outputs"
         is_whole = num_outputs == 1 and not labels if record.has_choices else len(names) == num_outputs > 0
         fits = record.variable == variable and is_whole and len(set(names)) == len(names)
-        fields = {"kind": kind, "labels": names}
+        fields = {"kind": record.kind, "labels": names}
         if record.has_problem_type and num_outputs == 1:
             fields["problem_type"] = "regression"
+        if kind is None and num_outputs == 1 and not labels:  # a regression, or a multiple choice
+            fits, expected = False, "--head sequence-classification (STS-B) or --head multiple-choice (RACE)"
     if not fits:
+        what, said = f"the checkpoint has {has}", f"--head {kind or 'none'}, --labels {','.join(labels) or 'none'}"
+        again = "litebert import google --help"
         raise LitebertError(
-            "LB-714",
-            f"the checkpoint has {has}, which is not the requested one",
-            received=f"--head {kind or 'none'}, --labels {','.join(labels) or 'none'}",
-            expected="one distinct label for each output of a classifier; nothing for all others",
-            next="litebert import google --help",
+            "LB-714", f"{what}, which is not what was said", received=said, expected=expected, next=again
         )
     return HeadConfig.model_validate(fields) if fields else None
-
-
-# --- albert_config.json (modeling.py L42-125) ------------------------------------------------------------------------
-
-_ACTIVATIONS: dict[str, Activation] = {
-    "gelu": "gelu_new",  # Google's "gelu" is the tanh form in every version (modeling.py L299)
-    "gelu_new": "gelu_new",
-    "relu": "relu",
-    "tanh": "tanh",
-    "linear": "linear",
-    "": "linear",
-}
-_FIELDS = (
-    "attention_probs_dropout_prob", "embedding_size", "hidden_act", "hidden_dropout_prob", "hidden_size",
-    "initializer_range", "inner_group_num", "intermediate_size", "max_position_embeddings", "num_attention_heads",
-    "num_hidden_groups", "num_hidden_layers", "type_vocab_size", "vocab_size",
-)  # fmt: skip
-# In every published file; run_pretraining.py L189 reads net_structure_type.
-_UNUSED: dict[str, Json] = {"down_scale_factor": 1, "gap_size": 0, "net_structure_type": 0, "num_memory_blocks": 0}
 
 
 def read_official_config(path: Path, *, attention_heads: int | None = None) -> tuple[AlbertConfig, list[str]]:
@@ -245,12 +224,8 @@ def read_official_config(path: Path, *, attention_heads: int | None = None) -> t
     table = read_json(path, command=f"ls -l {path.parent}", limit=1 << 20)
     defaults = PRESETS["xxlarge-v2"].model_dump(mode="json")
     fields = {name: table.get(name, defaults[name]) for name in _FIELDS}
-    activation = "linear" if fields["hidden_act"] is None else str(fields["hidden_act"]).lower()
-    if activation not in _ACTIVATIONS:
-        what, allowed = f"{path} names an activation that Google's code does not have", filter(None, _ACTIVATIONS)
-        received = f"hidden_act {fields['hidden_act']!r}"
-        raise LitebertError("LB-710", what, received=received, expected=", ".join(allowed), next="correct hidden_act")
-    fields["hidden_act"] = _ACTIVATIONS[activation]
+    activation = str(fields["hidden_act"]).lower()
+    fields["hidden_act"] = _ACTIVATIONS.get(activation, activation)
     if attention_heads is not None:
         fields["num_attention_heads"] = attention_heads
     config = build_config(fields, path)
@@ -312,34 +287,34 @@ def export_checkpoint(model: Path, output: Path, *, has_optimizer: bool = False)
             size = config.hidden_size
             stored = dict(zip(_POOLER, (torch.zeros(size, size), torch.zeros(size)), strict=True))
         weights |= {v: as_variable(v, widened(stored[name], f"{model}: {name}")) for name, v in _POOLER.items()}
+
+    # The optimizer's moments, of each of its parameters alone: those of shared ones are sums over layers
     variables, step = dict(weights), 0
     if has_optimizer:
         path = model / OPTIMIZER_FILE
-        moments = read_tensors(path) if path.is_file() else {}
+        moments = read_tensors(path) if path.is_file() and config.sharing == "all" else {}
         shapes = {name + slot: each.shape for name, each in parameters.items() for slot in _SLOTS}
-        is_shared = config.sharing != "all"
-        if is_shared or {name: tensor.shape for name, tensor in moments.items()} != shapes:
-            there = f"{len(moments)} tensors in {OPTIMIZER_FILE}" if moments else f"no {path}"
+        if {name: tensor.shape for name, tensor in moments.items()} != shapes:
             raise LitebertError(
                 "LB-726",
                 f"{model} has no optimizer that Google's code can continue with",
-                received=f"sharing {config.sharing}, whose moments are sums over layers" if is_shared else there,
-                expected=f"both moments of all {len(parameters)} parameters",
+                received=f"sharing {config.sharing}, {len(moments)} moments in {path}",
+                expected=f"sharing all, and both moments of all {len(parameters)} parameters",
                 next="omit --optimizer, or give a checkpoint folder of a run, runs/NAME/checkpoints/step-N",
             )
         for name, tensor in moments.items():
             parameter, _, slot = name.rpartition("/")
             (variable,) = places[parameter]
             if variable in weights:
-                variables[f"{variable}/{slot}"] = as_variable(variable, tensor)
+                variables[f"{variable}/{slot}"] = as_variable(variable, widened(tensor, f"{path}: {name}"))
         recorded = read_json(model / STATE_FILE, command=f"ls -l {model}").get("step")
         step = recorded if isinstance(recorded, int) and 0 <= recorded < 1 << 63 else 0
-    variables[STEP] = torch.tensor(step)
+    variables[_STEP] = torch.tensor(step)
 
     vocabulary = {}
     try:  # Google's code cannot read tokenizer.json: the vocabulary is made from it if need be
-        found = read_vocabulary(model)
-        vocabulary[{".model": "30k-clean.model", ".txt": "vocab.txt"}[found.suffix]] = found.data
+        words = read_vocabulary(model)
+        vocabulary[{".model": "30k-clean.model", ".txt": "vocab.txt"}[words.suffix]] = words.data
     except NoVocabularyError as error:
         notes.append(f"Google's code also needs the vocabulary: {error.what}")
     prefix = output if "ckpt" in output.name else output / "model.ckpt-best"
@@ -393,16 +368,7 @@ def checkpoint_at(path: Path, *, workplace: Path) -> Iterator[tuple[Path, list[s
             unpack(path, Path(folder))
             yield _find_in(Path(folder), path)
     else:
-        raise _none_there(path)
-
-
-def _beside(prefix: Path, patterns: tuple[str, ...]) -> Path | None:
-    """Return the first file of these names next to a checkpoint, or in its TF-Hub module's assets."""
-    folder = prefix.parent
-    module = folder.parent if folder.name == "variables" else folder
-    places = (folder, module, module / "assets")
-    found = (path for pattern in patterns for place in places for path in sorted(place.glob(pattern)))
-    return next((path for path in found if path.is_file()), None)
+        yield _find_in(prefix, path)  # there is none
 
 
 def _find_in(folder: Path, given: Path) -> tuple[Path, list[str]]:
@@ -411,37 +377,37 @@ def _find_in(folder: Path, given: Path) -> tuple[Path, list[str]]:
         if found := sorted(path.with_suffix("") for path in folder.glob(pattern) if path.is_file()):
             break
     else:
-        raise _none_there(given)
+        raise LitebertError(
+            "LB-718",
+            f"there is no TensorFlow checkpoint at {given}",
+            received=None if given.exists() else "no such path",
+            expected="a .tar.gz, a folder with *.index, or a prefix such as model.ckpt-best (TensorFlow 1.0 or later)",
+            next="litebert import google --help; unpack a .zip yourself and give its folder",
+        )
+    state = found[0].with_name("checkpoint")
+    text = state.read_text("utf-8", "replace") if state.is_file() and state.stat().st_size < 1 << 20 else ""
+    match = _STATE.search(text)
+    named = [each for each in found if match and each.name == match[1].rpartition("/")[2]]
+    if len(found) > 1 and not named:
+        what = f"{given} has more than one checkpoint, and no file `checkpoint` that names one of them"
+        next_step, names = f"litebert import google {found[-1]} --output FOLDER", [each.name for each in found[:8]]
+        raise LitebertError("LB-716", what, received=", ".join(names), next=next_step)
     if len(found) == 1:
         return found[0], []
-    state = found[0].with_name("checkpoint")
-    if state.is_file() and state.stat().st_size < 1 << 20:
-        match = _STATE.search(state.read_text("utf-8", "replace"))
-        name = match[1].rpartition("/")[2] if match else ""
-        for named in (each for each in found if each.name == name):
-            others = ", ".join(each.name for each in found if each != named)
-            return named, [f"took {name}, which the file `checkpoint` names; also there: {others}"]
-    raise LitebertError(
-        "LB-716",
-        f"{given} has more than one checkpoint, and no file `checkpoint` that names one of them",
-        received=", ".join(prefix.name for prefix in found[:8]),
-        next=f"litebert import google {found[-1]} --output FOLDER",
-    )
+    others = ", ".join(each.name for each in found if each != named[0])
+    return named[0], [f"took {named[0].name}, which the file `checkpoint` names; also there: {others}"]
 
 
-def _none_there(given: Path) -> LitebertError:
-    return LitebertError(
-        "LB-718",
-        f"there is no TensorFlow checkpoint at {given}",
-        received=f"{given.name}, with no .index of this name" if given.exists() else "no such path",
-        expected="a .tar.gz, a folder with *.index, or a prefix such as model.ckpt-best, of TensorFlow 1.0 or later",
-        next="litebert import google --help; unpack a .zip yourself and give its folder",
-    )
+def _beside(prefix: Path, patterns: tuple[str, ...]) -> Path | None:
+    """Return the first file of these names next to a checkpoint, or in its TF-Hub module's assets."""
+    module = prefix.parent.parent if prefix.parent.name == "variables" else prefix.parent
+    places = (prefix.parent, module, module / "assets")
+    found = (path for pattern in patterns for place in places for path in sorted(place.glob(pattern)))
+    return next((path for path in found if path.is_file()), None)
 
 
 def unpack(archive: Path, into: Path) -> None:
     """Write the plain files of a .tar or .tar.gz below the folder `into`, within limits of size and number."""
-    doubtful = "check where the archive comes from; unpack it yourself and give the folder instead"
     unpacked = 0
     try:
         with disk_errors(into), archive.open("rb") as file:
@@ -453,7 +419,7 @@ def unpack(archive: Path, into: Path) -> None:
                 with tarfile.open(fileobj=cast(BinaryIO, bounded), mode="r:") as tar:
                     for number, member in enumerate(tar):
                         if number == MAX_ENTRIES:
-                            raise _TooLargeError(f"more than {MAX_ENTRIES:,} entries")
+                            raise _RefusedError(f"more than {MAX_ENTRIES:,} entries")
                         unpacked += max(0, member.size)  # a sparse file can be larger than its place in the archive
                         bounded.require(unpacked)
                         if not (member.isreg() or member.isdir()) or member.issparse():
@@ -463,19 +429,21 @@ def unpack(archive: Path, into: Path) -> None:
                     pass
             except gzip.BadGzipFile as error:  # an OSError, but not of the disk
                 raise tarfile.ReadError(str(error)) from error
-    except _TooLargeError as error:
-        limits = f"at most {MAX_BYTES >> 30} GiB, {MAX_ENTRIES:,} files and {MAX_RATIO} times the archive's size"
-        what = f"{archive} becomes too large when it is unpacked"
-        raise LitebertError("LB-701", what, received=error, expected=limits, next=doubtful) from error
-    except tarfile.FilterError as error:
-        what = f"{archive} contains other things than plain files inside a folder"
-        raise LitebertError("LB-700", what, received=error, next=doubtful) from error
+    except (_RefusedError, tarfile.FilterError) as error:
+        raise LitebertError(
+            "LB-701",
+            f"{archive} holds more than a checkpoint: it becomes too large, or leads out of its folder",
+            received=error,
+            expected=f"plain files inside a folder, at most {MAX_BYTES >> 30} GiB, {MAX_ENTRIES:,} files and "
+            f"{MAX_RATIO} times the archive's size",
+            next="check where the archive comes from; unpack it yourself and give the folder instead",
+        ) from error
     except (tarfile.TarError, EOFError, zlib.error, ValueError) as error:
         what = f"{archive} is cut off or damaged"
         raise DamagedError("LB-702", what, received=error, next=f"fetch {archive.name} again") from error
 
 
-class _TooLargeError(Exception):
+class _RefusedError(Exception):
     pass
 
 
@@ -488,11 +456,11 @@ class _Bounded:
 
     def require(self, position: int) -> None:
         if position > self._limit:
-            raise _TooLargeError(f"{position:,} bytes or more, {self._limit:,} allowed")
+            raise _RefusedError(f"{position:,} bytes or more, {self._limit:,} allowed")
 
     def read(self, size: int) -> bytes:
         if size > _MAX_READ:
-            raise _TooLargeError(f"a header of {size:,} bytes")
+            raise _RefusedError(f"a header of {size:,} bytes")
         data = self._plain.read(size)
         self.require(self._plain.tell())
         return data

@@ -111,7 +111,7 @@ def read_torch_file(path: Path) -> dict[str, Tensor]:
     torch itself trusts the sizes in a file and checks no checksum: what is compressed, larger than the file or damaged
     is refused here.
     """
-    size = path.stat().st_size
+    size, others = path.stat().st_size, ""
     try:
         with path.open("rb") as file:
             is_archive = file.read(4) == b"PK\x03\x04"
@@ -125,32 +125,32 @@ def read_torch_file(path: Path) -> dict[str, Tensor]:
                     raise zipfile.BadZipFile(f"a wrong checksum of {damaged}")
         state = torch.load(path, map_location="cpu", weights_only=True)  # noqa: TID251
     except Exception as error:  # whatever a damaged file makes torch raise
-        if type(error).__name__ == "UnpicklingError":  # its text is long, and advises to run the file
-            asked = re.search(r"GLOBAL \S+|operand \d+", str(error))
-            raise _not_a_state_dict(path, asked[0] if asked else "another pickle") from error
-        what, seen = f"{path} is not a complete file of torch.save", str(error) or type(error).__name__
-        raise DamagedError("LB-731", what, received=seen, next="fetch or save the file again") from error
-    if not isinstance(state, dict) or not state:
-        raise _not_a_state_dict(path, "no dictionary of tensors")
+        if type(error).__name__ != "UnpicklingError":
+            what, seen = f"{path} is not a complete file of torch.save", str(error) or type(error).__name__
+            raise DamagedError("LB-731", what, received=seen, next="fetch or save the file again") from error
+        asked = re.search(r"GLOBAL \S+|operand \d+", str(error))  # its text is long, and advises to run the file
+        state, others = {}, asked[0] if asked else "another pickle"
 
-    def is_plain(value: object) -> bool:
-        return isinstance(value, Tensor) and value.layout == torch.strided and not (value.is_quantized or value.is_meta)
-
-    others = [str(name) for name, value in state.items() if not (isinstance(name, str) and is_plain(value))]
-    if others:
-        raise _not_a_state_dict(path, f"besides tensors: {', '.join(sorted(others)[:5])}"[:200])
-    storages = {name: tensor.untyped_storage() for name, tensor in state.items()}
-    reaching = [name for name, each in state.items() if each.numel() * each.itemsize > storages[name].nbytes()]
-    if reaching or sum({each.data_ptr(): each.nbytes() for each in storages.values()}.values()) > size:
-        raise _not_a_state_dict(path, f"tensors that are larger than the file: {', '.join(reaching[:5])}")
-    return {name: tensor.detach() for name, tensor in state.items()}
-
-
-def _not_a_state_dict(path: Path, received: str) -> LitebertError:
-    return LitebertError(
+    # Tensors of the usual kind under names, none of which reaches beyond its storage, nor all storages beyond the file
+    if isinstance(state, dict) and state:
+        plain = {
+            name: each.detach()
+            for name, each in state.items()
+            if isinstance(name, str) and isinstance(each, Tensor) and each.layout == torch.strided
+            if not (each.is_quantized or each.is_meta)
+        }
+        storages = {name: each.untyped_storage() for name, each in plain.items()}
+        reaching = [name for name, each in plain.items() if each.numel() * each.itemsize > storages[name].nbytes()]
+        stored = sum({each.data_ptr(): each.nbytes() for each in storages.values()}.values())
+        if len(plain) == len(state) and not reaching and stored <= size:
+            return plain
+        others = (
+            f"other things than tensors, or larger ones: {sorted(map(str, state.keys() - plain.keys())) + reaching}"
+        )
+    raise LitebertError(
         "LB-730",
         f"{path} contains more than a state dict of tensors; nothing in it was run",
-        received=received,
+        received=others or "no dictionary of tensors",
         expected="one dictionary of tensors, as torch.save(model.state_dict(), path) writes it",
         next="save the state dict alone, or use the safetensors file of the same model",
     )

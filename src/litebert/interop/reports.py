@@ -28,10 +28,8 @@ class GoogleImport:
 
     def __str__(self) -> str:
         size = f"{self.num_variables} variables, {self.num_parameters:,} parameters in {' and '.join(self.dtypes)}"
-        lines = [f"read   {self.checkpoint}: {size}", f"heads  {', '.join(self.heads) or 'none'}"]
-        if self.optimizer_step is not None:
-            lines.append(f"steps  {self.optimizer_step:,}, with the optimizer's moments")
-        return "\n".join([*lines, f"wrote  {self.folder}"])
+        heads = f"heads  {', '.join(self.heads) or 'none'}"
+        return "\n".join([f"read   {self.checkpoint}: {size}", heads, *_steps(self), f"wrote  {self.folder}"])
 
 
 @dataclass(frozen=True)
@@ -47,10 +45,12 @@ class GoogleExport:
 
     def __str__(self) -> str:
         size = f"{self.num_variables} variables, {self.num_parameters:,} parameters in float32"
-        lines = [f"wrote  {self.prefix}: {size}"]
-        if self.optimizer_step is not None:
-            lines.append(f"steps  {self.optimizer_step:,}, with the optimizer's moments")
-        return "\n".join([*lines, f"files  {', '.join(self.files)}"])
+        return "\n".join([f"wrote  {self.prefix}: {size}", *_steps(self), f"files  {', '.join(self.files)}"])
+
+
+def _steps(report: GoogleImport | GoogleExport) -> list[str]:
+    step = report.optimizer_step
+    return [] if step is None else [f"steps  {step:,}, with the optimizer's moments"]
 
 
 @dataclass(frozen=True)
@@ -73,14 +73,11 @@ class HuggingFaceImport:
 
 @dataclass(frozen=True)
 class Parity:
-    """How near the outputs of an exported network are to those of the network itself.
-
-    Correlated are deviations from the mean over all tokens or texts: what distinguishes one text from another.
-    """
+    """How near the outputs of an exported network are to those of the network itself."""
 
     max_difference: float
     scale: float  # the largest absolute output
-    correlation: float  # the lowest of all outputs
+    correlation: float  # the lowest of all outputs, of deviations from the mean: what tells one text from another
     same_choice: float | None  # the share of equal first choices, where something is chosen
 
 
@@ -171,17 +168,14 @@ MUCH = 0.1  # relative error of the hidden states of eight bits above which answ
 
 @dataclass(frozen=True)
 class Quantized:
-    """The size of a quantized model in bytes, and its error on held-out texts.
-
-    `before` and `after` are the measures of each development split, if requested.
-    """
+    """The size of a quantized model in bytes, and its error on held-out texts."""
 
     output: str
     num_examples: int
     bytes_before: int
     bytes_after: int
     error: float  # the norm of the difference of the last hidden states, relative to that of the original
-    before: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    before: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  # measures by development split, if asked
     after: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
     def __str__(self) -> str:

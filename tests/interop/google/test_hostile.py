@@ -23,11 +23,11 @@ from litebert.interop import google
 from litebert.interop.bundle import (
     Entry,
     Header,
-    _to_varint,
     masked_crc32c,
     read_bundle,
     read_table,
     table_bytes,
+    to_varint,
     write_bundle,
 )
 from litebert.interop.google import import_checkpoint
@@ -67,7 +67,7 @@ def test_a_file_that_is_cut_off_anywhere_is_refused(tmp_path: Path, part: int) -
     with pytest.raises(DamagedError, match="LB-703"):
         import_checkpoint(short, tmp_path / "model")
     cut = [DATA[0], DATA[1][: len(DATA[1]) * part // 32], DATA[2]]
-    with pytest.raises(DamagedError, match=r"LB-704.*data-00001-of-00003 is missing or cut off"):
+    with pytest.raises(DamagedError, match=r"LB-704.*data-00001-of-00003 is missing, cut off"):
         import_checkpoint(_copy(tmp_path / "data", data=cut), tmp_path / "model")
     assert not (tmp_path / "model").exists()
 
@@ -85,7 +85,7 @@ def test_a_flipped_bit_is_found_or_changes_nothing(
         for name in bundle.entries:
             assert torch.equal(bundle.read(name), EXPECTED[name]), name
     except DamagedError as error:
-        assert part == 3 or error.code == "LB-705"
+        assert part == 3 or error.code == "LB-704"
     else:
         assert part == 3
 
@@ -130,7 +130,7 @@ def test_what_cannot_be_is_refused_before_anything_is_allocated(tmp_path: Path, 
     (tmp_path / "x.data-00000-of-00001").write_bytes(bytes(24))
     tracemalloc.start()
     try:
-        with pytest.raises(LitebertError, match="LB-707" if name in ("big-endian", "of the future") else "LB-703"):
+        with pytest.raises(LitebertError, match="LB-703"):
             read_bundle(tmp_path / "x")
         assert tracemalloc.get_traced_memory()[1] < (16 << 20 if name == "too many" else 1 << 20)
     finally:
@@ -186,8 +186,7 @@ def test_a_giant_that_is_only_announced_takes_no_memory(tmp_path: Path, more: di
 def _block(entries: Iterable[tuple[int, bytes, bytes]], restarts: int = 1) -> bytes:
     """Lay entries out as LevelDB does, each with how much of the key before it shares."""
     data = b"".join(
-        _to_varint(shared) + _to_varint(len(key)) + _to_varint(len(value)) + key + value
-        for shared, key, value in entries
+        to_varint(shared) + to_varint(len(key)) + to_varint(len(value)) + key + value for shared, key, value in entries
     )
     return data + struct.pack("<I", 0) * min(restarts, 1) + struct.pack("<I", restarts)
 
@@ -200,10 +199,10 @@ def _table(*blocks: tuple[bytes, int], handles: Iterable[tuple[int, int]] | None
         stored = contents + bytes([kind])
         data += stored + struct.pack("<I", masked_crc32c(stored))
     index = _block(
-        (0, bytes([number]), _to_varint(at) + _to_varint(size))
+        (0, bytes([number]), to_varint(at) + to_varint(size))
         for number, (at, size) in enumerate(places if handles is None else handles)
     )
-    end = _to_varint(0) + _to_varint(0) + _to_varint(len(data)) + _to_varint(len(index))
+    end = to_varint(0) + to_varint(0) + to_varint(len(data)) + to_varint(len(index))
     data += index + b"\0" + struct.pack("<I", masked_crc32c(index + b"\0"))
     return data + end.ljust(40, b"\0") + INDEX[-8:]
 
@@ -223,7 +222,7 @@ HOSTILE = {
     "a key of 2,000 bytes": _table((_block([(0, bytes(2_000), b"")]), 0)),
     "a value longer than its block": _table((b"\0\1\x7fa" + struct.pack("<II", 0, 1), 0)),
     "a number without end": _table((b"\xff" * 12 + struct.pack("<II", 0, 1), 0)),
-    "a number of 2^63": _table((b"\0" + _to_varint(1 << 63) + b"\0a" + bytes(8), 0)),
+    "a number of 2^63": _table((b"\0" + to_varint(1 << 63) + b"\0a" + bytes(8), 0)),
     "more restarts than bytes": _table((struct.pack("<I", 1 << 31), 0)),
     "a block without an end": _table((b"", 0)),
     "a compression": _table((GOOD[0], 1)),
@@ -232,7 +231,7 @@ HOSTILE = {
     "a block past the end": _table(GOOD, handles=[(1 << 20, 8)]),
     "a block of 2^63 bytes": _table(GOOD, handles=[(0, 1 << 63)]),
     "a footer that points past the end": bytes(16) + b"\xff" * 9 + b"\x01" + bytes(30) + INDEX[-8:],
-    "a footer that points at itself": _to_varint(0).ljust(40, b"\x10") + INDEX[-8:],
+    "a footer that points at itself": to_varint(0).ljust(40, b"\x10") + INDEX[-8:],
     "no mark": _table(GOOD)[:-1] + b"\0",
     "nothing": b"",
 }
@@ -289,12 +288,12 @@ ELSEWHERE = ("../out2/x", "a/../../x", "..", "../../x", "a/../../../model")
 FOREIGN = ("/litebert-escaped", "//litebert-escaped", "C:\\x", "a\\..\\..\\x", "．．/x", "a\0b")
 SPECIAL = (tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.BLKTYPE, b"6")
 STRANGE = [
-    *(([_file("good"), _file(name)], "LB-700") for name in ELSEWHERE),
-    *(([_file("harmless", pax_headers={"path": name})], "LB-700") for name in ELSEWHERE),
+    *(([_file("good"), _file(name)], "LB-701") for name in ELSEWHERE),
+    *(([_file("harmless", pax_headers={"path": name})], "LB-701") for name in ELSEWHERE),
     # Names of other systems stay inside or are refused; what is inside is no checkpoint.
-    *(([_file("harmless", pax_headers={"path": name})], "LB-70[02]|LB-718") for name in FOREIGN),
+    *(([_file("harmless", pax_headers={"path": name})], "LB-70[12]|LB-718") for name in FOREIGN),
     *(
-        ([_file("good"), _file("link", b"", type=kind, linkname=target), _file("link/x")], "LB-700")
+        ([_file("good"), _file("link", b"", type=kind, linkname=target), _file("link/x")], "LB-701")
         for kind in SPECIAL
         for target in ("../../etc", "good")
     ),
@@ -366,7 +365,7 @@ def test_headers_that_lie_are_refused_without_reading_what_they_promise(
     (tmp_path / "in" / "x.tar").write_bytes(gzip.compress(data) if is_packed else data)
     tracemalloc.start()
     try:
-        _refused(tmp_path / "in" / "x.tar", "LB-70[012]|LB-718")
+        _refused(tmp_path / "in" / "x.tar", "LB-70[12]|LB-718")
         assert tracemalloc.get_traced_memory()[1] < 8 << 20
     finally:
         tracemalloc.stop()

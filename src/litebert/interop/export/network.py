@@ -15,8 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from litebert.config import ATTENTION_KINDS
-from litebert.errors import LitebertError, did_you_mean
-from litebert.files import write_bytes
+from litebert.errors import LitebertError
+from litebert.files import require_new, write_bytes
 from litebert.folder.model import load_model
 from litebert.nn import Albert, AlbertForPretraining, AlbertForTask, Network
 from litebert.nn.heads import LinearHead, MaskedLMHead
@@ -51,31 +51,32 @@ def open_source(folder: Path, *, head: str | None = None, has_states: bool = Fal
     `has_states` adds the last hidden states to the outputs of the head.
     """
     loaded = load_model(folder)
-    network = loaded.network
-    if not ATTENTION_KINDS[network.config.attention].is_exported:
-        what = f"attention {network.config.attention} cannot be exported"
-        raise LitebertError("LB-470", what, next="use the model in Python or with the litebert commands")
+    network, attention = loaded.network, loaded.network.config.attention
     own = network.head_config.kind if isinstance(network, AlbertForTask) else "pretraining"
+    if not ATTENTION_KINDS[attention].is_exported:
+        next_step = "use the model in Python or with the litebert commands"
+        raise LitebertError("LB-470", f"attention {attention} cannot be exported", next=next_step)
     if head not in (None, own, ENCODER_ONLY):
-        what, nearest = f"{folder} has no head {head}", did_you_mean(head, (own, ENCODER_ONLY))
-        raise LitebertError("LB-750", what, expected=f"{own}, or none for the encoder alone", next=nearest)
+        expected = f"{own}, or none for the encoder alone"
+        raise LitebertError("LB-750", f"{folder} has no head {head}", expected=expected, next="omit --head")
     rectangle = padded(network, missing=loaded.missing, has_head=head != ENCODER_ONLY, has_states=has_states)
     return SourceModel(head or own, network, rectangle, Tokenizer.load(folder))
 
 
 def require_free(output: Path, *, suffix: str, source: Path) -> None:
-    """Refuse to overwrite anything: the file itself, or files of another model beside it."""
-    nearest = next(parent for parent in output.absolute().parents if parent.exists())
-    elsewhere = f"choose another path, for instance {output.parent / output.stem}/model{suffix}"
-    if output.exists() or output.suffix != suffix or not nearest.is_dir():
-        found = "it exists" if output.exists() else None if nearest.is_dir() else f"{nearest} is no folder"
-        what, expected = f"{output} cannot be the output", f"a new file that ends in {suffix}"
+    """Refuse an output that exists, or that would lie beside another model's files."""
+    require_new(output, force=None)
+    differing = [
+        beside
+        for name in _COMPANIONS
+        if (beside := output.parent / name).exists() and (source / name).is_file()
+        if beside.read_bytes() != (source / name).read_bytes()
+    ]
+    if output.suffix != suffix or differing:
+        what, found = f"{output} cannot be the output", f"{differing[0]} of another model" if differing else None
+        elsewhere = f"choose another path, for instance {output.parent / output.stem}/model{suffix}"
+        expected = f"a file that ends in {suffix}, in a folder of its own"
         raise LitebertError("LB-751", what, received=found, expected=expected, next=elsewhere)
-    for name in _COMPANIONS:
-        ours, beside = source / name, output.parent / name
-        if ours.is_file() and beside.exists() and beside.read_bytes() != ours.read_bytes():
-            what = f"{output.parent} belongs to another model: {beside} differs from {ours}"
-            raise LitebertError("LB-752", what, next=elsewhere)
 
 
 def write_export(output: Path, data: bytes, *, source: Path) -> None:
@@ -199,35 +200,30 @@ def padded(
     Without a head its outputs are `last_hidden_state`, and `pooler_output` if there is a pooler; `has_states` adds
     `last_hidden_state` to the outputs of a head.
     """
-
-    def has(*parts: str) -> bool:
-        return not any(name.startswith(parts) for name in missing)
-
-    pooler = network.albert.pooler if has("albert.pooler.") else None
-    head = network.head_config if has_head and isinstance(network, AlbertForTask) else None
+    lacking = {".".join(name.split(".")[:2]) for name in missing} | {name.split(".")[0] for name in missing}
+    pooler, has_choices = None if "albert.pooler" in lacking else network.albert.pooler, False
     readers: list[Reader] = []
     if has_head and isinstance(network, AlbertForPretraining):
-        if has("masked_lm."):
+        if "masked_lm" not in lacking:
             readers.append(_MaskedLM(network.masked_lm, network.albert.embedding.word))
-        if pooler is not None and has("sentence_order."):
+        if pooler is not None and "sentence_order" not in lacking:
             readers.append(_Pooled(pooler, cast(nn.Linear, network.sentence_order[0]), "sop_logits"))
-    elif head is not None and isinstance(network, AlbertForTask):
-        module, names = network.head, head.record.logits
+    elif has_head and isinstance(network, AlbertForTask):
+        module, record = network.head, network.head_config.record
+        has_choices = record.has_choices
         if isinstance(module, ConditionalSpanHead):
             readers.append(_ConditionalSpanLogits(module))
         elif isinstance(module, VectorHead):
             readers.append(_VectorLogits(module.dense))
         else:
             assert isinstance(module, LinearHead)
-            by_token = _SpanLogits if len(names) > 1 else _TokenLogits
-            readers.append(by_token(module.dense, names) if pooler is None else _Pooled(pooler, module.dense, "logits"))
+            pooled = _Pooled(pooler, module.dense, "logits") if pooler else None
+            readers.append(pooled or _TokenLogits(module.dense, record.logits))
     if not readers:
         readers = [Reader(), *([] if pooler is None else [_Pooled(pooler)])]
     elif has_states:
         readers.insert(0, Reader())
-    return PaddedNetwork(
-        PaddedEncoder(network.albert), readers, has_choices=bool(head and head.record.has_choices)
-    ).eval()
+    return PaddedNetwork(PaddedEncoder(network.albert), readers, has_choices=has_choices).eval()
 
 
 class Reader(nn.Module):
@@ -268,12 +264,15 @@ class _MaskedLM(Reader):
 
 
 class _TokenLogits(Reader):
+    """Logits of every token; of spans, starts and ends are an output each, and padding can be neither."""
+
     def __init__(self, dense: nn.Linear, names: tuple[str, ...] = ("logits",)) -> None:
         super().__init__()
         self.dense, self.output_names = Affine.of(dense), names
 
-    def forward(self, hidden: Tensor, _mask: Tensor, _segments: Tensor) -> tuple[Tensor, ...]:
-        return (self.dense(hidden),)
+    def forward(self, hidden: Tensor, mask: Tensor, _segments: Tensor) -> tuple[Tensor, ...]:
+        logits: Tensor = self.dense(hidden)
+        return (logits,) if len(self.output_names) == 1 else logits.masked_fill(mask[..., None] == 0, NEVER).unbind(-1)
 
 
 class _VectorLogits(_TokenLogits):
@@ -283,14 +282,6 @@ class _VectorLogits(_TokenLogits):
         is_second = mask * segments.clamp(max=1)
         first, second = ((hidden * chosen.unsqueeze(-1)).sum(1) for chosen in (mask - is_second, is_second))
         return (self.dense(vector_rows(first, second, is_second.amax(1, keepdim=True))),)
-
-
-class _SpanLogits(_TokenLogits):
-    """Logits of starts and ends, each an output; padding can be neither."""
-
-    def forward(self, hidden: Tensor, mask: Tensor, _segments: Tensor) -> tuple[Tensor, ...]:
-        logits: Tensor = self.dense(hidden)
-        return logits.masked_fill(mask[..., None] == 0, NEVER).unbind(-1)
 
 
 class _ConditionalSpanLogits(Reader):

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import median
-from typing import TypeAlias
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,7 +15,7 @@ from litebert.errors import LitebertError, missing_package
 from litebert.fast import pack
 from litebert.interop.export import program
 from litebert.interop.export.network import INPUTS, PaddedNetwork, open_source, require_free, write_export
-from litebert.interop.export.program import Inputs, Outputs, RunBatch, Text
+from litebert.interop.export.program import Inputs, RunBatch, Text
 from litebert.interop.reports import OnnxReport, OnnxRow, Products
 
 try:
@@ -25,7 +25,7 @@ try:
 except ImportError as error:
     raise missing_package(error.name or "onnx", extra="onnx", needed_for="export to ONNX") from error
 
-DEFAULT_OPSET, OPSETS = 20, range(18, 25)  # 20 is the first that has Gelu as one operator
+OPSET = 20  # the first that has Gelu as one operator
 _FILE_LIMIT = 2**31 - 2**20  # largest protobuf message in bytes, less some for the graph
 _SLACK = 2**16  # bytes of shape constants, and of tables so small that the exporter folds them
 # int8 is refused below this correlation and above this difference, a share of the largest.
@@ -38,7 +38,6 @@ def export_onnx(
     output: Path,
     *,
     int8: bool = False,
-    opset: int = DEFAULT_OPSET,
     head: str | None = None,
     texts: Sequence[Text] = program.OUR_TEXTS,
     has_latency: bool = True,
@@ -54,7 +53,7 @@ def export_onnx(
     require_free(output, suffix=".onnx", source=folder)
     source = open_source(folder, head=head, has_states=has_states)
     network, names = source.network, source.padded.output_names
-    graph = to_graph(source.padded, opset=opset)
+    graph = to_graph(source.padded)
     products = count_products(graph)
     files = {"onnxruntime fp32": graph.SerializeToString()}
     if int8:
@@ -83,17 +82,14 @@ def export_onnx(
     weights = sum(path.stat().st_size for path in folder.glob("*.safetensors"))
     sizes = {"litebert": weights} | {name: len(data) for name, data in files.items()}
     rows = (OnnxRow(name, n, n / weights, parities.get(name), times.get(name, {})) for name, n in sizes.items())
-    return OnnxReport(output, source.head, opset, INPUTS, names, products, tuple(rows), notes)
+    return OnnxReport(output, source.head, OPSET, INPUTS, names, products, tuple(rows), notes)
 
 
 # --- the graph -------------------------------------------------------------------------------------------------------
 
 
-def to_graph(network: PaddedNetwork, *, opset: int = DEFAULT_OPSET) -> onnx.ModelProto:
+def to_graph(network: PaddedNetwork) -> onnx.ModelProto:
     """Export with dynamic axes for batch and length, and each weight once."""
-    if opset not in OPSETS:
-        what, limits = f"the graph cannot be written in opset {opset}", f"{OPSETS[0]} to {OPSETS[-1]}"
-        raise LitebertError("LB-756", what, expected=limits, next=f"omit --opset to use {DEFAULT_OPSET}")
     size = 4 * sum(parameter.numel() for parameter in network.parameters())
     if size > _FILE_LIMIT:
         what = f"the weights, {size:,} bytes, do not fit in one ONNX file"
@@ -103,7 +99,7 @@ def to_graph(network: PaddedNetwork, *, opset: int = DEFAULT_OPSET) -> onnx.Mode
         traced = torch.onnx.export(
             program.trace(network),
             dynamo=True,
-            opset_version=opset,
+            opset_version=OPSET,
             dynamic_shapes=program.dynamic_shapes(network),
             input_names=list(INPUTS),
             output_names=list(network.output_names),
@@ -118,18 +114,10 @@ def to_graph(network: PaddedNetwork, *, opset: int = DEFAULT_OPSET) -> onnx.Mode
     for part in (*graph.node, *graph.initializer, *graph.input, *graph.output):
         del part.metadata_props[:]
         part.doc_string = ""
-    require_weights_once(model, network)
+    stored = sum(tensor.ByteSize() for tensor in graph.initializer)
+    assert stored <= size + _SLACK, f"the exporter stored weights more than once: {stored:,} bytes of {size:,}"
     onnx.checker.check_model(model, full_check=True)
     return model
-
-
-def require_weights_once(model: onnx.ModelProto, network: PaddedNetwork) -> None:
-    """Refuse a graph with more constants than the network has weights."""
-    stored = sum(tensor.ByteSize() for tensor in model.graph.initializer)
-    needed = 4 * sum(p.numel() for p in network.parameters())
-    if stored > needed + _SLACK:
-        what = f"the exporter stored weights more than once: {stored:,} bytes of constants"
-        raise LitebertError("LB-758", what, expected=f"about {needed:,}", next="pip install -U torch onnxscript")
 
 
 def count_products(model: onnx.ModelProto) -> Products:
@@ -159,8 +147,6 @@ def require_integer(model: onnx.ModelProto) -> Products:
 # --- int8: weights with one scale per column; activations are quantised dynamically ----------------------------------
 
 _LAST_AXIS = "int8.last_axis"
-_make = onnx.helper.make_node
-Nodes: TypeAlias = Iterator[onnx.NodeProto]
 
 
 def quantise(model: onnx.ModelProto, *, table_bits: int = 8) -> onnx.ModelProto:
@@ -185,9 +171,33 @@ def quantise(model: onnx.ModelProto, *, table_bits: int = 8) -> onnx.ModelProto:
             axes[transposed[node.input[1]]] = 1
         elif node.op_type == "Gather" and node.input[0] in floats:
             axes[node.input[0]] = 1
-    nodes = [new for node in graph.node for new in _rewritten(node, axes, transposed)]
-    nodes = list({node.output[0]: node for node in nodes}.values())  # an input is quantised once
-    used = {name for node in nodes for name in node.input}
+
+    nodes: dict[str, onnx.NodeProto] = {}  # by output, so that an input is quantised once
+
+    def add(kind: str, inputs: list[str], *outputs: str, **settings: Any) -> None:
+        nodes[outputs[0]] = onnx.helper.make_node(kind, inputs, outputs, **settings)
+
+    for node in graph.node:
+        out = node.output[0]
+        if node.op_type == "MatMul" and (weight := transposed.get(node.input[1], node.input[1])) in axes:
+            x = node.input[0]
+            add("DynamicQuantizeLinear", [x], f"{x}.uint8", f"{x}.scale", f"{x}.zero")
+            add("MatMulInteger", [f"{x}.uint8", f"{node.input[1]}.int8", f"{x}.zero"], f"{out}.int32")
+            add("Cast", [f"{out}.int32"], f"{out}.float", to=onnx.TensorProto.FLOAT)
+            add("Mul", [f"{x}.scale", f"{weight}.scale"], f"{out}.scale")
+            add("Mul", [f"{out}.float", f"{out}.scale"], out)
+        elif node.op_type == "Gather" and (table := node.input[0]) in axes:
+            add("Gather", [f"{table}.int8", node.input[1]], f"{out}.int8")
+            add("Gather", [f"{table}.scale", node.input[1]], f"{out}.scale")
+            add("Unsqueeze", [f"{out}.scale", _LAST_AXIS], f"{out}.scales")
+            add("Cast", [f"{out}.int8"], f"{out}.float", to=onnx.TensorProto.FLOAT)
+            add("Mul", [f"{out}.float", f"{out}.scales"], out)
+        elif node.op_type == "Transpose" and node.input[0] in axes:
+            add("Transpose", [f"{node.input[0]}.int8"], f"{out}.int8", perm=[1, 0])
+        else:
+            nodes[out] = node
+
+    used = {name for node in nodes.values() for name in node.input}
     constants = [tensor for tensor in graph.initializer if tensor.name in used]
     for name, axis in axes.items():
         weight = onnx.numpy_helper.to_array(floats[name])
@@ -198,7 +208,7 @@ def quantise(model: onnx.ModelProto, *, table_bits: int = 8) -> onnx.ModelProto:
         constants.append(onnx.numpy_helper.from_array(scale.squeeze(axis), f"{name}.scale"))
     constants.append(onnx.numpy_helper.from_array(np.array([-1]), _LAST_AXIS))
     result = onnx.helper.make_model(
-        onnx.helper.make_graph(nodes, graph.name, graph.input, graph.output, constants),
+        onnx.helper.make_graph(list(nodes.values()), graph.name, graph.input, graph.output, constants),
         opset_imports=model.opset_import,
         ir_version=model.ir_version,
         producer_name=model.producer_name,
@@ -207,34 +217,9 @@ def quantise(model: onnx.ModelProto, *, table_bits: int = 8) -> onnx.ModelProto:
     return result
 
 
-def _rewritten(node: onnx.NodeProto, axes: Mapping[str, int], transposed: Mapping[str, str]) -> Nodes:
-    if node.op_type == "MatMul" and transposed.get(node.input[1], node.input[1]) in axes:
-        (x, weight), (out,) = node.input, node.output
-        yield _make("DynamicQuantizeLinear", [x], [f"{x}.uint8", f"{x}.scale", f"{x}.zero"])
-        yield _make("MatMulInteger", [f"{x}.uint8", f"{weight}.int8", f"{x}.zero"], [f"{out}.int32"])
-        yield _make("Cast", [f"{out}.int32"], [f"{out}.float"], to=onnx.TensorProto.FLOAT)
-        yield _make("Mul", [f"{x}.scale", f"{transposed.get(weight, weight)}.scale"], [f"{out}.scale"])
-        yield _make("Mul", [f"{out}.float", f"{out}.scale"], [out])
-    elif node.op_type == "Gather" and node.input[0] in axes:
-        (table, index), (out,) = node.input, node.output
-        yield _make("Gather", [f"{table}.int8", index], [f"{out}.int8"])
-        yield _make("Gather", [f"{table}.scale", index], [f"{out}.scale"])
-        yield _make("Unsqueeze", [f"{out}.scale", _LAST_AXIS], [f"{out}.scales"])
-        yield _make("Cast", [f"{out}.int8"], [f"{out}.float"], to=onnx.TensorProto.FLOAT)
-        yield _make("Mul", [f"{out}.float", f"{out}.scales"], [out])
-    elif node.op_type == "Transpose" and node.input[0] in axes:
-        transpose = onnx.NodeProto()
-        transpose.CopyFrom(node)
-        transpose.input[0], transpose.output[0] = f"{node.input[0]}.int8", f"{node.output[0]}.int8"
-        yield transpose
-    else:
-        yield node
-
-
 # --- onnxruntime -----------------------------------------------------------------------------------------------------
 
-SHAPES = ((1, 16), (1, 128), (8, 128))
-ROUNDS = 7
+_SHAPES = ((1, 16), (1, 128), (8, 128))
 
 
 def start(model: bytes) -> RunBatch:
@@ -247,25 +232,21 @@ def start(model: bytes) -> RunBatch:
     options.add_session_config_entry("session.force_spinning_stop", "1")
     session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     names = [output.name for output in session.get_outputs()]
-
-    def run(inputs: Inputs) -> Outputs:
-        return dict(zip(names, session.run(names, inputs), strict=True))
-
-    return run
+    return lambda inputs: dict(zip(names, session.run(names, inputs), strict=True))
 
 
 def measure(
-    runners: Mapping[str, RunBatch], network: PaddedNetwork, *, vocab_size: int, rounds: int = ROUNDS
+    runners: Mapping[str, RunBatch], network: PaddedNetwork, *, vocab_size: int, rounds: int = 7
 ) -> dict[str, dict[str, float]]:
     """Return the median milliseconds of each runner at each shape; `1x16` is one row of 16.
 
     After a warm-up round the runners are interleaved, so that other work on the machine slows all of them alike.
     """
     times: dict[str, dict[str, float]] = {name: {} for name in runners}
-    for batch, length in SHAPES:
+    for batch, length in _SHAPES:
         if length not in network.lengths:
             continue
-        inputs = full_rectangle(batch, length, axes=network.axes, vocab_size=vocab_size)  # without padding
+        inputs = full_rectangle(batch, length, axes=network.axes, vocab_size=vocab_size)
         taken: dict[str, list[float]] = {name: [] for name in runners}
         for _ in range(1 + rounds):
             for name, run in runners.items():

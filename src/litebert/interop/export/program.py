@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -31,7 +31,7 @@ from litebert.interop.export.network import (
     write_export,
 )
 from litebert.interop.reports import Parity, ProgramReport
-from litebert.nn import AlbertForPretraining, AlbertForTask, Batch, Network
+from litebert.nn import AlbertForTask, Batch, Network
 from litebert.tasks.kinds.family import frame_ids
 from litebert.tasks.kinds.spans import score_spans
 from litebert.tokenizer import Tokenizer
@@ -41,8 +41,8 @@ Inputs: TypeAlias = dict[str, NDArray[np.int64]]
 Outputs: TypeAlias = Mapping[str, NDArray[np.float32]]
 RunBatch: TypeAlias = Callable[[Inputs], Outputs]
 
-EQUAL = 1e-4  # largest difference allowed between runtimes in float32, for numbers up to one
-ROWS_AT_ONCE, NUM_CHOICES = 8, 4
+_EQUAL = 1e-4  # largest difference allowed between runtimes in float32, for numbers up to one
+_ROWS_AT_ONCE, _NUM_CHOICES = 8, 4
 _TRACED_SIZES = {"batch": 2, "choices": 3, "length": 8}
 _BANNED = -1e29  # a value below this means "never" and is not compared
 _OVER_POSITIONS = ("start_logits", "end_logits", "no_answer_logits")  # their last axis is not one of features
@@ -139,16 +139,15 @@ def padded_batches(texts: Sequence[Text], tokenizer: Tokenizer, network: PaddedN
     lengths, has_choices = network.lengths, "choices" in network.axes
     ids_of = [[None if text is None else tokenizer.encode(text).ids for text in pair] for pair in texts]
     framed = [frame_ids(tokenizer, first or [], second, max_length=lengths[-1]) for first, second in ids_of]
-    for begin in range(0, len(framed), ROWS_AT_ONCE):
-        rows = framed[begin : begin + ROWS_AT_ONCE]
-        choices = min(NUM_CHOICES, len(rows))
+    for begin in range(0, len(framed), _ROWS_AT_ONCE):
+        rows = framed[begin : begin + _ROWS_AT_ONCE]
+        choices = min(_NUM_CHOICES, len(rows))
         if has_choices:
             rows = rows[: len(rows) // choices * choices]
         shape = (len(rows), max(lengths[0], *(len(ids) for ids, _ in rows)))
         ids, mask, segments = np.full(shape, tokenizer.pad_id), np.zeros(shape, int), np.zeros(shape, int)
         for row, (tokens, types) in enumerate(rows):
-            ids[row, : len(tokens)], segments[row, : len(tokens)] = tokens, types
-            mask[row, : len(tokens)] = 1
+            ids[row, : len(tokens)], segments[row, : len(tokens)], mask[row, : len(tokens)] = tokens, types, 1
         laid_out = (-1, choices, shape[1]) if has_choices else shape
         yield {name: x.reshape(laid_out) for name, x in zip(INPUTS, (ids, mask, segments), strict=True)}
 
@@ -177,15 +176,14 @@ def ragged_outputs(
             values = hidden
         elif name == "pooler_output":
             values = network.albert.pool(hidden[batch.first_tokens])
-        elif isinstance(network, AlbertForPretraining):
-            if name == "sop_logits":
-                values = network.sentence_order(network.albert.pool(hidden[batch.first_tokens]))
-            else:
-                values = network.masked_lm(hidden, network.albert.embedding.word.weight)
-        else:
+        elif isinstance(network, AlbertForTask):
             head, columns = network.head_config, network.head_config.record.logits
             values = network(batch) if len(columns) == 1 else network(batch)[:, columns.index(name)]
             is_by_token = not (head.is_pooled or head.record.reads_texts)
+        elif name == "sop_logits":
+            values = network.sentence_order(network.albert.pool(hidden[batch.first_tokens]))
+        else:
+            values = network.masked_lm(hidden, network.albert.embedding.word.weight)
         if is_by_token:  # (tokens, ...) becomes (batch, length, ...)
             is_token = batch.to_padded(torch.ones_like(batch.ids), width=shape[-1]) > 0
             values = batch.to_padded(values, width=shape[-1])
@@ -196,7 +194,8 @@ def ragged_outputs(
 
 def compare(run: RunBatch, network: Network, batches: Iterable[Inputs]) -> Parity:
     """Compare a runtime with the ragged network on real tokens; padding is excluded."""
-    sums: defaultdict[str, _Sums] = defaultdict(_Sums)
+    # Of each output: rows, column sums and products of both sides, summed so that no outputs need to be kept
+    moments: defaultdict[str, list[Any]] = defaultdict(lambda: [0, 0.0, 0.0])
     differences, scales = [0.0], [0.0]
     same: list[NDArray[np.bool_]] = []
     for inputs in batches:
@@ -205,49 +204,35 @@ def compare(run: RunBatch, network: Network, batches: Iterable[Inputs]) -> Parit
         for name, expected in ragged_outputs(network, inputs, outputs, starts=starts).items():
             valid = ~(expected <= _BANNED)  # NaN is compared, and never equal
             width = 1 if name in _OVER_POSITIONS else expected.shape[-1]
-            a, b = (x[valid].reshape(-1, width).astype(np.float64) for x in (expected, outputs[name]))
-            sums[name].add(a, b)
-            differences.append(float(np.abs(a - b).max(initial=0)))
-            scales.append(float(np.abs(a).max(initial=0)))
+            pair = np.stack([x[valid].reshape(-1, width).astype(np.float64) for x in (expected, outputs[name])])
+            flat = pair.reshape(2, -1)
+            moments[name] = [
+                old + new for old, new in zip(moments[name], (pair.shape[1], pair.sum(1), flat @ flat.T), strict=True)
+            ]
+            differences.append(float(np.abs(pair[0] - pair[1]).max(initial=0)))
+            scales.append(float(np.abs(pair[0]).max(initial=0)))
             if name not in _NOT_CHOICES and expected.shape[-1] > 1:
                 ours, theirs = (np.where(valid, x, -np.inf).argmax(-1) for x in (expected, outputs[name]))
                 same.append((ours == theirs)[valid.any(-1)])
+    correlations = []
+    for count, totals, products in moments.values():  # of deviations from the column means
+        with np.errstate(invalid="ignore", divide="ignore"):  # infinite or constant outputs
+            covariance = products - totals @ totals.T / max(count, 1)
+            variances = covariance.diagonal()
+            is_constant = variances <= 1e-12 * products.diagonal()
+            correlation = covariance[0, 1] / np.sqrt(variances.prod())
+        correlations.append(float(is_constant.all()) if is_constant.any() else float(correlation))
     return Parity(
         max_difference=float(np.max(differences)),
         scale=float(np.max(scales)),
-        correlation=float(np.min([each.correlation() for each in sums.values()])),
+        correlation=float(np.min(correlations)),
         same_choice=float(np.concatenate(same).mean()) if same else None,
     )
 
 
-class _Sums:
-    """Moments of two sets of rows, summed batch by batch, so that no outputs need to be kept."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.totals: NDArray[np.float64] = np.zeros((2, 1))
-        self.products: NDArray[np.float64] = np.zeros((2, 2))
-
-    def add(self, a: NDArray[np.float64], b: NDArray[np.float64]) -> None:
-        self.count += len(a)
-        self.totals = self.totals + np.stack([a.sum(0), b.sum(0)])
-        flat = np.stack([a.ravel(), b.ravel()])
-        self.products = self.products + flat @ flat.T
-
-    def correlation(self) -> float:
-        """Correlate deviations from the column means: 1 if both are constant, 0 if one is."""
-        with np.errstate(invalid="ignore"):  # infinite outputs
-            covariance = self.products - self.totals @ self.totals.T / max(self.count, 1)
-            variances = covariance.diagonal()
-            is_constant = variances <= 1e-12 * self.products.diagonal()
-            if is_constant.any():
-                return float(is_constant.all())
-            return float(covariance[0, 1] / np.sqrt(variances.prod()))
-
-
 def require_equal(parity: Parity, *, what: str) -> None:
     """Refuse an exported network whose outputs are not those of the network itself."""
-    limit = EQUAL * max(1.0, parity.scale)
+    limit = _EQUAL * max(1.0, parity.scale)
     if not parity.max_difference <= limit:  # NaN is no number below it
         differ = f"its outputs differ from the network's by up to {parity.max_difference:.2g}"
         again = "pip install -U 'litebert[onnx]', or report this with the model's config.json"

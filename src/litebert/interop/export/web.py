@@ -135,32 +135,25 @@ def read_runtime(package: Path | None) -> tuple[bytes, bytes]:
     With None it is taken from the cache of this user, or downloaded. What has not the published hash is never kept.
     """
     kept = Path.home() / ".cache" / "litebert" / f"onnxruntime-web-{VERSION}.tgz"
-    if package is None and not kept.is_file():
+    path, again = package or kept, f"npm pack onnxruntime-web@{VERSION}, then add --runtime FILE"
+    is_fetched = package is None and not kept.is_file()
+    if is_fetched:
         try:
             with urllib.request.urlopen(URL, timeout=_SECONDS) as answer:
                 data: bytes = answer.read(_PACKAGE_LIMIT)
         except OSError as error:
-            raise LitebertError(
-                "LB-877",
-                "onnxruntime-web cannot be fetched",
-                received=f"{URL}: {error}",
-                next=f"npm pack onnxruntime-web@{VERSION}, then add --runtime onnxruntime-web-{VERSION}.tgz",
-            ) from error
-        _require_package(data, URL, next="try again, or fetch it elsewhere and add --runtime FILE")
-        write_bytes(kept, data)
+            what = "onnxruntime-web cannot be fetched"
+            raise LitebertError("LB-877", what, received=f"{URL}: {error}", next=again) from error
     else:
-        path = package or kept
         data = read_capped(path, _PACKAGE_LIMIT, command=f"ls -l {path}")
-        _require_package(data, str(path), next=f"npm pack onnxruntime-web@{VERSION}" if package else f"rm {path}")
+    if base64.b64encode(hashlib.sha512(data).digest()).decode() != INTEGRITY:
+        what = f"{URL if is_fetched else path} is not the package onnxruntime-web {VERSION}"
+        found, remedy = f"{len(data):,} bytes with another hash", again if is_fetched or package else f"rm {path}"
+        raise DamagedError("LB-878", what, received=found, next=remedy)
+    if is_fetched:
+        write_bytes(kept, data)
     with tarfile.open(fileobj=io.BytesIO(data)) as archive:
         names = ("package/dist/ort.wasm.bundle.min.mjs", "package/dist/ort-wasm-simd-threaded.wasm")
         script, binary = (archive.extractfile(name) for name in names)
-        assert script is not None
-        assert binary is not None
+        assert script is not None and binary is not None
         return script.read(), binary.read()
-
-
-def _require_package(data: bytes, place: str, *, next: str) -> None:
-    if base64.b64encode(hashlib.sha512(data).digest()).decode() != INTEGRITY:
-        what = f"{place} is not the package onnxruntime-web {VERSION}"
-        raise DamagedError("LB-878", what, received=f"{len(data):,} bytes with another hash", next=next)
