@@ -6,9 +6,8 @@ import torch
 from litebert.config import AlbertConfig, HeadConfig
 from litebert.errors import LitebertError
 from litebert.fast import AlbertWithExits, calibrate, limit_depth, pack, patient_logits, to_int8
-from litebert.fast import steps as engine_steps
 from litebert.fast.exits import SAME_SCORE, is_same_answer, logits_by_step, mean_by_depth
-from litebert.fast.steps import training_steps
+from litebert.fast.steps import Engine, engine_of
 from litebert.nn import AlbertForTask, Batch
 
 STEPS = 5
@@ -113,9 +112,9 @@ def test_tokens_of_what_has_stopped_are_computed_no_more(monkeypatch: pytest.Mon
     seen = []
     steps = [
         lambda hidden, layout, step=step: (seen.append(layout), step(hidden, layout))[1]
-        for step in training_steps(network.albert)
+        for step in engine_of(network.albert).steps(network.albert)
     ]
-    monkeypatch.setattr(engine_steps, "training_steps", lambda _: steps)
+    monkeypatch.setattr(Engine, "steps", lambda *_: steps)
     patient_logits(network, batch, 1)
     for step, layout in enumerate(seen):
         running = tuple(n for n, stop in zip(LENGTHS, stops, strict=True) if stop >= step)

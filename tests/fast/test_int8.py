@@ -19,7 +19,7 @@ def _difference(ours: torch.Tensor, theirs: torch.Tensor) -> float:
 
 
 @torch.no_grad()
-def test_eight_bits_stay_close_and_their_kernels_say_what_public_operators_say(make: Make, batch: Batch) -> None:
+def test_eight_bits_stay_close_with_their_kernels_and_without(make: Make, batch: Batch) -> None:
     exact = make().albert
     eight = copy.deepcopy(exact)
     to_int8(eight, calibrate(eight, [batch]))
@@ -33,7 +33,7 @@ def test_eight_bits_stay_close_and_their_kernels_say_what_public_operators_say(m
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(int8, "kernels_work", lambda: False)
         pack(eight)
-    assert _difference(eight(batch), found) < 0.01
+    assert _difference(eight(batch), plain) < 1e-5  # without these kernels, the rounded weights in float32
 
 
 @torch.no_grad()

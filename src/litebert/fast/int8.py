@@ -5,8 +5,8 @@ the four products of each step, found by calibration: at each depth, shared weig
 trained network, a few channels after a layer norm are far from zero for all tokens; so hidden states are centred before
 rounding, and the product of their mean is added to the bias.
 
-torch's (oneDNN's) kernels have no public name; only this file names them. They are tried once per process, and replaced
-by public operators where they are missing or wrong.
+torch's (oneDNN's) kernels have no public name; only this file names them. They are tried once per process; where they
+are missing or wrong, the rounded weights compute in float32.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable
 from functools import lru_cache, partial
+from itertools import chain
 from typing import NamedTuple
 
 import torch
@@ -26,27 +27,25 @@ from litebert.config.schema import Activation
 from litebert.fast.attention import attend_of
 from litebert.fast.steps import (
     FUSED_ACTIVATIONS,
+    Engine,
     Linear,
-    MakeLinear,
     Mixing,
     Step,
     Widening,
     block,
     blocks,
     make_steps,
+    norm_of,
     onednn,
     packed_linear,
-    packed_norm,
     pays,
-    run_steps,
 )
 from litebert.nn.batch import Batch
-from litebert.nn.model import ACTIVATIONS, Albert, AttentionBlock, FeedForwardBlock
+from litebert.nn.model import Albert, AttentionBlock, FeedForwardBlock
 
+# The inputs of the four products of a step; calibration finds a range for each, in each step.
 SITES = ("attention input", "attention result", "feed-forward input", "intermediate")
-"""The inputs of the four products of a step; calibration finds a range for each, in each step."""
-NUM_SHIFTED = 2
-"""The inputs that are shifted by their mean: those of the two blocks."""
+NUM_SHIFTED = 2  # of these are shifted by their mean: the inputs of the two blocks
 
 _OPS = torch.ops.onednn.qlinear_pointwise
 _ADDED = ("add", 1.0, "none", list[float](), "")
@@ -164,38 +163,20 @@ class ByteGrid(NamedTuple):
 
 def quantize(x: Float[Tensor, "rows columns"], grid: ByteGrid) -> UInt8[Tensor, "rows columns"]:
     """Round to a grid; return bytes."""
-    if not _rounds_at_once():
-        return torch.add(grid.zero + 0.5, x, alpha=1 / grid.scale).clamp_(0, 255).to(torch.uint8)
     quantized = torch.quantize_per_tensor(x, grid.scale, grid.zero, torch.quint8)
     # A view of its bytes: int_repr() would copy them.
     return torch.empty(0, dtype=torch.uint8).set_(quantized.untyped_storage(), 0, quantized.shape, quantized.stride())
 
 
-@lru_cache
-def _rounds_at_once() -> bool:
-    """Tell whether torch still has quantized tensors, which are deprecated with a warning."""
-    with warnings.catch_warnings(action="ignore"):
-        try:
-            torch.quantize_per_tensor(torch.zeros(1), 1.0, 0, torch.quint8)
-        except (RuntimeError, AttributeError):
-            return False
-    return True
-
-
 class Product:
-    """x W^T + b of bytes and eight-bit weights, fused with what follows; or by public operators, in float32 (slow)."""
+    """x W^T + b of bytes and eight-bit weights, (outputs, inputs), fused with what follows."""
 
-    def __init__(self, quantized: Tensor, scale: Tensor, *, is_fused: bool) -> None:
-        self._is_fused, self._scale = is_fused, scale
-        self._weight = torch.ops.onednn.qlinear_prepack(quantized, None) if is_fused else quantized
-        self._zeros = torch.zeros(len(scale), dtype=torch.int32)
-
-    @classmethod
-    def of(cls, *layers: nn.Module) -> Product:
-        """Join the outputs of several eight-bit layers in one product, fused where this CPU can."""
+    def __init__(self, *layers: nn.Module) -> None:
+        """Pack one layer, or several side by side."""
         found = [layer for layer in layers if isinstance(layer, Int8Linear)]
-        scale = torch.cat([layer.scale for layer in found]).float()
-        return cls(torch.cat([layer.quantized for layer in found]), scale, is_fused=kernels_work())
+        self._scale = torch.cat([layer.scale for layer in found]).float()
+        self._weight = torch.ops.onednn.qlinear_prepack(torch.cat([layer.quantized for layer in found]), None)
+        self._zeros = torch.zeros(len(self._scale), dtype=torch.int32)
 
     def __call__(
         self,
@@ -209,21 +190,16 @@ class Product:
         dtype: torch.dtype = torch.float32,
     ) -> Tensor:
         """Return the product, activated or added to, in `dtype` or, with `onto`, as bytes."""
-        # GELU's exact form is computed faster than its tanh form; they differ by less than 5e-4, a fraction of a step
-        # of any grid for the result.
-        act = "gelu" if activation in ("gelu_new", "gelu_pytorch_tanh") else activation
-        total: Tensor
-        if not self._is_fused:
-            total = F.linear((x.float() - grid.zero) * grid.scale, self._weight * self._scale[:, None], bias)
-            total = ACTIVATIONS[act](total) if add is None else total + add
-            return quantize(total, onto) if onto is not None else total.to(dtype)
         given = (x, grid.scale, grid.zero, self._weight, self._scale, self._zeros)
         result, kind = (onto, torch.uint8) if onto is not None else (ByteGrid(1.0, 0), dtype)
-        if add is None:
-            name, variant = FUSED_ACTIVATIONS[act]
-            total = _OPS.default(*given, bias, *result, kind, name, [], variant)
-        else:
+        total: Tensor
+        if add is not None:
             total = _OPS.binary(*given, add, bias, *result, kind, 1.0, 0, *_ADDED)
+            return total
+        # GELU's exact form is computed faster than its tanh form; they differ by less than 5e-4, a fraction of a step
+        # of any grid for the result.
+        name, variant = FUSED_ACTIVATIONS["gelu" if activation in ("gelu_new", "gelu_pytorch_tanh") else activation]
+        total = _OPS.default(*given, bias, *result, kind, name, [], variant)
         return total
 
 
@@ -233,13 +209,17 @@ def kernels_work() -> bool:
 
     Products on old CPUs saturate on sums of two.
     """
-    draws = torch.Generator().manual_seed(0)
-    x = (torch.rand(32, 256, generator=draws) < 0.5).to(torch.uint8) * 255
-    weight = torch.where(torch.rand(64, 256, generator=draws) < 0.5, 127, -127).to(torch.int8)
-    grid, scale, bias = ByteGrid(0.01, 128), torch.full((64,), 0.01), torch.zeros(64)
+    draws, grid = torch.Generator().manual_seed(0), ByteGrid(0.01, 128)
+    x, weight = (torch.rand(rows, 256, generator=draws) < 0.5 for rows in (32, 64))
+    ends, layer = torch.where(x, 1.27, -1.28), Int8Linear(nn.Linear(256, 64, device="meta"))
+    layer.quantized, layer.scale = torch.where(weight, 127, -127).to(torch.int8), torch.full((64,), 0.01)
     try:
-        fused, plain = (Product(weight, scale, is_fused=is_fused)(x, grid, bias) for is_fused in (True, False))
-        return torch.allclose(fused, plain, rtol=1e-3, atol=1e-2)
+        with warnings.catch_warnings(action="ignore"):  # quantized tensors are deprecated
+            rounded = quantize(ends, grid)
+        found = Product(layer)(rounded, grid, torch.zeros(64))
+        return torch.equal(rounded, x.to(torch.uint8) * 255) and torch.allclose(
+            found, F.linear(ends, layer.weight), rtol=1e-3, atol=1e-2
+        )
     except (RuntimeError, AttributeError, NotImplementedError):
         return False
 
@@ -253,9 +233,9 @@ def int8_steps(albert: Albert) -> list[Step]:
     attend = attend_of(albert.config, for_training=False)
     inner = torch.bfloat16 if pays(onednn, torch.bfloat16) else torch.float32
     attention, feed_forward = list(blocks(albert, AttentionBlock)), list(blocks(albert, FeedForwardBlock))
-    first = [(Product.of(each.query, each.key, each.value), Product.of(each.output)) for each in attention]
-    second = [(Product.of(each.intermediate), Product.of(each.output)) for each in feed_forward]
-    norms = [packed_norm(each.norm, torch.float32) for each in feed_forward]
+    first = [(Product(each.query, each.key, each.value), Product(each.output)) for each in attention]
+    second = [(Product(each.intermediate), Product(each.output)) for each in feed_forward]
+    norms = [norm_of(each.norm, torch.float32) for each in feed_forward]
     hidden, wide_size = albert.config.hidden_size, albert.config.intermediate_size
 
     def bound(step: int, i: int, j: int) -> Step:
@@ -284,18 +264,23 @@ def int8_steps(albert: Albert) -> list[Step]:
     return [bound(step, i, j) for step, (i, j) in enumerate(albert.plan)]
 
 
-# Calibration, on texts like those that the model will read.
+# Calibration, on texts like those that the model will read
 
 
 @torch.no_grad()
 def calibrate(albert: Albert, batches: Iterable[Batch]) -> Int8Calibration:
     """Return the ranges, shifts and biases of each step's products, observed on batches."""
     observers = [[Observer() for _ in SITES] for _ in albert.plan]
-    steps = []
-    for number, seen in zip(albert.plan, observers, strict=True):
-        steps += make_steps(albert, _observed(seen), packed_norm, dtype=torch.float32, plan=[number])
+    remaining, steps = chain(*observers), []
+
+    def observed(weight: Tensor, bias: Tensor, dtype: torch.dtype, activation: Activation, _: float) -> Linear:
+        observer, linear = next(remaining), packed_linear(weight, bias, dtype, activation)
+        return lambda x, residual: linear(observer.see(x), residual)
+
+    for number in albert.plan:  # its products are made in the order of SITES
+        steps += make_steps(albert, observed, dtype=torch.float32, plan=[number])
     for batch in batches:  # the network itself stays as it is, whatever happens
-        for _ in run_steps(albert, steps, batch):
+        for _ in Engine()(albert, batch, steps=steps):
             pass
 
     attention, feed_forward = list(blocks(albert, AttentionBlock)), list(blocks(albert, FeedForwardBlock))
@@ -318,22 +303,6 @@ def _corrected(linear: nn.Linear, mean: Tensor) -> Tensor:
     return linear.bias + lost
 
 
-def _observed(observers: list[Observer]) -> MakeLinear:
-    """Return a factory of linear layers whose inputs are observed, one observer per layer."""
-    remaining = iter(observers)
-
-    def make(weight: Tensor, bias: Tensor, dtype: torch.dtype, activation: Activation, _dropout_prob: float) -> Linear:
-        observer, linear = next(remaining), packed_linear(weight, bias, dtype, activation)
-
-        def seen(x: Tensor, y: Tensor | None) -> Tensor:
-            observer.see(x)
-            return linear(x, y)
-
-        return seen
-
-    return make
-
-
 class Observer:
     """Observes the inputs of a product: extremes and sum of each channel, the number of rows, and some of them."""
 
@@ -342,13 +311,13 @@ class Observer:
         self.total, self.num_rows, self._rows = torch.zeros(()), 0, list[Tensor]()
         self._draws = torch.Generator().manual_seed(0)
 
-    def see(self, x: Tensor) -> None:
-        """Observe an input (rows, channels)."""
-        x = x.float()
+    def see(self, x: Tensor) -> Tensor:
+        """Observe an input (rows, channels), and return it."""
         self._low, self._high = self._low.minimum(x.amin(0)), self._high.maximum(x.amax(0))
         self.total, self.num_rows = self.total + x.sum(0), self.num_rows + len(x)
         size = (max(1, _NUM_DRAWN // x.shape[1]),)
         self._rows.append(x[torch.randint(len(x), size, generator=self._draws)])
+        return x
 
     def range(self, shift: Tensor | float) -> tuple[float, float]:
         """Return the range with the least rounding error, among shrunken ranges of the extremes.

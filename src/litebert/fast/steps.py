@@ -32,24 +32,26 @@ from litebert.nn.heads import Network
 from litebert.nn.model import ACTIVATIONS, Albert, AttentionBlock, FeedForwardBlock
 from litebert.nn.model import Step as Plan
 
+# The dtype of activations for each precision.
 DTYPES: dict[Precision, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
-"""The dtype of activations for each precision."""
 
 Linear: TypeAlias = Callable[[Tensor, Tensor | None], Tensor]
 """(x, residual) -> x W^T + b, perhaps activated, plus the residual if there is one: often one kernel."""
+MakeLinear: TypeAlias = Callable[[Tensor, Tensor, torch.dtype, Activation, float], Linear]
+"""(weight, bias, dtype, activation, dropout_prob) -> a linear layer; dropout is on what is added to the residual."""
 Norm: TypeAlias = Callable[[Tensor], Tensor]
 Step: TypeAlias = Callable[[Tensor, Layout], Tensor]
 """(hidden, layout) -> hidden, of the layout's queries; both may have more rows, which belong to no sequence."""
 BlockT = TypeVar("BlockT", AttentionBlock, FeedForwardBlock)
 
 
-# A step, and what prepares it.
+# A step, and what prepares it
 
 
 class Mixing(NamedTuple):
-    """What computes an attention block; `project` gives query, key and value at once."""
+    """What computes an attention block."""
 
-    project: Linear
+    project: Linear  # query, key and value at once
     attend: Attend
     output: Linear
     norm: Norm
@@ -58,9 +60,9 @@ class Mixing(NamedTuple):
 
 
 class Widening(NamedTuple):
-    """What computes a feed-forward block; `intermediate` includes the activation."""
+    """What computes a feed-forward block."""
 
-    intermediate: Linear
+    intermediate: Linear  # with the activation
     output: Linear
     norm: Norm
 
@@ -80,14 +82,9 @@ def block(
     return widening.norm(widening.output(widening.intermediate(x, None), x))
 
 
-MakeLinear: TypeAlias = Callable[[Tensor, Tensor, torch.dtype, Activation, float], Linear]
-"""(weight, bias, dtype, activation, dropout_prob) -> a linear layer; dropout is on what is added to the residual."""
-
-
 def make_steps(
     albert: Albert,
     linear: MakeLinear,
-    norm: Callable[[nn.LayerNorm, torch.dtype], Norm],
     *,
     for_training: bool = False,
     dtype: torch.dtype | None = None,
@@ -103,13 +100,13 @@ def make_steps(
             project = linear(*projection(each), dtype, "linear", 0.0)
             output = linear(out.weight, out.bias, dtype, "linear", dropout)
             dropout = each.attention_dropout_prob * each.training
-            mixing[i] = Mixing(project, attend, output, norm(each.norm, dtype), each.heads, dropout)
+            mixing[i] = Mixing(project, attend, output, norm_of(each.norm, dtype), each.heads, dropout)
     for j, wide in enumerate(blocks(albert, FeedForwardBlock)):
         if any(step.feed_forward == j for step in plan):
             inner, out, dropout = wide.intermediate, wide.output, wide.dropout.p * wide.training
             intermediate = linear(inner.weight, inner.bias, dtype, wide.hidden_act, 0.0)
             output = linear(out.weight, out.bias, dtype, "linear", dropout)
-            widening[j] = Widening(intermediate, output, norm(wide.norm, dtype))
+            widening[j] = Widening(intermediate, output, norm_of(wide.norm, dtype))
     return [partial(block, mixing[i], widening[j]) for i, j in plan]
 
 
@@ -124,22 +121,7 @@ def projection(block: AttentionBlock) -> tuple[Tensor, Tensor]:
     return torch.cat([x.weight for x in layers]), torch.cat([x.bias for x in layers])
 
 
-def run_steps(albert: Albert, steps: Sequence[Step], batch: Batch, queries: Tensor | None = None) -> Iterator[Tensor]:
-    """Yield the projected embeddings, then the states after each step; in the last, compute `queries` alone."""
-    num_tokens, order, layout = len(batch.ids), None, Layout(batch)
-    yield (hidden := albert.embedding(batch).to(albert.dtype))
-    for number, step in enumerate(steps, start=1):
-        if number == len(steps) and queries is not None:
-            ascending, order = queries.sort()
-            layout = Layout(batch, ascending)
-        hidden = step(hidden, layout)
-        yield hidden[:num_tokens] if order is None else hidden[order.argsort()]
-
-
-# The engine of a network, in `albert.engine`.
-
-Stamps: TypeAlias = list[tuple[int, int]]
-"""The address of each weight and the number of writes to it."""
+# The engine of a network, in `albert.engine`
 
 
 class Engine:
@@ -152,11 +134,22 @@ class Engine:
     def __init__(self) -> None:
         self.is_checkpointed = False
         self._is_packed, self._backend = False, "torch"  # what a copy does again when it is first used
-        self._packed: tuple[Stamps, Sequence[Step]] | None = None
+        # The address of each weight and the number of writes to it, with the steps that were packed from them.
+        self._packed: tuple[list[tuple[int, int]], Sequence[Step]] | None = None
 
-    def __call__(self, albert: Albert, batch: Batch, queries: Tensor | None = None) -> Iterator[Tensor]:
-        """Compute the states at the depth of the encoder; see `Albert.states`."""
-        return run_steps(albert, self.steps(albert), batch, queries)
+    def __call__(
+        self, albert: Albert, batch: Batch, queries: Tensor | None = None, steps: Sequence[Step] | None = None
+    ) -> Iterator[Tensor]:
+        """Yield the states as `Albert.states` does, at its depth; the last step computes `queries` alone."""
+        steps = self.steps(albert) if steps is None else steps
+        num_tokens, order, layout = len(batch.ids), None, Layout(batch)
+        yield (hidden := albert.embedding(batch).to(albert.dtype))
+        for number, step in enumerate(steps, start=1):
+            if number == len(steps) and queries is not None:
+                ascending, order = queries.sort()
+                layout = Layout(batch, ascending)
+            hidden = step(hidden, layout)
+            yield hidden[:num_tokens] if order is None else hidden[order.argsort()]
 
     def steps(self, albert: Albert) -> Sequence[Step]:
         """Return the steps at the depth of the encoder; packed weights are forgotten if they have changed."""
@@ -167,14 +160,15 @@ class Engine:
                 self.pack(albert, self._backend)
             assert self._packed is not None
             return self._packed[1][: albert.depth]
-        steps = training_steps(albert)[: albert.depth]
+        steps = make_steps(albert, training_linear, for_training=True)[: albert.depth]
         return [partial(checkpoint, step, use_reentrant=False) for step in steps] if self.is_checkpointed else steps
 
     def pack(self, albert: Albert, backend: str = "torch") -> None:
         """Pack the current weights for inference; short single texts are computed by the backend."""
-        from litebert.fast.int8 import int8_steps, is_int8
+        from litebert.fast.int8 import int8_steps, is_int8, kernels_work
 
-        steps: Sequence[Step] = int8_steps(albert) if is_int8(albert) else packed_steps(albert)
+        has_int8 = is_int8(albert) and kernels_work()  # without these kernels, rounded weights compute in float32
+        steps: Sequence[Step] = int8_steps(albert) if has_int8 else make_steps(albert, packed_linear)
         if backend != "torch":
             from litebert.fast.onnx_step import with_graphs
 
@@ -191,7 +185,7 @@ class Engine:
         return self.__dict__ | {"_packed": None}
 
 
-def _stamps(albert: Albert) -> Stamps:
+def _stamps(albert: Albert) -> list[tuple[int, int]]:
     return [
         (weight.data_ptr(), 0 if weight.is_inference() else weight._version)
         for module in albert.modules()
@@ -272,17 +266,13 @@ def _check_outputs(module: nn.Module, _inputs: object, outputs: Tensor | tuple[T
     )
 
 
-# For training: weights are joined and cast once for all steps.
+# For training: weights are joined and cast once for all steps, with dropout and with gradients
 
 
-def training_steps(albert: Albert) -> list[Step]:
-    """Return all steps, with dropout in training and with gradients."""
-    return make_steps(albert, _training_linear, _training_norm, for_training=True)
-
-
-def _training_linear(
+def training_linear(
     weight: Tensor, bias: Tensor, dtype: torch.dtype, activation: Activation, dropout_prob: float
 ) -> Linear:
+    """Return (x, y) -> activation(x W^T + b), or y + dropout(x W^T + b)."""
     use_weight, use_bias, activate = cast(weight, dtype), cast(bias, dtype), ACTIVATIONS[activation]
 
     def apply(x: Tensor, residual: Tensor | None) -> Tensor:
@@ -293,7 +283,8 @@ def _training_linear(
     return apply
 
 
-def _training_norm(norm: nn.LayerNorm, dtype: torch.dtype) -> Norm:
+def norm_of(norm: nn.LayerNorm, dtype: torch.dtype) -> Norm:
+    """Return a layer norm on rows of `dtype`."""
     scale, shift = cast(norm.weight, dtype), cast(norm.bias, dtype)
     return lambda x: F.layer_norm(x, norm.normalized_shape, scale(), shift(), norm.eps)
 
@@ -347,8 +338,8 @@ def exact_dtype(device: torch.device) -> torch.dtype:
 
 Kernel: TypeAlias = Callable[[Tensor, Tensor, Activation], Linear]
 """(weight, bias, activation) -> a linear layer in the dtype of the weight."""
-
-FUSED_ACTIVATIONS: dict[Activation, tuple[str, str]] = {
+_MKL_ROWS, _PIECE = 1_024, 384
+FUSED_ACTIVATIONS: dict[Activation, tuple[str, str]] = {  # the kernel's names, and their variants
     "gelu_new": ("gelu", "tanh"),
     "gelu_pytorch_tanh": ("gelu", "tanh"),
     "gelu": ("gelu", "none"),
@@ -356,14 +347,6 @@ FUSED_ACTIVATIONS: dict[Activation, tuple[str, str]] = {
     "tanh": ("tanh", ""),
     "linear": ("none", ""),
 }
-"""The kernel's names for activations and their variants."""
-
-_MKL_ROWS, _PIECE = 1_024, 384
-
-
-def packed_steps(albert: Albert) -> list[Step]:
-    """Return all steps on packed weights."""
-    return make_steps(albert, packed_linear, packed_norm)
 
 
 def packed_linear(
@@ -376,12 +359,6 @@ def packed_linear(
     if dtype == torch.float32 and activation == "linear":
         return _kernel_in_fp32()(weight, bias, activation)
     return (onednn if pays(onednn, dtype) else _plain)(weight, bias, activation)
-
-
-def packed_norm(norm: nn.LayerNorm, dtype: torch.dtype) -> Norm:
-    """Return a layer norm on rows of `dtype`."""
-    weight, bias = norm.weight.detach().to(dtype), norm.bias.detach().to(dtype)
-    return lambda x: F.layer_norm(x, norm.normalized_shape, weight, bias, norm.eps)
 
 
 @lru_cache
