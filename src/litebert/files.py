@@ -200,13 +200,18 @@ def staged_folder(final: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def locked(folder: Path, busy: Callable[[], LitebertError]) -> Iterator[None]:
-    """Lock a folder against other processes, or raise `busy()`; the system unlocks it when this process ends."""
+def locked(folder: Path, busy: Callable[[], LitebertError] | None = None) -> Iterator[None]:
+    """Lock a folder against other processes, or raise `busy()`; without one, wait until the folder is free.
+
+    The system unlocks it when this process ends.
+    """
     with disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(folder, os.O_RDONLY)
     try:
-        if not _lock(descriptor):
+        if busy is None:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        elif not _lock(descriptor):
             raise busy()
         yield
     finally:

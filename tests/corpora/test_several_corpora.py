@@ -65,7 +65,7 @@ def test_stats_count_what_is_there_and_a_mix_is_told_with_its_settings(corpus: P
     opened = Corpus.open(corpus)
     stats = corpus_stats(opened)
     assert (stats.documents, stats.pieces) == (opened.num_documents, opened.num_tokens)
-    assert sum(stats.histogram) == stats.sentences == opened.num_sentences
+    assert sum(stats.histogram) == stats.sentences == opened.manifest.counts.sentences
     assert stats.sentence_lengths[-1] == max(int(np.diff(shard.sentences).max()) for shard in opened.shards)
     CliRunner().invoke(cli, ["corpus", "stats", str(corpus), "--plot", str(tmp_path / "lengths.svg")])
     assert "<svg" in (tmp_path / "lengths.svg").read_text()

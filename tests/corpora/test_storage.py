@@ -196,7 +196,7 @@ def test_a_damaged_shard_of_a_streamed_corpus_is_noticed(proxy: Proxy, sharded: 
     url = f"{BUCKET}/streamed-damaged/{name}"
     storage.filesystem(BUCKET).pipe_file(url, bytes(data))
     assert len(corpus.open_shards([0])) == 1
-    with pytest.raises(DamagedError, match="LB-272"):
+    with pytest.raises(DamagedError, match="LB-330"):
         corpus.open_shards([1])
     storage.filesystem(BUCKET).pipe_file(url, (sharded / name).read_bytes())
     assert len(corpus.open_shards([0, 1])) == 2

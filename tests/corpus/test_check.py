@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from litebert.corpus import CheckReport, Corpus, Finding, check_corpus, check_text
-from litebert.corpus.build import CorpusSummary, is_held_out
+from litebert.corpus.build import CorpusSummary
+from litebert.corpus.write import is_held_out
 
 from .conftest import paragraphs
 from .test_build import rows

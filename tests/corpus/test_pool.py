@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from litebert.corpus.pool import run_local, run_on_ray
+from litebert.corpus.build import run_local, run_on_ray
 from litebert.errors import DamagedError, LitebertError, ResourceError
 
 

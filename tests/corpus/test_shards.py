@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from litebert.config import ObjectiveConfig
 from litebert.corpus import Corpus, build_corpus
 from litebert.corpus import corpus as corpora
-from litebert.errors import DamagedError, ResourceError
+from litebert.errors import DamagedError
 from litebert.files import hash_file
 from litebert.objectives import Loader, Vocabulary
 from litebert.tokenizer import models
@@ -54,20 +54,6 @@ def change(path: Path, position: int, value: int, dtype: str) -> None:
     numbers = np.frombuffer(content, dtype, offset=128)
     numbers[position] = value
     path.write_bytes(content)
-
-
-def test_another_type_or_id_of_the_same_size_is_found_with_its_place(corpus: Path) -> None:
-    path = array(corpus, "tokens")
-    whole = path.read_bytes()
-    np.save(path, np.load(path).astype(np.int16))
-    with pytest.raises(DamagedError, match="damaged in its first 128 bytes") as caught:
-        Corpus.open(corpus)
-    assert "of type <u2" in caught.value.expected
-    path.write_bytes(whole)
-    change(path, 1_234, 120, "<u2")
-    with pytest.raises(DamagedError, match="damaged at byte 2,596") as caught:
-        Corpus.open(corpus)
-    assert (caught.value.received, caught.value.expected) == ("token 1,234 is 120", "ids below 120")
 
 
 @given(st.data())
@@ -124,9 +110,6 @@ def test_limit_on_open_files_is_raised_where_needed(pristine: Path, monkeypatch:
     try:
         mapped = 3 * len(Corpus.open(pristine).shards)
         assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] == corpora.SPARE_FILES + mapped
-        monkeypatch.setattr(corpora, "SPARE_FILES", hard)
-        with pytest.raises(ResourceError, match="more files than may be open"):
-            Corpus.open(pristine)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 

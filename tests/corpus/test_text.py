@@ -53,7 +53,7 @@ def test_passages_hold_all_text_however_it_is_cut(lines: list[str], ends_at_blan
 
 def test_input_without_text_is_refused(source: Write) -> None:
     for name, content in (("a.txt", " \n\n\t\n"), ("a.jsonl", "\n\n"), ("b.jsonl", '{"text": " "}')):
-        with pytest.raises(LitebertError, match="contains no text"):
+        with pytest.raises(LitebertError, match="has no text"):
             list(read_passages(source(name, content), BLANK_LINE))
 
 

@@ -10,10 +10,8 @@ import pytest
 import zstandard
 
 from litebert.errors import DamagedError, LitebertError
-from litebert.reading import lines
 from litebert.reading import source as sources
-from litebert.reading.lines import read_lines
-from litebert.reading.source import Source, find_text
+from litebert.reading.source import Source, find_text, read_lines
 
 Write = Callable[[str, bytes | str], Source]
 PACK = {".gz": gzip.compress, ".zst": zstandard.ZstdCompressor().compress}
@@ -70,8 +68,7 @@ _MEASURE = """
 import re, sys
 from pathlib import Path
 import zstandard
-from litebert.reading.lines import read_lines
-from litebert.reading.source import find_text
+from litebert.reading.source import find_text, read_lines
 
 def peak():
     return int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]) << 10
@@ -117,8 +114,8 @@ def test_file_that_vanishes_is_an_error_of_the_user(write: Callable[[str, bytes]
 
 def test_control_without_a_cap_the_long_line_is_read(source: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     file = source("long.txt", b"short\nshort\n" + b"x" * (3 << 20))
-    monkeypatch.setattr(lines, "MAX_LINE_BYTES", 1 << 20)
+    monkeypatch.setattr(sources, "MAX_LINE_BYTES", 1 << 20)
     with pytest.raises(LitebertError, match="line 3: too long"):
         list(read_lines(file))
-    monkeypatch.setattr(lines, "MAX_LINE_BYTES", 1 << 40)
+    monkeypatch.setattr(sources, "MAX_LINE_BYTES", 1 << 40)
     assert [len(line) for _, line in read_lines(file)] == [5, 5, 3 << 20]

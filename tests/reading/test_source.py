@@ -18,13 +18,13 @@ Write = Callable[[str, bytes | str], Path]
 @pytest.mark.parametrize(
     ("name", "told"),
     [
-        *((name, "LB-304.*of an unknown kind") for name in ("a.csv", "a", "a.gz", "a.parquet.gz", "a.txt.bz2")),
+        *((name, "LB-304") for name in ("a.csv", "a", "a.gz", "a.parquet.gz", "a.txt.bz2")),
         ("a.json", r"LB-304(?s:.*)did you mean \.jsonl\?"),
         ("nowhere.txt", "cannot be read"),
         ("two\nlines.txt", r"cannot be read"),
         ("a\0b.txt", "cannot be read"),
-        ("folder.txt", "(?s:.*)it is a folder"),
-        ("empty.txt", "is empty"),
+        ("folder.txt", "(?s:.*)it is a folder(?s:.*)name the files"),
+        ("empty.txt", "has no text"),
     ],
 )
 def test_what_is_no_text_is_refused(write: Write, tmp_path: Path, name: str, told: str) -> None:
@@ -34,7 +34,7 @@ def test_what_is_no_text_is_refused(write: Write, tmp_path: Path, name: str, tol
         write(name, "{}")
     with pytest.raises(LitebertError, match=told) as caught:
         find_text(str(tmp_path / name))
-    assert len(str(caught.value).splitlines()) == 4
+    assert caught.value.next
     with pytest.raises(LitebertError, match="there is no input"):
         find_texts([])
 
@@ -71,7 +71,7 @@ def test_url_is_read_like_a_file() -> None:
 
 def test_choice_that_does_not_exist_is_refused() -> None:
     choices = {"sentences": ["lines"], "documents": ["page"], "language": ["English"], "column": ["a..b", ""]}
-    codes = {"sentences": "LB-300", "documents": "LB-300", "language": "LB-301", "column": "LB-302"}
+    codes = {"sentences": "LB-300", "documents": "LB-300", "language": "LB-300", "column": "LB-300"}
     for choice, values in choices.items():
         for value in values:
             with pytest.raises(LitebertError, match=codes[choice]):

@@ -26,8 +26,7 @@ from litebert.errors import LitebertError, RequestError
 from litebert.files import Json, LockedLog, hash_file, require_replaceable, write_stream
 from litebert.inference.model import Model
 from litebert.inference.verbs import Row, Verb
-from litebert.reading.lines import STANDARD_INPUT, read_lines
-from litebert.reading.source import COMPRESSIONS, TABLES, TEXTS, find_text
+from litebert.reading.source import COMPRESSIONS, STANDARD_INPUT, TABLES, TEXTS, find_text, read_lines
 from litebert.tasks.own.columns import SYNONYMS, chosen_header
 from litebert.tasks.own.table import open_table
 

@@ -15,8 +15,7 @@ from typing_extensions import TypedDict
 from litebert.answers import Shown
 from litebert.errors import say
 from litebert.files import require_new, require_replaceable, write_json, write_text
-from litebert.reading.lines import read_lines
-from litebert.reading.source import find_file
+from litebert.reading.source import find_file, read_lines
 from litebert.report import page as pages
 from litebert.report.page import Part, write_pictures
 from litebert.study.ablation import Ablation, ablation_part

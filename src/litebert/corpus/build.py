@@ -6,24 +6,27 @@ The folder of a build has `build.json`, the plan; `shard-IIIII-JJJJ` of part III
 
 from __future__ import annotations
 
-import hashlib
+import json
+import os
 import shutil
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass, replace
-from functools import lru_cache
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from itertools import islice, pairwise
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
 from pathlib import Path
 from shlex import quote
-from typing import Literal
+from typing import Any, TypeVar
 
 import numpy as np
 
 from litebert import files
-from litebert.config.schema import Section
-from litebert.corpus.corpus import Shard, open_shard
+from litebert.corpus.corpus import num_cores, open_shard
 from litebert.corpus.manifest import (
     HELD_OUT,
     MANIFEST,
@@ -38,21 +41,18 @@ from litebert.corpus.manifest import (
     read_record,
     write_record,
 )
-from litebert.corpus.pool import num_cores, run_local, run_on_ray
-from litebert.corpus.text import read_passages, sentence_chunks, text_settings
-from litebert.corpus.write import HEADER_BYTES, ShardSeries, ShardWriter
-from litebert.errors import LitebertError
-from litebert.files import STAGING_MARK, remove_unfinished, staged_folder
+from litebert.corpus.text import text_settings
+from litebert.corpus.write import SECONDS_BETWEEN, PartRecord, PartTask, ShardWriter, build_part
+from litebert.errors import LitebertError, ResourceError, missing_package
 from litebert.reading.source import Source, find_texts
 from litebert.tokenizer import Tokenizer
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
 
 SHARD_TOKENS = 64 << 20
 PART_BYTES = 16 << 20
 """Consecutive inputs form one part of the work up to this size, so small files share a shard."""
-BATCH_CHARACTERS = 1 << 18
-HEAD_CHARACTERS = 1 << 14
-SECONDS_BETWEEN = 1.0
-"""The time between two notes of how much has been read, and between two reports."""
 
 
 @dataclass(frozen=True)
@@ -67,16 +67,13 @@ class CorpusSummary:
 
 @dataclass(frozen=True)
 class BuildProgress:
-    """The progress of a build; `tokens` are of the whole build, the rate is of this process.
-
-    `share` is the share of the input's bytes that have been read.
-    """
+    """The progress of a build; `tokens` are of the whole build, the rate is of this process."""
 
     parts_done: int
     num_parts: int
     tokens: int
     tokens_per_second: float
-    share: float
+    share: float  # of the input's bytes, that has been read
 
     @property
     def seconds_left(self) -> float | None:
@@ -115,8 +112,7 @@ def build_corpus(
     require_share(held_out)
     for flag, value in (("--shard-tokens", shard_tokens), ("--workers", workers)):
         if value < 1:
-            next_step = f"omit {flag} for the default"
-            raise LitebertError("LB-336", f"{flag} is too small", received=value, expected="1 or more", next=next_step)
+            raise LitebertError("LB-336", f"{flag} is too small", received=value, next=f"omit {flag} for the default")
     sources = find_texts(inputs)
     loaded = Tokenizer.load(tokenizer)
     plan = CorpusPlan(
@@ -133,298 +129,116 @@ def build_corpus(
     folder = Path(output)
     with locked(folder):
         if not _begin(folder, plan):
+            groups, size = [list[Source]()], 0
+            for source in sources:
+                if groups[-1] and size + source.size > PART_BYTES:
+                    groups.append([])
+                    size = 0
+                groups[-1].append(source)
+                size += source.size
             small = plan.model_copy(update={"inputs": ()})
-            groups = list(_grouped(sources))
             tasks = [
-                PartTask(number, tuple(group), Path(tokenizer).absolute(), small, folder.absolute())
+                PartTask(number, tuple(group), text, Path(tokenizer).absolute(), small, folder.absolute())
                 for number, group in enumerate(groups)
             ]
-            with _reported(folder, tasks, report):
-                parts = list(
-                    run_on_ray(build_part, tasks) if cluster else run_local(build_part, tasks, workers=workers)
-                )
+            done = run_on_ray(build_part, tasks) if cluster else run_local(build_part, tasks, workers=workers)
+            with _reported(tasks, report):
+                parts = list(done)
             _finish(folder, plan, sorted(parts, key=lambda record: record.part), loaded)
-    return _summary(folder)
+    command = f"rm -r {quote(str(folder))}, then rerun the command"
+    train = read_record(folder / MANIFEST, Manifest, command=command)
+    rest = read_record(folder / HELD_OUT / MANIFEST, Manifest, command=command) if held_out else None
+    num_shards = len(train.shards) + (len(rest.shards) if rest else 0)
+    return CorpusSummary(folder, num_shards, train.counts, rest.counts if rest else None)
 
 
 def require_share(held_out: float) -> None:
     """Check the share of documents that is held out."""
     if not 0 <= held_out < 1:
-        raise LitebertError(
-            "LB-335",
-            "--held-out is not a share",
-            received=held_out,
-            expected="0 or more, below 1; 0.01 is a hundredth of the documents",
-            next="--held-out 0.01",
-        )
+        expected = "0 or more, below 1; 0.01 is a hundredth of the documents"
+        advice = "--held-out 0.01"
+        raise LitebertError("LB-335", "--held-out is not a share", received=held_out, expected=expected, next=advice)
 
 
 def locked(folder: Path) -> AbstractContextManager[None]:
     """Lock a folder against other builds."""
-    return files.locked(
-        folder,
-        lambda: LitebertError(
-            "LB-319",
-            f"{folder} is being written by another process",
-            received="a locked folder",
-            expected="one build at a time in one folder",
-            next="wait for it, or choose another --output",
-        ),
-    )
+    what, advice = f"{folder} is being written by another process", "wait for it, or choose another --output"
+    return files.locked(folder, lambda: LitebertError("LB-319", what, next=advice))
 
 
-def _grouped(sources: Iterable[Source]) -> Iterator[list[Source]]:
-    """Group consecutive inputs: a part ends before it would exceed `PART_BYTES`."""
-    group: list[Source] = []
-    for source in sources:
-        if group and sum(member.size for member in group) + source.size > PART_BYTES:
-            yield group
-            group = []
-        group.append(source)
-    yield group
-
-
-def _summary(folder: Path) -> CorpusSummary:
-    command = f"rm -r {quote(str(folder))}, then rerun the command"
-    train = read_record(folder / MANIFEST, Manifest, command=command)
-    if not train.plan.held_out:
-        return CorpusSummary(folder, len(train.shards), train.counts, None)
-    rest = read_record(folder / HELD_OUT / MANIFEST, Manifest, command=command)
-    return CorpusSummary(folder, len(train.shards) + len(rest.shards), train.counts, rest.counts)
-
-
-# One part: some consecutive inputs become shards.
-
-
-@dataclass(frozen=True)
-class PartTask:
-    """Everything that one part depends on, small enough to send to another machine (the plan without its inputs)."""
-
-    part: int
-    sources: tuple[Source, ...]
-    tokenizer: Path
-    plan: CorpusPlan
-    output: Path
-
-    @property
-    def record_path(self) -> Path:
-        """The record that marks this part as done; `.read` beside it notes how much has been read."""
-        return self.output / PARTS / f"{self.part:05d}.json"
-
-
-class SideRecord(Section):
-    """The training or held-out shards of a part; `rest` counts documents after the last shard."""
-
-    shards: tuple[ShardRecord, ...]
-    rest: Counts
-
-
-class PartRecord(Section):
-    """A finished part: its training and held-out shards."""
-
-    part: int
-    train: SideRecord
-    held_out: SideRecord
-
-
-def build_part(task: PartTask) -> PartRecord:
-    """Tokenise the inputs of one part into shards, continuing after the complete ones."""
-    plan = task.plan
-    if task.record_path.exists():
-        command = f"rm {task.record_path}, then rerun the command"
-        return read_record(task.record_path, PartRecord, command=command)
-    tokenizer = _tokenizer(task.tokenizer, plan.tokenizer_hash)
-    text = text_settings(sentences=plan.sentences, documents=plan.documents, column=plan.column, language=plan.language)
-    num_documents = bytes_before = bytes_read = 0
-
-    def note(of_this_input: int) -> None:
-        nonlocal bytes_read
-        bytes_read = bytes_before + of_this_input
-
-    def chunks() -> Iterator[tuple[ShardSeries, int, list[str]]]:
-        """Yield the sentences of every document still to be built, with its side and number, in chunks."""
-        nonlocal num_documents, bytes_before
-        series = train
-        for source in task.sources:
-            for passage in read_passages(replace(source, on_read=note), text):
-                if passage.is_start:
-                    num_documents += 1
-                    series = held_out if plan.held_out and is_held_out(passage.text, plan.held_out) else train
-                if num_documents > series.consumed:
-                    for sentences in sentence_chunks(passage.text, text):
-                        yield series, num_documents - 1, sentences
-            bytes_before += source.size
-
-    with ExitStack() as stack:
-        train, held_out = (
-            stack.enter_context(
-                ShardSeries(
-                    folder,
-                    task.part,
-                    dtype=plan.token_dtype,
-                    unknown_id=tokenizer.unk_id,
-                    shard_tokens=plan.shard_tokens,
-                )
-            )
-            for folder in (task.output, task.output / HELD_OUT)
-        )
-        noted = time.monotonic()
-        for batch in _batches(chunks()):
-            texts = [sentence for _, _, sentences in batch for sentence in sentences]
-            ids = iter(tokenizer.encode_ids(texts, num_threads=1))
-            for series, document, sentences in batch:
-                series.add(document, [next(ids) for _ in sentences])
-            if time.monotonic() - noted >= SECONDS_BETWEEN:
-                files.write_json(task.record_path.with_suffix(".read"), bytes_read)
-                noted = time.monotonic()
-        rests = [side.close(consumed=num_documents) for side in (train, held_out)]
-        record = PartRecord(
-            part=task.part,
-            train=SideRecord(shards=tuple(train.shards), rest=rests[0]),
-            held_out=SideRecord(shards=tuple(held_out.shards), rest=rests[1]),
-        )
-    write_record(task.record_path, record)
-    return record
-
-
-def _batches(
-    chunks: Iterator[tuple[ShardSeries, int, list[str]]],
-) -> Iterator[list[tuple[ShardSeries, int, list[str]]]]:
-    """Collect chunks of about BATCH_CHARACTERS: what the tokenizer gets at once."""
-    batch, size = [], 0
-    for chunk in chunks:
-        batch.append(chunk)
-        size += sum(map(len, chunk[2])) + 1
-        if size >= BATCH_CHARACTERS:
-            yield batch
-            batch, size = [], 0
-    if batch:
-        yield batch
-
-
-@lru_cache(maxsize=1)
-def _tokenizer(path: Path, hash: str) -> Tokenizer:
-    """Load a tokenizer once per process."""
-    tokenizer = Tokenizer.load(path)
-    if tokenizer.hash != hash:
-        raise LitebertError(
-            "LB-321",
-            f"the tokenizer at {path} changed while the corpus was built",
-            received=tokenizer.hash[:16],
-            expected=hash[:16],
-            next="restore the former tokenizer, then rerun the command",
-        )
-    return tokenizer
-
-
-def is_held_out(text: str, share: float) -> bool:
-    """Decide by a hash of the beginning of a document, without white space.
-
-    The beginning suffices: documents with the same first 16,384 characters stay together, and no document has to fit
-    in memory.
-
-    >>> is_held_out("A  text.", 0.5) == is_held_out("A text.\\n", 0.5)
-    True
-    """
-    head = "".join(text[: 4 * HEAD_CHARACTERS].split())[:HEAD_CHARACTERS]
-    digest = hashlib.blake2b(head.encode(), digest_size=8, person=b"held-out").digest()
-    return int.from_bytes(digest, "little") < share * 2.0**64
-
-
-# The folder: begun, resumed with the same plan, finished.
+# ---- the folder: begun, resumed with the same plan, finished --------------------------------------------------------
 
 
 def _begin(output: Path, plan: CorpusPlan) -> bool:
     """Prepare a folder for building; return whether the corpus is already finished."""
     command = f"rm -r {quote(str(output))}, then rerun the command"
-    if (output / MANIFEST).exists():
-        _require_same(read_record(output / MANIFEST, Manifest, command=command).plan, plan, output)
-        _clean(output)
-        return True
-    if (output / PLAN).exists():
+    is_finished = (output / MANIFEST).exists()
+    if is_finished:
+        begun = read_record(output / MANIFEST, Manifest, command=command).plan
+    elif (output / PLAN).exists():
         for folder in (output, output / HELD_OUT, output / PARTS):
-            remove_unfinished(folder)
+            files.remove_unfinished(folder)
         places = ((output, "shard-*"), (output / HELD_OUT, "shard-*"), (output / PARTS, "*"))
-        if any(any(folder.glob(pattern)) for folder, pattern in places):
-            _require_same(read_record(output / PLAN, CorpusPlan, command=command), plan, output)
-            return False
         # Without any work the first try failed on its input: a corrected command may use the same folder.
-    elif found := sorted(path.name for path in output.iterdir() if not path.name.startswith(PLAN + STAGING_MARK)):
-        raise LitebertError(
-            "LB-332",
-            f"{output} is not empty",
-            received=f"{len(found)} files or folders, such as {found[0]}",
-            expected="a new folder, or one where a build of this corpus was begun",
-            next="choose another --output",
-        )
-    remove_unfinished(output)
-    write_record(output / PLAN, plan)
-    return False
-
-
-def _require_same(begun: CorpusPlan, plan: CorpusPlan, output: Path) -> None:
-    if differences := _differences(begun, plan):
+        has_work = any(any(folder.glob(pattern)) for folder, pattern in places)
+        begun = read_record(output / PLAN, CorpusPlan, command=command) if has_work else plan
+    else:
+        files.remove_unfinished(output, PLAN)
+        files.require_new(output, force=None)
+        begun = plan
+    if begun != plan:
+        changed = [
+            f"{name}: {getattr(begun, name)} -> {getattr(plan, name)}"
+            for name in CorpusPlan.model_fields
+            if name != "inputs" and getattr(begun, name) != getattr(plan, name)
+        ]
+        if len(begun.inputs) != len(plan.inputs):
+            changed.append(f"inputs: {len(begun.inputs)} -> {len(plan.inputs)} files")
+        pairs = zip(begun.inputs, plan.inputs, strict=False)
+        differing = [f"{a.name} of {a.size:,} bytes -> {b.name} of {b.size:,} bytes" for a, b in pairs if a != b]
         raise LitebertError(
             "LB-333",
             f"{output} was begun with other settings or inputs",
-            received="; ".join(differences),
+            received="; ".join(changed + [f"inputs: {each}" for each in differing[:3]]),
             expected="the same command, or another folder",
-            next=f"choose another --output, or rm -r {quote(str(output))} to start again",
+            next=f"choose another --output, or {command}",
         )
-
-
-def _differences(begun: CorpusPlan, plan: CorpusPlan) -> list[str]:
-    """Name each field that differs, as `field: before -> now`.
-
-    >>> plan = CorpusPlan(tokenizer_hash="a", vocab_size=9, sentences="line", documents="file",
-    ...     column="text", language="en", held_out=0, shard_tokens=1, inputs=())
-    >>> _differences(plan, plan.model_copy(update={"column": "body"}))
-    ['column: text -> body']
-    """
-    changed = [
-        f"{name}: {getattr(begun, name)} -> {getattr(plan, name)}"
-        for name in CorpusPlan.model_fields
-        if name != "inputs" and getattr(begun, name) != getattr(plan, name)
-    ]
-    if len(begun.inputs) != len(plan.inputs):
-        changed.append(f"inputs: {len(begun.inputs)} -> {len(plan.inputs)} files")
-    pairs = zip(begun.inputs, plan.inputs, strict=False)
-    differing = [(before, now) for before, now in pairs if before != now]
-    return changed + [
-        f"inputs: {before.name} of {before.size:,} bytes -> {now.name} of {now.size:,} bytes"
-        for before, now in differing[:3]
-    ]
+    if is_finished:
+        _clean(output)
+    else:
+        write_record(output / PLAN, plan)
+    return is_finished
 
 
 def _finish(output: Path, plan: CorpusPlan, parts: Sequence[PartRecord], tokenizer: Tokenizer) -> None:
     """Write tokenizers and manifests: those of the held-out part first, `corpus.json` last."""
-    train = _manifest("train", plan, [record.train for record in parts])
-    held_out = _manifest("held-out", plan, [record.held_out for record in parts])
+    manifests = []
+    for part, sides in (("train", [each.train for each in parts]), ("held-out", [each.held_out for each in parts])):
+        shards = tuple(shard for side in sides for shard in side.shards)
+        counts = sum((shard.counts for shard in shards), sum((side.rest for side in sides), Counts()))
+        manifests.append(Manifest.model_validate({"part": part, "plan": plan, "counts": counts, "shards": shards}))
+    train, held_out = manifests
+    what = ""
     if not train.shards and not held_out.shards:
-        _discard(output)
-        raise LitebertError(
-            "LB-334",
-            "no document is left to train on",
-            received=f"{train.counts.empty_documents + held_out.counts.empty_documents:,} documents without tokens",
-            expected="at least one document with text",
-            next="rerun the command with more text",
-        )
+        what = "no document with text is left to train on"
+    elif plan.held_out and train.counts.sentences + held_out.counts.sentences < 2:
+        what = "no document is held out to evaluate on: there is one sentence"
+    if what:  # nothing can become of this build: a corrected command may use the same folder
+        for pattern in ("shard-*", PARTS, HELD_OUT):
+            for path in output.glob(pattern):
+                shutil.rmtree(path)
+        (output / PLAN).unlink()
+        raise LitebertError("LB-343", what, next="rerun the command with more text, or with --held-out 0")
     if plan.held_out and not (train.shards and held_out.shards):
         train, held_out = _divided(output, plan, train, held_out, tokenizer.unk_id)
-    with staged_folder(output / TOKENIZER) as staged:
+    with files.staged_folder(output / TOKENIZER) as staged:
         tokenizer.save(staged)
     if plan.held_out:
-        with staged_folder(output / HELD_OUT / TOKENIZER) as staged:
+        with files.staged_folder(output / HELD_OUT / TOKENIZER) as staged:
             shutil.copytree(output / TOKENIZER, staged, dirs_exist_ok=True)
         write_record(output / HELD_OUT / MANIFEST, held_out)
     write_record(output / MANIFEST, train)
     _clean(output)
-
-
-def _manifest(part: Literal["train", "held-out"], plan: CorpusPlan, sides: Sequence[SideRecord]) -> Manifest:
-    shards = tuple(shard for side in sides for shard in side.shards)
-    rest = sum((side.rest for side in sides), Counts())
-    return Manifest(part=part, plan=plan, counts=sum((shard.counts for shard in shards), rest), shards=shards)
 
 
 def _divided(
@@ -438,30 +252,31 @@ def _divided(
     """
     full = train if train.shards else held_out
     folders = {"train": output, "held-out": output / HELD_OUT}
-    command = plan.command(output)
-    shards = [open_shard(folders[full.part], record, plan, command=command) for record in full.shards]
+    shards = [open_shard(folders[full.part], each, plan, command=plan.command(output)) for each in full.shards]
     num_documents, num_sentences = full.counts.documents, full.counts.sentences
-    if num_sentences < 2:
-        _discard(output)
-        raise LitebertError(
-            "LB-343",
-            "no document is held out to evaluate on",
-            received="one document of one sentence",
-            expected="two sentences or more",
-            next="rerun the command with more text, or with --held-out 0",
+
+    def tokens_of(place: int, document: int) -> bytes:
+        return shards[place].between(*map(int, shards[place].documents[document : document + 2])).tobytes()
+
+    def has_copy(place: int, document: int) -> bool:
+        sizes = [np.diff(shard.sentences[shard.documents]) for shard in shards]  # of the documents, in tokens
+        return any(
+            (at, other) != (place, document) and tokens_of(at, other) == tokens_of(place, document)
+            for at in range(len(shards))
+            for other in np.flatnonzero(sizes[at] == sizes[place][document]).tolist()
         )
+
+    place = len(shards) - 1  # of the shard that is divided
     if num_documents == 1:
-        place = len(shards) - 1
         cut = num_sentences - max(min(2, num_sentences // 2), round(plan.held_out * num_sentences))
         trained, evaluated = [(0, cut)], [(cut, num_sentences)]
     else:
         wanted = max(1, round(plan.held_out * num_documents))
         moved = min(wanted if full is train else max(1, num_documents - wanted), num_documents - 1)
-        place, chosen = len(shards) - 1, [len(shards[-1].documents) - 2]
+        chosen = [len(shards[-1].documents) - 2]
         for candidate in reversed(range(len(shards))):
             last_first = reversed(range(len(shards[candidate].documents) - 1))
-            unique = list(islice((n for n in last_first if not _has_copy(shards, candidate, n)), moved))
-            if unique:
+            if unique := list(islice((number for number in last_first if not has_copy(candidate, number)), moved)):
                 place, chosen = candidate, unique
                 break
         ranges = list(enumerate(pairwise(shards[place].documents.tolist())))  # of sentences, one for each document
@@ -478,9 +293,8 @@ def _divided(
         rest = manifest.counts - sum((each.counts for each in manifest.shards), Counts())
         written: list[ShardRecord] = []
         if documents:
-            writer = ShardWriter(
-                folders[manifest.part] / f"shard-{part}-{in_part if is_full else 0:04d}", plan.token_dtype, unknown_id
-            )
+            path = folders[manifest.part] / f"shard-{part}-{in_part if is_full else 0:04d}"
+            writer = ShardWriter(path, plan.token_dtype, unknown_id)
             for start, stop in documents:
                 offsets = shard.sentences[start : stop + 1].tolist()
                 writer.append([shard.tokens[a:b].tolist() for a, b in pairwise(offsets)])
@@ -496,34 +310,10 @@ def _divided(
     return manifests[0], manifests[1]
 
 
-def _has_copy(shards: Sequence[Shard], place: int, number: int) -> bool:
-    """Whether a document stands anywhere else among the shards."""
-
-    def tokens_of(shard: Shard, document: int) -> bytes:
-        return shard.between(int(shard.documents[document]), int(shard.documents[document + 1])).tobytes()
-
-    size = np.diff(shards[place].sentences[shards[place].documents])[number]
-    wanted = tokens_of(shards[place], number)
-    return any(
-        tokens_of(shard, other) == wanted
-        for at, shard in enumerate(shards)
-        for other in np.flatnonzero(np.diff(shard.sentences[shard.documents]) == size).tolist()
-        if (at, other) != (place, number)
-    )
-
-
-def _discard(output: Path) -> None:
-    """Remove a build from which nothing can become: a corrected command may use the same folder."""
-    for pattern in ("shard-*", PARTS, HELD_OUT):
-        for path in output.glob(pattern):
-            shutil.rmtree(path)
-    (output / PLAN).unlink()
-
-
 def _clean(output: Path) -> None:
     """Remove what a finished corpus does not need, and the shards that another one has replaced."""
     for folder in (output, output / HELD_OUT):
-        remove_unfinished(folder)
+        files.remove_unfinished(folder)
         if (folder / MANIFEST).exists():
             manifest = read_record(folder / MANIFEST, Manifest, command=f"rm -r {quote(str(output))}")
             for path in {*folder.glob("shard-*")} - {folder / record.name for record in manifest.shards}:
@@ -532,48 +322,34 @@ def _clean(output: Path) -> None:
     shutil.rmtree(output / PARTS, ignore_errors=True)
 
 
-# Progress, read from the folder, so that it includes workers on other machines.
+# ---- progress, read from the folder, so that it includes workers on other machines ----------------------------------
 
 
 @contextmanager
-def _reported(output: Path, tasks: Sequence[PartTask], report: Report | None) -> Iterator[None]:
+def _reported(tasks: Sequence[PartTask], report: Report | None) -> Iterator[None]:
     """Call `report` once per second, from a thread, and once at the end of the block."""
     if report is None:
         yield
         return
-    sizes = [sum(source.size for source in task.sources) for task in tasks]
-    token_bytes = np.dtype(tasks[0].plan.token_dtype).itemsize
-    started, done = time.monotonic(), threading.Event()
+    num_bytes = sum(source.size for task in tasks for source in task.sources)
+    folder, started, done = tasks[0].record_path.parent, time.monotonic(), threading.Event()
 
-    def size_of(path: Path) -> int:
-        try:
-            return max(path.stat().st_size - HEADER_BYTES, 0)
-        except FileNotFoundError:  # renamed since it was listed
-            return 0
-
-    def bytes_read(part: int) -> int:
-        try:
-            return int(tasks[part].record_path.with_suffix(".read").read_text(encoding="utf-8"))
-        except FileNotFoundError:  # its first batch is not done
-            return 0
-
-    def tokens_now() -> int:
-        """Count tokens by file sizes, including shards that are still being written."""
-        folders = (output, output / HELD_OUT)
-        return sum(size_of(path) for each in folders for path in each.glob("shard-*/tokens.npy")) // token_bytes
+    def so_far() -> tuple[int, int]:
+        """Return how many bytes were read, and how many tokens they gave."""
+        notes = [json.loads(path.read_bytes()) for path in folder.glob("*.read")]
+        return sum(note["bytes"] for note in notes), sum(note["tokens"] for note in notes)
 
     def look() -> BuildProgress:
-        finished = {int(path.stem) for path in (output / PARTS).glob("*.json")}
-        tokens = tokens_now()
+        bytes_read, tokens = so_far()
         rate = (tokens - tokens_before) / max(time.monotonic() - started, 1e-9)
-        read = sum(size if part in finished else bytes_read(part) for part, size in enumerate(sizes))
-        return BuildProgress(len(finished), len(sizes), tokens, rate, min(read / (sum(sizes) or 1), 1.0))
+        parts_done = len(list(folder.glob("*.json")))
+        return BuildProgress(parts_done, len(tasks), tokens, rate, min(bytes_read / (num_bytes or 1), 1.0))
 
     def run() -> None:
         while not done.wait(SECONDS_BETWEEN):
             report(look())
 
-    tokens_before = tokens_now()
+    _, tokens_before = so_far()
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
     try:
@@ -582,3 +358,83 @@ def _reported(output: Path, tasks: Sequence[PartTask], report: Report | None) ->
         done.set()
         thread.join()
     report(look())
+
+
+# ---- the parts, in processes of this machine or as tasks of a Ray cluster -------------------------------------------
+
+
+def run_local(work: Callable[[Task], Result], tasks: Sequence[Task], *, workers: int) -> Iterator[Result]:
+    """Yield the results of all tasks as they finish, from spawned processes, or from this one.
+
+    The error of the first task that fails is raised, and the others are stopped at once. The processes end, even if
+    busy, when this one dies.
+    """
+    workers = min(workers, len(tasks))
+    if workers <= 1:
+        yield from map(work, tasks)
+        return
+    context = get_context("spawn")
+    lifeline, held_here = context.Pipe(duplex=False)
+    executor = ProcessPoolExecutor(workers, mp_context=context, initializer=_end_with, initargs=(lifeline,))
+    try:
+        for future in as_completed([executor.submit(work, task) for task in tasks]):
+            yield future.result()
+        executor.shutdown()
+    except BrokenProcessPool as error:
+        raise _died("rerun the command with fewer --workers to resume") from error
+    finally:
+        held_here.close()
+        executor.shutdown(cancel_futures=True)
+        lifeline.close()
+
+
+def _end_with(lifeline: Connection) -> None:
+    """End this process when the other end of a pipe closes, for instance because it was killed."""
+
+    def wait_and_exit() -> None:
+        lifeline.poll(None)
+        os._exit(1)
+
+    threading.Thread(target=wait_and_exit, daemon=True).start()
+
+
+def run_on_ray(work: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[Result]:
+    """Yield the results of all tasks as they finish; join the cluster at RAY_ADDRESS if set.
+
+    Every node needs litebert, and the same paths for inputs, tokenizer and output. Ray repeats a task whose worker
+    died; its `util.multiprocessing.Pool` would not.
+    """
+    try:
+        import ray
+    except ImportError as error:
+        raise missing_package("ray", extra="cluster", needed_for="--cluster") from error
+    if not ray.is_initialized():
+        ray.init(log_to_driver=False)
+    remote: Any = ray.remote(_guarded)
+    pending = [remote.remote(work, task) for task in tasks]
+    try:
+        while pending:
+            done, pending = ray.wait(pending)
+            for reference in done:
+                result = ray.get(reference)
+                if isinstance(result, LitebertError):
+                    raise result
+                yield result
+    except (ray.exceptions.WorkerCrashedError, ray.exceptions.OutOfMemoryError) as error:
+        raise _died("ray status; then rerun the command to resume") from error
+    finally:
+        for reference in pending:
+            ray.cancel(reference, force=True)
+
+
+def _guarded(work: Callable[[Task], Result], task: Task) -> Result | LitebertError:
+    """Do the work; return a LitebertError instead of raising it, because Ray would wrap it."""
+    try:
+        return work(task)
+    except LitebertError as error:
+        return error
+
+
+def _died(advice: str) -> ResourceError:
+    received = "the system may have run out of memory"
+    return ResourceError("LB-320", "a worker process died", received=received, next=advice)

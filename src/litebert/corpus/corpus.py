@@ -13,17 +13,18 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 from shlex import quote
-from typing import NamedTuple, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from litebert.corpus.manifest import (
+    HEADER_BYTES,
     HELD_OUT,
     MANIFEST,
     PLAN,
@@ -33,12 +34,11 @@ from litebert.corpus.manifest import (
     Manifest,
     ShardRecord,
     StoredFile,
+    damaged,
     read_record,
 )
-from litebert.corpus.pool import num_cores
 from litebert.corpus.remote import cache_folder, fetch_shards
-from litebert.corpus.write import HEADER_BYTES, npy_header
-from litebert.errors import DamagedError, LitebertError, ResourceError
+from litebert.errors import DamagedError, LitebertError
 from litebert.files import Json, hash_file, read_json, write_json
 from litebert.rng import Ints
 from litebert.tokenizer import Tokenizer
@@ -47,25 +47,24 @@ Tokens = NDArray[np.uint16 | np.uint32]
 
 RECENT_SECONDS = 2.0
 """A file changed this recently is not listed as verified: another change might not change its time."""
-SPARE_FILES = 1_024
-VERIFY_AT_ONCE = 1 << 20
+SPARE_FILES = 1_024  # that may be open besides those of corpora
 
 
-class Stamp(NamedTuple):
-    """Size, times and inode of a file: one of them changes whenever the file does."""
-
-    size: int
-    modified: int
-    changed: int
-    inode: int
-
-    @classmethod
-    def of(cls, path: Path) -> Stamp:
-        """Read the stamp of a file."""
-        found = path.stat()
-        return cls(found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino)
+def num_cores() -> int:
+    """Return the number of processor cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+# ---- one shard ------------------------------------------------------------------------------------------------------
+
+
+def _stamp(path: Path) -> tuple[int, int, int, int]:
+    """Return size, times and inode of a file: one of them changes whenever the file does."""
+    found = path.stat()
+    return found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino
+
+
+@dataclass
 class StampedFile:
     """A mapped file, which must not be read after it has changed.
 
@@ -73,9 +72,13 @@ class StampedFile:
     unnoticed.
     """
 
-    def __init__(self, path: Path, stored: StoredFile, *, command: str) -> None:
-        self.path, self.stored, self.stamp = path, stored, Stamp.of(path)
-        self._command = command
+    path: Path
+    stored: StoredFile
+    command: str  # that builds it again
+    stamp: tuple[int, int, int, int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.stamp = _stamp(self.path)
 
     @property
     def entry(self) -> Json:
@@ -84,22 +87,21 @@ class StampedFile:
 
     def require_unchanged(self) -> None:
         """Compare the stamp; if it differs, compare the content."""
+        received = ""
         try:
-            now = Stamp.of(self.path)
+            now = _stamp(self.path)
+            if now == self.stamp:
+                return
+            if now[0] != self.stored.size:
+                received = f"{now[0]:,} bytes, {self.stored.size:,} before"
+            elif hash_file(self.path) != self.stored.blake2b:
+                received = "other bytes"
         except FileNotFoundError:
-            raise self._changed("it was deleted") from None
-        if now == self.stamp:
-            return
-        if now.size != self.stored.size:
-            raise self._changed(f"{now.size:,} bytes, {self.stored.size:,} before")
-        if hash_file(self.path) != self.stored.blake2b:
-            raise self._changed("other bytes")
+            received = "it was deleted"
+        if received:
+            what = f"{self.path} changed while it was in use"
+            raise DamagedError("LB-340", what, received=received, next=self.command)
         self.stamp = now
-
-    def _changed(self, received: str) -> DamagedError:
-        expected = "a corpus that stays as it was built"
-        what = f"{self.path} changed while it was in use"
-        return DamagedError("LB-340", what, received=received, expected=expected, next=self._command)
 
 
 @dataclass(frozen=True)
@@ -129,78 +131,35 @@ class Shard:
 
 
 def open_shard(folder: Path, record: ShardRecord, plan: CorpusPlan, *, command: str) -> Shard:
-    """Map the files of a shard; errors name `command`, which builds them again."""
+    """Map the files of a shard, which have the sizes that were written; errors name `command`."""
     path, counts = folder / record.name, record.counts
     arrays, files = [], []
-    for name, dtype, length, total in (
-        ("tokens", plan.token_dtype, counts.tokens, None),
-        ("sentences", "<i8", counts.sentences + 1, counts.tokens),
-        ("documents", "<i8", counts.documents + 1, counts.sentences),
+    for name, dtype, length in (
+        ("tokens", plan.token_dtype, counts.tokens),
+        ("sentences", "<i8", counts.sentences + 1),
+        ("documents", "<i8", counts.documents + 1),
     ):
-        place, whole = path / f"{name}.npy", HEADER_BYTES + length * np.dtype(dtype).itemsize
-        if not place.is_file():
-            raise DamagedError("LB-324", f"{place} is missing", expected=f"{whole:,} bytes", next=command)
-        file = StampedFile(place, record.files.get(place.name, StoredFile(size=0, blake2b="")), command=command)
-        if not file.stamp.size == file.stored.size == whole:
-            raise DamagedError(
-                "LB-325",
-                f"{place} was cut off or replaced",
-                received=f"{file.stamp.size:,} bytes",
-                expected=f"{whole:,} bytes",
-                next=command,
-            )
-        with place.open("rb") as opened:
-            if opened.read(HEADER_BYTES) != npy_header(dtype, length):
-                raise DamagedError(
-                    "LB-326",
-                    f"{place} is damaged in its first {HEADER_BYTES} bytes",
-                    expected=f"the header of {length:,} numbers of type {dtype}",
-                    next=command,
-                )
+        place, size = path / f"{name}.npy", HEADER_BYTES + length * np.dtype(dtype).itemsize
+        stored = record.files.get(place.name)
+        found = place.stat().st_size if place.is_file() else 0
+        if stored is None or not found == stored.size == size:
+            received = f"{found:,} bytes" if found else "no such file"
+            raise damaged(place, received=received, expected=f"{size:,} bytes", command=command)
         # A plain array indexes faster than a memory map; nothing is copied.
-        array = np.asarray(np.memmap(place, dtype, mode="r", offset=HEADER_BYTES, shape=(length,)))
-        if total is not None and (array[0] != 0 or array[-1] != total):
-            raise DamagedError(
-                "LB-327",
-                f"{place} is damaged",
-                received=f"offsets from {array[0]:,} to {array[-1]:,}",
-                expected=f"offsets from 0 to {total:,}",
-                next=command,
-            )
-        arrays.append(array)
-        files.append(file)
+        arrays.append(np.asarray(np.memmap(place, dtype, mode="r", offset=HEADER_BYTES, shape=(length,))))
+        files.append(StampedFile(place, stored, command))
     return Shard(arrays[0], arrays[1], arrays[2], path, tuple(files))
 
 
-def verify_shard(shard: Shard, plan: CorpusPlan, *, command: str) -> None:
-    """Read and check every byte of a shard's arrays: offsets, ids, then hashes."""
-    for file, array in zip(shard.files, (shard.tokens, shard.sentences, shard.documents), strict=True):
-        is_tokens = array is shard.tokens
-        for start in range(0, len(array), VERIFY_AT_ONCE):
-            block = array[start : start + VERIFY_AT_ONCE + 1]
-            wrong = np.flatnonzero(block >= plan.vocab_size if is_tokens else block[1:] <= block[:-1])
-            if not wrong.size:
-                continue
-            at = start + int(wrong[0]) + (not is_tokens)
-            received = f"token {at:,} is {array[at]:,}"
-            if not is_tokens:
-                received = f"offset {at:,} is {array[at]:,}, after {array[at - 1]:,}"
-            raise DamagedError(
-                "LB-329" if is_tokens else "LB-328",
-                f"{file.path} is damaged at byte {HEADER_BYTES + array.itemsize * at:,}",
-                received=received,
-                expected=f"ids below {plan.vocab_size:,}" if is_tokens else "offsets that grow",
-                next=command,
-            )
+def verify_shard(shard: Shard, *, command: str) -> None:
+    """Read every byte of a shard's files, and compare their hashes with those of what was written."""
     for file in shard.files:
         if (found := hash_file(file.path)) != file.stored.blake2b:
-            raise DamagedError(
-                "LB-330",
-                f"{file.path} is not what was written",
-                received=f"blake2b {found[:16]}…",
-                expected=f"blake2b {file.stored.blake2b[:16]}…",
-                next=command,
-            )
+            expected = f"blake2b {file.stored.blake2b[:16]}…"
+            raise damaged(file.path, received=f"blake2b {found[:16]}…", expected=expected, command=command)
+
+
+# ---- all shards -----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -213,7 +172,7 @@ class Corpus:
 
     @classmethod
     def open(cls, path: str | Path, *, verify: bool = False) -> Self:
-        """Map a corpus folder; hashes, offsets and ids are verified.
+        """Map a corpus folder; every file is verified by its hash.
 
         Files that were verified before and have not changed since are not read again, unless `verify` is set.
         """
@@ -224,18 +183,16 @@ class Corpus:
     def without_shards(cls, path: str | Path) -> Self:
         """Read only the manifest of a corpus; `open_shards` opens some of its shards."""
         path = Path(path)
-        folder = quote(str(path))
+        build = f"litebert corpus build INPUT… --tokenizer TOKENIZER --output {quote(str(path))}"
         if not (path / MANIFEST).exists():
-            is_unfinished = (path / PLAN).exists()
-            rebuild = f"litebert corpus build INPUT… --tokenizer TOKENIZER --output {folder}"
+            is_begun = (path / PLAN).exists()
             raise LitebertError(
                 "LB-322",
                 f"{path} is not a finished corpus",
-                received="a build that was stopped" if is_unfinished else f"no {MANIFEST}",
-                expected="a folder made by litebert corpus build",
-                next="rerun the command that began it to resume" if is_unfinished else rebuild,
+                received="a build that was stopped" if is_begun else f"no {MANIFEST}",
+                next="rerun the command that began it to resume" if is_begun else build,
             )
-        command = f"rm -r {folder}, then litebert corpus build INPUT… --output {folder}"
+        command = f"rm -r {quote(str(path))}, then {build}"
         return cls(path, (), read_record(path / MANIFEST, Manifest, command=command))
 
     def open_shards(self, numbers: Iterable[int]) -> tuple[Shard, ...]:
@@ -245,9 +202,15 @@ class Corpus:
         return self._opened(records)
 
     def _opened(self, records: Sequence[ShardRecord], *, verify: bool = False) -> tuple[Shard, ...]:
-        _allow_open_files(3 * len(records))
+        # A mapped file stays open: raise the soft limit of this process, as far as the hard one allows.
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        wanted = 3 * len(records) + SPARE_FILES
+        wanted = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        if soft != resource.RLIM_INFINITY and soft < wanted:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
         shards = tuple(open_shard(self.path, each, self.manifest.plan, command=self.command) for each in records)
-        listing = cache_folder() / "verified" / f"{_name_of(self.path)}.json"
+        name = blake2b(os.fsencode(self.path.absolute()), digest_size=16).hexdigest()
+        listing = cache_folder() / "verified" / f"{name}.json"
         known: dict[str, Json] = {}
         with suppress(LitebertError):  # none yet, or unusable: then nothing counts as verified
             known = read_json(listing, command=f"rm {listing}")
@@ -257,13 +220,13 @@ class Corpus:
             if verify or any(known.get(str(file.path.absolute())) != file.entry for file in shard.files)
         ]
         with ThreadPoolExecutor(num_cores()) as threads:  # hashing releases the GIL
-            list(threads.map(partial(verify_shard, plan=self.manifest.plan, command=self.command), unknown))
+            list(threads.map(partial(verify_shard, command=self.command), unknown))
         limit = time.time_ns() - int(RECENT_SECONDS * 1e9)
         added = {
             str(file.path.absolute()): file.entry
             for shard in unknown
             for file in shard.files
-            if max(file.stamp.modified, file.stamp.changed) < limit
+            if max(file.stamp[1:3]) < limit
         }
         if added:
             with suppress(LitebertError):  # no writable cache folder: the next opening hashes again
@@ -278,36 +241,32 @@ class Corpus:
 
     def verify_records(self) -> Iterator[Path]:
         """Check the files beside the arrays: each shard's record and the tokenizer's; yield them."""
+        differing = partial(damaged, received="another file, or none", expected="", command=self.command)
         for record in self.manifest.shards:
             path = self.path / record.name / SHARD
             if not path.is_file() or read_record(path, ShardRecord, command=self.command) != record:
-                raise self._not_written(path)
+                raise differing(path)
             yield path
         with tempfile.TemporaryDirectory() as folder:
             self.tokenizer().save(folder)
             for written in sorted(Path(folder).iterdir()):
-                path = self.tokenizer_path / written.name
+                path = self.path / TOKENIZER / written.name
                 if not path.is_file() or path.read_bytes() != written.read_bytes():
-                    raise self._not_written(path)
+                    raise differing(path)
                 yield path
-
-    def _not_written(self, path: Path) -> DamagedError:
-        received = "another file" if path.is_file() else "no such file"
-        expected = "the file that corpus build wrote"
-        what = f"{path} is not what was written"
-        return DamagedError("LB-330", what, received=received, expected=expected, next=self.command)
 
     def tokenizer(self) -> Tokenizer:
         """Load the tokenizer that made the ids; LB-341 if the copy in the corpus is another one, or is missing."""
+        path = self.path / TOKENIZER
         try:
-            tokenizer = Tokenizer.load(self.tokenizer_path)
+            tokenizer = Tokenizer.load(path)
             found = f"hash {tokenizer.hash[:16]}…"
         except LitebertError as error:
             tokenizer, found = None, f"{error.what}: {error.received}"
         if tokenizer is None or tokenizer.hash != self.tokenizer_hash:
             raise DamagedError(
                 "LB-341",
-                f"{self.tokenizer_path} is not the tokenizer that made this corpus",
+                f"{path} is not the tokenizer that made this corpus",
                 received=found,
                 expected=f"hash {self.tokenizer_hash[:16]}…",
                 next=f"restore the former tokenizer, or {self.command}",
@@ -320,19 +279,9 @@ class Corpus:
         return self.manifest.plan.command(self.path)
 
     @property
-    def vocab_size(self) -> int:
-        """The number of pieces in the vocabulary that made the ids."""
-        return self.manifest.plan.vocab_size
-
-    @property
     def tokenizer_hash(self) -> str:
         """The hash of the tokenizer that made the ids."""
         return self.manifest.plan.tokenizer_hash
-
-    @property
-    def tokenizer_path(self) -> Path:
-        """The folder of the corpus's copy of the tokenizer."""
-        return self.path / TOKENIZER
 
     @property
     def num_tokens(self) -> int:
@@ -340,31 +289,6 @@ class Corpus:
         return self.manifest.counts.tokens
 
     @property
-    def num_sentences(self) -> int:
-        """The number of sentences in all shards."""
-        return self.manifest.counts.sentences
-
-    @property
     def num_documents(self) -> int:
         """The number of documents in all shards."""
         return self.manifest.counts.documents
-
-
-def _name_of(corpus: Path) -> str:
-    return blake2b(os.fsencode(corpus.absolute()), digest_size=16).hexdigest()
-
-
-def _allow_open_files(num_mapped: int) -> None:
-    """Raise this process's soft limit on open files if needed: a mapped file stays open."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = num_mapped + SPARE_FILES
-    if soft != resource.RLIM_INFINITY and wanted > soft:
-        if hard != resource.RLIM_INFINITY and wanted > hard:
-            raise ResourceError(
-                "LB-331",
-                "the corpus has more files than may be open at once",
-                received=f"{num_mapped:,} files, {hard:,} allowed",
-                expected="a limit above the number of files",
-                next=f"ulimit -Hn {wanted}, or build again from fewer and larger inputs",
-            )
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

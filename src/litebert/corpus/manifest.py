@@ -14,8 +14,9 @@ from litebert.errors import DamagedError
 
 FORMAT: Literal[1] = 1
 MANIFEST, PLAN, SHARD, PARTS = "corpus.json", "build.json", "shard.json", "parts"
-MANIFEST_BYTES = 256 << 20
 HELD_OUT, TOKENIZER = "held-out", "tokenizer"
+MANIFEST_BYTES = 256 << 20  # the most that is read of a record
+HEADER_BYTES = 128  # of a .npy file, in front of its numbers
 
 Wanted = TypeVar("Wanted", bound=Section)
 Count = Annotated[int, Field(ge=0)]
@@ -108,15 +109,15 @@ def read_record(path: Path, model: type[Wanted], *, command: str) -> Wanted:
     try:
         return model.model_validate(value)
     except ValidationError as error:
-        raise DamagedError(
-            "LB-323",
-            f"{path} is damaged or of another version",
-            received=refused(error),
-            expected=f"what litebert writes in format {FORMAT}",
-            next=command,
-        ) from error
+        what, expected = f"{path} is damaged or of another version", f"what litebert writes in format {FORMAT}"
+        raise DamagedError("LB-323", what, received=refused(error), expected=expected, next=command) from error
 
 
 def write_record(path: Path, record: Section) -> None:
     """Write one of these files, atomically."""
     files.write_json(path, record.model_dump(mode="json"))
+
+
+def damaged(path: Path | str, *, received: str, expected: str, command: str) -> DamagedError:
+    """Return the error for a file of a corpus that is not what the build wrote; `command` is the next step."""
+    return DamagedError("LB-330", f"{path} is not what was written", received=received, expected=expected, next=command)

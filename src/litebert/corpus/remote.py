@@ -1,24 +1,23 @@
 """A corpus on object storage: upload it, and read it through a cache on this machine's disk.
 
 A corpus of several windows is streamed: its shards are fetched when they are read, and the least recently read ones are
-removed to make room.
+removed to make room. Processes of one machine share the cache: each waits while another fetches the same.
 """
 
 from __future__ import annotations
 
 import math
 import os
-import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
 from shlex import quote
 from typing import TypeVar
 
-from litebert.corpus.manifest import HELD_OUT, MANIFEST, Manifest, ShardRecord, read_record
-from litebert.errors import DamagedError, LitebertError, ResourceError, free_bytes
+from litebert.corpus.manifest import HELD_OUT, MANIFEST, Manifest, ShardRecord, damaged, read_record
+from litebert.errors import LitebertError, ResourceError, free_bytes
 from litebert.files import hash_file, locked, readable_bytes, remove_folder, write_bytes, write_stream
 from litebert.reading.source import is_url, read_object, write_object
 
@@ -33,7 +32,6 @@ WINDOWS_HELD = 3
 """Windows that the cache must hold: the current one, the next, and one of a slower process."""
 AT_ONCE = 8
 HASH_ATTEMPTS = 3
-WAIT_SECONDS = 0.5
 
 
 def cache_folder() -> Path:
@@ -66,8 +64,12 @@ def local_corpus(corpus: str | Path, *, window: int | None = None) -> Path:
         return Path(corpus)
     url = str(corpus).rstrip("/")
     folder = cache_folder() / "corpora" / blake2b(url.encode(), digest_size=12).hexdigest()
-    with _alone(folder):
-        if not _is_here(folder, window):
+    with locked(folder):
+        is_here = (folder / MANIFEST).is_file()
+        if is_here and (folder / ORIGIN).is_file():  # streamed so far: does it fit a window now?
+            manifest = read_record(folder / MANIFEST, Manifest, command=f"rm -r {quote(str(folder))}")
+            is_here = window is not None and manifest.counts.tokens > window
+        if not is_here:
             _fetch(url, folder, window)
         os.utime(folder)
     return folder
@@ -78,10 +80,20 @@ def fetch_shards(folder: Path, records: Sequence[ShardRecord]) -> None:
     if not (folder / ORIGIN).is_file():
         return
     url = (folder / ORIGIN).read_text()
-    _remove_old_shards(folder, records)
+
+    # Remove the least recently read shards until the wanted ones fit.
+    wanted = {record.name for record in records}
+    others = [path for path in folder.glob("shard-*") if not path.suffix and path.name not in wanted]
+    missing = sum(map(_stored_bytes, records)) - sum(_size(folder / name) for name in wanted)
+    excess = _size(cache_folder() / "corpora") + missing - _limit()
+    for path in sorted(others, key=_last_used):
+        if excess > 0:
+            excess -= _size(path)
+            with suppress(FileNotFoundError):  # another process of this machine removed it
+                remove_folder(path)
 
     def fetch(record: ShardRecord) -> None:
-        with _alone(folder / record.name):
+        with locked(folder / record.name):
             for file, stored in record.files.items():
                 _get(url, folder, f"{record.name}/{file}", stored.blake2b)
             os.utime(folder / record.name)
@@ -89,46 +101,13 @@ def fetch_shards(folder: Path, records: Sequence[ShardRecord]) -> None:
     _at_once(fetch, records)
 
 
-def _at_once(work: Callable[[Item], object], items: Iterable[Item]) -> None:
-    with ThreadPoolExecutor(AT_ONCE) as threads:
-        list(threads.map(work, items))
-
-
-class _BusyError(LitebertError):
-    """Another process of this machine fetches the same."""
-
-
-@contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Hold the lock of a folder of the cache; wait while another process of this machine fetches it."""
-    busy = _BusyError("LB-281", "another process is fetching this corpus", next="wait for it")
-    while True:
-        with suppress(_BusyError), locked(folder, lambda: busy):
-            yield
-            return
-        time.sleep(WAIT_SECONDS)
-
-
-def _is_here(folder: Path, window: int | None) -> bool:
-    if not (folder / MANIFEST).is_file():
-        return False
-    if not (folder / ORIGIN).is_file():
-        return True
-    manifest = read_record(folder / MANIFEST, Manifest, command=f"rm -r {quote(str(folder))}")
-    return window is not None and manifest.counts.tokens > window
-
-
 def _fetch(url: str, folder: Path, window: int | None) -> None:
+    """Fetch a corpus; of one that has more pieces than `window`, all but the training shards."""
+    command = f"litebert corpus push FOLDER {url}"
     try:
         names = b"".join(read_object(f"{url}/{LISTING}")).decode().splitlines()
     except FileNotFoundError as error:
-        raise LitebertError(
-            "LB-273",
-            f"{url} is not a corpus",
-            received=f"no {LISTING}",
-            expected="what litebert corpus push has written",
-            next=f"litebert corpus push FOLDER {url}",
-        ) from error
+        raise LitebertError("LB-273", f"{url} is not a corpus", received=f"no {LISTING}", next=command) from error
     manifests = [name for name in names if name.rpartition("/")[2] == MANIFEST]
     hashes: dict[str, str] = {}
     later: set[str] = set()
@@ -136,82 +115,22 @@ def _fetch(url: str, folder: Path, window: int | None) -> None:
     for name in manifests:
         held = folder / f"fetched-{name.replace('/', '-')}"
         write_stream(held, read_object(f"{url}/{name}"))
-        manifest = read_record(held, Manifest, command=f"litebert corpus push FOLDER {url}")
-        prefix = name.removesuffix(MANIFEST)
+        manifest = read_record(held, Manifest, command=command)
+        prefix, stored_bytes = name.removesuffix(MANIFEST), sum(map(_stored_bytes, manifest.shards))
         if not prefix and window is not None and manifest.counts.tokens > window:  # to be streamed
             later = {shard.name for shard in manifest.shards}
             largest = max(window, *(shard.counts.tokens for shard in manifest.shards))
-            share = largest / manifest.counts.tokens
-            size += int(WINDOWS_HELD * share * sum(map(_stored_bytes, manifest.shards)))
+            size += int(WINDOWS_HELD * largest / manifest.counts.tokens * stored_bytes)
             continue
+        size += stored_bytes
         for shard in manifest.shards:
             hashes |= {f"{prefix}{shard.name}/{file}": stored.blake2b for file, stored in shard.files.items()}
-            size += _stored_bytes(shard)
-    _make_room(folder, url, size)
-    others = [n for n in names if n not in manifests and n.split("/")[0] not in later]
-    _at_once(lambda name: _get(url, folder, name, hashes.get(name)), others)
-    if later:
-        write_bytes(folder / ORIGIN, url.encode())
-    else:
-        (folder / ORIGIN).unlink(missing_ok=True)
-    for name in sorted(manifests, key=len, reverse=True):  # that of the corpus itself comes last
-        (folder / f"fetched-{name.replace('/', '-')}").rename(folder / name)
 
-
-def _get(url: str, folder: Path, name: str, expected: str | None) -> None:
-    """Fetch a file unless it is here; compare its hash, and fetch it again if that differs."""
-    path = folder / name
-    if ".." in Path(name).parts or Path(name).is_absolute():
-        raise LitebertError(
-            "LB-274",
-            f"{url} names a file outside the corpus",
-            received=name,
-            expected="files of a corpus",
-            next="check where this corpus comes from",
-        )
-    for attempt in range(HASH_ATTEMPTS + 1):
-        if path.is_file() and (expected is None or hash_file(path) == expected):
-            return
-        if attempt < HASH_ATTEMPTS:
-            write_stream(path, read_object(f"{url}/{name}"))
-    path.unlink()
-    raise DamagedError(
-        "LB-272",
-        f"{url}/{name} is not what was written",
-        received="another hash, each time it was fetched",
-        expected=f"blake2b {expected:.16}…",
-        next=f"litebert corpus push FOLDER {url}",
-    )
-
-
-# Room in the cache.
-
-
-def _limit() -> int:
-    """Return the most bytes of the cache."""
-    given = os.environ.get("LITEBERT_CORPUS_CACHE_GB", str(CACHE_GIGABYTES))
-    try:
-        gigabytes = float(given)
-    except ValueError:
-        gigabytes = math.nan
-    if not 0 <= gigabytes < math.inf:
-        raise LitebertError(
-            "LB-283",
-            "LITEBERT_CORPUS_CACHE_GB is not a size",
-            received=given,
-            expected="gigabytes, 0 or more",
-            next=f"unset LITEBERT_CORPUS_CACHE_GB for {CACHE_GIGABYTES:g}, or set a number",
-        )
-    return int(gigabytes * 1e9)
-
-
-def _make_room(folder: Path, url: str, size: int) -> None:
-    """Remove the least recently used corpora until this one fits."""
+    # Remove the least recently used corpora until this one fits.
     limit = _limit()
     others = [path for path in folder.parent.iterdir() if path != folder and (path / MANIFEST).is_file()]
     others.sort(key=_last_used)
-    sizes = {path: _size(path) for path in others}
-    while others and sum(sizes[path] for path in others) + size > limit:
+    while others and sum(map(_size, others)) + size > limit:
         remove_folder(others.pop(0))
     room = min(limit, free_bytes(folder) + _size(folder))
     if size > room:
@@ -224,19 +143,48 @@ def _make_room(folder: Path, url: str, size: int) -> None:
             "LITEBERT_CORPUS_CACHE_GB or XDG_CACHE_HOME",
         )
 
+    now = [name for name in names if name not in manifests and name.split("/")[0] not in later]
+    _at_once(lambda name: _get(url, folder, name, hashes.get(name)), now)
+    if later:
+        write_bytes(folder / ORIGIN, url.encode())
+    else:
+        (folder / ORIGIN).unlink(missing_ok=True)
+    for name in sorted(manifests, key=len, reverse=True):  # that of the corpus itself comes last
+        (folder / f"fetched-{name.replace('/', '-')}").rename(folder / name)
 
-def _remove_old_shards(folder: Path, wanted: Sequence[ShardRecord]) -> None:
-    """Remove the least recently read shards until the wanted ones fit."""
-    names = {record.name for record in wanted}
-    others = [path for path in folder.glob("shard-*") if not path.suffix and path.name not in names]
-    here = sum(_size(folder / name) for name in names)
-    excess = _size(cache_folder() / "corpora") - here + sum(map(_stored_bytes, wanted)) - _limit()
-    for path in sorted(others, key=_last_used):
-        if excess <= 0:
+
+def _get(url: str, folder: Path, name: str, expected: str | None) -> None:
+    """Fetch a file unless it is here; compare its hash, and fetch it again if that differs."""
+    path = folder / name
+    if ".." in Path(name).parts or Path(name).is_absolute():
+        advice = "check where this corpus comes from"
+        raise LitebertError("LB-274", f"{url} names a file outside the corpus", received=name, next=advice)
+    for attempt in range(HASH_ATTEMPTS + 1):
+        if path.is_file() and (expected is None or hash_file(path) == expected):
             return
-        excess -= _size(path)
-        with suppress(FileNotFoundError):  # another process of this machine removed it
-            remove_folder(path)
+        if attempt < HASH_ATTEMPTS:
+            write_stream(path, read_object(f"{url}/{name}"))
+    path.unlink()
+    received, command = "another hash, each time it was fetched", f"litebert corpus push FOLDER {url}"
+    raise damaged(f"{url}/{name}", received=received, expected=f"blake2b {expected:.16}…", command=command)
+
+
+def _at_once(work: Callable[[Item], object], items: Iterable[Item]) -> None:
+    with ThreadPoolExecutor(AT_ONCE) as threads:
+        list(threads.map(work, items))
+
+
+def _limit() -> int:
+    """Return the most bytes of the cache."""
+    given = os.environ.get("LITEBERT_CORPUS_CACHE_GB", str(CACHE_GIGABYTES))
+    try:
+        gigabytes = float(given)
+    except ValueError:
+        gigabytes = math.nan
+    if not 0 <= gigabytes < math.inf:
+        advice = f"unset it for {CACHE_GIGABYTES:g}, or set it to a number of gigabytes"
+        raise LitebertError("LB-283", "LITEBERT_CORPUS_CACHE_GB is not a size", received=given, next=advice)
+    return int(gigabytes * 1e9)
 
 
 def _stored_bytes(record: ShardRecord) -> int:

@@ -5,20 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, NamedTuple, cast, get_args
+from typing import TYPE_CHECKING, NamedTuple
 
 import sentencex
 
-from litebert.errors import LitebertError, did_you_mean
-from litebert.reading.lines import read_lines
-from litebert.reading.source import Source, find_texts
-from litebert.reading.tables import Row, RowPlace, parse_row, read_parquet, texts_of
+from litebert.errors import LitebertError
+from litebert.reading.source import Source, find_texts, no_content, read_lines
+from litebert.reading.tables import RowPlace, parse_row, read_parquet, texts_of
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-Sentences = Literal["segment", "line"]
-Documents = Literal["blank-line", "file"]
 
 PASSAGE_CHARACTERS = 1 << 16
 """From this size on, a passage of a .txt file ends at the next blank line."""
@@ -36,13 +32,13 @@ class TextSettings:
     """Where documents and sentences end.
 
     `sentences` are detected in free text (`segment`) or one per line (`line`, the official format). `documents` of a
-    .txt file end at blank lines, as upstream, or only with the file; in .jsonl and .parquet every row is a document.
-    `column` has the text of a row; a dotted name goes into objects, and each element of a list is a document.
-    `language` is only for `segment`.
+    .txt file end at blank lines (`blank-line`), as upstream, or only with the `file`; in .jsonl and .parquet every row
+    is a document. `column` has the text of a row; a dotted name goes into objects, and each element of a list is a
+    document. `language` is only for `segment`.
     """
 
-    sentences: Sentences = "segment"
-    documents: Documents = "blank-line"
+    sentences: str = "segment"
+    documents: str = "blank-line"
     column: str = "text"
     language: str = "en"
 
@@ -51,33 +47,19 @@ def text_settings(
     *, sentences: str = "segment", documents: str = "blank-line", column: str = "text", language: str = "en"
 ) -> TextSettings:
     """Check the settings as a user typed them."""
-    for flag, value, kind in (("--sentences", sentences, Sentences), ("--documents", documents, Documents)):
-        choices = get_args(kind)
-        if value not in choices:
-            raise LitebertError(
-                "LB-300",
-                f"{flag} has no such choice",
-                received=value,
-                expected=" or ".join(choices),
-                next=f"litebert corpus build --help ({did_you_mean(value, choices)})",
-            )
-    if not re.fullmatch(r"[a-z]{2,3}(-[a-z]+)*", language):
-        raise LitebertError(
-            "LB-301",
-            "--language is not a language code",
-            received=language,
-            expected="an ISO 639 code in small letters, such as en, de or zh-hans",
-            next="litebert corpus build --language en …",
-        )
-    if not all(column.split(".")):
-        raise LitebertError(
-            "LB-302",
-            "--column is not a column name",
-            received=column or "nothing",
-            expected="a name such as text, or a dotted path such as chapters.text",
-            next="litebert corpus build --column text …",
-        )
-    return TextSettings(cast(Sentences, sentences), cast(Documents, documents), column=column, language=language)
+    for flag, value, pattern, expected in (
+        ("--sentences", sentences, "segment|line", "segment or line"),
+        ("--documents", documents, "blank-line|file", "blank-line or file"),
+        ("--column", column, r"[^.]+(\.[^.]+)*", "a name such as text, or a dotted path such as chapters.text"),
+        ("--language", language, "[a-z]{2,3}(-[a-z]+)*", "a code of ISO 639 such as en, de or zh-hans"),
+    ):
+        if not re.fullmatch(pattern, value):
+            what, advice = f"{flag} cannot have this value", "litebert corpus build --help"
+            raise LitebertError("LB-300", what, received=value or "nothing", expected=expected, next=advice)
+    return TextSettings(sentences, documents, column, language)
+
+
+# ---- documents ------------------------------------------------------------------------------------------------------
 
 
 class Passage(NamedTuple):
@@ -93,50 +75,13 @@ def read_passages(source: Source, settings: TextSettings) -> Iterator[Passage]:
     if source.kind == ".txt":
         passages = _text_passages(read_lines(source), ends_at_blank=settings.documents == "blank-line")
     else:
-        rows = _parquet_rows(source, settings.column) if source.kind == ".parquet" else _json_rows(source)
-        passages = (
-            Passage(text, place.number, is_start=True)
-            for place, row in rows
-            for text in texts_of(row, settings.column, place)
-        )
+        passages = _row_passages(source, settings.column)
     has_text = False
     for passage in passages:
         has_text = has_text or bool(passage.text.strip())
         yield passage
     if not has_text:
-        raise LitebertError(
-            "LB-318",
-            f"{source.name} contains no text",
-            received=f"{source.size:,} bytes",
-            expected="text",
-            next="omit this file",
-        )
-
-
-def read_texts(inputs: Iterable[str | Path], *, column: str = "text") -> Iterator[str]:
-    """Yield the text of all inputs in passages of bounded size."""
-    settings = text_settings(documents="file", column=column)
-    for source in find_texts(inputs):
-        for passage in read_passages(source, settings):
-            yield passage.text
-
-
-def require_text(sources: Sequence[Source], settings: TextSettings) -> None:
-    """Refuse, before any work, inputs that cannot give text to train on and text to hold out: a single sentence."""
-    num_sentences = 0
-    for source in sources:
-        for passage in read_passages(source, settings):
-            for _ in split_sentences(passage.text, settings):
-                num_sentences += 1
-                if num_sentences > 1:
-                    return
-    raise LitebertError(
-        "LB-343",
-        "there is too little text to train on one part and to evaluate on another",
-        received=f"{num_sentences} sentence in {', '.join(source.name for source in sources[:3])}",
-        expected="two sentences or more",
-        next="give more text",
-    )
+        raise no_content(source.name, "text")
 
 
 def _text_passages(lines: Iterable[tuple[int, str]], *, ends_at_blank: bool) -> Iterator[Passage]:
@@ -159,19 +104,38 @@ def _text_passages(lines: Iterable[tuple[int, str]], *, ends_at_blank: bool) -> 
         yield Passage("\n".join(held), first, is_start)
 
 
-def _json_rows(source: Source) -> Iterator[tuple[RowPlace, Row]]:
-    for number, line in read_lines(source):
-        if line and not line.isspace():
-            place = RowPlace(source, number)
-            yield place, parse_row(line, place)
+def _row_passages(source: Source, column: str) -> Iterator[Passage]:
+    rows = enumerate(read_parquet(source, [column]), 1) if source.kind == ".parquet" else read_lines(source)
+    for number, row in rows:
+        if isinstance(row, str) and (not row or row.isspace()):
+            continue
+        place = RowPlace(source, number)
+        for text in texts_of(parse_row(row, place) if isinstance(row, str) else row, column, place):
+            yield Passage(text, number, is_start=True)
 
 
-def _parquet_rows(source: Source, column: str) -> Iterator[tuple[RowPlace, Row]]:
-    for number, row in enumerate(read_parquet(source, column), 1):
-        yield RowPlace(source, number), row
+def read_texts(inputs: Iterable[str | Path], *, column: str = "text") -> Iterator[str]:
+    """Yield the text of all inputs in passages of bounded size."""
+    settings = text_settings(documents="file", column=column)
+    for source in find_texts(inputs):
+        for passage in read_passages(source, settings):
+            yield passage.text
 
 
-# Sentences of a passage.
+def require_text(sources: Sequence[Source], settings: TextSettings) -> None:
+    """Refuse, before any work, inputs that cannot give text to train on and text to hold out: a single sentence."""
+    num_sentences = 0
+    for source in sources:
+        for passage in read_passages(source, settings):
+            for _ in split_sentences(passage.text, settings):
+                num_sentences += 1
+                if num_sentences > 1:
+                    return
+    what = "there is too little text to train on one part and to evaluate on another"
+    raise LitebertError("LB-343", what, expected="two sentences or more", next="give more text")
+
+
+# ---- sentences ------------------------------------------------------------------------------------------------------
 
 _BLANK_LINE = re.compile(r"\n\s*\n")
 _SENTENCE_END = re.compile(r"[.!?…][\"'”’»)\]]*\s|[。！？][”’」』）]*")
@@ -207,10 +171,19 @@ def _segmented(text: str, language: str) -> Iterator[str]:
     for paragraph in _BLANK_LINE.split(text):
         for block in _blocks(paragraph):
             for sentence in sentencex.segment(language, block):
-                if len(sentence) > LONG_SENTENCE:
-                    yield from _without_quotes(sentence, language)
-                else:
+                if len(sentence) <= LONG_SENTENCE:
                     yield sentence
+                    continue
+                # sentencex keeps long quotations whole: hide the marks, then cut the original. An opening mark becomes
+                # a capital letter, a closing one a space, so each stays with the sentence that it opens or closes.
+                start = 0
+                for piece in sentencex.segment(language, _QUOTATION_MARK.sub(_hidden, sentence)):
+                    yield sentence[start : start + len(piece)]
+                    start += len(piece)
+
+
+def _hidden(mark: re.Match[str]) -> str:
+    return "A" if mark.start() == 0 or mark.string[mark.start() - 1].isspace() else " "
 
 
 def _blocks(paragraph: str) -> Iterator[str]:
@@ -224,20 +197,3 @@ def _blocks(paragraph: str) -> Iterator[str]:
         yield paragraph[start:end]
         start = end
     yield paragraph[start:]
-
-
-def _without_quotes(sentence: str, language: str) -> Iterator[str]:
-    """Split long quotations, which sentencex keeps whole: hide the marks, then cut the original.
-
-    An opening mark is replaced by a capital letter, a closing one by a space, so each stays with the sentence that it
-    opens or closes.
-    """
-
-    def hidden(mark: re.Match[str]) -> str:
-        opens = mark.start() == 0 or mark.string[mark.start() - 1].isspace()
-        return "A" if opens else " "
-
-    start = 0
-    for piece in sentencex.segment(language, _QUOTATION_MARK.sub(hidden, sentence)):
-        yield sentence[start : start + len(piece)]
-        start += len(piece)

@@ -34,6 +34,9 @@ MOST_HASHES = 1 << 22
 """Hashes that a count of distinct values holds: exact up to here, an estimate beyond."""
 
 
+# ---- filter ---------------------------------------------------------------------------------------------------------
+
+
 @dataclass
 class Filtered:
     """How many documents a filter kept and dropped."""
@@ -54,10 +57,10 @@ def filter_documents(
 ) -> Filtered:
     """Write the documents to keep to a new .jsonl file, which `corpus build` reads.
 
-    The first of several near duplicates is kept.
+    The first of several near duplicates is kept: documents that share at least this share of their word 5-grams.
     """
     require_new(output, force=force)
-    known = None if near_duplicates is None else NearDuplicates(near_duplicates)
+    is_known = None if near_duplicates is None else _near_duplicates(near_duplicates)
     counts = Filtered()
 
     def documents() -> Iterator[str]:
@@ -74,7 +77,7 @@ def filter_documents(
         for text in documents():
             if keep is not None and not keep(text):
                 counts.refused += 1
-            elif known is not None and known.is_known(text):
+            elif is_known is not None and is_known(text):
                 counts.near_duplicates += 1
             else:
                 counts.kept += 1
@@ -84,50 +87,34 @@ def filter_documents(
     return counts
 
 
-class NearDuplicates:
-    """Finds documents that share most of their word 5-grams with an earlier one, by MinHash.
+def _near_duplicates(threshold: float) -> Callable[[str], bool]:
+    """Return what tells whether a document is near an earlier one, and remembers it if not.
 
-    It stores 128 hashes of 4 bytes per document, in 16 bands (Broder 1997; library: rensa).
+    It stores 128 hashes of 4 bytes per document, in 16 bands (MinHash, Broder 1997; library: rensa).
     """
+    try:
+        from rensa import RMinHash, RMinHashLSH
+    except ImportError as error:
+        raise missing_package("rensa", extra="data", needed_for="near duplicates") from error
+    if not 0 < threshold <= 1:
+        what, expected = "--near-duplicates is not a share", "above 0, at most 1"
+        advice = "--near-duplicates 0.8 finds documents that share 80 % of their words' 5-grams"
+        raise LitebertError("LB-277", what, received=threshold, expected=expected, next=advice)
+    index: Any = RMinHashLSH(threshold, NUM_PERMUTATIONS, NUM_BANDS)
+    sketches: list[RMinHash] = []
 
-    def __init__(self, threshold: float) -> None:
-        try:
-            from rensa import RMinHash, RMinHashLSH
-        except ImportError as error:
-            raise missing_package("rensa", extra="data", needed_for="near duplicates") from error
-        if not 0 < threshold <= 1:
-            raise LitebertError(
-                "LB-277",
-                "--near-duplicates is not a share",
-                received=threshold,
-                expected="above 0, at most 1; 0.8 finds documents that share 80 % of their words' 5-grams",
-                next="litebert corpus filter ... --near-duplicates 0.8",
-            )
-        self._make, self._threshold = RMinHash, threshold
-        self._index: Any = RMinHashLSH(threshold, NUM_PERMUTATIONS, NUM_BANDS)
-        self._sketches: list[RMinHash] = []
-
-    def is_known(self, text: str) -> bool:
-        """Return whether a document is near an earlier one; remember it if not."""
-        sketch = self._make(num_perm=NUM_PERMUTATIONS, seed=1)
-        sketch.update(shingles(text))
-        near: list[int] = self._index.query(sketch)
-        if any(sketch.jaccard(self._sketches[key]) >= self._threshold for key in near):
+    def is_known(text: str) -> bool:
+        sketch = RMinHash(num_perm=NUM_PERMUTATIONS, seed=1)
+        words = text.lower().split()
+        starts = range(max(1, len(words) - SHINGLE_WORDS + 1))
+        sketch.update([" ".join(words[start : start + SHINGLE_WORDS]) for start in starts])
+        if any(sketch.jaccard(sketches[key]) >= threshold for key in index.query(sketch)):
             return True
-        self._index.insert(len(self._sketches), sketch)
-        self._sketches.append(sketch)
+        index.insert(len(sketches), sketch)
+        sketches.append(sketch)
         return False
 
-
-def shingles(text: str) -> list[str]:
-    """Return the runs of 5 words of a text, or the text itself if it is shorter.
-
-    >>> shingles("A b c d e f")
-    ['a b c d e', 'b c d e f']
-    """
-    words = text.lower().split()
-    starts = range(max(1, len(words) - SHINGLE_WORDS + 1))
-    return [" ".join(words[start : start + SHINGLE_WORDS]) for start in starts]
+    return is_known
 
 
 def load_keep(name: str) -> Keep:
@@ -136,13 +123,15 @@ def load_keep(name: str) -> Keep:
     try:
         return cast(Keep, getattr(importlib.import_module(module), attribute))
     except (ImportError, AttributeError, ValueError) as error:
-        raise LitebertError(
-            "LB-278",
+        what, expected = (
             "there is no such function to keep documents by",
-            received=f"{name}: {error}",
-            expected="module:function, where Python finds the module",
-            next="PYTHONPATH=. litebert corpus filter ... --keep my_filters:is_english",
-        ) from error
+            "module:function, where Python finds the module",
+        )
+        advice = "PYTHONPATH=. litebert corpus filter ... --keep my_filters:is_english"
+        raise LitebertError("LB-278", what, received=f"{name}: {error}", expected=expected, next=advice) from error
+
+
+# ---- merge ----------------------------------------------------------------------------------------------------------
 
 
 def merge_corpora(folders: Sequence[str | Path], output: str | Path) -> Counts:
@@ -175,7 +164,7 @@ def merge_corpora(folders: Sequence[str | Path], output: str | Path) -> Counts:
 
 def _merge(corpora: Sequence[Corpus], folder: Path) -> Counts:
     folder.mkdir(exist_ok=True)
-    shutil.copytree(corpora[0].tokenizer_path, folder / TOKENIZER)
+    shutil.copytree(corpora[0].path / TOKENIZER, folder / TOKENIZER)
     records: list[ShardRecord] = []
     next_part = 0
     for corpus in corpora:  # the parts of each corpus are numbered after those of the one before
@@ -206,6 +195,9 @@ def _link(source: str, target: str) -> None:
         shutil.copy2(source, target)
 
 
+# ---- count ----------------------------------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True)
 class CorpusStats:
     """Counts, lengths in pieces at `QUANTILES`, shares, and how often each length occurs."""
@@ -214,21 +206,17 @@ class CorpusStats:
     sentences: int
     pieces: int
     unknown_share: float
-    used_share: float
-    repeated_documents: int
+    used_share: float  # of the vocabulary, that occurs
+    repeated_documents: int  # all their pieces are equal
     repeated_sentence_share: float
     sentence_lengths: tuple[int, ...]
     document_lengths: tuple[int, ...]
-    histogram: tuple[int, ...]
+    histogram: tuple[int, ...]  # of sentences by their length in pieces, all longer ones in the last entry
 
 
 def corpus_stats(corpus: Corpus) -> CorpusStats:
-    """Return the statistics of a corpus, reading every shard once.
-
-    `used_share` is the share of the vocabulary that occurs; `histogram` counts sentences by their length in pieces,
-    with all longer ones in the last entry. Documents are repeated if all their pieces are equal.
-    """
-    used = np.zeros(corpus.vocab_size, dtype=bool)
+    """Return the statistics of a corpus, reading every shard once."""
+    used = np.zeros(corpus.manifest.plan.vocab_size, dtype=bool)
     lengths, document_lengths = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     documents, sentences = DistinctCount(), DistinctCount()
     for shard in corpus.shards:
@@ -282,10 +270,9 @@ class DistinctCount:
 
 
 def _hashes(tokens: Tokens, starts: Ints) -> Hashes:
-    digests = (
-        blake2b(tokens[start:stop].tobytes(), digest_size=8).digest() for start, stop in pairwise(starts.tolist())
-    )
-    return np.frombuffer(b"".join(digests), np.uint64)
+    """Hash every run of tokens from one start to the next."""
+    runs = (tokens[start:stop].tobytes() for start, stop in pairwise(starts.tolist()))
+    return np.frombuffer(b"".join(blake2b(run, digest_size=8).digest() for run in runs), np.uint64)
 
 
 def _quantiles(values: NDArray[np.int64]) -> tuple[int, ...]:

@@ -87,38 +87,25 @@ class Findings:
         self, kind: str, where: str, example: str = "", *, detail: str = "", times: int = 1, advice: str = ""
     ) -> None:
         """Count a finding; `advice` precedes the general advice for its kind."""
-        found = self._found.setdefault((kind, detail), _Tally())
+        found = self._found.setdefault((kind, detail), _Tally(example=example, advice=advice))
         found.count += times
         if len(found.places) < self._num_places:
             found.places.append(where)
-        if found.count == times:
-            found.example, found.advice = example, advice
 
     def __contains__(self, kind: str) -> bool:
         return any(found == kind for found, _ in self._found)
 
     def report(self) -> tuple[Finding, ...]:
         """Return what was found, in the order of the table."""
-        return tuple(
-            self._finding(kind, detail, found)
-            for kind in self._advice
-            for (own, detail), found in self._found.items()
-            if own == kind
-        )
-
-    def _finding(self, kind: str, detail: str, found: _Tally) -> Finding:
-        severity, general = self._advice[kind]
-        more = "; …" if found.count > len(found.places) > 1 else ""
-        return Finding(
-            severity=severity,
-            kind=f"{kind} ({detail})" if detail else kind,
-            count=found.count,
-            where="; ".join(found.places) + more,
-            example=_shortened(found.example),
-            advice="; ".join(filter(None, (found.advice, general))),
-        )
-
-
-def _shortened(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= EXAMPLE_CHARACTERS else f"{line[:EXAMPLE_CHARACTERS]}…"
+        findings = []
+        for kind, (severity, general) in self._advice.items():
+            for (own, detail), found in self._found.items():
+                if own != kind:
+                    continue
+                example, more = " ".join(found.example.split()), "; …" if found.count > len(found.places) > 1 else ""
+                if len(example) > EXAMPLE_CHARACTERS:
+                    example = f"{example[:EXAMPLE_CHARACTERS]}…"
+                name, where = f"{kind} ({detail})" if detail else kind, "; ".join(found.places) + more
+                advice = "; ".join(filter(None, (found.advice, general)))
+                findings.append(Finding(severity, name, found.count, where, example, advice))
+        return tuple(findings)

@@ -1,12 +1,14 @@
-"""An input, on this disk or in object storage: looked up before any work is done, and its bytes, decompressed.
+"""An input, on this disk or in object storage: looked up before any work is done; its bytes, decompressed; its lines.
 
 Object storage such as S3 is reached through fsspec, or obstore where it is installed; failing requests are repeated.
+Memory is bounded, and every error names the file and the line.
 """
 
 from __future__ import annotations
 
 import gzip
 import stat
+import sys
 import tempfile
 import time
 import zlib
@@ -14,9 +16,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
+from io import BufferedIOBase
 from pathlib import Path, PurePosixPath
 from shlex import quote
-from typing import IO, Any, TypeVar
+from typing import IO, Any, TypeVar, cast
 
 from litebert.errors import (
     DamagedError,
@@ -36,11 +39,13 @@ JSON_LINES = (".jsonl", ".ndjson")
 TAGGED = (".conll", ".bio", ".iob")
 TEXTS = (".txt", *JSON_LINES, ".parquet")
 TABLES = (*DELIMITED, *JSON_LINES, ".json", ".parquet", *TAGGED)
-_SAME_KIND = {".ndjson": ".jsonl"}
 
 PIECE_BYTES = 1 << 18
 BOMB_BYTES, BOMB_RATIO = 1 << 30, 100
 """Decompressed text is 2 to 30 times larger; more than 100 times, after 1 GiB, is a bomb."""
+MAX_LINE_BYTES = 64 << 20
+MAX_ROW_BYTES = 8 << 20
+"""A line of a table is a row, of which several copies are in memory."""
 
 ATTEMPTS = 6
 PAUSE_SECONDS = 0.5
@@ -75,57 +80,56 @@ class Source:
     on_read: Callable[[int], None] | None = field(default=None, compare=False, repr=False)
 
 
+STANDARD_INPUT = Source("-", "-", ".txt", "", 0)
+
+
+# ---- inputs that are looked up --------------------------------------------------------------------------------------
+
+
 def find_text(name: str) -> Source:
     """Look up an input with running text."""
-    kind, compression = _kind(name)
-    if not _is_known(kind, compression, TEXTS):
-        received = f"{kind}{compression}" or "no extension"
-        advice = f"rename or convert it ({did_you_mean(kind, TEXTS)})"
-        if Path(name).is_dir():
-            received, advice = "a folder", f"name the files in it: {quote(name)}/*.txt"
-        raise LitebertError(
-            "LB-304",
-            f"{name} is of an unknown kind",
-            received=received,
-            expected=f"{', '.join(TEXTS)}; all but .parquet also with {' or '.join(COMPRESSIONS)}",
-            next=advice,
-        )
-    size = _stored_size(name)
-    if size == 0:
-        raise LitebertError("LB-310", f"{name} is empty", received="0 bytes", expected="text", next="omit this file")
-    return _source(name, size)
+    return _find(name, TEXTS, "text")
 
 
 def find_texts(names: Iterable[str | Path]) -> tuple[Source, ...]:
     """Look up all inputs, of which there is at least one."""
     sources = tuple(find_text(str(name)) for name in names)
     if not sources:
-        raise LitebertError(
-            "LB-316",
-            "there is no input",
-            received="nothing",
-            expected="one or more files or URLs",
-            next="litebert corpus build data/*.txt --output corpus",
-        )
+        raise LitebertError("LB-316", "there is no input", next="name one or more files or URLs")
     return sources
 
 
 def find_table(path: Path) -> Source:
     """Look up a file of rows."""
-    kind, compression = _kind(path.name)
-    size = _stored_size(str(path))
-    if not _is_known(kind, compression, TABLES):
-        near = did_you_mean(kind, TABLES) if kind else "add the extension that it should have"
+    return _find(str(path), TABLES, "rows")
+
+
+def _find(name: str, kinds: Sequence[str], content: str) -> Source:
+    """Look up a file of one of `kinds`; it must be a file that can be read, and not empty."""
+    try:
+        if is_url(name):
+            size = int(_tried(lambda: filesystem(name).size(name), name))
+        else:
+            found = Path(name).stat()
+            if not stat.S_ISREG(found.st_mode):  # opening a pipe would wait for a writer
+                raise OSError(0, "it is a folder" if stat.S_ISDIR(found.st_mode) else "it is a pipe or a device")
+            with open(name, "rb"):
+                size = found.st_size
+    except (OSError, ValueError, TypeError) as error:
+        raise _unreadable(name, error) from error
+    kind, compression = _kind(name)
+    if kind not in kinds or (kind == ".parquet" and compression):
+        near = did_you_mean(kind, kinds) if kind else "add the extension that it should have"
         raise RequestError(
-            "LB-840",
-            f"{path} is of a kind that cannot be read",
+            "LB-304",
+            f"{name} is of a kind that cannot be read",
             received=f"{kind}{compression}" or "no extension",
-            expected=f"{', '.join(TABLES)}; all but .parquet also with {' or '.join(COMPRESSIONS)}",
+            expected=f"{', '.join(kinds)}; all but .parquet also with {' or '.join(COMPRESSIONS)}",
             next=f"rename or convert it ({near})",
         )
     if size == 0:
-        raise no_rows(str(path), size)
-    return _source(str(path), size)
+        raise no_content(name, content)
+    return _source(name, size)
 
 
 def find_files(folder: Path, patterns: Sequence[str]) -> list[Source]:
@@ -158,23 +162,50 @@ def find_file(path: Path) -> Source:
     return find_files(path.parent, [path.name.translate(literal)])[0]
 
 
-def no_rows(name: str, size: int) -> LitebertError:
-    """Return the error for a file without rows."""
-    return LitebertError(
-        "LB-853",
-        f"{name} has no rows",
-        received=f"{size:,} bytes",
-        expected="rows",
-        next="omit this file, or write it again",
-    )
+def is_url(name: str) -> bool:
+    """Whether an input is named by a URL, not by a path."""
+    return "://" in name
+
+
+def no_content(name: str, content: str) -> LitebertError:
+    """Return the error for a file without `content`, text or rows."""
+    return LitebertError("LB-853", f"{name} has no {content}", next="omit this file, or write it again")
+
+
+def _kind(name: str) -> tuple[str, str]:
+    """Return the extension of a name without that of a compression, and that of the compression."""
+    suffixes = [suffix.lower() for suffix in PurePosixPath(name).suffixes]
+    compression = suffixes.pop() if suffixes and suffixes[-1] in COMPRESSIONS else ""
+    return suffixes[-1] if suffixes else "", compression
+
+
+def _source(name: str, size: int) -> Source:
+    kind, compression = _kind(name)
+    location = name if is_url(name) else str(Path(name).absolute())
+    return Source(name, location, JSON_LINES[0] if kind in JSON_LINES else kind, compression, size)
+
+
+def _unreadable(name: str, error: Exception) -> LitebertError:
+    received = getattr(error, "strerror", None) or str(error)
+    advice = "check the URL and your credentials" if is_url(name) else f"ls -l {quote(name)}"
+    if received == "it is a folder":
+        advice = f"name the files in it: {quote(name)}/*"
+    return RequestError("LB-303", f"{name} cannot be read", received=received, next=advice)
+
+
+# ---- bytes ----------------------------------------------------------------------------------------------------------
 
 
 def open_source(source: Source) -> IO[bytes]:
     """Open the stored bytes of an input, still compressed, for reading and seeking."""
     try:
-        if is_url(source.location):
-            return _fetched(source.location)
-        return open(source.location, "rb")
+        if not is_url(source.location):
+            return open(source.location, "rb")
+        file = tempfile.TemporaryFile()  # noqa: SIM115  the caller closes it
+        for piece in read_object(source.location):
+            file.write(piece)
+        file.seek(0)
+        return file
     except (OSError, ValueError) as error:
         raise _unreadable(source.name, error) from error
 
@@ -240,51 +271,85 @@ def _unzstd(file: IO[bytes]) -> Iterator[bytes]:
     yield bytes(held)
 
 
-def _kind(name: str) -> tuple[str, str]:
-    """Return the extension of a name without that of a compression, and that of the compression."""
-    suffixes = [suffix.lower() for suffix in PurePosixPath(name).suffixes]
-    compression = suffixes.pop() if suffixes and suffixes[-1] in COMPRESSIONS else ""
-    return suffixes[-1] if suffixes else "", compression
+# ---- lines: strict UTF-8 --------------------------------------------------------------------------------------------
 
 
-def _is_known(kind: str, compression: str, kinds: Sequence[str]) -> bool:
-    return kind in kinds and not (kind == ".parquet" and compression)
+def read_rows(source: Source) -> Iterator[tuple[int, str]]:
+    """Yield the lines of a table as `read_lines` does, with a lower limit on their length."""
+    return read_lines(source, longest=MAX_ROW_BYTES)
 
 
-def _source(name: str, size: int) -> Source:
-    kind, compression = _kind(name)
-    location = name if is_url(name) else str(Path(name).absolute())
-    return Source(name, location, _SAME_KIND.get(kind, kind), compression, size)
+def read_lines(source: Source, *, longest: int | None = None) -> Iterator[tuple[int, str]]:
+    """Yield (number from 1, line without its end) of a text file.
+
+    Only LF and CR LF end a line, so that numbers are those of an editor. A leading byte-order mark is dropped.
+    `longest` is the most bytes in a line.
+    """
+    number = 0
+    for block in _whole_lines(source, longest or MAX_LINE_BYTES):
+        try:
+            lines = block.decode("utf-8").split("\n")
+        except UnicodeDecodeError as error:
+            place = error.start
+            at = number + block.count(b"\n", 0, place) + 1
+            column = place - block.rfind(b"\n", 0, place)
+            unpack = {"": "cat", ".gz": "zcat", ".zst": "zstdcat"}[source.compression]
+            encoding = "UTF-16" if block[:2] in (b"\xff\xfe", b"\xfe\xff") else "WINDOWS-1252"
+            raise LitebertError(
+                "LB-309",
+                f"{source.name}, line {at:,}: not UTF-8",
+                received=f"byte 0x{block[place]:02x}, byte {column:,} of the line",
+                next=f"{unpack} {quote(source.name)} | iconv -f {encoding} -t UTF-8 > converted{source.kind}",
+            ) from error
+        if not lines[-1]:
+            lines.pop()
+        for line in lines:
+            number += 1
+            yield number, line.removesuffix("\r")
 
 
-def _stored_size(name: str) -> int:
-    """Return the size of an input as stored, in bytes; it must be a file that can be read."""
+def _whole_lines(source: Source, longest: int) -> Iterator[bytes]:
+    """Yield blocks of complete lines."""
+    held, num_lines, is_first = bytearray(), 0, True
     try:
-        if is_url(name):
-            return int(_tried(lambda: filesystem(name).size(name), name))
-        found = Path(name).stat()
-        if not stat.S_ISREG(found.st_mode):  # opening a pipe would wait for a writer
-            is_folder = stat.S_ISDIR(found.st_mode)
-            raise OSError(0, "it is a folder" if is_folder else "it is a pipe or a device")
-        with open(name, "rb"):
-            return found.st_size
-    except (OSError, ValueError, TypeError) as error:
-        raise _unreadable(name, error) from error
+        for piece in _typed() if source is STANDARD_INPUT else read_pieces(source):
+            if is_first:
+                piece = piece.removeprefix(b"\xef\xbb\xbf")
+                is_first = not piece
+            end = piece.rfind(b"\n") + 1
+            if len(held) + (end or len(piece)) > longest:
+                raise LitebertError(
+                    "LB-308",
+                    f"{source.name}, line {num_lines + 1:,}: too long",
+                    received=f"more than {longest >> 20} MiB without a line end",
+                    next="break the text into lines or rows",
+                )
+            held += piece[:end] or piece
+            if end:
+                block = bytes(held)
+                num_lines += block.count(b"\n")
+                held = bytearray(piece[end:])
+                yield block
+    except CorruptStreamError as error:
+        test = "gzip" if source.compression == ".gz" else "zstd"
+        raise DamagedError(
+            "LB-306",
+            f"{source.name} is damaged or cut off after line {num_lines:,}",
+            received=str(error),
+            next=f"copy it again, then test it: {test} --test {quote(source.name)}",
+        ) from error
+    if held:
+        yield bytes(held)
 
 
-def _unreadable(name: str, error: Exception) -> LitebertError:
-    return RequestError(
-        "LB-303",
-        f"{name} cannot be read",
-        received=getattr(error, "strerror", None) or str(error),
-        expected="an existing, readable file",
-        next="check the URL and your credentials" if is_url(name) else f"ls -l {quote(name)}",
-    )
+def _typed() -> Iterator[bytes]:
+    """Yield what comes on standard input as it comes; nothing where it is closed."""
+    if sys.stdin is not None:
+        file = cast(BufferedIOBase, sys.stdin.buffer)
+        yield from iter(lambda: file.read1(PIECE_BYTES), b"")
 
 
-def is_url(name: str) -> bool:
-    """Whether an input is named by a URL, not by a path."""
-    return "://" in name
+# ---- objects in a storage -------------------------------------------------------------------------------------------
 
 
 def read_object(url: str) -> Iterator[bytes]:
@@ -326,13 +391,8 @@ def filesystem(url: str) -> Any:
     try:
         return fsspec.filesystem(protocol)
     except ImportError as error:
-        raise LitebertError(
-            "LB-311",
-            f"reading {protocol}:// needs a driver of its own",
-            received=str(error),
-            expected="the package obstore, or the one that fsspec names for this protocol",
-            next="pip install obstore",
-        ) from error
+        what = f"reading {protocol}:// needs a driver of its own"
+        raise LitebertError("LB-311", what, received=str(error), next="pip install obstore") from error
 
 
 @lru_cache(maxsize=4)
@@ -345,15 +405,6 @@ def _object_store(protocol: str) -> Any:
         retry_config={"max_retries": 0},
         skip_instance_cache=True,
     )
-
-
-def _fetched(url: str) -> IO[bytes]:
-    """Fetch an object into a nameless temporary file, for reading and seeking."""
-    file = tempfile.TemporaryFile()  # noqa: SIM115  the caller closes it
-    for piece in read_object(url):
-        file.write(piece)
-    file.seek(0)
-    return file
 
 
 def _tried(make: Callable[[], Made], url: str) -> Made:

@@ -17,10 +17,10 @@ from typing import Any, Literal, TypeAlias, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
+from litebert.config.load import wanted
 from litebert.errors import DamagedError, LitebertError, did_you_mean, missing_package
 from litebert.files import parse_json
-from litebert.reading.lines import read_lines, read_rows
-from litebert.reading.source import CorruptStreamError, Source, open_source, read_pieces
+from litebert.reading.source import CorruptStreamError, Source, open_source, read_lines, read_pieces, read_rows
 
 Wanted = TypeVar("Wanted")
 Row: TypeAlias = Mapping[str, object]
@@ -40,16 +40,6 @@ _DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars", NO_D
 _ROWS_AT_ONCE = 16
 _UNITS = {".parquet": "row", ".json": "item"}
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
-_EXPECTED = {
-    "missing": "this field",
-    "model_type": "an object, {...}",
-    "dict_type": "an object, {...}",
-    "list_type": "a list, [...]",
-    "string_type": "a string",
-    "int_type": "a whole number",
-    "float_type": "a number",
-    "bool_type": "true or false",
-}
 
 
 @dataclass(frozen=True)
@@ -67,7 +57,7 @@ class RowPlace:
         return f"{self.source.name}, {_UNITS.get(self.source.kind, 'line')} {self.number:,}"
 
 
-# Delimited files
+# ---- delimited files ------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -78,10 +68,10 @@ class Dialect:
     quoting: Quoting
 
     def read(self, lines: Iterable[str]) -> Any:
-        """Return a csv.reader of lines, which have their line ends; invalid ones raise csv.Error."""
+        """Return a csv.reader of lines without their ends; invalid ones raise csv.Error."""
         csv.field_size_limit(MAX_CELL)  # a global setting, always set to the same value
         return csv.reader(
-            lines,
+            (f"{line}\n" for line in lines),
             delimiter=self.delimiter,
             quoting=csv.QUOTE_NONE if self.quoting == "none" else csv.QUOTE_MINIMAL,
             doublequote=self.quoting != "escaped",
@@ -91,8 +81,8 @@ class Dialect:
         )
 
     def sized(self, lines: Sequence[str]) -> Iterator[tuple[list[str], int]]:
-        """Yield the valid rows of some lines without their ends, each with the number of its lines."""
-        reader = self.read(f"{line}\n" for line in lines)
+        """Yield the valid rows of some lines, each with the number of its lines."""
+        reader = self.read(lines)
         while True:
             before = reader.line_num
             try:
@@ -122,94 +112,75 @@ def header_names(cells: Sequence[str], source: Source) -> tuple[str, ...]:
     """Return the names in a header, which are distinct; a column without a name is named by its number."""
     names = tuple(cell.strip() or str(place) for place, cell in enumerate(cells, 1))
     if twice := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
-        raise LitebertError(
-            "LB-842",
-            f"{source.name}, line 1: two columns have the same name",
-            received=", ".join(twice),
-            expected="a name for each column; or, if line 1 is a row: --column header=no",
-            next="rename one of them",
-        )
+        what, advice = f"{source.name}, line 1: two columns have the same name", "rename one of them"
+        expected = "a name for each column; or, if line 1 is a row: --column header=no"
+        raise LitebertError("LB-842", what, received=", ".join(twice), expected=expected, next=advice)
     return names
 
 
 def scan_delimited(source: Source, dialect: Dialect, columns: Sequence[str], *, has_header: bool) -> Iterator[Scanned]:
     """Yield each row after the header, with the line that it begins on."""
-    reader = dialect.read(f"{line}\n" for _, line in read_rows(source))
+    reader = dialect.read(line for _, line in read_rows(source))
     is_header = has_header
     while True:
         number = reader.line_num + 1
-        place = RowPlace(source, number)
+        place, was_header, is_header = RowPlace(source, number), is_header, False
         try:
             cells = next(reader)
         except StopIteration:
             return
         except csv.Error as error:
-            reason = "a quote is opened and never closed" if "end of data" in str(error) else str(error)
-            if not is_header:
-                yield (
-                    number,
-                    LitebertError(
-                        "LB-845",
-                        f"{place}: the cells cannot be told apart",
-                        received=reason,
-                        expected='quotes around whole cells, and "" for a quote inside',
-                        next="correct this line, or write the file again as .jsonl",
-                    ),
-                )
-            is_header = False
+            if not was_header:
+                reason = "a quote is opened and never closed" if "end of data" in str(error) else str(error)
+                what, advice = f"{place}: the cells cannot be told apart", "correct this line, or write it as .jsonl"
+                yield number, LitebertError("LB-845", what, received=reason, next=advice)
             continue
-        if is_header or not cells or not (len(columns) == 1 or any(cells)):
-            is_header = False
-        elif len(cells) != len(columns):
-            yield (
-                number,
-                LitebertError(
-                    "LB-843",
-                    f"{place}: {len(cells)} cells, not {len(columns)}",
-                    received=" | ".join(cells),
-                    expected=f"a cell for each of {', '.join(columns)}",
-                    next="quote cells that contain the delimiter, or remove this line",
-                ),
-            )
+        if was_header or not cells or not (len(columns) == 1 or any(cells)):
+            continue
+        row: Row | LitebertError = dict(zip(columns, cells, strict=False))
+        if len(cells) != len(columns):
+            what, advice = f"{place}: {len(cells)} cells, not {len(columns)}", "quote cells that contain the delimiter"
+            expected = f"a cell for each of {', '.join(columns)}"
+            row = LitebertError("LB-843", what, received=" | ".join(cells), expected=expected, next=advice)
         elif "\0" in "".join(cells):
-            yield (
-                number,
-                LitebertError(
-                    "LB-844",
-                    f"{place}: a NUL byte",
-                    received=" | ".join(cells),
-                    expected="text; a NUL in every other place means UTF-16",
-                    next=f"tr -d '\\0' < {quote(source.name)} > cleaned{source.kind}",
-                ),
-            )
-        else:
-            yield number, dict(zip(columns, cells, strict=True))
+            expected = "text; a NUL in every other place means UTF-16"
+            advice = f"tr -d '\\0' < {quote(source.name)} > cleaned{source.kind}"
+            received = " | ".join(cells)
+            row = LitebertError("LB-844", f"{place}: a NUL byte", received=received, expected=expected, next=advice)
+        yield number, row
 
 
-# JSON
+# ---- JSON -----------------------------------------------------------------------------------------------------------
+
+
+def _parsed(text: str, place: RowPlace | str) -> object:
+    """Parse JSON without NaN and duplicate keys."""
+    try:
+        return parse_json(text, distinct_keys=True)
+    except (ValueError, RecursionError) as error:
+        reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
+        expected = "one complete object per line (.jsonl) or one list (.json), without NaN and duplicate keys"
+        advice = "write the file again with a JSON library"
+        received = f"{reason}: {text[:80]}"
+        what = f"{place}: not JSON"
+        raise LitebertError("LB-312", what, received=received, expected=expected, next=advice) from error
+
+
+def _no_object(place: RowPlace | str, value: object) -> LitebertError:
+    return LitebertError(
+        "LB-848",
+        f"{place}: not an object with a value for each column",
+        received=f"{type(value).__name__}: {value}"[:120],
+        expected='objects such as {"text": "…", "label": "…"}: a list of them (.json), or one per line (.jsonl)',
+        next="write the file again",
+    )
 
 
 def parse_row(line: str, place: RowPlace) -> Row:
     """Read one line of a .jsonl input: one object, without NaN and duplicate keys."""
-    try:
-        row = parse_json(line, distinct_keys=True)
-    except (ValueError, RecursionError) as error:
-        reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
-        raise LitebertError(
-            "LB-312",
-            f"{place}: not JSON",
-            received=f"{reason}: {line[:80]}",
-            expected="one complete object per line, without NaN and without duplicate keys",
-            next="write the file again with a JSON library, one json.dumps per line",
-        ) from error
+    row = _parsed(line, place)
     if not isinstance(row, dict):
-        raise LitebertError(
-            "LB-313",
-            f"{place}: not an object",
-            received=type(row).__name__,
-            expected='an object per line, such as {"text": "…"}',
-            next="wrap each text as an object with a column text",
-        )
+        raise _no_object(place, row)
     return row
 
 
@@ -233,30 +204,20 @@ def scan_json(source: Source) -> Iterator[Scanned]:
         lines.append(line)
         size += len(line) + 1
         if size > MAX_CHARACTERS:
-            raise LitebertError(
-                "LB-846",
-                f"{source.name} is too long to be read into memory",
-                received=f"more than {MAX_CHARACTERS:,} characters",
-                expected="a shorter list; or an object per line (.jsonl), of any length",
-                next=f"jq -c '.[]' {quote(source.name)} > rows.jsonl",
+            received, advice = (
+                f"more than {MAX_CHARACTERS:,} characters",
+                f"jq -c '.[]' {quote(source.name)} > rows.jsonl",
             )
-    try:
-        value = parse_json("\n".join(lines), distinct_keys=True)
-    except (ValueError, RecursionError) as error:
-        raise LitebertError(
-            "LB-847",
-            f"{source.name} is not JSON",
-            received="nested too deeply" if isinstance(error, RecursionError) else str(error),
-            expected="one list of objects, without NaN and without duplicate keys",
-            next="write the file again with a JSON library; objects on lines belong in a .jsonl",
-        ) from error
+            what = f"{source.name} is too long to be read into memory"
+            raise LitebertError("LB-846", what, received=received, expected="an object per line (.jsonl)", next=advice)
+    value = _parsed("\n".join(lines), source.name)
     if isinstance(value, Mapping):
         lists = [part for part in value.values() if isinstance(part, list)]
         value = lists[0] if len(lists) == 1 else value
     if not isinstance(value, list):
-        raise _not_rows(source.name, value)
+        raise _no_object(source.name, value)
     for number, row in enumerate(chain.from_iterable(map(_questions, value)), 1):
-        yield number, row if isinstance(row, Mapping) else _not_rows(RowPlace(source, number), row)
+        yield number, row if isinstance(row, Mapping) else _no_object(RowPlace(source, number), row)
 
 
 def _questions(row: object) -> Iterator[object]:
@@ -275,58 +236,37 @@ def _questions(row: object) -> Iterator[object]:
             yield {**question, "context": paragraph.get("context")} if is_row else question
 
 
-def _not_rows(place: RowPlace | str, value: object) -> LitebertError:
-    return LitebertError(
-        "LB-848",
-        f"{place}: not an object with a value for each column",
-        received=f"{type(value).__name__}: {value}"[:120],
-        expected='a list of objects, such as [{"text": "…", "label": "…"}]',
-        next="write the file again; objects on lines belong in a .jsonl file",
-    )
-
-
 def read_layout(source: Source, layout: TypeAdapter[Wanted], *, what: str) -> Wanted:
     """Read a whole JSON file and check its layout, which errors call `what`; they name the place in the file."""
     try:
         value = parse_json(b"".join(read_pieces(source)).decode("utf-8-sig"))
     except (CorruptStreamError, ValueError, RecursionError) as error:
-        raise DamagedError(
-            "LB-800",
-            f"{source.name} is damaged",
-            received=str(error),
-            expected="a complete JSON file in UTF-8",
-            next="get the file again",
-        ) from error
+        expected = "a complete JSON file in UTF-8"
+        damage = f"{source.name} is damaged"
+        raise DamagedError("LB-800", damage, received=error, expected=expected, next="get the file again") from error
     try:
         return layout.validate_python(value)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        place, wrong = first["loc"], first["input"]
-        if isinstance(wrong, dict):
-            received = f"an object with {', '.join(map(str, islice(wrong, 5)))}{', …' if len(wrong) > 5 else ''}"
-        else:
-            received = f"a list of {len(wrong):,}" if isinstance(wrong, list) else repr(wrong)
-        where = ".".join(map(str, place)) or "the whole file"
+        # the innermost question on the way to the place, if there is one
+        question, inside = "", value
+        for step in first["loc"]:
+            if isinstance(inside, dict) and isinstance(inside.get("id"), str) and "paragraphs" not in inside:
+                question = f", question {inside['id']}"
+            try:
+                inside = inside[step]  # type: ignore[index]
+            except (KeyError, IndexError, TypeError):
+                break
+        where, wrong = ".".join(map(str, first["loc"])) or "the whole file", first["input"]
         raise LitebertError(
             "LB-801",
-            f"{source.name}{_question(value, place)} is not laid out as {what}: {where}",
-            received=received,
-            expected=_EXPECTED.get(first["type"], "a value of another kind"),
+            f"{source.name}{question} is not laid out as {what}: {where}",
+            received=f"an object with {', '.join(map(str, islice(wrong, 5)))}"
+            if isinstance(wrong, dict)
+            else repr(wrong),
+            expected="this field" if first["type"] == "missing" else wanted(first),
             next="correct this place in the file, or choose the file that was meant",
         ) from error
-
-
-def _question(value: object, place: tuple[str | int, ...]) -> str:
-    """Name the innermost question on the way to a place in the file, if there is one."""
-    name = ""
-    for step in place:
-        if isinstance(value, dict) and isinstance(value.get("id"), str) and "paragraphs" not in value:
-            name = f", question {value['id']}"
-        try:
-            value = value[step]  # type: ignore[index]
-        except (KeyError, IndexError, TypeError):
-            return name
-    return name
 
 
 def texts_of(row: Row, column: str, place: RowPlace) -> Iterator[str]:
@@ -340,13 +280,8 @@ def texts_of(row: Row, column: str, place: RowPlace) -> Iterator[str]:
     names = column.split(".")
 
     def not_text(received: str) -> LitebertError:
-        return LitebertError(
-            "LB-315",
-            f"{place}: column {column} is not text",
-            received=received,
-            expected="a string, or a list of strings or of objects that lead to one",
-            next="name another --column, or remove such rows from the file",
-        )
+        advice = "name another --column, or remove such rows from the file"
+        return LitebertError("LB-315", f"{place}: column {column} is not text", received=received, next=advice)
 
     def walk(value: object, depth: int) -> Iterator[str]:
         if isinstance(value, list):
@@ -374,13 +309,13 @@ def texts_of(row: Row, column: str, place: RowPlace) -> Iterator[str]:
         raise not_text("lists in lists without end") from error
 
 
-# Parquet
+# ---- Parquet --------------------------------------------------------------------------------------------------------
 
 
-def read_parquet(source: Source, column: str) -> Iterator[Row]:
-    """Yield each row with only the top-level column of a dotted name, in bounded memory.
+def read_parquet(source: Source, columns: Sequence[str]) -> Iterator[Row]:
+    """Yield each row with only the top-level columns of some dotted names, in bounded memory.
 
-    If the file has no such column, yield one row with all names and no values, so that an error can list the names.
+    If the file lacks one of them, yield one row with all names and no values, so that an error can list the names.
     """
     try:
         import pyarrow
@@ -391,42 +326,27 @@ def read_parquet(source: Source, column: str) -> Iterator[Row]:
     with closing(open_source(source)) as file:
         try:
             parquet: Any = pyarrow.parquet.ParquetFile(file, pre_buffer=False)
-            top = column if column in parquet.schema_arrow.names else column.split(".")[0]
-            if top not in parquet.schema_arrow.names:
-                yield dict.fromkeys(parquet.schema_arrow.names)
+            names = parquet.schema_arrow.names
+            tops = list(dict.fromkeys(name if name in names else name.split(".")[0] for name in columns))
+            if not tops or not set(tops) <= set(names):
+                yield dict.fromkeys(names)
                 return
-            for batch in parquet.iter_batches(batch_size=_ROWS_AT_ONCE, columns=[top], use_threads=False):
+            for batch in parquet.iter_batches(batch_size=_ROWS_AT_ONCE, columns=tops, use_threads=False):
                 for row in batch.to_pylist():
                     num_rows += 1
                     yield row
                 if source.on_read is not None:
                     source.on_read(source.size * num_rows // parquet.metadata.num_rows)
         except UnicodeDecodeError as error:
-            raise DamagedError(
-                "LB-342",
-                f"{source.name}, row {num_rows + 1:,} or one of the next {_ROWS_AT_ONCE}: not UTF-8",
-                received=f"byte 0x{error.object[error.start]:02x}",
-                expected="strings in UTF-8",
-                next="write the file again with a Parquet library, from text that was decoded",
-            ) from error
+            what = f"{source.name}, row {num_rows + 1:,} or one of the next {_ROWS_AT_ONCE}: not UTF-8"
+            received, advice = f"byte 0x{error.object[error.start]:02x}", "write it again, from text that was decoded"
+            raise DamagedError("LB-342", what, received=received, next=advice) from error
         except (pyarrow.ArrowException, OSError) as error:
-            raise DamagedError(
-                "LB-317",
-                f"{source.name} is damaged after row {num_rows:,}",
-                received=str(error),
-                expected="a complete parquet file",
-                next="copy or write the file again",
-            ) from error
+            what, advice = f"{source.name} is damaged after row {num_rows:,}", "copy or write the file again"
+            raise DamagedError("LB-317", what, received=str(error), next=advice) from error
 
 
-def scan_columns(source: Source, columns: Sequence[str]) -> Iterator[tuple[int, Row]]:
-    """Yield each row of a .parquet file, numbered from 1, with some top-level columns; each is read separately."""
-    cells = [read_parquet(source, name) for name in columns]
-    for number, row in enumerate(zip(*cells, strict=True), 1):
-        yield number, dict(chain.from_iterable(part.items() for part in row))
-
-
-# Words with tags
+# ---- words with tags ------------------------------------------------------------------------------------------------
 
 
 def scan_tagged(source: Source) -> Iterator[Scanned]:
@@ -446,22 +366,16 @@ def scan_tagged(source: Source) -> Iterator[Scanned]:
             continue
         if any(cells):
             number, width = number or line_number, width or len(cells)
+            place = RowPlace(source, line_number)
             if len(words) >= MAX_WORDS:
-                problem = problem or LitebertError(
-                    "LB-849",
-                    f"{RowPlace(source, line_number)}: the sentence does not end",
-                    received=f"{MAX_WORDS:,} words without a blank line",
-                    expected="a word and its tag per line, and a blank line between sentences",
-                    next="add blank lines; if this is a table with a header, name it .tsv",
-                )
+                received = f"{MAX_WORDS:,} words without a blank line"
+                advice = "add blank lines between sentences; if this is a table with a header, name it .tsv"
+                what = f"{place}: the sentence does not end"
+                problem = problem or LitebertError("LB-849", what, received=received, next=advice)
             elif len(cells) != width or not all(cells):
-                problem = problem or LitebertError(
-                    "LB-852",
-                    f"{RowPlace(source, line_number)}: {len(cells)} columns, not {width}",
-                    received=" | ".join(cells),
-                    expected="as many as the first line has: the word first, its tag last",
-                    next="correct this line",
-                )
+                what, expected = f"{place}: {len(cells)} cells, not {width}", "as many as the first line has"
+                received, advice = " | ".join(cells), "correct this line: the word first, its tag last"
+                problem = problem or LitebertError("LB-843", what, received=received, expected=expected, next=advice)
             words.append(cells[0])
             tags.append(cells[-1])
             if len(words) <= MAX_WORDS:

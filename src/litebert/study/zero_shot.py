@@ -18,8 +18,7 @@ from litebert.inference.texts import frame
 from litebert.metrics import regression_measures
 from litebert.nn import AlbertForPretraining
 from litebert.nn.batch import by_length
-from litebert.reading.lines import read_rows
-from litebert.reading.source import find_table
+from litebert.reading.source import find_table, read_rows
 from litebert.reading.tables import Dialect, scan_delimited, scan_json, scan_json_lines
 
 _PAIR_COLUMNS = (("sentence1", "sentence2", "score"), ("sentence_A", "sentence_B", "relatedness_score"))

@@ -16,9 +16,8 @@ from pydantic import TypeAdapter
 
 from litebert.config import HeadConfig
 from litebert.errors import LitebertError
-from litebert.reading.lines import read_lines
-from litebert.reading.source import Source, find_files
-from litebert.reading.tables import Row, RowPlace, parse_row, scan_columns
+from litebert.reading.source import Source, find_files, read_lines
+from litebert.reading.tables import Row, RowPlace, parse_row, read_parquet
 from litebert.tasks.kinds.family import Dataset
 from litebert.tasks.kinds.text import Scores, TextClassification, TextExample
 
@@ -140,7 +139,7 @@ def _hub_rows(task: GlueTask, source: Source, wanted: Sequence[str]) -> Iterator
     """Yield the rows of a .parquet or .jsonl file as the Hub has them."""
     if source.kind == ".parquet":
         wanted = (*wanted, "idx")
-        rows = scan_columns(source, wanted)
+        rows: Iterator[tuple[int, Row]] = enumerate(read_parquet(source, wanted), 1)
     else:
         rows = ((number, parse_row(line, RowPlace(source, number))) for number, line in read_lines(source))
     for number, row in rows:

@@ -12,8 +12,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from litebert.config.load import expected
 from litebert.errors import LitebertError
-from litebert.reading.lines import read_lines
-from litebert.reading.source import find_files
+from litebert.reading.source import find_files, read_lines
 from litebert.reading.tables import RowPlace, parse_row
 from litebert.tasks.kinds.choice import ChoiceExample, MultipleChoice
 from litebert.tasks.kinds.family import Dataset

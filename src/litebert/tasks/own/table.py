@@ -11,7 +11,7 @@ from pathlib import Path
 from statistics import fmean
 
 from litebert.errors import LitebertError
-from litebert.reading.source import DELIMITED, JSON_LINES, TAGGED, Source, find_table, no_rows
+from litebert.reading.source import DELIMITED, JSON_LINES, TAGGED, Source, find_table, no_content
 from litebert.reading.tables import (
     NO_DELIMITER,
     Dialect,
@@ -22,7 +22,6 @@ from litebert.reading.tables import (
     first_lines,
     header_names,
     read_parquet,
-    scan_columns,
     scan_delimited,
     scan_json,
     scan_json_lines,
@@ -69,7 +68,7 @@ class TableFile:
         return str(RowPlace(self.source, number))
 
     def _no_rows(self) -> LitebertError:
-        return no_rows(self.source.name, self.source.size)
+        return no_content(self.source.name, "rows")
 
 
 def open_table(path: Path, *, has_header: bool | None = None, known: Collection[str] = ()) -> TableFile:
@@ -82,8 +81,8 @@ def open_table(path: Path, *, has_header: bool | None = None, known: Collection[
     if source.kind in DELIMITED:
         return _delimited(source, has_header, known)
     if source.kind == ".parquet":
-        columns = tuple(next(read_parquet(source, ""), {}))
-        return TableFile(source, "parquet", columns, partial(scan_columns, source, columns))
+        columns = tuple(next(read_parquet(source, ()), {}))
+        return TableFile(source, "parquet", columns, lambda: enumerate(read_parquet(source, columns), 1))
     if source.kind in JSON_LINES:
         writing, scan = "an object per line", partial(scan_json_lines, source)
     elif source.kind in TAGGED:
@@ -97,7 +96,7 @@ def open_table(path: Path, *, has_header: bool | None = None, known: Collection[
 def _delimited(source: Source, has_header: bool | None, known: Collection[str]) -> TableFile:
     lines = first_lines(source)
     if not any(lines):
-        raise no_rows(source.name, source.size)
+        raise no_content(source.name, "rows")
     dialect = guess_dialect(lines, kind=source.kind, known=known)
     sample = [cells for cells, _ in dialect.sized(lines) if cells]
     if not sample:  # raises the error of the first row
