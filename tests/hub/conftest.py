@@ -42,12 +42,17 @@ class LoopbackHub:
 
     def add(self, name: str, folder: Path) -> Repository:
         """Put a folder's files into a repository."""
-        files = {path.name: path.read_bytes() for path in folder.iterdir()}
-        self.repositories[name] = Repository(files)
+        self.repositories[name] = Repository({path.name: path.read_bytes() for path in folder.iterdir()})
         return self.repositories[name]
 
 
+class _Refused(Exception):
+    """An answer with another status than 200, and the Hub's word for it."""
+
+
 class _Handler(BaseHTTPRequestHandler):
+    """Each route is a method that gets the groups of its pattern and the body, and returns JSON."""
+
     protocol_version = "HTTP/1.1"
     hub: LoopbackHub
 
@@ -55,78 +60,65 @@ class _Handler(BaseHTTPRequestHandler):
         """Print nothing."""
 
     def do_GET(self) -> None:
-        path = unquote(urlsplit(self.path).path)
+        path, fault = unquote(urlsplit(self.path).path), self.hub.fault
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         self.hub.requests.append(f"{self.command} {path}")
-        if self._broken_on_purpose(path):
+        if fault == "silent" or (fault == "silent upload" and self.command == "PUT"):
+            self.hub.over.wait(20)
             return
-        for pattern, answer in _ROUTES:
-            if match := re.fullmatch(pattern, f"{self.command} {path}"):
-                answer(self, *match.groups(), body=body)
-                return
-        self._json({"error": "no such address"}, status=404)
+        try:
+            if fault.isdigit():
+                raise _Refused(int(fault), "")
+            if fault == "redirect loop":
+                raise _Refused(302, "")
+            for pattern, answer in _ROUTES:
+                if match := re.fullmatch(pattern, f"{self.command} {path}"):
+                    value, status, word = answer(self, *match.groups(), body), 200, ""
+                    break
+            else:
+                raise _Refused(404, "")
+        except _Refused as refused:
+            status, word, value = (*refused.args, {"error": "refused"})[:3]
+        if value is not None:
+            data = json.dumps(value).encode()
+            headers = {"Content-Length": str(len(data)), "X-Error-Code": word}
+            self._begin(status, headers | ({"Location": self.path} if status == 302 else {}))
+            self.wfile.write(b"" if self.command == "HEAD" else data)
 
     do_HEAD = do_POST = do_PUT = do_GET
 
-    def _broken_on_purpose(self, path: str) -> bool:
-        fault = self.hub.fault
-        if fault.isdigit():
-            self._json({"error": "as asked"}, status=int(fault))
-        elif fault == "silent" or (fault == "silent upload" and self.command == "PUT"):
-            self.hub.over.wait(20)
-        elif fault == "redirect loop":
-            self.send_response(302)
-            self.send_header("Location", self.path)
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-        else:
-            return False
-        return True
-
-    def _json(self, value: object, *, status: int = 200, **headers: str) -> None:
-        data = json.dumps(value).encode()
+    def _begin(self, status: int, headers: dict[str, str]) -> None:
         self.send_response(status)
-        for name, text in {"Content-Length": str(len(data)), **headers}.items():
-            self.send_header(name.replace("_", "-"), text)
+        for name, text in headers.items():
+            if text:
+                self.send_header(name, text)
         self.end_headers()
-        self.wfile.write(data)
 
-    def _repository(self, name: str, revision: str = "main") -> Repository | None:
+    def _repository(self, name: str, revision: str) -> Repository:
         repository = self.hub.repositories.get(name)
         if repository is None or (repository.private and not self.headers.get("Authorization")):
-            self._json({"error": "not found"}, status=401, X_Error_Code="RepoNotFound")
-            return None
+            raise _Refused(401, "RepoNotFound")
         if revision not in (*repository.branches, repository.commit):
-            self._json({"error": "no revision"}, status=404, X_Error_Code="RevisionNotFound")
-            return None
+            raise _Refused(404, "RevisionNotFound")
         return repository
 
-    def info(self, name: str, _: str | None, revision: str | None, *, body: bytes) -> None:
-        if repository := self._repository(name, revision or "main"):
-            files = [{"rfilename": path} for path in repository.files]
-            self._json({"id": name, "sha": repository.commit, "private": repository.private, "siblings": files})
+    def info(self, name: str, _: str | None, revision: str | None, body: bytes) -> object:
+        repository = self._repository(name, revision or "main")
+        files = [{"rfilename": path} for path in repository.files]
+        return {"id": name, "sha": repository.commit, "private": repository.private, "siblings": files}
 
-    def tree(self, name: str, revision: str, *, body: bytes) -> None:
-        if repository := self._repository(name, revision):
-            self._json([_entry(path, data) for path, data in repository.files.items()])
+    def tree(self, name: str, revision: str, body: bytes) -> object:
+        return [_entry(path, data) for path, data in self._repository(name, revision).files.items()]
 
-    def file(self, name: str, revision: str, path: str, *, body: bytes) -> None:
+    def file(self, name: str, revision: str, path: str, body: bytes) -> None:
         repository = self._repository(name, revision)
-        if repository is None:
-            return
         if path not in repository.files:
-            self._json({"error": "no file"}, status=404, X_Error_Code="EntryNotFound")
-            return
+            raise _Refused(404, "EntryNotFound")
         data = repository.files[path]
-        etag = _entry(path, data)["etag"]
-        is_faulty = self.command == "GET" and path == "model.safetensors"
-        fault = self.hub.fault if is_faulty else ""
+        fault = self.hub.fault if self.command == "GET" and path == "model.safetensors" else ""
         size = len(data) // 2 if fault == "short length" else len(data)
-        self.send_response(200)
-        self.send_header("ETag", f'"{etag}"')
-        self.send_header("X-Repo-Commit", repository.commit)
-        self.send_header("Content-Length", str(size))
-        self.end_headers()
+        etag = str(_entry(path, data)["etag"])
+        self._begin(200, {"ETag": f'"{etag}"', "X-Repo-Commit": repository.commit, "Content-Length": str(size)})
         if self.command == "HEAD":
             return
         if fault == "other bytes":
@@ -141,52 +133,50 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(data)
         self.close_connection = fault == "cut off"
 
-    def create(self, *, body: bytes) -> None:
+    def create(self, body: bytes) -> object:
         asked = json.loads(body)
         name = f"{asked['organization']}/{asked['name']}"
-        status = 409 if name in self.hub.repositories else 200
+        url = {"url": f"{self.hub.url}/{name}"}
+        if name in self.hub.repositories:
+            raise _Refused(409, "", url)
         private = asked.get("visibility") == "private" or asked.get("private") is True
-        self.hub.repositories.setdefault(name, Repository(private=private))
-        self._json({"url": f"{self.hub.url}/{name}"}, status=status)
+        self.hub.repositories[name] = Repository(private=private)
+        return url
 
-    def branch(self, name: str, branch: str, *, body: bytes) -> None:
+    def branch(self, name: str, branch: str, body: bytes) -> object:
         self.hub.repositories[name].branches.add(branch)
-        self._json({})
+        return {}
 
-    def validate(self, *, body: bytes) -> None:
-        self._json({"errors": [], "warnings": []})
+    def validate(self, body: bytes) -> object:
+        return {"errors": [], "warnings": []}
 
-    def preupload(self, name: str, revision: str, *, body: bytes) -> None:
+    def preupload(self, name: str, revision: str, body: bytes) -> object:
+        modes = {True: "lfs", False: "regular"}
         files = json.loads(body)["files"]
-        for each in files:
-            each["uploadMode"] = "lfs" if each["path"].endswith(".safetensors") else "regular"
-        self._json({"files": [{"shouldIgnore": False, **each} for each in files]})
+        upload = [{"uploadMode": modes[each["path"].endswith(".safetensors")], "shouldIgnore": False} for each in files]
+        return {"files": [one | two for one, two in zip(upload, files, strict=True)]}
 
-    def batch(self, name: str, *, body: bytes) -> None:
+    def batch(self, name: str, body: bytes) -> object:
         objects = json.loads(body)["objects"]
-        for entry in objects:
-            entry["actions"] = {"upload": {"href": f"{self.hub.url}/upload/{entry['oid']}"}}
-        self._json({"transfer": "basic", "objects": objects})
+        links = [{"actions": {"upload": {"href": f"{self.hub.url}/upload/{each['oid']}"}}} for each in objects]
+        return {"transfer": "basic", "objects": [one | two for one, two in zip(objects, links, strict=True)]}
 
-    def upload(self, oid: str, *, body: bytes) -> None:
+    def upload(self, oid: str, body: bytes) -> object:
         self.hub.uploads[oid] = body
-        self._json({})
+        return {}
 
-    def commit(self, name: str, revision: str, *, body: bytes) -> None:
+    def commit(self, name: str, revision: str, body: bytes) -> object:
         repository = self._repository(name, revision)
-        if repository is None:
-            return
-        for line in body.splitlines():
-            entry = json.loads(line)
+        for entry in map(json.loads, body.splitlines()):
             value = entry["value"]
             if entry["key"] == "header":
                 repository.messages.append(value["summary"])
-            elif entry["key"] == "lfsFile":
-                repository.files[value["path"]] = self.hub.uploads[value["oid"]]
             else:
-                repository.files[value["path"]] = base64.b64decode(value["content"])
+                is_large = entry["key"] == "lfsFile"
+                data = self.hub.uploads[value["oid"]] if is_large else base64.b64decode(value["content"])
+                repository.files[value["path"]] = data
         url = f"{self.hub.url}/{name}/commit/{repository.commit}"
-        self._json({"commitUrl": url, "commitOid": repository.commit, "success": True})
+        return {"commitUrl": url, "commitOid": repository.commit, "success": True}
 
 
 _NAME = r"([\w.-]+/[\w.-]+)"
@@ -218,21 +208,21 @@ def _entry(path: str, data: bytes) -> dict[str, object]:
 def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LoopbackHub]:
     """Run a Hub on loopback, with an empty cache of its own."""
     hub = LoopbackHub()
-    handler = type("Handler", (_Handler,), {"hub": hub})
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"hub": hub}))
     server.daemon_threads = True
     hub.url = f"http://127.0.0.1:{server.server_address[1]}"
     thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
     monkeypatch.delenv("HF_TOKEN", raising=False)
     # huggingface_hub reads its variables once, when it is imported, which another test may have done.
-    monkeypatch.setattr(constants, "ENDPOINT", hub.url)
-    monkeypatch.setattr(
-        constants, "HUGGINGFACE_CO_URL_TEMPLATE", f"{hub.url}/{{repo_id}}/resolve/{{revision}}/{{filename}}"
-    )
-    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hf"))
-    monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "no token"))
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    for name, value in {
+        "ENDPOINT": hub.url,
+        "HUGGINGFACE_CO_URL_TEMPLATE": f"{hub.url}/{{repo_id}}/resolve/{{revision}}/{{filename}}",
+        "HF_HUB_CACHE": str(tmp_path / "hf"),
+        "HF_TOKEN_PATH": str(tmp_path / "no token"),
+        "HF_HUB_OFFLINE": False,
+    }.items():
+        monkeypatch.setattr(constants, name, value)
     yield hub
     hub.over.set()
     server.shutdown()

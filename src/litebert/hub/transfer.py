@@ -25,7 +25,7 @@ from importlib.metadata import version
 from importlib.resources import files as package_files
 from importlib.util import find_spec
 from os import PathLike
-from pathlib import Path, PurePath
+from pathlib import Path
 from shlex import quote
 from typing import Any, TypeVar
 
@@ -80,7 +80,7 @@ class HubName:
 # ---- which folder a name means --------------------------------------------------------------------------------------
 
 PACKAGED_NAME = "litebert"  # the model that comes with the package; a folder of this name here goes first
-# The usual folders of models; no owner on the Hub has such a name.
+# The usual folders of models and of their files here; no owner and no model on the Hub has such a name.
 _OUR_FOLDERS = {"runs", "models", "model", "checkpoints", "output", "outputs", "out", "data", "tmp"}
 _OUR_MODELS = {"model", "best", "checkpoints"}
 
@@ -97,8 +97,8 @@ def packaged_model() -> Path:
 def locate(name_or_path: str | PathLike[str], *, legacy_pickle: bool = False) -> Path:
     """Return a model's folder: the named one, a run's, the packaged one, or a Hub name's, fetched if needed.
 
-    A path whose first folder exists is never looked up on the Hub. `legacy_pickle` also accepts pytorch_model.bin from
-    repositories that have nothing else.
+    A path whose first folder exists, and one that looks local (runs/mine, mine/model), is never looked up on the Hub.
+    `legacy_pickle` also accepts pytorch_model.bin from repositories that have nothing else.
     """
     path = as_path(name_or_path, "a model")
     found = _found(path)
@@ -106,8 +106,9 @@ def locate(name_or_path: str | PathLike[str], *, legacy_pickle: bool = False) ->
         return path / "model" if is_run(path) else path
     if str(name_or_path) == PACKAGED_NAME and found == "nothing":
         return packaged_model()
-    name = HubName.parse(str(name_or_path)) if found == "nothing" and not looks_local(str(path)) else None
-    if name is not None and not Path(name.repository).parent.is_dir():
+    name = HubName.parse(str(name_or_path)) if found == "nothing" else None
+    looks_local = path.name in _OUR_MODELS or path.suffix in (".json", ".safetensors") or path.parts[0] in _OUR_FOLDERS
+    if name is not None and not looks_local and not Path(name.repository).parent.is_dir():
         return pull(name, legacy_pickle=legacy_pickle)
 
     # Suggest the run or model of this name in the usual folders, or a folder with a similar name.
@@ -125,17 +126,6 @@ def locate(name_or_path: str | PathLike[str], *, legacy_pickle: bool = False) ->
         expected=f"a folder{similar}; or a name on the Hub, such as albert/albert-base-v2",
         next=f"--model {quote(str(there[0]))}" if there else f"ls {quote(str(parent))}",
     )
-
-
-def looks_local(text: str) -> bool:
-    """Tell whether a text that could be a name on the Hub means a path on this disk.
-
-    >>> [looks_local(text) for text in ("runs/mine", "mine/model", "albert/albert-base-v2")]
-    [True, True, False]
-    """
-    path = PurePath(text)
-    owner, name = path.parts[0], path.name
-    return owner in _OUR_FOLDERS or name in _OUR_MODELS or path.suffix in (".json", ".safetensors")
 
 
 def _found(path: Path) -> str:
@@ -255,8 +245,7 @@ class _Watch:
     """
 
     def __init__(self, patience: float) -> None:
-        self._patience = patience
-        self._deadline = 0.0
+        self._patience, self._deadline = patience, 0.0
         self._reached: dict[str, int] = {}
         self.is_stopped = False  # then all requests end, and further ones are refused
 
@@ -277,10 +266,9 @@ class _Watch:
 
     def on_response(self, response: Any) -> None:
         """Count what an answer brings; a byte range counts from its begin."""
-        url = response.request.url
-        self.saw(f"{response.request.method} {url}")
+        self.saw(f"{response.request.method} {response.request.url}")
         found = re.match(r"bytes (\d+)-", response.headers.get("Content-Range", ""))
-        response.stream = self._counted(response.stream, f"from {url}", int(found[1]) if found else 0)
+        response.stream = self._counted(response.stream, f"from {response.request.url}", int(found[1]) if found else 0)
 
     def _counted(self, stream: Any, key: str, size: int) -> Any:
         """Return a stream whose bytes are seen as they pass, `size` of them before."""
@@ -315,12 +303,9 @@ def _hooked(watch: _Watch) -> Iterator[None]:
     session, logger = get_session(), logging.getLogger("huggingface_hub")
     hooks, level = session.event_hooks, logger.level
     xet, chunk = constants.HF_HUB_DISABLE_XET, constants.DOWNLOAD_CHUNK_SIZE
-    has_terminal = sys.stderr is not None and sys.stderr.isatty()
-    hides_bars = not (has_terminal or are_progress_bars_disabled())
-    session.event_hooks = {
-        "request": [*hooks["request"], watch.on_request],
-        "response": [*hooks["response"], watch.on_response],
-    }
+    hides_bars = not (are_progress_bars_disabled() or (sys.stderr is not None and sys.stderr.isatty()))
+    ours = {"request": watch.on_request, "response": watch.on_response}
+    session.event_hooks = {kind: [*hooks[kind], hook] for kind, hook in ours.items()}
     logger.setLevel(logging.ERROR)
     constants.HF_HUB_DISABLE_XET, constants.DOWNLOAD_CHUNK_SIZE = True, _STEP
     if hides_bars:
@@ -356,20 +341,20 @@ def _watched(work: Callable[[], Done], action: str, name: HubName, patience: flo
     try:
         return outcome.result()
     except Exception as error:
+        from huggingface_hub import constants
+
         causes: list[BaseException] = [error]
         while (cause := causes[-1].__cause__) is not None:
             causes.append(cause)
-        reason = next((found for each in causes if (found := _reason(each))), "other")
+        reason = next(filter(None, map(_reason, causes)), "other")
         if reason == "name":
             raise _no_name(name.repository) from error
-        from huggingface_hub import constants
-
         code, what, remedy = _FAILURES[reason]
         kind = {"damaged": DamagedError, "full": ResourceError}.get(reason, LitebertError)
         elsewhere = "give the folder of files fetched elsewhere" if action == "fetch" else "upload it in a browser"
-        words = {"action": action, "name": name.repository, "endpoint": constants.ENDPOINT}
+        what = what.format(action=action, name=name.repository, endpoint=constants.ENDPOINT)
         seen = next(iter(str(causes[-1]).strip().splitlines()), "") or type(causes[-1]).__name__
-        raise kind(code, what.format(**words), received=seen, next=f"{remedy}; or {elsewhere}") from error
+        raise kind(code, what, received=seen, next=f"{remedy}; or {elsewhere}") from error
     finally:
         watch.is_stopped = True
 
