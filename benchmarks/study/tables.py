@@ -14,7 +14,7 @@ from pathlib import Path
 from benchmarks.measure import table as markdown
 from litebert.files import write_text
 from litebert.metrics import Spread
-from litebert.study.ablation import MEASURE, grids, other_measures, read_ablation, shared_probes
+from litebert.study.ablation import MEASURE, Ablation, grids, other_measures, shared_probes
 from litebert.study.findings import Depths, Layers, read_findings
 
 HERE = Path(__file__).parent
@@ -35,7 +35,7 @@ def table(name: str) -> str:
         values = json.loads((HERE / f"{name}.json").read_text("utf-8")).values()
         lists = [rows for rows in values if isinstance(rows, list)]
         return "\n\n".join(markdown(list(rows[0]), [_shown(row.values()) for row in rows]) for rows in lists) + "\n"
-    found = read_ablation(HERE / f"{name}.json")
+    (found,) = read_findings(Ablation, HERE, name)
     has_paper = any(row.paper is not None for row in found.rows)
     measures = [name for name in other_measures(found) if not name.endswith("_commonest")]
     probes = shared_probes(found.rows)

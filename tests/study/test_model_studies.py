@@ -1,4 +1,4 @@
-"""Studies of a model: its steps and where they lead, local attention, every depth, and the page of all."""
+"""Studies of a model: its steps and where they lead, local attention, every depth, claims of cost, the page of all."""
 
 import json
 from pathlib import Path
@@ -8,13 +8,22 @@ import torch
 
 import litebert
 from litebert.cli import run
-from litebert.config import AlbertConfig
+from litebert.config import AlbertConfig, preset
 from litebert.errors import LitebertError
 from litebert.folder import save_model
 from litebert.nn import Albert, AlbertForPretraining, Batch
-from litebert.study import Layers, measure_layers
-from litebert.study.layers import dominant_eigenvalue, fate_of, layers_of
-from litebert.study.masked import masked_texts, measure_depths, measure_local_attention
+from litebert.study import Layers, measure_costs, measure_layers, sizes_of
+from litebert.study.findings import costs_part
+from litebert.study.models import (
+    Claim,
+    dominant_eigenvalue,
+    fate_of,
+    layers_of,
+    masked_texts,
+    measure_depths,
+    measure_local_attention,
+    paper_claims,
+)
 from litebert.tokenizer import Tokenizer
 
 TEXTS = ["In the morning Anna walked to the house. There Anna found a red ball under a tree."] * 6
@@ -181,3 +190,35 @@ def test_commands_print_what_they_write_and_the_page_has_it_all(
     short, long = (litebert.load(path).network.albert.embedding.position.weight for path in (model, tmp_path / "long"))
     assert torch.equal(long[32:64], short[:32])
     assert torch.equal(long[96:], short[:4])
+
+
+def test_the_claims_and_the_bytes_of_their_gradients_are_those_of_the_paper() -> None:
+    claims = [("ALBERT-large", "BERT-large", 1.7), ("ALBERT-xxlarge", "BERT-large", 0.3)]
+    assert [(c.name, c.beside, c.paper) for c in paper_claims()] == claims
+    assert sizes_of(preset("base-v2")).bytes_fp32 / 1e6 == pytest.approx(47, abs=1)
+    assert sizes_of(preset("bert-large")).bytes_fp32 / 1e9 == pytest.approx(1.3, abs=0.05)
+
+
+def test_a_claim_is_measured_with_its_bytes_and_its_network_time() -> None:
+    small = {"vocab_size": 50, "embedding_size": 8, "hidden_size": 16, "num_attention_heads": 2}
+    shape = AlbertConfig(**small, intermediate_size=32, num_hidden_layers=2)
+    unshared = shape.model_copy(update={"sharing": "none", "num_hidden_layers": 24})
+    found = measure_costs([Claim("shared", shape, "unshared", unshared, 1.7)], tokens=16, seq_length=8, rounds=3)
+    (result,) = found.claims
+    assert result.training_speed.low <= result.training_speed.median <= result.training_speed.high
+    assert result.training_speed.median > 1
+    sent = 4 * sizes_of(shape).total
+    assert result.gradient_bytes == (sent, 4 * sizes_of(unshared).total)
+    assert result.network_seconds[1][0] == pytest.approx(16 * sent / 1e9)
+    (own, other), (sends, other_sends) = result.training_seconds, result.network_seconds[1]
+    assert result.speed_at(1) == pytest.approx((other + other_sends) / (own + sends))
+    assert f"{result.training_speed.median:.2f} times as fast" in costs_part(found).finding
+
+
+@pytest.mark.parametrize(("option", "code"), [("--output", "LB-008"), ("--html", "LB-619")])
+def test_what_cannot_be_written_is_refused_before_the_measuring(
+    option: str, code: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    assert run(["study", "cost", option, str(tmp_path / "file")]) == 1
+    assert code in capsys.readouterr().err

@@ -102,7 +102,7 @@ def study_layers(
     litebert study layers runs/mine models/bert --texts my-text.txt --depths 24,48,96 --json
     """
     from litebert.inference import Model
-    from litebert.study.layers import measure_layers
+    from litebert.study.models import measure_layers
 
     lines, found = _texts(texts, limit), []
     for path in models or (None,):
@@ -178,7 +178,7 @@ def study_cost(
     litebert study cost
     litebert study cost --precision bf16 --tokens 512 --rounds 5 --json
     """
-    from litebert.study.cost import measure_costs
+    from litebert.study.models import measure_costs
 
     found = measure_costs(tokens=tokens, seq_length=seq_length, rounds=rounds, precision=precision, say=say)
     return _written(found, costs_part(found), "cost", found, files)
@@ -208,7 +208,9 @@ def study_attention(
     litebert study attention runs/mine --texts my-text.txt --window 32 --write-model models/long
     """
     from litebert.inference import Model
-    from litebert.study.masked import measure_local_attention, write_lengthened
+    from litebert.nn import AlbertForPretraining
+    from litebert.study.models import lengthened, measure_local_attention
+    from litebert.train.run import write_model as write
 
     if write_model is not None:
         require_new(write_model)
@@ -217,7 +219,9 @@ def study_attention(
     study = _written(found, attention_part(found), "attention", [found], files)
     if write_model is None:
         return study
-    write_lengthened(loaded, write_model, max(lengths), window, trained=trained_length)
+    assert isinstance(loaded.network, AlbertForPretraining)
+    longer = lengthened(loaded.network, max(lengths), window=window, trained=trained_length)
+    write(write_model, longer, loaded.tokenizer)
     return replace(study, written=(*study.written, write_model))
 
 
@@ -232,7 +236,7 @@ def study_depth(
     litebert study depth runs/elastic runs/fixed --texts my-text.txt --json
     """
     from litebert.inference import Model
-    from litebert.study.masked import measure_depths
+    from litebert.study.models import measure_depths
 
     lines = _texts(texts)
     found = [measure_depths(Model.load(path), lines, longest=longest, rounds=rounds) for path in models or (None,)]

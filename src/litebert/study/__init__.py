@@ -8,16 +8,14 @@ from typing import TYPE_CHECKING
 from litebert.study.sizes import Sizes, sizes_of
 
 if TYPE_CHECKING:
-    from litebert.study.cost import measure_costs
     from litebert.study.findings import Costs, Layers
-    from litebert.study.layers import measure_layers
+    from litebert.study.models import measure_costs, measure_layers
     from litebert.study.trials import ablate
 
 __all__ = ["Costs", "Layers", "Sizes", "ablate", "measure_costs", "measure_layers", "sizes_of"]
 
 _HOMES = {"Costs": "findings", "Layers": "findings", "ablate": "trials"}
-_HOMES |= {"measure_costs": "cost", "measure_layers": "layers"}
-"""What is imported when it is first used: measuring needs torch."""
+_HOMES |= {"measure_costs": "models", "measure_layers": "models"}  # imported when first used: measuring needs torch
 
 
 def __getattr__(name: str) -> object:

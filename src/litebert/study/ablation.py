@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import tomllib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from itertools import combinations
 from pathlib import Path
@@ -18,7 +18,6 @@ from pydantic import BaseModel, ConfigDict
 
 from litebert.config import PretrainConfig, resolve, settings_from_words
 from litebert.errors import counted
-from litebert.files import read_json
 from litebert.metrics import Spread
 from litebert.report.figures import rows_figure
 from litebert.report.page import Part
@@ -27,13 +26,12 @@ from litebert.study.sizes import forward_flops
 
 Words = tuple[str, ...]
 
-HELP = "litebert study ablation --help"
 MEASURE = "mask_token_accuracy"
 """What rows are compared by. Only positions that show [MASK] count: at the others the answer may be in sight."""
 CLEAR = 2.0
 """A difference counts if it is at least this many standard errors."""
 
-# ---- scales and tables ----------------------------------------------------------------------------------------------
+# ---- scales and tables, as described in ablation.toml ---------------------------------------------------------------
 
 
 class _Described(BaseModel):
@@ -49,23 +47,19 @@ class Shape(_Described):
 
 
 class Scale(_Described):
-    """How large the networks of a study are, and how long they are trained.
-
-    `base` and `large` stand for the paper's two shapes, and `embedding_sizes` for its embedding sizes.
-    `usual_embedding` is the embedding size of all other tables; 0 makes it equal to H.
-    """
+    """How large the networks of a study are, and how long they are trained."""
 
     name: str
-    base: Shape
+    base: Shape  # stands for the paper's shape of this name, as does `large`
     large: Shape
-    embedding_sizes: dict[int, int]
-    usual_embedding: int
+    embedding_sizes: dict[int, int]  # for the paper's sizes
+    usual_embedding: int  # of all other tables; 0 makes it equal to H
     steps: int
     training: Words
 
 
 class Variant(_Described):
-    """One row of a table: a network of the scale, settings, and the paper's figure if it has one; see ablation.toml."""
+    """One row of a table: a network of the scale, settings, and the paper's figure if it has one."""
 
     label: str
     shape: Literal["base", "large"] = "base"
@@ -89,8 +83,7 @@ class Variant(_Described):
     def words(self, scale: Scale) -> Words:
         """Return the settings of the network and those of the row."""
         shape = scale.base if self.shape == "base" else scale.large
-        hidden = self.width * shape.hidden_size
-        embedding = scale.usual_embedding
+        hidden, embedding = self.width * shape.hidden_size, scale.usual_embedding
         if self.embedding is not None:
             embedding = scale.embedding_sizes[self.embedding] if self.embedding else hidden
         return (
@@ -104,19 +97,15 @@ class Variant(_Described):
 
 
 class Grid(_Described):
-    """One table of the paper.
-
-    `crosses_objectives`: each row is measured on next sentence and on sentence order, too; `measures_depths`: masked
-    words are measured after every step of the network; `equals_compute`: rows have the FLOPs of their mean.
-    """
+    """One table of the paper."""
 
     name: str
     title: str
     source: str
     rows: tuple[Variant, ...]
-    crosses_objectives: bool = False
-    measures_depths: bool = False
-    equals_compute: bool = False
+    crosses_objectives: bool = False  # each row is measured on next sentence and on sentence order, too
+    measures_depths: bool = False  # masked words are measured after every step of the network
+    equals_compute: bool = False  # rows have the FLOPs of their mean
 
     def variants(self, scale: Scale) -> dict[str, Variant]:
         """Return the rows at a scale by label; two that are the same network there are one row."""
@@ -155,9 +144,6 @@ def grids() -> dict[str, Grid]:
     return _described("tables", Grid)
 
 
-# ---- what a training costs ------------------------------------------------------------------------------------------
-
-
 def config_of(words: Sequence[str]) -> PretrainConfig:
     """Return the configuration that settings give; the corpus may be among them."""
     return resolve(PretrainConfig, settings_from_words(["data.corpus=none", *words])).config
@@ -173,7 +159,7 @@ def passes(config: PretrainConfig) -> float:
     """
     full = config.model.num_steps
     least = config.elastic.least_depth or full
-    depth = (1 + (least + full - 1) / 2 / full) / 2 if least < full else 1.0
+    depth = (1 + (least + full - 1) / 2 / full) / 2 if least < full else 1.0  # half of the steps have the full depth
     return 3 * depth + (config.mining.pool if config.mining.pool > 1 else 0)
 
 
@@ -209,7 +195,7 @@ class AblationRow(BaseModel):
     label: str
     part: str = ""
     paper: float | None
-    trials: list[Trial]
+    trials: list[Trial] = []
     predicted_flops: float
     predicted_cpu_seconds: float
 
@@ -262,11 +248,6 @@ class Ablation(BaseModel):
         return f"{verdicts} Scale {self.scale}, {num_seeds} a row.{missing}"
 
 
-def read_ablation(path: Path) -> Ablation:
-    """Read the NAME.json of an ablation."""
-    return Ablation.model_validate(read_json(path, command=HELP))
-
-
 # ---- whether our rows are in the paper's order, as far as the noise allows ------------------------------------------
 
 
@@ -296,26 +277,20 @@ class Ordering(NamedTuple):
 def ordering(paper: Sequence[float | None], ours: Sequence[Sequence[float]]) -> Ordering:
     """Compare the order of two columns; `ours` has the values of all seeds for each row.
 
-    The noise is the deviation between seeds, pooled over the rows. A row with one seed is not put above or below
-    another. Rows without a figure, and equal figures, are not compared.
+    A row with one seed is not put above or below another. Rows without a figure, and equal figures, are not compared.
 
     >>> ordering([1.0, 2.0], [[0.10, 0.11], [0.30, 0.31]]).verdict
     'reproduced'
     >>> ordering([1.0, 2.0], [[0.10], [0.30]]).verdict
     'undecided'
     """
-    noise = pooled_deviation(ours)
-    same = against = unclear = 0
+    noise, counts = pooled_deviation(ours), [0, 0, 0]
     for (figure, first), (other, second) in combinations(zip(paper, ours, strict=True), 2):
         if figure is None or other is None or figure == other or not first or not second:
             continue
-        if (difference := _difference(first, second, noise)) is None:
-            unclear += 1
-        elif (difference > 0) == (other > figure):
-            same += 1
-        else:
-            against += 1
-    return Ordering(same, against, unclear)
+        difference = _difference(first, second, noise)
+        counts[2 if difference is None else int((difference > 0) != (other > figure))] += 1
+    return Ordering(*counts)
 
 
 def differences(ours: Sequence[Sequence[float]]) -> list[str]:
@@ -324,8 +299,7 @@ def differences(ours: Sequence[Sequence[float]]) -> list[str]:
     >>> differences([[1.0, 1.1], [2.0, 2.1], [1.1, 1.2], []])
     ['above', 'within the noise', 'not measured']
     """
-    first, noise = ours[0], pooled_deviation(ours)
-    found = []
+    first, noise, found = ours[0], pooled_deviation(ours), []
     for row in ours[1:]:
         if not first or not row:
             found.append("not measured")
@@ -354,7 +328,7 @@ def _difference(first: Sequence[float], second: Sequence[float], noise: float | 
     if noise is None or min(len(first), len(second)) < 2:
         return None
     difference = fmean(second) - fmean(first)
-    error = noise * math.sqrt(1 / len(first) + 1 / len(second))
+    error = noise * math.sqrt(1 / len(first) + 1 / len(second))  # of the difference of two means
     return difference if abs(difference) > CLEAR * error else None
 
 
@@ -391,10 +365,19 @@ def ablation_part(found: Ablation) -> Part:
         for name in measures:
             spread = Spread.of(row.values(name)) if row.values(name) else None
             cells += [None, None] if spread is None else [spread.mean, spread.spread]
-        cells += [_mean(t.probes[name] for t in trials if name in t.probes) for name in probes]
-        cells += [sum(t.tokens for t in trials) // len(trials) if trials else None]
-        cells += [_mean(t.cpu_seconds for t in trials)]
-        cells += [trials[0].table, trials[0].body] if trials else [None, None]
+        for name in probes:
+            values = [t.probes[name] for t in trials if name in t.probes]
+            cells.append(fmean(values) if values else None)
+        cells += (
+            [None] * 4
+            if not trials
+            else [
+                sum(t.tokens for t in trials) // len(trials),
+                fmean(t.cpu_seconds for t in trials),
+                trials[0].table,
+                trials[0].body,
+            ]
+        )
         rows.append((*cells, row.predicted_cpu_seconds, f"{row.predicted_flops:.2e}"))
     points = [(row.label, row.values(found.measure), row.paper) for row in found.rows]
     is_measured = any(row.trials for row in found.rows)
@@ -407,8 +390,3 @@ def ablation_part(found: Ablation) -> Part:
         tables=(Table(tuple(headings), tuple(rows), found.title),),
         figures=(rows_figure(found.title, "Bars: deviation between seeds.", points),) if is_measured else (),
     )
-
-
-def _mean(values: Iterable[float]) -> float | None:
-    numbers = list(values)
-    return sum(numbers) / len(numbers) if numbers else None

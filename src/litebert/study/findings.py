@@ -11,8 +11,7 @@ from pydantic import BaseModel
 
 from litebert.errors import LitebertError
 from litebert.files import read_json
-from litebert.report.figures import Figure, Line, Point
-from litebert.report.figures import chart as draw_chart
+from litebert.report.figures import Figure, Line, Point, chart
 from litebert.report.page import Part
 from litebert.report.tables import Cell, Table
 from litebert.study.ablation import Ablation, ablation_part, grids
@@ -26,42 +25,32 @@ Record = TypeVar("Record", bound=BaseModel)
 
 
 class StepChange(BaseModel):
-    """Input and output of one step: means over the tokens of the texts.
-
-    `block` is the one that the step applies, numbered by first use. `l2` is their distance, `cosine` their similarity,
-    `angle` its arc in degrees, `norm` the length of the output, `residual` the distance as a share of the length of the
-    input.
-    """
+    """Input and output of one step: means over the tokens of the texts."""
 
     step: int
-    block: int
-    l2: float
+    block: int  # the one that the step applies, numbered by first use
+    l2: float  # distance of input and output
     cosine: float
-    angle: float
-    norm: float
-    residual: float
+    angle: float  # in degrees
+    norm: float  # length of the output
+    residual: float  # the distance as a share of the length of the input
 
 
 class Fate(BaseModel):
-    """Where the iterates stand at a depth beyond the trained one; `layers.fate_of` has the criteria.
-
-    `residual` is the mean over the last 8 steps; `period` and `return_residual` belong to the period of 2 to 8 steps
-    after which the states come closest to where they were.
-    """
+    """Where the iterates stand at a depth beyond the trained one; `models.fate_of` has the criteria."""
 
     depth: int
     verdict: Verdict
-    residual: float
-    period: int
-    return_residual: float
+    residual: float  # mean over the last 8 steps
+    period: int  # of 2 to 8 steps, after which the states come closest to where they were
+    return_residual: float  # how close they come
 
 
 class Eigenvalue(BaseModel):
-    """The modulus of the dominant eigenvalue of a step's Jacobian, and how the iterated direction turns.
+    """The dominant eigenvalue of a step's Jacobian: below a modulus of 1 the step is locally a contraction.
 
-    With a modulus below 1 the step is locally a contraction. `turn` is the cosine between a direction and its image:
-    near 1 the eigenvalue is real and positive; near -1 it is real and negative (a period of two steps); in between
-    there is a complex pair, or several eigenvalues have the same modulus.
+    `turn` is the cosine between the iterated direction and its image: near 1 the eigenvalue is real and positive; near
+    -1 it is real and negative (a period of two steps); in between there is a complex pair, or several have one modulus.
     """
 
     modulus: float
@@ -85,8 +74,7 @@ class Layers(BaseModel):
     def summary(self) -> str:
         """Say in one sentence what happens beyond the trained depth."""
         repeated = "its shared step" if self.is_shared else "its last step"
-        blocks = self.steps[-1].block
-        if 1 < blocks < self.num_steps:
+        if 1 < (blocks := self.steps[-1].block) < self.num_steps:
             repeated = f"the last of its {blocks} blocks"
         fates = ", ".join(f"{fate.verdict} at step {fate.depth}" for fate in self.fates)
         return (
@@ -112,15 +100,13 @@ def layers_part(found: Sequence[Layers]) -> Part:
                 sizes = (round(step.l2, 3), round(step.angle, 2), round(step.norm, 3), round(step.residual, 4))
                 steps.append((each.source, step.step, step.block, is_trained, *sizes))
 
-    def chart(
-        title: str, caption: str, value: Callable[[StepChange], float], *, goes_beyond: bool = False
-    ) -> list[Figure]:
+    def drawn(title: str, caption: str, value: Callable[[StepChange], float], *, beyond: bool = False) -> list[Figure]:
         lines = []
         for number, each in enumerate(found):
-            shown = [*each.steps, *each.beyond] if goes_beyond else each.steps
-            points = tuple(Point(s.step, value(s), value(s), value(s)) for s in shown)
+            shown = [*each.steps, *each.beyond] if beyond else each.steps
+            points = [Point(s.step, value(s), value(s), value(s)) for s in shown]
             lines.append(Line(Path(each.source).name, COLORS[number % len(COLORS)], points))
-        return draw_chart(title, caption, lines, "{:.3g}".format, is_logarithmic=goes_beyond)
+        return chart(title, caption, lines, "{:.3g}".format, is_logarithmic=beyond)
 
     fate_headings = ("model", "depth", "verdict", "residual", "period", "return", "|eigenvalue|", "at the end", "turn")
     step_headings = ("model", "step", "block", "trained", "L2", "angle", "norm", "residual")
@@ -136,9 +122,9 @@ def layers_part(found: Sequence[Layers]) -> Part:
             Table(step_headings, tuple(steps), "Each trained step, and the depths judged"),
         ),
         figures=(
-            *chart("L2 distance of input and output", "Means over tokens.", lambda step: step.l2),
-            *chart("Angle of input and output, degrees", "Means over tokens.", lambda step: step.angle),
-            *chart("Residual beyond the trained depth", moved_by, lambda step: step.residual, goes_beyond=True),
+            *drawn("L2 distance of input and output", "Means over tokens.", lambda step: step.l2),
+            *drawn("Angle of input and output, degrees", "Means over tokens.", lambda step: step.angle),
+            *drawn("Residual beyond the trained depth", moved_by, lambda step: step.residual, beyond=True),
         ),
     )
 
@@ -159,12 +145,7 @@ class Timed(BaseModel):
 
 
 class ClaimResult(BaseModel):
-    """One claim as measured here; times are CPU seconds of one process, pairs are (own, that beside).
-
-    `gradient_bytes` counts the float32 gradients of a data-parallel step. `training_bytes` counts weights, gradients
-    and two moments. `network_seconds` gives the time of a ring all-reduce, which sends the gradients about twice, at
-    each network speed in Gbit/s.
-    """
+    """One claim as measured here; times are CPU seconds of one process, pairs are (own, that beside)."""
 
     name: str
     beside: str
@@ -173,10 +154,10 @@ class ClaimResult(BaseModel):
     inference_speed: Timed
     flops_speed: float
     parameters: tuple[int, int]
-    gradient_bytes: tuple[int, int]
-    training_bytes: tuple[int, int]
+    gradient_bytes: tuple[int, int]  # the float32 gradients of a data-parallel step
+    training_bytes: tuple[int, int]  # weights, gradients and two moments
     training_seconds: tuple[float, float]
-    network_seconds: dict[int, tuple[float, float]]
+    network_seconds: dict[int, tuple[float, float]]  # a ring all-reduce of the gradients, by Gbit/s
 
     def speed_at(self, gigabits: int) -> float:
         """Return the ratio of speeds of a step followed by its all-reduce."""
@@ -234,7 +215,7 @@ def costs_part(found: Costs) -> Part:
     )
 
 
-# ---- local attention ------------------------------------------------------------------------------------------------
+# ---- local attention, elastic depth ---------------------------------------------------------------------------------
 
 
 class TokenCost(BaseModel):
@@ -255,8 +236,7 @@ class MaskedLoss(BaseModel):
 class LocalAttention(BaseModel):
     """What `litebert study attention` found.
 
-    `training_difference` and `packed_difference` are the largest differences between the engine's last hidden states
-    and those of the masked dense formula, over all texts.
+    The differences are the largest between the engine's last hidden states and those of the masked dense formula.
     """
 
     source: str
@@ -267,39 +247,32 @@ class LocalAttention(BaseModel):
     costs: list[TokenCost]
     losses: list[MaskedLoss]
 
-    @property
-    def summary(self) -> str:
-        """Say in a few sentences what was found."""
-        first, last = self.costs[0], self.costs[-1]
-        full, *others = self.losses
-        lost = ", ".join(f"{x.loss - full.loss:+.3f} at {x.window}" for x in others)
-        return (
-            f"{self.source}, window {self.window}: hidden states differ from the masked dense formula by at most "
-            f"{max(self.training_difference, self.packed_difference):.1e}. A token costs "
-            f"{last.local / first.local:.2f} times as much at {last.length:,} tokens as at {first.length:,}, with full "
-            f"attention {last.full / first.full:.2f} times. Without training for it, the masked-LM loss "
-            f"({full.loss:.3f}) changes by {lost}."
-        )
-
 
 def attention_part(found: LocalAttention) -> Part:
     """Return what local attention costs and loses."""
+    first, last, (full, *others) = found.costs[0], found.costs[-1], found.losses
     costs = tuple((x.length, x.full, x.local, x.full / x.local) for x in found.costs)
     losses = tuple((x.window or "full attention", x.loss) for x in found.losses)
-    title = "CPU microseconds a token of one sequence, forward pass"
+    lost = ", ".join(f"{x.loss - full.loss:+.3f} at {x.window}" for x in others)
     return Part(
         name="attention",
         title="Local attention",
         paper="sparse and block attention are named as a next step (section 5), without a figure.",
-        finding=found.summary,
+        finding=f"{found.source}, window {found.window}: hidden states differ from the masked dense formula by at most "
+        f"{max(found.training_difference, found.packed_difference):.1e}. A token costs {last.local / first.local:.2f} "
+        f"times as much at {last.length:,} tokens as at {first.length:,}, with full attention "
+        f"{last.full / first.full:.2f} times. Without training for it, the masked-LM loss ({full.loss:.3f}) changes by "
+        f"{lost}.",
         tables=(
-            Table(("tokens", "full", "local", "full / local"), costs, title, decimals=2),
+            Table(
+                ("tokens", "full", "local", "full / local"),
+                costs,
+                "CPU microseconds a token of one sequence, forward pass",
+                decimals=2,
+            ),
             Table(("window", "masked-LM loss"), losses, "The same weights, not trained for it"),
         ),
     )
-
-
-# ---- elastic depth --------------------------------------------------------------------------------------------------
 
 
 class AtDepth(BaseModel):
@@ -318,26 +291,23 @@ class Depths(BaseModel):
     num_masked: int
     depths: list[AtDepth]
 
-    @property
-    def summary(self) -> str:
-        """Say in one sentence what half of the depth costs and gives."""
-        last, half = self.depths[-1], self.depths[(len(self.depths) + 1) // 2 - 1]
-        best = min(self.depths, key=lambda each: each.loss)
-        return (
-            f"{self.source}: at depth {half.depth} of {last.depth} the masked-LM loss is {half.loss:.3f}, at full "
-            f"depth {last.loss:.3f}, for {half.microseconds / last.microseconds:.2f} of its time; it is lowest at "
-            f"depth {best.depth}."
-        )
-
 
 def depths_part(found: Sequence[Depths]) -> Part:
-    """Return what models predict at every depth."""
+    """Return what models predict at every depth, and what half of the depth costs and gives."""
+    said = []
+    for each in found:
+        last, half = each.depths[-1], each.depths[(len(each.depths) + 1) // 2 - 1]
+        said.append(
+            f"{each.source}: at depth {half.depth} of {last.depth} the masked-LM loss is {half.loss:.3f}, at full "
+            f"depth {last.loss:.3f}, for {half.microseconds / last.microseconds:.2f} of its time; it is lowest at "
+            f"depth {min(each.depths, key=lambda x: x.loss).depth}."
+        )
     rows = tuple((each.source, x.depth, x.loss, x.accuracy, x.microseconds) for each in found for x in each.depths)
     return Part(
         name="depth",
         title="Elastic depth",
         paper="Table 11 trains every depth separately; no network is used at several depths.",
-        finding=" ".join(each.summary for each in found),
+        finding=" ".join(said),
         tables=(Table(("model", "depth", "loss", "accuracy", "µs a token"), rows, "By depth"),),
     )
 
@@ -360,10 +330,6 @@ def read_parts(folder: Path) -> list[Part]:
     parts += map(attention_part, read_findings(LocalAttention, folder, "attention-*"))
     parts += [depths_part(depths)] if depths else []
     if not parts:
-        raise LitebertError(
-            "LB-764",
-            f"there is no metrics file of a study in {folder}",
-            expected="the folder that --output of a study names",
-            next="litebert study layers --help",
-        )
+        what, expected = f"there is no metrics file of a study in {folder}", "the folder that --output of a study names"
+        raise LitebertError("LB-764", what, expected=expected, next="litebert study layers --help")
     return parts

@@ -23,7 +23,6 @@ from litebert.objectives import evaluation_batches
 from litebert.rng import hashed
 from litebert.runs import Run, read_result
 from litebert.study.ablation import (
-    HELP,
     MEASURE,
     Ablation,
     AblationRow,
@@ -37,7 +36,7 @@ from litebert.study.ablation import (
     scales,
     training_flops,
 )
-from litebert.study.cost import step_seconds
+from litebert.study.models import step_seconds
 from litebert.study.sizes import forward_flops, sizes_of
 from litebert.tasks.pretraining import Pretraining
 from litebert.tokenizer import Tokenizer
@@ -46,6 +45,7 @@ from litebert.train.pretrain import pretrain
 from litebert.train.run import threads, write_model
 from litebert.train.sources import vocabulary_of
 
+HELP = "litebert study ablation --help"
 EVALUATION_SEED, EVALUATION_SEQUENCES = 12_345, 1_024
 """The held-out sequences and masks are the same for every row and seed."""
 PROBE_STEPS, PROBE_BATCH_SIZE, PROBE_LEARNING_RATE = 200, 32, 3e-4
@@ -82,46 +82,33 @@ def ablate(
     for label in only:
         if label not in bench.variants:
             raise no_such_name("LB-748", "this table has no such row", label, bench.variants, next=HELP)
-    flops = {label: training_flops(bench.words(row, 0)) for label, row in bench.variants.items()}
-    rate = measured_rate(bench.scale)
-    rows = [
-        AblationRow(
-            label=label,
-            part=row.part,
-            paper=row.paper,
-            trials=[],
-            predicted_flops=flops[label],
-            predicted_cpu_seconds=round(flops[label] / rate, 1),
-        )
-        for label, row in bench.variants.items()
-    ]
-
-    def written() -> Ablation:
-        found = Ablation(
-            name=name,
-            title=bench.grid.title,
-            source=bench.grid.source,
-            scale=scale,
-            paper_measure="average of five tasks, %" if any(row.paper for row in rows) else "none",
-            measure=MEASURE,
-            rows=rows,
-        )
-        write_json(Path(output) / f"{name}.json", found.model_dump(mode="json"))
-        return found
-
+    rate, rows = measured_rate(bench.scale), []
+    for label, variant in bench.variants.items():
+        flops = training_flops(bench.words(variant, 0))
+        predicted = {"predicted_flops": flops, "predicted_cpu_seconds": round(flops / rate, 1)}
+        rows.append(AblationRow(label=label, part=variant.part, paper=variant.paper, **predicted))
+    found = Ablation(
+        name=name,
+        title=bench.grid.title,
+        source=bench.grid.source,
+        scale=scale,
+        paper_measure="average of five tasks, %" if any(row.paper for row in rows) else "none",
+        measure=MEASURE,
+        rows=rows,
+    )
     for seed in seeds:
-        for row in rows:
+        for row in found.rows:
             variant = bench.variants[row.label]
             trained = bench.finished(variant, seed)
-            is_affordable = most_cpu_seconds is None or flops[row.label] / rate <= most_cpu_seconds
+            is_affordable = most_cpu_seconds is None or row.predicted_flops / rate <= most_cpu_seconds
             if is_affordable and (not only or row.label in only):
                 if not trained:
                     say(f"{name}, {row.label}, seed {seed}")
                 row.trials.append(bench.trial(variant, seed, probes))
-                written()
             elif trained:
                 row.trials.append(trained)
-    return written()
+            write_json(Path(output) / f"{name}.json", found.model_dump(mode="json"))
+    return found
 
 
 def measured_rate(scale: Scale) -> float:
@@ -190,35 +177,42 @@ class Bench:
 
     def trial(self, variant: Variant, seed: int, probes: Sequence[Probe] = ()) -> Trial:
         """Train, measure and probe a row; what its record has already is not done again."""
-        folder = self.folder(variant, seed)
-        trial = self.finished(variant, seed) or self._trained(variant, seed)
-        measures: dict[str, float] = {}
-        config = config_of(trial.settings)
-        if self.grid.crosses_objectives and "nsp_accuracy" not in trial.measures:
-            for name, sentence in (("nsp", "next"), ("sop", "order")):
-                values = measure(_network(folder), self.corpus, config, sentence=sentence)
-                measures[f"{name}_accuracy"] = values["sentence_order_accuracy"]
-                measures[f"{name}_commonest"] = values["sentence_commonest"]
-        if self.grid.measures_depths and f"{MEASURE}_at_1" not in trial.measures:
-            network = _network(folder)
-            for depth in range(1, network.config.num_steps + 1):
+        folder, known = self.folder(variant, seed), self.finished(variant, seed)
+        trial = known or self._trained(variant, seed)
+        crosses = self.grid.crosses_objectives and "nsp_accuracy" not in trial.measures
+        goes_deep = self.grid.measures_depths and f"{MEASURE}_at_1" not in trial.measures
+        if known is None or crosses or goes_deep:
+            config, network = config_of(trial.settings), _network(folder)
+            if known is None:
+                trial.measures.update(measure(network, self.corpus, config, sentence=config.objective.sentence))
+            for name, sentence in (("nsp", "next"), ("sop", "order")) if crosses else ():
+                values = measure(network, self.corpus, config, sentence=sentence)
+                trial.measures[f"{name}_accuracy"] = values["sentence_order_accuracy"]
+                trial.measures[f"{name}_commonest"] = values["sentence_commonest"]
+            for depth in range(1, network.config.num_steps + 1) if goes_deep else ():
                 network.albert.depth = depth
-                measures[f"{MEASURE}_at_{depth}"] = measure(network, self.corpus, config, sentence="order")[MEASURE]
-        missing = [probe for probe in probes if probe.task not in trial.probes]
-        for probe in missing:
-            trial.probes[probe.task] = probe.measure(folder, seed=seed)
-        if measures or missing:
-            trial.measures.update({name: round(value, 6) for name, value in measures.items()})
+                values = measure(network, self.corpus, config, sentence="order")
+                trial.measures[f"{MEASURE}_at_{depth}"] = values[MEASURE]
             write_json(folder / TRIAL_FILE, trial.model_dump(mode="json"))
+        for probe in probes:
+            if probe.task not in trial.probes:
+                trial.probes[probe.task] = probe.measure(folder, seed=seed)
+                write_json(folder / TRIAL_FILE, trial.model_dump(mode="json"))
         return trial
 
     def _trained(self, variant: Variant, seed: int) -> Trial:
-        """Train and measure a row, that which it starts from first."""
+        """Train a row, that which it starts from first."""
         folder, words = self.folder(variant, seed), self.words(variant, seed)
         if variant.start:
             before = self.variants[variant.start]
             self.trial(before, seed)
-            start = _deepened(self.folder(before, seed) / "run" / "model", variant.num_layers(self.scale), folder)
+            # A copy of its model with another depth; the weights are shared by all layers.
+            source, start = self.folder(before, seed) / "run" / "model", folder / "start"
+            if not (start / "config.json").is_file():
+                network, depth = load_model(source).network, variant.num_layers(self.scale)
+                deeper = AlbertForPretraining(network.config.model_copy(update={"num_hidden_layers": depth}))
+                deeper.load_state_dict(network.state_dict())
+                write_model(start, deeper, Tokenizer.load(source))
             # The start has a shape of its own.
             words = (*(w for w in words if not w.startswith(("model.", "start."))), f"start.model={start}")
         # The CPU time of this process and its children adds up over interruptions.
@@ -233,22 +227,18 @@ class Bench:
             write_json(path, {"seconds": seconds})
         if outcome.model is None:
             raise _interrupted(f"the run of the row {variant.label!r}", outcome.step)
-        config, network = config_of(words), _network(folder)
-        measures = measure(network, self.corpus, config, sentence=config.objective.sentence)
-        sizes = sizes_of(network.config)
-        trial = Trial(
+        sizes = sizes_of(_network(folder).config)
+        return Trial(
             label=variant.label,
             seed=seed,
             settings=[word for word in words if not word.startswith(("data.", "start.model"))],
-            steps=config.train.steps,
+            steps=config_of(words).train.steps,
             tokens=Run(folder / "run").tokens,
             cpu_seconds=round(seconds, 1),
             table=sizes.embeddings,
             body=sizes.total - sizes.embeddings,
-            measures={name: round(value, 6) for name, value in measures.items()},
+            measures={},
         )
-        write_json(folder / TRIAL_FILE, trial.model_dump(mode="json"))
-        return trial
 
 
 def _interrupted(what: str, step: int) -> LitebertError:
@@ -259,17 +249,6 @@ def _network(folder: Path) -> AlbertForPretraining:
     network = load_model(folder / "run" / "model", dtype=DTYPES["fp32"]).network
     assert isinstance(network, AlbertForPretraining)
     return network
-
-
-def _deepened(model: Path, depth: int, folder: Path) -> Path:
-    """Copy a model with another depth into a folder; the weights are shared by all layers."""
-    target = folder / "start"
-    if not (target / "config.json").is_file():
-        network = load_model(model).network
-        deeper = AlbertForPretraining(network.config.model_copy(update={"num_hidden_layers": depth}))
-        deeper.load_state_dict(network.state_dict())
-        write_model(target, deeper, Tokenizer.load(model))
-    return target
 
 
 def measure(network: AlbertForPretraining, corpus: Path, config: PretrainConfig, *, sentence: str) -> dict[str, float]:
@@ -291,7 +270,7 @@ def measure(network: AlbertForPretraining, corpus: Path, config: PretrainConfig,
     if labels:
         share = sum(int(each.sum()) for each in labels) / sum(map(len, labels))
         measures["sentence_commonest"] = max(share, 1 - share)
-    return measures
+    return {name: round(value, 6) for name, value in measures.items()}
 
 
 @dataclass(frozen=True)
@@ -317,8 +296,7 @@ class Probe:
     def measure(self, folder: Path, *, seed: int) -> float:
         """Fine-tune the model of a trial, unless this was done before, and return the task's key measure."""
         run, model = folder / f"probe-{self.task}", folder / "run" / "model"
-        longest = read_config(model).max_position_embeddings
-        is_file = self.data.is_file()
+        longest, is_file = read_config(model).max_position_embeddings, self.data.is_file()
         words = [
             "task.name=table" if is_file else f"task.name={self.task}",
             f"data.train={self.data}" if is_file else f"data.folder={self.data}",

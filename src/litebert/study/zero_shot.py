@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
@@ -22,20 +22,20 @@ from litebert.reading.source import find_table, read_rows
 from litebert.reading.tables import Dialect, scan_delimited, scan_json, scan_json_lines
 
 _PAIR_COLUMNS = (("sentence1", "sentence2", "score"), ("sentence_A", "sentence_B", "relatedness_score"))
-_MOST_BLOCKED = 4_096
-"""Questions whose cosines with all paragraphs are in memory at once."""
-
-RowStream = Iterator[Mapping[str, object]]
+_MOST_BLOCKED = 4_096  # questions whose cosines with all paragraphs are in memory at once
 
 
 def blimp(model: Model, data: Path, *, limit: int | None = None) -> dict[str, float]:
     """Return the share of minimal pairs whose good sentence is likelier, overall and by field.
 
-    Sentences are compared by pseudo-log-likelihood (Salazar et al., 2020); BLiMP is described by
-    Warstadt et al. (2020). All paradigms (`UID`) have the same weight; `limit` takes the first
-    pairs of each.
+    Sentences are compared by pseudo-log-likelihood (Salazar et al., 2020); BLiMP is that of Warstadt et al. (2020). All
+    paradigms (`UID`) have the same weight; `limit` takes the first pairs of each.
     """
-    rows = list(_of_each(_rows(data), "UID", limit))
+    seen, rows = Counter[object](), list[Mapping[str, object]]()
+    for row in _rows(data):
+        seen[row["UID"]] += 1
+        if limit is None or seen[row["UID"]] <= limit:
+            rows.append(row)
     sentences = [str(row[key]) for row in rows for key in ("sentence_good", "sentence_bad")]
     good, bad = pseudo_log_likelihoods(model, sentences).reshape(-1, 2).T
     by_paradigm: dict[tuple[str, str], list[float]] = defaultdict(list)
@@ -123,7 +123,7 @@ def pseudo_log_likelihoods(model: Model, texts: Sequence[str]) -> NDArray[np.flo
     return found
 
 
-def _rows(data: Path) -> RowStream:
+def _rows(data: Path) -> Iterator[Mapping[str, object]]:
     source = find_table(data)
     if source.kind == ".jsonl":
         scanned = scan_json_lines(source)
@@ -137,15 +137,6 @@ def _rows(data: Path) -> RowStream:
         if isinstance(row, LitebertError):
             raise row
         yield row
-
-
-def _of_each(rows: RowStream, key: str, limit: int | None) -> RowStream:
-    """Yield at most `limit` rows of each value of a column."""
-    seen: dict[object, int] = defaultdict(int)
-    for row in rows:
-        seen[row[key]] += 1
-        if limit is None or seen[row[key]] <= limit:
-            yield row
 
 
 def _unit(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
