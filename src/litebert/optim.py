@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
-from typing import Any, TypeAlias, overload
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
@@ -41,6 +40,8 @@ class MomentOptimizer(Optimizer):
     whether LAMB scales their steps, and by `is_matrix` whether Muon moves them.
     """
 
+    _scales_by_norms = False
+
     def __init__(
         self,
         params: ParamsT,
@@ -60,29 +61,33 @@ class MomentOptimizer(Optimizer):
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add a group of parameters with its own settings."""
         settings = {**self.defaults, **param_group}
-        lr, eps, decay = settings["lr"], settings["eps"], settings["weight_decay"]
-        shares = (*settings["betas"], settings["average_decay"])
-        if not isinstance(lr, Tensor) and lr < 0:
-            raise ValueError(f"lr is {lr}, but must be 0 or more")
-        if not all(0 <= share < 1 for share in shares):
-            raise ValueError(f"betas and average_decay are {shares}, but must be in [0, 1)")
-        if eps <= 0 or decay < 0:
-            raise ValueError(f"eps is {eps}, weight_decay {decay}, but must be above 0, and 0 or more")
+        is_allowed: dict[str, Callable[[Any], bool]] = {
+            "lr": lambda lr: isinstance(lr, Tensor) or lr >= 0,
+            "betas": lambda betas: all(0 <= beta < 1 for beta in betas),
+            "eps": lambda eps: eps > 0,
+            "weight_decay": lambda decay: decay >= 0,
+            "average_decay": lambda decay: 0 <= decay < 1,
+        }
+        if wrong := [f"{name}={settings[name]}" for name, allows in is_allowed.items() if not allows(settings[name])]:
+            raise ValueError(f"out of range: {', '.join(wrong)}")
         super().add_param_group(param_group)
 
-    @overload
-    def step(self, closure: None = None) -> None: ...
-
-    @overload
-    def step(self, closure: Callable[[], float]) -> float: ...
-
     @torch.no_grad()
-    def step(self, closure: Callable[[], float] | None = None) -> float | None:
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
         """Update every parameter that has a gradient; return what `closure` returned."""
         with torch.enable_grad():
             loss = closure() if closure else None
         for group in self.param_groups:
-            for parameters in _portions(p for p in group["params"] if p.grad is not None):
+            portions, size = list[list[Tensor]]([[]]), 0  # a step's temporaries take twice the memory of a portion
+            for parameter in group["params"]:
+                if parameter.grad is None:
+                    continue
+                if portions[-1] and size + parameter.numel() > _AT_ONCE:
+                    portions.append([])
+                    size = 0
+                portions[-1].append(parameter)
+                size += parameter.numel()
+            for parameters in portions if size else ():
                 gradients = [p.grad for p in parameters if p.grad is not None]
                 if any(each.layout is not torch.strided for each in gradients):
                     raise ValueError("a sparse gradient: both moments change in every step, even where it is 0")
@@ -93,7 +98,13 @@ class MomentOptimizer(Optimizer):
                 torch._foreach_mul_(updates, group["lr"])
                 torch._foreach_sub_(parameters, updates)
                 if group["average_decay"]:
-                    _follow(states, parameters, group["average_decay"])
+                    # The average moves by 1 - d, d = min(decay, (1 + t) / (10 + t)): it forgets the random start early,
+                    # as TensorFlow's does. The step t is a tensor on the device, which the host does not read.
+                    averages, t = [state["average"] for state in states], [state["step"] for state in states]
+                    moves = torch._foreach_sub(parameters, averages)
+                    keep = [((1 + each) / (10 + each)).clamp(max=group["average_decay"]) for each in t]
+                    torch._foreach_mul_(moves, [1 - each for each in keep])
+                    torch._foreach_add_(averages, moves)
         return loss
 
     def _updates(
@@ -115,38 +126,27 @@ class MomentOptimizer(Optimizer):
             torch._foreach_div_(updates, _corrections(steps, beta1))
         # Decay is part of the update, not of the gradient (Loshchilov and Hutter, arXiv 1711.05101).
         torch._foreach_add_(updates, parameters, alpha=group["weight_decay"])
+        if self._scales_by_norms and group["is_adapted"]:
+            lengths = torch.stack(torch._foreach_norm(parameters))  # (parameters,), Euclidean over each whole matrix
+            strides = torch.stack(torch._foreach_norm(updates))
+            ratios = torch.where((lengths > 0) & (strides > 0), lengths / strides, 1.0)
+            torch._foreach_mul_(updates, ratios.unbind())
         return updates
-
-    def state_names(self, group: Group) -> tuple[str, ...]:
-        """Return the names of the state tensors of each parameter in a group."""
-        average = ("average",) if group["average_decay"] else ()
-        return (*STATE_NAMES, *(("step",) if average or group["bias_correction"] else ()), *average)
 
     def state_of(self, parameter: Tensor, group: Group) -> State:
         """Return the live state of a parameter by name: zeros at first, and the average a copy of the weights."""
         state: State = self.state[parameter]
-        names = self.state_names(group)
+        names = ["muon_m"] if group["is_matrix"] else [*STATE_NAMES]
+        if group["average_decay"] or (group["bias_correction"] and not group["is_matrix"]):
+            names.append("step")
+        if group["average_decay"]:
+            names.append("average")
         for name in names:
-            if name in state:
-                continue
-            if name == "step":
+            if name == "step" and name not in state:
                 state[name] = torch.zeros((), dtype=torch.float32, device=parameter.device)
-            else:
+            elif name not in state:
                 state[name] = parameter.clone() if name == "average" else torch.zeros_like(parameter)
         return {name: state[name] for name in names}
-
-
-def _portions(parameters: Iterable[Tensor]) -> Iterator[list[Tensor]]:
-    """Yield the parameters in portions: a step's temporaries take twice their memory."""
-    portion, size = list[Tensor](), 0
-    for parameter in parameters:
-        if portion and size + parameter.numel() > _AT_ONCE:
-            yield portion
-            portion, size = [], 0
-        portion.append(parameter)
-        size += parameter.numel()
-    if portion:
-        yield portion
 
 
 def _corrections(steps: list[Tensor], beta: float) -> tuple[Tensor, ...]:
@@ -183,24 +183,7 @@ class Lamb(MomentOptimizer):
     tensor([2.6464, 3.6464])
     """
 
-    def _updates(
-        self, parameters: list[Tensor], gradients: list[Tensor], states: list[State], group: Group
-    ) -> tuple[Tensor, ...]:
-        updates = super()._updates(parameters, gradients, states, group)
-        if group["is_adapted"]:
-            torch._foreach_mul_(updates, trust_ratios(parameters, updates).unbind())
-        return updates
-
-
-def trust_ratios(parameters: Sequence[Tensor], updates: Sequence[Tensor]) -> Tensor:
-    """Return |p| / |u| for each pair, shape (pairs,); 1 where either norm is 0.
-
-    >>> trust_ratios([torch.tensor([3.0, 4.0]), torch.zeros(2)], [torch.ones(1), torch.ones(1)])
-    tensor([5., 1.])
-    """
-    lengths = torch.stack(torch._foreach_norm(list(parameters)))  # (pairs,), Euclidean over each whole matrix
-    strides = torch.stack(torch._foreach_norm(list(updates)))
-    return torch.where((lengths > 0) & (strides > 0), lengths / strides, 1.0)
+    _scales_by_norms = True
 
 
 class Muon(MomentOptimizer):
@@ -216,12 +199,6 @@ class Muon(MomentOptimizer):
     >>> bool((weight.diagonal() < -0.6).all())  # both directions count alike
     True
     """
-
-    def state_names(self, group: Group) -> tuple[str, ...]:
-        """Return the names of the state tensors; matrices have one moment."""
-        if not group["is_matrix"]:
-            return super().state_names(group)
-        return ("muon_m", "step", "average") if group["average_decay"] else ("muon_m",)
 
     def _updates(
         self, parameters: list[Tensor], gradients: list[Tensor], states: list[State], group: Group
@@ -258,22 +235,6 @@ def orthogonalised(matrix: Tensor) -> Tensor:
         x = torch.addmm(x, torch.addmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
     x = x.to(matrix.dtype)
     return x.T.contiguous() if is_tall else x
-
-
-# The moving average of the weights.
-
-
-def _follow(states: Sequence[State], parameters: list[Tensor], decay: float) -> None:
-    """Move each average towards its weights by 1 - d, with d = min(decay, (1 + t) / (10 + t)).
-
-    Thus the average forgets the random start early in a run (as TensorFlow's does).
-    """
-    averages = [state["average"] for state in states]
-    # Per parameter and on its device: the step is a tensor, which the host does not read.
-    decays = [((1 + state["step"]) / (10 + state["step"])).clamp(max=decay) for state in states]
-    moves = torch._foreach_sub(parameters, averages)
-    torch._foreach_mul_(moves, [1 - each for each in decays])
-    torch._foreach_add_(averages, moves)
 
 
 @contextmanager
@@ -323,18 +284,24 @@ def clip_gradients(parameters: Iterable[Tensor], max_norm: float) -> Tensor:
     return norm
 
 
-# Learning rates as pure functions of the step: a warm-up, then one of three decays. Steps count from 0, so the last
-# update has step `total_steps - 1`. All rates are in [0, peak], and 0 from `total_steps` on.
-
-
 def build_schedule(config: OptimConfig, *, total_steps: int) -> Schedule:
-    """Return the configured learning rate as a function of the step; a warm-up below 1 is a share of all steps.
+    """Return the configured learning rate as a pure function of the step, which counts from 0.
 
-    >>> rate = build_schedule(OptimConfig(schedule="official"), total_steps=125_000)
-    >>> rate(3_124), rate(3_125), rate(62_500)
-    (0.0017594368, 0.001716, 0.00088)
+    A warm-up (below 1, a share of all steps) rises in a straight line; the rate is 0 from `total_steps` on. `official`
+    (optimization.py L28-64) and `linear` fall in a straight line. `wsd` stays at the peak until the last `decay_share`
+    and falls by 1 - sqrt: a run can continue from any stable checkpoint (Hägele et al., arXiv 2405.18392).
+
+    >>> def rates(name: str) -> list[float]:
+    ...     config = OptimConfig(schedule=name, learning_rate=1.0, warmup_steps=2, decay_share=0.5)
+    ...     return [round(build_schedule(config, total_steps=8)(step), 2) for step in range(9)]
+    >>> rates("official")  # upstream's decay counts from step 0: it drops where the warm-up ends, below the peak
+    [0.0, 0.5, 0.75, 0.62, 0.5, 0.38, 0.25, 0.12, 0.0]
+    >>> rates("linear")
+    [0.0, 0.5, 1.0, 0.83, 0.67, 0.5, 0.33, 0.17, 0.0]
+    >>> rates("wsd")
+    [0.0, 0.5, 1.0, 1.0, 1.0, 0.5, 0.29, 0.13, 0.0]
     """
-    warmup = config.warmup_steps
+    warmup, peak = config.warmup_steps, config.learning_rate
     if warmup >= total_steps > 1:
         raise LitebertError(
             "LB-426",
@@ -343,59 +310,16 @@ def build_schedule(config: OptimConfig, *, total_steps: int) -> Schedule:
             next="set optim.warmup_steps=0.1",
         )
     steps = min(round(warmup * total_steps if warmup < 1 else warmup), total_steps - 1)
-    shapes: dict[str, Callable[..., float]] = {
-        "official": official,
-        "linear": linear,
-        "wsd": partial(wsd, decay_share=config.decay_share),
-    }
-    return partial(shapes[config.schedule], peak=config.learning_rate, warmup_steps=steps, total_steps=total_steps)
+    decay_steps = max(1, round(config.decay_share * total_steps))  # a long decay waits for the end of the warm-up
+    start = {"official": 0, "linear": steps, "wsd": max(steps, total_steps - decay_steps)}[config.schedule]
 
+    def rate(step: int) -> float:
+        if step < steps:
+            return peak * step / steps
+        left = min(1.0, max(0.0, (total_steps - step) / (total_steps - start)))  # of the decay; 1 before it
+        return peak * (1 - math.sqrt(1 - left) if config.schedule == "wsd" else left)
 
-def official(step: int, *, peak: float, warmup_steps: int, total_steps: int) -> float:
-    """Return upstream's rate, which drops where the warm-up ends (optimization.py L28-64).
-
-    The decay counts from step 0 and not from the end of the warm-up, so `peak` is never reached:
-
-    >>> rates = [official(s, peak=1.0, warmup_steps=5, total_steps=10) for s in range(11)]
-    >>> rates[:5], rates[5:]
-    ([0.0, 0.2, 0.4, 0.6, 0.8], [0.5, 0.4, 0.3, 0.2, 0.1, 0.0])
-    """
-    if step < warmup_steps:
-        return peak * step / warmup_steps
-    return peak * _share_left(step, start=0, end=total_steps)
-
-
-def linear(step: int, *, peak: float, warmup_steps: int, total_steps: int) -> float:
-    """Return the rate of a straight rise to `peak` and a straight fall to 0, without a jump.
-
-    >>> [linear(s, peak=1.0, warmup_steps=2, total_steps=6) for s in range(7)]
-    [0.0, 0.5, 1.0, 0.75, 0.5, 0.25, 0.0]
-    """
-    if step < warmup_steps:
-        return peak * step / warmup_steps
-    return peak * _share_left(step, start=warmup_steps, end=total_steps)
-
-
-def wsd(step: int, *, peak: float, warmup_steps: int, total_steps: int, decay_share: float) -> float:
-    """Return the rate of warm-up, stable, decay: the last `decay_share` falls by 1 - sqrt.
-
-    Before the decay the rate does not depend on `total_steps`, so training can continue from any
-    stable checkpoint, or decay from there (Hägele et al., arXiv 2405.18392). The decay never
-    starts before the end of the warm-up.
-
-    >>> [wsd(s, peak=1.0, warmup_steps=2, total_steps=8, decay_share=0.5) for s in range(9)]
-    [0.0, 0.5, 1.0, 1.0, 1.0, 0.5, 0.29..., 0.13..., 0.0]
-    """
-    if step < warmup_steps:
-        return peak * step / warmup_steps
-    decay_steps = max(1, round(decay_share * total_steps))
-    start = max(warmup_steps, total_steps - decay_steps)
-    return peak * (1 - math.sqrt(1 - _share_left(step, start=start, end=total_steps)))
-
-
-def _share_left(step: int, *, start: int, end: int) -> float:
-    """Return how much of [start, end] lies ahead of `step`: 1 before it, 0 after."""
-    return min(1.0, max(0.0, (end - step) / (end - start)))
+    return rate
 
 
 # From a configuration, and from a checkpoint.
@@ -499,25 +423,22 @@ def load_state_tensors(
 ) -> None:
     """Load what `state_tensors` returned, so that training continues bit-equal; or refuse it, and change nothing."""
     live = state_tensors(optimizer, named_parameters)
-    missing, unknown = sorted(live.keys() - tensors.keys()), sorted(tensors.keys() - live.keys())
-    advice = "resume with the model configuration the checkpoint was written with"
-    if missing or unknown:
-        received = f"{len(missing)} missing {missing[:3]}, {len(unknown)} unknown {unknown[:3]}"
+    problem = expected = ""
+    if unknown := sorted(tensors.keys() - live.keys()):
+        problem, expected = f"{len(unknown)} unknown {unknown[:3]}", did_you_mean(unknown[0], live)
+    elif missing := sorted(live.keys() - tensors.keys()):
+        problem, expected = f"{len(missing)} missing {missing[:3]}", f"all {len(live)} names"
+    for name in live.keys() & tensors.keys() if not problem else ():
+        theirs, ours = (f"{tuple(each.shape)} {each.dtype}" for each in (tensors[name], live[name]))
+        if theirs != ours:
+            problem, expected = f"{name} of {theirs}", ours
+    if problem:
         raise LitebertError(
             "LB-423",
             "the optimizer state belongs to another model",
-            received=received,
-            expected=did_you_mean(unknown[0], live) if unknown else f"all {len(live)} names",
-            next=advice,
+            received=problem,
+            expected=expected,
+            next="resume with the model configuration the checkpoint was written with",
         )
-    for name, moment in live.items():
-        if (moment.shape, moment.dtype) != (tensors[name].shape, tensors[name].dtype):
-            raise LitebertError(
-                "LB-424",
-                f"the optimizer state {name} has another shape or dtype than its parameter",
-                received=f"{tuple(tensors[name].shape)} {tensors[name].dtype}",
-                expected=f"{tuple(moment.shape)} {moment.dtype}",
-                next=advice,
-            )
     for name, moment in live.items():
         moment.copy_(tensors[name])

@@ -14,8 +14,8 @@ import pytest
 import torch
 
 import litebert
-from litebert.config import AlbertConfig, HeadConfig, TrainConfig
-from litebert.distributed.world import World, rank, world_size
+from litebert.config import AlbertConfig, HeadConfig, PretrainConfig, TrainConfig, resolve, settings_from_words
+from litebert.distributed.world import World, joined, world_size
 from litebert.errors import LitebertError
 from litebert.files import Json
 from litebert.folder import save_model
@@ -25,7 +25,7 @@ from litebert.tasks.finetuning import Finetuning, drawn
 from litebert.tasks.kinds.family import Feature
 from litebert.tasks.kinds.text import TextClassification
 from litebert.tokenizer import Tokenizer
-from litebert.train.run import require_share
+from litebert.train.run import opened
 
 NETWORK = {"embedding_size": 16, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
 PACE = {"steps": 6, "batch_size": 6, "eval_every": 3, "save_every": 2, "log_every": 1, "precision": "fp32"}
@@ -158,25 +158,25 @@ def test_the_result_is_whole_and_written_once(runs: Path) -> None:
         assert len(list((runs / name / "checkpoints").iterdir())) <= 2
 
 
-@pytest.mark.parametrize(
-    ("environment", "code"),
-    [
-        ({"WORLD_SIZE": "2", "RANK": "0"}, "LB-262"),
-        ({"WORLD_SIZE": "2", "RANK": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}, "LB-262"),
-        ({"WORLD_SIZE": "many"}, "LB-264"),
-    ],
-)
-def test_an_incomplete_environment_and_too_small_a_batch_are_refused(
-    monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], code: str
-) -> None:
+ADDRESS = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}
+
+
+@pytest.mark.parametrize("wrong", [{"RANK": "0"}, {"RANK": "2", **ADDRESS}, {"WORLD_SIZE": "many"}])
+def test_an_incomplete_environment_is_refused(monkeypatch: pytest.MonkeyPatch, wrong: dict[str, str]) -> None:
     assert world_size() == 1
-    for name, value in environment.items():
+    for name, value in {"WORLD_SIZE": "2", **wrong}.items():
         monkeypatch.setenv(name, value)
-    with pytest.raises(LitebertError, match=code):
-        rank()
-    require_share(4, World(0, 4))
-    with pytest.raises(LitebertError, match="LB-282"):
-        require_share(3, World(0, 4))
+    with pytest.raises(LitebertError, match="LB-262"), joined(torch.device("cpu")):
+        pass
+
+
+def test_too_small_a_batch_and_a_common_choice_of_the_hardest_are_refused(corpus: Path, tmp_path: Path) -> None:
+    for words in (["train.batch_size=3"], ["mining.pool=2"]):
+        resolved = resolve(PretrainConfig, settings_from_words([f"data.corpus={corpus}", *words]))
+        with pytest.raises(LitebertError, match="LB-282"):
+            opened(tmp_path, resolved, data={}, world=World(0, 4))
+        assert opened(tmp_path, resolved, data={}) is None
+        (tmp_path / "run.json").unlink()
 
 
 def test_the_examples_of_a_fine_tuning_step_and_their_order_are_those_of_one_process() -> None:

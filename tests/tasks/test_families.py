@@ -216,7 +216,7 @@ def test_states_of_other_kinds_and_widths_are_refused(small_tokenizer: Tokenizer
         family, examples = FAMILIES[name]
         network = trained(family, examples, small_tokenizer)
         size = size or network.config.hidden_size
-        with pytest.raises(LitebertError, match="LB-889"):
+        with pytest.raises(LitebertError, match="LB-884"):
             taught(family, [], examples, network, small_tokenizer, max_length=32, state_size=size)
 
 
@@ -227,5 +227,5 @@ def test_teacher_of_another_task_and_spans_are_refused(small_tokenizer: Tokenize
     with pytest.raises(LitebertError, match="LB-884"):
         taught(other, [], scores, network, small_tokenizer, max_length=32)
     spans, questions = FAMILIES["spans"]
-    with pytest.raises(LitebertError, match="LB-883"):
+    with pytest.raises(LitebertError, match="LB-884"):
         taught(spans, [], questions, network, small_tokenizer, max_length=32)

@@ -7,17 +7,14 @@ import numpy as np
 import pytest
 import torch
 
-from litebert.config import AlbertConfig, MiningConfig, ObjectiveConfig
+from litebert.config import AlbertConfig, ObjectiveConfig
 from litebert.corpus import Corpus
-from litebert.distributed.world import ALONE, World
-from litebert.errors import LitebertError
 from litebert.nn import AlbertForPretraining
 from litebert.objectives.batch import PretrainingBatch, of_sequences
 from litebert.objectives.sampling import Loader
 from litebert.tasks.finetuning import hardest_features
 from litebert.tasks.kinds.family import Feature
 from litebert.tasks.pretraining import hardest, micro_batches, sequence_losses
-from litebert.train.run import require_alone
 from litebert.train.sources import vocabulary_of
 
 
@@ -71,13 +68,6 @@ def test_the_hardest_sequences_stay_whole(batch: PretrainingBatch, network: Albe
         found = hardest(network, batch, 5, micro_batch_size=micro_batch_size)
         assert set(_ids(found)) == expected
         assert network.training
-
-
-def test_several_processes_cannot_choose_together() -> None:
-    require_alone(MiningConfig(pool=2), ALONE)
-    require_alone(MiningConfig(), World(rank=0, size=2))
-    with pytest.raises(LitebertError, match="LB-280"):
-        require_alone(MiningConfig(pool=2), World(rank=0, size=2))
 
 
 def test_the_weight_of_a_label_does_not_make_an_example_hard() -> None:

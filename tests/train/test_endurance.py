@@ -104,16 +104,17 @@ def test_control_without_handlers_a_signal_leaves_no_checkpoint(
 
 SLEEPING = """
 import time
-from litebert.train.run import interruptible
-with interruptible():
+from pathlib import Path
+from litebert.train.run import session
+with session(Path('.')):
     print("ready", flush=True)
     while True:
         time.sleep(60)
 """
 
 
-def test_a_second_signal_ends_at_once() -> None:
-    with subprocess.Popen([sys.executable, "-c", SLEEPING], stdout=subprocess.PIPE) as child:
+def test_a_second_signal_ends_at_once(tmp_path: Path) -> None:
+    with subprocess.Popen([sys.executable, "-c", SLEEPING], stdout=subprocess.PIPE, cwd=tmp_path) as child:
         assert child.stdout.readline() == b"ready\n"
         child.terminate()
         with pytest.raises(subprocess.TimeoutExpired):  # the first is only a request

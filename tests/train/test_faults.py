@@ -23,7 +23,7 @@ from litebert.tasks.pretraining import Pretraining
 from litebert.train import checkpoint, log, loop
 from litebert.train.checkpoint import Checkpoints, RunProgress, manifest_of
 from litebert.train.log import RunLog
-from litebert.train.pretrain import cost_of_steps, pretrain
+from litebert.train.pretrain import pretrain
 
 from .conftest import At, Configure, checkpoints_of, state_of
 
@@ -41,8 +41,8 @@ def poison(monkeypatch: pytest.MonkeyPatch) -> Poison:
         return train(*args, **kwargs)
 
     def change(factor: Callable[[int], float], added: float = 0.0) -> None:
-        def poisoned(self: Pretraining, work: object) -> Loss:
-            loss = original(self, work)
+        def poisoned(self: Pretraining, *given: object) -> Loss:
+            loss = original(self, *given)
             return Loss(loss.total * factor(step) + added, loss.sums) if self.network.training else loss
 
         monkeypatch.setattr(loop, "training_step", counted)
@@ -88,15 +88,14 @@ def test_no_checkpoint_is_written_while_steps_are_skipped(tmp_path: Path, config
 def test_control_checkpoints_of_skipped_steps_evict_the_good_ones(
     tmp_path: Path, configure: Configure, poison: Poison, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    counted = loop.counted_step
+    count = loop.Trainer._count
 
-    def careless(trainer: loop.Trainer, progress: RunProgress, result: loop.StepResult) -> RunProgress:
-        after = counted(trainer, progress, result)
-        if after.skipped_in_a_row:
-            trainer.checkpoints.save(trainer.network, trainer.optimizer, after)
-        return after
+    def careless(trainer: loop.Trainer, result: loop.StepResult) -> None:
+        count(trainer, result)
+        if trainer.progress.skipped_in_a_row:
+            trainer.checkpoints.save(trainer.network, trainer.optimizer, trainer.progress)
 
-    monkeypatch.setattr(loop, "counted_step", careless)
+    monkeypatch.setattr(loop.Trainer, "_count", careless)
     with pytest.raises(AssertionError):
         test_no_checkpoint_is_written_while_steps_are_skipped(tmp_path, configure, poison)
 
@@ -237,11 +236,7 @@ def test_memory_is_in_bytes_on_macos_too(monkeypatch: pytest.MonkeyPatch) -> Non
     assert log.memory_bytes() < kilobytes / 512
 
 
-def test_the_time_left_counts_evaluations_and_steps_that_will_be_slower(configure: Configure) -> None:
-    cost = cost_of_steps(configure("early.depth=1", "early.depth_share=0.5", "train.steps=20").config)
-    assert [cost(0, 10), cost(10, 20), cost(0, 20), cost(5, 15)] == [5, 10, 15, 7.5]
-    steady = cost_of_steps(configure("train.steps=20").config)
-    assert [steady(0, 10), steady(3, 20)] == [10, 17]
-    timed = RunLog(Path("unused"), 20, eval_every=5, cost=cost, evaluation_seconds=60)
-    assert timed._left(10, 1.0) == "2m10s"  # ten steps, and the evaluations at 15 and 20
+def test_the_time_left_counts_evaluations_and_steps_that_will_be_slower() -> None:
+    timed = RunLog(Path("unused"), 20, eval_every=5, cost=lambda first, last: 2 * (last - first), evaluation_seconds=60)
+    assert timed._left(10, 1.0) == "2m20s"  # ten steps, and the evaluations at 15 and 20
     assert RunLog(Path("unused"), 20, ends=time.monotonic() + 90.4)._left(3, 1.0) == "1m30s"

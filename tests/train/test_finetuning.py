@@ -34,7 +34,7 @@ from litebert.inference import Model
 from litebert.inference.finetuned import Finetuned, ensemble_answers, measured, with_patience
 from litebert.nn import AlbertForPretraining, AlbertForTask
 from litebert.runs import read_metrics, read_result
-from litebert.tasks.finetuning import MAX_EPOCHS, suited, with_suited
+from litebert.tasks.finetuning import MAX_EPOCHS, with_suited
 from litebert.tasks.kinds.family import joined, targets_of
 from litebert.tokenizer import Tokenizer, train_tokenizer, write_tokenizer
 from litebert.train.finetune import finetune, plan_finetuning, prepare, rate_scales
@@ -214,7 +214,7 @@ def test_small_networks_get_measured_defaults_and_typed_values_stay(words: list[
     free = [word for word in words if not word.startswith(("optim.learning_rate", "train.epochs"))]
     recipe = {"optim.learning_rate": Setting(2e-5, Origin("recipe", "table"))}
     prepared = prepare(resolve(FinetuneConfig, recipe, settings_from_words(free)), tmp_path / "a")
-    assert prepared.config.optim.learning_rate == suited(32, 96, 16).learning_rate
+    assert prepared.config.optim.learning_rate == 1e-4
     assert prepared.resolved.origins["optim.learning_rate"] == Origin("suited")
     assert prepared.config.train.epochs == MAX_EPOCHS
     typed = settings_from_words([*free, "optim.learning_rate=2e-5", "train.steps=3"])
@@ -222,7 +222,14 @@ def test_small_networks_get_measured_defaults_and_typed_values_stay(words: list[
     assert (prepared.config.optim.learning_rate, prepared.config.train.steps) == (2e-5, 3)
     published = resolve(FinetuneConfig, settings_from_words(["task.name=sst2", "data.folder=x", "model.start=y"]))
     assert with_suited(published, 768, 500) is published
-    assert with_suited(published, 767, 500) is not published
+    for shape, expected in (
+        ((256, 500, False), (1e-4, 0.1, 10, 1.0)),
+        ((512, 67_349, False), (5e-5, 0.1, 3, 1.0)),
+        ((384, 500, True), (2e-4, 0.1, 5, 10.0)),
+    ):
+        small = with_suited(resolve(FinetuneConfig, recipe), shape[0], shape[1], reads_mean=shape[2]).config
+        optim = small.optim
+        assert (optim.learning_rate, optim.warmup_steps, small.train.epochs, optim.head_rate_scale) == expected
 
 
 @torch.no_grad()
@@ -287,7 +294,7 @@ def test_training_that_starts_from_exits_takes_them_where_labels_are_the_same(wi
 
 def test_the_plan_counts_every_head_and_other_tasks_have_none(tmp_path: Path, configure: Configure) -> None:
     plans = [plan_finetuning(configure(f"train.exits={exits}"), tmp_path / "run") for exits in ("true", "false")]
-    assert plans[0].needs.num_parameters - plans[1].needs.num_parameters == (STEPS - 1) * (2 * 32 + 2)
+    assert plans[0][1].num_parameters - plans[1][1].num_parameters == (STEPS - 1) * (2 * 32 + 2)
     (tmp_path / "tags.conll").write_text("Anna B-PER\nlaughs O\n\n" * 20, encoding="utf-8")
     tags = [f"data.{part}={tmp_path / 'tags.conll'}" for part in ("train", "dev")]
     with pytest.raises(LitebertError, match=r"LB-518[\s\S]*token-classification"):

@@ -107,7 +107,7 @@ class Machine:
         self.pace = Pace(folder, seconds, planned, begun=0.0, now=lambda: self.seconds)
 
     def run(self, *, step: int = 0, until: int = -1) -> int:
-        while not self.pace.is_last(step) and step != until:
+        while step < self.pace.at(step)[1] and step != until:
             self.seconds += 2.0 if step >= self.busy_from else 0.5
             step += 1
             self.pace.look(step, 1.0)
@@ -120,7 +120,7 @@ def test_the_end_comes_with_the_time_and_the_schedule_is_never_walked_back(
     tmp_path: Path, busy_from: int, planned: int
 ) -> None:
     machine = Machine(tmp_path, planned, busy_from=busy_from)
-    positions = [machine.pace.position(step) for step in range(machine.run())]
+    positions = [machine.pace.at(step)[0] for step in range(machine.run())]
     assert machine.seconds + 1.0 == pytest.approx(300, rel=0.1)
     assert positions == sorted(positions)
     assert (positions[0], positions[-1]) == (0, pytest.approx(planned - 1, rel=0.02))
@@ -130,10 +130,10 @@ def test_a_resumed_run_repeats_what_was_decided(tmp_path: Path) -> None:
     machine = Machine(tmp_path, 1_000, busy_from=200)
     stopped, pace = machine.run(until=250), machine.pace
     pace.record()
-    decided = [pace.position(step) for step in range(pace.clock.knots[-1].step)]
+    decided = [pace.at(step) for step in range(pace.clock.knots[-1].step)]
     machine.pace = again = Pace.open(tmp_path, TrainConfig(minutes=5, steps=1_000), begun=machine.seconds)
     again.now = pace.now
-    assert [again.position(step) for step in range(len(decided))] == decided
+    assert [again.at(step) for step in range(len(decided))] == decided
     machine.run(step=stopped - 40)
     assert again.clock.knots[: len(pace.clock.knots)] == pace.clock.knots
     assert machine.seconds == pytest.approx(300, rel=0.1)
@@ -152,7 +152,9 @@ def test_the_result_holds_the_average_and_the_checkpoint_the_weights(tmp_path: P
 def test_early_batches_have_more_masked_pieces_and_depth_grows_once(configure: Configure) -> None:
     plain, config = configure().config, configure("early.mask_prob=0.3", "early.mask_share=0.5").config
     sources = Sources.open(config)
-    early, steady = (loader_for(sources.corpus.path, config=c, sentence=sources.sentence) for c in (config, plain))
+    early, steady = (
+        loader_for(sources.corpus.path, config=c, sentence=sentence_objective("order")) for c in (config, plain)
+    )
     for step in range(12):
         batch, usual = early.batch(step), steady.batch(step)
         assert (len(batch.masked_ids) > 1.5 * len(usual.masked_ids)) == (step < 6)
@@ -243,11 +245,11 @@ def test_pieces_that_two_vocabularies_share_keep_their_vectors(
 def test_stages_have_sequences_and_batches_of_their_own(configure: Configure) -> None:
     config = configure("ramp.shares=[0.5, 0.25]", "ramp.seq_lengths=[16, 32]", "ramp.batch_sizes=[2, 4]").config
     sources = Sources.open(config)
-    batches = batches_of(sources.corpus.path, config=config, sentence=sources.sentence)
+    batches = batches_of(sources.corpus.path, config=config, sentence=sentence_objective("order"))
     for step, size, length in ((0, 2, 16), (5, 2, 16), (6, 4, 32), (9, 8, 48)):
         lengths = np.diff(batches.batch(step).offsets)
         assert (len(lengths), lengths.max() <= length) == (size, True)
-    own = loader_for(sources.corpus.path, config=config, sentence=sources.sentence)
+    own = loader_for(sources.corpus.path, config=config, sentence=sentence_objective("order"))
     assert (batches.batch(9).ids == own.batch(0).ids).all()
     assert (batches.batch(6).ids == batches.batch(6).ids).all()
     for words in (["ramp.shares=[0.5]", "ramp.batch_sizes=[8, 9]"], ["ramp.shares=[0.6, 0.5]"]):

@@ -241,7 +241,7 @@ def _plan_of(
     from litebert.distributed.world import world_size
     from litebert.train.log import duration
 
-    seconds, size, batch_size = needs.seconds(train.steps), world_size(), train.batch_size
+    seconds, size, batch_size = train.steps * needs.seconds_per_step, world_size(), train.batch_size
     needed = {
         "memory": f"{needs.memory_bytes / 2**30:.2f} GiB",
         "disk": f"{needs.disk_bytes / 2**30:.2f} GiB",
@@ -336,8 +336,8 @@ def finetune(
 
     def planned() -> tuple[Prepared, RunPlan]:
         """Measure what the run will need, on a few of its examples; writes nothing."""
-        found = fine_tuning.plan_finetuning(resolved, folder)
-        prepared, train, optim = found.prepared, found.prepared.config.train, found.prepared.config.optim
+        prepared, needs = fine_tuning.plan_finetuning(resolved, folder)
+        train, optim = prepared.config.train, prepared.config.optim
         shape, key = prepared.network_config, prepared.key_measure
         start = PACKAGED if resolved.origins[START] == Origin() else resolved.config.model.start
         rate = f"{optim.learning_rate:g} ({prepared.resolved.origins['optim.learning_rate']})"
@@ -346,15 +346,15 @@ def finetune(
         lines = {
             "model": f"{start}, H {shape.hidden_size} x {shape.num_hidden_layers} layers",
             "task": f"{prepared.dataset.name}, {prepared.dataset.family.head.kind}",
-            "parameters": f"{found.needs.num_parameters:,}",
+            "parameters": f"{needs.num_parameters:,}",
             "examples": f"{prepared.num_examples:,} in {len(prepared.features):,} sequences or windows",
             **{f"  {name}": f"{len(held.examples):,}" for name, held in prepared.held_out.items()},
             "steps": f"{train.steps:,} steps of {train.batch_size} examples, evaluated every {train.eval_every:,}",
             "rate": f"{rate}{of_head}",
             "commonest": without,
-            "tokens": f"{found.tokens_per_step:,.0f} a step",
+            "tokens": f"{prepared.mean_tokens * train.batch_size:,.0f} a step",
         }
-        return prepared, _plan_of(lines, found.needs, train, folder, notes=prepared.dataset.notes)
+        return prepared, _plan_of(lines, needs, train, folder, notes=prepared.dataset.notes)
 
     if dry_run:
         return Run(folder, plan=planned()[1])

@@ -150,35 +150,25 @@ def _speaking() -> Iterator[None]:
 
 def world_size() -> int:
     """Return the number of processes of the run; 1 without a launcher."""
-    return max(1, _number("WORLD_SIZE", 1))
+    return max(1, launched("WORLD_SIZE", 1))
 
 
-def rank() -> int:
-    """Return the rank of this process; refuse an environment that is not complete."""
-    size, place = world_size(), _number("RANK", 0)
-    missing = [name for name in LAUNCHER if not os.environ.get(name)] if size > 1 else []
-    if missing or place >= size:
-        raise LitebertError(
-            "LB-262",
-            "the environment of several processes is not complete",
-            received=f"without {', '.join(missing)}" if missing else f"RANK={place} of {size}",
-            expected=f"{', '.join(LAUNCHER)}, as torchrun sets them",
-            next="torchrun --nproc-per-node 2 -m litebert pretrain ...; alone: unset WORLD_SIZE",
-        )
-    return place
-
-
-def local_rank() -> int:
-    """Return the rank of this process on its machine, which is also the index of its GPU."""
-    return _number("LOCAL_RANK", 0)
-
-
-def _number(name: str, default: int) -> int:
+def launched(name: str, default: int = 0) -> int:
+    """Return a number that the launcher gives in the environment, such as LOCAL_RANK."""
     text = os.environ.get(name) or str(default)
     if not text.isdecimal():
-        what, next_step = f"the environment variable {name} is not a number", f"unset {name}, or start with torchrun"
-        raise LitebertError("LB-264", what, received=text, next=next_step)
+        raise _incomplete(f"{name}={text}")
     return int(text)
+
+
+def _incomplete(received: str) -> LitebertError:
+    return LitebertError(
+        "LB-262",
+        "the environment of several processes is not complete",
+        received=received,
+        expected=f"{', '.join(LAUNCHER)}, as torchrun sets them",
+        next="torchrun --nproc-per-node 2 -m litebert pretrain ...; alone: unset WORLD_SIZE",
+    )
 
 
 @contextmanager
@@ -192,10 +182,14 @@ def joined(device: torch.device) -> Iterator[World]:
     if size == 1:
         yield ALONE
         return
-    place = rank()
+    place = launched("RANK")  # of this process
+    if missing := [name for name in LAUNCHER if not os.environ.get(name)]:
+        raise _incomplete(f"without {', '.join(missing)}")
+    if place >= size:
+        raise _incomplete(f"RANK={place} of {size}")
     if device.type == "cuda":
         torch.cuda.set_device(device)
-    address, port = os.environ["MASTER_ADDR"], _number("MASTER_PORT", 0)
+    address, port = os.environ["MASTER_ADDR"], launched("MASTER_PORT")
     try:
         store = _store(address, port, place)
         # each run of this process has keys of its own
@@ -223,4 +217,4 @@ def _store(address: str, port: int, place: int) -> Store:
     patience = timedelta(seconds=JOIN_SECONDS)
     store = TCPStore(address, port, is_master=is_master, timeout=patience, wait_for_workers=False)
     # a launcher that restarts its processes keeps its store
-    return PrefixStore(f"restart/{_number('TORCHELASTIC_RESTART_COUNT', 0)}", store)
+    return PrefixStore(f"restart/{launched('TORCHELASTIC_RESTART_COUNT')}", store)

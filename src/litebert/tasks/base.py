@@ -10,8 +10,18 @@ import torch
 from torch import Tensor, nn
 
 from litebert.fast.steps import exact_dtype
+from litebert.nn import Batch
 
-Work = TypeVar("Work")
+
+class MicroBatch(Protocol):
+    """What a task calculates a loss from at once."""
+
+    @property
+    def batch(self) -> Batch:
+        """The tokens that the network reads; there is no padding."""
+
+
+Work = TypeVar("Work", bound=MicroBatch)
 
 
 @dataclass(frozen=True)
@@ -64,9 +74,6 @@ class Task(Protocol[Work]):
 
     def evaluate(self) -> dict[str, float]:
         """Measure the network on held-out data; leave it in training mode."""
-
-    def num_tokens(self, work: Work) -> int:
-        """Count the tokens of a micro-batch; there is no padding."""
 
 
 def summed(values: Sequence[Tensor]) -> Tensor:

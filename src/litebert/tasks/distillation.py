@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
-from litebert.config import DistilConfig, TrainConfig
+from litebert.config import DistilConfig
 from litebert.distributed.world import ALONE, World
 from litebert.errors import LitebertError
 from litebert.fast.steps import exact_dtype
 from litebert.folder import Pooling, SentenceVectors, load_model, read_sentence_vectors
-from litebert.nn import Albert, AlbertForPretraining, Batch
+from litebert.nn import Albert, Batch
 from litebert.nn.batch import mean_by_sequence, moved
 from litebert.nn.heads import PRETRAINING_HEADS
 from litebert.objectives import Batches, PretrainingBatch, longest_first, prefetch
@@ -112,11 +112,6 @@ class Teacher:
             )
         network = load_model(folder, dtype=dtype, for_inference=True).network
         return cls(network.albert, Tokenizer.load(folder), pooling=vectors.pooling)
-
-    @property
-    def num_layers(self) -> int:
-        """The number of hidden states after the embeddings."""
-        return len(self.encoder.plan)
 
     def encode(self, texts: Sequence[str]) -> tuple[Batch, list[list[Span]]]:
         """Return the framed batch of texts, and each token's span; [CLS] and [SEP] have (0, 0)."""
@@ -234,37 +229,28 @@ class Distillation:
         pretraining: Pretraining,
         *,
         teacher: Teacher,
-        surface: Surface,
-        open_pairs: Callable[[], Batches],
+        tokenizer: Tokenizer,
         open_texts: Callable[[], Batches],
         held_out_texts: Sequence[PretrainingBatch],
-        train: TrainConfig,
         distil: DistilConfig,
     ) -> None:
-        self._world = pretraining.world
-        self._pretraining, self._teacher, self._surface = pretraining, teacher, surface
-        self._open = (open_pairs, open_texts)
-        self._held_out_texts, self._train, self._distil = held_out_texts, train, distil
+        self.network, self._pretraining, self._world = pretraining.network, pretraining, pretraining.world
+        self.sum_names = (*pretraining.sum_names, "hidden_error", "lessons", "vector_error", "texts")
+        self._teacher, self._surface, self._distil = teacher, Surface(tokenizer), distil
+        self._open_texts, self._held_out_texts = open_texts, held_out_texts
         # the teacher's layer at the same share of the depth, for each step of the student
         depth = len(self.network.albert.plan)
-        self._layers = [round(step * teacher.num_layers / depth) for step in range(1, depth + 1)]
-
-    @property
-    def network(self) -> AlbertForPretraining:
-        """The student."""
-        return self._pretraining.network
-
-    @property
-    def sum_names(self) -> tuple[str, ...]:
-        """The sums of pretraining, then the teacher's."""
-        return (*self._pretraining.sum_names, "hidden_error", "lessons", "vector_error", "texts")
+        self._layers = [round(step * len(teacher.encoder.plan) / depth) for step in range(1, depth + 1)]
 
     def batches(self, start: int, stop: int) -> Iterator[Sequence[Lesson]]:
         """Yield the lessons of each step: pairs, then texts."""
-        steps, workers, world = range(start, stop), self._train.loader_workers, self._world
-        both = (prefetch(o, steps, rank=world.rank, world_size=world.size, workers=workers) for o in self._open)
+        steps, world, workers = range(start, stop), self._world, self._pretraining.train.loader_workers
+        pairs_of = self._pretraining.open_loader
+        assert pairs_of is not None
+        loaders = pairs_of, self._open_texts
+        both = (prefetch(each, steps, rank=world.rank, world_size=world.size, workers=workers) for each in loaders)
         for pairs, texts in zip(*both, strict=True):
-            sizes = world.totals(pairs.offsets[-1], texts.offsets[-1])
+            sizes = world.totals(pairs.offsets[-1], texts.offsets[-1])  # in tokens
             yield [
                 self._lesson(pairs, sizes[0] / sum(sizes), world, is_masked=True),
                 self._lesson(texts, sizes[1] / sum(sizes), world, is_masked=False),
@@ -291,40 +277,39 @@ class Distillation:
 
     def loss(self, work: Lesson) -> Loss:
         """Return one lesson's share of the step's loss."""
-        states = list(self.network.albert.states(work.batch))[1:]
+        states = list(self.network.albert.states(work.batch))[1:]  # after each step, (tokens, hidden)
         hidden, read = states[-1].new_zeros((), dtype=torch.float32), 0.0  # `read`: this lesson's share of the mean
-        if work.reading is not None:
-            hidden, read = self._hidden_error(states, work), work.share
+        if work.reading is not None and work.alignment is not None:
+            keep = torch.from_numpy(np.flatnonzero(work.alignment.has_target)).to(hidden.device)
+            targets = [
+                work.alignment.means(each)[keep] for each in work.reading.states
+            ]  # a (kept tokens, hidden) a step
+            sizes = [target.square().sum() for target in targets]
+            work.world.sum_(sizes)  # errors are relative to all texts of the lesson
+            errors = [
+                (ours[keep].float() - target).square().sum() / size
+                for ours, target, size in zip(states, targets, sizes, strict=True)
+            ]
+            # the last step has half of the weight
+            hidden = (torch.stack(errors[:-1]).mean() + errors[-1]) / 2 if errors[1:] else errors[0]
+            read = work.share
         total = work.share * (self._distil.hidden * hidden)  # each lesson weighs what it has of the step's tokens
         sums = [hidden * read, hidden.new_full((), read / work.world.size)]
         if work.pretraining is not None:
             masked = work.pretraining.masked_positions
             heads = (PRETRAINING_HEADS[name] for name in self.network.heads)
             logits = self.network.read(*(states[-1][head.reads(work.batch, masked)] for head in heads))
-            pretraining = self._pretraining.loss_of(work.pretraining, logits)
+            pretraining = self._pretraining.loss(work.pretraining, logits)
             total = total + self._distil.pretraining * pretraining.total
             nothing = hidden.new_zeros(())
             return Loss(total, summed([*pretraining.sums, *sums, nothing, nothing]))
         assert work.reading is not None
         vectors = pool(states[-1].float(), work.batch, self._teacher.pooling)
-        errors = 1 - F.cosine_similarity(vectors, work.reading.vectors.float(), dim=-1)  # (texts,)
-        (num_texts,) = work.world.totals(len(errors))
-        total = total + self._distil.vectors * errors.sum() / num_texts
+        distances = 1 - F.cosine_similarity(vectors, work.reading.vectors.float(), dim=-1)  # (texts,)
+        (num_texts,) = work.world.totals(len(distances))
+        total = total + self._distil.vectors * distances.sum() / num_texts
         zeros = hidden.new_zeros(len(self._pretraining.sum_names))
-        return Loss(total, summed([*zeros, *sums, errors.sum(), hidden.new_full((), len(errors))]))
-
-    def _hidden_error(self, states: Sequence[Tensor], work: Lesson) -> Tensor:
-        """Return the mean relative error of the states; the last has half of the weight."""
-        assert work.alignment is not None and work.reading is not None
-        keep = torch.from_numpy(np.flatnonzero(work.alignment.has_target)).to(states[0].device)
-        targets = [work.alignment.means(each)[keep] for each in work.reading.states]  # a (kept tokens, hidden) a step
-        sizes = [target.square().sum() for target in targets]
-        work.world.sum_(sizes)  # errors are relative to all texts of the lesson
-        errors = [
-            (ours[keep].float() - target).square().sum() / size
-            for ours, target, size in zip(states, targets, sizes, strict=True)
-        ]
-        return (torch.stack(errors[:-1]).mean() + errors[-1]) / 2 if errors[1:] else errors[0]
+        return Loss(total, summed([*zeros, *sums, distances.sum(), hidden.new_full((), len(distances))]))
 
     def measures(self, sums: Sequence[float]) -> dict[str, float]:
         """Return pretraining's measures and the two errors against the teacher."""
@@ -346,10 +331,6 @@ class Distillation:
         self.network.train()
         measured = self.measures(sums.tolist())
         return values | {measure.name: measured[measure.name] for measure in DISTILLATION_MEASURES}
-
-    def num_tokens(self, work: Lesson) -> int:
-        """Count the tokens that the student reads; there is no padding."""
-        return sum(work.batch.lengths)
 
 
 def unmasked(batch: PretrainingBatch) -> Ints:

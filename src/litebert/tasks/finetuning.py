@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any, Generic, TypeAlias
+from typing import Any, Generic
 
 import numpy as np
 import torch
@@ -38,11 +38,6 @@ from litebert.tasks.kinds.family import (
 from litebert.tasks.kinds.text import VectorHead
 from litebert.tokenizer import Tokenizer
 
-Select: TypeAlias = Callable[[list[Feature]], list[Feature]]
-"""Chooses the features of a step, when the network has the weights that the step will change."""
-TaughtLosses: TypeAlias = Callable[[AlbertForTask, Batch, Tensor, Tensor], Tensor]
-"""The loss of each feature from network, batch, targets and a teacher's outputs; see `taught_losses`."""
-
 
 @dataclass(frozen=True)
 class LabelledSet(Generic[Example]):
@@ -67,7 +62,10 @@ class FinetuningWork:
 
 
 class Finetuning(Generic[Example, Answer]):
-    """The task of fine-tuning; see tasks.base.Task."""
+    """The task of fine-tuning; see tasks.base.Task.
+
+    With a `teacher`, the features have its outputs. Of `pool` times as many features, a step learns from the hardest.
+    """
 
     sum_names = ("loss", "weight")
 
@@ -79,32 +77,43 @@ class Finetuning(Generic[Example, Answer]):
         features: Sequence[Feature],
         held_out: Mapping[str, LabelledSet[Example]],
         train: TrainConfig,
-        taught_losses: TaughtLosses | None = None,
-        select: Select | None = None,
+        teacher: TeacherConfig | None = None,
         pool: int = 1,
         world: World = ALONE,
     ) -> None:
         accelerate(network)
-        self._world, self._select, self._pool = world, select, pool
-        self.network, self.family, self._taught_losses = network, family, taught_losses
+        self.network, self.family, self._world = network, family, world
         self._features, self._held_out, self._train = features, held_out, train
+        self._teacher, self._pool = teacher, pool
         self._answers: dict[str, list[Answer]] | None = None
 
     def batches(self, start: int, stop: int) -> Iterator[Sequence[FinetuningWork]]:
-        """Yield the micro-batches of each step; every epoch has another random order."""
-        size = self._train.batch_size * self._pool
+        """Yield the micro-batches of each step on the network's device; every epoch has another random order."""
+        train, device = self._train, device_of(self.network)
         for step in range(start, stop):
-            numbers = drawn(len(self._features), step, batch_size=size, seed=self._train.seed)
+            numbers = drawn(len(self._features), step, batch_size=train.batch_size * self._pool, seed=train.seed)
             features = [self._features[number] for number in numbers]
-            yield list(self._works(self._select(features) if self._select else features))
+            if self._pool > 1:
+                features = hardest_features(features, network=self.network, family=self.family, keep=train.batch_size)
+            features.sort(key=lambda feature: -feature.num_tokens)  # memory peaks in the first micro-batch
+            step_weight = sum(feature.weight for feature in features) or 1.0
+            features = self._world.share(features)
+            size, works = train.micro_batch_size or len(features), list[FinetuningWork]()
+            for first in range(0, len(features), size):
+                part = features[first : first + size]
+                weight, wanted = sum(feature.weight for feature in part), taught_by(part)
+                wanted = None if wanted is None else moved(wanted, device)
+                targets = moved(targets_of(part), device)
+                works.append(FinetuningWork(joined(part).to(device), targets, weight, step_weight, wanted))
+            yield works
 
     def loss(self, work: FinetuningWork) -> Loss:
         """Return this micro-batch's share of the weighted mean loss of its step."""
         self._answers = None  # the step will change the weights
-        if self._taught_losses is None or work.wanted is None:
+        if self._teacher is None or work.wanted is None:
             losses = self.family.losses(self.network, work.batch, work.targets)
         else:
-            losses = self._taught_losses(self.network, work.batch, work.targets, work.wanted)
+            losses = taught_losses(self.family, self._teacher, self.network, work.batch, work.targets, work.wanted)
         total = losses.sum()
         return Loss(total / work.step_weight, summed([total, total.new_full((), work.weight)]))
 
@@ -114,11 +123,18 @@ class Finetuning(Generic[Example, Answer]):
 
     def evaluate(self) -> dict[str, float]:
         """Measure on every held-out set; if there are several, names begin with the set's name."""
-        measured: dict[str, float] = {}
+        measured, world = dict[str, float](), self._world
         self._answers = {}
         for name, held_out in self._held_out.items():
-            outputs = self._outputs(held_out.features)
-            answers = self.family.answers(held_out.examples, held_out.features, outputs)
+            # processes share the groups of similar length
+            features, outputs = held_out.features, dict[int, Output]()
+            groups = list(by_length([feature.num_tokens for feature in features]))
+            mine = [features[number] for number in chain.from_iterable(world.share(groups))]
+            found = world.gathered(outputs_of(self.network, self.family.outputs, mine))
+            for rank, theirs in enumerate(found):
+                outputs.update(zip(chain.from_iterable(groups[rank :: world.size]), theirs, strict=True))
+            ordered = [outputs[number] for number in range(len(features))]
+            answers = self.family.answers(held_out.examples, features, ordered)
             self._answers[name] = answers
             prefix = f"{name}_" if len(self._held_out) > 1 else ""
             values = self.family.measures(held_out.examples, answers)
@@ -132,36 +148,6 @@ class Finetuning(Generic[Example, Answer]):
             name: answer(self.network, self.family, held_out.examples, held_out.features)
             for name, held_out in self._held_out.items()
         }
-
-    def _outputs(self, features: Sequence[Feature]) -> list[Output]:
-        """Return the outputs of features; processes share the groups of similar length."""
-        groups = list(by_length([feature.num_tokens for feature in features]))
-        mine = self._world.share(groups)
-        chosen = [features[number] for numbers in mine for number in numbers]
-        found = self._world.gathered(outputs_of(self.network, self.family.outputs, chosen))
-        outputs: dict[int, Output] = {}
-        for rank, theirs in enumerate(found):
-            numbers = chain.from_iterable(groups[rank :: self._world.size])
-            outputs.update(zip(numbers, theirs, strict=True))
-        return [outputs[number] for number in range(len(features))]
-
-    def num_tokens(self, work: FinetuningWork) -> int:
-        """Count the tokens of a micro-batch; there is no padding."""
-        return sum(work.batch.lengths)
-
-    def _works(self, features: list[Feature]) -> Iterator[FinetuningWork]:
-        """Cut a step into micro-batches on the network's device, longest sequences first."""
-        device = device_of(self.network)
-        features.sort(key=lambda feature: -feature.num_tokens)  # memory peaks in the first one
-        step_weight = sum(feature.weight for feature in features)
-        features = self._world.share(features)
-        size = self._train.micro_batch_size or len(features)
-        for first in range(0, len(features), size):
-            part = features[first : first + size]
-            weight = sum(feature.weight for feature in part)
-            targets, wanted = moved(targets_of(part), device), taught_by(part)
-            wanted = None if wanted is None else moved(wanted, device)
-            yield FinetuningWork(joined(part).to(device), targets, weight, step_weight or 1.0, wanted)
 
 
 @torch.no_grad()
@@ -250,21 +236,20 @@ def taught(
 
     With `state_size`, the student's hidden size, the state that the teacher's head reads follows the logits.
     """
-    theirs, ours = teacher.head_config, family.head
-    if not family.learns_from_teacher:
-        raise LitebertError("LB-883", f"{ours.kind} cannot be learnt from a teacher", next="omit teacher.run")
-    if not theirs.answers_as(ours):
-        received, wanted = (
-            f"{head.kind}, {head.problem_type}: {', '.join(head.labels) or 'no labels'}" for head in (theirs, ours)
+    theirs, ours, size = teacher.head_config, family.head, teacher.config.hidden_size
+    are_alike = (theirs.kind, size) == (ours.kind, state_size) and ours.record.has_problem_type
+    if not (family.learns_from_teacher and theirs.answers_as(ours) and (state_size is None or are_alike)):
+        of_teacher, of_student = (
+            f"{head.kind} of {width}, {head.problem_type}: {', '.join(head.labels) or 'no labels'}"
+            for head, width in ((theirs, size), (ours, state_size or "any size"))
         )
-        what, advice = "the teacher was trained for another task", "give a run of the same task, with the same labels"
-        raise LitebertError("LB-884", what, received=received, expected=wanted, next=advice)
-    size = teacher.config.hidden_size
-    if state_size is not None and ((theirs.kind, size) != (ours.kind, state_size) or not ours.record.has_problem_type):
-        what = "teacher.hidden compares the states that two heads of the same kind and width read"
-        received = f"{theirs.kind} of {size} (teacher), {ours.kind} of {state_size}"
-        advice = "omit teacher.hidden, or choose model.pooling=cls for both"
-        raise LitebertError("LB-889", what, received=received, next=advice)
+        raise LitebertError(
+            "LB-884",
+            "this teacher cannot teach this task",
+            received=of_teacher,
+            expected=f"{of_student}; spans and pieces are not learnt from a teacher",
+            next="give a run of the same task and labels; for teacher.hidden also of the same width and pooling",
+        )
     read = family.features(examples, tokenizer, max_length=max_length, training=False)
     given = outputs_of(teacher, family.outputs, read)
     if state_size is not None:
@@ -380,53 +365,27 @@ where always answering the commonest label gets 65.6.
 """
 
 
-@dataclass(frozen=True)
-class Suited:
-    """The defaults that suit a network and its data."""
-
-    learning_rate: float
-    warmup_steps: float
-    epochs: float
-    head_rate_scale: float = 1.0
-
-
-def suited(hidden_size: int, num_features: int, batch_size: int, *, reads_mean: bool = False) -> Suited:
-    """Return rate, warm-up and epochs for a network smaller than the published ones.
-
-    The rate falls as the network grows, and is never above the measured one. Small data get more epochs, so that there
-    are enough steps.
-
-    >>> suited(256, 500, 32)
-    Suited(learning_rate=0.0001, warmup_steps=0.1, epochs=10, head_rate_scale=1.0)
-    >>> suited(512, 67_349, 32)
-    Suited(learning_rate=5e-05, warmup_steps=0.1, epochs=3, head_rate_scale=1.0)
-    >>> suited(384, 500, 32, reads_mean=True)
-    Suited(learning_rate=0.0002, warmup_steps=0.1, epochs=5, head_rate_scale=10.0)
-    """
-    size, peak, steps, head_scale = MEASURED_SIZE, MEASURED_RATE, MIN_STEPS, 1.0
-    if reads_mean:
-        size, peak, steps, head_scale = MEAN_SIZE, MEAN_RATE, MEAN_STEPS, MEAN_HEAD_SCALE
-    epochs = math.ceil(steps * batch_size / num_features)
-    return Suited(peak * min(1.0, size / hidden_size), 0.1, min(max(epochs, MIN_EPOCHS), MAX_EPOCHS), head_scale)
-
-
 def with_suited(
     resolved: Resolved[FinetuneConfig], hidden_size: int, num_features: int, *, reads_mean: bool = False
 ) -> Resolved[FinetuneConfig]:
-    """Set suitable defaults; they override recipes and schema defaults, but not files or flags."""
+    """Set rate, warm-up and epochs for a network smaller than the published ones.
+
+    They override recipes and schema defaults, but not files or flags. The rate falls as the network grows, and is never
+    above the measured one. Small data get more epochs, so that there are enough steps.
+    """
     if hidden_size >= PUBLISHED_SIZE:
         return resolved
     config, origins = resolved.config, resolved.origins
-    fitting = suited(hidden_size, num_features, config.train.batch_size, reads_mean=reads_mean)
+    size, peak, steps = (MEAN_SIZE, MEAN_RATE, MEAN_STEPS) if reads_mean else (MEASURED_SIZE, MEASURED_RATE, MIN_STEPS)
     free = {name for name, origin in origins.items() if origin.kind in ("default", "recipe")}
-    optim: dict[str, float] = {"learning_rate": fitting.learning_rate, "warmup_steps": fitting.warmup_steps}
+    optim: dict[str, float] = {"learning_rate": peak * min(1.0, size / hidden_size), "warmup_steps": 0.1}
     if reads_mean:
-        optim |= {"bias_correction": True, "head_rate_scale": fitting.head_rate_scale}
+        optim |= {"bias_correction": True, "head_rate_scale": MEAN_HEAD_SCALE}
     optim = {name: value for name, value in optim.items() if f"optim.{name}" in free}
-    is_free = {"train.epochs", "train.steps"} <= free
-    train = {"epochs": fitting.epochs, "steps": 0} if is_free else {}
-    changed = config.model_copy(
-        update={"optim": config.optim.model_copy(update=optim), "train": config.train.model_copy(update=train)}
-    )
+    train = dict[str, float]()
+    if {"train.epochs", "train.steps"} <= free:
+        epochs = math.ceil(steps * config.train.batch_size / num_features)
+        train = {"epochs": min(max(epochs, MIN_EPOCHS), MAX_EPOCHS), "steps": 0}
+    changed = {"optim": config.optim.model_copy(update=optim), "train": config.train.model_copy(update=train)}
     names = [*(f"optim.{name}" for name in optim), *(f"train.{name}" for name in train)]
-    return Resolved(changed, origins | dict.fromkeys(names, Origin("suited")))
+    return Resolved(config.model_copy(update=changed), origins | dict.fromkeys(names, Origin("suited")))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import torch
@@ -26,9 +26,6 @@ from litebert.nn.heads import PretrainingOutput
 from litebert.objectives import NO_LABEL, Batches, PretrainingBatch, longest_first, prefetch
 from litebert.objectives.batch import of_sequences
 from litebert.tasks.base import Loss, Measure, device_of, summed
-
-Select: TypeAlias = Callable[[PretrainingBatch], PretrainingBatch]
-"""Chooses the sequences of a step, when the network has the weights that the step will change."""
 
 EPSILON = 1e-5
 """Added to the number of masked tokens, as upstream (run_pretraining.py L337)."""
@@ -138,7 +135,7 @@ def pretraining_measures() -> tuple[Measure, ...]:
 
 
 class Pretraining:
-    """The task of pretraining; see tasks.base.Task."""
+    """The task of pretraining; see tasks.base.Task. With `mines`, a step learns from its hardest sequences."""
 
     def __init__(
         self,
@@ -149,40 +146,34 @@ class Pretraining:
         train: TrainConfig,
         early: EarlyConfig | None = None,
         elastic: ElasticConfig | None = None,
-        select: Select | None = None,
+        mines: bool = False,
         mask_id: int | None = None,
         world: World = ALONE,
     ) -> None:
         accelerate(network)
-        self.network, self.world = network, world
-        self._open_loader, self._held_out, self._train = open_loader, held_out, train
+        self.network, self.world, self.train, self.open_loader = network, world, train, open_loader
+        self._held_out, self._mines, self._mask_id = held_out, mines, mask_id
         self._early, self._elastic = early or EarlyConfig(), elastic or ElasticConfig()
-        self._select, self._mask_id = select, mask_id
         self._deepest = network.albert.depth
-
-    @property
-    def sum_names(self) -> tuple[str, ...]:
-        """Three sums for each objective."""
-        return tuple(name for objective in OBJECTIVES.values() for name in objective.sums)
+        self.sum_names = tuple(name for objective in OBJECTIVES.values() for name in objective.sums)
 
     def batches(self, start: int, stop: int) -> Iterator[Sequence[PretrainingWork]]:
         """Yield the micro-batches of each step on the network's device; set the network's depth."""
-        assert self._open_loader is not None, "a task without a loader only evaluates"
-        steps, device, world = range(start, stop), device_of(self.network), self.world
-        workers = self._train.loader_workers
-        made = prefetch(self._open_loader, steps, rank=world.rank, world_size=world.size, workers=workers)
+        assert self.open_loader is not None, "a task without a loader only evaluates"
+        steps, train, world = range(start, stop), self.train, self.world
+        made = prefetch(self.open_loader, steps, rank=world.rank, world_size=world.size, workers=train.loader_workers)
         for step, batch in zip(steps, made, strict=True):
-            self._deepest = depth_at(step, self._early, self._train.steps, self.network.config.num_steps)
-            self.network.albert.depth = elastic_depth(step, self._elastic, self._deepest, seed=self._train.seed)
-            chosen = batch if self._select is None else self._select(batch)
-            yield list(micro_batches(chosen, self._train.micro_batch_size, device, world))
+            # depth and choice depend on the step and the weights alone: a run that was stopped resumes exactly
+            self._deepest = depth_at(step, self._early, train.steps, self.network.config.num_steps)
+            self.network.albert.depth = elastic_depth(step, self._elastic, self._deepest, seed=train.seed)
+            if self._mines:
+                batch = hardest(self.network, batch, train.batch_size, micro_batch_size=train.micro_batch_size)
+            yield list(micro_batches(batch, train.micro_batch_size, device_of(self.network), world))
 
-    def loss(self, work: PretrainingWork) -> Loss:
-        """Return this micro-batch's share of the sum of all objectives' losses."""
-        return self.loss_of(work, self.network(work.batch, work.masked_positions))
-
-    def loss_of(self, work: PretrainingWork, logits: PretrainingOutput) -> Loss:
-        """Return the loss of logits that are already computed."""
+    def loss(self, work: PretrainingWork, logits: PretrainingOutput | None = None) -> Loss:
+        """Return this micro-batch's share of the sum of all objectives' losses; `logits` may be known already."""
+        if logits is None:
+            logits = self.network(work.batch, work.masked_positions)
         shares, sums = list[Tensor](), list[Tensor]()
         for name, objective in OBJECTIVES.items():
             found = objective.loss(logits[name], work)
@@ -216,9 +207,9 @@ class Pretraining:
         sums = torch.zeros(len(self.sum_names), dtype=exact, device=device)
         hidden = torch.zeros(3, dtype=exact, device=device)  # of the positions that show [MASK]
         for batch in self.world.share(self._held_out):
-            for work in micro_batches(batch, self._train.micro_batch_size, device):
+            for work in micro_batches(batch, self.train.micro_batch_size, device):
                 logits = self.network(work.batch, work.masked_positions)
-                sums += self.loss_of(work, logits).sums
+                sums += self.loss(work, logits).sums
                 if self._mask_id is not None:
                     is_hidden = work.batch.ids[work.masked_positions] == self._mask_id
                     scores, labels = logits.masked_lm[is_hidden].float(), work.masked_ids[is_hidden]
@@ -231,10 +222,6 @@ class Pretraining:
         if count:
             measured |= {"mask_token_loss": loss / count, "mask_token_accuracy": correct / count}
         return measured | {"masked_lm_baseline": commonest_share(self._held_out)}
-
-    def num_tokens(self, work: PretrainingWork) -> int:
-        """Count the tokens of a micro-batch; there is no padding."""
-        return sum(work.batch.lengths)
 
 
 def micro_batches(
@@ -275,8 +262,7 @@ def commonest_share(batches: Iterable[PretrainingBatch]) -> float:
     return float(np.bincount(ids).max() / ids.size)
 
 
-# What varies with the step: depth and the choice of sequences. Both depend on the step's number and the weights alone,
-# so a run that was stopped resumes exactly.
+# What varies with the step
 
 
 def depth_at(step: int, early: EarlyConfig, total_steps: int, full: int) -> int:

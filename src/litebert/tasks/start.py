@@ -11,8 +11,8 @@ where the two networks are, before either moves to a GPU.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,10 +21,10 @@ from torch import Tensor
 
 from litebert import rng
 from litebert.fast.steps import blocks
-from litebert.nn import Albert, AlbertForPretraining, Batch
+from litebert.nn import Albert, AlbertForPretraining
 from litebert.nn.model import AttentionBlock, FeedForwardBlock
 from litebert.objectives import PretrainingBatch, longest_first
-from litebert.tasks.distillation import Alignment, Surface, Teacher, align, unmasked
+from litebert.tasks.distillation import Surface, Teacher, align, unmasked
 from litebert.tasks.pretraining import micro_batches
 from litebert.tokenizer import Tokenizer
 
@@ -38,16 +38,14 @@ _POSITION_STRENGTH = 1.2
 _CUT_NORMAL_STD = 0.88
 """Standard deviation of a unit normal that is cut at two sigma, as in nn.init."""
 
-Matrix = NDArray[np.float64]
-
 
 @torch.no_grad()
 def attend_locally(albert: Albert, *, seed: int) -> None:
     """Set positions, projection and some heads so that each of these attends to one offset.
 
-    Position p is written as cos and sin of p w for jittered frequencies w, in a random subspace of
-    E. The projection keeps lengths, so B reads that subspace out of H. A head for offset d has
-    W_k = B and W_q = R(d) B, where R turns each phase by d w: q_i k_j is largest at j = i + d.
+    Position p is written as cos and sin of p w for jittered frequencies w, in a random subspace of E. The projection
+    keeps lengths, so a reader B takes that subspace out of H. A head for offset d has W_k = B and W_q = R(d) B, where R
+    turns each phase by d w: q_i k_j is largest at j = i + d.
     """
     config = albert.config
     embedding_size, hidden_size = config.embedding_size, config.hidden_size
@@ -56,21 +54,25 @@ def attend_locally(albert: Albert, *, seed: int) -> None:
     frequencies = np.pi * (np.arange(num) + draws.random(num)) / num
     subspace = _isometry(draws, embedding_size, embedding_size)[: 2 * num]  # (2 num, E)
     phases = np.outer(np.arange(config.max_position_embeddings), frequencies)
-    waves = np.concatenate([np.cos(phases), np.sin(phases)], axis=1)  # rows of squared length num
+    waves = np.concatenate([np.cos(phases), np.sin(phases)], axis=1)  # (positions, 2 num), of squared length num
     std = _POSITION_STRENGTH * _CUT_NORMAL_STD * config.initializer_range
-    _set(albert.embedding.position.weight, waves @ subspace * (embedding_size / num) ** 0.5 * std)
+    positions = waves @ subspace * (embedding_size / num) ** 0.5 * std
+    albert.embedding.position.weight.copy_(torch.from_numpy(positions))
     reader = subspace  # of a hidden vector, where E = H and nothing is projected
     if config.projects_embeddings:
         isometry = _isometry(draws, hidden_size, embedding_size)  # (H, E)
         assert isinstance(albert.embedding.projection, torch.nn.Linear)
         gain = (hidden_size / embedding_size) ** 0.5  # unit variance stays unit variance
-        _set(albert.embedding.projection.weight, isometry * gain)
-        reader = subspace @ isometry.T / gain
+        albert.embedding.projection.weight.copy_(torch.from_numpy(isometry * gain))
+        reader = subspace @ isometry.T / gain  # (2 num, H)
     for block in blocks(albert, AttentionBlock):
         for head, offset in enumerate(OFFSETS[: num_local_heads(config.num_attention_heads)]):
             rows = slice(head * config.head_size, head * config.head_size + 2 * num)
-            _set(block.key.weight[rows], reader)
-            _set(block.query.weight[rows], _rotation(frequencies * offset) @ reader)
+            # the rotation of each pair (cos, sin) by its angle, (2 num, 2 num)
+            cos, sin = np.diag(np.cos(frequencies * offset)), np.diag(np.sin(frequencies * offset))
+            rotation = np.block([[cos, -sin], [sin, cos]])
+            block.key.weight[rows].copy_(torch.from_numpy(reader))
+            block.query.weight[rows].copy_(torch.from_numpy(rotation @ reader))
 
 
 def num_local_heads(num_heads: int) -> int:
@@ -79,52 +81,56 @@ def num_local_heads(num_heads: int) -> int:
     >>> [num_local_heads(n) for n in (1, 2, 4, 8, 12)]
     [0, 1, 3, 6, 6]
     """
-    free = 1 if num_heads <= 4 else 2
-    return min(len(OFFSETS), num_heads - free)
+    return min(len(OFFSETS), num_heads - (1 if num_heads <= 4 else 2))
 
 
-def _rotation(angles: NDArray[np.float64]) -> Matrix:
-    """Return the matrix that turns each pair (cos, sin) by its angle."""
-    cos, sin = np.diag(np.cos(angles)), np.diag(np.sin(angles))
-    return np.block([[cos, -sin], [sin, cos]])
-
-
-def _isometry(draws: np.random.Generator, rows: int, columns: int) -> Matrix:
+def _isometry(draws: np.random.Generator, rows: int, columns: int) -> NDArray[np.float64]:
     """Draw a matrix with orthonormal columns, or rows where there are fewer of them."""
     normal = draws.standard_normal((max(rows, columns), min(rows, columns)))
-    basis: Matrix = np.linalg.qr(normal)[0]
+    basis: NDArray[np.float64] = np.linalg.qr(normal)[0]
     return basis if rows >= columns else basis.T
-
-
-def _set(target: Tensor, values: Matrix) -> None:
-    target.copy_(torch.from_numpy(values))
 
 
 # The weights of a teacher
 
 
+@torch.no_grad()
 def begin_as_teacher(
     student: AlbertForPretraining, tokenizer: Tokenizer, teacher: Teacher, sample: PretrainingBatch
 ) -> None:
-    """Convert the teacher's weights, then fit the embedding projection on a sample of the corpus."""
+    """Convert the teacher's weights; fit the embedding projection, if there is one, by least squares on a sample."""
     convert(student, tokenizer, teacher)
+    embedding = student.albert.embedding
+    projection = embedding.projection
+    if not isinstance(projection, torch.nn.Linear):
+        return
     masked = longest_first(sample)
     plain = replace(masked, ids=unmasked(masked))
     texts, spans = Surface(tokenizer).read(plain.ids, plain.offsets)
     theirs, their_spans = teacher.encode(texts)
     (work,) = micro_batches(plain, None, torch.device("cpu"))
-    embedded = teacher.read(theirs, [0]).states[0]  # what the teacher's first layer reads
-    fit_projection(student, work.batch, align(spans, their_spans), embedded)
+    alignment, batch = align(spans, their_spans), work.batch
+    embedded = teacher.read(theirs, [0]).states[0]  # what its first layer reads, (teacher tokens, hidden)
+    narrow = embedding.norm(
+        embedding.word(batch.ids) + embedding.position(batch.positions) + embedding.segment(batch.segments)
+    )  # (tokens, embed)
+    has_target = torch.from_numpy(alignment.has_target)
+    inputs = torch.cat([narrow, narrow.new_ones(len(narrow), 1)], dim=1)[has_target]
+    targets = alignment.means(embedded.float())[has_target]
+    # Normal equations; a small ridge term keeps them solvable for any text.
+    gram = inputs.T @ inputs + len(inputs) * 1e-4 * torch.eye(inputs.shape[1])
+    solution = torch.linalg.solve(gram, inputs.T @ targets)  # (embed + 1, hidden)
+    projection.weight.copy_(solution[:-1].T)
+    projection.bias.copy_(solution[-1])
 
 
 @torch.no_grad()
 def convert(student: AlbertForPretraining, tokenizer: Tokenizer, teacher: Teacher) -> None:
     """Set the student's weights, in place, from a teacher of the same width and number of heads.
 
-    The teacher's word table is centred and cut to E dimensions by SVD; a piece of the student gets
-    the mean of the teacher's pieces for its text. Every block is a copy of the middle one of the
-    teacher's layers that it replaces, with its most active neurons if the student has fewer. The
-    masked-LM head starts as the transposed projection.
+    The teacher's word table is centred and cut to E dimensions by SVD; a piece of the student gets the mean of the
+    teacher's pieces for its text. Every block is a copy of the middle one of the teacher's layers that it replaces,
+    with its most active neurons if the student has fewer. The masked-LM head starts as the transposed projection.
     """
     config, source, embedding = student.config, teacher.encoder.embedding, student.albert.embedding
     table: Tensor = source.word.weight.float()  # (teacher vocab, teacher embed)
@@ -148,76 +154,46 @@ def convert(student: AlbertForPretraining, tokenizer: Tokenizer, teacher: Teache
         embedding.norm.bias.copy_(bias)
         student.masked_lm.dense.weight.copy_(torch.eye(config.hidden_size))
     kept = slice(len(basis))  # a student may have wider embeddings than its teacher
-    embedding.word.weight[:, kept] = _piece_vectors(tokenizer, teacher, table - mean) @ basis.T  # (vocab, kept)
     length = min(config.max_position_embeddings, source.position.num_embeddings)
     embedding.position.weight[:length, kept] = source.position.weight[:length] @ basis.T
     embedding.segment.weight[:, kept] = (source.segment.weight[:1] + mean) @ basis.T
-    _copy_blocks(student, teacher)
 
-
-@torch.no_grad()
-def fit_projection(student: AlbertForPretraining, batch: Batch, alignment: Alignment, embedded: Tensor) -> None:
-    """Fit the student's embedding projection, if it has one, to the teacher's embedding output by least squares.
-
-    `batch` is unmasked text, tokenized for the student; `embedded` (teacher tokens, hidden) is what the teacher's first
-    layer reads for the same text.
-    """
-    embedding = student.albert.embedding
-    projection = embedding.projection
-    if not isinstance(projection, torch.nn.Linear):
-        return
-    narrow = embedding.norm(
-        embedding.word(batch.ids) + embedding.position(batch.positions) + embedding.segment(batch.segments)
-    )  # (tokens, embed)
-    has_target = torch.from_numpy(alignment.has_target)
-    inputs = torch.cat([narrow, narrow.new_ones(len(narrow), 1)], dim=1)[has_target]
-    targets = alignment.means(embedded.float())[has_target]
-    # Normal equations; a small ridge term keeps them solvable for any text.
-    gram = inputs.T @ inputs + len(inputs) * 1e-4 * torch.eye(inputs.shape[1])
-    solution = torch.linalg.solve(gram, inputs.T @ targets)  # (embed + 1, hidden)
-    projection.weight.copy_(solution[:-1].T)
-    projection.bias.copy_(solution[-1])
-
-
-def _piece_vectors(tokenizer: Tokenizer, teacher: Teacher, table: Tensor) -> Tensor:
-    """Return a vector for each student piece: the mean over the teacher's pieces of its text."""
+    # a vector for each piece of the student, (vocab, kept)
     known = {piece: index for index, piece in enumerate(teacher.tokenizer.pieces)}
     special = dict(zip(tokenizer.special_ids, teacher.tokenizer.special_ids, strict=True))
-    rows = []
+    centred, rows = table - mean, list[Tensor]()
     for index, piece in enumerate(tokenizer.pieces):
         if index in special:
-            ids: Sequence[int] = [special[index]]
+            ids = [special[index]]
         elif not piece.startswith("▁") and f"##{piece}" in known:
             ids = [known[f"##{piece}"]]
         else:
-            ids = teacher.tokenizer.encode(piece.replace("▁", " ")).ids
-        rows.append(table[list(ids)].mean(0) if ids else table.new_zeros(table.shape[1]))
-    return torch.stack(rows)
+            ids = list(teacher.tokenizer.encode(piece.replace("▁", " ")).ids)
+        rows.append(centred[ids].mean(0) if ids else table.new_zeros(table.shape[1]))
+    embedding.word.weight[:, kept] = torch.stack(rows) @ basis.T
 
-
-def _copy_blocks(student: AlbertForPretraining, teacher: Teacher) -> None:
-    """Copy into each block the middle one of the teacher's layers that it replaces."""
-    kinds = ("attention", "feed_forward")
-    ours, theirs = student.albert, teacher.encoder
-    sources = {kind: getattr(theirs, kind) for kind in kinds}
-    for kind in kinds:
-        for number, block in enumerate(getattr(ours, kind)):
-            steps = [i for i, step in enumerate(ours.plan) if getattr(step, kind) == number]
-            middle = theirs.plan[steps[len(steps) // 2] * len(theirs.plan) // len(ours.plan)]
-            source = sources[kind][getattr(middle, kind)]
-            weights = source.state_dict()
+    # into each block the middle one of the teacher's layers that it replaces
+    encoder: Any = teacher.encoder
+    plan, their_plan = student.albert.plan, encoder.plan
+    for kind in ("attention", "feed_forward"):
+        for number, block in enumerate(getattr(student.albert, kind)):
+            steps = [i for i, step in enumerate(plan) if getattr(step, kind) == number]
+            middle = their_plan[steps[len(steps) // 2] * len(their_plan) // len(plan)]
+            of_teacher = getattr(encoder, kind)[getattr(middle, kind)]
+            weights = of_teacher.state_dict()
             if kind == "feed_forward":
-                norm = sources["attention"][middle.attention].norm
-                weights = _narrow(source, norm, student.config.intermediate_size)
+                weights = _narrow(
+                    of_teacher, teacher.encoder.attention[middle.attention].norm, config.intermediate_size
+                )
             block.load_state_dict(weights)
 
 
 def _narrow(source: FeedForwardBlock, norm: torch.nn.LayerNorm, size: int) -> dict[str, Tensor]:
     """Return the weights of a feed-forward block with its `size` most active neurons.
 
-    `norm` is the layer norm before the block. If its output were normally distributed, each
-    neuron's activation would have a known mean and spread. The neurons with the largest spread
-    times the norm of their output weights are kept; the means of the others go into the bias.
+    `norm` is the layer norm before the block. If its output were normally distributed, each neuron's activation would
+    have a known mean and spread. The neurons with the largest spread times the norm of their output weights are kept;
+    the means of the others go into the bias.
     """
     weights = {name: weight.float() for name, weight in source.state_dict().items()}
     rows, columns = weights["intermediate.weight"], weights["output.weight"]

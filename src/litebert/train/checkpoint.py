@@ -39,7 +39,7 @@ FORMAT_VERSION = 1
 MANIFEST_FILE, STATE_FILE, OPTIMIZER_FILE = "manifest.json", "state.json", "optimizer.safetensors"
 
 
-@dataclass(frozen=True)
+@dataclass
 class RunProgress:
     """Where a run stands: steps done, non-finite steps in a row, sums since the last log line.
 
@@ -118,11 +118,23 @@ class Checkpoints:
         for path in self.newest_first():
             try:
                 verify(path)
-                return restore(path, network, optimizer), problems
+                loaded, tensors = load_model(path), load_file(path / OPTIMIZER_FILE)
+                progress = RunProgress.of_json(
+                    read_json(path / STATE_FILE, command="remove this checkpoint and run again")
+                )
+                if loaded.missing:
+                    raise _damaged(path, f"it lacks {', '.join(sorted(loaded.missing)[:5])}")
+                if name := first_not_finite(tensors):
+                    raise _damaged(path / OPTIMIZER_FILE, f"{name} is not finite")
+                network.load_state_dict(loaded.network.state_dict())
+                load_state_tensors(optimizer, network.named_parameters(), tensors)
+                return progress, problems
             except LitebertError as error:
                 problems.append(error)
-                # otherwise it would count as one to keep, and a good one would be removed
-                path.rename(path.with_name(f"damaged-{path.name}-{uuid.uuid4().hex[:4]}"))
+            except (SafetensorError, ValidationError) as error:
+                problems.append(_damaged(path, str(error)))
+            # otherwise it would count as one to keep, and a good one would be removed
+            path.rename(path.with_name(f"damaged-{path.name}-{uuid.uuid4().hex[:4]}"))
         return None, problems
 
     def newest_first(self) -> list[Path]:
@@ -150,45 +162,22 @@ def step_of(path: Path) -> int:
     return int(path.name.removeprefix("step-"))
 
 
-def restore(path: Path, network: Network, optimizer: MomentOptimizer) -> RunProgress:
-    """Copy a verified checkpoint into a network and its optimizer; return its progress."""
-    loaded = load_model(path)
-    if loaded.missing:
-        raise _damaged(path, f"it lacks {', '.join(sorted(loaded.missing)[:5])}")
-    table = read_json(path / STATE_FILE, command="remove this checkpoint and run the command again")
-    try:
-        tensors, progress = load_file(path / OPTIMIZER_FILE), RunProgress.of_json(table)
-    except (SafetensorError, OSError, ValidationError) as error:
-        raise _damaged(path, str(error)) from error
-    if name := first_not_finite(tensors):
-        raise _damaged(path / OPTIMIZER_FILE, f"{name} is not finite")
-    network.load_state_dict(loaded.network.state_dict())
-    load_state_tensors(optimizer, network.named_parameters(), tensors)
-    return progress
-
-
 def verify(path: Path) -> None:
     """Check that a checkpoint has exactly the files of its manifest, each with its size and hash."""
     manifest = read_json(path / MANIFEST_FILE, command="remove this checkpoint and run again")
-    listed = manifest.get("files")
+    listed, present = manifest.get("files"), manifest_of(path, 0)["files"]
+    assert isinstance(present, dict)
     if manifest.get("format") != FORMAT_VERSION or not isinstance(listed, dict):
         raise _damaged(path / MANIFEST_FILE, f"format {manifest.get('format')}, or no list of files")
-    present = {file.name for file in path.iterdir()} - {MANIFEST_FILE}
-    if present != set(listed):
-        raise _damaged(path, f"files that differ from the list: {sorted(present ^ set(listed))}")
-    for name, described in listed.items():
-        if described != _described(path / name):
-            raise _damaged(path / name, "size or hash differ from the manifest")
+    if differing := sorted(name for name in listed | present if listed.get(name) != present.get(name)):
+        raise _damaged(path, f"not as listed: {', '.join(differing)}")
 
 
 def manifest_of(folder: Path, step: int) -> dict[str, Json]:
     """Describe every file of a checkpoint."""
-    files: dict[str, Json] = {path.name: _described(path) for path in sorted(folder.iterdir())}
+    paths = [path for path in sorted(folder.iterdir()) if path.is_file() and path.name != MANIFEST_FILE]
+    files: dict[str, Json] = {p.name: {"bytes": p.stat().st_size, "blake2b": hash_file(p)} for p in paths}
     return {"format": FORMAT_VERSION, "step": step, "files": files}
-
-
-def _described(path: Path) -> dict[str, Json]:
-    return {"bytes": path.stat().st_size, "blake2b": hash_file(path)}
 
 
 def first_not_finite(tensors: Mapping[str, Tensor]) -> str | None:

@@ -43,26 +43,22 @@ class Estimate:
     memory_bytes: int
     disk_bytes: int
 
-    def seconds(self, steps: int) -> float:
-        """Return the time of this many steps, evaluations not counted."""
-        return steps * self.seconds_per_step
-
 
 def estimate(config: PretrainConfig, device: torch.device) -> Estimate:
     """Time a small batch of made-up tokens and one update, and scale to the real batch."""
-    before = process_bytes(device)
-    network = AlbertForPretraining(config.model, dtype=dtype_of(config.train)).to(device)
-    if config.train.gradient_checkpointing:
+    before, train, length = process_bytes(device), config.train, _length(config)
+    network = AlbertForPretraining(config.model, dtype=dtype_of(train)).to(device)
+    if train.gradient_checkpointing:
         checkpoint_gradients(network.albert)
-    number = _probe_sequences(config)
+    small, large = (_made_up(config, device, times=times) for times in (1, 2))
     return scaled(
-        Pretraining(network, held_out=(), train=config.train),
-        _made_up(config, number, device),
-        _made_up(config, 2 * number, device),
-        train=config.train,
+        Pretraining(network, held_out=(), train=train),
+        small,
+        large,
+        train=train,
         optim=config.optim,
         tokens_per_step=(WITH_TEACHER if config.distil.teacher else 1.0) * most_tokens(config),
-        tokens_at_once=(config.train.micro_batch_size or config.train.batch_size) * _length(config),
+        tokens_at_once=(train.micro_batch_size or train.batch_size) * length,
         bytes_before=before,
     )
 
@@ -86,19 +82,33 @@ def scaled(
     bytes_before: int,
 ) -> Estimate:
     """Measure what two micro-batches keep, time the larger one and one update, and scale to a whole step."""
-    device = device_of(task.network)
-    kept = _saved_bytes(task, large) - _saved_bytes(task, small)  # without what does not depend on the tokens
-    tokens = task.num_tokens(large) - task.num_tokens(small)
-    seconds = _median_seconds(lambda: _backward(task, large), device)
+    device, (few, many) = device_of(task.network), (sum(work.batch.lengths) for work in (small, large))
+
+    def kept(work: Work) -> int:
+        """Return the bytes that a forward pass keeps for the backward pass."""
+        saved: dict[int, int] = {}
+
+        def keep(tensor: Tensor) -> Tensor:
+            storage = tensor.untyped_storage()
+            saved[storage.data_ptr()] = storage.nbytes()
+            return tensor
+
+        with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+            _backward(task, work)
+        return sum(saved.values())
+
+    growth = max(0, kept(large) - kept(small))  # bytes, without what does not depend on the tokens
+    step = partial(_backward, task, large)
+    seconds = _seconds(step, device, PROBE_SECONDS)
     optimizer = build_optimizer(optim, task.network.named_parameters())
-    update = _median_seconds(optimizer.step, device)
+    update = _seconds(optimizer.step, device, PROBE_SECONDS)
     num_parameters = sum(p.numel() for p in task.network.parameters())
     # weights, gradients and two moments in float32; one more of each while updating
-    held = HEAP * (num_parameters * 4 * 5 + max(0, kept) / max(1, tokens) * tokens_at_once)
+    held = HEAP * (num_parameters * 4 * 5 + growth / max(1, many - few) * tokens_at_once)
     libraries = CPU_BYTES.get(dtype_of(train), CPU_BYTES[torch.bfloat16]) if device.type == "cpu" else 0
     return Estimate(
         num_parameters=num_parameters,
-        seconds_per_step=update + tokens_per_step * seconds / task.num_tokens(large),
+        seconds_per_step=update + tokens_per_step * seconds / many,
         memory_bytes=bytes_before + int(held) + libraries,
         disk_bytes=(train.keep_checkpoints + 1) * num_parameters * 12 + num_parameters * 4,
     )
@@ -124,13 +134,12 @@ def faster_threads(config: PretrainConfig, device: torch.device) -> int:
     if every == 1 or device.type != "cpu":
         return every
     network = AlbertForPretraining(config.model, dtype=dtype_of(config.train))
-    task = Pretraining(network, held_out=(), train=config.train)
-    work = _made_up(config, _probe_sequences(config), device)
+    step = partial(_backward, Pretraining(network, held_out=(), train=config.train), _made_up(config, device))
     times: dict[int, list[float]] = {1: [], every: []}
     for _ in range(ROUNDS):
         for number, taken in times.items():
             with threads(number):
-                taken.append(_seconds(lambda: _backward(task, work), device))
+                taken.append(_seconds(step, device))
     return min(times, key=lambda number: median(times[number][1:]))
 
 
@@ -148,18 +157,21 @@ def process_bytes(device: torch.device) -> int:
     return torch.cuda.memory_allocated(device) if device.type == "cuda" else memory_bytes()
 
 
-def _made_up(config: PretrainConfig, num_sequences: int, device: torch.device) -> PretrainingWork:
+def _made_up(config: PretrainConfig, device: torch.device, *, times: int = 1) -> PretrainingWork:
     """Return a micro-batch of made-up tokens with as many masks as the real ones."""
-    length = _length(config)
-    ids = torch.arange(num_sequences * length) % config.model.vocab_size
+    model, length = config.model, _length(config)
+    per_token = 6 * model.num_steps * (4 * model.hidden_size + 2 * model.intermediate_size) * model.hidden_size  # FLOPs
+    at_once = config.train.micro_batch_size or config.train.batch_size
+    number = times * max(1, min(int(PROBE_FLOPS / (per_token * length)), at_once // 2))
+    ids = torch.arange(number * length) % model.vocab_size
     masked = torch.arange(1, len(ids), max(1, round(1 / config.objective.mask_prob)))  # never the first [CLS]
     return PretrainingWork(
-        batch=Batch.from_flat(ids, torch.zeros_like(ids), [length] * num_sequences).to(device),
+        batch=Batch.from_flat(ids, torch.zeros_like(ids), [length] * number).to(device),
         masked_positions=masked.to(device),
         masked_ids=ids[masked].to(device),
-        sentence_labels=torch.zeros(num_sequences, dtype=torch.int64, device=device),
+        sentence_labels=torch.zeros(number, dtype=torch.int64, device=device),
         step_masked=len(masked),
-        step_sequences=num_sequences,
+        step_sequences=number,
     )
 
 
@@ -169,45 +181,17 @@ def _length(config: PretrainConfig) -> int:
     return max(8, int(longest * (1 - short / 2)))
 
 
-def _probe_sequences(config: PretrainConfig) -> int:
-    """Return how many sequences are probed at once."""
-    model = config.model
-    per_token = 6 * model.num_steps * (4 * model.hidden_size + 2 * model.intermediate_size) * model.hidden_size
-    affordable = int(PROBE_FLOPS / (per_token * _length(config)))
-    at_once = config.train.micro_batch_size or config.train.batch_size
-    return max(1, min(affordable, at_once // 2))
-
-
-def _saved_bytes(task: Task[Work], work: Work) -> int:
-    """Return the bytes that a forward pass keeps for the backward pass."""
-    saved: dict[int, int] = {}
-
-    def keep(tensor: Tensor) -> Tensor:
-        storage = tensor.untyped_storage()
-        saved[storage.data_ptr()] = storage.nbytes()
-        return tensor
-
-    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-        _backward(task, work)
-    return sum(saved.values())
-
-
 def _backward(task: Task[Work], work: Work) -> None:
     task.loss(work).total.backward()  # type: ignore[no-untyped-call]
 
 
-def _median_seconds(work: Callable[[], None], device: torch.device) -> float:
-    """Return the median time of repetitions for a second, at least two, after a warm-up."""
-    _seconds(work, device)
+def _seconds(work: Callable[[], object], device: torch.device, repeated_for: float = 0.0) -> float:
+    """Return the time of `work`, or the median of at least two repetitions after a warm-up."""
     times: list[float] = []
-    while len(times) < 2 or sum(times) < PROBE_SECONDS:
-        times.append(_seconds(work, device))
-    return median(times)
-
-
-def _seconds(work: Callable[[], object], device: torch.device) -> float:
-    start = time.perf_counter()
-    work()
-    if device.type != "cpu":
-        torch.accelerator.synchronize(device)
-    return time.perf_counter() - start
+    while not times or (repeated_for and (len(times) < 3 or sum(times[1:]) < repeated_for)):
+        start = time.perf_counter()
+        work()
+        if device.type != "cpu":
+            torch.accelerator.synchronize(device)
+        times.append(time.perf_counter() - start)
+    return median(times[1:] or times)

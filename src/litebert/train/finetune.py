@@ -6,11 +6,11 @@ import json
 import math
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from pydantic import JsonValue
@@ -21,41 +21,21 @@ from litebert.distributed.world import ALONE, World
 from litebert.errors import LitebertError
 from litebert.fast import AlbertWithExits, checkpoint_gradients
 from litebert.files import hash_file, write_text
-from litebert.folder import Start, load_model, read_config, read_head, read_sentence_vectors, start_from
+from litebert.folder import load_model, read_config, read_head, read_sentence_vectors, start_from
 from litebert.folder.weights import weights_path
 from litebert.hub import locate, write_card
 from litebert.nn import AlbertForTask
 from litebert.optim import averaged
-from litebert.runs import RESULT_FILE, EvaluatedStep, Result, Run, is_run, read_metrics, recorded_setting, write_result
-from litebert.tasks.finetuning import (
-    Finetuning,
-    LabelledSet,
-    baseline,
-    doubts,
-    hardest_features,
-    taught,
-    taught_losses,
-    with_suited,
-)
+from litebert.runs import RESULT_FILE, EvaluatedStep, Result, Run, is_run, recorded_setting, write_result
+from litebert.tasks.finetuning import Finetuning, LabelledSet, baseline, doubts, taught, with_suited
 from litebert.tasks.kinds.family import AnswerRow, Dataset, Feature
 from litebert.tasks.kinds.text import TextClassification
 from litebert.tasks.named import open_dataset
 from litebert.tokenizer import Tokenizer
 from litebert.train.estimate import Estimate, faster_precision, process_bytes, scaled
 from litebert.train.log import BestModel, Listener, RunLog
-from litebert.train.loop import Trainer, resumed, run_steps
-from litebert.train.run import (
-    Outcome,
-    choose_device,
-    dtype_of,
-    measured_origins,
-    opened,
-    require_alone,
-    require_share,
-    session,
-    threads,
-    write_model,
-)
+from litebert.train.loop import Trainer
+from litebert.train.run import Outcome, choose_device, dtype_of, measured_origins, opened, session, threads, write_model
 
 PROBED = 8
 """Features in the larger of two probes of a plan, at most."""
@@ -80,8 +60,6 @@ def finetune(
     begun = time.monotonic()
     with session(folder, world) as interruption:
         prepared = prepared or prepare(resolved, folder)
-        require_share(prepared.config.train.batch_size, world)
-        require_alone(prepared.config.mining, world)
         # all processes take what the first one measured on its machine
         config = FinetuneConfig.model_validate(world.from_first(partial(prepared.config.model_dump, mode="json")))
         prepared, suited, train = replace(prepared, config=config), prepared.resolved, config.train
@@ -90,53 +68,61 @@ def finetune(
             return done
         with threads(train.threads):
             generator = torch.Generator().manual_seed(rng.torch_seed(train.seed, "init", 0))
-            network = prepared.network(generator)
-            best = BestModel(
-                folder / "best", prepared.key_measure, network, prepared.tokenizer, interruption, train.patience
+            network, key = prepared.network(generator), prepared.key_measure
+            best = BestModel(folder / "best", key, network, prepared.tokenizer, interruption, train.patience)
+            log = RunLog(
+                folder,
+                train.steps,
+                is_quiet=is_quiet,
+                listeners=(best, *listeners),
+                is_first=world.is_first,
+                eval_every=train.eval_every or train.steps,
             )
-            given: dict[str, Any] = {
-                "is_quiet": is_quiet,
-                "is_first": world.is_first,
-                "eval_every": train.eval_every or train.steps,
-            }
-            log = RunLog(folder, train.steps, listeners=(best, *listeners), **given)
             start = None if config.model.random else start_from(network, prepared.start)
             network.to(choose_device(train.device)).train()
-            for line in start_lines(start) if says_start else ():
+            # which modules are new and which were left out; several parameters of a module are one
+            lines = [] if start else ["random weights, as configured: nothing was taken from the model"]
+            for text, names in (("new, not pretrained", start.fresh), ("left out", start.dropped)) if start else ():
+                if names:
+                    lines.append(f"{text}: {', '.join(sorted({name.rpartition('.')[0] for name in names}))}")
+            lines += [f"note: {note}" for note in start.notes] if start else []
+            for line in lines if says_start else ():
                 log.say(line)
-            scales = rate_scales(network, decay=config.optim.layer_decay, head=config.optim.head_rate_scale)
-            trainer = Trainer.build(
-                network, config, folder, log, begun=begun, rate_scales=scales, world=world, tokenizer=prepared.tokenizer
+            trainer = Trainer(
+                network,
+                config,
+                folder,
+                log,
+                begun=begun,
+                tokenizer=prepared.tokenizer,
+                rate_scales=rate_scales(network, decay=config.optim.layer_decay, head=config.optim.head_rate_scale),
+                world=world,
             )
-            progress = resumed(trainer)
-            best.recall(read_metrics(folder) if progress.step and world.is_first else [])
-            family, select = prepared.dataset.family, None
-            if config.mining.pool > 1:
-                select = partial(hardest_features, network=network, family=family, keep=train.batch_size)
+            trainer.resume(best)
+            family = prepared.dataset.family
             task = Finetuning(
                 network,
                 family,
                 features=prepared.features,
                 held_out=prepared.held_out,
                 train=train,
-                taught_losses=partial(taught_losses, family, config.teacher) if config.teacher.run else None,
-                select=select,
+                teacher=config.teacher if config.teacher.run else None,
                 pool=config.mining.pool,
                 world=world,
             )
-            progress = run_steps(trainer, task, progress, best)
-        signal = world.largest(interruption.signal_number or 0)
-        if signal and not trainer.pace.is_last(progress.step):
-            return Outcome(folder, progress.step, 128 + signal, None)
+            trainer.run(task, interruption)
+        step, signal = trainer.progress.step, world.largest(interruption.signal_number or 0)
+        if signal and not trainer.is_finished:
+            return Outcome(folder, step, 128 + signal, None)
         if world.is_first:
             # answers, result and cards, and last the model: a run that has it is finished
             with averaged(trainer.optimizer):
                 answers = dict[str, list[AnswerRow]]()
                 for name, given_answers in task.answers().items():
                     answers[name] = family.rows(prepared.held_out[name].examples, given_answers)
-                    lines = (json.dumps(asdict(row), ensure_ascii=False) + "\n" for row in answers[name])
-                    write_text(folder / "answers" / f"{name}.jsonl", "".join(lines))
-                evaluated, key = [EvaluatedStep.of(row) for row in Run.open(folder).evaluations], best.key_measure
+                    rows = (json.dumps(asdict(row), ensure_ascii=False) + "\n" for row in answers[name])
+                    write_text(folder / "answers" / f"{name}.jsonl", "".join(rows))
+                evaluated = [EvaluatedStep.of(row) for row in Run.open(folder).evaluations]
                 result = Result(
                     task=prepared.dataset.name,
                     key_measure=key,
@@ -154,18 +140,7 @@ def finetune(
                 write_result(folder, result)
                 write_card(folder / "best")
                 write_model(folder / "model", network, prepared.tokenizer, has_card=True)
-        return Outcome(folder, progress.step, 0, folder / "model")
-
-
-def start_lines(start: Start | None) -> list[str]:
-    """Say which modules are new and which were left out; several parameters of a module are one."""
-    if start is None:
-        return ["random weights, as configured: nothing was taken from the model"]
-    lines = []
-    for text, names in (("new, not pretrained", start.fresh), ("left out", start.dropped)):
-        if names:
-            lines.append(f"{text}: {', '.join(sorted({name.rpartition('.')[0] for name in names}))}")
-    return [*lines, *(f"note: {note}" for note in start.notes)]
+        return Outcome(folder, step, 0, folder / "model")
 
 
 # Learning rates by depth
@@ -247,14 +222,12 @@ class Prepared:
 
     def described(self) -> dict[str, JsonValue]:
         """Describe the data that a run depends on, for run.json."""
-        teacher = {}
-        if self.config.teacher.run:
-            teacher = {"teacher": hash_file(weights_path(_teacher_folder(self.config)))}
+        config = self.config
         return {
             "tokenizer": self.tokenizer.hash,
             "task": self.dataset.name,
             **self.dataset.settled,
-            **teacher,
+            **({"teacher": hash_file(weights_path(_teacher_folder(config)))} if config.teacher.run else {}),
             "training examples": self.num_examples,
             "training features": len(self.features),
             **{f"{name} examples": len(held.examples) for name, held in self.held_out.items()},
@@ -267,11 +240,27 @@ def prepare(resolved: Resolved[FinetuneConfig], folder: Path) -> Prepared:
     start = locate(config.model.start)
     tokenizer = Tokenizer.load(start)
     dataset: Dataset[Any, Any] = open_dataset(config.task, config.data)
-    pooling = _pooling(config, start, dataset)
+
+    # what a classifier's head reads: by default the mean of the tokens, if the start gives text vectors by their mean,
+    # because such a model has no pooler; otherwise, and in other tasks, [CLS]
+    pooling = config.model.pooling
+    has_choice = isinstance(dataset.family, TextClassification) and not train.exits
+    if pooling == "mean" and not has_choice:
+        raise LitebertError(
+            "LB-546",
+            f"{dataset.name} cannot be learnt from the mean of the tokens",
+            received="model.pooling=mean" + ", with train.exits" * train.exits,
+            expected="a task that gives texts labels or scores, without train.exits",
+            next="omit model.pooling",
+        )
+    if pooling == "auto":
+        pooling = "mean" if has_choice and _gives_means(start) else "cls"
     if pooling == "mean":
         assert isinstance(dataset.family, TextClassification)
         dataset = replace(dataset, family=dataset.family.on_vectors())
-    data, family = Path(config.data.folder or str(config.data.train)), dataset.family
+
+    # the data
+    data, family, head = Path(config.data.folder or str(config.data.train)), dataset.family, dataset.family.head
     examples = dataset.read(data, dataset.train_split)
     length = min(config.task.max_length, read_config(start).max_position_embeddings)
     features = family.features(examples, tokenizer, max_length=length, training=True)
@@ -281,27 +270,50 @@ def prepare(resolved: Resolved[FinetuneConfig], folder: Path) -> Prepared:
             f"there are no examples of {dataset.name} to train on in {data}",
             next=f"litebert data check {data}",
         )
-    if train.exits and not family.head.record.has_problem_type:
+    if train.exits and (config.teacher.run or not head.record.has_problem_type):
         raise LitebertError(
             "LB-518",
             f"{dataset.name} cannot have a head after every step",
-            received=f"train.exits=true, {family.head.kind}",
-            expected="a task that gives a whole text, or a pair, labels or a score",
+            received=f"train.exits=true, {head.kind}" + ", with teacher.run" * bool(config.teacher.run),
+            expected="a task that gives a whole text, or a pair, labels or a score, and no teacher",
             next="omit train.exits",
         )
     dropouts = ("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout_prob")
-    configured = {name: getattr(config.model, name) for name in dropouts}
-    shape = read_config(start).model_copy(update={n: value for n, value in configured.items() if value is not None})
-    if config.teacher.run:
-        features = _taught(config, dataset, features, examples, shape.hidden_size)
+    given = {name: value for name in dropouts if (value := getattr(config.model, name)) is not None}
+    shape = read_config(start).model_copy(update=given)
+    if config.teacher.run:  # the features get its outputs; then it is not needed any more
+        read_from = _teacher_folder(config)
+        network = load_model(read_from).network
+        if not isinstance(network, AlbertForTask):
+            what, advice = "has no task head: it cannot be a teacher", f"litebert finetune {dataset.name} --model"
+            raise LitebertError("LB-886", f"{config.teacher.run} {what}", next=f"{advice} {config.teacher.run}")
+        features = taught(
+            family,
+            features,
+            examples,
+            network.to(choose_device(train.device)),
+            Tokenizer.load(read_from),
+            max_length=min(config.task.max_length, network.config.max_position_embeddings),
+            state_size=shape.hidden_size if config.teacher.hidden else None,
+        )
     held_out = {}
     for split in dataset.dev_splits:
         labelled = dataset.read(data, split)
         held_out[split] = LabelledSet(labelled, family.features(labelled, tokenizer, max_length=length, training=False))
+
+    # the defaults that suit the network and the data, then steps, evaluations, and this machine's precision
     suited = with_suited(resolved, shape.hidden_size, len(features), reads_mean=pooling == "mean")
+    train, drawn = suited.config.train, train.batch_size * config.mining.pool
+    steps, precision = train.steps or max(1, round(train.epochs * len(features) / drawn)), train.precision
+    eval_every = train.eval_every or min(math.ceil(len(features) / drawn), steps)  # every epoch
+    if precision == "auto":
+        recorded = recorded_setting(folder, "train.precision")
+        precision = str(recorded or faster_precision(choose_device(train.device)))  # type: ignore[assignment]
+    train = train.model_copy(update={"steps": steps, "eval_every": eval_every, "precision": precision})
+    model = config.model.model_copy(update={"pooling": pooling})
     return Prepared(
         resolved=suited,
-        config=_completed(suited.config, len(features), folder, pooling),
+        config=suited.config.model_copy(update={"model": model, "train": train}),
         network_config=shape,
         dataset=dataset,
         tokenizer=tokenizer,
@@ -312,74 +324,16 @@ def prepare(resolved: Resolved[FinetuneConfig], folder: Path) -> Prepared:
     )
 
 
-def _pooling(config: FinetuneConfig, start: Path, dataset: Dataset[Any, Any]) -> Literal["cls", "mean"]:
-    """Return what a classifier's head reads: the mean of the tokens, or [CLS].
-
-    By default it is the mean if the start gives text vectors by their mean, because such a model has no pooler. Heads
-    of other tasks never read the mean.
-    """
-    chosen = config.model.pooling
-    has_choice = isinstance(dataset.family, TextClassification) and not config.train.exits
-    if chosen == "mean" and not has_choice:
-        raise LitebertError(
-            "LB-546",
-            f"{dataset.name} cannot be learnt from the mean of the tokens",
-            received="model.pooling=mean" + ", with train.exits" * config.train.exits,
-            expected="a task that gives texts labels or scores, without train.exits",
-            next="omit model.pooling",
-        )
-    if chosen != "auto" or not has_choice:
-        return "mean" if chosen == "mean" else "cls"
+def _gives_means(start: Path) -> bool:
     if head := read_head(start, tensors={}):
-        return "mean" if head.record.reads_texts else "cls"
+        return head.record.reads_texts
     try:
         vectors = read_sentence_vectors(start)
     except LitebertError as error:
         if error.code != "LB-672":  # vectors of another kind; the encoder can be trained
             raise
-        return "cls"
-    return "mean" if vectors is not None and vectors.pooling == "mean" else "cls"
-
-
-def _completed(
-    config: FinetuneConfig, num_features: int, folder: Path, pooling: Literal["cls", "mean"]
-) -> FinetuneConfig:
-    """Fill in what the head reads, the steps, the evaluations, and this machine's precision."""
-    train = config.train
-    drawn = train.batch_size * config.mining.pool
-    steps = train.steps or max(1, round(train.epochs * num_features / drawn))
-    eval_every = train.eval_every or min(math.ceil(num_features / drawn), steps)  # every epoch
-    precision = train.precision
-    if precision == "auto":
-        recorded = recorded_setting(folder, "train.precision")
-        precision = str(recorded or faster_precision(choose_device(train.device)))  # type: ignore[assignment]
-    train = train.model_copy(update={"steps": steps, "eval_every": eval_every, "precision": precision})
-    start = config.model.model_copy(update={"pooling": pooling})
-    return config.model_copy(update={"model": start, "train": train})
-
-
-def _taught(
-    config: FinetuneConfig, dataset: Dataset[Any, Any], features: list[Feature], examples: Sequence[Any], size: int
-) -> list[Feature]:
-    """Add the teacher's outputs to the features of a student of hidden size `size`; then it is not needed any more."""
-    if config.train.exits:
-        what = "a head after every step cannot learn from a teacher"
-        raise LitebertError("LB-885", what, received="train.exits=true and teacher.run", next="omit train.exits")
-    run, folder = config.teacher.run, _teacher_folder(config)
-    network = load_model(folder).network
-    if not isinstance(network, AlbertForTask):
-        next_step = f"litebert finetune {dataset.name} --model {run}"
-        raise LitebertError("LB-886", f"{run} has no task head: it cannot be a teacher", next=next_step)
-    network.to(choose_device(config.train.device))
-    return taught(
-        dataset.family,
-        features,
-        examples,
-        network,
-        Tokenizer.load(folder),
-        max_length=min(config.task.max_length, network.config.max_position_embeddings),
-        state_size=size if config.teacher.hidden else None,
-    )
+        return False
+    return vectors is not None and vectors.pooling == "mean"
 
 
 def _teacher_folder(config: FinetuneConfig) -> Path:
@@ -387,30 +341,14 @@ def _teacher_folder(config: FinetuneConfig) -> Path:
     return run / "model" if is_run(run) else locate(str(run))
 
 
-# The plan
-
-
-@dataclass(frozen=True)
-class FinetunePlan:
-    """A run that has not begun: its settings and data, and what it will need."""
-
-    prepared: Prepared
-    needs: Estimate
-
-    @property
-    def tokens_per_step(self) -> float:
-        """The mean number of tokens in a step; there is no padding."""
-        return self.prepared.mean_tokens * self.prepared.config.train.batch_size
-
-
-def plan_finetuning(resolved: Resolved[FinetuneConfig], folder: Path) -> FinetunePlan:
+def plan_finetuning(resolved: Resolved[FinetuneConfig], folder: Path) -> tuple[Prepared, Estimate]:
     """Prepare a run and time a small batch of typical length; writes nothing."""
     prepared = prepare(resolved, folder)
-    config, train, features = prepared.config, prepared.config.train, prepared.features
+    config, train = prepared.config, prepared.config.train
     device = choose_device(train.device)
     before = process_bytes(device)
     network, family = prepared.network().to(device), prepared.dataset.family
-    by_length = sorted(features, key=lambda feature: feature.num_tokens)
+    by_length = sorted(prepared.features, key=lambda feature: feature.num_tokens)
 
     def probe(number: int) -> Any:
         """Return a micro-batch of features with the same spread of lengths as the data."""
@@ -420,16 +358,15 @@ def plan_finetuning(resolved: Resolved[FinetuneConfig], folder: Path) -> Finetun
         return next(Finetuning(network, family, features=chosen, held_out={}, train=settings).batches(0, 1))[0]
 
     at_once = train.micro_batch_size or train.batch_size
-    large = min(PROBED, max(2, at_once))
-    mean, longest = prepared.mean_tokens, by_length[-1].num_tokens
+    large, mean = min(PROBED, max(2, at_once)), prepared.mean_tokens
     needs = scaled(
-        Finetuning(network, family, features=features, held_out={}, train=train),
+        Finetuning(network, family, features=prepared.features, held_out={}, train=train),
         probe(max(1, large // 2)),
         probe(large),
         train=train,
         optim=config.optim,
         tokens_per_step=mean * train.batch_size,
-        tokens_at_once=min(longest, 2 * mean) * at_once,
+        tokens_at_once=min(by_length[-1].num_tokens, 2 * mean) * at_once,
         bytes_before=before,
     )
-    return FinetunePlan(prepared, needs)
+    return prepared, needs

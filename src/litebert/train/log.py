@@ -188,10 +188,9 @@ def duration(seconds: float) -> str:
 
 @dataclass
 class BestModel:
-    """Write the network to `folder` whenever the key measure improves.
+    """Write the network to `folder` whenever the key measure improves; ties keep the earlier step.
 
-    Ties keep the earlier step. With `patience`, that many evaluations in a row without improvement
-    stop the run, as a signal does.
+    With `patience`, that many evaluations in a row without improvement stop the run, as a signal does.
     """
 
     folder: Path
@@ -200,40 +199,21 @@ class BestModel:
     tokenizer: Tokenizer
     interruption: Interruption
     patience: int | None = None
-    value: float | None = None
+    value: float = -math.inf
     step: int = 0
     _since: int = 0
 
-    def row(self, row: dict[str, Json]) -> None:
-        """Write the model if this row of metrics.jsonl is the best evaluation so far."""
-        if self._improves(row):
-            write_model(self.folder, self.network, self.tokenizer)
-
-    def recall(self, rows: list[dict[str, Json]]) -> None:
-        """Take the rows of a resumed run, whose best model is in the folder already."""
-        for row in rows:
-            self._improves(row)
-
-    @property
-    def is_requested(self) -> bool:
-        """Whether the run should stop after this step."""
-        has_stalled = self.patience is not None and self._since >= self.patience
-        return has_stalled or self.interruption.is_requested
-
-    def _improves(self, row: dict[str, Json]) -> bool:
-        if row.get("kind") != "eval":
-            return False
+    def row(self, row: dict[str, Json], *, is_written: bool = False) -> None:
+        """Take one row of metrics.jsonl; the best model of a resumed run `is_written` already."""
         value, step = row.get(self.key_measure), row["step"]
-        assert isinstance(step, int)
+        if row["kind"] != "eval":
+            return
         self._since += 1
-        if (
-            not isinstance(value, int | float)
-            or not math.isfinite(value)
-            or (self.value is not None and value <= self.value)
-        ):
-            return False
-        self.value, self.step, self._since = float(value), step, 0
-        return True
+        if isinstance(value, int | float) and isinstance(step, int) and math.isfinite(value) and value > self.value:
+            self.value, self.step, self._since = float(value), step, 0
+            if not is_written:
+                write_model(self.folder, self.network, self.tokenizer)
+        self.interruption.has_stalled = self.patience is not None and self._since >= self.patience
 
 
 class TensorBoard:

@@ -16,8 +16,17 @@ import torch
 from pydantic import BaseModel, JsonValue
 
 import litebert
-from litebert.config import MiningConfig, Origin, Resolved, Schema, TrainConfig, difference, flattened, without_retired
-from litebert.distributed.world import ALONE, World, local_rank, world_size
+from litebert.config import (
+    FinetuneConfig,
+    Origin,
+    PretrainConfig,
+    Resolved,
+    TrainConfig,
+    difference,
+    flattened,
+    without_retired,
+)
+from litebert.distributed.world import ALONE, World, launched, world_size
 from litebert.errors import LitebertError
 from litebert.fast.steps import DTYPES
 from litebert.files import Json, remove_unfinished, staged_folder
@@ -48,25 +57,12 @@ class Outcome:
 # The time in which a run is trained
 
 
-@contextmanager
-def session(folder: Path, world: World = ALONE) -> Iterator[Interruption]:
-    """Lock the folder of a run, remove what a killed writer left in it, and catch signals.
-
-    If there are several processes, the first one locks the folder.
-    """
-    holding = locked(folder) if world.is_first else nullcontext()
-    with holding, interruptible(may_force=world.size == 1) as interruption:
-        for place in (folder, folder / "checkpoints", folder / "answers"):
-            if world.is_first:
-                remove_unfinished(place)
-        yield interruption
-
-
 @dataclass
 class Interruption:
     """Whether the run should stop after its step, and by which signal."""
 
     signal_number: int | None = None
+    has_stalled: bool = False  # no evaluation has been better for as long as the settings allow
     parent: int = field(default_factory=os.getppid)
 
     @property
@@ -74,36 +70,37 @@ class Interruption:
         """Whether the run should stop after this step; torchrun's processes also stop when it is gone."""
         if "TORCHELASTIC_RUN_ID" in os.environ and os.getppid() != self.parent:
             self.signal_number = self.signal_number or signal.SIGHUP
-        return self.signal_number is not None
+        return self.has_stalled or self.signal_number is not None
 
 
 @contextmanager
-def interruptible(*, may_force: bool = True) -> Iterator[Interruption]:
-    """Treat the first signal as a request to stop; the second has its usual, immediate effect.
+def session(folder: Path, world: World = ALONE) -> Iterator[Interruption]:
+    """Lock the folder of a run, remove what a killed writer left in it, and take a signal as a request to stop.
 
-    Without `may_force` a second signal changes nothing: a launcher forwards signals that its
-    processes have received already, and kills them in the end. An ignored signal, such as SIGHUP
-    under nohup, stays ignored. Outside the main thread Python allows no handlers; none are set.
+    A second signal has its usual, immediate effect; but not with several processes: a launcher forwards signals that
+    they have received already, and kills them in the end. An ignored signal, such as SIGHUP under nohup, stays ignored.
+    Outside the main thread Python allows no handlers; none are set.
     """
     interruption = Interruption()
-    if threading.current_thread() is not threading.main_thread():
-        yield interruption
-        return
-    handlers = {number: signal.getsignal(number) for number in STOP_SIGNALS}
+    is_main = threading.current_thread() is threading.main_thread()
+    handlers = {number: signal.getsignal(number) for number in STOP_SIGNALS} if is_main else {}
     previous = {number: handler for number, handler in handlers.items() if handler is not signal.SIG_IGN}
 
     def request(number: int, _: FrameType | None) -> None:
         interruption.signal_number = number
-        for each in previous if may_force else ():
+        for each in previous if world.size == 1 else ():
             signal.signal(each, signal.SIG_DFL)
 
-    try:
-        for number in previous:
-            signal.signal(number, request)
-        yield interruption
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
+    with locked(folder) if world.is_first else nullcontext():
+        try:
+            for number in previous:
+                signal.signal(number, request)
+            for place in (folder, folder / "checkpoints", folder / "answers") if world.is_first else ():
+                remove_unfinished(place)
+            yield interruption
+        finally:
+            for number, handler in previous.items():
+                signal.signal(number, handler)
 
 
 @contextmanager
@@ -122,7 +119,7 @@ def threads(number: int | None) -> Iterator[None]:
 
 def opened(
     folder: Path,
-    resolved: Resolved[Schema],
+    resolved: Resolved[PretrainConfig] | Resolved[FinetuneConfig],
     *,
     data: Mapping[str, JsonValue],
     world: World = ALONE,
@@ -132,6 +129,14 @@ def opened(
 
     Return the outcome of a finished run: it has a model, and the file or folder `result`.
     """
+    size, pool = resolved.config.train.batch_size, resolved.config.mining.pool
+    if size < world.size or (pool > 1 and world.size > 1):
+        raise LitebertError(
+            "LB-282",
+            "each of several processes needs an example of every step, and they cannot choose the hardest together",
+            received=f"train.batch_size={size}, mining.pool={pool} for {world.size} processes",
+            next=f"set train.batch_size={max(size, world.size)} and mining.pool=1, or start fewer processes",
+        )
     model = folder / "model"
 
     def begin() -> Json:
@@ -166,31 +171,6 @@ def measured_origins(configured: BaseModel, completed: BaseModel) -> dict[str, O
     return {name: Origin("measured") for name, value in after.items() if before[name] != value}
 
 
-# What several processes share
-
-
-def require_share(batch_size: int, world: World) -> None:
-    """Refuse a batch that leaves a process without a sequence."""
-    if batch_size < world.size:
-        raise LitebertError(
-            "LB-282",
-            "the batch has fewer examples than there are processes to share it",
-            received=f"train.batch_size={batch_size} for {world.size} processes",
-            next=f"set train.batch_size={world.size}, or start fewer processes",
-        )
-
-
-def require_alone(mining: MiningConfig, world: World) -> None:
-    """Refuse hard example mining in several processes: each would see only its share."""
-    if mining.pool > 1 and world.size > 1:
-        raise LitebertError(
-            "LB-280",
-            "several processes cannot choose the hardest sequences together",
-            received=f"mining.pool={mining.pool}, {world.size} processes",
-            next="omit mining.pool, or start without torchrun",
-        )
-
-
 # Where and how it computes
 
 
@@ -202,15 +182,10 @@ def choose_device(name: str) -> torch.device:
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     if name == "cuda" and world_size() > 1:
-        name = f"cuda:{local_rank()}"
-    if name == "mps" and world_size() > 1:
-        raise LitebertError(
-            "LB-455",
-            "several processes cannot share one Apple GPU",
-            received="train.device=mps",
-            next="start without torchrun, or set train.device=cpu",
-        )
+        name = f"cuda:{launched('LOCAL_RANK')}"
     try:
+        if name == "mps" and world_size() > 1:
+            raise RuntimeError("several processes cannot share one Apple GPU")
         device = torch.device(name)
         torch.zeros(1, device=device)
     except (RuntimeError, AssertionError) as error:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
-from litebert.config import EarlyConfig, ObjectiveConfig, Origin, PretrainConfig
+from litebert.config import EarlyConfig, ObjectiveConfig, PretrainConfig
 from litebert.corpus import Corpus, Shard
 from litebert.corpus.manifest import MANIFEST
 from litebert.corpus.remote import local_corpus
@@ -35,8 +34,6 @@ from litebert.objectives.windows import (
 )
 from litebert.tokenizer import Tokenizer
 
-PLAIN = sentence_objective("none")
-
 
 @dataclass(frozen=True)
 class Sources:
@@ -45,13 +42,12 @@ class Sources:
     corpus: Corpus
     held_out: Corpus
     tokenizer: Tokenizer
-    sentence: SentenceObjective
     others: tuple[tuple[int, Path], ...] = ()
 
     @classmethod
     def open(cls, config: PretrainConfig) -> Sources:
         """Open what `[data]` names; all corpora must have one tokenizer, and something must be held out."""
-        sentence = sentence_objective(config.objective.sentence)
+        sentence_objective(config.objective.sentence)  # checks that there is one of this name
         window = window_of(config)
         corpus = opened(local_corpus(config.data.corpus, window=window), window)
         named = config.data.eval_corpus
@@ -62,23 +58,12 @@ class Sources:
                 f"there is nothing held out to evaluate on in {corpus.path}",
                 next="add data.eval_corpus=FOLDER, or build the corpus again with --held-out 0.02",
             )
-        require_one_tokenizer("LB-511", "training and evaluation corpus", corpus, held_out)
+        require_one_tokenizer(corpus, held_out)
         held_out.tokenizer()  # checks that its copy of the tokenizer is the one that made the ids
         others = tuple(enumerate((local_corpus(name, window=window) for name in config.data.mix or ()), start=2))
         if others:
             shares_of(config, corpus.path)  # checks that they are complete, with one vocabulary
-        return cls(corpus, held_out, corpus.tokenizer(), sentence, others)
-
-    def require_vocabulary(self, size: int, origin: Origin) -> None:
-        """Refuse a configured vocabulary size that is not that of the corpus."""
-        if origin.kind not in ("default", "preset") and size != self.tokenizer.vocab_size:
-            raise LitebertError(
-                "LB-512",
-                f"model.vocab_size is not that of the corpus (from {origin})",
-                received=f"{size:,}",
-                expected=f"{self.tokenizer.vocab_size:,}, the pieces of {self.corpus.path}",
-                next="omit model.vocab_size: it follows from the corpus",
-            )
+        return cls(corpus, held_out, corpus.tokenizer(), others)
 
     def described(self) -> dict[str, Json]:
         """Describe the data that a run depends on, for run.json."""
@@ -100,67 +85,58 @@ class Sources:
             batch_size=config.train.micro_batch_size or config.train.batch_size,
             seed=config.train.seed,
             num_sequences=config.train.eval_sequences,
-            sentence=self.sentence,
+            sentence=sentence_objective(config.objective.sentence),
         )
         return list(batches)
 
-    def pairs(self, config: PretrainConfig) -> Callable[[], Batches]:
-        """Return what opens the loader of the run; worker processes get it, so it is small to pickle."""
-        return partial(batches_of, self.corpus.path, config=config, sentence=self.sentence)
-
-    def texts(self, config: PretrainConfig) -> Callable[[], Loader | Windowed]:
-        """Return what opens the loader of plain texts, whose sequences have one segment."""
-        return partial(loader_for, self.corpus.path, config=plain_texts(config), sentence=PLAIN)
-
-    def evaluation_texts(self, config: PretrainConfig) -> list[PretrainingBatch]:
-        """Return the held-out plain texts."""
-        return replace(self, sentence=PLAIN).evaluation(plain_texts(config))
+    def batches(self, config: PretrainConfig) -> Callable[[], Batches]:
+        """Return what opens the loader of a run; worker processes get it, so it is small to pickle."""
+        sentence = sentence_objective(config.objective.sentence)
+        return partial(batches_of, self.corpus.path, config=config, sentence=sentence)
 
 
 def plain_texts(config: PretrainConfig) -> PretrainConfig:
-    """Return the configuration that draws plain texts, by `distil.texts` and its lengths."""
-    distil = config.distil
-    objective = ObjectiveConfig(
-        sentence="none", max_seq_length=distil.text_length, short_seq_prob=distil.short_text_prob
-    )
-    train = config.train.model_copy(update={"batch_size": distil.texts, "micro_batch_size": None})
-    return config.model_copy(update={"objective": objective, "train": train, "early": EarlyConfig()})
+    """Return the configuration that draws plain texts from the corpus, by `distil.texts` and its lengths."""
+    distil, train = config.distil, config.train
+    lengths = {"max_seq_length": distil.text_length, "short_seq_prob": distil.short_text_prob}
+    changed = {
+        "objective": ObjectiveConfig(sentence="none", **lengths),
+        "train": train.model_copy(update={"batch_size": distil.texts, "micro_batch_size": None}),
+        "data": config.data.model_copy(update={"mix": None}),
+        "early": EarlyConfig(),
+        "ramp": config.ramp.model_copy(update={"shares": None}),
+    }
+    return config.model_copy(update=changed)
 
 
 def batches_of(corpus: Path, *, config: PretrainConfig, sentence: SentenceObjective) -> Batches:
-    """Open the loader of a run, which has stages if `config.ramp` says so."""
-    ramp, train = config.ramp, config.train
+    """Open the loader of a run: of one corpus, or of the mix; in stages, if `config.ramp` says so."""
+    ramp, train, mining = config.ramp, config.train, config.mining
+
+    def open_stage(config: PretrainConfig, purpose: str, first_step: int) -> Batches:
+        open_loader = partial(loader_for, config=config, sentence=sentence, first_step=first_step)
+        if not config.data.mix:
+            return open_loader(corpus, purpose=purpose)
+        parts = shares_of(config, corpus)
+        loaders = [
+            open_loader(path, purpose=f"{purpose}-of-{number}" if number else purpose, share=share)
+            for number, (path, share) in enumerate(parts.items())
+        ]
+        return Mixed(loaders, [*parts.values()], batch_size=config.train.batch_size * mining.pool, seed=train.seed)
+
     if not ramp.shares:
-        return mixed_for(corpus, config=config, sentence=sentence)
+        return open_stage(config, "train", 0)
     opens, start, starts = list[Callable[[], Batches]](), 0, list[int]()
     for number, share in enumerate(ramp.shares):
         length = (ramp.seq_lengths or {number: config.objective.max_seq_length})[number]
         size = (ramp.batch_sizes or {number: train.batch_size})[number]
         objective = config.objective.model_copy(update={"max_seq_length": length})
         stage = {"objective": objective, "train": train.model_copy(update={"batch_size": size})}
-        given: dict[str, Any] = {"config": config.model_copy(update=stage), "sentence": sentence, "first_step": start}
-        opens.append(partial(mixed_for, corpus, purpose=f"train-{number}", **given))
+        opens.append(partial(open_stage, config.model_copy(update=stage), f"train-{number}", start))
         starts.append(start)
         start += max(1, round(share * train.steps))
     # the steps after the last stage have the run's own length and size
-    opens.append(partial(mixed_for, corpus, config=config, sentence=sentence, first_step=start))
-    return Staged([*starts, start], opens)
-
-
-def mixed_for(
-    corpus: Path, *, config: PretrainConfig, sentence: SentenceObjective, purpose: str = "train", first_step: int = 0
-) -> Batches:
-    """Open the loader of a corpus or, if the settings name others, of their mix."""
-    open_loader = partial(loader_for, config=config, sentence=sentence, first_step=first_step)
-    if not config.data.mix:
-        return open_loader(corpus, purpose=purpose)
-    parts = shares_of(config, corpus)
-    loaders = [
-        open_loader(path, purpose=f"{purpose}-of-{number}" if number else purpose, share=share)
-        for number, (path, share) in enumerate(parts.items())
-    ]
-    drawn = config.train.batch_size * config.mining.pool
-    return Mixed(loaders, list(parts.values()), batch_size=drawn, seed=config.train.seed)
+    return Staged([*starts, start], [*opens, partial(open_stage, config, "train", start)])
 
 
 def shares_of(config: PretrainConfig, corpus: Path) -> dict[Path, float]:
@@ -169,18 +145,18 @@ def shares_of(config: PretrainConfig, corpus: Path) -> dict[Path, float]:
     others = (local_corpus(name, window=window) for name in data.mix or ())
     corpora = [opened(path, window) for path in (corpus, *others)]
     for each in corpora[1:]:
-        require_one_tokenizer("LB-269", "mixed corpora", corpora[0], each)
+        require_one_tokenizer(corpora[0], each)
     sizes = [each.num_tokens for each in corpora]
     found = shares(sizes, weights=data.weights, temperature=data.temperature or 1.0)
     return dict(zip((each.path for each in corpora), found, strict=True))
 
 
-def require_one_tokenizer(code: str, which: str, first: Corpus, second: Corpus) -> None:
+def require_one_tokenizer(first: Corpus, second: Corpus) -> None:
     """Refuse two corpora whose ids come from different tokenizers."""
     if first.tokenizer_hash != second.tokenizer_hash:
         raise LitebertError(
-            code,
-            f"{which} must be made with one tokenizer: these have different vocabularies",
+            "LB-511",
+            "the corpora of a run must be made with one tokenizer: these have different vocabularies",
             received=f"{first.path} and {second.path}",
             next=f"build {second.path} again with --tokenizer {first.path}/tokenizer",
         )
@@ -195,10 +171,7 @@ def loader_for(
     first_step: int = 0,
     share: float = 1.0,
 ) -> Loader | Windowed:
-    """Open the loader of one corpus.
-
-    Its step 0 is the run's `first_step`; `share` is the share of the corpus in a mix.
-    """
+    """Open the loader of one corpus; its step 0 is the run's `first_step`, `share` its share in a mix."""
     train, early, window = config.train, config.early, window_of(config)
     found = opened(corpus, window)
     drawn = train.batch_size * config.mining.pool

@@ -1,0 +1,338 @@
+"""Schedules, update rules and state of the optimizers: formulas for any shape, and the edges.
+
+`contract/test_exact_optimizers.py` compares LAMB and AdamW with upstream's formula.
+"""
+
+import itertools
+import math
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+from torch.nn import Parameter
+
+from litebert.config import AlbertConfig, OptimConfig
+from litebert.errors import LitebertError
+from litebert.nn import AlbertForPretraining
+from litebert.optim import (
+    AdamW,
+    Lamb,
+    MomentOptimizer,
+    Muon,
+    Schedule,
+    averaged,
+    build_optimizer,
+    build_schedule,
+    clip_gradients,
+    load_state_tensors,
+    orthogonalised,
+    parameter_groups,
+    state_tensors,
+)
+
+# Learning rates
+
+PLANS = st.integers(2, 400).flatmap(lambda total: st.tuples(st.integers(0, total - 1), st.just(total)))
+NAMES = ["official", "linear", "wsd"]
+
+
+def schedule(name: str, warmup_steps: float, total_steps: int, decay_share: float = 0.2, peak: float = 1.0) -> Schedule:
+    config = OptimConfig(schedule=name, learning_rate=peak, warmup_steps=warmup_steps, decay_share=decay_share)
+    return build_schedule(config, total_steps=total_steps)
+
+
+@pytest.mark.parametrize(
+    ("step", "rate"), [(0, 0.0), (3_124, 0.0017594368), (3_125, 0.0017160000), (62_500, 0.00088), (125_000, 0.0)]
+)
+def test_the_official_schedule_has_upstreams_values(step: int, rate: float) -> None:
+    assert schedule("official", 3_125, 125_000, peak=0.00176)(step) == pytest.approx(rate, abs=1e-15)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@settings(max_examples=40, deadline=None)
+@given(plan=PLANS, decay_share=st.floats(0.01, 1.0))
+def test_a_rate_lies_between_zero_and_the_peak_and_ends_at_zero(
+    name: str, plan: tuple[int, int], decay_share: float
+) -> None:
+    warmup_steps, total_steps = plan
+    rate = schedule(name, warmup_steps, total_steps, decay_share)
+    rates = [rate(step) for step in range(total_steps + 1)]
+    assert 0 < min(rates[1:-1], default=1) <= max(rates) <= 1
+    assert rates[-1] == rate(2 * total_steps) == 0
+    if name == "linear":  # it reaches the peak and has no jump
+        steepest = 1 / min(max(1, warmup_steps), total_steps - warmup_steps)
+        assert rates[warmup_steps] == 1
+        assert max(abs(after - before) for before, after in itertools.pairwise(rates)) <= steepest + 1e-12
+
+
+def test_wsd_stays_at_the_peak_and_then_falls_as_one_minus_root() -> None:
+    rate, long = schedule("wsd", 10, 100), schedule("wsd", 10, 1_000)
+    assert {rate(step) for step in range(10, 81)} == {1.0}
+    fall = [rate(80 + step) for step in range(21)]
+    assert fall == pytest.approx([1 - math.sqrt(step / 20) for step in range(21)])
+    assert [rate(step) for step in range(81)] == [long(step) for step in range(81)]
+    late = [schedule("wsd", 6, 10, decay_share=1.0)(step) for step in (5, 6, 7)]
+    assert late == pytest.approx([5 / 6, 1.0, 1 - math.sqrt(1 / 4)])  # a long decay waits for the warmup
+
+
+@pytest.mark.parametrize(
+    ("asked", "total_steps", "peak_step"),
+    [(0.025, 125_000, 3_125), (0.1, 40, 4), (0.999, 10, 9), (1, 10, 1), (0, 4, 0), (0.5, 1, 0), (9, 1, 0)],
+)
+def test_a_warmup_below_one_is_a_share_and_leaves_a_step_at_full_rate(
+    asked: float, total_steps: int, peak_step: int
+) -> None:
+    rate = schedule("linear", asked, total_steps)
+    assert rate(peak_step) == 1
+    assert all(rate(step) < 1 for step in range(peak_step))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_warmup_as_long_as_the_training_is_refused(name: str) -> None:
+    with pytest.raises(LitebertError, match=r"LB-426(?s:.*)optim\.warmup_steps=50, 50 steps"):
+        schedule(name, warmup_steps=50, total_steps=50)
+
+
+# Update rules
+
+KINDS = pytest.mark.parametrize("kind", [AdamW, Lamb])
+SHAPES = st.lists(st.lists(st.integers(1, 4), min_size=0, max_size=3).map(tuple), min_size=1, max_size=5)
+
+
+def double(values: list[float]) -> Tensor:
+    return torch.tensor(values, dtype=torch.float64)
+
+
+def test_bias_corrected_adamw_equals_that_of_torch() -> None:
+    ours, theirs = (Parameter(double([0.5, -0.3, 0.2])) for _ in range(2))
+    optimizer = AdamW([ours], lr=0.01, betas=(0.9, 0.98), bias_correction=True)
+    reference = torch.optim.AdamW([theirs], 0.01, (0.9, 0.98), eps=1e-6, weight_decay=0.01)
+    for gradient in ([0.1, -0.2, 0.05], [0.0, 0.3, -0.1], [0.2, 0.2, 0.2]):
+        ours.grad, theirs.grad = double(gradient), double(gradient)
+        optimizer.step()
+        reference.step()
+        # torch decays before the update and ours beside it: they differ by lr^2 times the decay
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=2e-6)
+
+
+@KINDS
+@settings(max_examples=30, deadline=None)
+@given(shapes=SHAPES, seed=st.integers(0, 2**31), adapts=st.booleans(), at_once=st.sampled_from([5, 1 << 24]))
+def test_a_vectorised_step_equals_the_loop_over_parameters(
+    kind: type[MomentOptimizer], shapes: list[tuple[int, ...]], seed: int, adapts: bool, at_once: int
+) -> None:
+    generator = torch.Generator().manual_seed(seed)
+
+    def drawn() -> list[Tensor]:
+        return [torch.randn(shape, generator=generator, dtype=torch.float64) for shape in shapes]
+
+    expected = drawn()
+    parameters = [Parameter(each.clone()) for each in expected]
+    first, second = ([torch.zeros_like(each) for each in expected] for _ in range(2))
+    group = {"params": parameters, "is_adapted": adapts}
+    optimizer = kind([group], 0.03, betas=(0.8, 0.95), eps=1e-5, weight_decay=0.1)
+    for _ in range(3):
+        for i, gradient in enumerate(drawn()):
+            parameters[i].grad = gradient.clone()
+            first[i] = 0.8 * first[i] + (1 - 0.8) * gradient
+            second[i] = 0.95 * second[i] + (1 - 0.95) * gradient**2
+            update = first[i] / (second[i].sqrt() + 1e-5) + 0.1 * expected[i]
+            size, stride = expected[i].norm().item(), update.norm().item()
+            ratio = size / stride if adapts and kind is Lamb and size > 0 and stride > 0 else 1.0
+            expected[i] = expected[i] - ratio * 0.03 * update
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("litebert.optim._AT_ONCE", at_once)
+            optimizer.step()
+    for parameter, wanted in zip(parameters, expected, strict=True):
+        torch.testing.assert_close(parameter.detach(), wanted, rtol=1e-12, atol=1e-13)
+
+
+@KINDS
+def test_what_has_no_gradient_stays_and_what_cannot_be_is_refused(kind: type[MomentOptimizer]) -> None:
+    idle, frozen, busy = (Parameter(torch.ones(2)) for _ in range(3))
+    busy.grad = torch.ones(2)
+    optimizer = kind([{"params": [frozen]}, {"params": [idle, busy]}])
+    optimizer.step()
+    assert idle.tolist() == frozen.tolist() == [1.0, 1.0]
+    assert all(not moment.any() for moment in optimizer.state[idle].values())
+    assert busy[0] < 1
+    table = torch.nn.Embedding(4, 2, sparse=True)
+    table(torch.tensor([1])).sum().backward()
+    with pytest.raises(ValueError, match="sparse gradient"):
+        kind(table.parameters()).step()
+    for setting in ({"lr": -1.0}, {"betas": (0.9, 1.0)}, {"eps": 0.0}, {"weight_decay": -0.1}):
+        with pytest.raises(ValueError, match=next(iter(setting))):
+            kind([Parameter(torch.ones(1))], **setting)
+
+
+@KINDS
+def test_clipping_and_a_step_read_nothing_on_the_host(kind: type[MomentOptimizer]) -> None:
+    # A meta tensor has no values: whatever waits for one raises.
+    layer = torch.nn.Linear(3, 3, device="meta")
+    layer.weight.grad, layer.bias.grad = (torch.empty_like(layer.weight), torch.empty(3, device="meta"))
+    assert clip_gradients(layer.parameters(), 1.0).is_meta
+    optimizer = kind(parameter_groups(layer.named_parameters(), weight_decay=0.01), lr=torch.empty((), device="meta"))
+    optimizer.step()
+    assert optimizer.state[layer.weight]["adam_m"].is_meta
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@KINDS
+def test_a_cuda_step_equals_the_cpu_step(kind: type[MomentOptimizer]) -> None:
+    on_cpu, on_gpu = torch.nn.Linear(64, 64), torch.nn.Linear(64, 64, device="cuda")
+    on_gpu.load_state_dict(on_cpu.state_dict())
+    for layer in (on_cpu, on_gpu):
+        optimizer = kind(parameter_groups(layer.named_parameters(), weight_decay=0.01), lr=0.1)
+        layer(torch.linspace(-1, 1, 64, device=layer.weight.device)).square().sum().backward()
+        optimizer.step()
+    torch.testing.assert_close(on_gpu.weight.cpu(), on_cpu.weight, rtol=1e-4, atol=1e-5)
+
+
+def test_norms_and_biases_neither_decay_nor_adapt() -> None:
+    moved = ["attention.0.query.weight", "normaliser.weight"]
+    excluded = ["attention.0.query.bias", "attention.0.norm.weight", "norm.weight", "layernorm.weight"]
+    excluded += ["bert/embeddings/LayerNorm/gamma", "albert_layers.0.full_layer_layer_norm.weight"]
+    for name in (*moved, *excluded, "cls/predictions/output_bias"):
+        (group,) = parameter_groups([(name, Parameter(torch.ones(2)))], weight_decay=0.01)
+        assert (group["weight_decay"], group["is_adapted"]) == ((0.01, True) if name in moved else (0.0, False)), name
+
+
+def with_gradient(values: list[float]) -> Parameter:
+    parameter = Parameter(torch.zeros(len(values), dtype=torch.float64))
+    parameter.grad = double(values)
+    return parameter
+
+
+ROWS = st.lists(st.lists(st.floats(-1e3, 1e3, allow_subnormal=False), min_size=1, max_size=4), min_size=1, max_size=4)
+
+
+@settings(max_examples=50, deadline=None)
+@given(rows=ROWS, max_norm=st.floats(0.01, 100))
+def test_clipping_shrinks_gradients_by_one_common_factor(rows: list[list[float]], max_norm: float) -> None:
+    parameters = [with_gradient(row) for row in rows]
+    norm = math.sqrt(math.fsum(value**2 for row in rows for value in row))
+    factor = min(1.0, max_norm / norm) if norm else 1.0
+    assert clip_gradients(parameters, max_norm).item() == pytest.approx(norm, rel=1e-12)
+    for parameter, row in zip(parameters, rows, strict=True):
+        wanted = row if norm < 0.99 * max_norm else pytest.approx([factor * x for x in row], rel=1e-12, abs=1e-300)
+        assert parameter.grad.tolist() == wanted  # within the limit: bit for bit
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+def test_a_non_finite_gradient_shows_in_the_norm_and_nothing_is_touched(bad: float) -> None:
+    parameters = [with_gradient([3.0, 4.0]), with_gradient([bad, 1.0])]
+    before = [parameter.grad.clone() for parameter in parameters]
+    assert not clip_gradients(parameters, 1.0).isfinite()
+    for parameter, kept in zip(parameters, before, strict=True):
+        torch.testing.assert_close(parameter.grad, kept, rtol=0, atol=0, equal_nan=True)
+
+
+# Muon, and the state of an optimizer by name
+
+MUON = OptimConfig(name="muon", learning_rate=0.003, muon_learning_rate=0.004, beta2=0.98)
+
+
+def network() -> AlbertForPretraining:
+    config = AlbertConfig(vocab_size=40, embedding_size=8, hidden_size=16, num_attention_heads=2, intermediate_size=32)
+    return AlbertForPretraining(config, generator=torch.Generator().manual_seed(1))
+
+
+def train(model: AlbertForPretraining, optimizer: torch.optim.Optimizer, steps: range) -> None:
+    for step in steps:
+        generator = torch.Generator().manual_seed(step)
+        for parameter in model.parameters():
+            parameter.grad = torch.randn(parameter.shape, generator=generator)
+        optimizer.step()
+
+
+@pytest.mark.parametrize(
+    ("name", "more"),
+    [("adamw", {}), ("muon", {"average_decay": 0.99}), ("lamb", {"bias_correction": True, "average_decay": 0.99})],
+)
+def test_training_continues_bit_equal_from_saved_state(name: str, more: dict[str, float], tmp_path: Path) -> None:
+    config = MUON.model_copy(update={"name": name, **more})
+    model, resumed = network(), network()
+    optimizer = build_optimizer(config, model.named_parameters())
+    train(model, optimizer, range(3))
+    save_file(state_tensors(optimizer, model.named_parameters()), tmp_path / "state.safetensors")
+    resumed.load_state_dict(model.state_dict())
+    train(model, optimizer, range(3, 6))
+
+    again = build_optimizer(config, resumed.named_parameters())
+    load_state_tensors(again, resumed.named_parameters(), load_file(tmp_path / "state.safetensors"))
+    train(resumed, again, range(3, 6))
+
+    found = state_tensors(again, resumed.named_parameters())
+    assert all(torch.equal(t, found[key]) for key, t in state_tensors(optimizer, model.named_parameters()).items())
+    weights = [parameter.clone() for parameter in model.parameters()]
+    assert all(map(torch.equal, weights, resumed.parameters()))
+    if "average_decay" in more:  # the average takes the place of the weights, and gives it back
+        with averaged(optimizer), averaged(again):
+            assert all(map(torch.equal, model.parameters(), resumed.parameters()))
+            assert not all(map(torch.equal, model.parameters(), weights))
+        assert all(map(torch.equal, model.parameters(), weights))
+
+
+@pytest.mark.parametrize(
+    ("dropped", "added", "told"),
+    [
+        ("bias/adam_v", {}, "bias/adam_v"),
+        ("", {"other/adam_v": torch.ones(2)}, "other/adam_v"),
+        ("weight/adam_m", {"wieght/adam_m": torch.ones(2)}, "did you mean weight/adam_m"),
+        ("", {"bias/adam_v": torch.ones(3)}, r"bias/adam_v of \(3,\)"),
+        ("", {"bias/adam_v": torch.ones(2, dtype=torch.float64)}, "bias/adam_v of .*float64"),
+    ],
+)
+def test_the_state_of_another_model_is_refused_and_changes_nothing(
+    dropped: str, added: dict[str, torch.Tensor], told: str
+) -> None:
+    model = torch.nn.Linear(3, 2)
+    optimizer = Lamb(parameter_groups(model.named_parameters(), weight_decay=0.01), lr=0.1)
+    live = state_tensors(optimizer, model.named_parameters())
+    assert {name: each.numel() for name, each in live.items()} == {
+        f"{name}/adam_{moment}": size for name, size in (("weight", 6), ("bias", 2)) for moment in "mv"
+    }
+    tensors = {name: torch.ones_like(each) for name, each in live.items() if name != dropped}
+    with pytest.raises(LitebertError, match=f"LB-423(?s:.*){told}"):
+        load_state_tensors(optimizer, model.named_parameters(), tensors | added)
+    assert not any(tensor.any() for tensor in live.values())
+
+
+@pytest.mark.parametrize("shape", [(16, 16), (16, 64), (64, 16)])
+def test_every_singular_value_ends_near_one(shape: tuple[int, int]) -> None:
+    matrix = torch.randn(shape, generator=torch.Generator().manual_seed(1))
+    values = torch.linalg.svdvals(orthogonalised(matrix))
+    assert 0.6 < values.min() <= values.max() < 1.3
+    assert not orthogonalised(torch.zeros(shape)).any()
+
+
+def test_hidden_matrices_are_muons_and_tables_classifiers_and_vectors_are_adams() -> None:
+    model = network()
+    optimizer = build_optimizer(MUON, model.named_parameters())
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
+    matrices = {names[id(p)] for g in optimizer.param_groups if g["is_matrix"] for p in g["params"]}
+    attention = {f"albert.attention.0.{part}.weight" for part in ("query", "key", "value", "output")}
+    widening = {f"albert.feed_forward.0.{part}.weight" for part in ("intermediate", "output")}
+    others = {"albert.embedding.projection.weight", "albert.pooler.weight", "masked_lm.dense.weight"}
+    assert matrices == attention | widening | others
+    assert {g["rate_scale"] for g in optimizer.param_groups if g["is_matrix"]} == {0.004 / 0.003}
+
+
+def test_it_moves_matrices_as_torchs_muon_does() -> None:
+    generator = torch.Generator().manual_seed(3)
+    start = torch.randn(48, 16, generator=generator)
+    ours, theirs = (torch.nn.Parameter(start.clone()) for _ in range(2))
+    optimizer = Muon([{"params": [ours], "is_matrix": True}], lr=0.02, weight_decay=0.1)
+    reference = torch.optim.Muon([theirs], lr=0.02, weight_decay=0.1, momentum=0.95)
+    for _ in range(3):
+        ours.grad = torch.randn(48, 16, generator=generator)
+        theirs.grad = ours.grad.clone()
+        optimizer.step()
+        reference.step()
+    moved, expected = ours - start, theirs - start
+    assert (moved - expected).norm() < 0.02 * expected.norm()
