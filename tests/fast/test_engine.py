@@ -1,13 +1,14 @@
-"""The engine, in training and packed, gives what the plain network gives; so do copies of it."""
+"""The engine, in training, packed, in eight bits and by graphs, gives what the plain network gives; so do copies."""
 
 import copy
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 import torch
 from torch import Tensor
 
+from litebert.errors import LitebertError
 from litebert.fast import (
     accelerate,
     calibrate,
@@ -20,20 +21,18 @@ from litebert.fast import (
     use_backend,
 )
 from litebert.fast import attention as kernels
+from litebert.fast.int8 import Int8Calibration
 from litebert.fast.steps import cast
+from litebert.inference import Model
 from litebert.nn import Albert, AlbertForPretraining, Batch
+from litebert.nn.model import AttentionBlock, FeedForwardBlock
 
 Make = Callable[..., AlbertForPretraining]
 MASKED = torch.tensor([5, 70, 61, 4, 132])
 READ = torch.tensor([50, 0, 131, 3, 4, 60, 59, 44])
-SHAPES = [
-    {},
-    {"sharing": "none"},
-    {"sharing": "ffn"},
-    {"inner_group_num": 2},
-    {"attention": "local", "attention_window": 4},
-    *({"hidden_act": act} for act in ("gelu", "relu", "tanh", "linear")),
-]
+ACTIVATIONS = [{"hidden_act": act} for act in ("gelu", "relu", "tanh", "linear")]
+LOCAL = {"attention": "local", "attention_window": 4}
+SHAPES = [{}, {"sharing": "none"}, {"sharing": "ffn"}, {"inner_group_num": 2}, LOCAL, *ACTIVATIONS]
 
 
 def _difference(ours: Tensor, theirs: Tensor) -> float:
@@ -48,31 +47,43 @@ def _pack_without_private_kernels(network: AlbertForPretraining) -> None:
     steps._kernel_in_fp32.cache_clear()
 
 
+def _pack_with_graphs(network: AlbertForPretraining) -> None:
+    pack(network.albert)
+    use_backend(network.albert, "onnxruntime")
+
+
+WAYS = [accelerate, lambda network: pack(network.albert), _pack_without_private_kernels, _pack_with_graphs]
+
+
 @pytest.mark.parametrize("changes", SHAPES)
-@torch.no_grad()
+@torch.inference_mode()
 def test_every_state_is_that_of_the_plain_network(make: Make, batch: Batch, changes: dict[str, object]) -> None:
-    network = make(**changes).albert
-    expected, read = list(network.states(batch)), network(batch, READ)
-    for prepare in (accelerate, lambda each: pack(each.albert), _pack_without_private_kernels):
-        engined = make(**changes)
-        prepare(engined)
-        states = list(engined.albert.states(batch))
-        for ours, theirs in zip(states, expected, strict=True):
-            assert _difference(ours, theirs) < 2e-6
-        assert torch.equal(expected[-1][READ], read)
-        assert _difference(engined.albert(batch, READ), read) < 2e-6
-        alone = Batch.from_flat(batch.ids[3:43], batch.segments[3:43], (40,))
-        assert _difference(engined.albert(alone), expected[-1][3:43]) < 2e-6
+    short = Batch.from_flat(batch.ids[3:43], batch.segments[3:43], (40,))  # alone, so that a graph computes it
+    for each, read in ((batch, READ), (short, torch.tensor([7, 0]))):
+        plain = make(**changes).albert
+        expected, last = list(plain.states(each)), plain(each, read)
+        assert torch.equal(expected[-1][read], last)
+        for prepare in WAYS:
+            engined = make(**changes)
+            prepare(engined)
+            for ours, theirs in zip(engined.albert.states(each), expected, strict=True):
+                assert _difference(ours, theirs) < 2e-6
+            assert _difference(engined.albert(each, read), last) < 2e-6
+            engined.albert.depth = 2
+            assert _difference(engined.albert(each), expected[2]) < 2e-6
 
 
 @torch.no_grad()
 def test_bf16_is_within_a_hundredth_of_float32(make: Make, batch: Batch) -> None:
     half = make(torch.bfloat16)
-    for prepare in (accelerate, lambda each: pack(each.albert)):
+    for prepare in WAYS[:2]:
         prepare(half)
         assert {p.dtype for p in half.parameters()} == {torch.float32}
         assert half.albert(batch).dtype == torch.bfloat16
         assert _difference(half.albert(batch), make().albert(batch)) < 2e-2
+
+
+# Training
 
 
 def _computed(network: AlbertForPretraining, batch: Batch) -> list[Tensor]:
@@ -83,7 +94,7 @@ def _computed(network: AlbertForPretraining, batch: Batch) -> list[Tensor]:
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-4), (torch.bfloat16, 0.05)])
-@pytest.mark.parametrize("changes", [{}, {"attention": "local", "attention_window": 3}, {"sharing": "none"}])
+@pytest.mark.parametrize("changes", [{}, LOCAL, {"sharing": "none"}])
 def test_logits_and_gradients_are_those_of_the_plain_network(
     make: Make, batch: Batch, dtype: torch.dtype, tolerance: float, changes: dict[str, object]
 ) -> None:
@@ -97,14 +108,12 @@ def test_logits_and_gradients_are_those_of_the_plain_network(
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_gradient_checkpointing_changes_no_bit(make: Make, batch: Batch, dtype: torch.dtype) -> None:
     found = []
-    for is_checkpointed in (False, True):
+    for prepare in (accelerate, lambda network: checkpoint_gradients(network.albert)):
         network = make(dtype, hidden_dropout_prob=0.2, attention_probs_dropout_prob=0.1).train()
-        accelerate(network)
-        if is_checkpointed:
-            checkpoint_gradients(network.albert)
+        prepare(network)
         torch.manual_seed(1)
         found.append(_computed(network, batch))
-    assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))
+    assert all(map(torch.equal, *found))
 
 
 def test_in_bf16_small_gradients_survive_beside_large_ones(make: Make, batch: Batch) -> None:
@@ -120,6 +129,8 @@ def test_in_bf16_small_gradients_survive_beside_large_ones(make: Make, batch: Ba
     assert not torch.equal(summed, summed.bfloat16().float())  # bits that bf16 does not have
 
 
+# What was packed, and when it is forgotten or packed anew
+
 CHANGES: dict[str, Callable[[Albert, Make], object]] = {
     "train": lambda network, _: network.train(),
     "load": lambda network, make: network.load_state_dict(make(initializer_range=0.1).albert.state_dict()),
@@ -129,14 +140,17 @@ CHANGES: dict[str, Callable[[Albert, Make], object]] = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("prepare", [WAYS[1], _pack_with_graphs])
 @torch.no_grad()
-def test_what_was_packed_is_forgotten_when_the_weights_may_change(make: Make, batch: Batch, change: str) -> None:
-    network = make().albert
-    pack(network)
-    before = network(batch)
-    CHANGES[change](network, make)
-    assert not is_packed(network)
-    assert (_difference(network(batch), before) < 1e-6) == (change in ("train", "move"))
+def test_what_was_packed_is_forgotten_when_the_weights_may_change(
+    make: Make, change: str, prepare: Callable[[AlbertForPretraining], None]
+) -> None:
+    network, batch = make(hidden_act="gelu"), Batch.from_lists([[2, 7, 9, 3]])
+    prepare(network)
+    before = network.albert(batch)
+    CHANGES[change](network.albert, make)
+    assert not is_packed(network.albert)
+    assert (_difference(network.albert(batch), before) < 1e-6) == (change in ("train", "move"))
 
 
 def test_gradients_are_there_although_weights_are_packed(make: Make, batch: Batch) -> None:
@@ -163,17 +177,17 @@ def test_a_copy_computes_the_same_in_the_same_way(
     if kind == "onnxruntime":
         use_backend(network.albert, kind)
     copied = copier(network)
-    text = Batch.from_lists([[2, 7, 9, 3]])
     with torch.no_grad():
-        for each in (batch, text):
-            for ours, theirs in zip(network.albert.states(each), copied.albert.states(each), strict=True):
-                assert torch.equal(ours, theirs)
+        for each in (batch, Batch.from_lists([[2, 7, 9, 3]])):
+            assert all(map(torch.equal, network.albert.states(each), copied.albert.states(each)))
     assert is_packed(copied.albert) == is_packed(network.albert) == (kind not in ("plain", "training"))
     if kind == "training":
         assert all(map(torch.equal, *(_computed(each.train(), batch) for each in (network, copied))))
-    elif kind != "plain":
-        assert copied.albert.engine._packed is not None  # packed anew, in its own memory
+    elif kind != "plain":  # packed anew, in its own memory
         assert copied.albert.engine._packed[0] != network.albert.engine._packed[0]
+
+
+# Kernels without a public name
 
 
 @pytest.mark.parametrize(
@@ -186,9 +200,7 @@ def test_private_kernels_multiply_rightly_any_number_of_rows(
 ) -> None:
     """Where torch has renamed them, everything works, slower; this test says so."""
     draws = torch.Generator().manual_seed(0)
-    weight, bias = torch.randn(70, 90, generator=draws), torch.randn(70, generator=draws)
-    x = torch.randn(num_rows, 90, generator=draws)
-    y = torch.randn(num_rows, 70, generator=draws)
+    weight, bias, x, y = (torch.randn(*s, generator=draws) for s in ((70, 90), (70,), (num_rows, 90), (num_rows, 70)))
     product = kernel(weight.to(dtype), bias.to(dtype), "linear")
     expected = torch.nn.functional.linear(x, weight, bias)
     assert _difference(product(x.to(dtype), None), expected) < tolerance
@@ -199,10 +211,74 @@ def test_private_kernels_multiply_rightly_any_number_of_rows(
 
 def test_probes_leave_the_random_numbers_of_others_alone() -> None:
     before = torch.get_rng_state()
-    for probe in (steps.pays, steps._likes_pieces, kernels._likes_fused, int8.kernels_work):
+    probes = {steps.pays: (steps.onednn, torch.bfloat16), steps._likes_pieces: (2, torch.bfloat16)}
+    for probe, arguments in {**probes, kernels._likes_fused: (32,), int8.kernels_work: ()}.items():
         probe.cache_clear()
-    steps.pays(steps.onednn, torch.bfloat16)
-    steps._likes_pieces(2, torch.bfloat16)
-    kernels._likes_fused(32)
-    int8.kernels_work()
+        probe(*arguments)
     assert torch.equal(torch.get_rng_state(), before)
+
+
+# Eight bits
+
+
+@torch.no_grad()
+def test_eight_bits_stay_close_with_their_kernels_and_without(make: Make, batch: Batch) -> None:
+    exact, rows = make().albert, torch.tensor([60, 0, 2])
+    eight = copy.deepcopy(exact)
+    to_int8(eight, calibrate(eight, [batch]))
+    plain = eight(batch)  # in float32, with weights that were rounded
+    pack(eight)
+    found = eight(batch)
+    assert _difference(plain, exact(batch)) < 0.05
+    assert _difference(found, exact(batch)) < 0.05
+    assert _difference(eight(batch, rows), found[rows]) < 0.01
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(int8, "kernels_work", lambda: False)
+        pack(eight)
+    assert _difference(eight(batch), plain) < 1e-5
+
+
+@torch.no_grad()
+def test_channels_far_from_zero_cost_eight_bits_little(make: Make, batch: Batch) -> None:
+    network = make(initializer_range=0.02).albert
+    for block in network.modules():
+        if isinstance(block, AttentionBlock | FeedForwardBlock):
+            block.norm.bias[3] = -200.0
+        if isinstance(block, torch.nn.Linear):
+            block.weight *= 2
+    exact, found = network(batch), calibrate(network, [batch])
+    mixing, widening = network.attention[0], network.feed_forward[0]
+    layers = [mixing.query, mixing.key, mixing.value, mixing.output, widening.intermediate, widening.output]
+    biases = torch.cat([layer.bias for layer in layers]).expand_as(found.biases)
+    unshifted = Int8Calibration(found.ranges.clone(), torch.zeros_like(found.shifts), biases)
+    unshifted.ranges[:, [0, 2]] = torch.tensor([float(exact.min()), float(exact.max())])
+    errors = []
+    for calibration in (found, unshifted):
+        eight = copy.deepcopy(network)
+        to_int8(eight, calibration)
+        pack(eight)
+        errors.append(float((eight(batch) - exact).norm()))
+    assert errors[0] < 0.5 * errors[1], errors
+
+
+def test_a_calibration_that_fails_leaves_the_network_as_it_was(make: Make, batch: Batch) -> None:
+    network = make().albert
+    expected = network(batch)
+
+    def batches() -> Iterator[Batch]:
+        yield batch
+        raise OSError("the texts are gone")
+
+    with pytest.raises(OSError, match="gone"):
+        calibrate(network, batches())
+    assert torch.equal(network(batch), expected)
+
+
+def test_the_packaged_model_answers_alike_with_either_backend() -> None:
+    by_torch, by_graphs = (Model.load(backend=backend) for backend in ("torch", "onnxruntime"))
+    text = "The cat sat on the [MASK]."
+    for ours, theirs in zip(by_graphs.fill(text), by_torch.fill(text), strict=True):
+        assert (ours.words, ours.probability) == (theirs.words, pytest.approx(theirs.probability, abs=1e-5))
+    assert by_graphs.embed("A cat.") == pytest.approx(by_torch.embed("A cat."), abs=1e-5)
+    with pytest.raises(LitebertError, match="LB-975"):
+        Model.load(backend="onnxrutime")

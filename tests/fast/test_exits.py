@@ -12,37 +12,35 @@ from litebert.nn import AlbertForTask, Batch
 
 STEPS = 5
 LENGTHS = (9, 4, 13, 1, 7, 4, 20, 11, 2, 16, 5, 3)
-LABELS: dict[str, tuple[str, ...]] = {
-    "single_label_classification": ("a", "b", "c"),
-    "multi_label_classification": ("a",),
-    "regression": ("score",),
-}
+SINGLE, SEVERAL = "single_label_classification", "multi_label_classification"
+LABELS = {SINGLE: ("a", "b", "c"), SEVERAL: ("a",), "regression": ("score",)}
+IDS = torch.randint(1, 60, (sum(LENGTHS),), generator=torch.Generator().manual_seed(0))
+BATCH = Batch.from_flat(IDS, torch.zeros_like(IDS), LENGTHS)
 
 
 def _network(
-    problem: str = "single_label_classification", *, has_exits: bool = True, **changes: object
+    problem: str = SINGLE, kind: str = "plain", *, has_exits: bool = True, sharing: str = "all"
 ) -> AlbertForTask:
     """Return a network whose classifiers disagree on some sequences and agree on others."""
     head = HeadConfig(kind="sequence-classification", labels=LABELS[problem], problem_type=problem)
-    kind = AlbertWithExits if has_exits else AlbertForTask
-    dtype = changes.pop("dtype", torch.float32)
     sizes = {"vocab_size": 60, "embedding_size": 16, "hidden_size": 32, "num_attention_heads": 4}
     sizes |= {"intermediate_size": 64, "num_hidden_layers": STEPS, "max_position_embeddings": 32}
-    network = kind(AlbertConfig(**sizes, **changes), head, dtype=dtype).eval()
+    dtype = torch.bfloat16 if kind == "bf16" else torch.float32
+    maker = AlbertWithExits if has_exits else AlbertForTask
+    network = maker(AlbertConfig(**sizes, sharing=sharing), head, dtype=dtype).eval()
     draws = torch.Generator().manual_seed(2)
     for name, parameter in network.named_parameters():
         if parameter.ndim > 1:
             std = 2.0 if "embedding" in name else 0.05 if "dense" in name else 0.4
             torch.nn.init.normal_(parameter, std=std, generator=draws)
+    if kind == "int8":
+        to_int8(network, calibrate(network.albert, [BATCH]))
+    if kind != "plain":
+        pack(network.albert)
     return network
 
 
-def _batch() -> Batch:
-    ids = torch.randint(1, 60, (sum(LENGTHS),), generator=torch.Generator().manual_seed(0))
-    return Batch.from_flat(ids, torch.zeros_like(ids), LENGTHS)
-
-
-def _stops(by_step: list[torch.Tensor], patience: int, problem: str) -> list[int]:
+def _stops(by_step: list[torch.Tensor], patience: int, problem: str = SINGLE) -> list[int]:
     """Return the step after which each sequence stops, by the words of the paper, one by one."""
     found = []
     for number in range(len(by_step[0])):
@@ -56,91 +54,83 @@ def _stops(by_step: list[torch.Tensor], patience: int, problem: str) -> list[int
     return found
 
 
+def _at(by_step: list[torch.Tensor], stops: list[int]) -> torch.Tensor:
+    return torch.stack([by_step[step][number] for number, step in enumerate(stops)])
+
+
 @pytest.mark.parametrize("kind", ["plain", "packed", "int8"])
 @pytest.mark.parametrize("sharing", ["all", "none"])
 @torch.no_grad()
 def test_a_limited_depth_gives_the_state_after_that_step(sharing: str, kind: str) -> None:
-    network, batch = _network(sharing=sharing), _batch()
-    if kind == "int8":
-        to_int8(network, calibrate(network.albert, [batch]))
-    if kind != "plain":
-        pack(network.albert)
-    states, read = list(network.albert.states(batch)), torch.tensor([40, 0, 3])
+    network = _network(kind=kind, sharing=sharing)
+    states, read = list(network.albert.states(BATCH)), torch.tensor([40, 0, 3])
     for depth in range(1, STEPS + 1):
         limit_depth(network, depth)
-        torch.testing.assert_close(network.albert(batch), states[depth], rtol=0, atol=1e-5)
+        torch.testing.assert_close(network.albert(BATCH), states[depth], rtol=0, atol=1e-5)
         if kind != "int8":
-            torch.testing.assert_close(network.albert(batch, read), states[depth][read], rtol=0, atol=1e-5)
+            torch.testing.assert_close(network.albert(BATCH, read), states[depth][read], rtol=0, atol=1e-5)
 
 
 @torch.no_grad()
 def test_the_head_at_the_limit_or_the_only_one_answers_whatever_the_patience() -> None:
-    network, single, batch = _network(), _network(has_exits=False), _batch()
-    by_step, states = logits_by_step(network, batch), list(single.albert.states(batch))
+    network, single = _network(), _network(has_exits=False)
+    by_step, states = logits_by_step(network, BATCH), list(single.albert.states(BATCH))
     assert len(by_step) == STEPS
     for depth in range(1, STEPS + 1):
         limit_depth(network, depth)
-        torch.testing.assert_close(network(batch), by_step[depth - 1], rtol=0, atol=1e-5)
-        torch.testing.assert_close(patient_logits(network, batch, depth + 1), network(batch), rtol=0, atol=1e-5)
+        torch.testing.assert_close(network(BATCH), by_step[depth - 1], rtol=0, atol=1e-5)
+        torch.testing.assert_close(patient_logits(network, BATCH, depth + 1), network(BATCH), rtol=0, atol=1e-5)
         limit_depth(single, depth)
-        expected = single.head(single.albert.pool(states[depth][batch.first_tokens]))
-        torch.testing.assert_close(single(batch), expected, rtol=0, atol=1e-5)
+        expected = single.head(single.albert.pool(states[depth][BATCH.first_tokens]))
+        torch.testing.assert_close(single(BATCH), expected, rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("problem", LABELS)
 @pytest.mark.parametrize("patience", [1, 2, 3, STEPS - 1, 100])
 @torch.no_grad()
 def test_every_sequence_stops_where_the_paper_says(patience: int, problem: str) -> None:
-    network, batch = _network(problem), _batch()
-    by_step = logits_by_step(network, batch)
+    network = _network(problem)
+    by_step = logits_by_step(network, BATCH)
     stops = _stops(by_step, patience, problem)
-    expected = torch.stack([by_step[step][number] for number, step in enumerate(stops)])
+    expected = _at(by_step, stops)
     assert (len(set(stops)) > 1) == (patience < 4)  # some go on without the others
-    torch.testing.assert_close(patient_logits(network, batch, patience), expected, rtol=0, atol=1e-5)
+    torch.testing.assert_close(patient_logits(network, BATCH, patience), expected, rtol=0, atol=1e-5)
     pack(network.albert)
-    torch.testing.assert_close(patient_logits(network, batch, patience), expected, rtol=0, atol=1e-5)
+    torch.testing.assert_close(patient_logits(network, BATCH, patience), expected, rtol=0, atol=1e-5)
     for number, length in enumerate(LENGTHS):  # alone it is answered as in the batch
-        rows = slice(*batch.offsets[number : number + 2].tolist())
-        alone = patient_logits(network, Batch.from_flat(batch.ids[rows], batch.segments[rows], (length,)), patience)
+        rows = slice(*BATCH.offsets[number : number + 2].tolist())
+        alone = patient_logits(network, Batch.from_flat(BATCH.ids[rows], BATCH.segments[rows], (length,)), patience)
         torch.testing.assert_close(expected[number : number + 1], alone, rtol=0, atol=1e-5)
 
 
 @torch.no_grad()
 def test_tokens_of_what_has_stopped_are_computed_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    network, batch = _network(), _batch()
-    stops = _stops(logits_by_step(network, batch), 1, "single_label_classification")
-    seen = []
+    network, seen = _network(), []
+    stops = _stops(logits_by_step(network, BATCH), 1)
     steps = [
         lambda hidden, layout, step=step: (seen.append(layout), step(hidden, layout))[1]
         for step in engine_of(network.albert).steps(network.albert)
     ]
     monkeypatch.setattr(Engine, "steps", lambda *_: steps)
-    patient_logits(network, batch, 1)
+    patient_logits(network, BATCH, 1)
     for step, layout in enumerate(seen):
-        running = tuple(n for n, stop in zip(LENGTHS, stops, strict=True) if stop >= step)
-        assert layout.batch.lengths == running
+        assert layout.batch.lengths == tuple(n for n, stop in zip(LENGTHS, stops, strict=True) if stop >= step)
     assert len(seen) == max(stops) + 1
 
 
 @pytest.mark.parametrize("kind", ["bf16", "int8"])
 @torch.no_grad()
 def test_half_precision_and_eight_bits_stop_too(kind: str) -> None:
-    network, batch = _network(dtype=torch.bfloat16 if kind == "bf16" else torch.float32), _batch()
-    if kind == "int8":
-        to_int8(network, calibrate(network.albert, [batch]))
-    pack(network.albert)
-    by_step = logits_by_step(network, batch)
-    stops = _stops(by_step, 2, "single_label_classification")
-    expected = torch.stack([by_step[step][number] for number, step in enumerate(stops)])
-    found = patient_logits(network, batch, 2)
+    network = _network(kind=kind)
+    by_step, found = logits_by_step(network, BATCH), patient_logits(network, BATCH, 2)
     assert found.dtype == torch.float32
-    assert (found - expected).abs().median() < 0.02
+    assert (found - _at(by_step, _stops(by_step, 2))).abs().median() < 0.02
 
 
 def test_what_counts_as_the_same() -> None:
     before, after = torch.tensor([[1.0, 2.0], [1.0, -2.0]]), torch.tensor([[1.5, 1.6], [3.0, 4.0]])
-    assert is_same_answer(before, after, "single_label_classification").tolist() == [True, False]
-    assert is_same_answer(before, after, "multi_label_classification").tolist() == [True, False]
+    assert is_same_answer(before, after, SINGLE).tolist() == [True, False]
+    assert is_same_answer(before, after, SEVERAL).tolist() == [True, False]
     scores = torch.tensor([[1.0], [1.0]])
     moved = scores + torch.tensor([[0.9 * SAME_SCORE], [-1.1 * SAME_SCORE]])
     assert is_same_answer(scores, moved, "regression").tolist() == [True, False]
@@ -158,6 +148,6 @@ def test_a_depth_or_patience_that_cannot_be_is_refused() -> None:
         with pytest.raises(LitebertError, match=rf"LB-452[\s\S]*1 to {STEPS}"):
             limit_depth(_network(), depth)
     with pytest.raises(LitebertError, match="LB-453"):
-        patient_logits(_network(), _batch(), 0)
+        patient_logits(_network(), BATCH, 0)
     with pytest.raises(LitebertError, match=r"LB-454[\s\S]*train.exits=true"):
-        patient_logits(_network(has_exits=False), _batch(), 2)
+        patient_logits(_network(has_exits=False), BATCH, 2)
