@@ -1,13 +1,13 @@
 """Explanations: attributions add up, point at the words that decide, and refuse nonsense."""
 
-import threading
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
 
 import pytest
 import torch
 
 import litebert
-from litebert.answers import Explanation
 from litebert.config import AlbertConfig, HeadConfig
 from litebert.errors import LitebertError
 from litebert.folder import save_model
@@ -21,12 +21,9 @@ from litebert.tokenizer.train import train_tokenizer
 TEXTS = ["a small cat sat on a mat", "a fine film, a dull play", "who sat on the mat?"]
 
 
-@pytest.fixture(scope="module")
-def tokenizer() -> Tokenizer:
-    return Tokenizer.from_model(train_tokenizer(TEXTS * 20, vocab_size=38))
-
-
-def _model(tokenizer: Tokenizer, head: HeadConfig | None) -> Model:
+@cache
+def _model(head: HeadConfig | None) -> Model:
+    tokenizer = Tokenizer.from_model(train_tokenizer(TEXTS * 20, vocab_size=38))
     sizes = {"vocab_size": tokenizer.vocab_size, "embedding_size": 16, "hidden_size": 32, "num_hidden_layers": 2}
     sizes |= {"num_attention_heads": 2, "intermediate_size": 64, "max_position_embeddings": 48}
     config, generator = AlbertConfig(**sizes, initializer_range=0.2), torch.Generator().manual_seed(1)
@@ -53,21 +50,19 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_attributions_add_up_and_name_every_word(case: str, tokenizer: Tokenizer) -> None:
+def test_attributions_add_up_and_name_every_word(case: str) -> None:
     head, texts = CASES[case]
-    found = _model(tokenizer, head).explain(case.split()[0], *texts)
+    found = _model(head).explain(case.split()[0], *texts)
     total = sum(word.attribution for word in found.words)
     assert total == pytest.approx(found.score - found.blank, abs=0.02 + abs(found.error))
     assert abs(found.error) < 0.02
     assert any(abs(word.attribution) > 1e-4 for word in found.words)
-    for word in found.words:
-        assert word.word
-        assert word.end - word.start == len(word.word)
+    assert all(word.word and word.end - word.start == len(word.word) for word in found.words)
     assert found.verb == case.split()[0]
 
 
-def test_the_score_is_that_of_the_verbs_answer(tokenizer: Tokenizer) -> None:
-    model = _model(tokenizer, LABELS)
+def test_the_score_is_that_of_the_verbs_answer() -> None:
+    model = _model(LABELS)
     found, given = model.explain("classify", TEXTS[1]), model.classify(TEXTS[1])
     assert found.answer == given.labels[0]
     expected = torch.tensor(given.values[found.answer]).log()
@@ -76,20 +71,24 @@ def test_the_score_is_that_of_the_verbs_answer(tokenizer: Tokenizer) -> None:
     assert model.explain("classify", TEXTS[1], answer=other).score < found.score
 
 
-def test_the_network_that_threads_share_stays_as_it_is(tokenizer: Tokenizer) -> None:
-    model = _model(tokenizer, None)
-    before = model.embed(TEXTS)
-    batch = Batch.from_lists([[2, 7, 3]])
+def test_what_a_prompt_adds_stands_apart() -> None:
+    model = Model(_model(None).network, _model(None).tokenizer)
+    model.vectors = model.vectors.__class__(prompt="a film ")
+    found = model.explain("similar", *TEXTS[:2])
+    assert abs(found.error) < 0.02
+    assert [word.word for word in found.words if word.part == "prompt" and word.word.strip()] == ["a", "film"] * 2
+    for name, text in zip(("first", "second"), TEXTS[:2], strict=True):
+        assert all(text[word.start : word.end] == word.word for word in found.words if word.part == name)
+
+
+def test_the_network_that_threads_share_stays_as_it_is() -> None:
+    model = _model(None)
+    before, batch = model.embed(TEXTS), Batch.from_lists([[2, 7, 3]])
     view = with_words(model.network, torch.zeros(3, 16))
     with torch.no_grad():
         assert not torch.equal(view.albert(batch), model.network.albert(batch))
-    found: list[Explanation] = []
-    threads = [threading.Thread(target=lambda: found.append(model.explain("similar", *TEXTS[:2]))) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(set(found)) == 1
+    with ThreadPoolExecutor(3) as pool:
+        assert len(set(pool.map(lambda _: model.explain("similar", *TEXTS[:2]), range(3)))) == 1
     assert (model.embed(TEXTS) == before).all()
     assert all(parameter.grad is None for parameter in model.network.parameters())
 
@@ -107,19 +106,15 @@ def test_the_network_that_threads_share_stays_as_it_is(tokenizer: Tokenizer) -> 
         ("similar", ["a", 3], None, "LB-611"),
     ],
 )
-def test_what_cannot_be_explained_is_refused(
-    verb: str, texts: list[str], answer: str | None, code: str, tokenizer: Tokenizer
-) -> None:
-    with pytest.raises(LitebertError) as caught:
-        _model(tokenizer, None).explain(verb, *texts, answer=answer)
-    assert caught.value.code == code
+def test_what_cannot_be_explained_is_refused(verb: str, texts: list[str], answer: str | None, code: str) -> None:
+    with pytest.raises(LitebertError, match=code):
+        _model(None).explain(verb, *texts, answer=answer)
 
 
-def test_eight_bits_have_no_gradients(tokenizer: Tokenizer, tmp_path: Path) -> None:
-    model = _model(tokenizer, None)
+def test_eight_bits_have_no_gradients(tmp_path: Path) -> None:
+    model = _model(None)
     save_model(model.network, tmp_path / "float")
-    tokenizer.save(tmp_path / "float")
+    model.tokenizer.save(tmp_path / "float")
     quantize(tmp_path / "float", tmp_path / "int8", texts=TEXTS * 20)
-    with pytest.raises(LitebertError) as caught:
+    with pytest.raises(LitebertError, match="LB-872"):
         litebert.load(tmp_path / "int8").explain("similar", *TEXTS[:2])
-    assert caught.value.code == "LB-872"
