@@ -15,7 +15,7 @@ from benchmarks.measure import machine, table
 from litebert import rng
 from litebert.config import ObjectiveConfig
 from litebert.corpus import Shard
-from litebert.objectives import Loader, Vocabulary
+from litebert.objectives import Loader, Vocabulary, sentence_objective
 from litebert.objectives.sampling import plan_epoch
 from litebert.objectives.sentences import Library
 
@@ -51,7 +51,7 @@ def main(*, length: int = 512, rounds: int = 7) -> None:
         sizes, rates = sizes[1:], rates[1:]
         config = ObjectiveConfig.model_validate({"sentence": sentence, "max_seq_length": length})
         library, begin = Library([corpus()[0]]), time.process_time()
-        plan = plan_epoch(library, config, seed=1, purpose="train", epoch=0)
+        plan = plan_epoch(library, config, sentence_objective(sentence), seed=1, purpose="train", epoch=0)
         planned = (time.process_time() - begin) / len(plan)
         spread = f"{median(rates) / 1e6:.2f} M ({min(rates) / 1e6:.2f}-{max(rates) / 1e6:.2f})"
         a_sequence = 1e6 * np.mean(sizes) / BATCH_SIZE / median(rates)

@@ -7,15 +7,12 @@ from litebert.config.schema import ObjectiveConfig
 from litebert.corpus import Shard
 from litebert.errors import LitebertError
 from litebert.objectives import NO_LABEL, Loader, PretrainingBatch, Vocabulary, evaluation_batches, longest_first
-from litebert.rng import Ints
 
 CONFIG = ObjectiveConfig(max_seq_length=64)
 
 
-def loader(
-    shards: list[Shard], vocabulary: Vocabulary, *, config: ObjectiveConfig = CONFIG, batch_size: int = 12
-) -> Loader:
-    return Loader(shards, vocabulary=vocabulary, config=config, batch_size=batch_size, seed=3)
+def loader(shards: list[Shard], vocabulary: Vocabulary, config: ObjectiveConfig = CONFIG, size: int = 12) -> Loader:
+    return Loader(shards, vocabulary=vocabulary, config=config, batch_size=size, seed=3)
 
 
 def assert_equal(first: PretrainingBatch, second: PretrainingBatch) -> None:
@@ -23,14 +20,11 @@ def assert_equal(first: PretrainingBatch, second: PretrainingBatch) -> None:
         np.testing.assert_array_equal(array, getattr(second, name), err_msg=name)
 
 
-def original_ids(batch: PretrainingBatch) -> Ints:
+def sequences_of(batch: PretrainingBatch) -> list[list[int]]:
+    """Return the ids of each sequence before they were masked."""
     ids = batch.ids.copy()
     ids[batch.masked_positions] = batch.masked_ids
-    return ids
-
-
-def sequences_of(batch: PretrainingBatch) -> list[list[int]]:
-    return [part.tolist() for part in np.split(original_ids(batch), batch.offsets[1:-1])]
+    return [part.tolist() for part in np.split(ids, batch.offsets[1:-1])]
 
 
 def test_any_batch_is_the_same_in_any_order(corpus: list[Shard], vocabulary: Vocabulary) -> None:
@@ -48,7 +42,7 @@ def test_shares_of_ranks_and_small_batches_end_to_end_are_the_batch(
 ) -> None:
     made = loader(corpus, vocabulary)
     shares = [made.batch(4, rank=rank, world_size=world_size) for rank in range(world_size)]
-    small = [loader(corpus, vocabulary, batch_size=4).batch(12 + part) for part in range(3)]
+    small = [loader(corpus, vocabulary, size=4).batch(12 + part) for part in range(3)]
     for parts in (shares, small):
         np.testing.assert_array_equal(np.concatenate([part.ids for part in parts]), made.batch(4).ids)
     with pytest.raises(LitebertError, match=r"LB-401: .*\n.*12 sequences for 13 processes"):
@@ -60,7 +54,7 @@ def test_a_batch_is_consistent_and_its_text_stands_in_the_corpus(
     numbered: Shard, numbered_vocabulary: Vocabulary, sentence: str
 ) -> None:
     config = ObjectiveConfig(sentence=sentence, max_seq_length=50)
-    batch = loader([numbered], numbered_vocabulary, config=config, batch_size=200).batch(0)
+    batch = loader([numbered], numbered_vocabulary, config, 200).batch(0)
     assert {array.dtype for array in vars(batch).values() if array is not None} == {np.dtype("i8")}
     assert batch.ids.max() < numbered_vocabulary.size
     assert np.all(np.diff(batch.masked_positions) > 0)
@@ -83,10 +77,8 @@ def test_a_batch_is_consistent_and_its_text_stands_in_the_corpus(
 
 
 def test_epochs_with_other_counts_of_instances_fill_the_same_size(corpus: list[Shard], vocabulary: Vocabulary) -> None:
-    config = ObjectiveConfig(
-        sentence="order-official", max_seq_length=128, short_seq_prob=0.5, short_seq_per="document"
-    )
-    made = loader(corpus, vocabulary, config=config)
+    settings = {"sentence": "order-official", "short_seq_prob": 0.5, "short_seq_per": "document"}
+    made = loader(corpus, vocabulary, ObjectiveConfig(max_seq_length=128, **settings))
     size = made.epoch_size
     batches = [made.samples(epoch * size, (epoch + 1) * size) for epoch in range(1, 7)]
     assert {len(batch.offsets) for batch in batches} == {size + 1}
@@ -99,10 +91,8 @@ def test_evaluation_batches_are_fixed_distinct_and_not_those_of_training(
     numbered: Shard, numbered_vocabulary: Vocabulary
 ) -> None:
     def batches(count: int) -> list[PretrainingBatch]:
-        made = evaluation_batches(
-            [numbered], vocabulary=numbered_vocabulary, config=CONFIG, batch_size=8, seed=3, num_sequences=count
-        )
-        return list(made)
+        given = {"vocabulary": numbered_vocabulary, "config": CONFIG, "batch_size": 8, "seed": 3}
+        return list(evaluation_batches([numbered], num_sequences=count, **given))
 
     few, again = batches(20), batches(20)
     for first, second in zip(few, again, strict=True):
@@ -110,7 +100,7 @@ def test_evaluation_batches_are_fixed_distinct_and_not_those_of_training(
     assert [len(batch.offsets) - 1 for batch in few] == [8, 8, 4]
     seen = [tuple(sequence) for batch in batches(10**9) for sequence in sequences_of(batch)]
     assert len(seen) == len(set(seen)) > 20
-    training = loader([numbered], numbered_vocabulary, batch_size=8).batch(0)
+    training = loader([numbered], numbered_vocabulary, size=8).batch(0)
     assert sequences_of(few[0]) != sequences_of(training)
 
 
@@ -129,11 +119,11 @@ def test_a_document_of_one_sentence_is_a_segment_without_a_label(vocabulary: Voc
 def test_sorting_by_length_moves_sequences_and_changes_none(corpus: list[Shard], vocabulary: Vocabulary) -> None:
     def rows(batch: PretrainingBatch) -> list[tuple[object, ...]]:
         is_masked = np.isin(np.arange(len(batch.ids)), batch.masked_positions)
-        columns = (batch.ids, batch.positions, batch.segments, original_ids(batch), is_masked)
+        columns = (batch.ids, batch.positions, batch.segments, is_masked)
         parts = [[part.tolist() for part in np.split(column, batch.offsets[1:-1])] for column in columns]
-        return sorted(zip(*parts, batch.sentence_labels.tolist(), strict=True))
+        return sorted(zip(sequences_of(batch), *parts, batch.sentence_labels.tolist(), strict=True))
 
-    batch = loader(corpus, vocabulary, batch_size=40).batch(0)
+    batch = loader(corpus, vocabulary, size=40).batch(0)
     ordered = longest_first(batch)
     assert np.all(np.diff(np.diff(ordered.offsets)) <= 0)
     assert np.all(np.diff(ordered.masked_positions) > 0)

@@ -11,13 +11,11 @@ from numpy.typing import NDArray
 
 from litebert.config import ObjectiveConfig
 from litebert.corpus import Shard
-from litebert.errors import DamagedError
 from litebert.objectives.sentences import Instance, Library, SentenceObjective, Tokens
 from litebert.rng import Ints
 
 MASKED_SHARE, KEPT_SHARE = 0.8, 0.1
 """Shares of the chosen tokens that become [MASK], and stay; others become random (BERT, 3.1)."""
-
 ENOUGH_PIECES = 20_000_000
 """The most pieces that are counted for their frequency; more would hardly change a logarithm."""
 
@@ -49,13 +47,12 @@ def log_frequencies(shards: Sequence[Shard], vocab_size: int) -> NDArray[np.floa
     return logs.astype(np.float32)
 
 
-# One instance as tokens.
+# ---- one instance as tokens -----------------------------------------------------------------------------------------
 
 
 def frame(
     library: Library,
     instance: Instance,
-    *,
     sentence: SentenceObjective,
     vocabulary: Vocabulary,
     max_seq_length: int,
@@ -63,24 +60,16 @@ def frame(
 ) -> tuple[Ints, int]:
     """Return the ids of `[CLS] A [SEP] B [SEP]` or `[CLS] A [SEP]`, and how many of them are segment 0."""
     first, second = sentence.segments(library, instance, generator)
-    special = 3 if second.size else 2
-    first_size, second_size = truncated_sizes(first.size, second.size, max_seq_length - special)
-    separator = [vocabulary.sep_id]
+    sizes = truncated_sizes(first.size, second.size, max_seq_length - (3 if second.size else 2))
     parts: list[Tokens | list[int]] = [[vocabulary.cls_id]]
-    for tokens, size in ((first, first_size), (second, second_size)):
+    for tokens, size in zip((first, second), sizes, strict=True):
         if tokens.size or tokens is first:
             # Each surplus token goes from the front or the back with p = 0.5 (L601-616), so the front loses a binomial.
             front = np.count_nonzero(generator.random(tokens.size - size) < 0.5)
-            parts += [tokens[front : front + size], separator]
+            parts += [tokens[front : front + size], [vocabulary.sep_id]]
     ids = np.concatenate(parts, dtype=np.int64)
-    if ids.max() >= vocabulary.size:
-        raise DamagedError(
-            "LB-402",
-            f"shard {instance.shard} of the corpus has a token that is not in the vocabulary",
-            received=f"id {ids.max()} near sentence {instance.start}; the vocabulary has {vocabulary.size}",
-            next="litebert corpus check",
-        )
-    return ids, first_size + 2
+    assert ids.max() < vocabulary.size, "the corpus was made with another vocabulary"
+    return ids, sizes[0] + 2
 
 
 def truncated_sizes(first: int, second: int, room: int) -> tuple[int, int]:
@@ -93,7 +82,7 @@ def truncated_sizes(first: int, second: int, room: int) -> tuple[int, int]:
     return first, min(second, room - first)
 
 
-# Masked LM: choose tokens and replace them.
+# ---- masked LM: choose tokens and replace them ----------------------------------------------------------------------
 
 
 class Masking(NamedTuple):
@@ -112,14 +101,30 @@ def mask(ids: Ints, *, vocabulary: Vocabulary, config: ObjectiveConfig, generato
     >>> len(mask(ids, vocabulary=vocabulary, config=ObjectiveConfig(), generator=generator).positions)
     1
     """
-    maskable = np.flatnonzero((ids != vocabulary.cls_id) & (ids != vocabulary.sep_id))
+    maskable = np.flatnonzero((ids != vocabulary.cls_id) & (ids != vocabulary.sep_id))  # (tokens,) positions
     starts_word = vocabulary.starts_word[ids[maskable]] | (not config.whole_word)
     starts_word[:1] = True  # other pieces belong to the word before them, even across a [SEP]
-    begins = np.flatnonzero(starts_word)
+    begins = np.flatnonzero(starts_word)  # (words,)
     order = generator.random(begins.size).argsort()  # (words,): which run is tried first
-    bounds = np.cumsum(run_length_law(config))[:-1]
-    runs = np.searchsorted(bounds, generator.random(begins.size), side="right") + 1  # words of the run at each word
-    positions = maskable[_choose(order, runs, begins, maskable.size, num_to_predict(ids.size, config))]
+    law = np.cumsum(run_length_law(config))[:-1]
+    runs = np.searchsorted(law, generator.random(begins.size), side="right") + 1  # (words,): words of the run at each
+
+    # Words lie end to end here, so that a run is one interval and the loop handles slices of bytes.
+    bounds = begins.tolist() + [maskable.size] * int(runs.max(initial=0))
+    taken, budget = bytearray(maskable.size), num_to_predict(ids.size, config)
+    for word, run in zip(order.tolist(), runs.tolist(), strict=True):
+        start, stop = bounds[word], bounds[word + run]
+        while stop - start > budget and run > 1:  # a shorter n-gram may still fit
+            run -= 1
+            stop = bounds[word + run]
+        if stop - start > budget or 1 in taken[start:stop]:  # or overlaps an earlier one
+            continue
+        taken[start:stop] = b"\x01" * (stop - start)
+        budget -= stop - start
+        if not budget:
+            break
+    positions = maskable[np.frombuffer(taken, dtype=np.bool_)]  # (masked,)
+
     # Each token, not run, becomes [MASK], stays, or becomes any piece, even a special one (L535).
     originals = ids[positions]
     choice, piece = generator.random((2, positions.size))
@@ -149,28 +154,7 @@ def run_length_law(config: ObjectiveConfig) -> NDArray[np.float64]:
     return law if config.favor_shorter_ngram else law[::-1]
 
 
-def _choose(order: Ints, runs: Ints, begins: Ints, size: int, budget: int) -> NDArray[np.bool_]:
-    """Take runs of words in `order`, shortened to the budget, that overlap no earlier one.
-
-    Words lie end to end here, so that a run is one interval and the loop handles slices of bytes.
-    """
-    bounds = begins.tolist() + [size] * int(runs.max(initial=0))
-    taken = bytearray(size)
-    for word, run in zip(order.tolist(), runs.tolist(), strict=True):
-        start, stop = bounds[word], bounds[word + run]
-        while stop - start > budget and run > 1:  # a shorter n-gram may still fit
-            run -= 1
-            stop = bounds[word + run]
-        if stop - start > budget or 1 in taken[start:stop]:
-            continue
-        taken[start:stop] = b"\x01" * (stop - start)
-        budget -= stop - start
-        if not budget:
-            break
-    return np.frombuffer(taken, dtype=np.bool_)
-
-
-# Samples as a batch.
+# ---- samples as a batch ---------------------------------------------------------------------------------------------
 
 
 class Sample(NamedTuple):

@@ -34,57 +34,52 @@ from litebert.rng import Ints
 SHORTEST_TARGET = 2
 """The smallest target length of a short sequence, in tokens (L284)."""
 
+DEPTH = 2
+"""Batches that a worker has ready, at most, besides the one that it makes."""
 STUCK_SECONDS = 30.0
 """A worker that uses no processor time for this long is replaced."""
 
 
+# ---- the plan of an epoch -------------------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True)
 class EpochPlan:
-    """The instances of one epoch, one per row, as columns; see `Instance` for their meaning.
+    """The instances of one epoch: their start, middle, end, kind, target (see `Instance`) as `columns` (5, instances).
 
-    The rows of shard s are `first_row[s]` to `first_row[s + 1]`.
+    Those of shard s are `first[s]` to `first[s + 1]`.
     """
 
-    first_row: Ints
-    start: NDArray[np.int32]
-    middle: NDArray[np.int32]
-    end: NDArray[np.int32]
-    kind: NDArray[np.int32]
-    target: NDArray[np.int32]
+    first: Ints  # (shards + 1,)
+    columns: NDArray[np.int32]
 
     def __len__(self) -> int:
-        return len(self.start)
+        return int(self.columns.shape[1])
 
-    def instance(self, row: int) -> Instance:
-        """Return one row."""
-        shard = int(np.searchsorted(self.first_row, row, side="right")) - 1
-        columns = (self.start, self.middle, self.end, self.kind, self.target)
-        return Instance(shard, *(int(column[row]) for column in columns))
+    def instance(self, number: int) -> Instance:
+        """Return one instance."""
+        shard = int(np.searchsorted(self.first, number, side="right")) - 1
+        return Instance(shard, *self.columns[:, number].tolist())
 
 
 def plan_epoch(
-    library: Library,
-    config: ObjectiveConfig,
-    *,
-    sentence: SentenceObjective | None = None,
-    seed: int,
-    purpose: str,
-    epoch: int,
+    library: Library, config: ObjectiveConfig, sentence: SentenceObjective, *, seed: int, purpose: str, epoch: int
 ) -> EpochPlan:
-    """Cut every document of a library into the instances of one epoch; `sentence` defaults to what `config` names.
+    """Cut every document of a library into the instances of one epoch.
 
     >>> shard = Shard(np.zeros(900, np.uint16), np.arange(0, 901, 9), np.array([0, 100]))
-    >>> plan = plan_epoch(Library([shard]), ObjectiveConfig(), seed=1, purpose="train", epoch=0)
-    >>> int(plan.start[0]), int(plan.end[-1])
-    (0, 100)
+    >>> config = ObjectiveConfig()
+    >>> plan_epoch(
+    ...     Library([shard]), config, sentence_objective("order"), seed=1, purpose="train", epoch=0
+    ... ).instance(0).start
+    0
     """
-    sentence = sentence or sentence_objective(config.sentence)
     planned = [
         _plan_shard(shard, config, sentence, Draws(seed, purpose, epoch, number))
         for number, shard in enumerate(library.shards)
     ]
-    first_row = np.cumsum([0, *(columns.shape[1] for columns in planned)], dtype=np.int64)
-    return EpochPlan(first_row, *np.concatenate([np.empty((5, 0), np.int32), *planned], axis=1))
+    first = np.cumsum([0, *(columns.shape[1] for columns in planned)], dtype=np.int64)
+    return EpochPlan(first, np.concatenate([np.empty((5, 0), np.int32), *planned], axis=1))
 
 
 def _plan_shard(shard: Shard, config: ObjectiveConfig, sentence: SentenceObjective, draws: Draws) -> NDArray[np.int32]:
@@ -93,7 +88,7 @@ def _plan_shard(shard: Shard, config: ObjectiveConfig, sentence: SentenceObjecti
     All documents advance by one chunk at a time: `start` has a number per document that is not at its end.
     """
     shard.require_unchanged()
-    longest = room(config, sentence)
+    longest = config.max_seq_length - (3 if sentence.has_labels else 2)  # tokens of text: without [CLS] and [SEP]
     start, stop = shard.documents[:-1], shard.documents[1:]
     fewest = np.full_like(start, sentence.fewest_sentences)
     if sentence.keeps_single_sentences:
@@ -121,14 +116,7 @@ def _plan_shard(shard: Shard, config: ObjectiveConfig, sentence: SentenceObjecti
     return np.stack((start, middle, end, kind, target)).astype(np.int32)
 
 
-def room(config: ObjectiveConfig, sentence: SentenceObjective | None = None) -> int:
-    """Return the most tokens of text in a sequence: without [CLS] and one [SEP] per segment.
-
-    >>> room(ObjectiveConfig(max_seq_length=512))
-    509
-    """
-    sentence = sentence or sentence_objective(config.sentence)
-    return config.max_seq_length - (3 if sentence.has_labels else 2)
+# ---- samples by their number ----------------------------------------------------------------------------------------
 
 
 class Batches(Protocol):
@@ -158,12 +146,9 @@ class Samples(ABC):
         """
         size = self.batch_size
         if size < world_size:
-            raise LitebertError(
-                "LB-401",
-                "the batch has fewer sequences than there are processes to share it",
-                received=f"{size} sequences for {world_size} processes",
-                next=f"repeat the command with train.batch_size={world_size}",
-            )
+            what = "the batch has fewer sequences than there are processes to share it"
+            received, advice = f"{size} sequences for {world_size} processes", f"set train.batch_size={world_size}"
+            raise LitebertError("LB-401", what, received=received, next=advice)
         start, stop = (size * place // world_size for place in (rank, rank + 1))
         return self.samples(step * size + start, step * size + stop)
 
@@ -199,7 +184,7 @@ class Loader(Samples):
         self._early_config = config.model_copy(update={"mask_prob": early_mask_prob})
         self._vocabulary, self._config, self._seed, self._purpose = vocabulary, config, seed, purpose
         self._sentence = sentence or sentence_objective(config.sentence)
-        plan = partial(plan_epoch, self._library, config, sentence=self._sentence, seed=seed, purpose=purpose)
+        plan = partial(plan_epoch, self._library, config, self._sentence, seed=seed, purpose=purpose)
         self._plan = lru_cache(maxsize=2)(plan)
         first = self._plan(epoch=0)
         if not len(first):
@@ -224,14 +209,8 @@ class Loader(Samples):
             for position, row in zip(positions.tolist(), rows.tolist(), strict=True):
                 generator = rng.stream(self._seed, f"{self._purpose}-sample", epoch, position)
                 instance = self._plan(epoch=epoch).instance(row)
-                ids, first_length = frame(
-                    self._library,
-                    instance,
-                    sentence=self._sentence,
-                    vocabulary=self._vocabulary,
-                    max_seq_length=self._config.max_seq_length,
-                    generator=generator,
-                )
+                length = self._config.max_seq_length
+                ids, first_length = frame(self._library, instance, self._sentence, self._vocabulary, length, generator)
                 is_early = epoch * self.epoch_size + position < self._early_samples
                 config = self._early_config if is_early else self._config
                 masking = mask(ids, vocabulary=self._vocabulary, config=config, generator=generator)
@@ -254,34 +233,23 @@ def evaluation_batches(
 
     They are drawn at random from one pass over the corpus, none twice.
     """
-    loader = Loader(
-        shards,
-        vocabulary=vocabulary,
-        config=config,
-        batch_size=batch_size,
-        seed=seed,
-        purpose="evaluation",
-        sentence=sentence,
-    )
+    opened = partial(Loader, shards, vocabulary=vocabulary, config=config, batch_size=batch_size, seed=seed)
+    loader = opened(purpose="evaluation", sentence=sentence)
     total = min(num_sequences, loader.epoch_size)
     for start in range(0, total, batch_size):
         yield loader.samples(start, min(start + batch_size, total))
 
 
-# Reading ahead, in worker processes. torch's DataLoader lacks a pipe per worker: all of its workers share one, whose
+# ---- reading ahead, in worker processes -----------------------------------------------------------------------------
+#
+# torch's DataLoader lacks a pipe per worker: all of its workers share one, whose
 # writing end stays open, so a worker that is stopped or killed within a message hangs the reader for ever.
 
 
 def prefetch(
-    open_loader: Callable[[], Batches],
-    steps: range,
-    *,
-    rank: int = 0,
-    world_size: int = 1,
-    workers: int,
-    depth: int = 2,
+    open_loader: Callable[[], Batches], steps: range, *, rank: int = 0, world_size: int = 1, workers: int
 ) -> Iterator[PretrainingBatch]:
-    """Yield one rank's batches of `steps` in order, each worker up to `depth` batches ahead.
+    """Yield one rank's batches of `steps` in order, prepared ahead by some workers.
 
     Without workers, batches are made here on demand. Worker i of n makes steps i, i + n, ...; it receives
     `open_loader`, which must pickle small (a `partial` of a module's function and paths), and opens the corpus itself.
@@ -291,8 +259,11 @@ def prefetch(
         loader = open_loader()
         yield from (loader.batch(step, rank=rank, world_size=world_size) for step in steps)
         return
+
+    def start(some: range) -> _Worker:
+        return _Worker(partial(_serve, open_loader, some, rank, world_size))
+
     workers = min(workers, len(steps))
-    start = partial(_Worker, open_loader, rank=rank, world_size=world_size, depth=depth)
     crew = [start(steps[place::workers]) for place in range(workers)]
     try:
         for index in range(len(steps)):
@@ -302,12 +273,9 @@ def prefetch(
                 crew[place] = start(steps[index::workers])
                 batch = crew[place].receive()
             if batch is None:
-                raise ResourceError(
-                    "LB-545",
-                    "the processes that prepare batches are stuck",
-                    received=f"no processor time used in {STUCK_SECONDS:.0f} seconds, twice in a row",
-                    next="repeat the command with train.loader_workers=0",
-                )
+                what, advice = "the processes that prepare batches are stuck", "set train.loader_workers=0"
+                received = f"no processor time used in {STUCK_SECONDS:.0f} seconds, twice in a row"
+                raise ResourceError("LB-545", what, received=received, next=advice)
             yield batch
     finally:
         for worker in crew:
@@ -315,15 +283,12 @@ def prefetch(
 
 
 class _Worker:
-    """A process that makes the batches of some steps, and the reading end of its pipe."""
+    """A process that sends batches, and the reading end of its pipe."""
 
-    def __init__(
-        self, open_loader: Callable[[], Batches], steps: range, *, rank: int, world_size: int, depth: int
-    ) -> None:
+    def __init__(self, serve: Callable[[Connection], None]) -> None:
         context = get_context("spawn")
         self._receiver, sender = context.Pipe(duplex=False)
-        arguments = (open_loader, steps, rank, world_size, depth, sender)
-        self._process = context.Process(target=_serve, args=arguments, daemon=True)
+        self._process = context.Process(target=serve, args=(sender,), daemon=True)
         self._process.start()
         sender.close()  # the worker alone holds this end now, so its death ends the pipe
         self._reader = ThreadPoolExecutor(1)
@@ -348,21 +313,16 @@ class _Worker:
             self._process.join()
             code = self._process.exitcode
             if code == -signal.SIGBUS:  # a mapped file became shorter
-                raise DamagedError(
-                    "LB-344",
-                    "a file of the corpus was truncated while it was read",
-                    next="litebert corpus check CORPUS, then rerun the command to resume",
-                ) from None
-            raise ResourceError(
-                "LB-403",
-                "a process that prepares batches ended before its work was done",
-                received=f"exit code {code}; -9 mostly means out of memory",
-                next="rerun with train.loader_workers=0; in a script, call below if __name__ == '__main__'",
-            ) from None
+                what, advice = "a file of the corpus was truncated while it was read", "litebert corpus check CORPUS"
+                raise DamagedError("LB-344", what, next=advice) from None
+            what = "a process that prepares batches ended before its work was done"
+            received = f"exit code {code}; -9 mostly means out of memory"
+            advice = "rerun with train.loader_workers=0; in a script, call below if __name__ == '__main__'"
+            raise ResourceError("LB-403", what, received=received, next=advice) from None
         if isinstance(message, LitebertError):
             raise message
-        assert isinstance(message, PretrainingBatch)
-        return message
+        batch: PretrainingBatch = message
+        return batch
 
     def _processor_time(self) -> list[str]:
         """Return the processor time of the process, where the system tells it (Linux)."""
@@ -376,10 +336,8 @@ class _Worker:
         self._receiver.close()
 
 
-def _serve(
-    open_loader: Callable[[], Batches], steps: range, rank: int, world_size: int, depth: int, sender: Connection
-) -> None:
-    """Make batches while a thread sends those before, at most `depth` of them; in a worker."""
+def _serve(open_loader: Callable[[], Batches], steps: range, rank: int, world_size: int, sender: Connection) -> None:
+    """Make batches while a thread sends those before, at most DEPTH of them; in a worker."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the reader of the batches decides when to stop
     unsent: deque[Future[None]] = deque()
     with suppress(BrokenPipeError), ThreadPoolExecutor(1) as outbox:  # a broken pipe: the reader is gone
@@ -387,7 +345,7 @@ def _serve(
             loader = open_loader()
             for step in steps:
                 unsent.append(outbox.submit(sender.send, loader.batch(step, rank=rank, world_size=world_size)))
-                if len(unsent) > depth:
+                if len(unsent) > DEPTH:
                     unsent.popleft().result()
         except LitebertError as error:
             outbox.submit(sender.send, error)

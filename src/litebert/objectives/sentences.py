@@ -108,35 +108,27 @@ class SentenceObjective:
         """Return the tokens of A and B, uncut, as `kind` says."""
         shard = library.shards[instance.shard]
         first = shard.between(instance.start, instance.middle)
-        if instance.kind == RANDOM_SECOND:
-            return first, random_text(library, instance, instance.target - first.size, generator)
-        second = shard.between(instance.middle, instance.end)
-        return (second, first) if instance.kind == SWAPPED else (first, second)
+        if instance.kind != RANDOM_SECOND:
+            second = shard.between(instance.middle, instance.end)
+            return (second, first) if instance.kind == SWAPPED else (first, second)
+        # B is whole sentences of another document, from a random one on, until it has the rest of `target` tokens.
+        local = int(np.searchsorted(shard.documents, instance.start, side="right")) - 1
+        own = int(library.first_document[instance.shard]) + local
+        draws = generator.random(TRIES_FOR_ANOTHER_DOCUMENT + 1)
+        drawn = (draws[:-1] * library.num_documents).astype(np.int64).tolist()
+        other = next((document for document in drawn if document != own), own)
+        number = int(np.searchsorted(library.first_document, other, side="right")) - 1  # of its shard
+        shard, local = library.shards[number], other - int(library.first_document[number])
+        shard.require_unchanged()
+        begin, stop = shard.documents[local : local + 2].tolist()
+        start = begin + int(draws[-1] * (stop - begin))
+        missing = instance.target - first.size
+        reached = int(np.searchsorted(shard.sentences, shard.sentences[start] + missing))  # the first end from there on
+        return first, shard.between(start, min(max(reached, start + 1), stop))
 
     def label(self, kind: int) -> int:
         """Return 0 for segments in order, 1 for all others, and no label where there is one segment."""
         return NO_LABEL if kind == ALONE else int(kind != IN_ORDER)
-
-
-def random_text(library: Library, instance: Instance, target: int, generator: np.random.Generator) -> Tokens:
-    """Return whole sentences of another document, from a random one on: `target` tokens, unless it ends before."""
-    here = library.shards[instance.shard]
-    here.require_unchanged()
-    local = int(np.searchsorted(here.documents, instance.start, side="right")) - 1
-    own = int(library.first_document[instance.shard]) + local
-    draws = generator.random(TRIES_FOR_ANOTHER_DOCUMENT + 1)
-    drawn = (draws[:-1] * library.num_documents).astype(np.int64).tolist()
-    other = next((document for document in drawn if document != own), own)
-    # From its number in the library to its shard and its place there.
-    number = int(np.searchsorted(library.first_document, other, side="right")) - 1
-    shard, local = library.shards[number], other - int(library.first_document[number])
-    shard.require_unchanged()
-    first, stop = shard.documents[local : local + 2].tolist()
-    start = first + int(draws[-1] * (stop - first))
-    reached = int(
-        np.searchsorted(shard.sentences, shard.sentences[start] + target)
-    )  # the first end of a sentence from `target` on
-    return shard.between(start, min(max(reached, start + 1), stop))
 
 
 class OfficialOrder(SentenceObjective):
@@ -206,12 +198,7 @@ def sentence_objective(name: str) -> SentenceObjective:
     >>> sentence_objective("order").fewest_sentences
     2
     """
-    if name in SENTENCE_OBJECTIVES:
-        return SENTENCE_OBJECTIVES[name]
-    raise no_such_name(
-        "LB-431",
-        "there is no sentence objective of this name",
-        name,
-        SENTENCE_OBJECTIVES,
-        next="litebert config list pretrain",
-    )
+    if name not in SENTENCE_OBJECTIVES:
+        what, advice = "there is no sentence objective of this name", "litebert config list pretrain"
+        raise no_such_name("LB-431", what, name, SENTENCE_OBJECTIVES, next=advice)
+    return SENTENCE_OBJECTIVES[name]

@@ -18,6 +18,7 @@ import numpy as np
 from litebert import rng
 from litebert.config import ObjectiveConfig
 from litebert.corpus import Shard
+from litebert.corpus.manifest import Counts
 from litebert.errors import LitebertError
 from litebert.objectives.batch import PretrainingBatch, Sample
 from litebert.objectives.sampling import Batches, Loader, Samples, plan_epoch
@@ -33,14 +34,6 @@ CYCLE = 10_000
 
 OpenLoader = Callable[[Sequence[Shard], str, int], Loader]
 """(shards, purpose, early samples) -> their loader."""
-
-
-class ShardSizes(NamedTuple):
-    """Counts of a shard from the manifest: usable documents, sentences, pieces."""
-
-    documents: int
-    sentences: int
-    pieces: int
 
 
 class Window(NamedTuple):
@@ -126,15 +119,13 @@ class Windowed(Samples):
     def _loader(self, epoch: int, window: Window) -> Loader:
         """Return the loader of a window, and start to open the next one; all others are let go."""
         windows = self._windows(epoch)
-        if window.number + 1 < len(windows):
-            following = (epoch, windows[window.number + 1])
-        else:
-            following = (epoch + 1, self._order.windows(epoch + 1)[0])
+        is_last = window.number + 1 == len(windows)
+        following = (epoch + 1, self._order.windows(epoch + 1)[0]) if is_last else (epoch, windows[window.number + 1])
         wanted = {(of_epoch, each.number): each for of_epoch, each in ((epoch, window), following)}
-        self._held = {key: self._held[key] for key in wanted if key in self._held}
-        for key, each in wanted.items():
-            if key not in self._held:
-                self._held[key] = self._opener.submit(self._open, key[0], each)
+        self._held = {
+            key: self._held[key] if key in self._held else self._opener.submit(self._open, key[0], each)
+            for key, each in wanted.items()
+        }
         return self._held[epoch, window.number].result()
 
     def _open(self, epoch: int, window: Window) -> Loader:
@@ -145,31 +136,33 @@ class Windowed(Samples):
 
 
 def estimated_samples(
-    sizes: Sequence[ShardSizes], config: ObjectiveConfig, sentence: SentenceObjective
+    shards: Sequence[Counts], config: ObjectiveConfig, sentence: SentenceObjective
 ) -> tuple[int, ...]:
     """Estimate the number of instances of each shard without reading it.
 
     A document of n pieces gives n / c instances, rounded up, where c is found by a trial. If lengths are distributed
     exponentially with mean m, that is 1 / (1 - exp(-c / m)) on average.
     """
-    _, num_sentences, num_pieces = (sum(column) for column in zip(*sizes, strict=True))
+    num_sentences, num_pieces = sum(each.sentences for each in shards), sum(each.tokens for each in shards)
     mean = num_sentences and num_pieces / num_sentences
     # A trial of sentences of that mean: how many pieces lie between one instance and the next?
     drawn = rng.uniform(0, "trial", np.arange(TRIAL_DOCUMENTS * TRIAL_SENTENCES))
     lengths: Ints = np.ceil(-mean * np.log1p(-drawn)).astype(np.int64).clip(1)
     sentences = np.concatenate(([0], np.cumsum(lengths)))
     trial = Shard(np.empty(0, np.uint16), sentences, np.arange(TRIAL_DOCUMENTS + 1) * TRIAL_SENTENCES)
-    plan = plan_epoch(Library([trial]), config, sentence=sentence, seed=0, purpose="trial", epoch=0)
-    starts = np.sort(plan.start)
+    plan = plan_epoch(Library([trial]), config, sentence, seed=0, purpose="trial", epoch=0)
+    starts = np.sort(plan.columns[0])
     documents = starts // TRIAL_SENTENCES
     between = np.diff(sentences[starts])[documents[1:] == documents[:-1]]
     advance = float(between.mean()) if between.size else float(sentences[-1] / len(plan))
-    return tuple(
-        max(1, round(each.documents / -np.expm1(-advance * each.documents / each.pieces)))
-        if each.documents and each.pieces
-        else 0
-        for each in sizes
-    )
+    # A document of one sentence is no sample of an objective that compares two, unless it keeps them.
+    skips_single = sentence.fewest_sentences > 1 and not sentence.keeps_single_sentences
+    estimated = []
+    for each in shards:
+        usable = each.documents - each.single_sentence_documents * skips_single
+        expected = usable / -np.expm1(-advance * usable / each.tokens) if usable and each.tokens else 0
+        estimated.append(max(1, round(expected)) if expected else 0)
+    return tuple(estimated)
 
 
 class Mixed(Samples):
@@ -223,12 +216,9 @@ def counts_in_cycle(weights: Sequence[float]) -> Ints:
     missing = CYCLE - counts.sum()  # fewer than there are corpora
     counts[np.argsort(counts - exact, kind="stable")[:missing]] += 1
     if (counts == 0).any():
-        raise LitebertError(
-            "LB-268",
-            f"a corpus of the mix has almost no share, less than 1 in {CYCLE:,}",
-            received=", ".join(f"{weight:g}" for weight in weights),
-            next="omit that corpus, or raise data.temperature",
-        )
+        what = f"a corpus of the mix has almost no share, less than 1 in {CYCLE:,}"
+        received, advice = ", ".join(f"{weight:g}" for weight in weights), "omit that corpus, or raise data.temperature"
+        raise LitebertError("LB-268", what, received=received, next=advice)
     return counts
 
 

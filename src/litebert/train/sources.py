@@ -22,16 +22,7 @@ from litebert.objectives import (
     evaluation_batches,
     sentence_objective,
 )
-from litebert.objectives.windows import (
-    WINDOW_PIECES,
-    Mixed,
-    ShardSizes,
-    Staged,
-    Windowed,
-    WindowOrder,
-    estimated_samples,
-    shares,
-)
+from litebert.objectives.windows import WINDOW_PIECES, Mixed, Staged, Windowed, WindowOrder, estimated_samples, shares
 from litebert.tokenizer import Tokenizer
 
 
@@ -194,14 +185,9 @@ def loader_for(
 
     if found.num_tokens <= window:
         return open_loader(found.shards, purpose, early_samples)
-    # A document of one sentence is no sample of an objective that compares two, unless it keeps them.
-    skips_single = sentence.fewest_sentences > 1 and not sentence.keeps_single_sentences
-    sizes = [
-        ShardSizes(c.documents - c.single_sentence_documents * skips_single, c.sentences, c.tokens)
-        for c in (record.counts for record in found.manifest.shards)
-    ]
-    samples = estimated_samples(sizes, config.objective, sentence)
-    order = WindowOrder(samples, tuple(size.pieces for size in sizes), window, train.seed, purpose)
+    counts = [record.counts for record in found.manifest.shards]
+    samples = estimated_samples(counts, config.objective, sentence)
+    order = WindowOrder(samples, tuple(each.tokens for each in counts), window, train.seed, purpose)
     return Windowed(order, found.open_shards, open_loader, batch_size=drawn, early_samples=early_samples)
 
 
