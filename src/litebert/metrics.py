@@ -9,9 +9,10 @@ from __future__ import annotations
 import re
 import string
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import mean, median, stdev
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,11 +26,8 @@ MARKED_FROM = 0.5
 def require_some(number: int) -> None:
     """Refuse to measure nothing."""
     if not number:
-        raise LitebertError(
-            "LB-430",
-            "there is nothing to measure: not one labelled example",
-            next="check whether the file to evaluate on is empty",
-        )
+        what = "there is nothing to measure: not one labelled example"
+        raise LitebertError("LB-430", what, next="check whether the file to evaluate on is empty")
 
 
 # Labels and numbers.
@@ -40,9 +38,6 @@ def classification_measures(labels: NDArray[np.int64], probabilities: NDArray[np
 
     Returns `accuracy` and `matthews`; for two labels also `f1` of label 1 (GLUE), for more `macro_f1`, the mean over
     the labels that occur or are answered.
-
-    >>> classification_measures(np.array([0, 1]), np.array([[0.9, 0.1], [0.6, 0.4]]))
-    {'accuracy': 0.5, 'f1': 0.0, 'matthews': 0.0}
     """
     from sklearn import metrics
 
@@ -63,28 +58,22 @@ def multi_label_measures(marked: NDArray[np.int64], probabilities: NDArray[np.fl
 
     Returns `micro_f1` over all marks, `macro_f1`, the mean over labels, and `exact_match`, the share of rows in which
     every mark is right.
-
-    >>> multi_label_measures(np.array([[1, 0], [1, 1]]), np.array([[0.9, 0.1], [0.6, 0.4]]))
-    {'micro_f1': 0.8, 'macro_f1': 0.5, 'exact_match': 0.5}
     """
     from sklearn import metrics
 
     require_some(len(marked))
     found = (probabilities >= MARKED_FROM).astype(np.int64)  # (n, labels), each label by itself
-    measures = {
-        f"{average}_f1": float(metrics.f1_score(marked, found, average=average, zero_division=0.0))
-        for average in ("micro", "macro")
+    return {
+        "micro_f1": float(metrics.f1_score(marked, found, average="micro", zero_division=0.0)),
+        "macro_f1": float(metrics.f1_score(marked, found, average="macro", zero_division=0.0)),
+        "exact_match": float((marked == found).all(axis=1).mean()),
     }
-    return measures | {"exact_match": float((marked == found).all(axis=1).mean())}
 
 
 def regression_measures(wanted: NDArray[np.floating], values: NDArray[np.floating]) -> dict[str, float]:
     """Compare n right scores with n answers, both of shape (n, 1) or (n,).
 
     Returns `pearson`, `spearman` (ties share their mean rank) and `mse`; if one side never varies, correlations are 0.
-
-    >>> regression_measures(np.array([1.0, 2.0, 2.0]), np.array([2.0, 4.0, 3.0]))["mse"]
-    2.0
     """
     from scipy import stats
 
@@ -115,8 +104,7 @@ class ReliabilityBin:
     accuracy: float
 
 
-@dataclass(frozen=True)
-class Calibration:
+class Calibration(NamedTuple):
     """The expected calibration error (0 is perfect), and the bins that have answers."""
 
     error: float
@@ -128,9 +116,6 @@ def calibration(labels: NDArray[np.int64], probabilities: NDArray[np.floating]) 
 
     `labels` has shape (n,), `probabilities` (n, labels). The error is the mean distance between confidence and
     accuracy, weighted by the number of answers in each bin.
-
-    >>> calibration(np.array([0, 1]), np.array([[0.9, 0.1], [0.9, 0.1]])).error
-    0.4
     """
     require_some(len(labels))
     confidence = probabilities.max(axis=1).astype(np.float64)  # (n,)
@@ -171,9 +156,6 @@ def tagging_measures(wanted: Sequence[Sequence[str]], found: Sequence[Sequence[s
     """Compare tags, one list per sentence.
 
     `precision`, `recall` and `f1` count entities whose kind and both ends are right; `accuracy` counts tags.
-
-    >>> tagging_measures([["B-PER", "I-PER", "O"]], [["B-PER", "O", "O"]])["f1"]
-    0.0
     """
     tags = [pair for rows in zip(wanted, found, strict=True) for pair in zip(*rows, strict=True)]
     require_some(len(tags))
@@ -214,7 +196,6 @@ def entities(tags: Sequence[str]) -> list[tuple[str, int, int]]:
 
 Gold = Mapping[str, Sequence[str]]
 """The right answers of each question, by its id; none if it cannot be answered."""
-ScoreById = dict[str, float]
 OFFICIAL_THRESHOLD = 1.0
 """evaluate-v2.0.py's --na-prob-thresh: a question with a larger null score counts as unanswered."""
 
@@ -232,21 +213,8 @@ def normalized_answer(text: str) -> str:
     return " ".join(_ARTICLE.sub(" ", bare).split())
 
 
-def exact_match(wanted: str, found: str) -> float:
-    """Return 1 if both answers are equal after normalisation, else 0.
-
-    >>> exact_match("the Nile", "Nile.")
-    1.0
-    """
-    return float(normalized_answer(wanted) == normalized_answer(found))
-
-
 def word_f1(wanted: str, found: str, *, of_nothing: float = 1.0) -> float:
-    """Return the F1 of the words of two answers; `of_nothing` if neither has any, which version 1.1 counts as 0.
-
-    >>> word_f1("the river Nile", "Nile")
-    0.6666666666666666
-    """
+    """Return the F1 of the words of two answers; `of_nothing` if neither has any, which version 1.1 counts as 0."""
     one, other = normalized_answer(wanted).split(), normalized_answer(found).split()
     if not one and not other:
         return of_nothing
@@ -257,23 +225,19 @@ def word_f1(wanted: str, found: str, *, of_nothing: float = 1.0) -> float:
     return 2 * precision * recall / (precision + recall)
 
 
-def best(score: Callable[[str, str], float], wanted: Sequence[str], found: str) -> float:
-    """Return the highest score against any right answer; 0 if there is none."""
-    return max((score(answer, found) for answer in wanted), default=0.0)
+def exact_and_f1(wanted: Sequence[str], found: str, *, of_nothing: float = 1.0) -> tuple[float, float]:
+    """Return the highest exact match and F1 against any right answer; 0 if there is none."""
+    exact = any(normalized_answer(answer) == normalized_answer(found) for answer in wanted)
+    return float(exact), max((word_f1(answer, found, of_nothing=of_nothing) for answer in wanted), default=0.0)
 
 
 def squad1_measures(gold: Gold, predictions: Mapping[str, str]) -> dict[str, float]:
-    """Return `exact` and `f1` over all questions; one without a prediction counts as wrong.
-
-    >>> squad1_measures({"q": ["the Nile", "river Nile"]}, {"q": "Nile"})
-    {'exact': 100.0, 'f1': 100.0, 'total': 1}
-    """
+    """Return `exact` and `f1` over all questions; one without a prediction counts as wrong."""
     require_some(len(gold))
     exact = f1 = 0.0
-    for key, wanted in gold.items():
-        if key in predictions:
-            exact += best(exact_match, wanted, predictions[key])
-            f1 += best(lambda answer, found: word_f1(answer, found, of_nothing=0.0), wanted, predictions[key])
+    for key in (key for key in gold if key in predictions):  # in order: sums of floats depend on it
+        scores = exact_and_f1(gold[key], predictions[key], of_nothing=0.0)
+        exact, f1 = exact + scores[0], f1 + scores[1]
     return {"exact": 100 * exact / len(gold), "f1": 100 * f1 / len(gold), "total": len(gold)}
 
 
@@ -289,27 +253,22 @@ def squad2_measures(
     Returns `exact` and `f1` over all questions, over those with an answer (`has_answer_`) and without one
     (`no_answer_`). A null score is any number that is larger if a question seems unanswerable; questions above the
     threshold are unanswered.
-
-    >>> squad2_measures({"a": ["Nile"], "b": []}, {"a": "Nile", "b": "Rhine"})["exact"]
-    50.0
     """
-    kept = list(raw_scores(gold, predictions))
-    if null_scores is not None:
-        for scores in kept:
-            unanswered = [key for key in scores if null_scores[key] > threshold]
-            scores |= {key: float(not gold[key]) for key in unanswered}  # silence is right where nothing is
-    questions = list(kept[0])
-    require_some(len(questions))
+    kept = raw_scores(gold, predictions)
+    for key in kept:
+        if null_scores is not None and null_scores[key] > threshold:
+            kept[key] = (float(not gold[key]), float(not gold[key]))  # silence is right where nothing is
+    require_some(len(kept))
     parts = {
-        "": questions,
-        "has_answer_": [key for key in questions if gold[key]],
-        "no_answer_": [key for key in questions if not gold[key]],
+        "": list(kept.values()),
+        "has_answer_": [scores for key, scores in kept.items() if gold[key]],
+        "no_answer_": [scores for key, scores in kept.items() if not gold[key]],
     }
     measures: dict[str, float] = {}
-    for prefix, keys in parts.items():
-        if keys:
-            exact, f1 = (100.0 * sum(scores[key] for key in keys) / len(keys) for scores in kept)
-            measures |= {f"{prefix}exact": exact, f"{prefix}f1": f1, f"{prefix}total": len(keys)}
+    for prefix, some in parts.items():
+        if some:
+            exact, f1 = (100.0 * sum(scores) / len(some) for scores in zip(*some, strict=True))
+            measures |= {f"{prefix}exact": exact, f"{prefix}f1": f1, f"{prefix}total": len(some)}
     return measures
 
 
@@ -321,60 +280,38 @@ def threshold_measures(
     These are `best_exact`, `best_f1` and their thresholds; and, if some questions have an answer, the average precision
     of answering the surest first (`exact_`, `f1_average_precision`).
     """
-    measures: dict[str, float] = {}
-    for name, scores in zip(("exact", "f1"), raw_scores(gold, predictions), strict=True):
-        highest, where = best_threshold(scores, predictions, null_scores, gold)
-        measures |= {f"best_{name}": highest, f"best_{name}_threshold": where}
-        if any(gold.values()):
-            measures[f"{name}_average_precision"] = average_precision(scores, null_scores, gold)
+    raw, measures = raw_scores(gold, predictions), dict[str, float]()
+    require_some(len(raw))
+    surest = [key for key in sorted(null_scores, key=null_scores.__getitem__) if key in raw]
+    num_answerable = sum(map(bool, gold.values()))
+    for which, name in enumerate(("exact", "f1")):
+        # As in the official script, the threshold of answering nothing is 0.0 for any scores, and a threshold may fall
+        # between two questions with the same score.
+        score = highest = float(len(gold) - num_answerable)  # of answering nothing
+        threshold = hits = area = recall = 0.0
+        for place, key in enumerate(surest):
+            own = raw[key][which]
+            # One question more is answered: it gains its score, or loses the point that silence had.
+            score += own if gold[key] else -bool(predictions[key])
+            if score > highest:
+                highest, threshold = score, null_scores[key]
+            # The area under the precision-recall curve; a hit is a score in [0, 1], which scikit-learn's cannot take.
+            hits += own if gold[key] else 0.0
+            is_last_of_score = key == surest[-1] or null_scores[key] != null_scores[surest[place + 1]]
+            if is_last_of_score and num_answerable:
+                area += hits / (place + 1) * (hits / num_answerable - recall)  # precision times the gain in recall
+                recall = hits / num_answerable
+        measures |= {f"best_{name}": 100 * highest / len(raw), f"best_{name}_threshold": threshold}
+        if num_answerable:
+            measures[f"{name}_average_precision"] = 100 * area
     return measures
 
 
-def raw_scores(gold: Gold, predictions: Mapping[str, str]) -> tuple[ScoreById, ScoreById]:
+def raw_scores(gold: Gold, predictions: Mapping[str, str]) -> dict[str, tuple[float, float]]:
     """Return exact match and F1 of every question that has a prediction, before any threshold."""
-    exact, f1 = {}, {}
+    found = {}
     for key, answers in gold.items():
         if key in predictions:
             wanted = [answer for answer in answers if normalized_answer(answer)] or [""]  # "": has no answer
-            exact[key] = best(exact_match, wanted, predictions[key])
-            f1[key] = best(word_f1, wanted, predictions[key])
-    return exact, f1
-
-
-def best_threshold(
-    scores: Mapping[str, float], predictions: Mapping[str, str], null_scores: Mapping[str, float], gold: Gold
-) -> tuple[float, float]:
-    """Return the best mean score of any threshold, and the null score of the last one answered.
-
-    As in the official script, the threshold of answering nothing is 0.0 for any scores, and a threshold may fall
-    between two questions with the same score.
-    """
-    require_some(len(scores))
-    score = highest = float(sum(not answers for answers in gold.values()))  # of answering nothing
-    threshold = 0.0
-    for key in sorted(null_scores, key=null_scores.__getitem__):
-        if key not in scores:
-            continue
-        # One question more is answered: it gains its score, or loses the point that silence had.
-        score += scores[key] if gold[key] else -bool(predictions[key])
-        if score > highest:
-            highest, threshold = score, null_scores[key]
-    return 100 * highest / len(scores), threshold
-
-
-def average_precision(scores: Mapping[str, float], null_scores: Mapping[str, float], gold: Gold) -> float:
-    """Return the area under the precision-recall curve of answering the surest questions first.
-
-    A hit is a score in [0, 1], which scikit-learn's average precision cannot take.
-    """
-    ids = [key for key in sorted(null_scores, key=null_scores.__getitem__) if key in scores]
-    num_answerable = sum(bool(answers) for answers in gold.values())
-    hits = area = recall = 0.0
-    for place, key in enumerate(ids):
-        if gold[key]:
-            hits += scores[key]
-        is_last_of_score = place + 1 == len(ids) or null_scores[key] != null_scores[ids[place + 1]]
-        if is_last_of_score:
-            area += hits / (place + 1) * (hits / num_answerable - recall)  # precision times the gain in recall
-            recall = hits / num_answerable
-    return 100 * area
+            found[key] = exact_and_f1(wanted, predictions[key])
+    return found

@@ -22,14 +22,12 @@ from torch.nn import functional as F
 from litebert.config import AlbertConfig, HeadConfig
 from litebert.errors import LitebertError
 from litebert.metrics import (
-    best,
-    best_threshold,
+    exact_and_f1,
     raw_scores,
     require_some,
     squad1_measures,
     squad2_measures,
     threshold_measures,
-    word_f1,
 )
 from litebert.nn import AlbertForTask, Batch
 from litebert.tasks.kinds.family import NEVER, AnswerRow, CheckItem, Family, Feature, Output
@@ -567,7 +565,7 @@ class SpanAnswering(Family[SpanExample, SpanAnswer]):
                 answerable = 1 / (1 + math.exp(min(answer.null_score, 700.0)))
                 confidence = confidence * answerable if text else 1 - answerable
             wanted = [one.text for one in example.answers or ()] or [""]
-            score = None if example.answers is None else best(word_f1, wanted, text)
+            score = None if example.answers is None else exact_and_f1(wanted, text)[1]
             rows.append(AnswerRow(example.id, example.question, self.expected(example), text, confidence, score))
         return rows
 
@@ -667,16 +665,15 @@ def _without_totals(measures: dict[str, float]) -> dict[str, float]:
 def official_threshold(examples: Sequence[SpanExample], answers: Sequence[SpanAnswer]) -> float:
     """Return the threshold that the official evaluation tunes on the answers it measures."""
     wanted, found = gold(examples), answered(examples, answers, None)
-    _, f1 = raw_scores(wanted, found)
-    return best_threshold(f1, found, null_scores(examples, answers), wanted)[1]
+    return threshold_measures(wanted, found, null_scores(examples, answers))["best_f1_threshold"]
 
 
 def tuned_threshold(examples: Sequence[SpanExample], answers: Sequence[SpanAnswer]) -> float:
     """Return the threshold with the highest F1, midway between two null scores; the lowest of equally good ones."""
     require_some(len(answers))
     wanted = gold(examples)
-    _, f1 = raw_scores(wanted, answered(examples, answers, None))
-    gains = np.array([f1[key] - float(not wanted[key]) for key in wanted])  # of answering over not answering
+    scores = raw_scores(wanted, answered(examples, answers, None))
+    gains = np.array([scores[key][1] - float(not wanted[key]) for key in wanted])  # of answering over not answering
     nulls = np.array(list(null_scores(examples, answers).values()))
     values, places = np.unique(nulls, return_inverse=True)
     gained = np.concatenate([[0.0], np.cumsum(np.bincount(places, weights=gains))])
