@@ -104,36 +104,23 @@ def test_an_imported_bert_keeps_its_vectors(tmp_path: Path, bert: Path) -> None:
     assert (config.pad_token_id, config.bos_token_id, config.eos_token_id) == (0, 2, 3)
 
 
-def test_an_unknown_pooling_is_refused(bert: Path) -> None:
+def test_what_cannot_be_followed_is_refused(tmp_path: Path, bert: Path) -> None:
     with pytest.raises(LitebertError, match=r"LB-674[\s\S]*did you mean mean"):
         litebert.load(bert).embed(["the cat"], pooling="maen")  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(
-    ("modules", "pooling", "code"),
-    [
-        ([("Transformer", ""), ("Pooling", "p"), ("Dense", "d")], {}, "LB-672"),
-        ([("Transformer", "0_Transformer"), ("Pooling", "p")], {}, "LB-672"),
-        ([("Transformer", ""), ("Pooling", "p")], {"pooling_mode": "lasttoken"}, "LB-672"),
-        ([("Transformer", ""), ("Pooling", "p")], {"pooling_mode": ["mean", "cls"]}, "LB-672"),
-        ([("Transformer", ""), ("Pooling", "../p")], {}, "LB-673"),
-        ([("Transformer", ""), ("Pooling", "/etc")], {}, "LB-673"),
-    ],
-)
-def test_what_cannot_be_followed_is_refused(
-    tmp_path: Path, modules: list[tuple[str, str]], pooling: dict[str, object], code: str
-) -> None:
-    listed = [{"type": f"sentence_transformers.models.{kind}", "path": p} for kind, p in modules]
-    (tmp_path / "modules.json").write_text(json.dumps(listed))
     (tmp_path / "p").mkdir()
-    (tmp_path / "p" / "config.json").write_text(json.dumps(pooling))
-    with pytest.raises(LitebertError) as caught:
-        read_sentence_vectors(tmp_path)
-    assert caught.value.code == code
-
-
-@pytest.mark.parametrize("text", ["{}", "[{}]", "[1]", "nonsense", "[" * 9999])
-def test_damaged_modules_are_refused(tmp_path: Path, text: str) -> None:
-    (tmp_path / "modules.json").write_text(text)
-    with pytest.raises(LitebertError, match=r"LB-67[23]"):
-        read_sentence_vectors(tmp_path)
+    usual = [("Transformer", ""), ("Pooling", "p")]
+    for modules, pooling, code in (
+        ([*usual, ("Dense", "d")], "mean", "LB-672"),
+        ([("Transformer", "0_Transformer"), ("Pooling", "p")], "mean", "LB-672"),
+        (usual, "lasttoken", "LB-672"),
+        (usual, ["mean", "cls"], "LB-672"),
+        ([("Transformer", ""), ("Pooling", "../p")], "mean", "LB-673"),
+        ([("Transformer", ""), ("Pooling", "/etc")], "mean", "LB-673"),
+        *((text, "mean", "LB-67[23]") for text in ("{}", "[{}]", "[1]", "nonsense", "[" * 9999)),
+    ):
+        if isinstance(modules, list):
+            modules = json.dumps([{"type": f"sentence_transformers.models.{kind}", "path": p} for kind, p in modules])
+        (tmp_path / "modules.json").write_text(modules)
+        (tmp_path / "p" / "config.json").write_text(json.dumps({"pooling_mode": pooling}))
+        with pytest.raises(LitebertError, match=code):
+            read_sentence_vectors(tmp_path)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -52,14 +52,17 @@ def head_of(network: Network) -> HeadConfig | None:
     return network.head_config if isinstance(network, AlbertForTask) else None
 
 
-def save_model(network: Network, folder: Path, *, dtype: torch.dtype = torch.float32) -> None:
+def save_model(
+    network: Network, folder: Path, *, dtype: torch.dtype = torch.float32, also: Mapping[str, Tensor] | None = None
+) -> None:
     """Write config.json and model.safetensors; `Tokenizer.save` adds the vocabulary.
 
     An eight-bit network is written to model-int8.safetensors, one with a kind of attention that only litebert has to
     model-local.safetensors, or what its name is. transformers does not look there; under the usual name it would
     replace eight-bit weights by random ones, and compute full attention instead of another kind.
 
-    Parameters without numbers, which the network's own file lacked, are not written.
+    Parameters without numbers, which the network's own file lacked, are not written; tensors of `also`, by their names
+    on disk, are.
     """
     head, config, has_int8 = head_of(network), network.config, is_int8(network.albert)
     parameters = {name: t for name, t in network.state_dict().items() if not t.is_meta}
@@ -67,7 +70,7 @@ def save_model(network: Network, folder: Path, *, dtype: torch.dtype = torch.flo
     write_config(config, folder, head=head, parameters=parameters, dtype=name, is_int8=has_int8)
     is_usual = ATTENTION_KINDS[config.attention].is_exported
     file = files.WEIGHTS_FILE if is_usual else files.OTHER_FILE.format(config.attention)
-    tensors = on_disk.to_disk(parameters, config, head)
+    tensors = on_disk.to_disk(parameters, config, head) | dict(also or {})
     files.write_weights(folder / (files.INT8_FILE if has_int8 else file), tensors, dtype=dtype)
 
 
@@ -159,7 +162,7 @@ def build_network(
     unused = tuple(sorted(named.keys() - {place for copies in places.values() for place in copies}))
 
     # Unused heads are allowed, layers that are not in the configuration are not.
-    encoder, pooler = layout.encoder, f"{layout.encoder}pooler."
+    encoder, pooler = layout.encoder, f"{layout.encoder}pooler"
     if layers := [name for name in unused if name.startswith(encoder) and not name.startswith(pooler)]:
         settings = "num_hidden_layers" if layout is BERT else "num_hidden_groups, inner_group_num and sharing"
         what = f"{source} has tensors that do not belong to this network"
@@ -170,7 +173,7 @@ def build_network(
         fits = tensor.is_floating_point() if is_float else tensor.dtype == expected.dtype
         if not fits or tensor.shape != expected.shape:
             theirs, ours = (f"{each.dtype} of shape {list(each.shape)}"[6:] for each in (tensor, expected))
-            raise damaged_model("LB-606", f"{place} is not what config.json says", theirs, ours)
+            raise damaged_model("LB-606", f"{place} is not what the configuration says", theirs, ours)
         parameters[name] = files.widened(tensor, place)
 
     missing = frozenset(wanted) - frozenset(parameters)
@@ -181,7 +184,7 @@ def build_network(
             "LB-660",
             f"{source} lacks weights that its network needs",
             received=f"no {', '.join(places[name][0] for name in needed[:3])}{' ...' if len(needed) > 3 else ''}",
-            next=f'to read the encoder alone, set "architectures" to ["{layout.family}Model"] in config.json',
+            next=f'to read the encoder alone, set "architectures" to ["{layout.family}Model"] in the configuration',
         )
     network.load_state_dict(parameters, strict=False, assign=True)
     for parameter in network.parameters():

@@ -31,7 +31,7 @@ ALBERT = TensorNames(
 )
 BERT = TensorNames("Bert", 1, "bert.", "encoder.layer.{group}.", "cls.predictions")
 # A layout like the others, so that groups, inner groups and partial sharing are the same there (modeling.py).
-GOOGLE = TensorNames("Albert", 2, "bert.", "encoder.transformer.group_{group}.inner_group_{inner}.", "cls.predictions")
+GOOGLE = TensorNames("Albert", 2, "bert/", "encoder.transformer.group_{group}.inner_group_{inner}.", "cls.predictions")
 
 # Ours: an ALBERT's, a BERT's, Google's. Two names of a block are its kind and its part.
 _NAMES = {

@@ -20,14 +20,12 @@ from torch import Tensor
 from litebert.config import ATTENTION_KINDS, HEADS, PRESETS, AlbertConfig, HeadConfig, HeadKind, numbered_labels
 from litebert.errors import DamagedError, LitebertError, NoVocabularyError, disk_errors
 from litebert.files import Json, read_json, require_new, staged_folder, write_bytes, write_json, write_text
-from litebert.folder.config import build_config, doubts, write_config
-from litebert.folder.model import head_of, load_model
-from litebert.folder.names import GOOGLE, canonical, groups_on_disk, tensor_names, to_disk
-from litebert.folder.weights import WEIGHTS_FILE, read_tensors, read_weights, widened, write_weights
+from litebert.folder.config import build_config, doubts
+from litebert.folder.model import build_network, head_of, load_model, save_model
+from litebert.folder.names import GOOGLE, canonical, groups_on_disk, tensor_names
+from litebert.folder.weights import read_tensors, read_weights, widened, write_weights
 from litebert.interop.bundle import Bundle, read_bundle, write_bundle
 from litebert.interop.reports import GoogleExport, GoogleImport
-from litebert.nn import AlbertForPretraining, AlbertForTask
-from litebert.nn.model import without_numbers
 from litebert.tokenizer import Tokenizer
 from litebert.tokenizer.tokenizer import read_vocabulary
 
@@ -90,59 +88,44 @@ def import_checkpoint(
             raise LitebertError("LB-715", what, next="put the one that belongs to it there, or give it with --config")
         settings, unsaid = read_official_config(beside, attention_heads=attention_heads)
 
-        # The layers, before a network of as many as a configuration says is built; then every shape, kernels transposed
-        layers = settings.num_hidden_groups, settings.inner_group_num
-        misfit: tuple[str, str] | None = None
-        if max(blocks) != (layers[0] - 1, layers[1] - 1) or len(blocks) != layers[0] * layers[1]:
-            misfit = f"{len(blocks)} blocks, the last {max(blocks)}", f"groups times inner groups {layers}, from 0"
-            parameters, wanted = {}, {}
-        else:
-            with without_numbers():
-                network = AlbertForTask(settings, task) if task else AlbertForPretraining(settings)
-            parameters = network.state_dict()
-            wanted = {name: tensor_names(name, settings, task, GOOGLE)[0] for name in parameters}
-        for name, variable in wanted.items():
-            ours = tuple(parameters[name].shape)
-            for stored in (variable, *(variable + slot for slot in _SLOTS)):
-                theirs = (
-                    bundle.shape(stored)[:: -1 if variable.endswith("/kernel") else 1] if stored in entries else ours
-                )
-                if theirs != ours:
-                    misfit = f"{stored} of shape {list(theirs)}", f"{list(ours)} (kernels as [out, in])"
-        if misfit:
+        groups, inner = settings.num_hidden_groups, settings.inner_group_num
+        if (
+            max(blocks) != (groups - 1, inner - 1) or len(blocks) != groups * inner
+        ):  # before a network of so many is built
             what, again = f"{prefix} and its configuration do not belong together", "give the right one with --config"
-            raise DamagedError("LB-721", what, received=misfit[0], expected=misfit[1], next=again)
-        missing = [name for name, variable in wanted.items() if variable not in entries]
-        if needed := [n for n in missing if task or (n.startswith("albert.") and "pooler" not in n)]:
-            what, absent = f"{prefix} lacks variables that its network needs", [wanted[name] for name in needed]
-            next_step = "check the configuration, or fetch the checkpoint again"
-            raise DamagedError("LB-723", what, received=f"no {', '.join(absent)}", next=next_step)
+            received, wanted_blocks = f"{len(blocks)} blocks, the last {max(blocks)}", f"{groups} x {inner}, from 0"
+            raise DamagedError("LB-721", what, received=received, expected=wanted_blocks, next=again)
         has_slots = any(name.endswith(_SLOTS) for name in entries)
         if has_optimizer and not has_slots:
             what = f"{prefix} has no optimizer: no variable ends in {_SLOTS[0]}, as in the released ones"
             raise LitebertError("LB-724", what, next="omit --optimizer")
 
-        def tensor(variable: str, slot: str = "") -> Tensor:
-            """Read a variable, or the optimizer's beside it, as our parameter: kernels transposed, and as float32."""
-            values = widened(bundle.read(variable + slot), f"{prefix}: {variable}{slot}")
-            return values.T.contiguous() if variable.endswith("/kernel") else values
+        def tensor(variable: str) -> Tensor:
+            """Read a variable, or a moment of it, as we store it: kernels as [out, in]."""
+            return bundle.read(variable).T.contiguous() if "/kernel" in variable else bundle.read(variable)
 
+        # A network of ours; strangers beside the encoder may be of kinds that nobody reads.
+        stored = [name for name in entries if not name.endswith(_SLOTS) and name != _STEP]
+        readable = [name for name in stored if bundle.dtype(name) or name.startswith(GOOGLE.encoder)]
+        tensors = {name: tensor(name) for name in readable}
+        loaded = build_network(tensors, settings, task, source=prefix, layout=GOOGLE)
+        parameters = loaded.network.state_dict()
+        wanted = {name: tensor_names(name, settings, task, GOOGLE)[0] for name in parameters}
         # Google's graph has a pooler under every head, used or not: it is kept for the way back.
-        is_idle = task is not None and not task.is_pooled
-        idle = {name: each for name, each in _POOLER.items() if is_idle and each in entries}
+        is_idle = loaded.network.albert.pooler is None
+        idle = {name: widened(tensors[each], each) for name, each in _POOLER.items() if is_idle and each in tensors}
+
         vocabulary = tokenizer or _beside(prefix, _VOCABULARIES)
         step, about_words = None, "no tokenizer was found with the checkpoint: add one with --tokenizer FILE"
         with staged_folder(output) as staged:
-            found = {name: tensor(each) for name, each in wanted.items() if name not in missing}
-            write_config(settings, staged, head=task, parameters=found)
-            tensors = to_disk(found, settings, task) | {name: tensor(each) for name, each in idle.items()}
-            write_weights(staged / WEIGHTS_FILE, tensors, dtype=torch.float32)
+            save_model(loaded.network, staged, also=idle)
             if has_optimizer:  # a variable that never had a gradient has no moments: zeros
                 moments = {
-                    name + slot: tensor(each, slot) if each + slot in entries else torch.zeros(parameters[name].shape)
+                    name + slot: tensor(each + slot) if each + slot in entries else torch.zeros(parameters[name].shape)
                     for name, each in wanted.items()
                     for slot in _SLOTS
                 }
+                moments = {name: widened(each, f"{prefix}: {name}") for name, each in moments.items()}
                 write_weights(staged / OPTIMIZER_FILE, moments, dtype=torch.float32)
                 step = int(bundle.read(_STEP)) if _STEP in entries else 0
                 write_json(staged / STATE_FILE, {"step": step})
@@ -153,11 +136,12 @@ def import_checkpoint(
                 differs = words.vocab_size != settings.vocab_size
                 about_words = f"{vocabulary.name} has {sizes}: make sure that they belong together" if differs else ""
 
-        used = [*(wanted[name] for name in found), *idle.values()]
-        unused = sorted(n for n in entries.keys() - set(used) - {_STEP} if not n.endswith(_SLOTS))
-        lacking = sorted({name.rpartition(".")[0] for name in missing})
+        found = parameters.keys() - loaded.missing
+        used = {wanted[name] for name in found} | {_POOLER[name] for name in idle}
+        unused = sorted(set(stored) - used)
+        lacking = sorted({name.rpartition(".")[0] for name in loaded.missing})
+        whole = {name.split(".")[0] for name in found} - {name.split(".")[0] for name in loaded.missing}
         heads = {"masked_lm": "masked LM", "sentence_order": "sentence order"}
-        whole = {name.split(".")[0] for name in found} - {name.split(".")[0] for name in missing}
         remarks = (
             *notes,
             *unsaid,
@@ -170,12 +154,12 @@ def import_checkpoint(
             checkpoint=prefix.name,
             folder=str(output),
             num_variables=len(used),
-            num_parameters=sum(tensor.numel() for tensor in found.values()),
+            num_parameters=sum(parameters[name].numel() for name in found),
             dtypes=tuple(sorted({str(bundle.dtype(name)).removeprefix("torch.") for name in used})),
             heads=(task.kind,) if task else tuple(name for module, name in heads.items() if module in whole),
             tokenizer=vocabulary.name if vocabulary else None,
             optimizer_step=step,
-            missing=tuple(missing),
+            missing=tuple(sorted(loaded.missing)),
             unused=tuple(unused),
             notes=tuple(filter(None, remarks)),
         )
