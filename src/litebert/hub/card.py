@@ -53,6 +53,22 @@ def write_card(folder: Path, *, name: str | None = None) -> None:
     write_text(folder / CARD_FILE, f"{model_card(folder, name=name)}\n{WRITTEN_BY_LITEBERT}\n")
 
 
+def card_of(folder: Path, *, name: str, license: str = "", languages: Sequence[str] = ()) -> tuple[str, bool]:
+    """Return the card that is published with a model, and whether it is the folder's own README.md.
+
+    A README.md of your own is used unchanged; otherwise a card is made from the files on disk, which are thus checked.
+    """
+    card, own = model_card(folder, name=name, license=license, languages=languages), folder / CARD_FILE
+    written = read_capped(own, _LONGEST_CARD, command=f"ls -l {own}") if own.is_file() else WRITTEN_BY_LITEBERT.encode()
+    if WRITTEN_BY_LITEBERT.encode() in written:
+        return card, False
+    if license or languages:
+        what = f"{own} exists and is used unchanged: --license and --language change nothing"
+        next_step = f"put them between the lines of --- in {own}, or move it away to have a card made"
+        raise LitebertError("LB-637", what, next=next_step)
+    return written.decode("utf-8", "replace"), True
+
+
 def model_card(folder: Path, *, name: str | None = None, license: str = "", languages: Sequence[str] = ()) -> str:
     """Return the text of README.md for a model folder; `name` is what its users will load.
 
@@ -78,23 +94,26 @@ def model_card(folder: Path, *, name: str | None = None, license: str = "", lang
         "pipeline_tag": head.record.pipeline if head else "fill-mask" if "masked_lm" in parts else "",
         "tags": ["albert", *([head.kind] if head else [part.replace("_", "-") for part in parts])],
     }
-    yaml = ["---", *(f"{key}: {json.dumps(value)}" for key, value in header.items() if value), "---", ""]
+    yaml = "".join(f"{key}: {json.dumps(value)}\n" for key, value in header.items() if value)
+    size = sum(p.numel() for p in network.parameters() if not p.is_meta)
     verbs = {"masked_lm": "fills [MASK]", "sentence_order": "tells sentence order"}
     does = " and ".join(verbs[part] for part in parts) or "gives hidden states"
-    size = sum(p.numel() for p in network.parameters() if not p.is_meta)
     sentence = f"An ALBERT of {size:,} parameters: {counted(config.num_hidden_layers, 'layer')}"
+    sentence += f". It {head.record.purpose}" if head else f", pretrained. It {does}"
+
+    # What is on disk
     try:
         tokenizer = Tokenizer.load(folder)
         vocabulary = f"{tokenizer.vocab_size:,} pieces, blake2b `{tokenizer.hash}`"
     except NoVocabularyError:
         vocabulary = f"{config.vocab_size:,} pieces; its tokenizer is not here"
     weights, single = sum(file.stat().st_size for file in folder.glob("*.safetensors")), weights_path(folder)
+    shape = (config.hidden_size, config.num_hidden_layers, config.num_attention_heads, config.intermediate_size)
+    groups = f"{config.num_hidden_groups} x {config.inner_group_num}"
     table = {
-        "hidden, layers, heads, intermediate": f"{config.hidden_size:,}, {config.num_hidden_layers}, "
-        f"{config.num_attention_heads}, {config.intermediate_size:,}",
+        "hidden, layers, heads, intermediate": ", ".join(f"{number:,}" for number in shape),
         "embedding size": f"{config.embedding_size:,}",
-        "shared between layers": f"{config.sharing} (groups x inner groups: "
-        f"{config.num_hidden_groups} x {config.inner_group_num})",
+        "shared between layers": f"{config.sharing} (groups x inner groups: {groups})",
         "activation": config.hidden_act,
         "longest input": f"{config.max_position_embeddings:,} pieces",
         "vocabulary": vocabulary,
@@ -121,9 +140,9 @@ def model_card(folder: Path, *, name: str | None = None, license: str = "", lang
     ours = [f"model.{head.record.python_example}"] if head else [*(calls[part] for part in parts), embed]
     call = _THEIR_CALLS.get(theirs, f"outputs = model(**tokenizer({_THEIR_TEXTS}))")
     sections = [
-        "\n".join(yaml),
+        f"---\n{yaml}---\n",
         f"# {title}\n",
-        f"{sentence}. It {head.record.purpose}.\n" if head else f"{sentence}, pretrained. It {does}.\n",
+        f"{sentence}.\n",
         _table(table),
         *(f"> {note}\n" for note in remarks),
         _USE.format(name=json.dumps(name), ours="\n".join(ours), kind=theirs, theirs=call),
@@ -183,19 +202,3 @@ def _training(run: Run, kept: str) -> list[str]:
 def _table(rows: Mapping[str, str]) -> str:
     cells = {name: text.replace("|", "\\|").replace("\n", " ") for name, text in rows.items() if text}
     return "\n".join(["| | |", "|---|---|", *(f"| {name} | {text} |" for name, text in cells.items()), ""])
-
-
-def card_of(folder: Path, *, name: str, license: str = "", languages: Sequence[str] = ()) -> tuple[str, bool]:
-    """Return the card that is published with a model, and whether it is the folder's own README.md.
-
-    A README.md of your own is used unchanged; otherwise a card is made from the files on disk, which are thus checked.
-    """
-    card, own = model_card(folder, name=name, license=license, languages=languages), folder / CARD_FILE
-    written = read_capped(own, _LONGEST_CARD, command=f"ls -l {own}") if own.is_file() else b""
-    if not own.is_file() or WRITTEN_BY_LITEBERT.encode() in written:
-        return card, False
-    if license or languages:
-        what = f"{own} exists and is used unchanged: --license and --language change nothing"
-        next_step = f"put them between the lines of --- in {own}, or move it away to have a card made"
-        raise LitebertError("LB-637", what, next=next_step)
-    return written.decode("utf-8", "replace"), True

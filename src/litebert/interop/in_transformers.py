@@ -74,31 +74,22 @@ class EngineForward:
         *more: object,
         **others: object,
     ) -> object:
+        config, ids, mask = self.encoder.config, input_ids, attention_mask
         changes = [v for k, v in others.items() if k not in _WITHOUT_EFFECT and v is not None]
         is_plain = not any(x is not None for x in more) and not any(x is not False for x in changes)
-        can = is_plain and input_ids is not None and self._can(input_ids, attention_mask)
-        albert = self._engine() if can else None
-        if albert is None or input_ids is None:
-            return self.original(input_ids, attention_mask, token_type_ids, *more, **others)
-        batch = Batch.from_padded(input_ids, attention_mask, token_type_ids)
-        states = batch.to_padded(albert(batch).float(), width=input_ids.shape[1])
-        found = self._output(states)
-        wants_table = others.get("return_dict", self.encoder.config.return_dict)
-        return found.to_tuple() if wants_table is False else found
-
-    def _can(self, ids: Tensor, mask: Tensor | None) -> bool:
-        """Tell whether the engine gives the same outputs as the original for these arguments."""
-        config = self.encoder.config
+        is_plain = is_plain and not (config.output_attentions or config.output_hidden_states)
         is_traced = torch.compiler.is_compiling() or torch.jit.is_tracing()  # type: ignore[no-untyped-call,attr-defined]
-        if is_traced or self.encoder.training or torch.is_grad_enabled():
-            return False
-        return bool(
-            not (config.output_attentions or config.output_hidden_states)
-            and ids.ndim == 2
-            and ids.numel()
-            and ids.shape[1] <= config.max_position_embeddings
-            and (mask is None or (mask.shape == ids.shape and mask[:, 0].all()))
-        )
+        is_inference = not (is_traced or self.encoder.training or torch.is_grad_enabled())
+        albert = None
+        # Ids are (batch, length); no row may begin with padding.
+        if is_plain and is_inference and ids is not None and ids.ndim == 2 and ids.numel():
+            is_left = mask is not None and (mask.shape != ids.shape or not mask[:, 0].all())
+            albert = None if is_left or ids.shape[1] > config.max_position_embeddings else self._engine()
+        if albert is None or ids is None:
+            return self.original(input_ids, attention_mask, token_type_ids, *more, **others)
+        batch = Batch.from_padded(ids, mask, token_type_ids)
+        found = self._output(batch.to_padded(albert(batch).float(), width=ids.shape[1]))
+        return found.to_tuple() if others.get("return_dict", config.return_dict) is False else found
 
     def _engine(self) -> Albert | None:
         """Return the encoder packed with its current weights; None where weights or hooks are not the usual ones."""
