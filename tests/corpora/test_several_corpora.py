@@ -102,7 +102,7 @@ def test_a_function_of_ones_own_decides(write: Write, tmp_path: Path, monkeypatc
 
 def test_distinct_hashes_are_counted_in_bounded_memory() -> None:
     hashes = np.random.default_rng(1).integers(0, 2**64, 100_000, np.uint64)
-    exact, bounded = DistinctCount(), DistinctCount(most=4_096)
+    exact, bounded = DistinctCount(150_000), DistinctCount(150_000, most=4_096)
     for part in np.split(np.concatenate([hashes, hashes[:50_000]]), 10):
         exact.add(part)
         bounded.add(part)

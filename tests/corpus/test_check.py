@@ -7,7 +7,10 @@ import pytest
 
 from litebert.corpus import CheckReport, Corpus, Finding, check_corpus, check_text
 from litebert.corpus.build import CorpusSummary
+from litebert.corpus.check import RepeatedLines
+from litebert.corpus.text import Passage
 from litebert.corpus.write import is_held_out
+from litebert.reading.source import STANDARD_INPUT
 
 from .conftest import paragraphs
 from .test_build import rows
@@ -20,24 +23,17 @@ def findings(report: CheckReport) -> dict[str, Finding]:
     return {finding.kind: finding for finding in report.findings}
 
 
-def test_clean_text_has_no_findings(write: Write, stories: Stories) -> None:
-    report = check_text([write("a.txt", paragraphs(stories(60)))], sentences="line")
-    assert report.findings == ()
-    assert (report.counts["documents"], report.counts["sentences"]) == (60, 540)
-    assert "nothing to correct" in str(report)
+TROUBLE = [
+    ("mojibake", "The cafÃ© isnâ€™t open.", 2, ""),
+    ("replacement character", "A lost \ufffd and \ufffd.", 2, ""),
+    ("control character", "A bell \x07 rang.", 1, ""),
+    ("short sentence", "II.", 1, "II."),
+    ("long sentence", "word " * 500, 1, "word word"),
+    ("unknown token", "A ☃ and a ☃ and a ♞.", 3, "'☃' 2, '♞' 1"),
+]
 
 
-@pytest.mark.parametrize(
-    ("kind", "line", "times", "told"),
-    [
-        ("mojibake", "The cafÃ© isnâ€™t open.", 2, ""),
-        ("replacement character", "A lost \ufffd and \ufffd.", 2, ""),
-        ("control character", "A bell \x07 rang.", 1, ""),
-        ("short sentence", "II.", 1, "II."),
-        ("long sentence", "word " * 500, 1, "word word"),
-        ("unknown token", "A ☃ and a ☃ and a ♞.", 3, "'☃' 2, '♞' 1"),
-    ],
-)
+@pytest.mark.parametrize(("kind", "line", "times", "told"), TROUBLE)
 def test_trouble_is_found_with_its_line(
     write: Write, stories: Stories, vocabulary: Path, kind: str, line: str, times: int, told: str
 ) -> None:
@@ -49,31 +45,38 @@ def test_trouble_is_found_with_its_line(
     assert told in found.example
 
 
-def test_trouble_between_documents_is_found(write: Write, stories: Stories) -> None:
+def test_trouble_between_documents_is_found_and_clean_text_has_none(write: Write, stories: Stories) -> None:
+    report = check_text([write("a.txt", paragraphs(stories(60)))], sentences="line")
+    assert report.findings == ()
+    assert (report.counts["documents"], report.counts["sentences"]) == (60, 540)
+    assert "nothing to correct" in str(report)
+
     told = [" ".join(story) for story in stories(20)]
-    first = write("a.jsonl", rows([*told, told[3]]))
-    second = write("b.txt", told[5].replace(". ", ".\n\n"))
+    first, second = write("a.jsonl", rows([*told, told[3]])), write("b.txt", told[5].replace(". ", ".\n\n"))
     found = findings(check_text([first, second], documents="file"))["duplicate document"]
     assert (found.count, found.where, found.example) == (2, f"{first}:21", f"repeats {first}:4")
-
-    text = paragraphs([*story, "All rights reserved."] for story in stories(40))
-    path = write("c.txt", text)
+    path = write("c.txt", paragraphs([*story, "All rights reserved."] for story in stories(40)))
     found = findings(check_text([path], sentences="line"))["repeated line"]
     assert (found.count, found.example, found.where) == (40, "All rights reserved.", f"{path}:10")
-
     path = write("d.jsonl", rows(["One. Two.", " ", "Three."]))
     several = findings(check_text([path]))
     assert several["empty document"].where == f"{path}:2"
     assert several["single-sentence document"].where == f"{path}:3"
 
 
+def test_repeated_lines_are_counted_in_a_bounded_table() -> None:
+    lines = RepeatedLines(limit=2)
+    for number, line in enumerate(["buy", "a", "buy", "b", "buy", "c"], 1):
+        lines.add(line, STANDARD_INPUT, Passage(line, number, is_start=True), 0)
+    assert lines.seen["buy"] == (3, "-:1")
+
+
 def test_unreadable_input_is_a_finding_and_the_others_are_read(write: Write, stories: Stories) -> None:
     bad, good = write("a.txt", b"one\ncaf\xe9\n"), write("b.txt", paragraphs(stories(1)))
     report = check_text([bad, good], sentences="line")
-    assert report.has_errors
-    assert "line 2: not UTF-8" in findings(report)["unreadable"].example
-    assert "iconv" in findings(report)["unreadable"].advice
-    assert report.counts["sentences"] >= 9
+    found = findings(report)["unreadable"]
+    assert report.has_errors and report.counts["sentences"] >= 9
+    assert "line 2: not UTF-8" in found.example and "iconv" in found.advice
 
 
 def test_trouble_in_a_corpus_is_found_and_so_is_overlap_with_what_is_held_out(
@@ -101,21 +104,15 @@ def test_trouble_in_a_corpus_is_found_and_so_is_overlap_with_what_is_held_out(
     for path in paths:
         (corpus / "held-out" / path.name).symlink_to(path)
     report = check_corpus(corpus)
-    assert findings(report)["held-out overlap"].count == held_out.num_documents
     assert report.has_errors
+    assert findings(report)["held-out overlap"].count == held_out.num_documents
 
 
-@pytest.mark.parametrize(
-    ("text", "documents", "advice"),
-    [
+def test_text_that_cannot_be_held_out_is_warned_of_with_what_helps(write: Write) -> None:
+    for text, documents, advice in (
         ("One.\n\nTwo.", "file", "--documents blank-line makes a document of every paragraph"),
         ("One.\nTwo.", "blank-line", "put blank lines between documents"),
-    ],
-)
-def test_text_that_cannot_be_held_out_is_warned_of_with_what_helps(
-    write: Write, text: str, documents: str, advice: str
-) -> None:
-    report = check_text([write("a.txt", text)], documents=documents)
-    (found,) = [finding for finding in report.findings if finding.kind == "few documents"]
-    assert found.severity == "warning"
-    assert found.advice.startswith(advice)
+    ):
+        found = findings(check_text([write("a.txt", text)], documents=documents))["few documents"]
+        assert found.severity == "warning"
+        assert found.advice.startswith(advice)

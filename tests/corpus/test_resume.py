@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from litebert.corpus import build_corpus
-from litebert.corpus.build import locked
-from litebert.errors import LitebertError
+from litebert.corpus.build import locked, run_local, run_on_ray
+from litebert.errors import DamagedError, LitebertError, ResourceError
 
 from .conftest import tree
 
@@ -125,3 +125,28 @@ def test_lock_of_a_killed_build_holds_nobody_up(settings: Settings, tmp_path: Pa
     with locked(tmp_path / "corpus"), pytest.raises(LitebertError, match="is being written by another process"):
         build_corpus(**{**settings, "output": tmp_path / "corpus"})
     assert not list((tmp_path / "corpus").iterdir())
+
+
+def die(number: int) -> int:
+    os.kill(os.getpid(), signal.SIGKILL)
+    return number
+
+
+def fail_or_wait(number: int) -> int:
+    if number == 0:
+        raise DamagedError("LB-000", f"no {number}", received="it", expected="them", next="this")
+    signal.pause()
+    return number
+
+
+def test_an_error_of_a_worker_stops_the_others_and_a_death_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2]))  # where spawned processes find the functions above
+    with pytest.raises(DamagedError) as caught:
+        list(run_local(fail_or_wait, range(4), workers=2))
+    error = caught.value
+    assert (error.code, error.received, error.expected, error.next) == ("LB-000", "it", "them", "this")
+    with pytest.raises(ResourceError, match=r"a worker process died(?s:.*)fewer --workers"):
+        list(run_local(die, range(2), workers=2))
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(LitebertError, match=r"pip install 'litebert\[cluster\]'"):
+        list(run_on_ray(die, [1]))

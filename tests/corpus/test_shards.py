@@ -85,17 +85,16 @@ def test_swapped_shards_and_damage_in_the_held_out_part_are_found(corpus: Path) 
         Corpus.open(corpus, verify=True)
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ('"format": 1', '"format": 2'),
-        ('"tokens":', '"tokes":'),
-        ('"vocab_size": 120', '"vocab_size": "many"'),
-        ('"name": "shard-00000-0000"', '"name": "../../etc/shard-00000-0000"'),
-        ('"documents": ', '"documents": -'),
-        ("{", "["),
-    ],
-)
+TAMPERED = [
+    ('"format": 1', '"format": 2'),
+    ('"tokens":', '"tokes":'),
+    ('"name": "shard-00000-0000"', '"name": "../../etc/shard-00000-0000"'),
+    ('"documents": ', '"documents": -'),
+    ("{", "["),
+]
+
+
+@pytest.mark.parametrize(("old", "new"), TAMPERED)
 def test_manifest_that_was_tampered_with_is_refused(corpus: Path, old: str, new: str) -> None:
     manifest = corpus / "corpus.json"
     manifest.write_text(manifest.read_text().replace(old, new))
@@ -104,14 +103,14 @@ def test_manifest_that_was_tampered_with_is_refused(corpus: Path, old: str, new:
 
 
 def test_limit_on_open_files_is_raised_where_needed(pristine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     monkeypatch.setattr(corpora, "SPARE_FILES", len(list(Path("/proc/self/fd").iterdir())) + 20)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (corpora.SPARE_FILES, hard))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (corpora.SPARE_FILES, limits[1]))
     try:
         mapped = 3 * len(Corpus.open(pristine).shards)
         assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] == corpora.SPARE_FILES + mapped
     finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
 
 def _hashed(corpus: Path, monkeypatch: pytest.MonkeyPatch, *, verify: bool = False) -> int:
@@ -163,13 +162,14 @@ def test_a_change_while_in_use_is_an_error_and_never_a_signal(corpus: Path, name
 
 CUT_OFF = """
 import os, sys
-from litebert.corpus import Corpus
+from litebert.corpus import Corpus, Shard
 from litebert.errors import DamagedError
-from litebert.objectives.sentences import Library
-library = Library(Corpus.open(sys.argv[1]).shards)
+if sys.argv[3] == "unchecked":
+    Shard.require_unchanged = lambda _: None
+shard = Corpus.open(sys.argv[1]).shards[1]
 os.truncate(sys.argv[2], 0)
 try:
-    print(library.shards[1].between(0, 1))
+    print(shard.between(0, 1))
 except DamagedError as error:
     sys.exit(error.code)
 """
@@ -179,29 +179,26 @@ except DamagedError as error:
 def test_each_read_of_a_file_that_was_cut_off_is_an_error_in_the_process_itself(corpus: Path, name: str) -> None:
     """Without the check it is a signal, SIGBUS, and no word: train.loader_workers=0 reads here."""
     path = array(corpus, name)
-    content = path.read_bytes()
-    words = [sys.executable, "-c", CUT_OFF, str(corpus), str(path)]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    content, words = path.read_bytes(), [sys.executable, "-c", CUT_OFF, str(corpus), str(path)]
+    done = subprocess.run([*words, ""], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr.strip()) == (1, "LB-340")
     path.write_bytes(content)
-    words[2] = "from litebert.corpus import Shard\nShard.require_unchanged = lambda _: None\n" + CUT_OFF
-    assert subprocess.run(words, capture_output=True, check=False).returncode == -signal.SIGBUS
+    assert subprocess.run([*words, "unchecked"], capture_output=True, check=False).returncode == -signal.SIGBUS
 
 
 @pytest.mark.parametrize("change", ["model", "settings", "deleted"])
 def test_another_tokenizer_in_a_corpus_is_refused(corpus: Path, change: str) -> None:
     folder = corpus / "tokenizer"
+    model, config = folder / "spiece.model", folder / "tokenizer_config.json"
     if change == "deleted":
         shutil.rmtree(folder)
     elif change == "settings":
-        settings = folder / "tokenizer_config.json"
-        was = settings.read_text()
-        settings.write_text(was.replace('"do_lower_case": true', '"do_lower_case": false'))
-        assert settings.read_text() != was
+        assert '"do_lower_case": true' in config.read_text()
+        config.write_text(config.read_text().replace('"do_lower_case": true', '"do_lower_case": false'))
     else:
-        model = bytearray((folder / "spiece.model").read_bytes())
-        model[model.index(b"t") + 3] ^= 1
-        (folder / "spiece.model").write_bytes(model)
+        data = bytearray(model.read_bytes())
+        data[data.index(b"t") + 3] ^= 1
+        model.write_bytes(data)
     with pytest.raises(DamagedError, match="LB-341"):
         Corpus.open(corpus).tokenizer()
 

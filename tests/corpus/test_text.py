@@ -12,8 +12,7 @@ from litebert.errors import LitebertError
 from litebert.reading.source import Source
 
 Write = Callable[[str, bytes | str], Source]
-BLANK_LINE, FILE = TextSettings(documents="blank-line"), TextSettings(documents="file")
-LINE = TextSettings(sentences="line")
+BLANK_LINE, FILE, LINE = TextSettings(), TextSettings(documents="file"), TextSettings(sentences="line")
 
 
 def test_blank_lines_end_documents_where_asked_and_passages_of_a_long_one(
@@ -51,10 +50,12 @@ def test_passages_hold_all_text_however_it_is_cut(lines: list[str], ends_at_blan
     assert all(passage.text.startswith(lines[passage.line - 1]) for passage in cut)
 
 
-def test_input_without_text_is_refused(source: Write) -> None:
-    for name, content in (("a.txt", " \n\n\t\n"), ("a.jsonl", "\n\n"), ("b.jsonl", '{"text": " "}')):
-        with pytest.raises(LitebertError, match="has no text"):
-            list(read_passages(source(name, content), BLANK_LINE))
+@pytest.mark.parametrize(
+    ("name", "content"), [("a.txt", " \n\n\t\n"), ("a.jsonl", "\n\n"), ("b.jsonl", '{"text": " "}')]
+)
+def test_input_without_text_is_refused(source: Write, name: str, content: str) -> None:
+    with pytest.raises(LitebertError, match="has no text"):
+        list(read_passages(source(name, content), BLANK_LINE))
 
 
 PROSE = [
@@ -66,18 +67,19 @@ PROSE = [
     "Mr. and Mrs. Jones came at 5 p.m. precisely.",
     "He waited… and went home!",
 ]
-WRAPPED = ["A heading", "A sentence that\nwraps.", "Next", "End"]
+SENTENCES = [
+    (" ".join(PROSE), TextSettings(), PROSE),
+    (
+        "A heading\n \nA sentence that\nwraps. Next\n\n\nEnd",
+        TextSettings(),
+        ["A heading", "A sentence that\nwraps.", "Next", "End"],
+    ),
+    ("One. Two.\n\n  three \r\n", LINE, ["One. Two.", "three"]),
+    ("Das ist z.B. gut. Ja.", TextSettings(language="de"), ["Das ist z.B. gut.", "Ja."]),
+]
 
 
-@pytest.mark.parametrize(
-    ("given_text", "choice", "expected"),
-    [
-        (" ".join(PROSE), TextSettings(), PROSE),
-        ("A heading\n \nA sentence that\nwraps. Next\n\n\nEnd", TextSettings(), WRAPPED),
-        ("One. Two.\n\n  three \r\n", LINE, ["One. Two.", "three"]),
-        ("Das ist z.B. gut. Ja.", TextSettings(language="de"), ["Das ist z.B. gut.", "Ja."]),
-    ],
-)
+@pytest.mark.parametrize(("given_text", "choice", "expected"), SENTENCES)
 def test_sentences_end_where_a_reader_ends_them(given_text: str, choice: TextSettings, expected: list[str]) -> None:
     assert list(split_sentences(given_text, choice)) == expected
 
@@ -89,9 +91,10 @@ def test_long_paragraphs_and_speeches_are_cut_between_sentences(stories: Callabl
     assert list(split_sentences(speech, TextSettings())) == ["“" + told[0], *told[1:26], told[26] + "”"]
 
 
-@pytest.mark.parametrize(
-    "unit", ["“", "x", "no end ", ". ", ".", '" ', "。", "“Hello there. ", "\n", "a\n", "¡“«(", "(1) a "]
-)
+UNITS = ["“", "x", "no end ", ". ", ".", '" ', "。", "“Hello there. ", "\n", "a\n", "¡“«(", "(1) a "]
+
+
+@pytest.mark.parametrize("unit", UNITS)
 def test_no_block_is_longer_than_the_segmenter_takes_in_linear_time(unit: str) -> None:
     paragraph = unit * (100_000 // len(unit))
     blocks = list(text._blocks(paragraph))
@@ -104,10 +107,10 @@ QUOTATIONS = st.lists(st.sampled_from([*PROSE, "“", "”", '"', " ", "\n", "x"
 
 @given(st.text(st.characters(exclude_categories=["Cs"])) | QUOTATIONS, st.sampled_from([TextSettings(), LINE]))
 @settings(deadline=None, max_examples=160)
-def test_no_character_but_white_space_is_lost(text: str, choice: TextSettings) -> None:
-    found = list(split_sentences(text, choice))
-    assert "".join("".join(found).split()) == "".join(text.split())
-    assert [line for chunk in sentence_chunks(text, choice) for line in chunk] == found
+def test_no_character_but_white_space_is_lost(given_text: str, choice: TextSettings) -> None:
+    found = list(split_sentences(given_text, choice))
+    assert "".join("".join(found).split()) == "".join(given_text.split())
+    assert [line for chunk in sentence_chunks(given_text, choice) for line in chunk] == found
 
 
 def test_sentences_come_in_chunks_of_bounded_size(monkeypatch: pytest.MonkeyPatch) -> None:

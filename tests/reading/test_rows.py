@@ -35,11 +35,11 @@ NO_OBJECTS += [
 ]
 
 
-def test_line_that_is_no_object_of_json_is_refused_with_its_number() -> None:
-    for line in NO_OBJECTS:
-        with pytest.raises(LitebertError, match=r"a\.jsonl, line 3: not (JSON|an object)") as caught:
-            parse_row(line, PLACE)
-        assert len(str(caught.value)) < 700
+@pytest.mark.parametrize("line", NO_OBJECTS, ids=range(len(NO_OBJECTS)))
+def test_line_that_is_no_object_of_json_is_refused_with_its_number(line: str) -> None:
+    with pytest.raises(LitebertError, match=r"a\.jsonl, line 3: not (JSON|an object)") as caught:
+        parse_row(line, PLACE)
+    assert len(str(caught.value)) < 700
 
 
 DEEP = functools.reduce(lambda inner, _: [inner], range(5_000), "one")
@@ -66,13 +66,9 @@ def test_dotted_column_fans_out_over_lists(chapters: list[list[str]]) -> None:
     assert list(texts_of(row, "book.chapters.pages", PLACE)) == expected
 
 
-def test_lone_surrogate_becomes_the_replacement_character() -> None:
-    assert list(texts_of(parse_row('{"text": "a\\ud800b"}', PLACE), "text", PLACE)) == ["a\ufffdb"]
-
-
 def test_each_row_is_a_document_with_its_line(write: Callable[[str, str], Path]) -> None:
-    path = write("a.jsonl", '{"text": "one\\n\\ntwo"}\n\n{"text": ""}\n{"text": "three"}\n')
-    assert read(path) == [(1, "one\n\ntwo"), (3, ""), (4, "three")]
+    path = write("a.jsonl", '{"text": "one\\n\\ntwo"}\n\n{"text": ""}\n{"text": "a\\ud800b"}\n')
+    assert read(path) == [(1, "one\n\ntwo"), (3, ""), (4, "a\ufffdb")]
 
 
 @pytest.fixture
@@ -106,11 +102,8 @@ def test_parquet_that_is_cut_off_or_has_a_damaged_page_is_damaged(parquet: Path)
 
 
 def test_parquet_strings_that_are_not_utf8_are_refused(tmp_path: Path) -> None:
-    words = pyarrow.array([b"fine", b"caf\xe9"]).cast(pyarrow.string(), safe=False)
-    path = tmp_path / "latin.parquet"
-    try:
-        words = pyarrow.StringArray.from_buffers(2, *words.buffers()[1:])
-    finally:
-        pyarrow.parquet.write_table(pyarrow.table({"text": words}), path)
+    words, path = pyarrow.array([b"fine", b"caf\xe9"]), tmp_path / "latin.parquet"
+    words = pyarrow.StringArray.from_buffers(2, *words.buffers()[1:])
+    pyarrow.parquet.write_table(pyarrow.table({"text": words}), path)
     with pytest.raises(DamagedError, match=r"LB-342.*latin\.parquet, row 1"):
-        list(read_passages(find_text(str(path)), TextSettings()))
+        read(path)

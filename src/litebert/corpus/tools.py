@@ -216,9 +216,9 @@ class CorpusStats:
 
 def corpus_stats(corpus: Corpus) -> CorpusStats:
     """Return the statistics of a corpus, reading every shard once."""
-    used = np.zeros(corpus.manifest.plan.vocab_size, dtype=bool)
+    counts, used = corpus.manifest.counts, np.zeros(corpus.manifest.plan.vocab_size, dtype=bool)
     lengths, document_lengths = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
-    documents, sentences = DistinctCount(), DistinctCount()
+    documents, sentences = DistinctCount(counts.documents), DistinctCount(counts.sentences)
     for shard in corpus.shards:
         used[np.unique(shard.tokens)] = True
         starts = shard.sentences[shard.documents]
@@ -227,7 +227,6 @@ def corpus_stats(corpus: Corpus) -> CorpusStats:
         documents.add(_hashes(shard.tokens, starts))
         sentences.add(_hashes(shard.tokens, shard.sentences))
     by_sentence, by_document = np.concatenate(lengths), np.concatenate(document_lengths)
-    counts = corpus.manifest.counts
     return CorpusStats(
         documents=len(by_document),
         sentences=len(by_sentence),
@@ -243,25 +242,19 @@ def corpus_stats(corpus: Corpus) -> CorpusStats:
 
 
 class DistinctCount:
-    """Count distinct hashes in bounded memory: of too many, only those with `level` low bits of zero are held.
+    """Count distinct hashes among `total`: of too many, a sample, those with `level` low bits of zero.
 
-    Wegman's adaptive sampling (Flajolet 1990): with 4 million held, the error is about 0.06 %.
+    With 4 million in the sample, the error is about 0.05 %.
     """
 
-    def __init__(self, most: int = MOST_HASHES) -> None:
-        self._most, self._level = most, 0
+    def __init__(self, total: int, most: int = MOST_HASHES) -> None:
+        self._level = max(0, (total - 1) // most).bit_length()
         self._held: Hashes = np.empty(0, np.uint64)
 
     def add(self, hashes: Hashes) -> None:
         """Count some more, repeated or not."""
-        self._held = np.union1d(self._held, self._sampled(hashes))
-        while self._held.size > self._most:
-            self._level += 1
-            self._held = self._sampled(self._held)
-
-    def _sampled(self, hashes: Hashes) -> Hashes:
-        sampled: Hashes = hashes[hashes & np.uint64((1 << self._level) - 1) == 0]
-        return sampled
+        sampled = hashes[hashes & np.uint64((1 << self._level) - 1) == 0]
+        self._held = np.union1d(self._held, sampled)
 
     @property
     def estimate(self) -> int:
