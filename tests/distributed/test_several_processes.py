@@ -32,6 +32,20 @@ PACE = {"steps": 6, "batch_size": 6, "eval_every": 3, "save_every": 2, "log_ever
 SHORT = {**{f"train.{name}": value for name, value in PACE.items()}, "optim.learning_rate": 0.003}
 CORPUS = {**SHORT, "train.loader_workers": 0}
 
+JOBS = """
+import json, os, signal, sys
+import litebert
+from litebert.train import loop
+step, stop = loop.training_step, int(sys.argv[2])
+def signalling(*args, **kwargs):  # a real SIGTERM in a step's update
+    if kwargs["step"] == stop - 1:
+        os.kill(os.getpid(), signal.SIGTERM)
+    return step(*args, **kwargs)
+loop.training_step = signalling
+for verb, arguments in json.loads(sys.argv[1]):
+    if code := getattr(litebert, verb)(**arguments, quiet=True).exit_code:
+        sys.exit(code)
+"""
 Job = tuple[str, dict[str, object]]
 
 
@@ -49,11 +63,10 @@ def _together(jobs: list[Job], size: int, *, stop_after: int | None = None) -> N
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
     shared = {**os.environ, "WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-    command = [sys.executable, str(Path(__file__).with_name("jobs.py")), json.dumps(jobs)]
-    endings = [[]] * (size - 1) + [[] if stop_after is None else [str(stop_after)]]
+    stops = [0] * (size - 1) + [stop_after or 0]
     children = [
-        subprocess.Popen([*command, *ending], env={**shared, "RANK": str(place)})
-        for place, ending in enumerate(endings)
+        subprocess.Popen([sys.executable, "-c", JOBS, json.dumps(jobs), str(stop)], env={**shared, "RANK": str(place)})
+        for place, stop in enumerate(stops)
     ]
     expected = 0 if stop_after is None else 128 + signal.SIGTERM
     assert [child.wait(timeout=500) for child in children] == [expected] * size

@@ -213,6 +213,7 @@ def test_result_and_card_say_what_the_commonest_label_gets(configure: Configure,
 def test_small_networks_get_measured_defaults_and_typed_values_stay(words: list[str], tmp_path: Path) -> None:
     free = [word for word in words if not word.startswith(("optim.learning_rate", "train.epochs"))]
     recipe = {"optim.learning_rate": Setting(2e-5, Origin("recipe", "table"))}
+    untyped = resolve(FinetuneConfig, recipe, settings_from_words([w for w in free if "batch_size" not in w]))
     prepared = prepare(resolve(FinetuneConfig, recipe, settings_from_words(free)), tmp_path / "a")
     assert prepared.config.optim.learning_rate == 1e-4
     assert prepared.resolved.origins["optim.learning_rate"] == Origin("suited")
@@ -227,7 +228,7 @@ def test_small_networks_get_measured_defaults_and_typed_values_stay(words: list[
         ((512, 67_349, False), (5e-5, 0.1, 3, 1.0)),
         ((384, 500, True), (2e-4, 0.1, 5, 10.0)),
     ):
-        small = with_suited(resolve(FinetuneConfig, recipe), shape[0], shape[1], reads_mean=shape[2]).config
+        small = with_suited(untyped, shape[0], shape[1], reads_mean=shape[2]).config
         optim = small.optim
         assert (optim.learning_rate, optim.warmup_steps, small.train.epochs, optim.head_rate_scale) == expected
 

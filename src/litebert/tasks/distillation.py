@@ -80,18 +80,6 @@ class Surface:
         return texts, spans
 
 
-@dataclass(frozen=True)
-class Reading:
-    """The teacher's output for a batch.
-
-    `states` are those of the requested layers, each (teacher tokens, teacher hidden); `vectors` (texts, teacher hidden)
-    are pooled as the teacher's folder says, by default to the mean.
-    """
-
-    states: tuple[Tensor, ...]
-    vectors: Tensor
-
-
 class Teacher:
     """An encoder with its own tokenizer; it reads plain text and never learns."""
 
@@ -124,10 +112,13 @@ class Teacher:
         return Batch.from_lists(ids), spans
 
     @torch.no_grad()
-    def read(self, batch: Batch, layers: Sequence[int]) -> Reading:
-        """Return the states after the given layers (0: the embeddings) and the pooled vectors."""
+    def read(self, batch: Batch, layers: Sequence[int]) -> tuple[list[Tensor], Tensor]:
+        """Return the states after the given layers (0: the embeddings) and the pooled vectors.
+
+        States have shape (teacher tokens, teacher hidden), vectors (texts, teacher hidden).
+        """
         states = list(self.encoder.states(batch))
-        return Reading(tuple(states[layer] for layer in layers), pool(states[-1].float(), batch, self.pooling))
+        return [states[layer] for layer in layers], pool(states[-1].float(), batch, self.pooling)
 
 
 def pool(hidden: Tensor, batch: Batch, pooling: Pooling) -> Tensor:
@@ -212,7 +203,7 @@ class Lesson:
     batch: Batch
     pretraining: PretrainingWork | None
     alignment: Alignment | None
-    reading: Reading | None
+    reading: tuple[list[Tensor], Tensor] | None  # the teacher's states and vectors
     share: float
     world: World
 
@@ -281,9 +272,7 @@ class Distillation:
         hidden, read = states[-1].new_zeros((), dtype=torch.float32), 0.0  # `read`: this lesson's share of the mean
         if work.reading is not None and work.alignment is not None:
             keep = torch.from_numpy(np.flatnonzero(work.alignment.has_target)).to(hidden.device)
-            targets = [
-                work.alignment.means(each)[keep] for each in work.reading.states
-            ]  # a (kept tokens, hidden) a step
+            targets = [work.alignment.means(each)[keep] for each in work.reading[0]]  # a (kept tokens, hidden) a step
             sizes = [target.square().sum() for target in targets]
             work.world.sum_(sizes)  # errors are relative to all texts of the lesson
             errors = [
@@ -305,7 +294,7 @@ class Distillation:
             return Loss(total, summed([*pretraining.sums, *sums, nothing, nothing]))
         assert work.reading is not None
         vectors = pool(states[-1].float(), work.batch, self._teacher.pooling)
-        distances = 1 - F.cosine_similarity(vectors, work.reading.vectors.float(), dim=-1)  # (texts,)
+        distances = 1 - F.cosine_similarity(vectors, work.reading[1].float(), dim=-1)  # (texts,)
         (num_texts,) = work.world.totals(len(distances))
         total = total + self._distil.vectors * distances.sum() / num_texts
         zeros = hidden.new_zeros(len(self._pretraining.sum_names))

@@ -110,7 +110,7 @@ def begin_as_teacher(
     theirs, their_spans = teacher.encode(texts)
     (work,) = micro_batches(plain, None, torch.device("cpu"))
     alignment, batch = align(spans, their_spans), work.batch
-    embedded = teacher.read(theirs, [0]).states[0]  # what its first layer reads, (teacher tokens, hidden)
+    embedded = teacher.read(theirs, [0])[0][0]  # what its first layer reads, (teacher tokens, hidden)
     narrow = embedding.norm(
         embedding.word(batch.ids) + embedding.position(batch.positions) + embedding.segment(batch.segments)
     )  # (tokens, embed)
