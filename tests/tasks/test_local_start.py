@@ -4,9 +4,7 @@ import pytest
 import torch
 
 from litebert.config import AlbertConfig, preset
-from litebert.fast.steps import blocks
 from litebert.nn import Albert, AlbertForPretraining, Batch
-from litebert.nn.model import AttentionBlock
 from litebert.tasks.start import OFFSETS, attend_locally, num_local_heads
 
 
@@ -24,7 +22,7 @@ def test_each_local_head_looks_at_its_offset(name: str) -> None:
 
     hidden = next(albert.states(Batch.from_lists([ids.tolist()])))[:64]
 
-    block = next(blocks(albert, AttentionBlock))
+    block = albert.attention[0]
     shape = (64, config.num_attention_heads, config.head_size)
     query, key = (p(hidden).view(shape).transpose(0, 1) for p in (block.query, block.key))
     attention = (query @ key.transpose(1, 2) * config.head_size**-0.5).softmax(-1)

@@ -33,7 +33,6 @@ from litebert.fast.steps import (
     Step,
     Widening,
     block,
-    blocks,
     make_steps,
     norm_of,
     onednn,
@@ -232,7 +231,7 @@ def int8_steps(albert: Albert) -> list[Step]:
     ranges, shifts, biases = (albert.get_buffer(name) for name in Int8Calibration._fields)
     attend = attend_of(albert.config, for_training=False)
     inner = torch.bfloat16 if pays(onednn, torch.bfloat16) else torch.float32
-    attention, feed_forward = list(blocks(albert, AttentionBlock)), list(blocks(albert, FeedForwardBlock))
+    attention, feed_forward = albert.attention, albert.feed_forward
     first = [(Product(each.query, each.key, each.value), Product(each.output)) for each in attention]
     second = [(Product(each.intermediate), Product(each.output)) for each in feed_forward]
     norms = [norm_of(each.norm, torch.float32) for each in feed_forward]
@@ -283,10 +282,9 @@ def calibrate(albert: Albert, batches: Iterable[Batch]) -> Int8Calibration:
         for _ in Engine()(albert, batch, steps=steps):
             pass
 
-    attention, feed_forward = list(blocks(albert, AttentionBlock)), list(blocks(albert, FeedForwardBlock))
     ranges, shifts, biases = [], [], []
     for (i, j), seen in zip(albert.plan, observers, strict=True):
-        mixing, widening = attention[i], feed_forward[j]
+        mixing, widening = albert.attention[i], albert.feed_forward[j]
         first, mixed, second, wide = (observer.total / observer.num_rows for observer in seen)  # means by channel
         parts = [project(first) for project in (mixing.query, mixing.key, mixing.value)]
         parts += [_corrected(mixing.output, mixed), widening.intermediate(second)]

@@ -18,7 +18,7 @@ from litebert.config.schema import Activation
 from litebert.errors import missing_package
 from litebert.fast.attention import Layout, fastest
 from litebert.fast.int8 import is_int8
-from litebert.fast.steps import Step, blocks, projection
+from litebert.fast.steps import Step, projection
 from litebert.nn.batch import Batch
 from litebert.nn.model import Albert, AttentionBlock, FeedForwardBlock
 
@@ -46,8 +46,7 @@ def with_graphs(albert: Albert, steps: Sequence[Step], *, is_forced: bool) -> Se
     has_operators = config.hidden_act in _FUSED and ATTENTION_KINDS[config.attention].is_exported
     if not (is_float and has_operators) or albert.embedding.word.weight.device.type != "cpu":
         return steps
-    mixing, widening = list(blocks(albert, AttentionBlock)), list(blocks(albert, FeedForwardBlock))
-    graphs = {step: _compiled(mixing[step.attention], widening[step.feed_forward]) for step in set(albert.plan)}
+    graphs = {(i, j): _compiled(albert.attention[i], albert.feed_forward[j]) for i, j in set(albert.plan)}
     if not is_forced:  # unless a graph wins on a short text (20 ms), the steps stay
         x, layout = torch.full((_PROBED_ROWS, config.hidden_size), 0.5), Layout(Batch.from_lists([[0] * _PROBED_ROWS]))
         choices: tuple[Graph, Graph] = (graphs[albert.plan[0]], lambda x: steps[0](x, layout))

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache, partial
 from importlib.util import find_spec
 from math import isfinite
-from typing import Any, NamedTuple, TypeAlias, TypeVar, get_args
+from typing import Any, NamedTuple, TypeAlias, get_args
 
 import torch
 from jaxtyping import Float
@@ -29,7 +29,7 @@ from litebert.errors import DamagedError, no_such_name
 from litebert.fast.attention import Attend, Layout, attend_of, fastest
 from litebert.nn.batch import Batch, filled
 from litebert.nn.heads import Network
-from litebert.nn.model import ACTIVATIONS, Albert, AttentionBlock, FeedForwardBlock
+from litebert.nn.model import ACTIVATIONS, Albert, AttentionBlock
 from litebert.nn.model import Step as Plan
 
 # The dtype of activations for each precision.
@@ -42,7 +42,6 @@ MakeLinear: TypeAlias = Callable[[Tensor, Tensor, torch.dtype, Activation, float
 Norm: TypeAlias = Callable[[Tensor], Tensor]
 Step: TypeAlias = Callable[[Tensor, Layout], Tensor]
 """(hidden, layout) -> hidden, of the layout's queries; both may have more rows, which belong to no sequence."""
-BlockT = TypeVar("BlockT", AttentionBlock, FeedForwardBlock)
 
 
 # A step, and what prepares it
@@ -94,25 +93,20 @@ def make_steps(
     plan, dtype = albert.plan if plan is None else tuple(plan), dtype or albert.dtype
     attend = attend_of(albert.config, for_training=for_training)
     mixing, widening = {}, {}
-    for i, each in enumerate(blocks(albert, AttentionBlock)):
-        if any(step.attention == i for step in plan):
-            out, dropout = each.output, each.dropout.p * each.training
-            project = linear(*projection(each), dtype, "linear", 0.0)
-            output = linear(out.weight, out.bias, dtype, "linear", dropout)
-            dropout = each.attention_dropout_prob * each.training
-            mixing[i] = Mixing(project, attend, output, norm_of(each.norm, dtype), each.heads, dropout)
-    for j, wide in enumerate(blocks(albert, FeedForwardBlock)):
-        if any(step.feed_forward == j for step in plan):
-            inner, out, dropout = wide.intermediate, wide.output, wide.dropout.p * wide.training
-            intermediate = linear(inner.weight, inner.bias, dtype, wide.hidden_act, 0.0)
-            output = linear(out.weight, out.bias, dtype, "linear", dropout)
-            widening[j] = Widening(intermediate, output, norm_of(wide.norm, dtype))
+    for i in {step.attention for step in plan}:
+        mix = albert.attention[i]
+        out, dropout = mix.output, mix.dropout.p * mix.training
+        project = linear(*projection(mix), dtype, "linear", 0.0)
+        output = linear(out.weight, out.bias, dtype, "linear", dropout)
+        dropout = mix.attention_dropout_prob * mix.training
+        mixing[i] = Mixing(project, attend, output, norm_of(mix.norm, dtype), mix.heads, dropout)
+    for j in {step.feed_forward for step in plan}:
+        wide = albert.feed_forward[j]
+        inner, out, dropout = wide.intermediate, wide.output, wide.dropout.p * wide.training
+        intermediate = linear(inner.weight, inner.bias, dtype, wide.hidden_act, 0.0)
+        output = linear(out.weight, out.bias, dtype, "linear", dropout)
+        widening[j] = Widening(intermediate, output, norm_of(wide.norm, dtype))
     return [partial(block, mixing[i], widening[j]) for i, j in plan]
-
-
-def blocks(network: nn.Module, kind: type[BlockT]) -> Iterator[BlockT]:
-    """Iterate over the blocks of one kind, in the order that the plan numbers them."""
-    return (module for module in network.modules() if isinstance(module, kind))
 
 
 def projection(block: AttentionBlock) -> tuple[Tensor, Tensor]:
@@ -253,17 +247,12 @@ def _check_outputs(module: nn.Module, _inputs: object, outputs: Tensor | tuple[T
     # A finite sum means finite numbers; but a sum of finite numbers may overflow.
     if all(isfinite(x.detach().sum()) or bool(x.isfinite().all()) for x in tensors):
         return
-    weights = {
-        name: x.float().abs().max().item() for name, x in module.state_dict().items() if x.numel() and not x.is_meta
-    }
+    held = {name: x for name, x in module.state_dict().items() if x.numel() and not x.is_meta}
+    weights = {name: x.float().abs().max().item() for name, x in held.items()}
     name = max(weights, key=lambda name: (weights[name] != weights[name], weights[name]))  # NaN above all
-    raise DamagedError(
-        "LB-472",
-        "the network returns NaN or infinity",
-        received=f"the largest weight is {weights[name]:.3g}, in {name}",
-        expected="finite weights, usually below 100",
-        next="make or fetch the model again; in bf16, try fp32 first",
-    )
+    what, received = "the network returns NaN or infinity", f"the largest weight is {weights[name]:.3g}, in {name}"
+    expected, advice = "finite weights, usually below 100", "make or fetch the model again; in bf16, try fp32 first"
+    raise DamagedError("LB-472", what, received=received, expected=expected, next=advice)
 
 
 # For training: weights are joined and cast once for all steps, with dropout and with gradients
@@ -294,12 +283,6 @@ def cast(weight: Tensor, dtype: torch.dtype) -> Callable[[], Tensor]:
 
     A shared block is used many times. The gradients of its uses are summed in float32: in bf16, a sum loses terms
     below 1/256 of it.
-
-    >>> weight = torch.ones(1, requires_grad=True)
-    >>> use = cast(weight, torch.bfloat16)
-    >>> (256 * use() + use()).sum().backward()
-    >>> weight.grad  # in bf16 it would be 256
-    tensor([257.])
     """
     if weight.dtype == dtype:
         return lambda: weight
@@ -367,15 +350,11 @@ def pays(kernel: Kernel, dtype: torch.dtype) -> bool:
     draws = torch.Generator().manual_seed(0)
     weight, bias = (torch.randn(*shape, generator=draws).to(dtype) for shape in ((768, 768), (768,)))
     rows = [torch.randn(number, 768, generator=draws).to(dtype) for number in (1, 100, 128)]
-    plain = _plain(weight, bias, "linear")
+    plain, tolerance = _plain(weight, bias, "linear"), torch.finfo(dtype).eps * 768
     try:
         packed = kernel(weight, bias, "linear")
-        tolerance = torch.finfo(dtype).eps * 768
-        is_right = all(
-            torch.allclose(packed(x, y).float(), plain(x, y).float(), rtol=0.01, atol=tolerance)
-            for x in rows
-            for y in (None, x)
-        )
+        pairs = [(packed(x, y).float(), plain(x, y).float()) for x in rows for y in (None, x)]
+        is_right = all(torch.allclose(*pair, rtol=0.01, atol=tolerance) for pair in pairs)
     except (RuntimeError, AttributeError, NotImplementedError):
         return False
     ours, theirs = fastest(lambda linear: linear(rows[-1], None), (packed, plain), rounds=5)

@@ -6,10 +6,10 @@ Lines of modeling.py are those of google-research/albert. Everything here is pla
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import torch
 from jaxtyping import Float, Int
@@ -172,8 +172,10 @@ class Albert(nn.Module):
         self.config, self.dtype, self.embedding = config, dtype, Embedding(config)
         plan = self.plan = depth_plan(config)
         self.depth = len(plan)
-        self.attention = nn.ModuleList(AttentionBlock(config) for _ in {i for i, _ in plan})
-        self.feed_forward = nn.ModuleList(FeedForwardBlock(config) for _ in {j for _, j in plan})
+        attention = nn.ModuleList(AttentionBlock(config) for _ in {i for i, _ in plan})
+        feed_forward = nn.ModuleList(FeedForwardBlock(config) for _ in {j for _, j in plan})
+        self.attention = cast("Sequence[AttentionBlock]", attention)  # the type of its blocks
+        self.feed_forward = cast("Sequence[FeedForwardBlock]", feed_forward)
         self.pooler = nn.Linear(config.hidden_size, config.hidden_size) if has_pooler else None
         self.engine: Callable[[Albert, Batch, Tensor | None], Iterator[Tensor]] | None = None
         initialise(self, std=config.initializer_range, generator=generator)

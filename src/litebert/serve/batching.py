@@ -20,12 +20,10 @@ import numpy as np
 import torch
 
 from litebert.errors import DamagedError, LitebertError
-from litebert.fast.steps import blocks
 from litebert.files import Json, hash_file
 from litebert.inference.model import Model
 from litebert.inference.verbs import VERBS, Row
 from litebert.nn import Batch, depth_plan
-from litebert.nn.model import AttentionBlock
 from litebert.serve import Options
 from litebert.serve.guard import MAX_SCORED_TOKENS, ClientLeftError, HttpError, Metrics
 
@@ -349,7 +347,7 @@ def attention(model: Model, text: str, *, step: int) -> Json:
     longest = min(MAX_ATTENTION_TOKENS, model.network.config.max_position_embeddings)
     batch, pieces = _framed(model, text, longest)
     hidden = list(albert.states(batch))[step - 1].float()
-    block = list(blocks(albert, AttentionBlock))[albert.plan[step - 1].attention]
+    block = albert.attention[albert.plan[step - 1].attention]
     query, key = (torch.unflatten(layer(hidden), -1, block.heads) for layer in (block.query, block.key))
     scores = torch.einsum("qhd,khd->hqk", query, key) * query.shape[-1] ** -0.5
     if block.visible is not None:

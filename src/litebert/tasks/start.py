@@ -20,9 +20,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from litebert import rng
-from litebert.fast.steps import blocks
 from litebert.nn import Albert, AlbertForPretraining
-from litebert.nn.model import AttentionBlock, FeedForwardBlock
+from litebert.nn.model import FeedForwardBlock
 from litebert.objectives import PretrainingBatch, longest_first
 from litebert.tasks.distillation import Surface, Teacher, align, unmasked
 from litebert.tasks.pretraining import micro_batches
@@ -65,7 +64,7 @@ def attend_locally(albert: Albert, *, seed: int) -> None:
         gain = (hidden_size / embedding_size) ** 0.5  # unit variance stays unit variance
         albert.embedding.projection.weight.copy_(torch.from_numpy(isometry * gain))
         reader = subspace @ isometry.T / gain  # (2 num, H)
-    for block in blocks(albert, AttentionBlock):
+    for block in albert.attention:
         for head, offset in enumerate(OFFSETS[: num_local_heads(config.num_attention_heads)]):
             rows = slice(head * config.head_size, head * config.head_size + 2 * num)
             # the rotation of each pair (cos, sin) by its angle, (2 num, 2 num)

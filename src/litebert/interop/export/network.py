@@ -140,8 +140,8 @@ class PaddedEncoder(nn.Module):
         self.word, self.segment = embedding.word, embedding.segment
         self.position, self.norm = embedding.position.weight, embedding.norm
         self.projection = Affine.of(projection) if isinstance(projection, nn.Linear) else projection
-        self.attention = nn.ModuleList(_Attention(cast(AttentionBlock, b)) for b in albert.attention)
-        self.feed_forward = nn.ModuleList(_FeedForward(cast(FeedForwardBlock, b)) for b in albert.feed_forward)
+        self.attention = nn.ModuleList(_Attention(b) for b in albert.attention)
+        self.feed_forward = nn.ModuleList(_FeedForward(b) for b in albert.feed_forward)
 
     def forward(self, ids: Tensor, mask: Tensor, segments: Tensor) -> Tensor:
         summed = self.word(ids) + self.position[: ids.shape[1]] + self.segment(segments)  # (batch, length, embedding)
