@@ -5,7 +5,8 @@ from __future__ import annotations
 from array import array
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import blake2b
 from pathlib import Path
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 from typing_extensions import TypedDict
 
 from litebert.config import HeadConfig
-from litebert.errors import DamagedError, LitebertError, MissingFileError, RequestError, counted
+from litebert.errors import LitebertError, MissingFileError, RequestError, counted
 from litebert.reading.findings import Advice, CheckReport, Finding, Findings
 from litebert.reading.source import CorruptStreamError, read_pieces
 from litebert.reading.tables import Row
@@ -56,20 +57,6 @@ ADVICE: Advice = {
     "no labels": ("note", "can be answered, but neither trained nor evaluated on"),
 }
 """The severity of each kind and what to do, in the order in which they are reported."""
-
-
-class TableFindings(Findings):
-    """Collect what is wrong with rows; for each kind, the first PLACES places are named."""
-
-    def __init__(self) -> None:
-        super().__init__(ADVICE, num_places=PLACES)
-
-    def add_error(self, kind: str, place: str, error: LitebertError) -> None:
-        """Count an error raised while reading, by its code; its message may name the place."""
-        own, _, reason = error.what.rpartition(": ")
-        self.add(
-            kind, own or place, ": ".join(filter(None, (reason, error.received))), detail=error.code, advice=error.next
-        )
 
 
 @dataclass(frozen=True)
@@ -130,31 +117,19 @@ class DataRecord(TypedDict):
 
 
 @dataclass(frozen=True)
-class DataReport:
+class DataReport(CheckReport):
     """What was guessed about the data, what each split contains, and what is wrong with it."""
 
     said: tuple[str, ...]
     splits: tuple[SplitReport, ...]
-    findings: tuple[Finding, ...]
-
-    @property
-    def has_errors(self) -> bool:
-        """Whether something would stop training."""
-        return any(finding.severity == "error" for finding in self.findings)
 
     def as_json(self) -> DataRecord:
         """Return the report for programs."""
         return {"notes": self.said, "splits": self.splits, "findings": self.findings}
 
-    @property
-    def exit_code(self) -> int:
-        """What the shell sees."""
-        return DamagedError.exit_code if self.has_errors else 0
-
     def __str__(self) -> str:
         """Write the report for people."""
-        counts = {f"rows of {split.name}": split.num_rows for split in self.splits}
-        return "\n".join([*self.said, *map(str, self.splits), "", str(CheckReport(self.findings, counts))])
+        return "\n".join([*self.said, *map(str, self.splits), "", super().__str__()])
 
 
 # Checking files
@@ -176,22 +151,22 @@ def check_files(
     """
     from litebert.tasks.own.dataset import settle
 
-    found = TableFindings()
-    notes: tuple[str, ...] = ()
+    check = _Check(tokenizer, max_length)
     try:
         table = open_table(train, has_header=chosen_header(columns))
-        notes = (f"{train}: {table.writing}",)
-        good = replace(table, scan=partial(_rows, table, TableFindings()))
+        check.notes.append(f"{train}: {table.writing}")
+        good = replace(table, scan=partial(_Check(None, max_length).good_rows, table))
         settled = settle(good, columns, problem)
     except RequestError:
         raise
     except LitebertError as error:
-        found.add_error("unusable file", str(train), error)
-        if notes:
-            deque(_rows(table, found), maxlen=0)  # notes what is wrong with single rows
-        return DataReport(notes, (), found.report())
-    splits = _Splits(settled.reading.family.head, found, tokenizer, max_length)
-    splits.check(str(train), table.place, _items(table, settled, found, is_labelled=True), is_train=True)
+        check.add_error("unusable file", str(train), error)
+        if check.notes:
+            deque(check.good_rows(table), maxlen=0)  # notes what is wrong with single rows
+        return check.report()
+    check.notes[:] = settled.notes
+    check.head = settled.reading.family.head
+    check.rows(str(train), table.place, check.items(table, settled, is_labelled=True), is_train=True)
     for path in others:
         try:
             table = settled.open(path, is_labelled=False)
@@ -200,18 +175,18 @@ def check_files(
         except RequestError:
             raise
         except LitebertError as error:
-            found.add_error("unusable file", str(path), error)
+            check.add_error("unusable file", str(path), error)
         else:
-            splits.check(str(path), table.place, _items(table, settled, found, is_labelled=is_labelled), is_train=False)
-    return DataReport(settled.notes, tuple(splits.reports), found.report())
+            check.rows(str(path), table.place, check.items(table, settled, is_labelled=is_labelled))
+    return check.report()
 
 
 def check_dataset(
     dataset: Dataset[Any, Any], folder: Path, *, tokenizer: Tokenizer | None = None, max_length: int = 256
 ) -> DataReport:
     """Check the files of a named task in a folder, or a single file as training data."""
-    found, notes = TableFindings(), [f"{folder}: {dataset.name}"]
-    splits = _Splits(dataset.family.head, found, tokenizer, max_length)
+    check = _Check(tokenizer, max_length, dataset.family.head)
+    check.notes.append(f"{folder}: {dataset.name}")
     names = (dataset.train_split, *dataset.dev_splits, *dataset.test_splits)
     names = names[:1] if folder.is_file() else names
     absent: list[LitebertError] = []
@@ -219,70 +194,69 @@ def check_dataset(
         try:
             examples = dataset.read(folder, name)
         except MissingFileError as error:
-            notes.append(f"{name}: no such file")
+            check.notes.append(f"{name}: no such file")
             absent.append(error)
-            continue
         except LitebertError as error:
-            found.add_error("unusable file", f"{folder}, {name}", error)
-            continue
-        pairs = ((number, dataset.family.item(each)) for number, each in enumerate(examples, 1))
-        place = partial("{}, example {:,}".format, name)
-        splits.check(name, place, pairs, is_train=name == dataset.train_split)
+            check.add_error("unusable file", f"{folder}, {name}", error)
+        else:
+            pairs = ((number, dataset.family.item(each)) for number, each in enumerate(examples, 1))
+            check.rows(name, partial("{}, example {:,}".format, name), pairs, is_train=name == dataset.train_split)
     if len(absent) == len(names):
         raise absent[0]
-    return DataReport(tuple(notes), tuple(splits.reports), found.report())
-
-
-def _rows(table: TableFile, found: TableFindings) -> Iterator[tuple[int, Row]]:
-    """Yield the good rows of a table; add the bad ones, and where reading fails, to `found`."""
-    try:
-        for number, row in table.scan():
-            if isinstance(row, LitebertError):
-                found.add_error("unusable row", table.place(number), row)
-            else:
-                yield number, row
-    except LitebertError as error:
-        found.add_error("unusable file", table.source.name, error)
-
-
-def _items(
-    table: TableFile, settled: Settled, found: TableFindings, *, is_labelled: bool
-) -> Iterator[tuple[int, CheckItem]]:
-    """Yield the number and the check item of each row that training could use."""
-    try:
-        if next(read_pieces(table.source), b"").startswith(_BYTE_ORDER_MARK):
-            found.add("byte-order mark", table.source.name)
-    except CorruptStreamError:
-        pass  # is found again, with its place, when the rows are read
-    for number, row in _rows(table, found):
-        try:
-            example = settled.example(table, number, row, is_labelled=is_labelled)
-        except LitebertError as error:
-            found.add_error("unusable row", table.place(number), error)
-        else:
-            yield number, settled.reading.family.item(example)
-
-
-# Checking rows
+    return check.report()
 
 
 @dataclass
-class _Splits:
-    """Check splits one after the other, training data first; compare the others with it."""
+class _Check:
+    """What was found so far: splits are checked one after the other, the others are compared with the training data."""
 
-    head: HeadConfig
-    found: TableFindings
     tokenizer: Tokenizer | None
     max_length: int
+    head: HeadConfig | None = None
+    notes: list[str] = field(default_factory=list)
+    splits: list[SplitReport] = field(default_factory=list)
+    found: Findings = field(default_factory=lambda: Findings(ADVICE, num_places=PLACES))
+    train: tuple[Seen, Callable[[int], str]] | None = None
 
-    def __post_init__(self) -> None:
-        self.reports: list[SplitReport] = []
-        self._train: tuple[Seen, Callable[[int], str]] | None = None
+    def report(self) -> DataReport:
+        counts = {f"rows of {split.name}": split.num_rows for split in self.splits}
+        return DataReport(self.found.report(), counts, tuple(self.notes), tuple(self.splits))
 
-    def check(
-        self, name: str, place: Callable[[int], str], items: Iterable[tuple[int, CheckItem]], *, is_train: bool
+    def add_error(self, kind: str, place: str, error: LitebertError) -> None:
+        """Count an error raised while reading, by its code; its message may name the place."""
+        own, _, reason = error.what.rpartition(": ")
+        example = ": ".join(filter(None, (reason, error.received)))
+        self.found.add(kind, own or place, example, detail=error.code, advice=error.next)
+
+    def good_rows(self, table: TableFile) -> Iterator[tuple[int, Row]]:
+        """Yield the good rows of a table; the bad ones, and where reading fails, are findings."""
+        try:
+            for number, row in table.scan():
+                if isinstance(row, LitebertError):
+                    self.add_error("unusable row", table.place(number), row)
+                else:
+                    yield number, row
+        except LitebertError as error:
+            self.add_error("unusable file", table.source.name, error)
+
+    def items(self, table: TableFile, settled: Settled, *, is_labelled: bool) -> Iterator[tuple[int, CheckItem]]:
+        """Yield the number and the check item of each row that training could use."""
+        with suppress(CorruptStreamError):  # found again, with its place, when the rows are read
+            if next(read_pieces(table.source), b"").startswith(_BYTE_ORDER_MARK):
+                self.found.add("byte-order mark", table.source.name)
+        for number, row in self.good_rows(table):
+            try:
+                example = settled.example(table, number, row, is_labelled=is_labelled)
+            except LitebertError as error:
+                self.add_error("unusable row", table.place(number), error)
+            else:
+                yield number, settled.reading.family.item(example)
+
+    def rows(
+        self, name: str, place: Callable[[int], str], items: Iterable[tuple[int, CheckItem]], *, is_train: bool = False
     ) -> None:
         """Check the rows of one split; `items` are pairs of a row's number and its item, `place` names a row."""
+        assert self.head is not None
         found, seen, labels = self.found, Seen(), Counter[str]()
         counter = LengthCounter(self.tokenizer, max_length=self.max_length) if self.tokenizer else None
         num_rows = num_labelled = 0
@@ -319,7 +293,7 @@ class _Splits:
             shown = ", ".join(f"{mark!r} {count:,}" for mark, count in lengths.unknown_characters)
             example = f"{lengths.unknown_share:.2%} of pieces: {shown}"
             say("unknown piece", place(lengths.first_unknown), example, lengths.num_unknown)
-        self.reports.append(SplitReport(name, num_rows, dict(sorted(labels.items())), lengths))
+        self.splits.append(SplitReport(name, num_rows, dict(sorted(labels.items())), lengths))
         if is_train and self.head.labels:
             for label, count in sorted(labels.items()):
                 share = count / num_rows
@@ -327,11 +301,11 @@ class _Splits:
                     found.add("rare label", name, f"{label}: {count}", detail=label)
                 elif share > MOST and num_labelled == labels.total():
                     say("one label in most rows", name, f"{label}: {share:.1%}", count)
-        if self._train:
-            their, where = self._train
-            compare("both trained and evaluated on", seen.overlap(their), where, "the same texts as")
+        if self.train:
+            theirs, where = self.train
+            compare("both trained and evaluated on", seen.overlap(theirs), where, "the same texts as")
         if is_train:
-            self._train = seen, place
+            self.train = seen, place
 
 
 @dataclass(frozen=True)
