@@ -3,11 +3,11 @@
 import json
 import re
 import sys
-from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from importlib.resources import files
 from itertools import pairwise
 from pathlib import Path
+from typing import NamedTuple
 
 import matplotlib
 import pytest
@@ -28,26 +28,21 @@ PALETTE = {name: re.findall(rf"--{name}:(#\w{{6}})", STYLE) for name in (*DRAWN,
 NUMBERS = st.floats(-1e300, 1e300) | st.sampled_from([float("nan"), float("inf")])
 
 
-@dataclass
-class Tag:
+class Tag(NamedTuple):
     name: str
     attributes: dict[str, str]
-    inside: tuple[str, ...]
+    parent: str
 
 
-@dataclass
 class Page(HTMLParser):
     """Collect the tags and check that each is closed where it was opened."""
 
-    source: str
-    tags: list[Tag] = field(default_factory=list)
-    open: list[str] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
+    def __init__(self, source: str) -> None:
         super().__init__()
-        self.feed(self.source)
+        self.source, self.tags, self.open = source, list[Tag](), [""]
+        self.feed(source)
         self.close()
-        assert self.open == []
+        assert self.open == [""]
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.handle_startendtag(tag, attrs)
@@ -55,8 +50,7 @@ class Page(HTMLParser):
             self.open.append(tag)
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        values = {name: value or "" for name, value in attrs}
-        self.tags.append(Tag(tag, values, tuple(self.open)))
+        self.tags.append(Tag(tag, {name: value or "" for name, value in attrs}, self.open[-1]))
 
     def handle_endtag(self, tag: str) -> None:
         assert self.open.pop() == tag
@@ -90,7 +84,7 @@ def test_a_page_is_sound_and_asks_nothing_of_a_network(
     # Figures are described for who cannot see them, and take their colours from the page.
     drawings = page.named("svg")
     assert len(drawings) == len(page.named("figcaption")) == 6
-    assert all(tag.inside[-1] == "figure" and tag.attributes["role"] == "img" for tag in drawings)
+    assert all(tag.parent == "figure" and tag.attributes["role"] == "img" for tag in drawings)
     if kind == "pretraining":
         said = "Masked-LM loss: training from 9.875 at step 1 to 5.000 at step 40; held out from 10.000 at step 0 to "
         assert drawings[0].attributes["aria-label"] == f"{said}5.000 at step 40."
@@ -119,16 +113,14 @@ def test_text_lines_and_numbers_stand_out_by_day_and_by_night(shade: int) -> Non
     assert contrast(color["ink"], cell) >= 4.5
 
 
-def contrast(one: str, other: str) -> float:
+def contrast(*colors: str) -> float:
     """Return the contrast ratio of two colours (WCAG 2.2, 1.4.3)."""
-    dark, light = sorted((luminance(one), luminance(other)))
-    return (light + 0.05) / (dark + 0.05)
-
-
-def luminance(color: str) -> float:
-    shares = [int(color[at : at + 2], 16) / 255 for at in (1, 3, 5)]
-    red, green, blue = (share / 12.92 if share <= 0.04045 else ((share + 0.055) / 1.055) ** 2.4 for share in shares)
-    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+    luminances = []
+    for color in colors:
+        shares = [int(color[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+        linear = [share / 12.92 if share <= 0.04045 else ((share + 0.055) / 1.055) ** 2.4 for share in shares]
+        luminances.append(sum(weight * each for weight, each in zip((0.2126, 0.7152, 0.0722), linear, strict=True)))
+    return (max(luminances) + 0.05) / (min(luminances) + 0.05)
 
 
 def test_names_and_settings_cannot_become_markup(make_run: MakeRun) -> None:

@@ -7,7 +7,6 @@ import base64
 import inspect
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from importlib.resources import files
 from typing import Annotated, Any, Generic, Literal, TypeVar, Union, get_type_hints
 
@@ -51,8 +50,7 @@ Texts = Annotated[list[Text], Field(min_length=1, max_length=MAX_TEXTS)]
 Name = Annotated[str, StringConstraints(max_length=200)]
 Result = TypeVar("Result")
 
-LEFT_OUT = ("self", "progress", "max_length", "patience")
-"""Arguments of the methods that requests do not have."""
+LEFT_OUT = ("self", "progress", "max_length", "patience")  # arguments of the methods that requests do not have
 
 
 class RequestBody(BaseModel):
@@ -259,15 +257,13 @@ class Service:
             what, expected = f"this model cannot {needed}: it has no head for that", f"one of {', '.join(verbs)}"
             next_step = "GET /v1/models says what each model can do"
             raise HttpError("LB-956", what, status=422, expected=expected, next=next_step)
-        left = partial(_departure, request)
+
+        async def left() -> None:
+            while (await request.receive())["type"] != "http.disconnect":
+                pass
+
         version, found = await model.answer(job, timeout_ms=timeout_ms or self.options.timeout_ms, left=left)
         return version, found
-
-
-async def _departure(request: Request) -> None:
-    """Wait until the client hangs up."""
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
 
 
 class StrictRoute(APIRoute):
@@ -287,72 +283,6 @@ class StrictRoute(APIRoute):
         return read_first
 
 
-def create_app(service: Service, api_keys: Sequence[str] = ()) -> FastAPI:
-    """Return the application; its runner starts and stops the models."""
-    app = FastAPI(
-        title="litebert",
-        version="1",
-        description=f"""Answers of ALBERT models: the verbs of `litebert`, in the same words.
-
-Limits: bodies of {MAX_BODY_BYTES:,} bytes, {MAX_TEXTS} texts per request, {MAX_CHARACTERS:,}
-characters per text. Every error has a stable code, listed in docs/errors.md.""",
-        docs_url=None,
-        redoc_url=None,
-        separate_input_output_schemas=False,
-    )
-    app.state.bodies, app.router.route_class = Bodies(service.options.client_seconds), StrictRoute
-    _add_verbs(app, service)
-    _add_openai(app, service)
-    _add_health(app, service)
-    _add_pages(app)
-    for kind in (HttpError, RequestValidationError, HTTPException, ClientLeftError, Exception):
-        app.add_exception_handler(kind, _refused)
-    app.add_middleware(Gate, metrics=service.metrics, api_keys=api_keys, overload=service.overload)
-    if origins := service.options.cors_origins:
-        app.add_middleware(
-            CORSMiddleware,
-            allow_origins=origins,
-            allow_methods=["GET", "POST"],
-            allow_headers=["Authorization", "Content-Type"],
-        )
-    return app
-
-
-KEY = [Depends(HTTPBearer(auto_error=False))]
-"""For the documentation; Gate checks the keys."""
-
-
-def _add_verbs(app: FastAPI, service: Service) -> None:
-    """POST /v1/VERB with a verb's arguments gives its result."""
-
-    def add(verb: str, kind: type[RequestBody], result: Any) -> None:
-        async def answer(request: Request, body: Annotated[Any, Body()]) -> Response:
-            model = service.named(body.model)
-            version, found = await service.ask(request, model, job_of(verb, body), body.timeout_ms)
-            plain = [VERBS[verb].plain(each) for each in found] if verb in VERBS else found
-            shown = plain if verb in ("embed", "classify", "tag") else plain[0]
-            if verb == "order" and isinstance(found[0], answers.Coherence):
-                shown = found[0]
-            return reply({"model": model.name, "version": version, "result": shown})
-
-        answer.__annotations__["body"] = Annotated[kind, Body()]
-        app.post(
-            f"/v1/{verb}",
-            response_model=Answer[result],
-            responses=PROBLEMS,
-            tags=["verbs"],
-            dependencies=KEY,
-            name=verb,
-            description=inspect.cleandoc(kind.__doc__ or "").partition("\n\n")[0],
-        )(answer)
-
-    for verb, route in ROUTES.items():
-        add(verb, body_of(verb), route.result)
-
-
-# OpenAI's routes, for existing clients
-
-
 def _bounded(texts: list[str]) -> list[str]:
     most = MAX_TEXTS * MAX_CHARACTERS
     if sum(map(len, texts)) > most:
@@ -363,10 +293,9 @@ def _bounded(texts: list[str]) -> list[str]:
 Inputs = Annotated[list[Text], Field(min_length=1, max_length=MAX_INPUTS)]
 
 
-class EmbeddingsBody(BaseModel):
+class EmbeddingsBody(RequestBody):
     """OpenAI's request for embeddings; token ids and `dimensions` are not supported."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
     input: Annotated[
         Inputs,
         AfterValidator(_bounded),
@@ -376,7 +305,6 @@ class EmbeddingsBody(BaseModel):
     model: Name
     encoding_format: Literal["float", "base64"] = "float"
     user: Name | None = None
-    timeout_ms: Annotated[int, Field(ge=1, le=MAX_TIMEOUT_MS)] | None = None
 
 
 class Embedding(Out):
@@ -403,7 +331,58 @@ class Embeddings(Out):
     usage: Usage
 
 
-def _add_openai(app: FastAPI, service: Service) -> None:
+def _encoded(vectors: Sequence[Any], encoding: str) -> bytes:
+    rows = []
+    for number, vector in enumerate(vectors):
+        is_text = encoding == "base64"
+        shown = base64.b64encode(vector.astype("<f4").tobytes()).decode() if is_text else vector.tolist()
+        rows.append(encode({"object": "embedding", "index": number, "embedding": shown}))
+    return b",".join(rows)
+
+
+PAGES = {"/": "index.html", "/docs": "docs.html", "/favicon.ico": "icon.svg"}
+SCRIPTS = ("look.css", "api.js", "attention.js", "charts.js", "docs.js", "page.js", "views.js")
+PAGES |= {f"/page/{name}": name for name in SCRIPTS}
+_TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
+KEY = [Depends(HTTPBearer(auto_error=False))]  # for the documentation; Gate checks the keys
+
+
+def create_app(service: Service, api_keys: Sequence[str] = ()) -> FastAPI:
+    """Return the application; its runner starts and stops the models."""
+    app = FastAPI(
+        title="litebert",
+        version="1",
+        description=f"""Answers of ALBERT models: the verbs of `litebert`, in the same words.
+
+Limits: bodies of {MAX_BODY_BYTES:,} bytes, {MAX_TEXTS} texts per request, {MAX_CHARACTERS:,}
+characters per text. Every error has a stable code, listed in docs/errors.md.""",
+        docs_url=None,
+        redoc_url=None,
+        separate_input_output_schemas=False,
+    )
+    app.state.bodies, app.router.route_class = Bodies(service.options.client_seconds), StrictRoute
+
+    # POST /v1/VERB with a verb's arguments gives its result.
+    def add_verb(verb: str, kind: type[RequestBody], result: Any) -> None:
+        async def answer(request: Request, body: Annotated[Any, Body()]) -> Response:
+            model = service.named(body.model)
+            version, found = await service.ask(request, model, job_of(verb, body), body.timeout_ms)
+            plain = [VERBS[verb].plain(each) for each in found] if verb in VERBS else found
+            shown = plain if verb in ("embed", "classify", "tag") else plain[0]
+            if verb == "order" and isinstance(found[0], answers.Coherence):
+                shown = found[0]
+            return reply({"model": model.name, "version": version, "result": shown})
+
+        answer.__annotations__["body"] = Annotated[kind, Body()]
+        said = inspect.cleandoc(kind.__doc__ or "").partition("\n\n")[0]
+        given: dict[str, Any] = {"responses": PROBLEMS, "tags": ["verbs"], "dependencies": KEY, "description": said}
+        app.post(f"/v1/{verb}", response_model=Answer[result], name=verb, **given)(answer)
+
+    for verb, route in ROUTES.items():
+        add_verb(verb, body_of(verb), route.result)
+
+    # OpenAI's routes, for existing clients
+
     @app.post("/v1/embeddings", response_model=Embeddings, responses=PROBLEMS, tags=["OpenAI"], dependencies=KEY)
     async def embeddings(request: Request, body: Annotated[EmbeddingsBody, Body()]) -> Response:
         """Turn texts into vectors of length 1."""
@@ -433,20 +412,8 @@ def _add_openai(app: FastAPI, service: Service) -> None:
         ]
         return reply({"object": "list", "data": found})
 
+    # Health
 
-def _encoded(vectors: Sequence[Any], encoding: str) -> bytes:
-    rows = []
-    for number, vector in enumerate(vectors):
-        is_text = encoding == "base64"
-        shown = base64.b64encode(vector.astype("<f4").tobytes()).decode() if is_text else vector.tolist()
-        rows.append(encode({"object": "embedding", "index": number, "embedding": shown}))
-    return b",".join(rows)
-
-
-# Health, pages, errors
-
-
-def _add_health(app: FastAPI, service: Service) -> None:
     @app.get("/live", tags=["health"])
     async def live() -> Response:
         """Answer 200 as long as the server runs."""
@@ -461,30 +428,32 @@ def _add_health(app: FastAPI, service: Service) -> None:
     @app.get("/metrics", tags=["health"])
     async def metrics() -> Response:
         """Return counters and times for Prometheus."""
-        return Response(
-            generate_latest(service.metrics.registry), media_type="text/plain; version=0.0.4; charset=utf-8"
-        )
+        text = generate_latest(service.metrics.registry)
+        return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
-
-PAGES = {"/": "index.html", "/docs": "docs.html", "/favicon.ico": "icon.svg"}
-SCRIPTS = ("look.css", "api.js", "attention.js", "charts.js", "docs.js", "page.js", "views.js")
-PAGES |= {f"/page/{name}": name for name in SCRIPTS}
-_TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
-
-
-def _add_pages(app: FastAPI) -> None:
-    """The playground at /, the documentation at /docs; nothing is loaded from elsewhere."""
-
-    def add(address: str, name: str) -> None:
+    # The playground at /, the documentation at /docs; nothing is loaded from elsewhere.
+    def add_page(address: str, name: str) -> None:
         async def give() -> Response:
             data = (files("litebert.serve") / "page" / name).read_bytes()
-            kind = _TYPES[name.rpartition(".")[2]]
-            return Response(data, media_type=kind, headers={"Cache-Control": "no-cache"})
+            return Response(data, media_type=_TYPES[name.rpartition(".")[2]], headers={"Cache-Control": "no-cache"})
 
         app.get(address, include_in_schema=False)(give)
 
     for address, name in PAGES.items():
-        add(address, name)
+        add_page(address, name)
+
+    # What stands around every route
+    for kind in (HttpError, RequestValidationError, HTTPException, ClientLeftError, Exception):
+        app.add_exception_handler(kind, _refused)
+    app.add_middleware(Gate, metrics=service.metrics, api_keys=api_keys, overload=service.overload)
+    if origins := service.options.cors_origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=origins,
+            allow_methods=["GET", "POST"],
+            allow_headers=["Authorization", "Content-Type"],
+        )
+    return app
 
 
 async def _refused(_: Request, error: Exception) -> Response:

@@ -29,10 +29,8 @@ from litebert.serve.guard import MAX_SCORED_TOKENS, ClientLeftError, HttpError, 
 
 log = logging.getLogger("litebert.serve")
 
-MAX_ATTENTION_TOKENS = 64
-"""The longest text whose attention is shown; the rest is cut off."""
-UNWATCHED_SECONDS = 0.05
-"""The connection is watched only after this long; most answers are ready by then."""
+MAX_ATTENTION_TOKENS = 64  # of a text whose attention is shown; the rest is cut off
+UNWATCHED_SECONDS = 0.05  # the connection is watched only after this long; most answers are ready by then
 _SHORT, _LONG = "The sun rises in the east.", "In the evening it sets in the west. " * 8
 
 
@@ -45,11 +43,6 @@ class Job:
     options: Mapping[str, Any]
     tokens: int
     done: asyncio.Future[Any] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
-
-    @property
-    def group(self) -> object:
-        """What jobs have in common that are computed together; None for one that is computed alone."""
-        return (self.verb, tuple(sorted(self.options.items()))) if self.verb in VERBS else None
 
 
 def count_tokens(texts: Iterable[str]) -> int:
@@ -98,14 +91,17 @@ class ServedModel:
         return sum(min(len(ids) + 2, longest) for ids in model.tokenizer.encode_ids(texts))
 
     async def start(self) -> None:
-        """Load the model for the first time."""
-        await self._load()
-        self._thread.start()
+        """Load the model for the first time; later its files are exchanged between two batches."""
+        self._loaded = await asyncio.to_thread(load, self._path, self._options)
+        self._metrics.loads.labels(self.name).inc()
+        self._metrics.ready.labels(self.name).set(1)
+        if not self._thread.is_alive():
+            self._thread.start()
 
     async def reload(self) -> None:
-        """Load the model's files again; the one that answers is exchanged between two batches."""
+        """Load the model's files again."""
         try:
-            await self._load()
+            await self.start()
         except Exception as error:  # noqa: BLE001 - whatever the new files do, the old model answers
             log.error("%s: the running model stays, the new one failed: %s", self.name, error)
         else:
@@ -118,11 +114,6 @@ class ServedModel:
             self._arrived.notify()
         if self._thread.is_alive():
             await asyncio.to_thread(self._thread.join, 1)
-
-    async def _load(self) -> None:
-        self._loaded = await asyncio.to_thread(load, self._path, self._options)
-        self._metrics.loads.labels(self.name).inc()
-        self._metrics.ready.labels(self.name).set(1)
 
     async def answer(self, job: Job, *, timeout_ms: int, left: Callable[[], Awaitable[None]]) -> Any:
         """Queue a job and wait for its answer, its deadline or its client's departure (`left` ends)."""
@@ -199,14 +190,15 @@ class ServedModel:
         assert model is not None
         started, tokens = time.monotonic(), sum(job.tokens for job in jobs)
         groups: dict[object, list[Job]] = {}
-        for job in jobs:
-            groups.setdefault(job.group or job, []).append(job)
+        for job in jobs:  # those of one verb with the same options are computed together, the others alone
+            shared = (job.verb, tuple(sorted(job.options.items()))) if job.verb in VERBS else job
+            groups.setdefault(shared, []).append(job)
         for group in groups.values():
             for job, found in zip(group, answer_together(model, group), strict=True):
                 self._loop.call_soon_threadsafe(_settle, job, found, facts["version"])
         seconds = time.monotonic() - started
-        for metric, value in ((self._metrics.batches, len(jobs)), (self._metrics.batch_seconds, seconds)):
-            metric.labels(self.name).observe(value)
+        self._metrics.batches.labels(self.name).observe(len(jobs))
+        self._metrics.batch_seconds.labels(self.name).observe(seconds)
         self._metrics.tokens.labels(self.name).inc(tokens)
         # The mean of about the last ten batches.
         self._tokens_per_second += 0.1 * (tokens / max(seconds, 1e-6) - self._tokens_per_second)
@@ -223,44 +215,35 @@ def _settle(job: Job, found: Any, version: str) -> None:
 
 def answer_together(model: Model, jobs: Sequence[Job]) -> list[Any]:
     """Return the answers to the rows of each job, or the error that it gets; jobs of a verb share their batches."""
+    verb = jobs[0].verb
     try:
-        if jobs[0].verb not in VERBS:
-            return [_answer_alone(model, jobs[0])]
-        rows = [row for job in jobs for row in job.rows]
-        if jobs[0].verb == "score":
+        rows, options = [row for job in jobs for row in job.rows], dict(jobs[0].options)
+        if verb == "steps":
+            return [[steps(model, rows[0]["text"])]]
+        if verb == "attention":
+            return [[attention(model, rows[0]["text"], **options)]]
+        if verb == "explain":
+            texts = [row["text"] for row in rows]
+            _require_short(model, texts)
+            return [[model.explain(options["verb"], *texts, answer=options["answer"])]]
+        if verb == "score":
             for row in rows:
                 _require_short(model, [row["text"]])
-        found = list(VERBS[jobs[0].verb].answer(model, rows, **jobs[0].options))
+        found = list(VERBS[verb].answer(model, rows, **options))
     except LitebertError as error:
         if len(jobs) > 1:  # only the faulty request gets the error
             return [answer for job in jobs for answer in answer_together(model, [job])]
         expected = error.expected or "another request"
         return [HttpError(error.code, error.what, status=422, expected=expected, next=error.next)]
     except Exception:
-        log.exception("%s failed", jobs[0].verb)
-        failure = HttpError(
-            "LB-965",
-            "the model failed on this request",
-            status=500,
-            next="report it with the lines of the server's log",
-        )
-        return [failure] * len(jobs)
+        log.exception("%s failed", verb)
+        what, next_step = "the model failed on this request", "report it with the lines of the server's log"
+        return [HttpError("LB-965", what, status=500, next=next_step)] * len(jobs)
     answers = []
     for job in jobs:
         answers.append(found[: len(job.rows)])
         found = found[len(job.rows) :]
     return answers
-
-
-def _answer_alone(model: Model, job: Job) -> Any:
-    text, options = job.rows[0].get("text", ""), dict(job.options)
-    if job.verb == "steps":
-        return [steps(model, text)]
-    if job.verb == "attention":
-        return [attention(model, text, **options)]
-    texts = [row["text"] for row in job.rows]
-    _require_short(model, texts)
-    return [model.explain(options["verb"], *texts, answer=options["answer"])]
 
 
 def _require_short(model: Model, texts: Sequence[str]) -> None:

@@ -16,9 +16,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from pydantic_core import to_jsonable_python
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
-from uvicorn import Config
 from uvicorn.protocols.http.h11_impl import H11Protocol
-from uvicorn.server import ServerState
 
 from litebert.errors import LitebertError
 from litebert.files import Json, parse_json
@@ -28,26 +26,19 @@ MAX_BODY_DEPTH = 16
 MAX_HEADER_BYTES = 16_384
 MAX_TEXTS = 32
 MAX_CHARACTERS = 10_000
-MAX_INPUTS = 2_048
-"""Texts of one request for OpenAI's embeddings, together no more characters than ours may have."""
+MAX_INPUTS = 2_048  # texts for OpenAI's embeddings, together no more characters than ours may have
 MAX_TOP = 50
 MAX_TIMEOUT_MS = 120_000
 MAX_SCORED_CHARACTERS = 1_000
-MAX_SCORED_TOKENS = 128
-"""The longest text to score, with one pass per token, or to explain, with a hundred passes."""
+MAX_SCORED_TOKENS = 128  # of a text to score, with one pass per token, or to explain, with a hundred passes
 MAX_CONNECTIONS = 1_024
-MAX_HELD_BYTES = 64 << 20
-"""The most bytes of unfinished request bodies that the server holds."""
-IDLE_SECONDS = 30
-"""A connection without a request is closed after this long."""
-STOP_SECONDS = 8
-"""Accepted requests have this long to finish after SIGTERM."""
+MAX_HELD_BYTES = 64 << 20  # of unfinished request bodies, together
+IDLE_SECONDS = 30  # a connection without a request is closed after this long
+STOP_SECONDS = 8  # accepted requests have this long to finish after SIGTERM
 
+_POLICY = b"default-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 SECURITY_HEADERS = [
-    (
-        b"content-security-policy",
-        b"default-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-    ),
+    (b"content-security-policy", _POLICY),
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
 ]
@@ -115,14 +106,11 @@ def decode(body: bytes) -> Json:
         if _SURROGATE.search(json.dumps(value, ensure_ascii=False, allow_nan=False)):  # "\ud800", and 1e999
             raise ValueError("lone surrogate")
     except (ValueError, RecursionError) as error:
-        raise HttpError(
-            "LB-951",
-            "the body is not strict JSON",
-            status=400,
-            expected="one JSON value in UTF-8: no NaN, no duplicate keys, no lone surrogates, "
-            f"at most {MAX_BODY_DEPTH} levels",
-            next="write it with a JSON library; /docs shows an example of each body",
-        ) from error
+        wanted = (
+            f"one JSON value in UTF-8: no NaN, no duplicate keys, no lone surrogates, {MAX_BODY_DEPTH} levels at most"
+        )
+        advice = "write it with a JSON library; /docs shows an example of each body"
+        raise HttpError("LB-951", "the body is not strict JSON", status=400, expected=wanted, next=advice) from error
     return value
 
 
@@ -216,13 +204,11 @@ class Gate:
         if not self._keys or not scope["path"].startswith("/v1/") or scope["method"] == "OPTIONS":
             return None
         scheme, _, key = Headers(scope=scope).get("authorization", "").partition(" ")
-        given = _digest(key)
-        matches = [hmac.compare_digest(given, known) for known in self._keys]  # all of them: constant time
+        matches = [hmac.compare_digest(_digest(key), known) for known in self._keys]  # all of them: constant time
         if scheme.lower() == "bearer" and any(matches):
             return None
-        expected = "Authorization: Bearer KEY, with a key of this server"
-        next_step = "get one from its operator"
-        return HttpError("LB-960", "this server needs an API key", status=401, expected=expected, next=next_step)
+        expected, advice = "Authorization: Bearer KEY, with a key of this server", "get one from its operator"
+        return HttpError("LB-960", "this server needs an API key", status=401, expected=expected, next=advice)
 
 
 def _digest(key: str) -> bytes:
@@ -233,16 +219,7 @@ class PatientConnection(H11Protocol):
     """uvicorn's protocol; a connection whose first headers do not come in time is closed."""
 
     header_seconds = 10.0
-
-    def __init__(
-        self,
-        config: Config,
-        server_state: ServerState,
-        app_state: dict[str, Any],
-        _loop: asyncio.AbstractEventLoop | None = None,
-    ) -> None:
-        super().__init__(config, server_state, app_state, _loop)
-        self._due: asyncio.TimerHandle | None = None
+    _due: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)

@@ -9,9 +9,8 @@ import math
 import signal
 import socket
 import sys
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 
 import torch
 import uvicorn
@@ -25,17 +24,25 @@ from litebert.serve.guard import IDLE_SECONDS, MAX_HEADER_BYTES, STOP_SECONDS, M
 
 log = logging.getLogger("litebert.serve")
 
-SWITCH_SECONDS = 0.001
-"""How long the model's thread may hold the interpreter before the event loop gets it (5 ms by default)."""
+SWITCH_SECONDS = 0.001  # that the model's thread may hold the interpreter before the event loop gets it; default 5 ms
 
 
 def serve(paths: Mapping[str, str | None], options: Options) -> None:
     """Serve models by name, the packaged one by None, until SIGTERM or SIGINT; SIGHUP loads their files again."""
-    seconds = options.client_seconds
+    seconds, keys = options.client_seconds, list[str]()
     if not 0 < seconds < math.inf:
         what, expected = "--client-seconds cannot have this value", "a number of seconds above 0"
         raise LitebertError("LB-962", what, received=seconds, expected=expected, next="--client-seconds 10")
-    keys = () if options.api_keys is None else read_keys(options.api_keys)
+    if (file := options.api_keys) is not None:  # one key per line; lines that begin with # are comments
+        text = read_capped(file, 1 << 20, command=f"ls -l {file}").decode("utf-8", "replace")
+        keys = [line.strip() for line in text.splitlines() if line.strip() and not line.strip().startswith("#")]
+        if not keys:
+            what, expected, advice = (
+                f"{file} contains no API key",
+                "one key per line",
+                "openssl rand -hex 32 > keys.txt",
+            )
+            raise LitebertError("LB-971", what, expected=expected, next=advice)
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(message)s")
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
     sys.setswitchinterval(SWITCH_SECONDS)
@@ -65,8 +72,21 @@ def serve(paths: Mapping[str, str | None], options: Options) -> None:
             for model in models:
                 await model.reload()
 
+        async def start() -> None:
+            """Load all models; if one cannot be used, stop the server."""
+            try:
+                await asyncio.gather(*(model.start() for model in models))
+            except BaseException:
+                server.should_exit = True
+                raise
+            gc.collect()
+            gc.freeze()  # torch and the models stay in memory: garbage collection can skip them
+            for model in models:
+                verbs, notes = ", ".join(model.facts["verbs"]), model.facts["notes"]
+                log.info("%s is ready: %s", model.name, "; ".join([verbs, *notes]))
+
         server = Server(config, reload)
-        starting = asyncio.ensure_future(_start(models, server))
+        starting = asyncio.ensure_future(start())
         await server.serve(sockets=[listener])
         starting.cancel()
         for model in models:
@@ -78,19 +98,6 @@ def serve(paths: Mapping[str, str | None], options: Options) -> None:
         bound, number = listener.getsockname()[:2]
         log.info("listening on http://%s:%d, loading", f"[{bound}]" if ":" in bound else bound, number)
         asyncio.run(run())
-
-
-async def _start(models: Sequence[ServedModel], server: uvicorn.Server) -> None:
-    """Load all models; if one cannot be used, stop the server."""
-    try:
-        await asyncio.gather(*(model.start() for model in models))
-    except BaseException:
-        server.should_exit = True
-        raise
-    gc.collect()
-    gc.freeze()  # torch and the models stay in memory: garbage collection can skip them
-    for model in models:
-        log.info("%s is ready: %s", model.name, "; ".join([", ".join(model.facts["verbs"]), *model.facts["notes"]]))
 
 
 class Server(uvicorn.Server):
@@ -115,14 +122,15 @@ class Server(uvicorn.Server):
 
     def begin_reload(self) -> None:
         """Reload; after a signal during a reload, reload again, because files may have changed."""
+
+        async def reload_to_newest() -> None:
+            while self._is_outdated:
+                self._is_outdated = False
+                await self._reload()
+
         self._is_outdated = True
         if self._reloading is None or self._reloading.done():
-            self._reloading = asyncio.get_running_loop().create_task(self._reload_to_newest())
-
-    async def _reload_to_newest(self) -> None:
-        while self._is_outdated:
-            self._is_outdated = False
-            await self._reload()
+            self._reloading = asyncio.get_running_loop().create_task(reload_to_newest())
 
 
 def _listen(host: str, port: int) -> socket.socket:
@@ -140,14 +148,3 @@ def _listen(host: str, port: int) -> socket.socket:
         expected = "an address of this machine and a free port"
         raise LitebertError("LB-970", what, received=str(error), expected=expected, next=next_step) from error
     return listener
-
-
-def read_keys(file: Path) -> tuple[str, ...]:
-    """Return the API keys of a file, one per line; lines that begin with # are comments."""
-    text = read_capped(file, 1 << 20, command=f"ls -l {file}").decode("utf-8", "replace")
-    lines = (line.strip() for line in text.splitlines())
-    keys = tuple(line for line in lines if line and not line.startswith("#"))
-    if not keys:
-        next_step = "openssl rand -hex 32 > keys.txt"
-        raise LitebertError("LB-971", f"{file} contains no API key", expected="one key per line", next=next_step)
-    return keys

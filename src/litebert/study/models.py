@@ -31,22 +31,7 @@ from litebert.inference.model import Model
 from litebert.inference.texts import frame
 from litebert.nn import Albert, AlbertForPretraining, Batch
 from litebert.objectives import mask
-from litebert.study.findings import (
-    GIGABITS,
-    AtDepth,
-    ClaimResult,
-    Costs,
-    Depths,
-    Eigenvalue,
-    Fate,
-    Layers,
-    LocalAttention,
-    MaskedLoss,
-    StepChange,
-    Timed,
-    TokenCost,
-    Verdict,
-)
+from litebert.study import findings
 from litebert.study.sizes import MASKED_SHARE, forward_flops, sizes_of
 from litebert.train.sources import vocabulary_of
 
@@ -66,7 +51,7 @@ LEAST_DEPTH = MOST_PERIOD + WINDOW  # at a smaller depth there are too few state
 
 def measure_layers(
     model: Model, texts: Sequence[str], *, depths: Sequence[int] = (24, 48, 96), power_steps: int = 40
-) -> Layers:
+) -> findings.Layers:
     """Measure each step of a model over the pieces of texts, [CLS] and [SEP] not counted; judge at `depths`.
 
     Beyond the trained depth the block of the last step is applied again and again. With one block that continues the
@@ -85,7 +70,7 @@ def measure_layers(
 @torch.no_grad()
 def layers_of(
     albert: Albert, batch: Batch, counted: Tensor, *, source: str, depths: Sequence[int], power_steps: int = 40
-) -> Layers:
+) -> findings.Layers:
     """Measure an encoder on a batch; `counted` (tokens,) is true for the tokens that enter the means."""
     trained, blocks = len(albert.plan), list(dict.fromkeys(albert.plan))
     if not depths or max(depths) <= trained or min(depths) < LEAST_DEPTH:
@@ -97,7 +82,7 @@ def layers_of(
         )
     layout, steps, state = Layout(batch), engine_of(albert).steps(albert), next(albert.states(batch))
     at_depth = end = state.float()  # (tokens, hidden); the engine may pad its rows
-    changes, fates, recent = list[StepChange](), list[Fate](), [end[counted]]
+    changes, fates, recent = list[findings.StepChange](), list[findings.Fate](), [end[counted]]
     for number in range(1, max(depths) + 1):
         place = min(number, trained) - 1  # the last step again beyond the plan
         state = steps[place](state, layout)
@@ -108,12 +93,14 @@ def layers_of(
         means = {"l2": distance, "cosine": cosine, "angle": cosine.arccos() * 180 / math.pi}
         means |= {"norm": after.norm(dim=-1), "residual": distance / before.norm(dim=-1)}
         block = 1 + blocks.index(albert.plan[place])
-        changes.append(StepChange(step=number, block=block, **{name: float(e.mean()) for name, e in means.items()}))
+        changes.append(
+            findings.StepChange(step=number, block=block, **{name: float(e.mean()) for name, e in means.items()})
+        )
         recent = [*recent[-LEAST_DEPTH:], after]
         if number in depths and number > trained:
             fates.append(fate_of([change.residual for change in changes], recent))
         at_depth = end if number == trained else at_depth
-    return Layers(
+    return findings.Layers(
         source=source,
         is_shared=len(blocks) == 1,
         num_steps=trained,
@@ -126,7 +113,7 @@ def layers_of(
     )
 
 
-def fate_of(residuals: Sequence[float], recent: Sequence[Tensor]) -> Fate:
+def fate_of(residuals: Sequence[float], recent: Sequence[Tensor]) -> findings.Fate:
     """Classify the last iterates: converged, periodic, slowing down, or none of these."""
 
     def moved(lag: int) -> float:
@@ -139,18 +126,18 @@ def fate_of(residuals: Sequence[float], recent: Sequence[Tensor]) -> Fate:
     returning = [lag for lag, distance in by_lag.items() if distance < RETURN * residual]
     period = returning[0] if returning else min(by_lag, key=by_lag.__getitem__)
     half_way = fmean(residuals[max(0, depth // 2 - WINDOW) : depth // 2])
-    verdict: Verdict = "wanders"
+    verdict: findings.Verdict = "wanders"
     if residual < STILL:
         verdict = "converges"
     elif returning:
         verdict = "oscillates"
     elif residual < CLOSING * half_way:
         verdict = "closes in"
-    return Fate(depth=depth, verdict=verdict, residual=residual, period=period, return_residual=by_lag[period])
+    return findings.Fate(depth=depth, verdict=verdict, residual=residual, period=period, return_residual=by_lag[period])
 
 
 @torch.enable_grad()
-def dominant_eigenvalue(albert: Albert, batch: Batch, state: Tensor, power_steps: int) -> Eigenvalue:
+def dominant_eigenvalue(albert: Albert, batch: Batch, state: Tensor, power_steps: int) -> findings.Eigenvalue:
     """Iterate v -> J v / |J v| at a state of the first sequence, all of its tokens together.
 
     The modulus is the geometric mean of the growth |J v| / |v| over the second half of the iterations, because a
@@ -176,7 +163,7 @@ def dominant_eigenvalue(albert: Albert, batch: Batch, state: Tensor, power_steps
         turns.append(float((direction * image).sum() / growth))
         direction = image / growth
     half = growths[len(growths) // 2 :]
-    return Eigenvalue(modulus=math.exp(sum(half) / len(half)), turn=turns[-1])
+    return findings.Eigenvalue(modulus=math.exp(sum(half) / len(half)), turn=turns[-1])
 
 
 # ---- the masked-LM loss of texts: at every depth, with local attention ----------------------------------------------
@@ -226,7 +213,7 @@ def masked_texts(model: Model, texts: Sequence[str], *, longest: int) -> MaskedT
     return MaskedTexts(model.network, masked, positions, batch.ids[positions])
 
 
-def measure_depths(model: Model, texts: Sequence[str], *, longest: int = 128, rounds: int = 3) -> Depths:
+def measure_depths(model: Model, texts: Sequence[str], *, longest: int = 128, rounds: int = 3) -> findings.Depths:
     """Measure the masked-LM head of a model on the hidden states after each of its steps."""
     masked = masked_texts(model, texts, longest=longest)
     albert = masked.network.albert
@@ -240,10 +227,10 @@ def measure_depths(model: Model, texts: Sequence[str], *, longest: int = 128, ro
                 loss, accuracy = masked.measure(masked.network)
                 seconds.append(time.process_time() - begun)
             micro = round(1e6 * median(seconds) / len(masked.batch.ids), 2)
-            found.append(AtDepth(depth=depth, loss=loss, accuracy=accuracy, microseconds=micro))
+            found.append(findings.AtDepth(depth=depth, loss=loss, accuracy=accuracy, microseconds=micro))
     finally:
         albert.depth = full
-    return Depths(source=model.source, num_masked=len(masked.targets), depths=found)
+    return findings.Depths(source=model.source, num_masked=len(masked.targets), depths=found)
 
 
 @torch.no_grad()
@@ -256,7 +243,7 @@ def measure_local_attention(
     windows: Sequence[int] = (16, 64, 256),
     rounds: int = 3,
     longest: int = 512,
-) -> LocalAttention:
+) -> findings.LocalAttention:
     """Compare local attention with full attention and with its own dense formula.
 
     For lengths beyond the model's positions, its position table is repeated. The loss is that of the model's own
@@ -287,14 +274,14 @@ def measure_local_attention(
         batch = Batch.from_lists([[5] * length])
         rows = [[forward_seconds(each, batch) for each in networks] for _ in range(rounds)]
         full_time, local_time = (1e6 * median(taken) / length for taken in zip(*rows, strict=True))
-        costs.append(TokenCost(length=length, full=full_time, local=local_time))
+        costs.append(findings.TokenCost(length=length, full=full_time, local=local_time))
 
     losses = []
     for size in (None, *windows):
         seen = lengthened(network, positions, window=size)
         accelerate(seen)
-        losses.append(MaskedLoss(window=size, loss=masked.measure(seen)[0]))
-    return LocalAttention(
+        losses.append(findings.MaskedLoss(window=size, loss=masked.measure(seen)[0]))
+    return findings.LocalAttention(
         source=model.source,
         window=window,
         num_tokens=sum(map(len, encoded)),
@@ -360,7 +347,7 @@ def measure_costs(
     rounds: int = 3,
     precision: Precision = "fp32",
     say: Callable[[str], None] = lambda _: None,
-) -> Costs:
+) -> findings.Costs:
     """Time a training step and a forward pass of each pair, and take the ratio of each round."""
     batch = Batch.from_lists([[5] * seq_length] * max(1, tokens // seq_length))
     results = []
@@ -381,14 +368,14 @@ def measure_costs(
         flops, beside_flops = (forward_flops(config, seq_length=seq_length) for config in pair)
         gradients = (own.bytes_fp32, beside.bytes_fp32)
         # A ring all-reduce sends the gradients about twice; a byte has 8 bits.
-        sent = {gigabits: [2 * 8 * size / (gigabits * 1e9) for size in gradients] for gigabits in GIGABITS}
+        sent = {gigabits: [2 * 8 * size / (gigabits * 1e9) for size in gradients] for gigabits in findings.GIGABITS}
         results.append(
-            ClaimResult(
+            findings.ClaimResult(
                 name=claim.name,
                 beside=claim.beside,
                 paper_speed=claim.paper,
-                training_speed=Timed.of([other / one for one, other in steps]),
-                inference_speed=Timed.of([other / one for one, other in passes]),
+                training_speed=findings.Timed.of([other / one for one, other in steps]),
+                inference_speed=findings.Timed.of([other / one for one, other in passes]),
                 flops_speed=beside_flops / flops,
                 parameters=(own.total, beside.total),
                 gradient_bytes=gradients,
@@ -398,7 +385,7 @@ def measure_costs(
             )
         )
     given = {"tokens": tokens, "seq_length": seq_length, "rounds": rounds}
-    return Costs(**given, precision=precision, threads=torch.get_num_threads(), claims=results)
+    return findings.Costs(**given, precision=precision, threads=torch.get_num_threads(), claims=results)
 
 
 def step_seconds(network: AlbertForPretraining, batch: Batch) -> float:
