@@ -17,7 +17,7 @@ from .desk import Desk
 from .shell import TABLES
 from .tiny import FINETUNING, PRETRAINING, Tiny, rows, weights
 
-# ---- 6, 9: trainings that end early, and trainings that diverge -----------------------------------------------------
+# ---- trainings that end early, and trainings that diverge -----------------------------------------------------------
 
 
 def test_a_training_that_ends_early_is_that_of_its_last_evaluation(tiny: Tiny, tmp_path: Path) -> None:
@@ -62,9 +62,6 @@ def test_a_loss_that_grows_without_end_is_said_and_a_checkpoint_from_before_stay
     assert min(losses[step] for step in kept) < 2 * losses[1], (kept, losses)
 
 
-# ---- 10: a prompt before every text ---------------------------------------------------------------------------------
-
-
 def test_words_that_are_explained_are_those_of_the_text_also_behind_a_prompt(tmp_path: Path) -> None:
     plain = litebert.load()
     prompted = shutil.copytree(plain.source, tmp_path / "prompted")
@@ -81,7 +78,48 @@ def test_words_that_are_explained_are_those_of_the_text_also_behind_a_prompt(tmp
     assert found.score == pytest.approx(model.similar(*texts.values()), abs=1e-4)
 
 
-# ---- 17, 18, 24: what functions take --------------------------------------------------------------------------------
+# ---- what functions take, and what they refuse ----------------------------------------------------------------------
+
+TWO_STEPS = {**FINETUNING, "train.steps": 2}
+OF_THAT_SHAPE = {name: value for name, value in PRETRAINING.items() if not name.startswith("model.")}
+
+
+TAKEN: dict[str, Callable[[Desk, Path], object]] = {
+    "a run to load": lambda desk, _: litebert.load(Run.open(desk.reviews)),
+    "runs to evaluate": lambda desk, _: litebert.evaluate(
+        [Run.open(desk.reviews), desk.reviews], data=desk.table("reviews.csv"), quiet=True
+    ),
+    "a run to predict": lambda desk, _: litebert.predict(
+        Run.open(desk.reviews), data=desk.table("reviews.csv"), quiet=True
+    ),
+    "a run to start from, and seeds of numpy": lambda desk, place: litebert.finetune(
+        str(desk.table("reviews.csv")),
+        model=Run.open(desk.base),
+        runs=place,
+        seeds=list(np.arange(1, 3)),
+        settings=TWO_STEPS,
+        quiet=True,
+    ),
+    "a run to continue": lambda desk, place: litebert.pretrain(
+        corpus=desk.corpus, start=Run.open(desk.base), runs=place, settings=OF_THAT_SHAPE, quiet=True
+    ),
+    "a teacher of any width": lambda desk, place: litebert.distil(
+        desk.base,
+        corpus=desk.corpus,
+        runs=place,
+        settings={**OF_THAT_SHAPE, "train.steps": 2, "distil.texts": 4, "distil.text_length": 16},
+        quiet=True,
+    ),
+    "top of numpy": lambda desk, _: litebert.load(desk.base).fill("Anna [MASK].", top=np.int64(2)),
+    "a length of numpy": lambda desk, _: litebert.load(desk.base).embed("Anna left.", max_length=np.int32(4)),
+}
+
+
+@pytest.mark.parametrize("name", TAKEN)
+def test_runs_and_whole_numbers_of_any_type_are_taken(desk: Desk, tmp_path: Path, name: str) -> None:
+    found = TAKEN[name](desk, tmp_path)
+    assert found is not None
+    assert not isinstance(found, Run) or found.is_finished
 
 
 def test_a_row_without_a_word_has_no_answer(desk: Desk, tmp_path: Path) -> None:
@@ -96,79 +134,73 @@ def test_a_row_without_a_word_has_no_answer(desk: Desk, tmp_path: Path) -> None:
         assert not any(row.answer for row in others)
 
 
-TAKES_RUNS: dict[str, Callable[[Desk, Path], object]] = {
-    "load": lambda desk, _: litebert.load(Run.open(desk.reviews)),
-    "evaluate": lambda desk, _: litebert.evaluate(Run.open(desk.reviews), data=desk.table("reviews.csv"), quiet=True),
-    "evaluate several": lambda desk, _: litebert.evaluate(
-        [Run.open(desk.reviews), desk.reviews], data=desk.table("reviews.csv"), quiet=True
-    ),
-    "predict": lambda desk, _: litebert.predict(Run.open(desk.reviews), data=desk.table("reviews.csv"), quiet=True),
-    "finetune": lambda desk, place: litebert.finetune(
-        str(desk.table("reviews.csv")), model=Run.open(desk.base), runs=place, settings=FINETUNING, quiet=True
-    ),
-    "pretrain": lambda desk, place: litebert.pretrain(
-        corpus=desk.corpus,
-        start=Run.open(desk.base),
-        runs=place,
-        settings={name: value for name, value in PRETRAINING.items() if not name.startswith("model.")},
-        quiet=True,
-    ),
-}
-
-
-@pytest.mark.parametrize("name", TAKES_RUNS)
-def test_a_run_is_taken_wherever_a_model_is(desk: Desk, tmp_path: Path, name: str) -> None:
-    assert TAKES_RUNS[name](desk, tmp_path) is not None
-
-
 def test_evaluate_measures_a_pretrained_model_on_scored_pairs(desk: Desk, real_data: Path) -> None:
     data = real_data / "glue" / "STS-B" / "dev.tsv.gz"
-    found = litebert.evaluate(desk.base, on="sts", data=data, limit=40)
-    assert "spearman" in str(found)
+    assert "spearman" in str(litebert.evaluate(desk.base, on="sts", data=data, limit=40))
 
 
-@pytest.mark.parametrize("name", ["evaluate", "predict", "finetune"])
-def test_advice_about_a_type_names_the_function_that_was_called(name: str) -> None:
-    with pytest.raises(LitebertError) as caught:
-        getattr(litebert, name)(5)
-    assert name in caught.value.next
-    assert "pretrain" not in caught.value.next
+def test_a_run_of_several_seeds_has_a_result_and_a_view(tiny: Tiny, tmp_path: Path) -> None:
+    (tmp_path / "reviews.csv").write_text(TABLES["reviews.csv"])
+    table = str(tmp_path / "reviews.csv")
+    both = litebert.finetune(table, model=tiny.run, runs=tmp_path, seeds=[1, 2], settings=TWO_STEPS, quiet=True)
+    assert "accuracy" in str(both.result)
+    assert "accuracy" in both._repr_html_()
 
 
-@pytest.fixture(scope="module")
-def both(tiny: Tiny, tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """Give a finished run of two seeds."""
-    place = tmp_path_factory.mktemp("both")
-    (place / "reviews.csv").write_text(TABLES["reviews.csv"])
-    settings = {**FINETUNING, "train.steps": 2}
-    return litebert.finetune(
-        str(place / "reviews.csv"), model=tiny.run, runs=place, seeds=[1, 2], settings=settings, quiet=True
-    )
-
-
-@pytest.mark.parametrize("view", ["result", "_repr_html_"])
-def test_a_run_of_several_seeds_has_a_result_and_a_view(both: Run, view: str) -> None:
-    found = getattr(both, view)
-    assert "accuracy" in str(found() if callable(found) else found)
-
-
-WHOLE_NUMBERS: dict[str, Callable[[Desk, Path], object]] = {
-    "seeds": lambda desk, place: litebert.finetune(
-        str(desk.table("reviews.csv")),
-        model=desk.base,
-        runs=place,
-        seeds=list(np.arange(1, 3)),
-        settings={**FINETUNING, "train.steps": 2},
-        quiet=True,
-    ),
-    "top": lambda desk, _: litebert.load(desk.base).fill("Anna [MASK].", top=np.int64(2)),
-    "max_length": lambda desk, _: litebert.load(desk.base).embed("Anna left.", max_length=np.int32(4)),
+WRONG: dict[str, Callable[[], object]] = {
+    "a model that is a number": lambda: litebert.load(5),
+    "a preset that is a number": lambda: litebert.preset(5),
+    "a run that is a number": lambda: litebert.Run(5),
+    "a tokenizer that is a number": lambda: litebert.Tokenizer.load(5),
+    "no texts": lambda: litebert.pretrain(None),
+    "texts that are numbers": lambda: litebert.pretrain([5]),
+    "settings in one string": lambda: litebert.pretrain("t.txt", settings="train.steps=5"),
+    "a share that is a word": lambda: litebert.pretrain("t.txt", held_out="a"),
+    "a name that is a number": lambda: litebert.pretrain("t.txt", name=5),
+    "a teacher that is a number": lambda: litebert.distil(5, "t.txt"),
+    "a share above 1": lambda: litebert.pretrain("t.txt", held_out=2),
+    "two lengths": lambda: litebert.pretrain("t.txt", minutes=1, settings={"train.steps": 5}),
+    "no task": lambda: litebert.finetune(None),
+    "seeds that are words": lambda: litebert.finetune("t.csv", seeds=["a"]),
+    "seeds in one string": lambda: litebert.finetune("t.csv", seeds="1,2"),
+    "columns that are a number": lambda: litebert.finetune("t.csv", columns=5),
+    "no model to evaluate": lambda: litebert.evaluate([]),
+    "a model to evaluate that is none": lambda: litebert.evaluate(None),
+    "data that are a number": lambda: litebert.evaluate("m", data=5),
+    "no model to predict with": lambda: litebert.predict([]),
 }
 
 
-@pytest.mark.parametrize("name", WHOLE_NUMBERS)
-def test_whole_numbers_of_numpy_are_whole_numbers(desk: Desk, tmp_path: Path, name: str) -> None:
-    assert WHOLE_NUMBERS[name](desk, tmp_path) is not None
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_type_is_refused_before_any_work(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("t.txt").write_text("A cat sat.\n\nA dog ran.\n")
+    Path("t.csv").write_text("text,label\na cat,x\na dog,y\n")
+    with pytest.raises(litebert.LitebertError):
+        WRONG[name]()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["t.csv", "t.txt"]
+    assert litebert.Run("runs/x").folder == Path("runs/x")
+
+
+def test_public_names_are_listed_before_they_are_imported() -> None:
+    assert set(litebert.__all__) <= set(dir(litebert))
+    assert all(getattr(litebert, name) for name in litebert.__all__)
+    assert litebert.preset("base-v2").hidden_size == 768
+    with pytest.raises(AttributeError):
+        _ = litebert.nothing
+
+
+def test_an_error_has_its_parts_and_advice_names_the_function_that_was_called() -> None:
+    with pytest.raises(LitebertError) as caught:
+        litebert.preset("bsae-v2")
+    error = caught.value
+    assert error.code.startswith("LB-")
+    assert all(part in str(error) for part in ("bsae-v2", "base-v2", error.code, error.what, error.next))
+    for function in (litebert.evaluate, litebert.predict, litebert.finetune):
+        with pytest.raises(LitebertError) as caught:
+            function(5)
+        assert function.__name__ in caught.value.next
+        assert "pretrain" not in caught.value.next
 
 
 def test_no_choices_are_refused(desk: Desk) -> None:
@@ -176,14 +208,13 @@ def test_no_choices_are_refused(desk: Desk) -> None:
         litebert.load(desk.choices).choose("Who?", [])
 
 
-def test_a_teacher_of_any_width_is_distilled(desk: Desk, tmp_path: Path) -> None:
-    settings = {name: value for name, value in PRETRAINING.items() if not name.startswith("model.")}
-    settings |= {"train.steps": 2, "distil.texts": 4, "distil.text_length": 16}
-    run = litebert.distil(desk.base, corpus=desk.corpus, runs=tmp_path, settings=settings, quiet=True)
-    assert run.is_finished
+# ---- other processes and devices ------------------------------------------------------------------------------------
 
 
-# ---- 26, 28, 29: other machines, other processes, other seeds -------------------------------------------------------
+def test_the_package_loads_no_torch_before_it_is_needed() -> None:
+    code = "import sys, litebert; litebert.preset('tiny'); dir(litebert); assert 'torch' not in sys.modules"
+    assert subprocess.run([sys.executable, "-c", code], timeout=120).returncode == 0
+
 
 ELSEWHERE = """
 import sys, pickle

@@ -160,22 +160,28 @@ def folder(random_model: Random) -> Path:
 
 def test_fill_ranks_words_by_the_probability_of_the_network(folder: Path) -> None:
     model = litebert.load(folder)
-    fillings = model.fill("Anna walked to the [MASK].", top=3)
+    text = "Anna walked to the [MASK]."
+    fillings = model.fill(text, top=3)
     assert [f.text for f in fillings] == [f"Anna walked to the {f.words[0]}." for f in fillings]
     probabilities = [f.probability for f in fillings]
     assert probabilities == sorted(probabilities, reverse=True)
-    everything = model.fill("Anna walked to the [MASK].", top=1_000)
+    everything = model.fill(text, top=1_000)
     assert sum(f.probability for f in everything) == pytest.approx(1, abs=1e-4)
     # A word is there once, with the chances of "▁x" and "x" added up.
-    words = [f.words[0] for f in everything]
     pieces = (model.tokenizer.piece(place) for place in range(5, model.tokenizer.vocab_size))
-    assert sorted(words) == sorted({piece.removeprefix("▁") for piece in pieces} - {""})
+    assert sorted(f.words[0] for f in everything) == sorted({piece.removeprefix("▁") for piece in pieces} - {""})
+    two = model.fill("[MASK] walked to the [MASK].", top=4)  # filled together
+    assert [len(filling.words) for filling in two] == [2] * 4
+    assert not any("[MASK]" in filling.text for filling in two)
+    beside = model.fill([text, "A [MASK] [MASK]."], top=3)[0]
+    assert [each.text for each in beside] == [each.text for each in fillings]
+    assert [each.probability for each in beside] == pytest.approx(probabilities, rel=1e-5)
 
-
-def test_two_blanks_are_filled_together(folder: Path) -> None:
-    best = litebert.load(folder).fill("[MASK] walked to the [MASK].", top=4)
-    assert len(best) == 4
-    assert all(len(filling.words) == 2 and "[MASK]" not in filling.text for filling in best)
+    before, after = "Anna walked to the garden. " * 40, " Nobody knew it. " * 40  # more than the model reads
+    best = model.fill(f"{before}Then [MASK] slept.{after}", top=3)[0]
+    assert best.text == f"{before}Then {best.words[0]} slept.{after}"
+    assert 0 < best.probability < 1
+    assert best.offsets == ((len(before) + 5, len(before) + 11),)
 
 
 def test_embeddings_do_not_depend_on_the_company(folder: Path) -> None:
@@ -187,6 +193,11 @@ def test_embeddings_do_not_depend_on_the_company(folder: Path) -> None:
         np.testing.assert_allclose(model.embed([text])[0], vector, atol=1e-5)
     assert not np.allclose(model.embed(texts, pooling="cls"), together)
 
+    endless = model.embed_batches((f"Anna {n}." for n in count()), batch_size=3, pooling="max")
+    first, second = islice(endless, 2)
+    assert first.shape == second.shape == (3, 32)
+    np.testing.assert_allclose(first[1], model.embed("Anna 1.", pooling="max"), atol=1e-5)
+
 
 @pytest.mark.parametrize(
     "wrong", [3, None, [3], ["a", None], b"bytes", {"a"}, {"a": "b"}, pd.DataFrame({"text": ["a"]})]
@@ -197,16 +208,6 @@ def test_what_is_no_text_is_one_clear_error(folder: Path, wrong: object) -> None
         model.embed(wrong)  # type: ignore[arg-type]
     with pytest.raises(LitebertError, match="LB-611"):
         next(model.embed_batches(wrong))  # type: ignore[arg-type]
-
-
-def test_a_blank_beyond_what_the_model_reads_is_filled_by_what_is_around_it(folder: Path) -> None:
-    model = litebert.load(folder)
-    before, after = "Anna walked to the garden. " * 40, " Nobody knew it. " * 40
-    best = model.fill(f"{before}Then [MASK] slept.{after}", top=3)
-    assert len(best[0].words) == 1
-    assert best[0].text == f"{before}Then {best[0].words[0]} slept.{after}"
-    assert 0 < best[0].probability < 1
-    assert best[0].offsets == ((len(before) + 5, len(before) + 11),)
 
 
 def test_the_joins_of_a_text_are_its_sentences_two_by_two(folder: Path) -> None:
@@ -223,32 +224,25 @@ def test_the_joins_of_a_text_are_its_sentences_two_by_two(folder: Path) -> None:
 def test_search_ranks_texts_by_cosine(folder: Path) -> None:
     model = litebert.load(folder)
     texts = ["Anna walked.", "Bert found three apples.", "Nobody knew."]
-    found = model.search("Bert found three apples.", texts, top=2)
-    assert (found[0].number, found[0].text) == (1, texts[1])
-    assert found[0].score == pytest.approx(1, abs=1e-5)
-    cosines = model.similar("Bert found three apples.", texts)
+    found = model.search(texts[1], texts, top=2)
+    assert (found[0].number, found[0].text, found[0].score) == (1, texts[1], pytest.approx(1, abs=1e-5))
+    cosines = model.similar(texts[1], texts)
     assert isinstance(cosines, np.ndarray)
+    assert isinstance(model.similar("a", "b"), float)
     assert [match.score for match in found] == pytest.approx(sorted(cosines[0], reverse=True)[:2])
 
 
-def test_endless_texts_are_embedded_as_they_come(folder: Path) -> None:
+def test_a_text_is_cut_at_what_the_model_reads_or_at_max_length(folder: Path) -> None:
     model = litebert.load(folder)
-    batches = model.embed_batches((f"Anna {n}." for n in count()), batch_size=3, pooling="max")
-    first, second = islice(batches, 2)
-    assert first.shape == second.shape == (3, 32)
-    np.testing.assert_allclose(first[1], model.embed("Anna 1.", pooling="max"), atol=1e-5)
-
-
-def test_batches_tell_their_progress_and_are_cut_at_max_length(folder: Path) -> None:
-    model = litebert.load(folder)
+    long = "Anna walked to the garden. " * 100
+    assert model.too_long(["Anna.", long]) == [1]
+    assert model.embed([long]).shape == (1, 32)
+    assert 0 <= model.order(long, "Bert slept.").probability <= 1
     done: list[int] = []
     texts = ["Anna walked to the garden.", "Anna slept.", "Anna walked to the house."]
-    ids = model.tokenizer.encode_ids(texts)
-    assert ids[0][:2] == ids[2][:2]
-    batches = model.embed_batches(texts, batch_size=2, max_length=4, progress=done.append)
-    first, second = batches
+    first, second = model.embed_batches(texts, batch_size=2, max_length=4, progress=done.append)
     assert done == [2, 1]
-    np.testing.assert_allclose(first[0], second[0], atol=1e-6)
+    np.testing.assert_allclose(first[0], second[0], atol=1e-6)  # two pieces of each are read, which are alike
     assert not np.allclose(model.embed(texts[0]), first[0], atol=1e-3)
 
 
@@ -292,27 +286,6 @@ REFUSED: dict[str, tuple[str, Callable[[Model], object]]] = {
 def test_what_cannot_be_asked_is_one_clear_error(folder: Path, code: str, call: Callable[[Model], object]) -> None:
     with pytest.raises(LitebertError, match=code):
         call(litebert.load(folder))
-
-
-def test_a_text_is_answered_alone_as_beside_others(folder: Path) -> None:
-    model = litebert.load(folder)
-    alone, beside = model.fill("Anna [MASK].", top=2), model.fill(["Anna [MASK].", "A [MASK] [MASK]."], top=2)[0]
-    assert [each.text for each in beside] == [each.text for each in alone]
-    assert [each.probability for each in beside] == pytest.approx([each.probability for each in alone], rel=1e-5)
-    assert model.score(["Anna walked."])[0] == model.score("Anna walked.")
-    assert isinstance(model.similar("a", "b"), float)
-
-
-def test_what_is_too_long_is_told(folder: Path) -> None:
-    model = litebert.load(folder)
-    assert model.too_long(["Anna.", "Anna walked. " * 60]) == [1]
-
-
-def test_a_text_longer_than_the_model_is_cut(folder: Path) -> None:
-    model = litebert.load(folder)
-    long = "Anna walked to the garden. " * 100
-    assert model.embed([long]).shape == (1, 32)
-    assert 0 <= model.order(long, "Bert slept.").probability <= 1
 
 
 def test_a_missing_head_is_named_when_its_verb_is_called(folder: Path, tmp_path: Path) -> None:

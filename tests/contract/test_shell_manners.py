@@ -15,7 +15,7 @@ import jsonschema
 import pytest
 
 from .desk import PRETRAIN, Desk
-from .shell import COMMAND, QUICK, TEXTS, digest, interrupted, litebert, refusal, says
+from .shell import COMMAND, QUICK, TEXTS, digest, interrupted, litebert, says
 
 
 @cache
@@ -31,7 +31,7 @@ def leaves() -> tuple[str, ...]:
     return tuple(below(()))
 
 
-def test_every_help_has_examples_and_loads_no_torch() -> None:
+def test_every_help_has_examples_and_no_help_or_list_loads_torch(desk: Desk) -> None:
     assert len(leaves()) > 40
     for name in leaves():
         done = litebert(*name.split(), "--help")
@@ -39,6 +39,7 @@ def test_every_help_has_examples_and_loads_no_torch() -> None:
         assert done.stdout.startswith(f"Usage: litebert {name}")
         assert len(re.findall(rf"(?m)^ *litebert {name}\b", done.stdout)) >= 2, name
     words = [[*name.split(), "--help"] for name in leaves()] + [["--version"], ["help"]]
+    words += [["runs", "list", "--runs", str(desk.folder / "runs")]]
     code = f"""
 import contextlib, io, sys, litebert
 from litebert.cli import main
@@ -295,13 +296,18 @@ def test_rows_of_a_file_keep_to_the_schema_too_and_every_command_with_json_is_tr
             keeps_to("similar", wrong)
 
 
-# ---- signals, pipes, and the exit codes of a training ---------------------------------------------------------------
+# ---- signals, and the exit codes of a training ----------------------------------------------------------------------
+
+
+def trained(desk: Desk, *more: object) -> list[object]:
+    """Return the words of a pretraining that is quick, with settings of its own."""
+    words = ["pretrain", "--corpus", desk.corpus, "--preset", "tiny", "objective.max_seq_length=64", "--name", "own"]
+    own = {str(word).split("=")[0] for word in more}
+    return [*words, *(word for word in QUICK if word.split("=")[0] not in own), *more]
 
 
 def test_ctrl_c_ends_a_training_after_a_step_and_the_same_command_goes_on(desk: Desk, tmp_path: Path) -> None:
-    settings = [word for word in QUICK if word != "train.steps=2"]
-    words = ("pretrain", "--corpus", desk.corpus, "--preset", "tiny", "objective.max_seq_length=64", *settings)
-    words += ("train.steps=12", "train.save_every=3", "--name", "own", "--runs")
+    words = trained(desk, "train.steps=12", "train.save_every=3", "--runs")
     stopped = interrupted(*words, tmp_path / "a", once=tmp_path / "a/own/checkpoints/step-000000003")
     assert stopped.code == 130, stopped
     assert "Traceback" not in stopped.stderr
@@ -315,8 +321,7 @@ def test_ctrl_c_ends_a_training_after_a_step_and_the_same_command_goes_on(desk: 
 
 
 def test_sigterm_ends_a_training_with_143_and_a_checkpoint(desk: Desk, tmp_path: Path) -> None:
-    words = ["pretrain", "--corpus", desk.corpus, "--preset", "tiny", "objective.max_seq_length=64", *QUICK]
-    words += ["train.steps=100000", "train.save_every=2", "--runs", tmp_path, "--name", "own"]
+    words = trained(desk, "train.steps=100000", "train.save_every=2", "--runs", tmp_path)
     with subprocess.Popen([*COMMAND, *map(str, words)], stderr=subprocess.PIPE, text=True) as running:
         try:
             while not (tmp_path / "own/checkpoints/step-000000002").exists():
@@ -332,45 +337,9 @@ def test_sigterm_ends_a_training_with_143_and_a_checkpoint(desk: Desk, tmp_path:
 
 
 def test_a_training_without_a_finite_number_exits_with_five(desk: Desk, tmp_path: Path) -> None:
-    words = ("pretrain", "--corpus", desk.corpus, "--preset", "tiny", "objective.max_seq_length=64", *QUICK)
-    words += ("--name", "own")
-    wild = ("optim.name=adamw", "optim.learning_rate=10", "optim.weight_decay=10", "optim.clip_norm=1e30")
-    done = litebert(*words, *wild, "train.steps=60", "train.max_skipped_steps=2", "--runs", tmp_path)
+    wild = ["optim.name=adamw", "optim.learning_rate=10", "optim.weight_decay=10", "optim.clip_norm=1e30"]
+    done = litebert(*trained(desk, *wild, "train.steps=60", "train.max_skipped_steps=2", "--runs", tmp_path))
     says(done, 5, "finite")
-
-
-def test_a_wrong_number_of_bytes_is_three_and_the_file_is_named(desk: Desk, tmp_path: Path) -> None:
-    model = shutil.copytree(desk.base / "model", tmp_path / "m")
-    for name in ("model.safetensors", "config.json", "tokenizer.json", "spiece.model"):
-        if not (model / name).exists():
-            continue
-        data = (model / name).read_bytes()
-        (model / name).write_bytes(data[: len(data) // 2])
-        done = litebert("embed", "a", "--model", model, "--json")
-        if name in ("model.safetensors", "config.json"):
-            says(done, 3, name)
-        else:
-            assert done.code in (0, 3) and "Traceback" not in done.stderr, (name, done)
-        (model / name).write_bytes(data)
-
-
-@pytest.mark.parametrize("name", ["tokens.npy", "sentences.npy", "documents.npy"])
-@pytest.mark.parametrize("damage", ["cut", "flipped"])
-def test_a_damaged_corpus_is_three_and_the_file_is_named(desk: Desk, tmp_path: Path, name: str, damage: str) -> None:
-    corpus = shutil.copytree(desk.corpus, tmp_path / "corpus")
-    (path,) = corpus.glob(f"shard-*/{name}")
-    data = bytearray(path.read_bytes())
-    if damage == "cut":
-        del data[-4:]
-    else:
-        data[-3] ^= 1
-    path.write_bytes(data)
-    done = litebert("corpus", "check", corpus, "--verify")
-    assert done.code == 3, done
-    assert name in done.stdout + done.stderr
-    trained = litebert("pretrain", "--corpus", corpus, "--preset", "tiny", *QUICK, "--runs", tmp_path / "runs")
-    assert trained.code == 3, trained
-    assert name in refusal(trained)["what"]
 
 
 # ---- outputs ---------------------------------------------------------------------------------------------------------

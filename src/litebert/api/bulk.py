@@ -54,10 +54,11 @@ class Answered:
 
 def is_file(words: Sequence[str]) -> bool:
     """Tell whether arguments are files, or "-" for standard input, rather than texts; a mixture is refused."""
-    named = [len(word) < 4_096 and "\0" not in word and _kind(word) in {*TEXTS, *TABLES} for word in words]
-    there = [word == "-" or (has_kind and Path(word).is_file()) for word, has_kind in zip(words, named, strict=True)]
-    for word, has_kind, is_there in zip(words, named, there, strict=True):
-        if has_kind and not is_there and not any(map(str.isspace, word)):
+    there = []
+    for word in words:
+        has_kind = len(word) < 4_096 and "\0" not in word and _kind(word) in {*TEXTS, *TABLES}
+        there.append(word == "-" or (has_kind and Path(word).is_file()))
+        if has_kind and not there[-1] and not any(map(str.isspace, word)):
             raise _no_file(Path(word))
     if any(there) and not all(there):
         file, text = words[there.index(True)], words[there.index(False)]
@@ -75,70 +76,60 @@ def rows_of(
     columns. `columns` are choices such as text=body, or body alone for the first role; `shared` are the parts that
     all rows without their own have; `trained` are the columns, by role, of the table that the model was trained on.
     """
-    has_header = chosen_header(columns)
-    chosen = dict(_chosen(choice, verb.roles) for choice in columns if chosen_header([choice]) is None)
+    has_header, chosen = chosen_header(columns), dict[str, str]()
+    for choice in columns:
+        role, equals, name = choice.partition("=")
+        if not equals:
+            role, name = verb.roles[0], choice
+        role = role if role in verb.roles else SYNONYMS.get(role, role)
+        if chosen_header([choice]) is None and (role not in verb.roles or not name):
+            raise RequestError(
+                "LB-915",
+                "this does not choose a column",
+                received=choice,
+                expected=f"NAME, or ROLE=NAME with a role of {', '.join(verb.roles)}; or header=no",
+                next=f"--column {verb.roles[0]}=NAME",
+            )
+        if chosen_header([choice]) is None:
+            chosen[role] = name
     shared, trained, before = shared or {}, trained or {}, 0
     needed = [role for role in verb.roles[: verb.num_needed] if role not in shared]
     for word in words:
-        number = 0
-        if word == "-" or _kind(word) == ".txt":
-            if len(needed) > 1:
-                raise RequestError(
-                    "LB-947",
-                    f"a line has a {needed[0]} and nothing else",
-                    received=word,
-                    expected=f"a table with the columns {' and '.join(needed)}",
-                    next=f"litebert {verb.name} --help",
-                )
-            for number, line in read_lines(STANDARD_INPUT if word == "-" else find_text(word)):
-                if line.strip():
-                    yield before + number, {**shared, verb.roles[0]: line}
-            before += number
-            continue
-        table = open_table(Path(word), has_header=has_header)
-        if has_header is None and not set(chosen.values()) <= set(table.columns):
-            table = open_table(Path(word), has_header=True)  # a chosen name is in a header
+        number, table = 0, None
+        if word != "-" and _kind(word) != ".txt":
+            table = open_table(Path(word), has_header=has_header)
+            if has_header is None and not set(chosen.values()) <= set(table.columns):
+                table = open_table(Path(word), has_header=True)  # a chosen name is in a header
+        there = [verb.roles[0]] if table is None else table.columns
         # a column is the chosen one, that of the training, one with the name of the role, or one with a usual name
-        usual = {role: name for name, role in SYNONYMS.items() if role not in table.columns}
-        usual |= {role: name for role, name in trained.items() if role not in table.columns and name in table.columns}
-        named = {role: chosen.get(role, usual.get(role, role)) for role in verb.roles}
-        for role in dict.fromkeys([*needed, *chosen]):
-            if named[role] not in table.columns:
+        usual = {} if table is None else {role: name for name, role in SYNONYMS.items() if role not in there}
+        usual |= {role: name for role, name in trained.items() if role not in there and name in there}
+        of_table = {} if table is None else chosen
+        named = {role: of_table.get(role, usual.get(role, role)) for role in verb.roles}
+        for role in dict.fromkeys([*needed, *of_table]):
+            if named[role] not in there:
                 raise RequestError(
                     "LB-944",
                     f"{word} has no column {named[role]}",
-                    received=", ".join(map(str, table.columns))[:200],
-                    expected=f"a column named {role}, or the name of the one to use",
+                    received=", ".join(map(str, there))[:200] + " alone, a line each" * (table is None),
+                    expected=f"a table with a column named {role}, or the name of the one to use",
                     next=f"add --column {role}=NAME",
                 )
-        there = {role: name for role, name in named.items() if name in table.columns}
-        for number, (place, row) in enumerate(table.scan(), 1):
-            if isinstance(row, LitebertError):
-                yield before + number, row
-                continue
-            values = {role: row.get(name) for role, name in there.items()}
-            empty = next((role for role, value in values.items() if not isinstance(value, str)), None)
-            what = f"{table.place(place)} has no text in column {there.get(empty or '')}"
-            found = {**shared, **{role: str(value) for role, value in values.items()}}
-            yield before + number, found if empty is None else _no_text(what)
+        if table is None:
+            for number, line in read_lines(STANDARD_INPUT if word == "-" else find_text(word)):
+                if line.strip():
+                    yield before + number, {**shared, verb.roles[0]: line}
+        else:
+            for number, (place, row) in enumerate(table.scan(), 1):
+                if isinstance(row, LitebertError):
+                    yield before + number, row
+                    continue
+                values = {role: row.get(name) for role, name in named.items() if name in there}
+                texts = {role: value for role, value in values.items() if isinstance(value, str)}
+                empty = next((named[role] for role in values if role not in texts), None)
+                what = f"{table.place(place)} has no text in column {empty}"
+                yield before + number, {**shared, **texts} if empty is None else _no_text(what)
         before += number
-
-
-def _chosen(choice: str, roles: Sequence[str]) -> tuple[str, str]:
-    """Read ROLE=NAME, or the NAME of the first role."""
-    role, equals, name = choice.partition("=")
-    if not equals:
-        return roles[0], choice
-    role = role if role in roles else SYNONYMS.get(role, role)
-    if role not in roles or not name:
-        raise RequestError(
-            "LB-915",
-            "this does not choose a column",
-            received=choice,
-            expected=f"NAME, or ROLE=NAME with a role of {', '.join(roles)}; or header=no",
-            next=f"--column {roles[0]}=NAME",
-        )
-    return role, name
 
 
 def _no_text(what: str) -> LitebertError:
@@ -235,7 +226,10 @@ class AnswerFile:
             )
         require_replaceable(path)
         self._path, self._verb, self._is_array = path, verb, path.suffix == ".npy"
-        begun_by: dict[str, Json] = {"verb": verb.name, "model": _identity(model), **command}
+        # the weights count, not their name; cards and reports do not
+        files = [p for p in Path(model.source).glob("*") if p.is_file() and p.suffix not in (".md", ".html")]
+        hashes = "".join(f"{path.name} {hash_file(path)}\n" for path in sorted(files)) or model.source
+        begun_by: dict[str, Json] = {"verb": verb.name, "model": _digest(hashes, 16), **command}
         self._log = LockedLog(path.with_name(f"{path.name}.unfinished"))
         if force:
             self._log.clear()
@@ -251,10 +245,7 @@ class AnswerFile:
 
     def _begun_by_another(self, received: str) -> LitebertError:
         self._log.close()
-        what, advice = (
-            f"{self._path}.unfinished was begun by another command",
-            "choose another --output, or add --force",
-        )
+        what, advice = f"{self._log.path} was begun by another command", "choose another --output, or add --force"
         return LitebertError("LB-942", what, received=received, next=advice)
 
     def resume(self, rows: Iterable[Numbered]) -> Iterator[Numbered]:
@@ -262,7 +253,7 @@ class AnswerFile:
         remaining = iter(rows)
         for record in islice(self._records(), self.num_done):
             number, row = next(remaining, (0, {}))
-            if (record["row"], record["of"]) != (number, _digest(row)):
+            if (record["row"], record["of"]) != (number, _digest_of(row)):
                 raise self._begun_by_another(f"an input whose row {record['row']} was another")
         return remaining
 
@@ -270,7 +261,7 @@ class AnswerFile:
         """Append answered rows."""
         lines = []
         for each in chunk:
-            record = each.record(self._verb) | {"of": _digest(each.row or each.answer)}
+            record = each.record(self._verb) | {"of": _digest_of(each.row or each.answer)}
             if self._is_array and "answer" in record:  # 4 bytes a number instead of 20
                 record["answer"] = base64.b64encode(np.asarray(each.answer, "<f4").tobytes()).decode()
             lines.append(json.dumps(record, ensure_ascii=False))
@@ -300,8 +291,7 @@ class AnswerFile:
         names = ["row", *(name for name in _flat(first) if name not in ("row", "of")), "error"]
         for record in chain([dict(zip(names, names, strict=True))], self._records()):
             line = io.StringIO()
-            writer = csv.DictWriter(line, names, extrasaction="ignore", lineterminator="\n")
-            writer.writerow({name: _one_line(value) for name, value in _flat(record).items()})
+            csv.DictWriter(line, names, extrasaction="ignore", lineterminator="\n").writerow(_flat(record))
             yield line.getvalue().encode()
 
     def _npy(self) -> Iterator[bytes]:
@@ -315,33 +305,22 @@ class AnswerFile:
             yield base64.b64decode(record["answer"]) if "answer" in record else missing
 
 
-def _identity(model: Model) -> str:
-    """Return a hash of a model's files: a resume with other weights under the same name is refused."""
-    files = [p for p in Path(model.source).glob("*") if p.is_file() and p.suffix not in (".md", ".html")]
-    digest = hashlib.blake2b(digest_size=16)
-    for path in sorted(files):
-        digest.update(f"{path.name} {hash_file(path)}\n".encode())
-    return digest.hexdigest() if files else model.source
+def _digest(text: str, size: int = 6) -> str:
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=size).hexdigest()
 
 
-def _digest(row: Row | LitebertError) -> str:
-    shown = row.what if isinstance(row, LitebertError) else json.dumps(dict(row), sort_keys=True)
-    return hashlib.blake2b(shown.encode("utf-8", "surrogatepass"), digest_size=6).hexdigest()
+def _digest_of(row: Row | LitebertError) -> str:
+    return _digest(row.what if isinstance(row, LitebertError) else json.dumps(dict(row), sort_keys=True))
 
 
 def _flat(record: Mapping[str, object], prefix: str = "") -> dict[str, object]:
-    """Return nested tables as columns of one name: `values.positive`."""
+    """Return nested tables as columns of one name, `values.positive`; cells without line breaks, lists as JSON."""
     flat: dict[str, object] = {}
     for name, value in record.items():
         if isinstance(value, Mapping):
             flat |= _flat(value, "" if name == "answer" else f"{prefix}{name}.")
+        elif isinstance(value, list | tuple):
+            flat[f"{prefix}{name}"] = json.dumps(value, ensure_ascii=False)
         else:
-            flat[f"{prefix}{name}"] = value
+            flat[f"{prefix}{name}"] = " ".join(value.splitlines()) if isinstance(value, str) else value
     return flat
-
-
-def _one_line(value: object) -> object:
-    """Return a cell without line breaks, so that rows are lines; lists as JSON."""
-    if isinstance(value, list | tuple):
-        return json.dumps(value, ensure_ascii=False)
-    return " ".join(value.splitlines()) if isinstance(value, str) else value

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import dataclass
 from os import fspath
 from pathlib import Path
@@ -12,8 +11,8 @@ from typing import Annotated, Literal, Required
 from typing_extensions import TypedDict
 
 from litebert.answers import Shown
-from litebert.api.settings import Paths, paths
-from litebert.config import DataConfig, PretrainConfig
+from litebert.api.settings import Paths, flags, paths
+from litebert.config import PretrainConfig, resolve, settings_from_words
 from litebert.corpus import BuildProgress, CheckReport, Corpus, build_corpus, check_corpus, check_text, tools
 from litebert.corpus.manifest import MANIFEST, PLAN, Counts
 from litebert.corpus.text import read_texts, text_settings
@@ -160,10 +159,7 @@ def _say_progress(progress: BuildProgress) -> None:
 # ---- corpora --------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Built:
-    """A corpus that was built."""
-
+class Built(TypedDict):
     path: str
     train: Counts
     held_out: Counts | None
@@ -206,7 +202,8 @@ def corpus_build(
         for name, part in (("train", summary.train), ("held out", summary.held_out))
         if part
     ]
-    return Shown(Built(str(summary.path), summary.train, summary.held_out), "\n".join(lines))
+    found = Built(path=str(summary.path), train=summary.train, held_out=summary.held_out)
+    return Shown(found, "\n".join(lines))
 
 
 def corpus_check(
@@ -265,28 +262,13 @@ def corpus_mix(
     litebert corpus mix corpora/wiki corpora/news --temperature 2
     litebert corpus mix corpora/wiki corpora/news --weights 3,1
     """
-    if not 0 < temperature <= 100:
-        what, advice = "--temperature is not above 0 and at most 100", "omit it to draw by the weights"
-        raise LitebertError("LB-219", what, received=temperature, next=advice)
-    first, *others = map(str, corpora)
-    numbers = None
-    if weights is not None:
-        try:
-            numbers = tuple(float(word) for word in weights.split(","))
-        except ValueError:
-            numbers = ()
-        if len(numbers) != len(corpora) or not all(0 < number < math.inf for number in numbers):
-            expected = f"{len(corpora)} numbers above 0, such as {','.join('1' * len(corpora))}"
-            what, advice = "--weights does not fit the corpora", "litebert corpus mix --help"
-            raise LitebertError("LB-279", what, received=weights, expected=expected, next=advice)
-    data = DataConfig(corpus=first, mix=tuple(others), weights=numbers, temperature=temperature)
-    shares = shares_of(PretrainConfig(data=data), corpora[0])
-    settings = [first, f"data.mix={json.dumps(others)}"]
-    if numbers:
-        settings.append(f"data.weights={json.dumps(numbers)}")
-    if temperature != 1:
-        settings.append(f"data.temperature={temperature:g}")
+    words = [f"data.mix={json.dumps([str(corpus) for corpus in corpora[1:]])}"]
+    words += [f"data.weights=[{weights}]"] * (weights is not None)
+    words += [f"data.temperature={temperature:g}"] * (temperature != 1)
+    chosen = flags({"data.corpus": str(corpora[0])})
+    shares = shares_of(resolve(PretrainConfig, chosen, settings_from_words(words)).config, corpora[0])
     lines = [f"{share:>7.2%}  {path}" for path, share in shares.items()]
+    settings = [str(corpora[0]), *words]
     note = "next    litebert pretrain --corpus " + " ".join(settings)
     return Shown(Mixture({str(path): share for path, share in shares.items()}, settings), "\n".join(lines), (note,))
 

@@ -206,13 +206,11 @@ def quantize(
     litebert evaluate models/mrpc-int8 --task mrpc --data glue
     litebert quantize runs/mine models/int8 --texts texts.txt
     """
-    if bool(texts) == (data is not None):
+    if bool(texts) == (data is not None) or (data is None and (evaluate or task)):
         what, advice = "calibration needs --texts FILE, or --data of a run: one of the two", "litebert quantize --help"
-        received = f"{len(texts)} files of texts and --data {data}"
-        raise LitebertError("LB-536", what, received=received, next=advice)
-    if data is None and (evaluate or task):
-        received = f"{'--evaluate' if evaluate else '--task'} without --data"
-        raise LitebertError("LB-537", "a task needs its data", received=received, next="add --data FOLDER")
+        received = f"{len(texts)} files of texts, --data {data}, --task {task}{', --evaluate' * evaluate}"
+        expected = "texts alone, or the data that --task and --evaluate need"
+        raise LitebertError("LB-536", what, received=received, expected=expected, next=advice)
     from litebert.corpus.text import read_texts
     from litebert.inference.finetuned import quantize as write_quantized
 

@@ -160,7 +160,7 @@ def resolve(schema: type[Schema], *layers: Settings) -> Resolved[Schema]:
         config = schema.model_validate(root)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        name = ".".join(map(str, first["loc"]))
+        name = ".".join(str(part) for part in first["loc"] if not isinstance(part, int))  # of a list, the whole
         if name not in merged:  # a rule about several settings names them in its message; a typed one comes first
             words = set(re.findall(r"\w+", str(first["msg"])))
             named = [key for key in merged if key.startswith(name) and key.rpartition(".")[2] in words]
