@@ -51,8 +51,7 @@ Task = TypeVar("Task")
 Result = TypeVar("Result")
 
 SHARD_TOKENS = 64 << 20
-PART_BYTES = 16 << 20
-"""Consecutive inputs form one part of the work up to this size, so small files share a shard."""
+PART_BYTES = 16 << 20  # consecutive inputs form one part of the work up to this size, so small files share a shard
 
 
 @dataclass(frozen=True)

@@ -28,11 +28,9 @@ from litebert.tokenizer.tokenizer import UnknownPieces
 LONG_CHARACTERS, SHORT_CHARACTERS = 2_000, 3
 LINE_CHARACTERS = 200
 REPEATED_TIMES, REPEATED_SHARE = 20, 1e-4
-FEW_DOCUMENTS = 50
-"""With fewer documents, what is held out is one document or two: too little to measure well."""
+FEW_DOCUMENTS = 50  # with fewer documents, what is held out is one document or two: too little to measure well
 LONG_TOKENS = 512
-EXAMPLE_TOKENS = 40
-"""The length of an example, enough to recognise a text."""
+EXAMPLE_TOKENS = 40  # the length of an example, enough to recognise a text
 
 ADVICE: Advice = {
     "unreadable": ("error", "correct this place: the rest of the file was not read"),

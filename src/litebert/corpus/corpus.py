@@ -45,8 +45,7 @@ from litebert.tokenizer import Tokenizer
 
 Tokens = NDArray[np.uint16 | np.uint32]
 
-RECENT_SECONDS = 2.0
-"""A file changed this recently is not listed as verified: another change might not change its time."""
+RECENT_SECONDS = 2.0  # a file changed this recently is not listed as verified: another change might not change its time
 SPARE_FILES = 1_024  # that may be open besides those of corpora
 
 

@@ -23,13 +23,10 @@ from litebert.reading.source import is_url, read_object, write_object
 
 Item = TypeVar("Item")
 
-CACHE_GIGABYTES = 200.0
-"""The largest cache of corpora, unless LITEBERT_CORPUS_CACHE_GB says otherwise."""
+CACHE_GIGABYTES = 200.0  # the largest cache of corpora, unless LITEBERT_CORPUS_CACHE_GB says otherwise
 LISTING = "files.txt"
-ORIGIN = "origin.txt"
-"""The file with the URL of a streamed corpus, of which only some shards are here."""
-WINDOWS_HELD = 3
-"""Windows that the cache must hold: the current one, the next, and one of a slower process."""
+ORIGIN = "origin.txt"  # the file with the URL of a streamed corpus, of which only some shards are here
+WINDOWS_HELD = 3  # windows that the cache must hold: the current one, the next, and one of a slower process
 AT_ONCE = 8
 HASH_ATTEMPTS = 3
 

@@ -16,15 +16,11 @@ from litebert.reading.tables import RowPlace, parse_row, read_parquet, texts_of
 if TYPE_CHECKING:
     from pathlib import Path
 
-PASSAGE_CHARACTERS = 1 << 16
-"""From this size on, a passage of a .txt file ends at the next blank line."""
-LONGEST_PASSAGE = 1 << 20
-"""From this size on, it ends at the next line end."""
+PASSAGE_CHARACTERS = 1 << 16  # from this size on, a passage of a .txt file ends at the next blank line
+LONGEST_PASSAGE = 1 << 20  # from this size on, it ends at the next line end
 CHUNK_CHARACTERS = 1 << 16
-LONGEST_BLOCK = 8_192
-"""Characters passed to sentencex at once; its time grows with the square of a paragraph."""
-LONG_SENTENCE = 600
-"""Sentences of this many characters or more are split again without their quotation marks."""
+LONGEST_BLOCK = 8_192  # characters passed to sentencex at once; its time grows with the square of a paragraph
+LONG_SENTENCE = 600  # sentences of this many characters or more are split again without their quotation marks
 
 
 @dataclass(frozen=True)

@@ -30,8 +30,7 @@ Keep = Callable[[str], bool]
 SHINGLE_WORDS = 5
 NUM_PERMUTATIONS, NUM_BANDS = 128, 16
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
-MOST_HASHES = 1 << 22
-"""Hashes that a count of distinct values holds: exact up to here, an estimate beyond."""
+MOST_HASHES = 1 << 22  # hashes that a count of distinct values holds: exact up to here, an estimate beyond
 
 
 # ---- filter ---------------------------------------------------------------------------------------------------------

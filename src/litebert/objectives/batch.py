@@ -16,8 +16,7 @@ from litebert.rng import Ints
 
 MASKED_SHARE, KEPT_SHARE = 0.8, 0.1
 """Shares of the chosen tokens that become [MASK], and stay; others become random (BERT, 3.1)."""
-ENOUGH_PIECES = 20_000_000
-"""The most pieces that are counted for their frequency; more would hardly change a logarithm."""
+ENOUGH_PIECES = 20_000_000  # the most pieces that are counted for their frequency; more would hardly change a logarithm
 
 
 @dataclass(frozen=True)

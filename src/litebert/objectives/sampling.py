@@ -31,13 +31,10 @@ from litebert.objectives.batch import PretrainingBatch, Sample, Vocabulary, coll
 from litebert.objectives.sentences import Draws, Instance, Library, SentenceObjective, sentence_objective
 from litebert.rng import Ints
 
-SHORTEST_TARGET = 2
-"""The smallest target length of a short sequence, in tokens (L284)."""
+SHORTEST_TARGET = 2  # the smallest target length of a short sequence, in tokens (L284)
 
-DEPTH = 2
-"""Batches that a worker has ready, at most, besides the one that it makes."""
-STUCK_SECONDS = 30.0
-"""A worker that uses no processor time for this long is replaced."""
+DEPTH = 2  # batches that a worker has ready, at most, besides the one that it makes
+STUCK_SECONDS = 30.0  # a worker that uses no processor time for this long is replaced
 
 
 # ---- the plan of an epoch -------------------------------------------------------------------------------------------

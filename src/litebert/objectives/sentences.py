@@ -22,11 +22,9 @@ Tokens = NDArray[np.uint16 | np.uint32]
 IN_ORDER, SWAPPED, RANDOM_SECOND, ALONE = 0, 1, 2, 4
 """Kinds of instance: A, then B; B, then A; B is from another document; no B (labels 0, 1, 1, NO_LABEL)."""
 
-NO_LABEL = -1
-"""The label of a sequence that the sentence head neither learns from nor is measured on."""
+NO_LABEL = -1  # the label of a sequence that the sentence head neither learns from nor is measured on
 
-TRIES_FOR_ANOTHER_DOCUMENT = 10
-"""How often another document is drawn before the instance's own is accepted (L314-337)."""
+TRIES_FOR_ANOTHER_DOCUMENT = 10  # how often another document is drawn before the instance's own is accepted (L314-337)
 
 
 class Library:
@@ -85,12 +83,10 @@ class SentenceObjective:
     """
 
     name = "in-order"
-    fewest_sentences = 1
-    """The fewest sentences that a chunk may have; shorter documents are skipped."""
+    fewest_sentences = 1  # the fewest sentences that a chunk may have; shorter documents are skipped
     keeps_single_sentences = False
     """Whether a document of one sentence, below `fewest_sentences`, is a sequence without a label."""
-    has_labels = True
-    """Whether there are two segments and a label for the sentence head."""
+    has_labels = True  # whether there are two segments and a label for the sentence head
 
     def divide(self, draws: Draws, start: Ints, end: Ints) -> tuple[Ints, Ints]:
         """Return where B starts, and the kind of each instance.

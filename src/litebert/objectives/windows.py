@@ -25,15 +25,12 @@ from litebert.objectives.sampling import Batches, Loader, Samples, plan_epoch
 from litebert.objectives.sentences import Library, SentenceObjective
 from litebert.rng import Ints
 
-WINDOW_PIECES = 1 << 32
-"""Pieces that are shuffled together; a corpus with no more is one window, planned exactly."""
+WINDOW_PIECES = 1 << 32  # pieces that are shuffled together; a corpus with no more is one window, planned exactly
 TRIAL_DOCUMENTS, TRIAL_SENTENCES = 64, 1_000
 
-CYCLE = 10_000
-"""Samples in a cycle of a mix: in each, every corpus has exactly its share, in another random order."""
+CYCLE = 10_000  # samples in a cycle of a mix: in each, every corpus has exactly its share, in another random order
 
-OpenLoader = Callable[[Sequence[Shard], str, int], Loader]
-"""(shards, purpose, early samples) -> their loader."""
+OpenLoader = Callable[[Sequence[Shard], str, int], Loader]  # (shards, purpose, early samples) -> their loader
 
 
 class Window(NamedTuple):

@@ -44,12 +44,10 @@ PIECE_BYTES = 1 << 18
 BOMB_BYTES, BOMB_RATIO = 1 << 30, 100
 """Decompressed text is 2 to 30 times larger; more than 100 times, after 1 GiB, is a bomb."""
 MAX_LINE_BYTES = 64 << 20
-MAX_ROW_BYTES = 8 << 20
-"""A line of a table is a row, of which several copies are in memory."""
+MAX_ROW_BYTES = 8 << 20  # a line of a table is a row, of which several copies are in memory
 
 ATTEMPTS = 6
-PAUSE_SECONDS = 0.5
-"""The pause before the second request to a storage; each later pause is twice as long."""
+PAUSE_SECONDS = 0.5  # the pause before the second request to a storage; each later pause is twice as long
 OBJECT_BYTES = 16 << 20
 _TIMEOUT = "30s"
 _OBJECT_STORES = ("s3", "s3a", "gs", "az", "abfs")

@@ -29,12 +29,9 @@ Scanned: TypeAlias = tuple[int, Row | LitebertError]
 Quoting = Literal["none", "doubled", "escaped"]
 
 SAMPLE_LINES, SAMPLE_CHARACTERS = 1_000, 1 << 20
-MAX_CELL = 1 << 24
-"""The most characters in a cell; csv's default limit is far too low for a long document."""
-MAX_CHARACTERS = 1 << 27
-"""The most characters in a .json file, which must fit in memory; a .jsonl file may be longer."""
-MAX_WORDS = 10_000
-"""The most words in a sentence; without a blank line for longer, the file is of another kind."""
+MAX_CELL = 1 << 24  # the most characters in a cell; csv's default limit is far too low for a long document
+MAX_CHARACTERS = 1 << 27  # the most characters in a .json file, which must fit in memory; a .jsonl file may be longer
+MAX_WORDS = 10_000  # the most words in a sentence; without a blank line for longer, the file is of another kind
 NO_DELIMITER = "\x1f"
 _DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars", NO_DELIMITER: "nothing"}
 _ROWS_AT_ONCE = 16
