@@ -65,7 +65,7 @@ def test_shards_of_a_streamed_corpus_come_when_they_are_read_and_go_to_make_room
 
 
 UNFETCHED = [(URL, "bytes", "LB-330"), ("memory://bucket/never", "", "LB-273")]
-UNFETCHED += [(URL, size, "LITEBERT_CORPUS_CACHE_GB") for size in ("x", "-1", "nan", "inf")]
+UNFETCHED += [(URL, size, "LITEBERT_CORPUS_CACHE_GB") for size in ("x", "-1", "nan", "inf")]  # LB-271 names it, too
 
 
 @pytest.mark.parametrize(("url", "change", "told"), UNFETCHED)

@@ -6,7 +6,6 @@ removed to make room. Processes of one machine share the cache: each waits while
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -175,13 +174,11 @@ def _limit() -> int:
     """Return the most bytes of the cache."""
     given = os.environ.get("LITEBERT_CORPUS_CACHE_GB", str(CACHE_GIGABYTES))
     try:
-        gigabytes = float(given)
-    except ValueError:
-        gigabytes = math.nan
-    if not 0 <= gigabytes < math.inf:
+        return int(float(given) * 1e9)
+    except (ValueError, OverflowError) as error:  # nan, inf
         advice = f"unset it for {CACHE_GIGABYTES:g}, or set it to a number of gigabytes"
-        raise LitebertError("LB-283", "LITEBERT_CORPUS_CACHE_GB is not a size", received=given, next=advice)
-    return int(gigabytes * 1e9)
+        what = "LITEBERT_CORPUS_CACHE_GB is not a size"
+        raise LitebertError("LB-283", what, received=given, next=advice) from error
 
 
 def _stored_bytes(record: ShardRecord) -> int:

@@ -62,55 +62,40 @@ class EpochPlan:
 def plan_epoch(
     library: Library, config: ObjectiveConfig, sentence: SentenceObjective, *, seed: int, purpose: str, epoch: int
 ) -> EpochPlan:
-    """Cut every document of a library into the instances of one epoch.
-
-    >>> shard = Shard(np.zeros(900, np.uint16), np.arange(0, 901, 9), np.array([0, 100]))
-    >>> config = ObjectiveConfig()
-    >>> plan_epoch(
-    ...     Library([shard]), config, sentence_objective("order"), seed=1, purpose="train", epoch=0
-    ... ).instance(0).start
-    0
-    """
-    planned = [
-        _plan_shard(shard, config, sentence, Draws(seed, purpose, epoch, number))
-        for number, shard in enumerate(library.shards)
-    ]
-    first = np.cumsum([0, *(columns.shape[1] for columns in planned)], dtype=np.int64)
-    return EpochPlan(first, np.concatenate([np.empty((5, 0), np.int32), *planned], axis=1))
-
-
-def _plan_shard(shard: Shard, config: ObjectiveConfig, sentence: SentenceObjective, draws: Draws) -> NDArray[np.int32]:
-    """Return the columns start, middle, end, kind, target; documents that are too short for the objective are left out.
-
-    All documents advance by one chunk at a time: `start` has a number per document that is not at its end.
-    """
-    shard.require_unchanged()
+    """Cut every document of a library into the instances of one epoch; those that are too short are left out."""
     longest = config.max_seq_length - (3 if sentence.has_labels else 2)  # tokens of text: without [CLS] and [SEP]
-    start, stop = shard.documents[:-1], shard.documents[1:]
-    fewest = np.full_like(start, sentence.fewest_sentences)
-    if sentence.keeps_single_sentences:
-        fewest = np.minimum(fewest, stop - start)
-    usable = (stop > start) & (stop - start >= fewest)
-    start, stop, fewest = start[usable], stop[usable], fewest[usable]
-    document, rounds = start, [np.empty((3, 0), np.int64)]
-    while start.size:
-        start = np.minimum(start, stop - fewest)  # too few sentences left: reuse those before
-        # The target length in tokens (L282-284) is drawn per chunk; upstream, once per document and pass.
-        key = document if config.short_seq_per == "document" else start
-        is_short = draws.uniform("is-short", key) < config.short_seq_prob
-        target = np.full_like(key, longest)
-        target[is_short] = draws.integers("short", SHORTEST_TARGET, longest, key[is_short])
-        reached = np.searchsorted(shard.sentences, shard.sentences[start] + target)
-        end = np.minimum(np.maximum(reached, start + fewest), stop)
-        rounds.append(np.stack((start, end, target)))
-        before, start = start, sentence.following(draws, start, end)
-        # Too few sentences left to move on: stop, or the same chunk would repeat for ever.
-        unfinished = (start < stop) & (np.minimum(start, stop - fewest) > before)
-        start, stop, fewest = start[unfinished], stop[unfinished], fewest[unfinished]
-        document = document[unfinished]
-    start, end, target = np.concatenate(rounds, axis=1)
-    middle, kind = sentence.divide(draws, start, end)
-    return np.stack((start, middle, end, kind, target)).astype(np.int32)
+    planned = [np.empty((5, 0), np.int32)]
+    for number, shard in enumerate(library.shards):
+        shard.require_unchanged()
+        draws = Draws(seed, purpose, epoch, number)
+        # All documents advance by one chunk at a time: each array has a number per document that is not at its end.
+        start, stop = shard.documents[:-1], shard.documents[1:]
+        fewest = np.full_like(start, sentence.fewest_sentences)
+        if sentence.keeps_single_sentences:
+            fewest = np.minimum(fewest, stop - start)
+        usable = (stop > start) & (stop - start >= fewest)
+        start, stop, fewest = start[usable], stop[usable], fewest[usable]
+        document, rounds = start, [np.empty((3, 0), np.int64)]
+        while start.size:
+            start = np.minimum(start, stop - fewest)  # too few sentences left: reuse those before
+            # The target length in tokens (L282-284) is drawn per chunk; upstream, once per document and pass.
+            key = document if config.short_seq_per == "document" else start
+            is_short = draws.uniform("is-short", key) < config.short_seq_prob
+            target = np.full_like(key, longest)
+            target[is_short] = draws.integers("short", SHORTEST_TARGET, longest, key[is_short])
+            reached = np.searchsorted(shard.sentences, shard.sentences[start] + target)
+            end = np.minimum(np.maximum(reached, start + fewest), stop)
+            rounds.append(np.stack((start, end, target)))  # (3, documents that go on)
+            before, start = start, sentence.following(draws, start, end)
+            # Too few sentences left to move on: stop, or the same chunk would repeat for ever.
+            unfinished = (start < stop) & (np.minimum(start, stop - fewest) > before)
+            start, stop, fewest = start[unfinished], stop[unfinished], fewest[unfinished]
+            document = document[unfinished]
+        start, end, target = np.concatenate(rounds, axis=1)  # (instances of the shard,)
+        middle, kind = sentence.divide(draws, start, end)
+        planned.append(np.stack((start, middle, end, kind, target)).astype(np.int32))
+    first = np.cumsum([columns.shape[1] for columns in planned], dtype=np.int64)
+    return EpochPlan(first, np.concatenate(planned, axis=1))
 
 
 # ---- samples by their number ----------------------------------------------------------------------------------------
