@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from litebert.config import AlbertConfig
 from litebert.errors import LitebertError
 from litebert.fast import (
     accelerate,
@@ -33,6 +34,26 @@ READ = torch.tensor([50, 0, 131, 3, 4, 60, 59, 44])
 ACTIVATIONS = [{"hidden_act": act} for act in ("gelu", "relu", "tanh", "linear")]
 LOCAL = {"attention": "local", "attention_window": 4}
 SHAPES = [{}, {"sharing": "none"}, {"sharing": "ffn"}, {"inner_group_num": 2}, LOCAL, *ACTIVATIONS]
+LENGTHS = (3, 40, 16, 1, 33, 40)
+
+
+@pytest.fixture
+def batch() -> Batch:
+    ids = torch.randint(1, 60, (sum(LENGTHS),), generator=torch.Generator().manual_seed(0))
+    return Batch.from_flat(ids, torch.zeros_like(ids), LENGTHS)
+
+
+@pytest.fixture
+def make() -> Make:
+    """Return a function that makes the same network at every call, with large enough weights to tell steps apart."""
+
+    def network(dtype: torch.dtype = torch.float32, **changes: object) -> AlbertForPretraining:
+        sizes = {"vocab_size": 60, "embedding_size": 16, "hidden_size": 64, "num_attention_heads": 4}
+        sizes |= {"intermediate_size": 160, "num_hidden_layers": 3, "max_position_embeddings": 96}
+        config = AlbertConfig(**{**sizes, "initializer_range": 0.06, **changes})
+        return AlbertForPretraining(config, dtype=dtype, generator=torch.Generator().manual_seed(1)).eval()
+
+    return network
 
 
 def _difference(ours: Tensor, theirs: Tensor) -> float:

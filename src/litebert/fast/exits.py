@@ -21,8 +21,7 @@ from litebert.nn.batch import Batch
 from litebert.nn.heads import AlbertForTask, Network
 from litebert.nn.model import initialise
 
-SAME_SCORE = 0.1
-"""Scores closer than this count as equal (section 3.2, tau; the authors' example for STS-B)."""
+SAME_SCORE = 0.1  # scores closer than this count as equal (section 3.2, tau; the authors' example for STS-B)
 
 
 class AlbertWithExits(AlbertForTask):
@@ -43,19 +42,19 @@ class AlbertWithExits(AlbertForTask):
     def forward(self, batch: Batch) -> Float[Tensor, "sequences outputs"]:
         """Return the logits of the head at the depth to which the encoder is applied."""
         pooled = self.albert.pool(self.albert(batch, batch.first_tokens))
-        logits: Tensor = heads_of(self)[self.albert.depth - 1](pooled)
+        logits: Tensor = self.heads[self.albert.depth - 1](pooled)
         return logits
 
+    @property
+    def heads(self) -> list[nn.Module]:
+        """The head after each step."""
+        return [*self.exits, self.head]
 
-def heads_of(network: AlbertForTask) -> list[nn.Module]:
-    """Return the head after each step, or the only one."""
-    exits = network.exits if isinstance(network, AlbertWithExits) else ()
-    return [*exits, network.head]
 
-
-def limit_depth(network: Network, depth: int) -> None:
-    """Apply only the first `depth` steps from now on; with exits, the head of that step answers."""
+def limit_depth(network: Network, depth: int | None) -> None:
+    """Apply only the first `depth` steps from now on, or all; with exits, the head of that step answers."""
     deepest = len(network.albert.plan)
+    depth = deepest if depth is None else depth
     if not isinstance(depth, int) or not 1 <= depth <= deepest:
         what, expected = f"this model cannot be applied to depth {depth}", f"1 to {deepest} steps"
         raise LitebertError("LB-452", what, expected=expected, next=f"choose a depth up to {deepest}")
@@ -80,7 +79,7 @@ def logits_by_step(network: AlbertForTask, batch: Batch) -> list[Float[Tensor, "
     first = batch.first_tokens
     _, *inner, last = network.albert.states(batch, first)
     by_step = [*(hidden[first] for hidden in inner), last]
-    return [head(network.albert.pool(x)) for head, x in zip(heads_of(network), by_step, strict=False)]
+    return [head(network.albert.pool(x)) for head, x in zip(network.heads, by_step, strict=False)]
 
 
 def mean_by_depth(losses: Sequence[Float[Tensor, " sequences"]]) -> Float[Tensor, " sequences"]:
@@ -100,10 +99,10 @@ def patient_logits(network: AlbertForTask, batch: Batch, patience: int) -> Float
     It stops where classifiers have agreed with the one before `patience` times in a row (section 3.2), or at the last
     step. The result does not depend on the rest of the batch.
     """
-    albert, heads = network.albert, heads_of(require_exits(network, patience))
+    albert, heads = network.albert, require_exits(network, patience).heads
     steps = engine_of(albert).steps(albert)
     layout, hidden = Layout(batch), next(albert.states(batch))
-    running = torch.arange(len(batch.lengths), device=hidden.device)
+    running = torch.arange(len(batch.lengths), device=hidden.device)  # (sequences,), those that have not stopped
     repeats = torch.full_like(running, -1)  # the first classifier repeats nothing
     answers = torch.zeros(len(running), network.head_config.num_outputs, device=hidden.device)
     for number, (step, head) in enumerate(zip(steps, heads, strict=False), start=1):
@@ -111,7 +110,7 @@ def patient_logits(network: AlbertForTask, batch: Batch, patience: int) -> Float
         if is_last := number == len(steps):  # the last step computes only [CLS]
             layout = replace(layout, queries=first)
         hidden = step(hidden, layout)
-        logits = head(albert.pool(hidden[: len(first)] if is_last else hidden[first]))
+        logits = head(albert.pool(hidden[: len(first)] if is_last else hidden[first]))  # (running, outputs)
         is_same = is_same_answer(answers[running], logits, network.head_config.problem_type)
         answers[running], repeats[running] = logits, torch.where(is_same, repeats[running] + 1, 0)
         is_running = repeats[running] < patience

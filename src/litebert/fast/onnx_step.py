@@ -11,7 +11,7 @@ from functools import partial
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from litebert.config import ATTENTION_KINDS
 from litebert.config.schema import Activation
@@ -31,12 +31,11 @@ except ImportError as error:
 Graph = Callable[[Tensor], Tensor]
 """(rows of one sequence) -> their hidden states after the step."""
 
+# The operators of onnxruntime that fuse a bias and an activation.
 _FUSED: dict[Activation, str] = {"gelu": "BiasGelu", "gelu_new": "FastGelu", "gelu_pytorch_tanh": "FastGelu"}
-"""The operators of onnxruntime that fuse a bias and an activation."""
 _OPSET, _IR_VERSION, _MICROSOFT, _ERRORS_ONLY = 20, 10, "com.microsoft", 3
 _PROBED_ROWS = 16
-_MOST_ROWS = 64
-"""The most rows for which a graph is used; from 128 on, products take nearly all the time."""
+_MOST_ROWS = 64  # for which a graph is used; from 128 on, products take nearly all the time
 
 
 def with_graphs(albert: Albert, steps: Sequence[Step], *, is_forced: bool) -> Sequence[Step]:
@@ -64,36 +63,14 @@ def _alone_by(graph: Graph, step: Step, x: Tensor, layout: Layout) -> Tensor:
 
 
 def _compiled(attention: AttentionBlock, feed_forward: FeedForwardBlock) -> Graph:
-    """Start a graph with as many threads as torch uses."""
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = torch.get_num_threads()
-    options.inter_op_num_threads = 1
-    options.log_severity_level = _ERRORS_ONLY
-    # Threads that keep spinning after a run would slow down torch.
-    options.add_session_config_entry("session.force_spinning_stop", "1")
-    model = _graph(attention, feed_forward).SerializeToString()
-    running = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-    return lambda x: torch.from_numpy(running.run(None, {"x": x.numpy()})[0])
-
-
-def _graph(attention: AttentionBlock, feed_forward: FeedForwardBlock) -> onnx.ModelProto:
-    """Write a step in onnxruntime's fused operators; products are x W, so W is transposed."""
+    """Write a step in onnxruntime's fused operators, and start it; products are x W, so W is transposed."""
     (heads, head_size), size = attention.heads, attention.output.in_features
-    layers = {
-        "project": projection(attention),
-        **{
-            name: (each.weight, each.bias)
-            for name, each in (
-                ("mix", attention.output),
-                ("inner", feed_forward.intermediate),
-                ("outer", feed_forward.output),
-                ("norm_1", attention.norm),
-                ("norm_2", feed_forward.norm),
-            )
-        },
-    }
+    layers: dict[str, nn.Linear | nn.LayerNorm]
+    layers = {"mix": attention.output, "inner": feed_forward.intermediate, "outer": feed_forward.output}
+    layers |= {"norm_1": attention.norm, "norm_2": feed_forward.norm}
+    weights = {name: (each.weight, each.bias) for name, each in layers.items()} | {"project": projection(attention)}
     constants = {"heads": np.array([-1, 3, heads, head_size]), "rows": np.array([-1, size])}
-    for name, (weight, bias) in layers.items():
+    for name, (weight, bias) in weights.items():
         constants[f"{name}.w"] = np.ascontiguousarray(weight.detach().numpy().T)
         constants[f"{name}.b"] = bias.detach().numpy()
 
@@ -122,8 +99,16 @@ def _graph(attention: AttentionBlock, feed_forward: FeedForwardBlock) -> onnx.Mo
     ]
     ends = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [None, size]) for name in ("x", "y")]
     stored = [onnx.numpy_helper.from_array(array, name) for name, array in constants.items()]
-    return onnx.helper.make_model(
+    model = onnx.helper.make_model(
         onnx.helper.make_graph(nodes, "step", ends[:1], ends[1:], stored),
         opset_imports=[onnx.helper.make_opsetid("", _OPSET), onnx.helper.make_opsetid(_MICROSOFT, 1)],
         ir_version=_IR_VERSION,
     )
+
+    # as many threads as torch uses; those that keep spinning after a run would slow torch down
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads, options.inter_op_num_threads = torch.get_num_threads(), 1
+    options.log_severity_level = _ERRORS_ONLY
+    options.add_session_config_entry("session.force_spinning_stop", "1")
+    running = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    return lambda x: torch.from_numpy(running.run(None, {"x": x.numpy()})[0])

@@ -114,8 +114,7 @@ class Finetuned:
                 expected=f"{wanted.kind}: {', '.join(wanted.labels)}",
                 next="choose a model that was fine-tuned on this task",
             )
-        if depth is not None:
-            limit_depth(network, depth)
+        limit_depth(network, depth)
         return cls(folder, network, Tokenizer.load(folder), settings, dataset, used, progress)
 
     def answers(self, examples: Sequence[Any]) -> list[Any]:

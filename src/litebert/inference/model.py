@@ -127,8 +127,7 @@ class Model:
         if precision not in DTYPES:
             raise no_such_name("LB-933", "there is no such precision", str(precision), DTYPES, next='precision="fp32"')
         loaded = load_model(folder, dtype=DTYPES[precision], for_inference=True)
-        if depth is not None:
-            limit_depth(loaded.network, depth)
+        limit_depth(loaded.network, depth)
         use_backend(loaded.network.albert, backend)
         return cls(
             loaded.network,
@@ -348,9 +347,8 @@ class Model:
 
     def similar(self, first: Texts, second: Texts, *, pooling: PoolingOption = None) -> float | NDArray[np.float32]:
         """Return the cosine of two texts, or those of each pair of two lists, (first, second)."""
-        left, right = (
-            self.embed(self.read(texts, "similar"), pooling=pooling, normalize=True) for texts in (first, second)
-        )
+        read = (self.read(texts, "similar") for texts in (first, second))
+        left, right = (self.embed(texts, pooling=pooling, normalize=True) for texts in read)
         cosines: NDArray[np.float32] = left @ right.T
         return float(cosines[0, 0]) if isinstance(first, str) and isinstance(second, str) else cosines
 
@@ -459,13 +457,9 @@ class Model:
 
         self.able("choose")
         if not all(choices for _, choices, _ in asked):
-            raise RequestError(
-                "LB-912",
-                "there is nothing to choose from",
-                received="a question alone",
-                expected="two choices or more; in a file, in the columns choice1, choice2 ...",
-                next='litebert choose "Who came?" Ada Nobody --context "Ada came." --model FOLDER',
-            )
+            what, expected = "there is nothing to choose from", "two choices or more; in a file, choice1, choice2 ..."
+            example = 'litebert choose "Who came?" Ada Nobody --context "Ada came." --model FOLDER'
+            raise RequestError("LB-912", what, received="a question alone", expected=expected, next=example)
         questions = self.read([question for question, _, _ in asked], "choose")
         contexts = self.read([context for _, _, context in asked], "choose")
         family = MultipleChoice(num_choices=max(len(choices) for _, choices, _ in asked))
@@ -476,23 +470,16 @@ class Model:
             for example, scores in zip(examples, self._answers(family, examples), strict=True)
         ]
 
-    def answer(
-        self, question: str, context: Texts, *, top: Top = 1, progress: Progress | None = None
-    ) -> Results[SpanFound]:
+    def answer(self, question: str, context: Texts, *, top: Top = 1) -> Results[SpanFound]:
         """Return the likeliest spans of a context, or of several, that answer a question.
 
         The best comes first. A SQuAD 2.0 model may find no answer: then an empty text comes first. `no_answer` of each
-        span is the probability of that. `progress` is called with the number of windows that were read.
+        span is the probability of that. A context of any length is read in overlapping windows.
         """
-        return self.answer_all([(question, several(context, "answer"))], top=top, progress=progress)[0]
+        return self.answer_all([(question, several(context, "answer"))], top=top)[0]
 
-    def answer_all(
-        self, asked: Sequence[tuple[str, Sequence[str]]], *, top: int = 1, progress: Progress | None = None
-    ) -> list[Results[SpanFound]]:
-        """Return the likeliest spans of all contexts of each question; what is asked is (question, contexts).
-
-        A context of any length is read in overlapping windows, 256 of which are held in memory together.
-        """
+    def answer_all(self, asked: Sequence[tuple[str, Sequence[str]]], *, top: int = 1) -> list[Results[SpanFound]]:
+        """Return the likeliest spans of all contexts of each question; what is asked is (question, contexts)."""
         from litebert.tasks.finetuning import answer
         from litebert.tasks.kinds.spans import SPAN_FAMILIES, ConditionalSpanAnswering, SpanExample
 
@@ -505,7 +492,7 @@ class Model:
         parts: list[list[SpanAnswer]] = [[] for _ in examples]
         windows = family.windows(examples, self.tokenizer, max_length=network.config.max_position_embeddings)
         while group := list(islice(windows, _WINDOWS_AT_ONCE)):
-            answers = answer(network, family, examples, group, progress=progress)
+            answers = answer(network, family, examples, group)
             for number in {each.example for each in group}:
                 parts[number].append(answers[number])
         merged = (family.merged(answers) for answers in parts)
