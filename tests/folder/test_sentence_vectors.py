@@ -1,6 +1,7 @@
 """Folders of sentence-transformers: their pooling is the default of `embed`; ours open there."""
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from sentence_transformers.sentence_transformer.modules import Normalize, Poolin
 
 import litebert
 from litebert.errors import LitebertError
+from litebert.folder import Pooling as Pooled
 from litebert.folder import SentenceVectors, read_sentence_vectors, write_sentence_transformers
 from litebert.interop.huggingface import import_model
 
@@ -42,33 +44,21 @@ def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("normalize", [False, True])
 @pytest.mark.parametrize("pooling", ["mean", "cls", "max"])
-def test_embed_equals_sentence_transformers(tmp_path: Path, bert: Path, pooling: str, normalize: bool) -> None:
+def test_vectors_equal_those_of_sentence_transformers_in_its_folders_and_in_ours(
+    tmp_path: Path, bert: Path, small_model: Path, pooling: Pooled, normalize: bool
+) -> None:
     encoder = Transformer(str(bert), max_seq_length=20)
     modules = [encoder, Pooling(32, pooling_mode=pooling), *([Normalize()] if normalize else [])]
     theirs = SentenceTransformer(modules=modules, device="cpu")
-    theirs.save(str(tmp_path))
-    ours = litebert.load(tmp_path)
-    assert ours.vectors == SentenceVectors(pooling, normalize, max_length=20)  # type: ignore[arg-type]
-    np.testing.assert_allclose(ours.embed(TEXTS), theirs.encode(TEXTS), atol=1e-5)
-
-
-@pytest.mark.parametrize("normalize", [False, True])
-@pytest.mark.parametrize("pooling", ["mean", "cls", "max"])
-def test_sentence_transformers_opens_our_folders_with_equal_vectors(
-    tmp_path: Path, small_model: Path, pooling: str, normalize: bool
-) -> None:
-    for file in small_model.iterdir():
-        (tmp_path / file.name).write_bytes(file.read_bytes())
-    write_sentence_transformers(
-        tmp_path,
-        pooling=pooling,  # type: ignore[arg-type]
-        normalize=normalize,
-        prompt="the mat ",
-    )
-    vectors = litebert.load(tmp_path).embed(TEXTS)
-    theirs = SentenceTransformer(str(tmp_path), device="cpu")
-    np.testing.assert_allclose(vectors, theirs.encode(TEXTS), atol=1e-5)
-    assert theirs.max_seq_length == 64
+    theirs.save(str(tmp_path / "theirs"))
+    read = litebert.load(tmp_path / "theirs")
+    assert read.vectors == SentenceVectors(pooling, normalize, max_length=20)
+    np.testing.assert_allclose(read.embed(TEXTS), theirs.encode(TEXTS), atol=1e-5)
+    ours = shutil.copytree(small_model, tmp_path / "ours")
+    write_sentence_transformers(ours, pooling=pooling, normalize=normalize, prompt="the mat ")
+    opened = SentenceTransformer(str(ours), device="cpu")
+    np.testing.assert_allclose(litebert.load(ours).embed(TEXTS), opened.encode(TEXTS), atol=1e-5)
+    assert opened.max_seq_length == 64
 
 
 def test_files_before_version_6_and_a_default_prompt_are_read(tmp_path: Path, bert: Path) -> None:

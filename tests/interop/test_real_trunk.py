@@ -1,7 +1,6 @@
 """A really pretrained trunk (PL-BERT): read, imported, and computed as transformers does."""
 
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -42,37 +41,28 @@ def reference(real_data: Path) -> dict[str, Tensor]:
         return {name: torch.from_numpy(arrays[name]) for name in arrays.files}
 
 
-def _states(folder: Path, ids: Tensor) -> Iterator[Tensor]:
-    albert = load_model(folder).network.albert
-    return albert.states(Batch.from_padded(ids, torch.ones_like(ids), torch.zeros_like(ids)))
-
-
 def test_a_trunk_without_pooler_and_heads_is_read_whole(trunk: Path) -> None:
     loaded = load_model(trunk)
     heads = {".".join(name.split(".")[:2]) for name in loaded.missing}
     assert {name.split(".")[0] for name in heads} == {"albert", "masked_lm", "sentence_order"}
-    assert "albert.pooler" in heads
-    assert loaded.unused == ()
-    here = [p for p in loaded.network.parameters() if not p.is_meta]
-    assert sum(p.numel() for p in here) == 5_701_888
+    assert "albert.pooler" in heads and loaded.unused == ()
+    assert sum(p.numel() for p in loaded.network.parameters() if not p.is_meta) == 5_701_888
 
 
 @torch.no_grad()
-def test_its_states_are_those_that_were_recorded(trunk: Path, reference: dict[str, Tensor]) -> None:
-    states = list(_states(trunk, reference["input_ids"]))
+def test_its_states_are_those_that_were_recorded_and_those_of_transformers(
+    trunk: Path, reference: dict[str, Tensor]
+) -> None:
+    ids = reference["input_ids"]
+    batch = Batch.from_padded(ids, torch.ones_like(ids), torch.zeros_like(ids))
+    states = list(load_model(trunk).network.albert.states(batch))
     for step in (0, 1, 6, 12):
         difference = states[step] - reference[f"hf_fp32_hidden_{step}"][0]
         assert float(difference.abs().max()) < ROUNDING, step
     quantised = reference["ort_int8_last_hidden"][0].flatten()
     assert float(torch.cosine_similarity(states[12].flatten(), quantised, dim=0)) > 0.99
-
-
-@torch.no_grad()
-def test_its_states_are_those_of_transformers(trunk: Path, reference: dict[str, Tensor]) -> None:
-    ids = reference["input_ids"]
     theirs = transformers.AlbertModel.from_pretrained(trunk, add_pooling_layer=False).eval()
-    narrow = theirs(ids, output_hidden_states=True).hidden_states
-    exact = theirs.double()(ids, output_hidden_states=True).hidden_states
-    for step, ours in enumerate(_states(trunk, ids)):
-        assert float((ours - narrow[step][0]).abs().max()) < ROUNDING, step
-        assert float((ours - exact[step][0]).abs().max()) < ROUNDING, step
+    for precision in (torch.float32, torch.float64):
+        others = theirs.to(precision)(ids, output_hidden_states=True).hidden_states
+        for step, (ours, other) in enumerate(zip(states, others, strict=True)):
+            assert float((ours - other[0]).abs().max()) < ROUNDING, step

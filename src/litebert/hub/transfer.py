@@ -20,7 +20,6 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
 from importlib.metadata import version
 from importlib.resources import files as package_files
 from importlib.util import find_spec
@@ -144,18 +143,41 @@ def pull(name: HubName, *, legacy_pickle: bool = False, patience: float = PATIEN
 
     `legacy_pickle` also accepts pytorch_model.bin from repositories that have nothing else.
     """
-    pickles = ("pytorch_model*.bin", "pytorch_model.bin.index.json") if legacy_pickle else ()
-    for weights, more in (("*.safetensors", ()), ("*.bin", pickles))[: 1 + legacy_pickle]:
-        folder = _watched(partial(_fetch, name, (*MODEL_FILES, *more)), "fetch", name, patience)
-        if any(folder.glob(weights)):
-            return folder
+    pickles = ("pytorch_model*.bin", "pytorch_model.bin.index.json")
+    ways = (("*.safetensors", MODEL_FILES), ("*.bin", (*MODEL_FILES, *pickles)))[: 1 + legacy_pickle]
 
-    def list_files() -> list[str]:
-        from huggingface_hub import HfApi
+    def fetch() -> Path | list[str]:
+        """Return the folder in the cache, or the names of what the repository has instead of weights."""
+        from huggingface_hub import HfApi, constants, snapshot_download
 
+        blobs = Path(constants.HF_HUB_CACHE) / f"models--{name.repository.replace('/', '--')}" / "blobs"
+        for weights, patterns in ways:
+            known = set(blobs.glob("*"))
+            found = snapshot_download(
+                name.repository,
+                revision=name.revision,
+                allow_patterns=list(patterns),
+                ignore_patterns=_IN_FOLDERS,
+                library_name="litebert",
+                library_version=version("litebert"),
+            )
+            # A file in the cache is named by its hash: SHA-256, or SHA-1 as git computes it, or (mirrors) plain SHA-1.
+            for blob in set(blobs.glob("*")) - known:
+                data = blob.read_bytes() if len(blob.name) == 40 else b""
+                seen = [hashlib.sha1(start + data).hexdigest() for start in (b"", b"blob %d\0" % len(data))]  # noqa: S324
+                if len(blob.name) == 64:
+                    with blob.open("rb") as file:
+                        seen = [hashlib.file_digest(file, "sha256").hexdigest()]
+                if len(blob.name) in (40, 64) and blob.name not in seen:
+                    blob.unlink()
+                    raise _TransferError("damaged", f"a file with another hash than {blob.name}")
+            if any(Path(found).glob(weights)):
+                return Path(found)
         return HfApi().list_repo_files(name.repository, revision=name.revision)
 
-    names = _watched(list_files, "fetch", name, patience)
+    names = _watched(fetch, "fetch", name, patience)
+    if isinstance(names, Path):
+        return names
     pickled = [file for file in names if file.endswith(".bin") and "/" not in file]
     read_it = f"litebert import huggingface {name.repository} --output FOLDER --legacy-pickle"
     raise LitebertError(
@@ -199,35 +221,6 @@ def model_files(folder: Path) -> dict[str, Path]:
     """Return the files of a model by name; other files in its folder are skipped."""
     found = {path for pattern in MODEL_FILES for path in folder.glob(pattern) if path.is_file()}
     return {path.relative_to(folder).as_posix(): path for path in sorted(found)}
-
-
-def _fetch(name: HubName, patterns: tuple[str, ...]) -> Path:
-    """Return the folder in the cache that holds the files of a repository that match the patterns."""
-    from huggingface_hub import constants, snapshot_download
-
-    blobs = Path(constants.HF_HUB_CACHE) / f"models--{name.repository.replace('/', '--')}" / "blobs"
-    known = set(blobs.glob("*"))
-    folder = snapshot_download(
-        name.repository,
-        revision=name.revision,
-        allow_patterns=list(patterns),
-        ignore_patterns=_IN_FOLDERS,
-        library_name="litebert",
-        library_version=version("litebert"),
-    )
-    # A file's name in the cache is its hash: SHA-256, or SHA-1 as git computes it; mirrors also use plain SHA-1.
-    for blob in set(blobs.glob("*")) - known:
-        header = f"blob {blob.stat().st_size}\0".encode()
-        by_length = {64: [hashlib.sha256()], 40: [hashlib.sha1(header), hashlib.sha1()]}  # noqa: S324
-        digests = by_length.get(len(blob.name), [])
-        with blob.open("rb") as file:
-            while digests and (piece := file.read(1 << 20)):
-                for digest in digests:
-                    digest.update(piece)
-        if digests and blob.name not in [digest.hexdigest() for digest in digests]:
-            blob.unlink()
-            raise _TransferError("damaged", f"a file with another hash than {blob.name}")
-    return Path(folder)
 
 
 class _TransferError(Exception):
