@@ -85,13 +85,8 @@ def configure(words: list[str]) -> Configure:
 @pytest.fixture(scope="module")
 def learnt(tmp_path_factory: pytest.TempPathFactory, configure: Configure) -> Path:
     """Give a run that has learnt its task, evaluated now and then."""
-    run = tmp_path_factory.mktemp("learnt") / "run"
-    assert (
-        finetune(
-            configure("train.epochs=15", "train.eval_every=5", "optim.learning_rate=0.003"), run, is_quiet=True
-        ).exit_code
-        == 0
-    )
+    run, changes = tmp_path_factory.mktemp("learnt") / "run", ("train.eval_every=5", "optim.learning_rate=0.003")
+    assert finetune(configure("train.epochs=15", *changes), run, is_quiet=True).exit_code == 0
     return run
 
 
@@ -103,36 +98,22 @@ def with_exits(tmp_path_factory: pytest.TempPathFactory, configure: Configure) -
     return run
 
 
-def test_a_task_is_learnt_and_its_model_answers_on_strings(learnt: Path) -> None:
-    assert json.loads((learnt / "result.json").read_text())["last"]["accuracy"] == 1.0
+def test_a_task_is_learnt_and_last_and_best_are_reported_apart_as_they_lie_on_disk(learnt: Path, films: Path) -> None:
     model = Model.load(learnt / "model")
     assert model.verbs == ("classify", "embed")
     found = model.classify(["Emma loved the film, said Bert.", "Bert cursed the film."])
     assert [each.labels for each in found] == [("good",), ("bad",)]
     answers = (learnt / "answers" / "dev.jsonl").read_text().splitlines()
-    assert len(answers) == 24
-    assert json.loads(answers[0])["expected"] in ("good", "bad")
-
-
-def test_last_and_best_are_reported_apart_and_are_what_lies_on_disk(learnt: Path, films: Path) -> None:
+    assert (len(answers), json.loads(answers[0])["expected"] in ("good", "bad")) == (24, True)
     result = json.loads((learnt / "result.json").read_text())
     rows = [row for row in read_metrics(learnt) if row["kind"] == "eval"]
     accuracies = [row["accuracy"] for row in rows]
-    assert result["best"]["accuracy"] == max(accuracies)
-    assert result["best"]["step"] == rows[accuracies.index(max(accuracies))]["step"] < result["last"]["step"]
+    assert result["last"]["accuracy"] == result["best"]["accuracy"] == max(accuracies) == 1.0
+    assert result["best"]["step"] == rows[accuracies.index(1.0)]["step"] < result["last"]["step"]
     assert result["last"]["step"] == rows[-1]["step"] == 90
     for kept in ("last", "best"):
         measures, _, _ = measured([Finetuned.open(learnt, kept=kept)], films / "dev.csv", "dev")
         assert measures["accuracy"] == pytest.approx(result[kept]["accuracy"])
-
-
-def test_micro_batches_change_memory_and_not_the_numbers(tmp_path: Path, configure: Configure) -> None:
-    finetune(configure(), tmp_path / "whole", is_quiet=True)
-    finetune(configure("train.micro_batch_size=3"), tmp_path / "parts", is_quiet=True)
-    whole, parts = (
-        [row["loss"] for row in read_metrics(tmp_path / name) if row["kind"] == "train"] for name in ("whole", "parts")
-    )
-    assert whole == pytest.approx(parts, abs=1e-4)
 
 
 def test_an_ensemble_answers_with_the_mean_of_its_members(tmp_path: Path, films: Path, configure: Configure) -> None:
@@ -184,20 +165,14 @@ def test_new_files_are_answered_when_the_training_file_is_gone(
 
 
 def test_an_eight_bit_copy_of_a_run_is_measured_beside_it(learnt: Path, films: Path, tmp_path: Path) -> None:
-    command = [
-        "quantize",
-        str(learnt),
-        str(tmp_path / "int8"),
-        "--data",
-        str(films / "dev.csv"),
-        "--evaluate",
-        "--json",
-    ]
+    data = ["--data", str(films / "dev.csv")]
+    command = ["quantize", str(learnt), str(tmp_path / "int8"), *data, "--evaluate", "--json"]
     found = json.loads(CliRunner().invoke(cli, command).stdout)
     assert found["before"]["dev"]["accuracy"] == 1.0
     assert found["after"]["dev"]["accuracy"] > 0.9
-    command[1:3] = [shutil.copytree(learnt / "model", tmp_path / "alone"), tmp_path / "other"]
-    assert str(CliRunner().invoke(cli, [str(word) for word in command[:5]]).exception).startswith("LB-613")
+    alone = shutil.copytree(learnt / "model", tmp_path / "alone")
+    refused = CliRunner().invoke(cli, ["quantize", str(alone), str(tmp_path / "other"), *data])
+    assert str(refused.exception).startswith("LB-613")
 
 
 def test_result_and_card_say_what_the_commonest_label_gets(configure: Configure, tmp_path: Path) -> None:

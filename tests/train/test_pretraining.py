@@ -14,14 +14,13 @@ import torch
 from safetensors.torch import load_file
 
 import litebert
-from litebert.config import EarlyConfig, TrainConfig
+from litebert.config import TrainConfig
 from litebert.corpus import build_corpus
 from litebert.errors import LitebertError
 from litebert.folder import load_model
 from litebert.objectives import sentence_objective
 from litebert.objectives.windows import CYCLE, Mixed, counts_in_cycle
 from litebert.runs import clean, read_metrics, recorded_setting
-from litebert.tasks.pretraining import depth_at
 from litebert.tokenizer import Tokenizer
 from litebert.tokenizer.train import train_tokenizer, write_tokenizer
 from litebert.train.checkpoint import average_checkpoints
@@ -149,7 +148,7 @@ def test_the_result_holds_the_average_and_the_checkpoint_the_weights(tmp_path: P
     assert not torch.equal(weights[name], result[name])
 
 
-def test_early_batches_have_more_masked_pieces_and_depth_grows_once(configure: Configure) -> None:
+def test_early_batches_have_more_masked_pieces(configure: Configure) -> None:
     plain, config = configure().config, configure("early.mask_prob=0.3", "early.mask_share=0.5").config
     sources = Sources.open(config)
     early, steady = (
@@ -159,9 +158,6 @@ def test_early_batches_have_more_masked_pieces_and_depth_grows_once(configure: C
         batch, usual = early.batch(step), steady.batch(step)
         assert (len(batch.masked_ids) > 1.5 * len(usual.masked_ids)) == (step < 6)
         assert np.array_equal(batch.offsets, usual.offsets)
-    shallow = EarlyConfig(depth=2, depth_share=0.3)
-    assert [depth_at(step, shallow, 10, 6) for step in range(10)] == [2] * 3 + [6] * 7
-    assert (depth_at(0, EarlyConfig(), 10, 6), depth_at(0, shallow, 10, 1)) == (6, 1)
 
 
 def test_a_run_starts_as_its_settings_say(tmp_path: Path, configure: Configure) -> None:
