@@ -91,7 +91,7 @@ class MomentOptimizer(Optimizer):
                 gradients = [p.grad for p in parameters if p.grad is not None]
                 if any(each.layout is not torch.strided for each in gradients):
                     raise ValueError("a sparse gradient: both moments change in every step, even where it is 0")
-                states = [self.state_of(parameter, group) for parameter in parameters]
+                states = [self.state.get(parameter) or self.state_of(parameter, group) for parameter in parameters]
                 if "step" in states[0]:
                     torch._foreach_add_([state["step"] for state in states], 1)
                 updates = self._updates(parameters, gradients, states, group)

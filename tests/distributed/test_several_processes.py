@@ -15,7 +15,7 @@ import torch
 
 import litebert
 from litebert.config import AlbertConfig, HeadConfig, PretrainConfig, TrainConfig, resolve, settings_from_words
-from litebert.distributed.world import World, joined, world_size
+from litebert.distributed import World, joined, world_size
 from litebert.errors import LitebertError
 from litebert.files import Json
 from litebert.folder import save_model

@@ -13,8 +13,7 @@ from litebert.config import AlbertConfig, FinetuneConfig, HeadConfig, Origin, Pr
 from litebert.files import Json, write_json, write_text
 from litebert.folder import write_config
 from litebert.report import write_report
-from litebert.train.log import RunLog
-from litebert.train.run import opened
+from litebert.train.run import RunLog, opened
 
 MakeRun = Callable[..., Path]
 

@@ -11,7 +11,7 @@ import litebert
 from litebert.api.corpus import build_from_texts
 from litebert.api.settings import flags, recipe_settings
 from litebert.config import AlbertConfig, Origin, PretrainConfig, Resolved, Setting, resolve
-from litebert.distributed.world import ALONE
+from litebert.distributed import ALONE
 from litebert.errors import LitebertError
 from litebert.folder import save_model
 from litebert.nn import AlbertForPretraining, Batch

@@ -20,10 +20,10 @@ from litebert.optim import build_optimizer
 from litebert.runs import read_metrics
 from litebert.tasks.base import Loss
 from litebert.tasks.pretraining import Pretraining
-from litebert.train import checkpoint, log, loop
+from litebert.train import checkpoint, loop, run
 from litebert.train.checkpoint import Checkpoints, RunProgress, manifest_of
-from litebert.train.log import RunLog
 from litebert.train.pretrain import pretrain
+from litebert.train.run import RunLog
 
 from .conftest import At, Configure, checkpoints_of, state_of
 
@@ -190,7 +190,7 @@ TALK = """
 import sys
 from pathlib import Path
 from litebert.errors import say
-from litebert.train.log import RunLog
+from litebert.train.run import RunLog
 log = RunLog(Path("."), 10)
 for step in range(5):
     {speaker}(f"line {{step}}")
@@ -211,7 +211,7 @@ def test_a_terminal_has_a_bar_that_lines_replace(tmp_path: Path, monkeypatch: py
     screen = io.StringIO()
     monkeypatch.setattr(screen, "isatty", lambda: True)
     monkeypatch.setattr("sys.stderr", screen)
-    monkeypatch.setattr("litebert.train.log.STATUS_SECONDS", 0.0)
+    monkeypatch.setattr("litebert.train.run.STATUS_SECONDS", 0.0)
     progress = RunLog(tmp_path, 40)
     for step in range(1, 11):
         progress.advance(step, 40)
@@ -231,9 +231,9 @@ def test_a_checkpoint_is_the_same_to_earlier_versions() -> None:
 
 
 def test_memory_is_in_bytes_on_macos_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    kilobytes = log.memory_bytes()
-    monkeypatch.setattr(log.sys, "platform", "darwin")
-    assert log.memory_bytes() < kilobytes / 512
+    kilobytes = run.memory_bytes()
+    monkeypatch.setattr(run.sys, "platform", "darwin")
+    assert run.memory_bytes() < kilobytes / 512
 
 
 def test_the_time_left_counts_evaluations_and_steps_that_will_be_slower() -> None:

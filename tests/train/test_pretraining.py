@@ -24,9 +24,9 @@ from litebert.runs import clean, read_metrics, recorded_setting
 from litebert.tokenizer import Tokenizer
 from litebert.tokenizer.train import train_tokenizer, write_tokenizer
 from litebert.train.checkpoint import average_checkpoints
-from litebert.train.log import TensorBoard
 from litebert.train.loop import MIN_STEPS, Pace
 from litebert.train.pretrain import plan, pretrain
+from litebert.train.run import TensorBoard
 from litebert.train.sources import Sources, batches_of, loader_for
 
 from .conftest import SMALL, Configure, checkpoints_of

@@ -148,7 +148,7 @@ def tokenizer_encode(
 
 
 def _say_progress(progress: BuildProgress) -> None:
-    from litebert.train.log import duration
+    from litebert.train.run import duration
 
     seconds, is_done = progress.seconds_left, progress.parts_done == progress.num_parts
     left = "" if seconds is None or is_done else f"  left {duration(seconds)}"

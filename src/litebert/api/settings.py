@@ -137,7 +137,7 @@ class Progress:
             self.say(self._line())  # in place of the bar
 
     def _line(self) -> str:
-        from litebert.train.log import duration
+        from litebert.train.run import duration
 
         rate = self._done / max(time.monotonic() - self._started, 1e-9)  # items a second
         known, left = "", ""

@@ -138,12 +138,11 @@ def _pretrain(given: Mapping[str, Any], own: Mapping[str, JsonValue]) -> Run:
 
     Started by torchrun, each process calls this: the first one writes, all train.
     """
-    from litebert.distributed.world import joined
+    from litebert.distributed import joined
     from litebert.hub import locate
     from litebert.train.estimate import most_tokens
-    from litebert.train.log import TensorBoard, duration
     from litebert.train.pretrain import plan, pretrain
-    from litebert.train.run import choose_device
+    from litebert.train.run import TensorBoard, choose_device, duration
 
     folder, texts, corpus = run_folder(given["runs"], given["name"]), paths(given["texts"]), given["corpus"]
     start = None if given["start"] is None else fspath(given["start"])
@@ -238,8 +237,8 @@ def _plan_of(
 
     In a ring all-reduce of n processes, each sends 2 (n - 1) / n of the gradients (Patarasuk and Yuan, 2009).
     """
-    from litebert.distributed.world import world_size
-    from litebert.train.log import duration
+    from litebert.distributed import world_size
+    from litebert.train.run import duration
 
     seconds, size, batch_size = train.steps * needs.seconds_per_step, world_size(), train.batch_size
     needed = {
@@ -292,7 +291,7 @@ def finetune(
     litebert finetune reviews.csv --model models/mine --column text=body --epochs 2
     """
     require_types(finetune, locals())
-    from litebert.distributed.world import joined
+    from litebert.distributed import joined
     from litebert.hub import packaged_model
     from litebert.tasks.named import require_task
     from litebert.train import finetune as fine_tuning
@@ -382,7 +381,7 @@ def runs_resume(run: str | Path, *, quiet: Quiet = False) -> Run:
     litebert runs resume runs/mine --quiet
     torchrun --nproc-per-node 2 -m litebert runs resume runs/mine
     """
-    from litebert.distributed.world import joined
+    from litebert.distributed import joined
     from litebert.train.finetune import finetune
     from litebert.train.pretrain import pretrain
     from litebert.train.run import choose_device

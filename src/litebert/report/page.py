@@ -142,7 +142,7 @@ def next_steps(run: Run, shell: Sequence[str], python: str) -> Section:
 
 def effort(run: Run) -> dict[str, str]:
     """Return what training took; unknown figures are empty."""
-    from litebert.train.log import duration  # torch comes with it
+    from litebert.train.run import duration  # torch comes with it
 
     speeds = finite(run.training, "tokens_per_second")
     return {

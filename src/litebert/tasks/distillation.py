@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from litebert.config import DistilConfig
-from litebert.distributed.world import ALONE, World
+from litebert.distributed import ALONE, World
 from litebert.errors import LitebertError
 from litebert.fast.steps import exact_dtype
 from litebert.folder import Pooling, SentenceVectors, load_model, read_sentence_vectors

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from litebert import rng
 from litebert.config import FinetuneConfig, Origin, Resolved, TeacherConfig, TrainConfig
-from litebert.distributed.world import ALONE, World
+from litebert.distributed import ALONE, World
 from litebert.errors import LitebertError
 from litebert.fast import accelerate, is_packed, pack
 from litebert.nn import AlbertForTask, Batch

@@ -17,7 +17,7 @@ from torch.nn import functional as F
 
 from litebert import rng
 from litebert.config import EarlyConfig, ElasticConfig, TrainConfig
-from litebert.distributed.world import ALONE, World
+from litebert.distributed import ALONE, World
 from litebert.fast import accelerate, pack
 from litebert.fast.steps import exact_dtype
 from litebert.nn import AlbertForPretraining, Batch

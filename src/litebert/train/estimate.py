@@ -18,9 +18,8 @@ from litebert.nn import AlbertForPretraining, Batch
 from litebert.optim import build_optimizer
 from litebert.tasks.base import Task, Work, device_of
 from litebert.tasks.pretraining import Pretraining, PretrainingWork
-from litebert.train.log import memory_bytes
 from litebert.train.loop import MIN_STEPS
-from litebert.train.run import dtype_of, threads
+from litebert.train.run import dtype_of, memory_bytes, threads
 
 PROBE_FLOPS, PROBE_SECONDS = 2e11, 1.0
 """The work of one probe, a few seconds on the slowest cores, and how long it is repeated."""

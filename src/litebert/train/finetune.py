@@ -17,7 +17,7 @@ from pydantic import JsonValue
 
 from litebert import rng
 from litebert.config import AlbertConfig, FinetuneConfig, Resolved
-from litebert.distributed.world import ALONE, World
+from litebert.distributed import ALONE, World
 from litebert.errors import LitebertError
 from litebert.fast import AlbertWithExits, checkpoint_gradients
 from litebert.files import hash_file, write_text
@@ -33,9 +33,20 @@ from litebert.tasks.kinds.text import TextClassification
 from litebert.tasks.named import open_dataset
 from litebert.tokenizer import Tokenizer
 from litebert.train.estimate import Estimate, faster_precision, process_bytes, scaled
-from litebert.train.log import BestModel, Listener, RunLog
 from litebert.train.loop import Trainer
-from litebert.train.run import Outcome, choose_device, dtype_of, measured_origins, opened, session, threads, write_model
+from litebert.train.run import (
+    BestModel,
+    Listener,
+    Outcome,
+    RunLog,
+    choose_device,
+    dtype_of,
+    measured_origins,
+    opened,
+    session,
+    threads,
+    write_model,
+)
 
 PROBED = 8
 """Features in the larger of two probes of a plan, at most."""

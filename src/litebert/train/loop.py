@@ -15,18 +15,17 @@ from pydantic import BaseModel
 
 from litebert import rng
 from litebert.config import FinetuneConfig, PretrainConfig, TrainConfig
-from litebert.distributed.world import ALONE, World
+from litebert.distributed import ALONE, World
 from litebert.errors import LitebertError, NonFiniteError
 from litebert.fast.steps import exact_dtype
 from litebert.files import Json, read_json, write_json
 from litebert.nn import Network
 from litebert.optim import MomentOptimizer, averaged, build_optimizer, build_schedule, clip_gradients, state_tensors
 from litebert.runs import read_metrics
-from litebert.tasks.base import Task, Work, device_of
+from litebert.tasks.base import Task, Work
 from litebert.tokenizer import Tokenizer
 from litebert.train.checkpoint import Checkpoints, RunProgress
-from litebert.train.log import BestModel, RunLog
-from litebert.train.run import Interruption
+from litebert.train.run import BestModel, Interruption, RunLog
 
 FIRST_SCALE, STEPS_PER_SCALE = 2.0**15, 2_000
 """The loss scale in fp16 at first, and the finite steps after which it is doubled."""
@@ -153,7 +152,8 @@ def training_step(
     step: that of a shared block is complete only at the end of the backward pass, so none is sent earlier.
     """
     torch.manual_seed(rng.torch_seed(seed, "dropout", step, world.rank))
-    device = device_of(task.network)
+    parameters = list(task.network.parameters())
+    device = parameters[0].device
     exact = exact_dtype(device)
     seen = torch.zeros(len(task.sum_names) + 2, dtype=exact, device=device)  # the sums, the loss, the tokens
     for work in works:
@@ -162,12 +162,13 @@ def training_step(
         seen[:-2] += loss.sums
         seen[-2] += loss.total.detach()
         seen[-1] += sum(work.batch.lengths)
-    gradients = [p.grad for p in task.network.parameters() if p.grad is not None]
-    world.sum_(gradients)
-    world.sum_([seen])
+    gradients = [p.grad for p in parameters if p.grad is not None]
+    if world.size > 1:
+        world.sum_(gradients)
+        world.sum_([seen])
     if loss_scale != 1:
         torch._foreach_mul_(gradients, 1 / loss_scale)
-    norm = clip_gradients(task.network.parameters(), clip_norm)
+    norm = clip_gradients(parameters, clip_norm)
     # the one place where a step waits for the device: nothing may change unless all is finite
     *sums, total, tokens, gradient_norm = torch.cat([seen, norm.to(exact)[None]]).tolist()
     is_finite = all(map(math.isfinite, (*sums, total, gradient_norm)))

@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 from litebert import rng
 from litebert.config import AlbertConfig, Origin, PretrainConfig, Resolved, TrainConfig, flattened
 from litebert.config.load import expected
-from litebert.distributed.world import ALONE, World
+from litebert.distributed import ALONE, World
 from litebert.errors import LitebertError
 from litebert.fast import checkpoint_gradients
 from litebert.files import Json
@@ -32,9 +32,20 @@ from litebert.tasks.start import attend_locally, begin_as_teacher
 from litebert.tokenizer import Tokenizer
 from litebert.train.checkpoint import OPTIMIZER_FILE
 from litebert.train.estimate import Estimate, estimate, faster_precision, with_steps_for
-from litebert.train.log import BestModel, Listener, RunLog
 from litebert.train.loop import Trainer
-from litebert.train.run import Outcome, choose_device, dtype_of, measured_origins, opened, session, threads, write_model
+from litebert.train.run import (
+    BestModel,
+    Listener,
+    Outcome,
+    RunLog,
+    choose_device,
+    dtype_of,
+    measured_origins,
+    opened,
+    session,
+    threads,
+    write_model,
+)
 from litebert.train.sources import Sources, loader_for, plain_texts
 
 MAY_DIFFER = ("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout_prob")
