@@ -247,7 +247,7 @@ def taught(
             "LB-884",
             "this teacher cannot teach this task",
             received=of_teacher,
-            expected=f"{of_student}; spans and pieces are not learnt from a teacher",
+            expected=f"{of_student}; spans and tags are not learnt from a teacher",
             next="give a run of the same task and labels; for teacher.hidden also of the same width and pooling",
         )
     read = family.features(examples, tokenizer, max_length=max_length, training=False)
