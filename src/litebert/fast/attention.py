@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache, partial
+from functools import lru_cache, partial
 from itertools import groupby
 from pkgutil import resolve_name
 from typing import NamedTuple, TypeAlias, TypeVar, cast
@@ -39,16 +39,12 @@ class Layout:
     batch: Batch
     queries: Int[Tensor, " queries"] | None = None  # the token of each query, ascending; None: every token is one
 
-    @cached_property
-    def query_offsets(self) -> Int[Tensor, " boundaries"]:
-        """The first query of every sequence, and the number of queries, as variable-length kernels take them."""
-        offsets = self.batch.offsets
-        return offsets if self.queries is None else torch.searchsorted(self.queries, offsets)
-
-    @cached_property
+    @property
     def query_lengths(self) -> tuple[int, ...]:
         """How many queries each sequence has; read on the host."""
-        return self.batch.lengths if self.queries is None else tuple(self.query_offsets.diff().tolist())
+        if self.queries is None:
+            return self.batch.lengths
+        return tuple(torch.searchsorted(self.queries, self.batch.offsets).diff().tolist())
 
     def of_queries(self, rows: Shaped[Tensor, "rows ..."]) -> Shaped[Tensor, "query_rows ..."]:
         """Return the rows of the queries."""
@@ -123,8 +119,9 @@ def _has_flash(dtype: torch.dtype, head_size: int, device: torch.device) -> bool
 def _variable(query: Tensor, key: Tensor, value: Tensor, layout: Layout, _dropout_prob: float) -> Tensor:
     from torch.nn.attention.varlen import varlen_attn
 
-    offsets = (layout.query_offsets.to(torch.int32), layout.batch.offsets.to(torch.int32))
-    longest = max(layout.batch.lengths)
+    keys, longest = layout.batch.offsets, max(layout.batch.lengths)
+    queries = keys if layout.queries is None else torch.searchsorted(layout.queries, keys)  # the first of each sequence
+    offsets = (queries.to(torch.int32), keys.to(torch.int32))
     return cast(Tensor, varlen_attn(query, key, value, *offsets, longest, longest))
 
 

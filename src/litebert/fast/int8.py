@@ -243,7 +243,7 @@ def int8_steps(albert: Albert) -> list[Step]:
         project_bias, mix_bias, widen_bias, output_bias = parts
         (project, mix), (widen, output) = first[i], second[j]
         norm, act, (mean, mean_after) = attention[i].norm, feed_forward[j].hidden_act, shifts[step]
-        norm_bias = norm.bias - mean_after
+        norm_bias = norm.bias - mean_after  # what the next products read is centred; their biases make up for it
         mixing = Mixing(
             project=lambda x, _: project(quantize(x - mean, of_input), of_input, project_bias, dtype=inner),
             attend=attend,

@@ -56,7 +56,7 @@ class Batch:
         """Drop the padding, where the mask is 0; a token keeps its column as its position."""
         keep = torch.ones_like(ids, dtype=torch.bool) if mask is None else mask.bool()
         types = torch.zeros_like(ids) if segments is None else segments
-        sizes = keep.sum(1)
+        sizes = keep.sum(1)  # (sequences,)
         offsets = torch.cat([sizes.new_zeros(1), sizes.cumsum(0)])
         return cls(ids[keep], keep.nonzero()[:, 1], types[keep], offsets, tuple(sizes.tolist()))
 
@@ -65,6 +65,7 @@ class Batch:
     ) -> Shaped[Tensor, "sequences width ..."]:
         """Lay per-token values out as a rectangle, with zeros where there is no token."""
         width = int(self.positions.max()) + 1 if width is None else width
+        # a row for each sequence, and in it a token at its position: what from_padded has dropped stays empty
         sequence = torch.arange(len(self.lengths), device=values.device).repeat_interleave(self.offsets.diff())
         rectangle = values.new_zeros(len(self.lengths), width, *values.shape[1:])
         return rectangle.index_put((sequence, self.positions), values)
@@ -90,7 +91,9 @@ def sequence_of(batch: Batch) -> Int[Tensor, " tokens"]:
 
 def mean_by_sequence(rows: Float[Tensor, "tokens ..."], batch: Batch) -> Float[Tensor, "sequences ..."]:
     """Return the mean of the rows of each sequence."""
-    sums = rows.new_zeros(len(batch.lengths), *rows.shape[1:]).index_add(0, sequence_of(batch), rows)
+    sums = rows.new_zeros(len(batch.lengths), *rows.shape[1:]).index_add(
+        0, sequence_of(batch), rows
+    )  # (sequences, ...)
     return sums / batch.offsets.diff().view(-1, *[1] * (rows.ndim - 1))
 
 

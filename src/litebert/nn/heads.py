@@ -112,7 +112,8 @@ class AlbertForPretraining(nn.Module):
     def forward(self, batch: Batch, masked_positions: Int[Tensor, " masked"]) -> PretrainingOutput:
         """Return the logits of each head; `masked_positions` are indices into the flat tokens."""
         read = [PRETRAINING_HEADS[name].reads(batch, masked_positions) for name in self.heads]
-        hidden = self.albert(batch, torch.cat(read))  # of the last step, only what the heads read
+        # Of the last step, only what the heads read: (masked + sequences, hidden) of (tokens, hidden).
+        hidden = self.albert(batch, torch.cat(read))
         return self.read(*hidden.split([len(rows) for rows in read]))
 
     def read(self, *states: Float[Tensor, "_ hidden"]) -> PretrainingOutput:

@@ -141,7 +141,7 @@ def depth_plan(config: AlbertConfig) -> tuple[Step, ...]:
     groups, inner = config.num_hidden_groups, config.inner_group_num
     steps = []
     for own in range(config.num_steps):
-        layer, inner_index = divmod(own, inner)
+        layer, inner_index = divmod(own, inner)  # a layer has `inner` steps, each with blocks of its own
         shared = layer * groups // config.num_hidden_layers * inner + inner_index
         attention = shared if config.sharing in ("all", "attention") else own
         feed_forward = shared if config.sharing in ("all", "ffn") else own
@@ -193,7 +193,7 @@ class Albert(nn.Module):
         if self.engine is not None:
             yield from self.engine(self, batch, queries)
             return
-        yield (x := self.embedding(batch))
+        yield (x := self.embedding(batch))  # (tokens, hidden)
         for number, step in enumerate(self.plan[: self.depth], start=1):
             x = self.attention[step.attention](x, batch)
             x = self.feed_forward[step.feed_forward](x)
