@@ -77,11 +77,8 @@ def write_bytes(path: Path, data: bytes) -> None:
     write_stream(path, (data,))
 
 
-def write_stream(path: Path, chunks: Iterable[bytes | memoryview], *, is_temporary: bool = False) -> None:
-    """Replace `path` by the chunks end to end; if one of them fails, `path` stays unchanged.
-
-    A temporary file need not survive a power cut, so it is not synced.
-    """
+def write_stream(path: Path, chunks: Iterable[bytes | memoryview]) -> None:
+    """Replace `path` by the chunks end to end; if one of them fails, `path` stays unchanged."""
     require_replaceable(path)
     _make_parent(path)
     staged = _staged_sibling(path)
@@ -90,11 +87,9 @@ def write_stream(path: Path, chunks: Iterable[bytes | memoryview], *, is_tempora
             with open(staged, "wb") as file:
                 file.writelines(chunks)
                 file.flush()
-                if not is_temporary:
-                    os.fsync(file.fileno())
+                os.fsync(file.fileno())
             staged.replace(path)
-            if not is_temporary:
-                sync_file(path.parent)
+            sync_file(path.parent)
     finally:
         staged.unlink(missing_ok=True)
 

@@ -188,7 +188,7 @@ def rebuilt(folder: Path) -> ModelFile:
 
 def test_every_maker_of_a_tokenizer_json_gives_the_same_bytes(own_made: dict[str, Path], tmp_path: Path) -> None:
     found = {name: read_tokenizer_json(path / "tokenizer.json") for name, path in own_made.items()}
-    assert {name for name in found if found[name] != found["ours"]} == set()
+    assert {name for name in found if found[name][1:] != found["ours"][1:]} == set()  # but for the path
     assert found["ours"].settings == Normalizer()
     Tokenizer.load(own_made["v5 of bare"]).save(tmp_path)
     assert (tmp_path / "spiece.model").read_bytes() == found["ours"].data

@@ -8,8 +8,7 @@ are accepted: unigram models that put one space before the text and between word
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -31,24 +30,18 @@ _PIECES, _NORMALIZERS = 1, (3, 5)  # numbers of sections: one for each piece, on
 
 
 class Piece(NamedTuple):
-    """One entry of the vocabulary."""
+    """One entry of the vocabulary; its place is its id."""
 
     text: str
-    score: float
+    score: float  # log-probability
     kind: int
 
 
-@dataclass(frozen=True)
-class ModelFile:
-    """A checked model file: the pieces by id, and its normaliser's character map."""
+class ModelFile(NamedTuple):
+    """A checked model file: its pieces by id, and its normaliser's character map."""
 
     pieces: tuple[Piece, ...]
     charsmap: bytes
-
-    @property
-    def unknown(self) -> str:
-        """The unknown piece."""
-        return next(piece.text for piece in self.pieces if piece.kind == UNKNOWN)
 
 
 def damaged_vocabulary(name: str, fault: object) -> DamagedError:
@@ -67,10 +60,7 @@ def ends_in_number_comma(piece: str) -> bool:
 
 
 def write_model(pieces: Sequence[Piece], charsmap: bytes) -> bytes:
-    """Return a unigram model of these pieces, one of which is the unknown one; equal arguments give equal bytes.
-
-    The trainer's settings contain what readers of the file need (transformers takes the id of the unknown piece from
-    them). A piece that is not UTF-8 is a ValueError.
+    """Return a unigram model of these pieces, one of them the unknown one; a piece that is not UTF-8 is a ValueError.
 
     >>> pieces = [Piece("<unk>", 0.0, UNKNOWN), Piece("▁", -1.5, NORMAL)]
     >>> [(piece.text, piece.score) for piece in read_model(write_model(pieces, b""), "it").pieces]
@@ -80,6 +70,7 @@ def write_model(pieces: Sequence[Piece], charsmap: bytes) -> bytes:
     for piece in pieces:
         model.pieces.add(piece=piece.text, score=piece.score, type=piece.kind)
     unknown = next(index for index, piece in enumerate(pieces) if piece.kind == UNKNOWN)
+    # What readers of the file need: transformers takes the id of the unknown piece from here.
     model.trainer_spec.model_type, model.trainer_spec.vocab_size = _UNIGRAM, len(pieces)
     model.trainer_spec.unk_id, model.trainer_spec.unk_piece = unknown, pieces[unknown].text
     model.normalizer_spec.SetInParent()
@@ -137,8 +128,16 @@ def _check_sections(data: bytes) -> None:
     if len(data) > MAX_MODEL_BYTES:
         raise ValueError(f"{len(data):,} bytes, of which a model has at most {MAX_MODEL_BYTES:,}")
     seen: set[int] = set()
-    num_pieces = 0
-    for number, size in _sections(data):
+    at = num_pieces = 0
+    while at < len(data):
+        key, at = _varint(data, at)
+        size, at = _varint(data, at)
+        number = key >> 3
+        if key & 7 != 2:  # the wire type of messages
+            raise ValueError(f"field {number} before byte {at} is not a message")
+        if size > len(data) - at:
+            raise ValueError(f"{size:,} bytes announced at byte {at}, {len(data) - at} left")
+        at += size
         if number == _PIECES:
             num_pieces += 1
             if num_pieces > MAX_PIECES:
@@ -149,22 +148,7 @@ def _check_sections(data: bytes) -> None:
             raise ValueError(f"section {number} is there twice")
         elif size > (_MAX_NORMALIZER if number in _NORMALIZERS else _MAX_SECTION):
             raise ValueError(f"section {number} is too large: {size:,} bytes")
-        else:
-            seen.add(number)
-
-
-def _sections(data: bytes) -> Iterator[tuple[int, int]]:
-    """Yield the field number and the size in bytes of each section, none of which is parsed."""
-    at = 0
-    while at < len(data):
-        key, at = _varint(data, at)
-        size, at = _varint(data, at)
-        if key & 7 != 2:  # the wire type of messages
-            raise ValueError(f"field {key >> 3} before byte {at} is not a message")
-        if size > len(data) - at:
-            raise ValueError(f"{size:,} bytes announced at byte {at}, {len(data) - at} left")
-        yield key >> 3, size
-        at += size
+        seen.add(number)
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:

@@ -11,7 +11,7 @@ import re
 import unicodedata
 from array import array
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
@@ -30,8 +30,7 @@ from litebert.tokenizer.modelfile import (
     read_model,
 )
 
-Spans: TypeAlias = NDArray[np.int32]
-"""Half-open places in a text, rows (start, end)."""
+Spans: TypeAlias = NDArray[np.int32]  # half-open places in a text, rows (start, end)
 Places: TypeAlias = NDArray[np.int32]
 
 SPACE = "▁"
@@ -49,12 +48,8 @@ _PLAIN = _PUNCTUATION | frozenset("abcdefghijklmnopqrstuvwxyz")
 
 
 class _FoldTable(dict[int, str]):
-    """Map a code point to its NFKD form without combining characters, computed on first use.
-
-    Folding one character at a time is exact: NFKD of a whole text only reorders combining characters, and all of
-    these are dropped.
-    """
-
+    # A code point to its NFKD form without combining characters, computed on first use. One character at a time is
+    # exact: NFKD of a whole text only reorders combining characters, and all of these are dropped.
     def __missing__(self, code_point: int) -> str:
         decomposed = unicodedata.normalize("NFKD", chr(code_point))
         folded = self[code_point] = "".join(c for c in decomposed if not unicodedata.combining(c))
@@ -156,7 +151,7 @@ def cuts(text: str, size: int) -> Iterator[tuple[int, int]]:
     yield begin, len(text)
 
 
-# ---- what both kinds of model share ---------------------------------------------------------------------------------
+# ---- what both kinds of vocabulary share ----------------------------------------------------------------------------
 
 
 class SpecialPieces(NamedTuple):
@@ -169,28 +164,37 @@ class SpecialPieces(NamedTuple):
     mask: str
 
 
-UNIGRAM_SPECIAL = SpecialPieces(pad="<pad>", unk="<unk>", cls="[CLS]", sep="[SEP]", mask="[MASK]")
-WORDPIECE_SPECIAL = SpecialPieces(pad="[PAD]", unk="[UNK]", cls="[CLS]", sep="[SEP]", mask="[MASK]")
+UNIGRAM_SPECIAL = SpecialPieces("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]")
+WORDPIECE_SPECIAL = SpecialPieces("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
 
 class Trace(NamedTuple):
     """The pieces of a text, and the half-open span of each in the original string."""
 
     pieces: list[str]
-    offsets: Spans
-
-
-def check_special(special: SpecialPieces, ids: Mapping[str, int], name: str) -> None:
-    """Check that a vocabulary has all special pieces."""
-    if missing := [piece for piece in special if piece not in ids]:
-        what = f"{name} is not an ALBERT vocabulary: special pieces are missing"
-        received, again = f"{len(ids):,} pieces without {', '.join(missing)}", "litebert tokenizer train --help"
-        raise LitebertError("LB-211", what, received=received, next=again)
+    offsets: Spans  # (pieces, 2)
 
 
 def vocabulary_hash(settings: str, data: bytes) -> str:
     """Return the blake2b of a vocabulary file and the settings that change its ids, in hex."""
     return hashlib.blake2b(f"{settings}\n".encode() + data, digest_size=32).hexdigest()
+
+
+class _Vocabulary:
+    def __init__(self, data: bytes, settings: Normalizer, special: SpecialPieces, pieces: Iterable[str]) -> None:
+        self.data, self.normalizer, self.special, self.pieces = data, settings, special, tuple(pieces)
+        self.ids = {text: index for index, text in enumerate(self.pieces)}
+
+    def check(self, name: str, settings: str) -> None:
+        """Check that all special pieces are there, and hash the file with the settings that change its ids."""
+        if missing := [piece for piece in self.special if piece not in self.ids]:
+            what = f"{name} is not an ALBERT vocabulary: special pieces are missing"
+            received, again = (
+                f"{len(self.ids):,} pieces without {', '.join(missing)}",
+                "litebert tokenizer train --help",
+            )
+            raise LitebertError("LB-211", what, received=received, next=again)
+        self.hash = vocabulary_hash(settings, self.data)
 
 
 # ---- the unigram model of the English ALBERTs -----------------------------------------------------------------------
@@ -208,26 +212,23 @@ def starts_word(piece: str) -> bool:
     return piece[0] in "▁<" or piece in _PUNCTUATION or not _PLAIN.issuperset(piece)
 
 
-class UnigramModel:
+class UnigramModel(_Vocabulary):
     """A checked sentencepiece model with ALBERT's rules around it: commas are split off digits."""
 
     def __init__(self, data: bytes, normalizer: Normalizer, *, name: str) -> None:
-        model = read_model(data, name)
-        self.data, self.name, self.normalizer = data, name, normalizer
-        self.special = UNIGRAM_SPECIAL._replace(unk=model.unknown)
-        self.pieces = tuple(piece.text for piece in model.pieces)
-        self.ids = {text: index for index, text in enumerate(self.pieces)}
-        self._known = {text: text for text in self.pieces}
-        check_special(self.special, self.ids, name)
-        self.starts_word: NDArray[np.bool_] = np.array([starts_word(piece) for piece in self.pieces])
+        pieces = read_model(data, name).pieces
+        unknown = next(piece.text for piece in pieces if piece.kind == UNKNOWN)
+        super().__init__(data, normalizer, UNIGRAM_SPECIAL._replace(unk=unknown), (piece.text for piece in pieces))
+        self.check(name, f"unigram {normalizer}")
+        self._known = {text: text for text in self.pieces}  # equal pieces of a long text are one object
+        self.starts_word: NDArray[np.bool_] = np.array([starts_word(piece) for piece in self.pieces])  # (vocab,)
         self.pieces_end_at_spaces = not any(SPACE in piece.lstrip(SPACE) for piece in self.pieces)
-        self.hash = vocabulary_hash(f"unigram {normalizer}", data)
         self._processor = sentencepiece.SentencePieceProcessor()
         try:
             self._processor.LoadFromSerializedProto(data)
         except (RuntimeError, ValueError, IndexError) as error:
             raise damaged_vocabulary(name, f"sentencepiece refuses it: {error}") from error
-        self._never_spelled = frozenset(piece.text for piece in model.pieces if piece.kind in (UNKNOWN, CONTROL))
+        self._never_spelled = frozenset(piece.text for piece in pieces if piece.kind in (UNKNOWN, CONTROL))
         # Without a piece for the comma, a run of unknown characters may contain one, which its id does not show.
         self._has_comma = "," in self.ids and "," not in self._never_spelled
         self._number_commas = {
@@ -237,7 +238,7 @@ class UnigramModel:
         }
 
     def encode_ids(self, texts: list[str], *, num_threads: int) -> list[list[int]]:
-        """Return the ids of each text; `num_threads` -1 means one thread per core."""
+        """Return the ids of each text; `num_threads` -1 is all cores."""
         normalized = [self.normalizer.normalize(text) for text in texts]
         if not self._has_comma:
             split = [self._processor.encode(text, out_type=str) for text in normalized]
@@ -246,14 +247,11 @@ class UnigramModel:
             encoded = [self._processor.encode(text, out_type=int) for text in normalized]
         else:
             encoded = self._processor.encode(normalized, out_type=int, num_threads=num_threads)
-        return [ids if self._number_commas.keys().isdisjoint(ids) else self._without_commas(ids) for ids in encoded]
-
-    def _without_commas(self, ids: list[int]) -> list[int]:
-        split: list[int] = []
-        for index in ids:
-            parts = self._number_commas.get(index)
-            split.extend(parts) if parts else split.append(index)
-        return split
+        commas = self._number_commas
+        return [
+            ids if commas.keys().isdisjoint(ids) else [part for index in ids for part in commas.get(index) or [index]]
+            for ids in encoded
+        ]
 
     def trace(self, text: str) -> Trace:
         """Return the pieces of a text and where each came from."""
@@ -305,7 +303,7 @@ class UnigramModel:
 # ---- the WordPiece model of the Chinese ALBERTs ---------------------------------------------------------------------
 
 
-class WordPieceModel:
+class WordPieceModel(_Vocabulary):
     """A WordPiece vocabulary, through `tokenizers`; as with BERT, lower-casing also strips accents.
 
     The official code falls back to BERT's basic and WordPiece tokenizers (tokenization.py L230-400): whitespace and
@@ -315,28 +313,25 @@ class WordPieceModel:
 
     pieces_end_at_spaces = True
 
-    def __init__(self, data: bytes, *, lowercase: bool, name: str) -> None:
+    def __init__(self, data: bytes, normalizer: Normalizer, *, name: str) -> None:
         try:
             import tokenizers
         except ImportError as error:
             raise missing_package("tokenizers", extra="wordpiece", needed_for="a WordPiece vocabulary") from error
-        self.data, self.lowercase, self.special = data, lowercase, WORDPIECE_SPECIAL
-        # The vocabulary is the first column of each line (official tokenization.py L150-168).
-        try:
+        try:  # the vocabulary is the first column of each line (official tokenization.py L150-168)
             lines = data.decode("utf-8-sig").removesuffix("\n").split("\n")
         except UnicodeDecodeError as error:
             raise damaged_vocabulary(name, error) from error
-        self.pieces = tuple((line.split() or [line])[0] for line in lines)
+        super().__init__(data, normalizer, WORDPIECE_SPECIAL, ((line.split() or [line])[0] for line in lines))
         if len(self.pieces) > MAX_PIECES or any(len(piece.encode()) > MAX_PIECE_BYTES for piece in self.pieces):
             longest = max(map(len, self.pieces))
             raise damaged_vocabulary(name, f"{len(self.pieces):,} pieces, the longest of {longest:,} characters")
-        self.ids = {piece: index for index, piece in enumerate(self.pieces)}
         if len(self.ids) < len(self.pieces):
             ((twice, _),) = Counter(self.pieces).most_common(1)
             raise damaged_vocabulary(name, f"the piece {twice!r} is there twice")
-        check_special(self.special, self.ids, name)
+        lowercase = normalizer.lowercase
+        self.check(name, f"wordpiece {lowercase=}")
         self.starts_word: NDArray[np.bool_] = np.array([not piece.startswith("##") for piece in self.pieces])
-        self.hash = vocabulary_hash(f"wordpiece {lowercase=}", data)
         # Special pieces in a text are plain text here; on request, `Tokenizer` splits them off.
         wordpiece = tokenizers.models.WordPiece(self.ids, unk_token=self.special.unk, max_input_chars_per_word=200)
         self._native = tokenizers.Tokenizer(wordpiece)

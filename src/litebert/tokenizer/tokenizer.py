@@ -6,8 +6,8 @@ import re
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 from functools import cached_property, partial
+from itertools import islice
 from pathlib import Path
 from typing import TypeAlias
 
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from litebert import files
 from litebert.errors import LitebertError, NoVocabularyError
-from litebert.tokenizer.modelfile import MAX_MODEL_BYTES, read_model
+from litebert.tokenizer.modelfile import MAX_MODEL_BYTES
 from litebert.tokenizer.models import (
     SPACE,
     Normalizer,
@@ -28,13 +28,7 @@ from litebert.tokenizer.models import (
     replace_surrogates,
     require_several,
 )
-from litebert.tokenizer.tokenizer_json import (
-    VocabularyFile,
-    config_for,
-    read_tokenizer_json,
-    unigram_pipeline,
-    wordpiece_pipeline,
-)
+from litebert.tokenizer.tokenizer_json import VocabularyFile, read_tokenizer_json, tokenizer_config, tokenizer_json
 
 ALL_CORES = -1
 LONG = 1 << 20  # the longest text that is encoded at once, in characters
@@ -43,7 +37,6 @@ Span: TypeAlias = tuple[int, int]
 
 _CONFIG, _PIPELINE = "tokenizer_config.json", "tokenizer.json"
 _VOCABULARIES = ("spiece.model", "vocab.txt", _PIPELINE)
-_MOST_COMMON = 10
 _FEW_LETTERS = 6  # a short name or abbreviation may be spelt out in any language
 
 
@@ -56,11 +49,12 @@ class Encoding:
     a lone `▁` is before its word. Pieces of a single character, such as `½`, share its span.
     """
 
-    __slots__ = ("_find_trace", "_first_size", "_trace", "ids")
-
     def __init__(self, ids: list[int], first_size: int, find_trace: Callable[[], Trace]) -> None:
         self.ids, self._first_size, self._find_trace = ids, first_size, find_trace
-        self._trace: Trace | None = None
+
+    @cached_property
+    def _trace(self) -> Trace:
+        return self._find_trace()
 
     @property
     def segments(self) -> list[int]:
@@ -70,7 +64,7 @@ class Encoding:
     @property
     def pieces(self) -> list[str]:
         """The pieces; characters that the vocabulary lacks appear unchanged."""
-        return self._traced().pieces
+        return self._trace.pieces
 
     @property
     def offsets(self) -> list[Span]:
@@ -80,7 +74,7 @@ class Encoding:
     @property
     def offset_array(self) -> Spans:
         """The offsets as an array, shape (tokens, 2): a twentieth of the memory of the list."""
-        return self._traced().offsets
+        return self._trace.offsets
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -88,11 +82,6 @@ class Encoding:
     def __repr__(self) -> str:
         shown = ", ".join(map(str, self.ids[:8])) + (", …" if len(self.ids) > 8 else "")
         return f"Encoding({len(self.ids)} ids: {shown})"
-
-    def _traced(self) -> Trace:
-        if self._trace is None:
-            self._trace = self._find_trace()
-        return self._trace
 
 
 class Tokenizer:
@@ -124,11 +113,9 @@ class Tokenizer:
         otherwise `tokenizer.json` does if it is the vocabulary, and by default text is lower-cased and loses its
         accents.
         """
-        given = files.as_path(path, "a tokenizer")
-        name, found = str(vocabulary_file(given)), read_vocabulary(given)
-        if found.suffix == ".model":
-            return cls(UnigramModel(found.data, found.settings, name=name))
-        return cls(WordPieceModel(found.data, lowercase=found.settings.lowercase, name=name))
+        found = read_vocabulary(files.as_path(path, "a tokenizer"))
+        kind = UnigramModel if found.suffix == ".model" else WordPieceModel
+        return cls(kind(found.data, found.settings, name=str(found.path)))
 
     @classmethod
     def from_model(cls, model: bytes, *, lowercase: bool = True) -> Tokenizer:
@@ -141,17 +128,11 @@ class Tokenizer:
         It writes the vocabulary byte for byte, `tokenizer.json` and `tokenizer_config.json`; other files are unchanged.
         `max_length` is the model's number of positions, where transformers truncates on request.
         """
-        folder, model = Path(folder), self._model
-        if isinstance(model, UnigramModel):
-            name, settings = "spiece.model", model.normalizer
-            parsed = read_model(model.data, model.name)  # not kept: it holds 3 MB
-            pipeline = unigram_pipeline(parsed, settings, model.special)
-        else:
-            name, settings = "vocab.txt", Normalizer(lowercase=model.lowercase)
-            pipeline = wordpiece_pipeline(model.ids, model.special, lowercase=model.lowercase)
-        files.write_bytes(folder / name, model.data)
-        files.write_json(folder / _PIPELINE, pipeline)
-        files.write_json(folder / _CONFIG, config_for(model.special, settings, max_length))
+        folder = Path(folder)
+        name = "spiece.model" if isinstance(self._model, UnigramModel) else "vocab.txt"
+        files.write_bytes(folder / name, self._model.data)
+        files.write_json(folder / _PIPELINE, tokenizer_json(self._model))
+        files.write_json(folder / _CONFIG, tokenizer_config(self._model, max_length))
 
     def encode(
         self, text: str, pair: str | None = None, *, special_tokens: bool = False, frame: bool | None = None
@@ -268,18 +249,13 @@ class Tokenizer:
 
         Its script or language is then one that the vocabulary was not made for.
         """
-        ids = [id_ for id_ in self._ids(text) if self.pieces[id_] != SPACE]
-        num_fragments = int(self._is_fragment[ids].sum())
-        return num_fragments > len(ids) / 2 and (num_fragments >= _FEW_LETTERS or self.unk_id in ids)
-
-    @cached_property
-    def _is_fragment(self) -> NDArray[np.bool_]:
         mark = "##" if isinstance(self._model, WordPieceModel) else ""
-        ends = [piece[-1:] if piece.startswith(mark) and len(piece) == len(mark) + 1 else "" for piece in self.pieces]
+        ids = [id_ for id_ in self._ids(text) if self.pieces[id_] != SPACE]
+        letters = [piece.removeprefix(mark) for piece in (self.pieces[id_] for id_ in ids) if piece.startswith(mark)]
         # Kana, Chinese characters and Hangul are syllables or words of their own.
-        found = np.array([end.isalpha() and not "\u3040" <= end <= "\ud7a3" for end in ends])
-        found[self.unk_id] = True
-        return found
+        found = [len(each) == 1 and each.isalpha() and not "\u3040" <= each <= "\ud7a3" for each in letters]
+        num_fragments = sum(found) + ids.count(self.unk_id)
+        return num_fragments > len(ids) / 2 and (num_fragments >= _FEW_LETTERS or self.unk_id in ids)
 
     def _ids(self, text: str) -> list[int]:
         return self._model.encode_ids([text], num_threads=1)[0]
@@ -311,11 +287,7 @@ class Tokenizer:
 
     def _around_special(self, text: str) -> list[str]:
         """Split a text at special pieces: odd entries are their names, even ones plain text."""
-        return self._special_pattern.split(replace_surrogates(text))
-
-    @cached_property
-    def _special_pattern(self) -> re.Pattern[str]:
-        return re.compile(f"({'|'.join(map(re.escape, self._model.special))})")
+        return re.split(f"({'|'.join(map(re.escape, self._model.special))})", replace_surrogates(text))
 
 
 class UnknownPieces:
@@ -323,53 +295,42 @@ class UnknownPieces:
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self.num_pieces = self.num_unknown = 0
-        self._tokenizer, self._characters = tokenizer, Counter[str]()
-        self._is_unknown: dict[str, bool] = {}
+        self._tokenizer, self._characters = tokenizer, Counter[str]()  # of the texts with unknown pieces
 
     def add(self, text: str, ids: Sequence[int]) -> bool:
         """Count the pieces of a text; tell whether one of them is unknown."""
-        self.num_pieces += len(ids)
         unknown = list(ids).count(self._tokenizer.unk_id)
+        self.num_pieces += len(ids)
         self.num_unknown += unknown
         if unknown:
-            self._characters.update(filter(self._lacks, text))
+            self._characters.update(text)
         return unknown > 0
 
     @property
     def characters(self) -> tuple[tuple[str, int], ...]:
-        """The commonest characters that the vocabulary lacks, with their counts."""
-        return tuple(self._characters.most_common(_MOST_COMMON))
-
-    def _lacks(self, character: str) -> bool:
-        if character not in self._is_unknown:
-            ids = self._tokenizer.encode_ids([character], num_threads=1)[0]
-            self._is_unknown[character] = self._tokenizer.unk_id in ids
-        return self._is_unknown[character]
-
-
-def vocabulary_file(path: Path) -> Path:
-    """Return the vocabulary file at a path, which is a file, a folder or a run."""
-    if path.is_dir():
-        places = [folder / name for folder in (path, path / "model") for name in _VOCABULARIES]
-        found = [place for place in places if place.is_file()]
-    else:
-        found = [path] if path.suffix in (".model", ".txt") else []
-    if not found:
-        received = "a folder without one" if path.is_dir() else "a path that names none"
-        expected = f"a folder with one of {', '.join(_VOCABULARIES)}; a *.model or a *.txt file"
-        look = f"ls -l {path if path.is_dir() else path.parent}"
-        raise NoVocabularyError("LB-213", f"no tokenizer at {path}", received=received, expected=expected, next=look)
-    return found[0]
+        """The ten commonest characters that the vocabulary lacks, with their counts."""
+        common = self._characters.most_common()
+        unk_id, encode = self._tokenizer.unk_id, self._tokenizer.encode_ids
+        return tuple(islice((each for each in common if unk_id in encode([each[0]], num_threads=1)[0]), 10))
 
 
 def read_vocabulary(path: Path) -> VocabularyFile:
-    """Read the vocabulary of a tokenizer folder, or a vocabulary file, with the settings beside it."""
-    file = vocabulary_file(path)
-    look = f"ls -l {file.parent}"
+    """Read the vocabulary at a path (a file, a folder or a run) with the settings beside it."""
+    if path.is_dir():
+        places = [folder / name for folder in (path, path / "model") for name in _VOCABULARIES]
+        there = [place for place in places if place.is_file()]
+    else:
+        there = [path] if path.suffix in (".model", ".txt") else []
+    look = f"ls -l {path if path.is_dir() else path.parent}"
+    if not there:
+        received = "a folder without one" if path.is_dir() else "a path that names none"
+        expected = f"a folder with one of {', '.join(_VOCABULARIES)}; a *.model or a *.txt file"
+        raise NoVocabularyError("LB-213", f"no tokenizer at {path}", received=received, expected=expected, next=look)
+    file = there[0]
     if file.name == _PIPELINE:
         found = read_tokenizer_json(file)
     else:
-        found = VocabularyFile(file.suffix, files.read_capped(file, MAX_MODEL_BYTES, command=look))
+        found = VocabularyFile(file, file.suffix, files.read_capped(file, MAX_MODEL_BYTES, command=look), Normalizer())
     config = file.with_name(_CONFIG)
     if not config.exists():
         return found
@@ -381,4 +342,4 @@ def read_vocabulary(path: Path) -> VocabularyFile:
             what, again = f"{key} in {config} cannot be used", f"correct {key} in {config}, or delete it for {default}"
             raise LitebertError("LB-214", what, received=value, expected="true or false", next=again)
         settings[key] = value
-    return replace(found, settings=Normalizer(settings["do_lower_case"], settings["keep_accents"]))
+    return found._replace(settings=Normalizer(settings["do_lower_case"], settings["keep_accents"]))

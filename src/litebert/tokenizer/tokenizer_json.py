@@ -12,13 +12,12 @@ import math
 import sys
 import unicodedata
 from collections.abc import Callable, Container, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import Annotated, NamedTuple, TypeAlias
 
 import numpy as np
-from pydantic import BaseModel, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from litebert import files
 from litebert.config import refused
@@ -30,19 +29,18 @@ from litebert.tokenizer.modelfile import (
     NORMAL,
     UNKNOWN,
     USER_DEFINED,
-    ModelFile,
     Piece,
     damaged_vocabulary,
     ends_in_number_comma,
+    read_model,
     write_model,
 )
-from litebert.tokenizer.models import SPACE, UNIGRAM_SPECIAL, Normalizer, SpecialPieces
+from litebert.tokenizer.models import SPACE, UNIGRAM_SPECIAL, Normalizer, UnigramModel, WordPieceModel
 
 JsonTable: TypeAlias = Mapping[str, Json]
 
+# Subtracted from the score of pieces such as `▁2010,`, so that splitting off the comma wins.
 NUMBER_COMMA_PENALTY = 100.0
-"""Subtracted from the score of pieces such as `▁2010,`, so that splitting off the comma wins."""
-
 _FINAL_SIGMA = r"\p{Cased}\p{Case_Ignorable}*\KΣ(?!\p{Case_Ignorable}*\p{Cased})"
 _MAX_BYTES = 32 << 20  # transformers writes 76 bytes per piece
 _LARGEST_SCORE = float(np.finfo(np.float32).max)
@@ -51,73 +49,27 @@ _LARGEST_SCORE = float(np.finfo(np.float32).max)
 # ---- writing --------------------------------------------------------------------------------------------------------
 
 
-def config_for(special: SpecialPieces, normalizer: Normalizer, max_length: int) -> dict[str, Json]:
+def tokenizer_config(model: UnigramModel | WordPieceModel, max_length: int) -> dict[str, Json]:
     """Return `tokenizer_config.json`, with which transformers runs our pipeline with segments."""
     return {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "model_input_names": ["input_ids", "token_type_ids", "attention_mask"],
         "model_max_length": max_length,
-        "do_lower_case": normalizer.lowercase,
-        "keep_accents": normalizer.keep_accents,
-        **{f"{role}_token": piece for role, piece in special._asdict().items()},
+        "do_lower_case": model.normalizer.lowercase,
+        "keep_accents": isinstance(model, UnigramModel) and model.normalizer.keep_accents,
+        **{f"{role}_token": piece for role, piece in model.special._asdict().items()},
     }
 
 
-def unigram_pipeline(model: ModelFile, normalizer: Normalizer, special: SpecialPieces) -> dict[str, Json]:
-    """Return `tokenizer.json` for a sentencepiece model."""
-    ids = {piece.text: index for index, piece in enumerate(model.pieces)}
-    best = max((piece.score for piece in model.pieces if piece.kind == NORMAL), default=0.0)
-    # The steps of our preprocessing, then those of sentencepiece's own normaliser.
-    steps = [_replace(f"[{_class(str.isspace)}▁]+", " ")]
-    if not normalizer.keep_accents:
-        steps += [{"type": "NFKD"}, _replace(f"[{_class(_is_combining)}]+", "")]
-    if normalizer.lowercase:
-        steps += [_replace(_FINAL_SIGMA, "ς"), {"type": "Lowercase"}]
-    if model.charsmap:
-        # Their Precompiled looks up single graphemes and misses Hangul letters; NFKC joins these.
-        encoded = base64.b64encode(model.charsmap).decode("ascii")
-        steps += [{"type": "NFKC"}, {"type": "Precompiled", "precompiled_charsmap": encoded}]
-    steps.append(_replace(" {2,}", " "))
-    vocabulary: list[Json] = [
-        [piece.text, user_defined_score(piece.text, best)]
-        if piece.kind == USER_DEFINED
-        else [piece.text, piece.score - NUMBER_COMMA_PENALTY * ends_in_number_comma(piece.text)]
-        for piece in model.pieces
-    ]
-    metaspace: dict[str, Json] = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": True}
-    return _frame(ids, special) | {
-        "normalizer": {"type": "Sequence", "normalizers": steps},
-        "pre_tokenizer": {"type": "Sequence", "pretokenizers": [{"type": "WhitespaceSplit"}, metaspace]},
-        "decoder": metaspace,
-        "model": {"type": "Unigram", "unk_id": ids[special.unk], "vocab": vocabulary, "byte_fallback": False},
-    }
+def tokenizer_json(model: UnigramModel | WordPieceModel) -> dict[str, Json]:
+    """Return `tokenizer.json`: our preprocessing, the vocabulary, and `[CLS] A [SEP] B [SEP]` around it."""
+    ids, special = model.ids, model.special
+    steps = _unigram_steps(model) if isinstance(model, UnigramModel) else _wordpiece_steps(model)
 
-
-def wordpiece_pipeline(ids: Mapping[str, int], special: SpecialPieces, *, lowercase: bool) -> dict[str, Json]:
-    """Return `tokenizer.json` for a WordPiece vocabulary."""
-    normalizer: dict[str, Json] = {"type": "BertNormalizer", "lowercase": lowercase, "strip_accents": lowercase}
-    model: dict[str, Json] = {"type": "WordPiece", "unk_token": special.unk, "continuing_subword_prefix": "##"}
-    return _frame(ids, special) | {
-        "normalizer": normalizer | {"clean_text": True, "handle_chinese_chars": True},
-        "pre_tokenizer": {"type": "BertPreTokenizer"},
-        "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
-        "model": model | {"max_input_chars_per_word": 200, "vocab": dict(ids)},
-    }
-
-
-def user_defined_score(text: str, best: float) -> float:
-    """Return the score of a user-defined piece in sentencepiece (unigram_model.cc), given the best normal score."""
-    return len(text.encode("utf-8", "surrogatepass")) * best - 0.1
-
-
-def _frame(ids: Mapping[str, int], special: SpecialPieces) -> dict[str, Json]:
-    """Return what both kinds share: split off special pieces, frame `[CLS] A [SEP] B [SEP]`."""
-
-    def step(kind: str, name: str, segment: int) -> Json:
+    def part(kind: str, name: str, segment: int) -> Json:
         return {kind: {"id": name, "type_id": segment}}
 
-    single = [step("SpecialToken", special.cls, 0), step("Sequence", "A", 0), step("SpecialToken", special.sep, 0)]
-    pair = [*single, step("Sequence", "B", 1), step("SpecialToken", special.sep, 1)]
+    single = [part("SpecialToken", special.cls, 0), part("Sequence", "A", 0), part("SpecialToken", special.sep, 0)]
     flags: dict[str, Json] = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
     return {
         "version": "1.0",
@@ -127,10 +79,58 @@ def _frame(ids: Mapping[str, int], special: SpecialPieces) -> dict[str, Json]:
         "post_processor": {
             "type": "TemplateProcessing",
             "single": single,
-            "pair": pair,
+            "pair": [*single, part("Sequence", "B", 1), part("SpecialToken", special.sep, 1)],
             "special_tokens": {name: {"id": name, "ids": [ids[name]], "tokens": [name]} for name in special},
         },
+        **steps,
     }
+
+
+def _unigram_steps(model: UnigramModel) -> dict[str, Json]:
+    pieces, charsmap = read_model(model.data, "the model")  # not kept in the model: it holds 3 MB
+    best = max((piece.score for piece in pieces if piece.kind == NORMAL), default=0.0)
+    # The steps of our preprocessing, then those of sentencepiece's own normaliser.
+    steps = [_replace(f"[{_class(str.isspace)}▁]+", " ")]
+    if not model.normalizer.keep_accents:
+        steps += [{"type": "NFKD"}, _replace(f"[{_class(_is_combining)}]+", "")]
+    if model.normalizer.lowercase:
+        steps += [_replace(_FINAL_SIGMA, "ς"), {"type": "Lowercase"}]
+    if charsmap:
+        # Their Precompiled looks up single graphemes and misses Hangul letters; NFKC joins these.
+        encoded = base64.b64encode(charsmap).decode("ascii")
+        steps += [{"type": "NFKC"}, {"type": "Precompiled", "precompiled_charsmap": encoded}]
+    steps.append(_replace(" {2,}", " "))
+    vocabulary: list[Json] = [
+        [piece.text, user_defined_score(piece.text, best)]
+        if piece.kind == USER_DEFINED
+        else [piece.text, piece.score - NUMBER_COMMA_PENALTY * ends_in_number_comma(piece.text)]
+        for piece in pieces
+    ]
+    metaspace: dict[str, Json] = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": True}
+    unknown = model.ids[model.special.unk]
+    return {
+        "normalizer": {"type": "Sequence", "normalizers": steps},
+        "pre_tokenizer": {"type": "Sequence", "pretokenizers": [{"type": "WhitespaceSplit"}, metaspace]},
+        "decoder": metaspace,
+        "model": {"type": "Unigram", "unk_id": unknown, "vocab": vocabulary, "byte_fallback": False},
+    }
+
+
+def _wordpiece_steps(model: WordPieceModel) -> dict[str, Json]:
+    lowercase = model.normalizer.lowercase
+    normalizer: dict[str, Json] = {"type": "BertNormalizer", "lowercase": lowercase, "strip_accents": lowercase}
+    table: dict[str, Json] = {"type": "WordPiece", "unk_token": model.special.unk, "continuing_subword_prefix": "##"}
+    return {
+        "normalizer": normalizer | {"clean_text": True, "handle_chinese_chars": True},
+        "pre_tokenizer": {"type": "BertPreTokenizer"},
+        "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
+        "model": table | {"max_input_chars_per_word": 200, "vocab": dict(model.ids)},
+    }
+
+
+def user_defined_score(text: str, best: float) -> float:
+    """Return the score of a user-defined piece in sentencepiece (unigram_model.cc), given the best normal score."""
+    return len(text.encode("utf-8", "surrogatepass")) * best - 0.1
 
 
 def _replace(pattern: str, content: str) -> Json:
@@ -153,13 +153,13 @@ def _is_combining(character: str) -> bool:
 # ---- reading --------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class VocabularyFile:
-    """The bytes of a vocabulary file, `.model` or `.txt`, and the settings that came with it."""
+class VocabularyFile(NamedTuple):
+    """The bytes of a vocabulary file, `.model` or `.txt`, read from `path`, and the settings that came with it."""
 
+    path: Path
     suffix: str
     data: bytes
-    settings: Normalizer = field(default_factory=Normalizer)
+    settings: Normalizer
 
 
 class _Token(BaseModel, strict=True):
@@ -181,7 +181,8 @@ class _WordPiece(BaseModel, strict=True):
     vocab: dict[str, int] = Field(min_length=1)
 
 
-_TOKENS = TypeAdapter(list[_Token])
+class _Added(BaseModel, strict=True):
+    added_tokens: list[_Token] | None = None
 
 
 def read_tokenizer_json(path: Path) -> VocabularyFile:
@@ -189,15 +190,19 @@ def read_tokenizer_json(path: Path) -> VocabularyFile:
     table = files.read_json(path, command=f"ls -l {path.parent}", limit=_MAX_BYTES)
     found = table.get("model")
     model: JsonTable = found if isinstance(found, dict) else {}
-    kind = model.get("type")
+    kind, normalizer = model.get("type"), _steps(table, "normalizer")
     # Features that change the meaning of pieces: other algorithms, bytes, words.
     if kind == "Unigram":
-        faults = {
-            "byte pieces": bool(model.get("byte_fallback")),
-            "no ▁ before words": not any(map(_marks_words, _steps(table, "pre_tokenizer"))),
-        }
+        marks_words = any(
+            step["type"] == "Metaspace"
+            and step.get("replacement") == SPACE
+            and step.get("prepend_scheme") != "never"
+            and step.get("add_prefix_space") is not False
+            for step in _steps(table, "pre_tokenizer")
+        )
+        faults = {"byte pieces": bool(model.get("byte_fallback")), "no ▁ before words": not marks_words}
     elif kind == "WordPiece":
-        whole = [step.get("handle_chinese_chars") is False for step in _steps(table, "normalizer")]
+        whole = [step.get("handle_chinese_chars") is False for step in normalizer]
         faults = {
             "no ## inside words": model.get("continuing_subword_prefix", "##") != "##",
             "words of several Chinese characters": any(whole),
@@ -213,29 +218,34 @@ def read_tokenizer_json(path: Path) -> VocabularyFile:
             next="put the spiece.model or vocab.txt of the model beside it: these take precedence",
         )
     try:
-        return (_read_unigram if kind == "Unigram" else _read_wordpiece)(table, str(path))
-    except ValidationError as error:
-        raise damaged_vocabulary(str(path), refused(error)) from error
+        if kind == "Unigram":
+            unigram = _Unigram.model_validate(model)
+            if unigram.unk_id >= len(unigram.vocab):
+                raise ValueError(f"unk_id is {unigram.unk_id}, of {len(unigram.vocab):,} pieces")
+            special = _special_names(table, {text: index for index, (text, _) in enumerate(unigram.vocab)}, path)
+            pieces = restored(unigram.vocab, unknown=unigram.unk_id, control=special | set(UNIGRAM_SPECIAL))
+            maps = [step.get("precompiled_charsmap") for step in normalizer if step["type"] == "Precompiled"]
+            encoded = maps[0] if maps else ""  # without a map, characters are not changed
+            charsmap = base64.b64decode(encoded if isinstance(encoded, str) else "?", validate=True)
+            kinds = {str(step["type"]) for step in normalizer}
+            # Our own files name the marks to drop in a Replace; NFKD alone drops none.
+            drops_marks = "NFKD" in kinds and any(step.get("content") == "" for step in normalizer)
+            settings = Normalizer("Lowercase" in kinds, keep_accents=not (drops_marks or "StripAccents" in kinds))
+            return VocabularyFile(path, ".model", write_model(pieces, charsmap), settings)
+
+        ids = _WordPiece.model_validate(model).vocab
+        words = sorted(ids, key=ids.__getitem__)
+        if [*map(ids.get, words)] != [*range(len(words))]:
+            raise ValueError("the ids of the pieces are not 0, 1, 2 and so on")
+        if broken := [word for word in words if word.split() != [word]]:
+            raise ValueError(f"a piece with spaces: {broken[0]!r:.80}")
+        _special_names(table, ids, path)
+        lowercase = any(step["type"] == "Lowercase" or step.get("lowercase") is True for step in normalizer)
+        data = "".join(f"{word}\n" for word in words).encode("utf-8", "surrogatepass")
+        return VocabularyFile(path, ".txt", data, Normalizer(lowercase=lowercase))
     except ValueError as error:
-        raise damaged_vocabulary(str(path), error) from error
-
-
-def _read_unigram(table: JsonTable, name: str) -> VocabularyFile:
-    model = _Unigram.model_validate(table["model"])
-    if model.unk_id >= len(model.vocab):
-        raise ValueError(f"unk_id is {model.unk_id}, of {len(model.vocab):,} pieces")
-    special = _special_names(table, {text: index for index, (text, _) in enumerate(model.vocab)}, name)
-    pieces = restored(model.vocab, unknown=model.unk_id, control=special | set(UNIGRAM_SPECIAL))
-
-    steps = _steps(table, "normalizer")
-    maps = [step.get("precompiled_charsmap") for step in steps if step["type"] == "Precompiled"]
-    encoded = maps[0] if maps else ""  # without a map, characters are not changed
-    charsmap = base64.b64decode(encoded if isinstance(encoded, str) else "?", validate=True)
-    kinds = {str(step["type"]) for step in steps}
-    # Our own files name the marks to drop in a Replace; NFKD alone drops none.
-    drops_marks = "NFKD" in kinds and any(step.get("content") == "" for step in steps)
-    settings = Normalizer(lowercase="Lowercase" in kinds, keep_accents=not (drops_marks or "StripAccents" in kinds))
-    return VocabularyFile(".model", write_model(pieces, charsmap), settings)
+        fault = refused(error) if isinstance(error, ValidationError) else error
+        raise damaged_vocabulary(str(path), fault) from error
 
 
 def restored(scores: Sequence[tuple[str, float]], *, unknown: int, control: Container[str]) -> list[Piece]:
@@ -249,43 +259,34 @@ def restored(scores: Sequence[tuple[str, float]], *, unknown: int, control: Cont
     >>> [(p.text, p.score, p.kind) for p in restored(rows, unknown=0, control=())][1:]
     [('.', 0.0, 4), ('▁1', -2.0, 1), ('▁1,', -9.145084381103516, 1)]
     """
-    best = max((score for text, score in scores if score and text not in control), default=0.0)
 
+    def is_same(score: float, other: float) -> bool:
+        return math.isclose(score, other, rel_tol=1e-12)
+
+    best = max((score for text, score in scores if score and text not in control), default=0.0)
     pieces = []
     for index, (text, score) in enumerate(scores):
-        if index == unknown:
-            kind = UNKNOWN
-        elif text in control:
-            kind = CONTROL
-        else:  # no normal piece has the probability 1
-            kind = USER_DEFINED if score == 0 or _same(score, user_defined_score(text, best)) else NORMAL
+        # No normal piece has the probability 1.
+        is_user_defined = score == 0 or is_same(score, user_defined_score(text, best))
+        named = UNKNOWN if index == unknown else CONTROL if text in control else None
+        kind = named or (USER_DEFINED if is_user_defined else NORMAL)
         pieces.append(Piece(text, score if kind == NORMAL else 0.0, kind))
     commas = [index for index, (text, _, kind) in enumerate(pieces) if kind == NORMAL and ends_in_number_comma(text)]
-    lowered = [pieces[index].score for index in commas]
+    raised = [pieces[index].score + NUMBER_COMMA_PENALTY for index in commas]
     # Scores have 32 bits, and after subtracting 100 often need more: 121 of 141 in the official vocabulary do.
-    if not all(map(_fits_32_bits, lowered)) and all(_fits_32_bits(score + NUMBER_COMMA_PENALTY) for score in lowered):
-        for index in commas:
-            pieces[index] = pieces[index]._replace(score=pieces[index].score + NUMBER_COMMA_PENALTY)
+    fits, fits_raised = (
+        all(is_same(float(np.float32(score)), score) for score in each)
+        for each in ([pieces[index].score for index in commas], raised)
+    )
+    if fits_raised and not fits:
+        for index, score in zip(commas, raised, strict=True):
+            pieces[index] = pieces[index]._replace(score=score)
     return pieces
 
 
-def _read_wordpiece(table: JsonTable, name: str) -> VocabularyFile:
-    ids = _WordPiece.model_validate(table["model"]).vocab
-    pieces = sorted(ids, key=ids.__getitem__)
-    if [*map(ids.get, pieces)] != [*range(len(pieces))]:
-        raise ValueError("the ids of the pieces are not 0, 1, 2 and so on")
-    if broken := [piece for piece in pieces if piece.split() != [piece]]:
-        raise ValueError(f"a piece with spaces: {broken[0]!r:.80}")
-    _special_names(table, ids, name)
-    steps = _steps(table, "normalizer")
-    lowercase = any(step["type"] == "Lowercase" or step.get("lowercase") is True for step in steps)
-    lines = "".join(f"{piece}\n" for piece in pieces)
-    return VocabularyFile(".txt", lines.encode("utf-8", "surrogatepass"), Normalizer(lowercase=lowercase))
-
-
-def _special_names(table: JsonTable, ids: Mapping[str, int], name: str) -> set[str]:
+def _special_names(table: JsonTable, ids: Mapping[str, int], path: Path) -> set[str]:
     """Return the tokens that are marked as special; tokens outside of the vocabulary are refused."""
-    added = _TOKENS.validate_python(table.get("added_tokens") or [])
+    added = _Added.model_validate(table).added_tokens or []
     new = {token.content for token in added if token.content not in ids and token.id >= len(ids)}
     wrong = [f"{t.content} {t.id}" for t in added if t.content not in new and ids.get(t.content) != t.id]
     if wrong:
@@ -293,7 +294,7 @@ def _special_names(table: JsonTable, ids: Mapping[str, int], name: str) -> set[s
     if new:
         raise NoVocabularyError(
             "LB-246",
-            f"tokens were added to the vocabulary of {name}: litebert cannot split them off",
+            f"tokens were added to the vocabulary of {path}: litebert cannot split them off",
             received=f"{', '.join(sorted(new)[:5])} ({len(new):,} in all)",
             next="delete them from added_tokens there to read these words like any other",
         )
@@ -303,25 +304,7 @@ def _special_names(table: JsonTable, ids: Mapping[str, int], name: str) -> set[s
 def _steps(table: JsonTable, stage: str) -> list[JsonTable]:
     """Return the steps of a stage, such as the normalizer: its sequence, or its single step."""
     whole = table.get(stage)
-    if not isinstance(whole, dict):
-        return []
-    steps = whole.get("normalizers", whole.get("pretokenizers", [whole]))
-    steps = steps if isinstance(steps, list) else []
-    return [step for step in steps if isinstance(step, dict) and isinstance(step.get("type"), str)]
-
-
-def _marks_words(step: JsonTable) -> bool:
+    steps = whole.get("normalizers", whole.get("pretokenizers", [whole])) if isinstance(whole, dict) else []
     return (
-        step["type"] == "Metaspace"
-        and step.get("replacement") == SPACE
-        and step.get("prepend_scheme") != "never"
-        and step.get("add_prefix_space") is not False
+        [s for s in steps if isinstance(s, dict) and isinstance(s.get("type"), str)] if isinstance(steps, list) else []
     )
-
-
-def _fits_32_bits(score: float) -> bool:
-    return _same(float(np.float32(score)), score)
-
-
-def _same(score: float, other: float) -> bool:
-    return math.isclose(score, other, rel_tol=1e-12)

@@ -86,7 +86,24 @@ def train_tokenizer(
             minloglevel=2,
         )
     except (RuntimeError, ValueError) as error:
-        raise failure or _explained(str(error), vocab_size, num_lines) from error
+        if failure is not None:
+            raise failure from error
+        received = f"vocab_size={vocab_size:,} and {num_lines:,} lines"
+        if num_lines == 0:
+            what, again = "there is no text to train a vocabulary on", "give some thousands of sentences"
+            raise LitebertError("LB-220", what, next=again) from error
+        if found := _TOO_LARGE.search(str(error)):
+            what, limit = "the text is too small for this vocabulary", f"at most {int(found[1]):,} pieces for this text"
+            again = f"set vocab_size={found[1]} (--vocab-size {found[1]}) or less, or give more text"
+            raise LitebertError("LB-221", what, received=received, expected=limit, next=again) from error
+        if found := _TOO_SMALL.search(str(error)):
+            what = "the vocabulary is too small for the characters of the text"
+            limit = f"at least {found[1]}: its characters and the special pieces"
+            again = f"set vocab_size={found[1]} or more, or a lower character_coverage"
+            raise LitebertError("LB-222", what, received=received, expected=limit, next=again) from error
+        what, limit = "sentencepiece could not train on this text", "vocab_size > 13, character_coverage 0.98 to 1"
+        again = "litebert tokenizer train --help"
+        raise LitebertError("LB-223", what, received=error, expected=limit, next=again) from error
     model = ModelProto.FromString(written.getvalue())
     for piece in model.pieces:
         if piece.type == NORMAL and ends_in_number_comma(piece.piece):
@@ -102,22 +119,3 @@ def write_tokenizer(folder: str | Path, model: bytes, *, lowercase: bool = True,
     tokenizer = Tokenizer.from_model(model, lowercase=lowercase)
     tokenizer.save(folder, max_length=max_length)
     return tokenizer
-
-
-def _explained(message: str, vocab_size: int, num_lines: int) -> LitebertError:
-    """Say in our words why sentencepiece could not train."""
-    if num_lines == 0:
-        what, again = "there is no text to train a vocabulary on", "give some thousands of sentences"
-        return LitebertError("LB-220", what, received="texts without a single word", next=again)
-    if found := _TOO_LARGE.search(message):
-        what, expected = "the text is too small for this vocabulary", f"at most {int(found[1]):,} pieces for this text"
-        received = f"vocab_size={vocab_size:,} and {num_lines:,} lines"
-        again = f"set vocab_size={found[1]} (--vocab-size {found[1]}) or less, or give more text"
-        return LitebertError("LB-221", what, received=received, expected=expected, next=again)
-    if found := _TOO_SMALL.search(message):
-        what = "the vocabulary is too small for the characters of the text"
-        expected = f"at least {found[1]}: its characters and the special pieces"
-        again = f"set vocab_size={found[1]} or more, or a lower character_coverage"
-        return LitebertError("LB-222", what, received=f"vocab_size={vocab_size:,}", expected=expected, next=again)
-    what, expected = "sentencepiece could not train on this text", "vocab_size > 13, character_coverage 0.98 to 1"
-    return LitebertError("LB-223", what, received=message, expected=expected, next="litebert tokenizer train --help")

@@ -27,7 +27,7 @@ from litebert.interop.export.onnx import export_onnx
 from litebert.interop.reports import WebReport
 from litebert.tokenizer import Tokenizer
 from litebert.tokenizer.modelfile import NORMAL, read_model
-from litebert.tokenizer.tokenizer import read_vocabulary, vocabulary_file
+from litebert.tokenizer.tokenizer import read_vocabulary
 
 PAGE = Path(__file__).parent / "page"
 VERSION = "1.30.0"
@@ -103,7 +103,7 @@ def vocabulary(folder: Path, tokenizer: Tokenizer) -> dict[str, Json]:
     """Return the tokenizer of a folder as a table for `tokenizer.js`."""
     found = read_vocabulary(folder)
     if found.suffix != ".model":
-        what = f"a web page can read only a SentencePiece vocabulary, not {vocabulary_file(folder)}"
+        what = f"a web page can read only a SentencePiece vocabulary, not {found.path}"
         raise LitebertError("LB-879", what, next="litebert serve answers with every kind of model")
     model, settings = read_model(found.data, str(folder)), found.settings
     kinds = [piece.kind for piece in model.pieces]
