@@ -36,7 +36,7 @@ def test_only_files_opens_for_writing() -> None:
     assert _writes(ast.parse("path.write_text(text)", mode="eval").body)
     calls = [(path, node) for path in SOURCES for node in ast.walk(_tree(path)) if isinstance(node, ast.Call)]
     found = {str(path.relative_to(ROOT / "src/litebert")) for path, call in calls if _writes(call)}
-    assert found == {"files.py", "corpus/write.py"}
+    assert found == {"files.py", "corpus/shards.py"}
 
 
 def test_benchmarks_import_names_that_exist() -> None:

@@ -13,8 +13,7 @@ import pytest
 
 from litebert.corpus import BuildProgress, Corpus, build_corpus, check_corpus
 from litebert.corpus import build as building
-from litebert.corpus import write as writing
-from litebert.corpus.manifest import CorpusPlan
+from litebert.corpus.shards import CorpusPlan
 from litebert.errors import LitebertError
 
 from .conftest import paragraphs, texts_of, tree
@@ -107,7 +106,6 @@ def test_a_folder_of_something_else_or_of_other_settings_is_left_alone(
 REFUSED = [
     ("x", {"held_out": 1.0}, "LB-335"),
     ("x", {"held_out": float("nan")}, "LB-335"),
-    ("x", {"shard_tokens": 0}, "LB-336"),
     ("x", {"workers": 0}, "LB-336"),
     ("\u200b\n", {}, "LB-343"),
     ("my uncle lost the ladder", {"held_out": 0.02}, "LB-343"),
@@ -193,7 +191,7 @@ def test_at_least_one_document_is_held_out_or_the_end_of_the_only_one(
 ) -> None:
     told = stories(count)
     told += told[-1:] if count > 1 else []  # a copy, which must not be held out
-    monkeypatch.setattr(writing, "is_held_out", lambda *_: to_held_out)
+    monkeypatch.setattr(building, "is_held_out", lambda *_: to_held_out)
     settings = {"sentences": "line", "documents": documents, "held_out": share, "shard_tokens": 1_500}
     summary = build(write("a.txt", paragraphs(told)), **settings)
     corpus = Corpus.open(tmp_path / "corpus", verify=True)
@@ -213,8 +211,7 @@ def test_at_least_one_document_is_held_out_or_the_end_of_the_only_one(
 def test_a_build_of_one_part_says_how_much_it_has_read(
     name: str, write: Write, build: Build, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (building, writing):
-        monkeypatch.setattr(module, "SECONDS_BETWEEN", 0.001)
+    monkeypatch.setattr(building, "SECONDS_BETWEEN", 0.001)
     texts = [" ".join(f"Anna saw {pow(3, 50 * n + k, 99_991)} balls." for k in range(50)) for n in range(800)]
     path = write(name, "\n\n".join(texts) if name == "a.txt" else gzip.compress(rows(texts).encode()))
     seen: list[BuildProgress] = []

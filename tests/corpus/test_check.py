@@ -6,10 +6,9 @@ from pathlib import Path
 import pytest
 
 from litebert.corpus import CheckReport, Corpus, Finding, check_corpus, check_text
-from litebert.corpus.build import CorpusSummary
+from litebert.corpus.build import CorpusSummary, is_held_out
 from litebert.corpus.check import RepeatedLines
 from litebert.corpus.text import Passage
-from litebert.corpus.write import is_held_out
 from litebert.reading.source import STANDARD_INPUT
 
 from .conftest import paragraphs

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from litebert.config import ObjectiveConfig
-from litebert.corpus import Corpus, build_corpus
+from litebert.corpus import Corpus, build_corpus, shards
 from litebert.corpus import corpus as corpora
 from litebert.errors import DamagedError
 from litebert.files import hash_file
@@ -116,7 +116,7 @@ def test_limit_on_open_files_is_raised_where_needed(pristine: Path, monkeypatch:
 def _hashed(corpus: Path, monkeypatch: pytest.MonkeyPatch, *, verify: bool = False) -> int:
     """Return how many files one opening reads from end to end."""
     with monkeypatch.context() as patched:
-        patched.setattr(corpora, "hash_file", counted := Mock(wraps=hash_file))
+        patched.setattr(shards, "hash_file", counted := Mock(wraps=hash_file))
         Corpus.open(corpus, verify=verify)
     return counted.call_count
 
@@ -225,7 +225,7 @@ def test_control_without_the_hash_another_id_is_not_noticed(corpus: Path, monkey
 def test_control_without_looking_again_a_change_in_use_is_not_noticed(
     corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(corpora.StampedFile, "require_unchanged", lambda _: None)
+    monkeypatch.setattr(shards.StampedFile, "require_unchanged", lambda _: None)
     with pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"):
         test_batches_stop_where_the_corpus_changes(corpus)
 

@@ -12,7 +12,7 @@ import pytest
 
 from litebert.config.schema import ObjectiveConfig
 from litebert.corpus import Shard
-from litebert.corpus.manifest import Counts
+from litebert.corpus.shards import Counts
 from litebert.objectives import Loader, Vocabulary, sentence_objective
 from litebert.objectives.sampling import plan_epoch
 from litebert.objectives.sentences import Library

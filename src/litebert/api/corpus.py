@@ -14,7 +14,7 @@ from litebert.answers import Shown
 from litebert.api.settings import Paths, flags, paths
 from litebert.config import PretrainConfig, resolve, settings_from_words
 from litebert.corpus import BuildProgress, CheckReport, Corpus, build_corpus, check_corpus, check_text, tools
-from litebert.corpus.manifest import MANIFEST, PLAN, Counts
+from litebert.corpus.shards import MANIFEST, PLAN, Counts
 from litebert.corpus.text import read_texts, text_settings
 from litebert.corpus.tools import QUANTILES, CorpusStats, filter_documents, load_keep, merge_corpora
 from litebert.errors import LitebertError, say

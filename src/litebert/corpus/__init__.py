@@ -1,12 +1,13 @@
 """A corpus: text as documents and sentences of token ids, in memory-mapped files.
 
-`text` cuts inputs into sentences, `build` makes shards of them with `write` and `pool`, `corpus` opens them, `check`
-looks for trouble, `tools` filters, merges and counts, `remote` keeps corpora on object storage.
+`text` cuts inputs into sentences, `shards` are the files, `build` makes them, `corpus` opens them, `check` looks for
+trouble, `tools` filters, merges and counts, `remote` keeps corpora on object storage.
 """
 
 from litebert.corpus.build import BuildProgress, CorpusSummary, build_corpus
 from litebert.corpus.check import check_corpus, check_text
-from litebert.corpus.corpus import Corpus, Shard
+from litebert.corpus.corpus import Corpus
+from litebert.corpus.shards import Shard
 from litebert.reading.findings import CheckReport, Finding
 
 __all__ = [

@@ -6,43 +6,50 @@ The folder of a build has `build.json`, the plan; `shard-IIIII-JJJJ` of part III
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from itertools import islice, pairwise
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
 from shlex import quote
-from typing import Any, TypeVar
+from types import TracebackType
+from typing import Any, Self, TypeVar
 
 import numpy as np
 
 from litebert import files
-from litebert.corpus.corpus import num_cores, open_shard
-from litebert.corpus.manifest import (
+from litebert.config import Section
+from litebert.corpus.corpus import num_cores
+from litebert.corpus.shards import (
     HELD_OUT,
     MANIFEST,
     PARTS,
     PLAN,
+    SHARD,
     TOKENIZER,
     CorpusPlan,
     Counts,
+    Ids,
     InputRecord,
     Manifest,
     ShardRecord,
+    ShardWriter,
+    open_shard,
     read_record,
     write_record,
 )
-from litebert.corpus.text import text_settings
-from litebert.corpus.write import SECONDS_BETWEEN, PartRecord, PartTask, ShardWriter, build_part
+from litebert.corpus.text import TextSettings, read_passages, sentence_chunks, text_settings
 from litebert.errors import LitebertError, ResourceError, missing_package
 from litebert.reading.source import Source, find_texts
 from litebert.tokenizer import Tokenizer
@@ -52,6 +59,9 @@ Result = TypeVar("Result")
 
 SHARD_TOKENS = 64 << 20
 PART_BYTES = 16 << 20  # consecutive inputs form one part of the work up to this size, so small files share a shard
+BATCH_CHARACTERS = 1 << 18  # that the tokenizer gets at once
+HEAD_CHARACTERS = 1 << 14  # by which it is decided whether a document is held out
+SECONDS_BETWEEN = 1.0  # two notes of how much has been read, and two reports
 
 
 @dataclass(frozen=True)
@@ -109,9 +119,8 @@ def build_corpus(
     text = text_settings(sentences=sentences, documents=documents, column=column, language=language)
     workers = num_cores() if workers is None else workers
     require_share(held_out)
-    for flag, value in (("--shard-tokens", shard_tokens), ("--workers", workers)):
-        if value < 1:
-            raise LitebertError("LB-336", f"{flag} is too small", received=value, next=f"omit {flag} for the default")
+    if workers < 1:
+        raise LitebertError("LB-336", "--workers is too small", received=workers, next="omit it for all cores")
     sources = find_texts(inputs)
     loaded = Tokenizer.load(tokenizer)
     plan = CorpusPlan(
@@ -163,6 +172,187 @@ def locked(folder: Path) -> AbstractContextManager[None]:
     """Lock a folder against other builds."""
     what, advice = f"{folder} is being written by another process", "wait for it, or choose another --output"
     return files.locked(folder, lambda: LitebertError("LB-319", what, next=advice))
+
+
+# ---- one part: the shards of each of its sides ----------------------------------------------------------------------
+
+
+class ShardSeries:
+    """Write shards one after the other: the first document after `shard_tokens` tokens begins a new one.
+
+    Shards of an earlier, killed build are kept: the first `consumed` documents must not be added again.
+    """
+
+    def __init__(self, folder: Path, part: int, plan: CorpusPlan, unknown_id: int) -> None:
+        self._folder, self._part, self._plan, self._unknown_id = folder, part, plan, unknown_id
+        self.shards: list[ShardRecord] = []
+        while (path := self._next_path() / SHARD).exists():
+            command = f"rm -r {quote(str(path.parent))}, then rerun the command"
+            self.shards.append(read_record(path, ShardRecord, command=command))
+        self.consumed = self.shards[-1].consumed if self.shards else 0
+        self._writer: ShardWriter | None = None
+        self._document: int | None = None  # the number of the current one, and its sentences so far
+        self._num_sentences = 0
+        self._left_out = Counter[str]()
+
+    @property
+    def num_tokens(self) -> int:
+        return sum(shard.counts.tokens for shard in self.shards) + (self._writer.num_tokens if self._writer else 0)
+
+    def _next_path(self) -> Path:
+        return self._folder / f"shard-{self._part:05d}-{len(self.shards):04d}"
+
+    def add(self, document: int, sentences: Sequence[Ids]) -> None:
+        """Append the sentences that are not empty to a document; document numbers only grow."""
+        if document != self._document:
+            self._end_document()
+            self._document = document
+            if self._writer and self._writer.num_tokens >= self._plan.shard_tokens:
+                self._finish_shard(self._writer, document)
+        kept = [ids for ids in sentences if ids]
+        self._left_out["empty_sentences"] += len(sentences) - len(kept)
+        if kept:
+            self._writer = self._writer or ShardWriter(self._next_path(), self._plan.token_dtype, self._unknown_id)
+            self._writer.append(kept)
+            self._num_sentences += len(kept)
+
+    def close(self, *, consumed: int) -> Counts:
+        """Finish the last shard; return the counts of the empty documents after it."""
+        self._end_document()
+        if self._writer:
+            self._finish_shard(self._writer, consumed)
+        return Counts(**self._left_out)
+
+    def _end_document(self) -> None:
+        if self._document is None:
+            return
+        if self._writer and self._num_sentences:
+            self._writer.end_document()
+        self._left_out["empty_documents"] += self._num_sentences == 0
+        self._left_out["single_sentence_documents"] += self._num_sentences == 1
+        self._document, self._num_sentences = None, 0
+
+    def _finish_shard(self, writer: ShardWriter, consumed: int) -> None:
+        self.shards.append(writer.finish(consumed, Counts(**self._left_out)))
+        self._writer = None
+        self._left_out.clear()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._writer:
+            self._writer.stack.__exit__(kind, error, trace)
+
+
+@dataclass(frozen=True)
+class PartTask:
+    """Everything that one part depends on, small enough to send to another machine (the plan without its inputs)."""
+
+    part: int
+    sources: tuple[Source, ...]
+    text: TextSettings
+    tokenizer: Path
+    plan: CorpusPlan
+    output: Path
+
+    @property
+    def record_path(self) -> Path:
+        """The record that marks this part as done; `.read` beside it has the bytes read and the tokens so far."""
+        return self.output / PARTS / f"{self.part:05d}.json"
+
+
+class SideRecord(Section):
+    """The training or held-out shards of a part; `rest` counts documents after the last shard."""
+
+    shards: tuple[ShardRecord, ...]
+    rest: Counts
+
+
+class PartRecord(Section):
+    """A finished part: its training and held-out shards."""
+
+    part: int
+    train: SideRecord
+    held_out: SideRecord
+
+
+def build_part(task: PartTask) -> PartRecord:
+    """Tokenise the inputs of one part into shards, continuing after the complete ones."""
+    plan = task.plan
+    if task.record_path.exists():
+        return read_record(task.record_path, PartRecord, command=f"rm {task.record_path}, then rerun the command")
+    tokenizer = Tokenizer.load(task.tokenizer)
+    if tokenizer.hash != plan.tokenizer_hash:
+        what = f"the tokenizer at {task.tokenizer} changed while the corpus was built"
+        raise LitebertError("LB-321", what, next="restore the former tokenizer, then rerun the command")
+    num_documents = bytes_before = bytes_read = 0
+
+    def note(of_this_input: int) -> None:
+        nonlocal bytes_read
+        bytes_read = bytes_before + of_this_input
+
+    def batches() -> Iterator[list[tuple[ShardSeries, int, list[str]]]]:
+        """Yield the sentences of every document still to be built, with its side and its number."""
+        nonlocal num_documents, bytes_before
+        series, batch, size = train, list[tuple[ShardSeries, int, list[str]]](), 0
+        for source in task.sources:
+            for passage in read_passages(replace(source, on_read=note), task.text):
+                if passage.is_start:
+                    num_documents += 1
+                    series = held_out if plan.held_out and is_held_out(passage.text, plan.held_out) else train
+                if num_documents <= series.consumed:
+                    continue
+                for sentences in sentence_chunks(passage.text, task.text):
+                    batch.append((series, num_documents - 1, sentences))
+                    size += sum(map(len, sentences)) + 1
+                    if size >= BATCH_CHARACTERS:
+                        yield batch
+                        batch, size = [], 0
+            bytes_before += source.size
+        if batch:
+            yield batch
+
+    def save_progress() -> None:
+        so_far: files.Json = {"bytes": bytes_read, "tokens": train.num_tokens + held_out.num_tokens}
+        files.write_json(task.record_path.with_suffix(".read"), so_far)
+
+    with ExitStack() as stack:
+        train, held_out = sides = [
+            stack.enter_context(ShardSeries(folder, task.part, plan, tokenizer.unk_id))
+            for folder in (task.output, task.output / HELD_OUT)
+        ]
+        noted = time.monotonic()
+        for batch in batches():
+            ids = iter(tokenizer.encode_ids([text for *_, texts in batch for text in texts], num_threads=1))
+            for series, document, sentences in batch:
+                series.add(document, [next(ids) for _ in sentences])
+            if time.monotonic() - noted >= SECONDS_BETWEEN:
+                save_progress()
+                noted = time.monotonic()
+        rests = [side.close(consumed=num_documents) for side in sides]
+    done = [SideRecord(shards=tuple(side.shards), rest=rest) for side, rest in zip(sides, rests, strict=True)]
+    record = PartRecord(part=task.part, train=done[0], held_out=done[1])
+    bytes_read = bytes_before
+    save_progress()
+    write_record(task.record_path, record)
+    return record
+
+
+def is_held_out(text: str, share: float) -> bool:
+    """Decide by a hash of the beginning of a document, without white space.
+
+    The beginning suffices: documents with the same first 16,384 characters stay together, and no document has to fit
+    in memory.
+
+    >>> is_held_out("A  text.", 0.5) == is_held_out("A text.\\n", 0.5)
+    True
+    """
+    head = "".join(text[: 4 * HEAD_CHARACTERS].split())[:HEAD_CHARACTERS]
+    digest = hashlib.blake2b(head.encode(), digest_size=8, person=b"held-out").digest()
+    return int.from_bytes(digest, "little") < share * 2.0**64
 
 
 # ---- the folder: begun, resumed with the same plan, finished --------------------------------------------------------

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from litebert.corpus.corpus import Corpus
-from litebert.corpus.manifest import HELD_OUT
+from litebert.corpus.shards import HELD_OUT
 from litebert.corpus.text import Passage, read_passages, sentence_chunks, text_settings
 from litebert.errors import DamagedError, LitebertError
 from litebert.reading.findings import Advice, CheckReport, Findings

@@ -1,4 +1,4 @@
-"""A corpus on disk, memory-mapped: tokens with the start of each sentence and document, checked for damage.
+"""A corpus that is opened: its shards, mapped and checked for damage, its tokenizer, what it holds out.
 
 Files that were verified are listed in the user's cache folder, so that opening a corpus again need not read them. A
 file counts as verified while its size, times and inode are those that it had when it was hashed.
@@ -13,37 +13,31 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 from shlex import quote
 from typing import Self
 
-import numpy as np
-from numpy.typing import NDArray
-
-from litebert.corpus.manifest import (
-    HEADER_BYTES,
+from litebert.corpus.remote import cache_folder, fetch_shards
+from litebert.corpus.shards import (
     HELD_OUT,
     MANIFEST,
     PLAN,
     SHARD,
     TOKENIZER,
-    CorpusPlan,
     Manifest,
+    Shard,
     ShardRecord,
-    StoredFile,
     damaged,
+    open_shard,
     read_record,
+    verify_shard,
 )
-from litebert.corpus.remote import cache_folder, fetch_shards
 from litebert.errors import DamagedError, LitebertError
-from litebert.files import Json, hash_file, read_json, write_json
-from litebert.rng import Ints
+from litebert.files import Json, read_json, write_json
 from litebert.tokenizer import Tokenizer
-
-Tokens = NDArray[np.uint16 | np.uint32]
 
 RECENT_SECONDS = 2.0  # a file changed this recently is not listed as verified: another change might not change its time
 SPARE_FILES = 1_024  # that may be open besides those of corpora
@@ -52,113 +46,6 @@ SPARE_FILES = 1_024  # that may be open besides those of corpora
 def num_cores() -> int:
     """Return the number of processor cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-# ---- one shard ------------------------------------------------------------------------------------------------------
-
-
-def _stamp(path: Path) -> tuple[int, int, int, int]:
-    """Return size, times and inode of a file: one of them changes whenever the file does."""
-    found = path.stat()
-    return found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino
-
-
-@dataclass
-class StampedFile:
-    """A mapped file, which must not be read after it has changed.
-
-    Reading beyond the end of a truncated file would kill the process (SIGBUS), and training on other bytes would go
-    unnoticed.
-    """
-
-    path: Path
-    stored: StoredFile
-    command: str  # that builds it again
-    stamp: tuple[int, int, int, int] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.stamp = _stamp(self.path)
-
-    @property
-    def entry(self) -> Json:
-        """What the list of verified files says of it."""
-        return [*self.stamp, self.stored.blake2b]
-
-    def require_unchanged(self) -> None:
-        """Compare the stamp; if it differs, compare the content."""
-        received = ""
-        try:
-            now = _stamp(self.path)
-            if now == self.stamp:
-                return
-            if now[0] != self.stored.size:
-                received = f"{now[0]:,} bytes, {self.stored.size:,} before"
-            elif hash_file(self.path) != self.stored.blake2b:
-                received = "other bytes"
-        except FileNotFoundError:
-            received = "it was deleted"
-        if received:
-            what = f"{self.path} changed while it was in use"
-            raise DamagedError("LB-340", what, received=received, next=self.command)
-        self.stamp = now
-
-
-@dataclass(frozen=True)
-class Shard:
-    """One shard of a corpus; no sentence and no document is empty.
-
-    `tokens` has all ids end to end; `sentences` (n + 1,) is where each sentence starts in `tokens`, `documents`
-    (m + 1,) where each document starts in `sentences`; the last entry of each is the total. `files` are those that
-    the arrays are mapped from.
-    """
-
-    tokens: Tokens
-    sentences: Ints
-    documents: Ints
-    path: Path = Path()
-    files: tuple[StampedFile, ...] = ()
-
-    def require_unchanged(self) -> None:
-        """Check that the files have not changed since they were mapped (LB-340); takes microseconds."""
-        for file in self.files:
-            file.require_unchanged()
-
-    def between(self, start: int, stop: int) -> Tokens:
-        """Return the tokens of sentences start, start + 1, ... stop - 1."""
-        self.require_unchanged()
-        return self.tokens[self.sentences[start] : self.sentences[stop]].copy()
-
-
-def open_shard(folder: Path, record: ShardRecord, plan: CorpusPlan, *, command: str) -> Shard:
-    """Map the files of a shard, which have the sizes that were written; errors name `command`."""
-    path, counts = folder / record.name, record.counts
-    arrays, files = [], []
-    for name, dtype, length in (
-        ("tokens", plan.token_dtype, counts.tokens),
-        ("sentences", "<i8", counts.sentences + 1),
-        ("documents", "<i8", counts.documents + 1),
-    ):
-        place, size = path / f"{name}.npy", HEADER_BYTES + length * np.dtype(dtype).itemsize
-        stored = record.files.get(place.name)
-        found = place.stat().st_size if place.is_file() else 0
-        if stored is None or not found == stored.size == size:
-            received = f"{found:,} bytes" if found else "no such file"
-            raise damaged(place, received=received, expected=f"{size:,} bytes", command=command)
-        # A plain array indexes faster than a memory map; nothing is copied.
-        arrays.append(np.asarray(np.memmap(place, dtype, mode="r", offset=HEADER_BYTES, shape=(length,))))
-        files.append(StampedFile(place, stored, command))
-    return Shard(arrays[0], arrays[1], arrays[2], path, tuple(files))
-
-
-def verify_shard(shard: Shard, *, command: str) -> None:
-    """Read every byte of a shard's files, and compare their hashes with those of what was written."""
-    for file in shard.files:
-        if (found := hash_file(file.path)) != file.stored.blake2b:
-            expected = f"blake2b {file.stored.blake2b[:16]}…"
-            raise damaged(file.path, received=f"blake2b {found[:16]}…", expected=expected, command=command)
-
-
-# ---- all shards -----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from pathlib import Path
 from shlex import quote
 from typing import TypeVar
 
-from litebert.corpus.manifest import HELD_OUT, MANIFEST, Manifest, ShardRecord, damaged, read_record
+from litebert.corpus.shards import HELD_OUT, MANIFEST, Manifest, ShardRecord, damaged, read_record
 from litebert.errors import LitebertError, ResourceError, free_bytes
 from litebert.files import hash_file, locked, readable_bytes, remove_folder, write_bytes, write_stream
 from litebert.reading.source import is_url, read_object, write_object

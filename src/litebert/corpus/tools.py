@@ -17,8 +17,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from litebert.corpus.build import locked
-from litebert.corpus.corpus import Corpus, Tokens
-from litebert.corpus.manifest import HELD_OUT, MANIFEST, SHARD, TOKENIZER, Counts, Manifest, ShardRecord, write_record
+from litebert.corpus.corpus import Corpus
+from litebert.corpus.shards import (
+    HELD_OUT,
+    MANIFEST,
+    SHARD,
+    TOKENIZER,
+    Counts,
+    Manifest,
+    ShardRecord,
+    Tokens,
+    write_record,
+)
 from litebert.corpus.text import TextSettings, read_passages
 from litebert.errors import LitebertError, missing_package
 from litebert.files import remove_unfinished, require_new, staged_folder, write_stream

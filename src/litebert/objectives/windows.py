@@ -18,7 +18,7 @@ import numpy as np
 from litebert import rng
 from litebert.config import ObjectiveConfig
 from litebert.corpus import Shard
-from litebert.corpus.manifest import Counts
+from litebert.corpus.shards import Counts
 from litebert.errors import LitebertError
 from litebert.objectives.batch import PretrainingBatch, Sample
 from litebert.objectives.sampling import Batches, Loader, Samples, plan_epoch

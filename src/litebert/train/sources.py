@@ -9,8 +9,8 @@ from pathlib import Path
 
 from litebert.config import EarlyConfig, ObjectiveConfig, PretrainConfig
 from litebert.corpus import Corpus, Shard
-from litebert.corpus.manifest import MANIFEST
 from litebert.corpus.remote import local_corpus
+from litebert.corpus.shards import MANIFEST
 from litebert.errors import LitebertError
 from litebert.files import Json, hash_file
 from litebert.objectives import (

@@ -1,0 +1,327 @@
+"""A shard on disk: the records of a corpus, the arrays that are written, and the same arrays mapped and checked.
+
+A corpus folder has `corpus.json`, shards with `shard.json` each and, during a build, `build.json`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
+from shlex import quote
+from typing import Annotated, Literal, Self, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, ValidationError
+
+from litebert.config import Section, refused
+from litebert.errors import DamagedError
+from litebert.files import Json, hash_file, read_json, staged_folder, write_json
+from litebert.rng import Ints
+
+FORMAT: Literal[1] = 1
+MANIFEST, PLAN, SHARD, PARTS = "corpus.json", "build.json", "shard.json", "parts"
+HELD_OUT, TOKENIZER = "held-out", "tokenizer"
+MANIFEST_BYTES = 256 << 20  # the most that is read of a record
+HEADER_BYTES = 128  # of a .npy file, in front of its numbers
+FLUSH_TOKENS = 1 << 16  # that a shard holds before it writes them
+
+Tokens = NDArray[np.uint16 | np.uint32]
+Ids = Sequence[int]
+Wanted = TypeVar("Wanted", bound=Section)
+Count = Annotated[int, Field(ge=0)]
+
+
+# ---- records --------------------------------------------------------------------------------------------------------
+
+
+class Counts(Section):
+    """The contents of a shard or a corpus in numbers, and what was left out of it."""
+
+    documents: Count = 0
+    sentences: Count = 0
+    tokens: Count = 0
+    unknown_tokens: Count = 0
+    single_sentence_documents: Count = 0
+    empty_documents: Count = 0
+    empty_sentences: Count = 0
+
+    def __add__(self, other: Self) -> Self:
+        return type(self)(**{name: value + getattr(other, name) for name, value in self})
+
+    def __sub__(self, other: Self) -> Self:
+        return type(self)(**{name: value - getattr(other, name) for name, value in self})
+
+
+class StoredFile(Section):
+    """The size of a file in bytes, and its blake2b-256."""
+
+    size: Count
+    blake2b: str
+
+
+class ShardRecord(Section):
+    """A finished shard; `consumed` is the number of input documents read until its end."""
+
+    name: str = Field(pattern=r"^shard-\d{5,}-\d{4,}$")
+    consumed: Count
+    counts: Counts
+    files: dict[str, StoredFile]
+
+
+class InputRecord(Section):
+    """The name of an input, and its size in bytes as stored."""
+
+    name: str
+    size: int
+
+
+class CorpusPlan(Section):
+    """Everything that the bytes of a corpus depend on."""
+
+    format: Literal[1] = FORMAT
+    tokenizer_hash: str
+    vocab_size: int
+    sentences: str
+    documents: str
+    column: str
+    language: str
+    held_out: float
+    shard_tokens: int
+    inputs: tuple[InputRecord, ...]
+
+    @property
+    def token_dtype(self) -> str:
+        """The dtype of token ids: 16 bits if they fit."""
+        return "<u2" if self.vocab_size <= 65_536 else "<u4"
+
+    def command(self, output: Path) -> str:
+        """Return the command that builds this corpus again."""
+        names = " ".join(quote(record.name) for record in self.inputs[:3])
+        folder = quote(str(output))
+        more = f" … ({len(self.inputs)} inputs)" if len(self.inputs) > 3 else ""
+        return (
+            f"rm -r {folder}, then litebert corpus build {names}{more} --output {folder} "
+            f"--tokenizer TOKENIZER --sentences {self.sentences} --documents {self.documents} "
+            f"--column {self.column} --language {self.language} --held-out {self.held_out}"
+        )
+
+
+class Manifest(Section):
+    """A finished corpus, or its held-out part."""
+
+    part: Literal["train", "held-out"]
+    plan: CorpusPlan
+    counts: Counts
+    shards: tuple[ShardRecord, ...]
+
+
+def read_record(path: Path, model: type[Wanted], *, command: str) -> Wanted:
+    """Read one of these files; errors name `command` as the next step."""
+    value = read_json(path, command=command, limit=MANIFEST_BYTES)
+    try:
+        return model.model_validate(value)
+    except ValidationError as error:
+        what, expected = f"{path} is damaged or of another version", f"what litebert writes in format {FORMAT}"
+        raise DamagedError("LB-323", what, received=refused(error), expected=expected, next=command) from error
+
+
+def write_record(path: Path, record: Section) -> None:
+    """Write one of these files, atomically."""
+    write_json(path, record.model_dump(mode="json"))
+
+
+def damaged(path: Path | str, *, received: str, expected: str, command: str) -> DamagedError:
+    """Return the error for a file of a corpus that is not what the build wrote; `command` is the next step."""
+    return DamagedError("LB-330", f"{path} is not what was written", received=received, expected=expected, next=command)
+
+
+# ---- written --------------------------------------------------------------------------------------------------------
+
+
+class ArrayWriter:
+    """Append to a new .npy file, whose length nobody knows yet (numpy's `open_memmap` must be told)."""
+
+    def __init__(self, path: Path, dtype: str) -> None:
+        self.length, self._dtype = 0, dtype
+        self.file = open(path, "wb")  # noqa: SIM115  the writer of the shard closes it
+        self.write_header()
+
+    def append(self, values: NDArray[np.integer]) -> None:
+        self.file.write(values.astype(self._dtype).data)
+        self.length += len(values)
+
+    def write_header(self) -> None:
+        """Say how many numbers there are: in 128 bytes, however many."""
+        self.file.seek(0)
+        described = {"descr": self._dtype, "fortran_order": False, "shape": (self.length,)}
+        np.lib.format.write_array_header_1_0(self.file, described)
+
+
+class ShardWriter:
+    """Stream the documents of one shard into a folder that gets its name, `path`, when it is complete."""
+
+    def __init__(self, path: Path, dtype: str, unknown_id: int) -> None:
+        self._path, self._unknown_id, self._num_unknown = path, unknown_id, 0
+        self._held, self._num_held = list[Ids](), 0  # sentences that are not written yet, and their tokens
+        self.stack = ExitStack()  # of the folder and, within it, of its open files
+        self._folder = self.stack.enter_context(staged_folder(path))
+        self._tokens, self._sentences, self._documents = self._arrays = [
+            ArrayWriter(self._folder / f"{name}.npy", kind)
+            for name, kind in (("tokens", dtype), ("sentences", "<i8"), ("documents", "<i8"))
+        ]
+        for array in self._arrays:
+            self.stack.callback(array.file.close)
+        self._sentences.append(np.zeros(1, np.int64))
+        self._documents.append(np.zeros(1, np.int64))
+
+    @property
+    def num_tokens(self) -> int:
+        return self._tokens.length + self._num_held
+
+    def append(self, sentences: Sequence[Ids]) -> None:
+        """Add sentences, none of them empty, to the current document."""
+        self._held.extend(sentences)
+        self._num_held += sum(map(len, sentences))
+        if self._num_held >= FLUSH_TOKENS:
+            self._flush()
+
+    def _flush(self) -> None:
+        lengths = np.fromiter(map(len, self._held), np.int64, len(self._held))
+        ids = np.fromiter(chain.from_iterable(self._held), np.int64, self._num_held)
+        self._sentences.append(self._tokens.length + np.cumsum(lengths))
+        self._tokens.append(ids)
+        self._num_unknown += int(np.count_nonzero(ids == self._unknown_id))
+        self._held, self._num_held = [], 0
+
+    def end_document(self) -> None:
+        """End the current document: the next sentence starts another one."""
+        self._documents.append(np.array([self._sentences.length - 1 + len(self._held)]))
+
+    def finish(self, consumed: int, counts: Counts) -> ShardRecord:
+        """Give the shard its final name; `counts` are those that only the caller knows."""
+        self._flush()
+        for array in self._arrays:
+            array.write_header()
+            array.file.close()
+        counts += Counts(
+            documents=self._documents.length - 1,
+            sentences=self._sentences.length - 1,
+            tokens=self._tokens.length,
+            unknown_tokens=self._num_unknown,
+        )
+        stored = {
+            path.name: StoredFile(size=path.stat().st_size, blake2b=hash_file(path))
+            for path in sorted(self._folder.glob("*.npy"))
+        }
+        record = ShardRecord(name=self._path.name, consumed=consumed, counts=counts, files=stored)
+        write_record(self._folder / SHARD, record)
+        self.stack.close()
+        return record
+
+
+# ---- mapped ---------------------------------------------------------------------------------------------------------
+
+
+def _stamp(path: Path) -> tuple[int, int, int, int]:
+    """Return size, times and inode of a file: one of them changes whenever the file does."""
+    found = path.stat()
+    return found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino
+
+
+@dataclass
+class StampedFile:
+    """A mapped file, which must not be read after it has changed.
+
+    Reading beyond the end of a truncated file would kill the process (SIGBUS), and training on other bytes would go
+    unnoticed.
+    """
+
+    path: Path
+    stored: StoredFile
+    command: str  # that builds it again
+    stamp: tuple[int, int, int, int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.stamp = _stamp(self.path)
+
+    @property
+    def entry(self) -> Json:
+        """What the list of verified files says of it."""
+        return [*self.stamp, self.stored.blake2b]
+
+    def require_unchanged(self) -> None:
+        """Compare the stamp; if it differs, compare the content."""
+        received = ""
+        try:
+            now = _stamp(self.path)
+            if now == self.stamp:
+                return
+            if now[0] != self.stored.size:
+                received = f"{now[0]:,} bytes, {self.stored.size:,} before"
+            elif hash_file(self.path) != self.stored.blake2b:
+                received = "other bytes"
+        except FileNotFoundError:
+            received = "it was deleted"
+        if received:
+            what = f"{self.path} changed while it was in use"
+            raise DamagedError("LB-340", what, received=received, next=self.command)
+        self.stamp = now
+
+
+@dataclass(frozen=True)
+class Shard:
+    """One shard of a corpus; no sentence and no document is empty.
+
+    `tokens` has all ids end to end; `sentences` (n + 1,) is where each sentence starts in `tokens`, `documents`
+    (m + 1,) where each document starts in `sentences`; the last entry of each is the total. `files` are those that
+    the arrays are mapped from.
+    """
+
+    tokens: Tokens
+    sentences: Ints
+    documents: Ints
+    path: Path = Path()
+    files: tuple[StampedFile, ...] = ()
+
+    def require_unchanged(self) -> None:
+        """Check that the files have not changed since they were mapped (LB-340); takes microseconds."""
+        for file in self.files:
+            file.require_unchanged()
+
+    def between(self, start: int, stop: int) -> Tokens:
+        """Return the tokens of sentences start, start + 1, ... stop - 1."""
+        self.require_unchanged()
+        return self.tokens[self.sentences[start] : self.sentences[stop]].copy()
+
+
+def open_shard(folder: Path, record: ShardRecord, plan: CorpusPlan, *, command: str) -> Shard:
+    """Map the files of a shard, which have the sizes that were written; errors name `command`."""
+    path, counts = folder / record.name, record.counts
+    arrays, files = [], []
+    for name, dtype, length in (
+        ("tokens", plan.token_dtype, counts.tokens),
+        ("sentences", "<i8", counts.sentences + 1),
+        ("documents", "<i8", counts.documents + 1),
+    ):
+        place, size = path / f"{name}.npy", HEADER_BYTES + length * np.dtype(dtype).itemsize
+        stored = record.files.get(place.name)
+        found = place.stat().st_size if place.is_file() else 0
+        if stored is None or not found == stored.size == size:
+            received = f"{found:,} bytes" if found else "no such file"
+            raise damaged(place, received=received, expected=f"{size:,} bytes", command=command)
+        # A plain array indexes faster than a memory map; nothing is copied.
+        arrays.append(np.asarray(np.memmap(place, dtype, mode="r", offset=HEADER_BYTES, shape=(length,))))
+        files.append(StampedFile(place, stored, command))
+    return Shard(arrays[0], arrays[1], arrays[2], path, tuple(files))
+
+
+def verify_shard(shard: Shard, *, command: str) -> None:
+    """Read every byte of a shard's files, and compare their hashes with those of what was written."""
+    for file in shard.files:
+        if (found := hash_file(file.path)) != file.stored.blake2b:
+            expected = f"blake2b {file.stored.blake2b[:16]}…"
+            raise damaged(file.path, received=f"blake2b {found[:16]}…", expected=expected, command=command)
