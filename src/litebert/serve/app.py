@@ -19,13 +19,14 @@ from prometheus_client import generate_latest
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, create_model
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
+from typing_extensions import TypedDict
 
 from litebert import answers
 from litebert.config.load import wanted
 from litebert.inference.model import Model
 from litebert.inference.verbs import CHOICES, VERBS, Row
 from litebert.serve import Options
-from litebert.serve.batching import Job, ServedModel, count_tokens
+from litebert.serve.batching import Attention, Job, ServedModel, Steps, count_tokens
 from litebert.serve.guard import (
     MAX_BODY_BYTES,
     MAX_CHARACTERS,
@@ -61,12 +62,6 @@ class RequestBody(BaseModel):
     timeout_ms: Annotated[int, Field(ge=1, le=MAX_TIMEOUT_MS)] | None = None
 
 
-class Out(BaseModel):
-    """A part of an answer: it has these fields and no others."""
-
-    model_config = ConfigDict(extra="forbid")
-
-
 class Answer(BaseModel, Generic[Result]):
     """The model that answered, the version of its files, and the result of the verb."""
 
@@ -75,23 +70,7 @@ class Answer(BaseModel, Generic[Result]):
     result: Result
 
 
-class Steps(Out):
-    """Distance and cosine between the input and the output of each step: means, and by token."""
-
-    pieces: list[str]
-    l2: list[float]
-    cosine: list[float]
-    by_token: list[list[float]]
-
-
-class Attention(Out):
-    """For each head and query piece, its share of attention on each piece."""
-
-    pieces: list[str]
-    heads: list[list[list[float]]]
-
-
-class Problem(Out):
+class Problem(TypedDict):
     """What is wrong, what is expected, what to do; `code` is stable (docs/errors.md)."""
 
     message: str
@@ -100,7 +79,7 @@ class Problem(Out):
     code: str
 
 
-class Problems(Out):
+class Problems(TypedDict):
     """Every error has this body."""
 
     error: Problem
@@ -226,11 +205,13 @@ def job_of(verb: str, body: RequestBody) -> Job:
     return Job(verb, [row], given, tokens * tokens if verb == "score" else tokens)  # a text is read once for each token
 
 
+@dataclass(frozen=True)
 class Service:
     """The served models with what they share; the first one answers requests that name none."""
 
-    def __init__(self, models: Sequence[ServedModel], metrics: Metrics, options: Options) -> None:
-        self.models, self.metrics, self.options = models, metrics, options
+    models: Sequence[ServedModel]
+    metrics: Metrics
+    options: Options
 
     def named(self, name: str | None) -> ServedModel:
         """Return a model by its name."""
@@ -307,7 +288,7 @@ class EmbeddingsBody(RequestBody):
     user: Name | None = None
 
 
-class Embedding(Out):
+class Embedding(TypedDict):
     """One vector of length 1; base64 is of little-endian float32."""
 
     object: Literal["embedding"]
@@ -315,14 +296,14 @@ class Embedding(Out):
     embedding: list[float] | str
 
 
-class Usage(Out):
+class Usage(TypedDict):
     """The number of tokens read."""
 
     prompt_tokens: int
     total_tokens: int
 
 
-class Embeddings(Out):
+class Embeddings(TypedDict):
     """OpenAI's list of embeddings."""
 
     object: Literal["list"]

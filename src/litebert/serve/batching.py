@@ -14,13 +14,14 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
+from typing_extensions import TypedDict
 
 from litebert.errors import DamagedError, LitebertError
-from litebert.files import Json, hash_file
+from litebert.files import hash_file
 from litebert.inference.model import Model
 from litebert.inference.verbs import VERBS, Row
 from litebert.nn import Batch, depth_plan
@@ -301,12 +302,25 @@ def self_test(model: Model) -> None:
 # Inside a model: how hidden states move from step to step, what each head attends to
 
 
-@torch.inference_mode()
-def steps(model: Model, text: str) -> Json:
-    """Return L2 distance and cosine between the input and the output of each step (Figure 1).
+class Steps(TypedDict):
+    """Distance and cosine between the input and the output of each step: means, and by token."""
 
-    `l2` and `cosine` have one mean over tokens per step; `by_token` has each token's distances.
-    """
+    pieces: list[str]
+    l2: list[float]
+    cosine: list[float]
+    by_token: list[list[float]]
+
+
+class Attention(TypedDict):
+    """For each head and query piece, its share of attention on each piece."""
+
+    pieces: list[str]
+    heads: list[list[list[float]]]
+
+
+@torch.inference_mode()
+def steps(model: Model, text: str) -> Steps:
+    """Return L2 distance and cosine between the input and the output of each step (Figure 1)."""
     batch, pieces = _framed(model, text, model.network.config.max_position_embeddings)
     states = [state.float() for state in model.network.albert.states(batch)]
     pairs = list(pairwise(states))
@@ -321,7 +335,7 @@ def steps(model: Model, text: str) -> Json:
 
 
 @torch.inference_mode()
-def attention(model: Model, text: str, *, step: int) -> Json:
+def attention(model: Model, text: str, *, step: int) -> Attention:
     """Return the attention of each head in one step, counted from 1: `heads` by query by key."""
     albert = model.network.albert
     if not 1 <= step <= albert.depth:
@@ -340,10 +354,10 @@ def attention(model: Model, text: str, *, step: int) -> Json:
     return {"pieces": pieces, "heads": shares.tolist()}
 
 
-def _framed(model: Model, text: str, longest: int) -> tuple[Batch, list[Json]]:
+def _framed(model: Model, text: str, longest: int) -> tuple[Batch, list[str]]:
     """Return a framed text, cut to `longest` tokens, and its pieces."""
     encoding = model.tokenizer.encode(text, frame=True)
     ids = [*encoding.ids[:-1][: longest - 1], encoding.ids[-1]]
     pieces = [*encoding.pieces[:-1][: longest - 1], encoding.pieces[-1]]
     device = next(model.network.parameters()).device
-    return Batch.from_lists([ids]).to(device), cast(list[Json], pieces)
+    return Batch.from_lists([ids]).to(device), pieces
