@@ -104,7 +104,7 @@ def import_checkpoint(
             """Read a variable, or a moment of it, as we store it: kernels as [out, in]."""
             return bundle.read(variable).T.contiguous() if "/kernel" in variable else bundle.read(variable)
 
-        # A network of ours. Slots of any optimizer lie below their variable; strangers may be of any kind, or unreadable.
+        # A network of ours. Slots of any optimizer lie below their variable; strangers may be unreadable.
         stored = [name for name in entries if not name.endswith(_SLOTS) and name != _STEP]
         weights = [name for name in stored if name.rpartition("/")[0] not in entries]
         readable = [name for name in weights if bundle.dtype(name) or name.startswith(GOOGLE.encoder)]
