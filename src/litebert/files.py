@@ -153,18 +153,15 @@ class LockedLog:
             self._file.flush()
 
     def clear(self) -> None:
-        """Remove all lines."""
         with disk_errors(self.path):
             self._file.truncate(0)
         self.num_lines = 0
 
     def remove(self) -> None:
-        """Delete the file, and let go of it."""
         self.path.unlink(missing_ok=True)
         self._file.close()
 
     def close(self) -> None:
-        """Let go of the file, which stays."""
         self._file.close()
 
 

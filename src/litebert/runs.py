@@ -24,7 +24,6 @@ from pydantic import (
     Field,
     JsonValue,
     PlainSerializer,
-    TypeAdapter,
     ValidationError,
     model_validator,
 )  # fmt: skip
@@ -42,26 +41,22 @@ Kind = Literal["pretraining", "fine-tuning"]
 # ---- run.json: settings with their origins, data, environment -------------------------------------------------------
 
 
-def _origin(value: object) -> object:
-    return Origin.read(value) if isinstance(value, str) else value
+_OriginAsText = Annotated[
+    Origin, BeforeValidator(lambda said: Origin.read(said) if isinstance(said, str) else said), PlainSerializer(str)
+]
 
 
 class RunFile(BaseModel):
-    """The contents of run.json; origins are written as text."""
+    """The contents of run.json."""
 
     model_config = ConfigDict(frozen=True)
 
     format: int = 1
     litebert: str = "unknown"
     settings: dict[str, JsonValue] = {}
-    origins: dict[str, Annotated[Origin, BeforeValidator(_origin), PlainSerializer(str)]] = {}
+    origins: dict[str, _OriginAsText] = {}
     data: dict[str, JsonValue] = {}
     environment: dict[str, JsonValue] = {}
-
-    @property
-    def kind(self) -> Kind:
-        """The kind of run; only fine-tuning has a task."""
-        return "fine-tuning" if "task.name" in self.settings else "pretraining"
 
 
 def is_run(folder: Path) -> bool:
@@ -166,7 +161,7 @@ def read_log(folder: Path) -> tuple[list[dict[str, Json]], list[DamagedRow]]:
     data = path.read_bytes() if path.exists() else b""
     end = len(data) if data.endswith(b"}") else data.rfind(b"\n") + 1
     rows: list[dict[str, Json]] = []
-    damaged: list[DamagedRow] = []
+    damaged = []
     for number, line in enumerate(data[:end].removesuffix(b"\n").split(b"\n") if end else [], start=1):
         text = line.decode("utf-8", "replace")
         try:
@@ -269,8 +264,7 @@ def write_result(folder: Path, result: Result) -> None:
 # ---- answers/<split>.jsonl: what a fine-tuned model answered on its held-out sets -----------------------------------
 
 
-@dataclass(frozen=True)
-class Answered:
+class Answered(BaseModel, strict=True, frozen=True):
     """One labelled example with its answer; see tasks.kinds.family.AnswerRow."""
 
     id: str
@@ -285,9 +279,6 @@ class Answered:
         return self.score >= 1
 
 
-_ANSWERED = TypeAdapter(Answered)
-
-
 def read_answers(folder: Path) -> dict[str, list[Answered]]:
     """Read the answers of a run by split; examples without a label are skipped."""
     found: dict[str, list[Answered]] = {}
@@ -298,7 +289,7 @@ def read_answers(folder: Path) -> dict[str, list[Answered]]:
             try:
                 row = json.loads(line) if line else {"expected": None}
                 if row["expected"] is not None and row["score"] is not None:
-                    rows.append(_ANSWERED.validate_json(line, strict=True))
+                    rows.append(Answered.model_validate_json(line))
             except (ValueError, KeyError, TypeError, RecursionError) as error:
                 what, advice = f"line {number}: {error!r}", "delete it, or run litebert finetune under another --name"
                 raise DamagedError("LB-654", f"{path} is damaged", received=what, next=advice) from error
@@ -360,7 +351,8 @@ class Run:
 
     @property
     def kind(self) -> Kind:
-        return self.file.kind
+        """The kind of run; only fine-tuning has a task."""
+        return "fine-tuning" if "task.name" in self.settings else "pretraining"
 
     @property
     def settings(self) -> dict[str, JsonValue]:

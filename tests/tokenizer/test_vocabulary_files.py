@@ -40,17 +40,11 @@ def test_settings_beside_the_vocabulary_count(own_model: bytes, tmp_path: Path) 
 
 
 def test_what_is_no_tokenizer_is_refused(tmp_path: Path) -> None:
-    named = {
-        "": "LB-213",
-        "missing": "LB-213",
-        "tokenizer.json": "LB-213",
-        "spiece.model": "LB-004",
-        "h.model": "LB-003",
-    }
     with open(tmp_path / "h.model", "wb") as file:
         file.truncate(MAX_MODEL_BYTES + 1)
+    named = {"": 213, "missing": 213, "tokenizer.json": 213, "spiece.model": "004", "h.model": "003"}
     for name, code in named.items():
-        with pytest.raises(LitebertError, match=code):
+        with pytest.raises(LitebertError, match=f"LB-{code}"):
             Tokenizer.load(tmp_path / name)
 
 
@@ -63,13 +57,11 @@ def small(make_model: Maker) -> bytes:
 
 
 def message(number: int, content: bytes) -> bytes:
-    """Return one protobuf field that holds bytes."""
-
-    def varint(value: int) -> bytes:
-        low = bytes([value & 0x7F | (0x80 if value > 0x7F else 0)])
-        return low + varint(value >> 7) if value > 0x7F else low
-
-    return varint(number << 3 | 2) + varint(len(content)) + content
+    """Return one protobuf field that holds bytes: its number, their length as a varint, and they."""
+    size, length = len(content), b""
+    while size > 0x7F:
+        size, length = size >> 7, length + bytes([size & 0x7F | 0x80])
+    return bytes([number << 3 | 2]) + length + bytes([size]) + content
 
 
 def piece(text: bytes, rest: bytes = b"") -> bytes:
@@ -212,18 +204,15 @@ import resource, sys, time
 from litebert.errors import LitebertError
 from litebert.tokenizer.modelfile import read_model
 data = bytes.fromhex("0a0d0a0678787878787815000080bf") * 1_000_000
-before, begin = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
+used = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+before, begin = used(), time.process_time()
 try:
     read_model(data, "large")
 except LitebertError as error:
-    spent = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-    print(error.code, time.process_time() - begin, spent >> 10)
+    print(error.code, time.process_time() - begin < 1, used() - before < 64 << 10)
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
-    code, seconds, mebibytes = done.stdout.split()
-    assert code == "LB-201"
-    assert float(seconds) < 1
-    assert int(mebibytes) < 64
+    assert done.stdout.split() == ["LB-201", "True", "True"]
 
 
 def test_control_sentencepiece_takes_what_the_reader_refuses(own_model: bytes) -> None:

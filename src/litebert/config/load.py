@@ -141,8 +141,8 @@ def resolve(schema: type[Schema], *layers: Settings) -> Resolved[Schema]:
         merged = {f"model.{name}": Setting(value, origin) for name, value in values.items()} | merged
     known = dict(_fields(schema))
     listing = f"litebert config list {'finetune' if 'task' in schema.model_fields else 'pretrain'}"
+    without_retired({key: setting.value for key, setting in merged.items()})
     for key, setting in merged.items():
-        require_kept({key: setting.value})
         if key not in known:
             what = f"there is no setting {key} (from {setting.origin})"
             raise no_such_name("LB-103", what, key, [*known, "model.preset"], next=listing)
@@ -166,11 +166,9 @@ def resolve(schema: type[Schema], *layers: Settings) -> Resolved[Schema]:
             named = [key for key in merged if key.startswith(name) and key.rpartition(".")[2] in words]
             name = max(named, key=lambda key: merged[key].origin.is_typed, default=name) or "the configuration"
         found = merged.get(name, Setting(name, Origin()))
-        if first["type"] == "missing":
-            what, received = f"{name} is missing", None
-        else:
-            what, received = f"{name} cannot have this value (from {found.origin})", repr(found.value)
-        should = expected(error, schema)
+        is_missing = first["type"] == "missing"
+        what = f"{name} is missing" if is_missing else f"{name} cannot have this value (from {found.origin})"
+        received, should = None if is_missing else repr(found.value), expected(error, schema)
         raise LitebertError("LB-104", what, received=received, expected=should, next=listing) from error
     return Resolved(config, {key: merged[key].origin if key in merged else Origin() for key in known})
 
@@ -190,31 +188,20 @@ def difference(old: Mapping[str, Json], new: Mapping[str, Json]) -> list[str]:
     return [f"{n}: {old.get(n)} -> {new.get(n)}" for n in names if old.get(n) != new.get(n)]
 
 
-RETIRED: dict[str, Json] = {
-    "replaced.depth": None,
-    "replaced.weight": 50.0,
-    "elastic.teaching": 0.0,
-    "distil.relations": 0.0,
-    "distil.logits": 0.0,
-    "train.spike_sigma": None,
-}
-"""Settings of earlier versions that brought no gain and are gone, with the value that did nothing."""
+# Settings of earlier versions that brought no gain and are gone, with the value that did nothing.
+RETIRED: dict[str, Json] = {"replaced.depth": None, "replaced.weight": 50.0, "elastic.teaching": 0.0}
+RETIRED |= {"distil.relations": 0.0, "distil.logits": 0.0, "train.spike_sigma": None}
 RETIRED_SENTENCES = ("contrast", "document", "shuffle")
 
 
-def require_kept(settings: Mapping[str, Json]) -> None:
-    """Refuse a setting of an earlier version that acts and no longer exists."""
+def without_retired(settings: Mapping[str, Json]) -> dict[str, Json]:
+    """Return the settings that still exist; one of an earlier version that acted and is gone is refused."""
     for key, value in settings.items():
         is_gone = key in RETIRED and value != RETIRED[key]
         if is_gone or (key == "objective.sentence" and value in RETIRED_SENTENCES):
             what = f"{key}={value} is no longer part of litebert: it brought no gain (docs/study.md)"
             advice = f"omit {key}; a run that was begun with it ends with the version in its run.json"
             raise LitebertError("LB-103", what, next=advice)
-
-
-def without_retired(settings: Mapping[str, Json]) -> dict[str, Json]:
-    """Return the recorded settings that still exist; one that acted and is gone is refused."""
-    require_kept(settings)
     return {key: value for key, value in settings.items() if key not in RETIRED}
 
 
@@ -238,14 +225,9 @@ def _flattened(table: Mapping[str, Json], prefix: str = "") -> Iterable[tuple[st
 # ---- what a setting may be, in words --------------------------------------------------------------------------------
 
 _KINDS: dict[object, str] = {
-    bool: "true or false",
-    int: "a whole number",
-    float: "a number",
-    str: "text",
-    list[str]: "a list of texts",
-    tuple[str, ...]: 'a list of texts, ["…"]',
-    tuple[float, ...]: "a list of numbers, [1, 2]",
-}
+    bool: "true or false", int: "a whole number", float: "a number", str: "text", list[str]: "a list of texts",
+    tuple[str, ...]: 'a list of texts, ["…"]', tuple[float, ...]: "a list of numbers, [1, 2]",
+}  # fmt: skip
 _WANTED = {
     "missing": "this field", "extra_forbidden": "only known fields", "literal_error": "{expected}",
     "string_type": "text", "bool_type": "true or false", "list_type": "a list", "tuple_type": "a list",
