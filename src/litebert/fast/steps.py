@@ -75,9 +75,9 @@ def block(
     if len(x) > num_tokens:  # a slice costs a copy in the backward pass
         projected = projected[:num_tokens]
     query, key, value = projected.unbind(1)
-    if layout.queries is not None:  # only these are computed from here on
-        query, x = query[layout.queries], filled(x[layout.queries])
-    mixed = mixing.attend(query, key, value, layout, mixing.dropout_prob)
+    mixed = mixing.attend(layout.of_queries(query), key, value, layout, mixing.dropout_prob)
+    # After attention, not beside its query: the order in which gradients of x are added up decides their last bits.
+    x = x if layout.queries is None else filled(layout.of_queries(x))
     x = mixing.norm(mixing.output(filled(mixed).flatten(-2), x))
     return widening.norm(widening.output(widening.intermediate(x, None), x))
 
