@@ -227,11 +227,6 @@ def test_chosen_positions_equal_those_of_the_official_loop(
     assert masked(np.array(ids), config, sample=sample).positions.tolist() == sorted(expected)
 
 
-def test_number_to_predict_rounds_half_to_even() -> None:
-    for length, most, expected in ((3, None, 1), (10, None, 2), (30, None, 4), (50, None, 8), (512, 20, 20)):
-        assert num_to_predict(length, ObjectiveConfig(max_predictions=most)) == expected
-
-
 def test_chosen_tokens_become_mask_stay_or_change_by_80_10_10() -> None:
     ids = np.full(2_000, 5)
     shown = np.concatenate([masked(ids, ObjectiveConfig(), sample=sample).replacements for sample in range(100)])

@@ -8,8 +8,6 @@ from pathlib import Path
 import pyarrow
 import pyarrow.parquet
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from litebert.corpus.text import TextSettings, read_passages
 from litebert.errors import DamagedError, LitebertError
@@ -56,14 +54,6 @@ DEEP = functools.reduce(lambda inner, _: [inner], range(5_000), "one")
 def test_column_that_is_missing_or_not_text_is_refused(row: dict[str, object], column: str, told: str) -> None:
     with pytest.raises(LitebertError, match=told):
         list(texts_of(row, column, PLACE))
-
-
-@given(st.lists(st.lists(st.text(st.characters(exclude_categories=["Cs"])))))
-@settings(deadline=None, max_examples=50)
-def test_dotted_column_fans_out_over_lists(chapters: list[list[str]]) -> None:
-    row = {"book": {"chapters": [{"pages": pages} for pages in chapters]}}
-    expected = [page for pages in chapters for page in pages]
-    assert list(texts_of(row, "book.chapters.pages", PLACE)) == expected
 
 
 def test_each_row_is_a_document_with_its_line(write: Callable[[str, str], Path]) -> None:

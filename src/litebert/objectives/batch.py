@@ -101,7 +101,7 @@ def mask(ids: Ints, *, vocabulary: Vocabulary, config: ObjectiveConfig, generato
     1
     """
     maskable = np.flatnonzero((ids != vocabulary.cls_id) & (ids != vocabulary.sep_id))  # (tokens,) positions
-    starts_word = vocabulary.starts_word[ids[maskable]] | (not config.whole_word)
+    starts_word = vocabulary.starts_word[ids[maskable]] | (not config.whole_word)  # (tokens,)
     starts_word[:1] = True  # other pieces belong to the word before them, even across a [SEP]
     begins = np.flatnonzero(starts_word)  # (words,)
     order = generator.random(begins.size).argsort()  # (words,): which run is tried first
@@ -126,7 +126,7 @@ def mask(ids: Ints, *, vocabulary: Vocabulary, config: ObjectiveConfig, generato
 
     # Each token, not run, becomes [MASK], stays, or becomes any piece, even a special one (L535).
     originals = ids[positions]
-    choice, piece = generator.random((2, positions.size))
+    choice, piece = generator.random((2, positions.size))  # (masked,) each
     random_pieces = (piece * vocabulary.size).astype(np.int64)
     kept_or_random = np.where(choice < MASKED_SHARE + KEPT_SHARE, originals, random_pieces)
     return Masking(positions, np.where(choice < MASKED_SHARE, vocabulary.mask_id, kept_or_random))
@@ -135,8 +135,8 @@ def mask(ids: Ints, *, vocabulary: Vocabulary, config: ObjectiveConfig, generato
 def num_to_predict(length: int, config: ObjectiveConfig) -> int:
     """Return the most tokens that are predicted; `length` includes the special ones.
 
-    >>> num_to_predict(512, ObjectiveConfig()), num_to_predict(512, ObjectiveConfig(max_predictions=20))
-    (77, 20)
+    >>> [num_to_predict(length, ObjectiveConfig()) for length in (3, 30, 50, 512)]  # halves to even
+    [1, 4, 8, 77]
     """
     wanted = max(1, round(length * config.mask_prob))
     return wanted if config.max_predictions is None else min(wanted, config.max_predictions)
@@ -157,43 +157,37 @@ def run_length_law(config: ObjectiveConfig) -> NDArray[np.float64]:
 
 
 class Sample(NamedTuple):
-    """One sequence: its ids, how many are segment 0, its label (None: no sentence task), and its masks."""
+    """One sequence."""
 
     ids: Ints
-    first_length: int
-    label: int | None
+    first_length: int  # how many ids are segment 0
+    label: int | None  # None: no sentence task
     masking: Masking
 
 
 @dataclass(frozen=True)
 class PretrainingBatch:
-    """Masked sequences and their targets, all int64, without padding.
+    """Masked sequences and their targets, all int64, without padding."""
 
-    `ids`, `positions` (within the sequence) and `segments` have shape (tokens,), `offsets` (sequences + 1,).
-    `masked_positions` (masked,) index the token axis; `masked_ids` are the original tokens there. `sentence_labels`
-    (sequences,) are 0 for in order, 1 for swapped or random, NO_LABEL for a lone sentence, and None where the
-    objective has no sentence task.
-    """
-
-    ids: Ints
-    positions: Ints
-    segments: Ints
-    offsets: Ints
-    masked_positions: Ints
-    masked_ids: Ints
-    sentence_labels: Ints | None
+    ids: Ints  # (tokens,)
+    positions: Ints  # (tokens,), within the sequence
+    segments: Ints  # (tokens,)
+    offsets: Ints  # (sequences + 1,)
+    masked_positions: Ints  # (masked,), on the token axis
+    masked_ids: Ints  # (masked,), the original tokens there
+    sentence_labels: Ints | None  # (sequences,): 0 in order, 1 swapped or random, NO_LABEL alone; None without the task
 
 
 def collate(samples: Sequence[Sample]) -> PretrainingBatch:
     """Lay samples end to end."""
-    lengths = np.array([sample.ids.size for sample in samples])
+    lengths = np.array([sample.ids.size for sample in samples])  # (sequences,)
     first_lengths = np.array([sample.first_length for sample in samples])
     offsets = np.concatenate(([0], np.cumsum(lengths)))  # (sequences + 1,)
     positions = np.arange(offsets[-1]) - np.repeat(offsets[:-1], lengths)  # (tokens,), from 0 in each sequence
     num_masked = [sample.masking.positions.size for sample in samples]
-    masked_positions = np.concatenate([sample.masking.positions for sample in samples])
+    masked_positions = np.concatenate([sample.masking.positions for sample in samples])  # (masked,)
     masked_positions += np.repeat(offsets[:-1], num_masked)  # from places in a sequence to places in the batch
-    ids = np.concatenate([sample.ids for sample in samples])
+    ids = np.concatenate([sample.ids for sample in samples])  # (tokens,)
     masked_ids = ids[masked_positions]
     ids[masked_positions] = np.concatenate([sample.masking.replacements for sample in samples])
     return PretrainingBatch(
@@ -216,8 +210,8 @@ def of_sequences(batch: PretrainingBatch, order: Ints) -> PretrainingBatch:
     """Return the sequences at the numbers in `order`, each at most once."""
     lengths = np.diff(batch.offsets)
     offsets = np.concatenate(([0], np.cumsum(lengths[order])))
-    shifts = batch.offsets[:-1][order] - offsets[:-1]
-    tokens = np.arange(offsets[-1]) + np.repeat(shifts, lengths[order])  # where each came from
+    shifts = batch.offsets[:-1][order] - offsets[:-1]  # (sequences that stay,)
+    tokens = np.arange(offsets[-1]) + np.repeat(shifts, lengths[order])  # (tokens that stay,): where each came from
     went_to = np.full_like(batch.ids, -1)  # -1: its sequence is left out
     went_to[tokens] = np.arange(tokens.size)
     places = went_to[batch.masked_positions]

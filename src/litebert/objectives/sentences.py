@@ -110,7 +110,7 @@ class SentenceObjective:
         # B is whole sentences of another document, from a random one on, until it has the rest of `target` tokens.
         local = int(np.searchsorted(shard.documents, instance.start, side="right")) - 1
         own = int(library.first_document[instance.shard]) + local
-        draws = generator.random(TRIES_FOR_ANOTHER_DOCUMENT + 1)
+        draws = generator.random(TRIES_FOR_ANOTHER_DOCUMENT + 1)  # some for the document, the last for its sentence
         drawn = (draws[:-1] * library.num_documents).astype(np.int64).tolist()
         other = next((document for document in drawn if document != own), own)
         number = int(np.searchsorted(library.first_document, other, side="right")) - 1  # of its shard

@@ -145,12 +145,12 @@ def estimated_samples(
     # A trial of sentences of that mean: how many pieces lie between one instance and the next?
     drawn = rng.uniform(0, "trial", np.arange(TRIAL_DOCUMENTS * TRIAL_SENTENCES))
     lengths: Ints = np.ceil(-mean * np.log1p(-drawn)).astype(np.int64).clip(1)
-    sentences = np.concatenate(([0], np.cumsum(lengths)))
+    sentences = np.concatenate(([0], np.cumsum(lengths)))  # (sentences + 1,), in pieces
     trial = Shard(np.empty(0, np.uint16), sentences, np.arange(TRIAL_DOCUMENTS + 1) * TRIAL_SENTENCES)
     plan = plan_epoch(Library([trial]), config, sentence, seed=0, purpose="trial", epoch=0)
-    starts = np.sort(plan.columns[0])
+    starts = np.sort(plan.columns[0])  # (instances,), in sentences
     documents = starts // TRIAL_SENTENCES
-    between = np.diff(sentences[starts])[documents[1:] == documents[:-1]]
+    between = np.diff(sentences[starts])[documents[1:] == documents[:-1]]  # pieces, within a document
     advance = float(between.mean()) if between.size else float(sentences[-1] / len(plan))
     # A document of one sentence is no sample of an objective that compares two, unless it keeps them.
     skips_single = sentence.fewest_sentences > 1 and not sentence.keeps_single_sentences
@@ -180,11 +180,11 @@ class Mixed(Samples):
         """Return the corpus of each sample, and its number within that corpus."""
         cycles, positions = np.divmod(numbers, CYCLE)
         # A cycle is a permutation of its slots, of which the first counts[0] are the first corpus's, and so on.
-        slots = np.empty_like(positions)
+        slots = np.empty_like(positions)  # (samples,)
         for cycle in np.unique(cycles):
             chosen = cycles == cycle
             slots[chosen] = rng.permutation(self._seed, "mix", int(cycle), CYCLE, positions[chosen])
-        corpora = np.searchsorted(self._ends, slots, side="right")
+        corpora = np.searchsorted(self._ends, slots, side="right")  # (samples,)
         counts = self._counts[corpora]
         # Its number: what the cycles before took of this corpus, and its place among this cycle's slots.
         return corpora, cycles * counts + slots - (self._ends[corpora] - counts)
