@@ -336,12 +336,7 @@ def build_optimizer(
     *,
     rate_scales: Mapping[str, float] | None = None,
 ) -> MomentOptimizer:
-    """Return the configured optimizer; norms and biases neither decay nor adapt.
-
-    >>> model = torch.nn.Linear(2, 2)
-    >>> type(build_optimizer(OptimConfig(name="adamw"), model.named_parameters())).__name__
-    'AdamW'
-    """
+    """Return the configured optimizer; norms and biases neither decay nor adapt."""
     is_muon = config.name == "muon"
     kind: type[MomentOptimizer] = {"lamb": Lamb, "adamw": AdamW, "muon": Muon}[config.name]
     groups = parameter_groups(

@@ -29,7 +29,7 @@ class Loss:
     """One micro-batch's share of the step's loss, and sums to report.
 
     The shares of all micro-batches of a step add up to the loss of the whole batch, so gradient
-    accumulation changes memory and nothing else. `sums` has one entry per name in `Task.sum_names`.
+    accumulation changes memory and nothing else. `sums` (`Task.num_sums`,) become measures.
     """
 
     total: Tensor
@@ -60,8 +60,8 @@ class Task(Protocol[Work]):
         """The network being trained."""
 
     @property
-    def sum_names(self) -> tuple[str, ...]:
-        """The names of the entries of `Loss.sums`."""
+    def num_sums(self) -> int:
+        """The number of entries of `Loss.sums`."""
 
     def batches(self, start: int, stop: int) -> Iterator[Sequence[Work]]:
         """Yield the micro-batches of the steps start, ... stop - 1; any start is allowed."""

@@ -226,7 +226,7 @@ class Distillation:
         distil: DistilConfig,
     ) -> None:
         self.network, self._pretraining, self._world = pretraining.network, pretraining, pretraining.world
-        self.sum_names = (*pretraining.sum_names, "hidden_error", "lessons", "vector_error", "texts")
+        self.num_sums = pretraining.num_sums + 4  # the errors of states and vectors, each with its count
         self._teacher, self._surface, self._distil = teacher, Surface(tokenizer), distil
         self._open_texts, self._held_out_texts = open_texts, held_out_texts
         # the teacher's layer at the same share of the depth, for each step of the student
@@ -297,7 +297,7 @@ class Distillation:
         distances = 1 - F.cosine_similarity(vectors, work.reading[1].float(), dim=-1)  # (texts,)
         (num_texts,) = work.world.totals(len(distances))
         total = total + self._distil.vectors * distances.sum() / num_texts
-        zeros = hidden.new_zeros(len(self._pretraining.sum_names))
+        zeros = hidden.new_zeros(self._pretraining.num_sums)
         return Loss(total, summed([*zeros, *sums, distances.sum(), hidden.new_full((), len(distances))]))
 
     def measures(self, sums: Sequence[float]) -> dict[str, float]:
@@ -313,7 +313,7 @@ class Distillation:
         """Measure as pretraining does, and against the teacher on held-out plain texts."""
         values = self._pretraining.evaluate()
         self.network.eval()
-        sums = torch.zeros(len(self.sum_names), dtype=torch.float64)
+        sums = torch.zeros(self.num_sums, dtype=torch.float64)
         for batch in self._world.share(self._held_out_texts):
             sums += self.loss(self._lesson(batch, 1.0, ALONE, is_masked=False)).sums.cpu()
         self._world.sum_([sums])

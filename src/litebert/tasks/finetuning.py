@@ -67,7 +67,7 @@ class Finetuning(Generic[Example, Answer]):
     With a `teacher`, the features have its outputs. Of `pool` times as many features, a step learns from the hardest.
     """
 
-    sum_names = ("loss", "weight")
+    num_sums = 2  # the weighted losses, the weights
 
     def __init__(
         self,

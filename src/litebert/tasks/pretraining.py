@@ -55,12 +55,11 @@ class Objective:
     """What one head learns.
 
     `loss(logits, work)` returns the micro-batch's share of the step's loss, and three sums to report: of the losses,
-    the right answers and all answers; None where a batch has no labels for it. `sums` are the names of the sums, and
-    `measures` the mean loss and the accuracy that they become.
+    the right answers and all answers; None where a batch has no labels for it. `measures` are the mean loss and the
+    accuracy that they become.
     """
 
     loss: Callable[[Tensor, PretrainingWork], tuple[Tensor, list[Tensor]] | None]
-    sums: tuple[str, str, str]
     measures: tuple[Measure, Measure]
 
 
@@ -82,7 +81,6 @@ def sentence_objective(logits: Tensor, work: PretrainingWork) -> tuple[Tensor, l
 OBJECTIVES: dict[str, Objective] = {
     "masked_lm": Objective(
         masked_lm_objective,
-        ("masked_loss", "masked_correct", "masked"),
         (
             Measure("masked_lm_loss", "mlm {:.3f}", "Masked-LM loss"),
             Measure(
@@ -97,7 +95,6 @@ OBJECTIVES: dict[str, Objective] = {
     ),
     "sentence_order": Objective(
         sentence_objective,
-        ("sentence_loss", "sentence_correct", "sentences"),
         (
             Measure("sentence_order_loss", "sop {:.3f}"),
             Measure(
@@ -155,7 +152,7 @@ class Pretraining:
         self._held_out, self._mines, self._mask_id = held_out, mines, mask_id
         self._early, self._elastic = early or EarlyConfig(), elastic or ElasticConfig()
         self._deepest = network.albert.depth
-        self.sum_names = tuple(name for objective in OBJECTIVES.values() for name in objective.sums)
+        self.num_sums = 3 * len(OBJECTIVES)
 
     def batches(self, start: int, stop: int) -> Iterator[Sequence[PretrainingWork]]:
         """Yield the micro-batches of each step on the network's device; set the network's depth."""
@@ -204,7 +201,7 @@ class Pretraining:
         self.network.eval()
         pack(self.network.albert)
         exact = exact_dtype(device)
-        sums = torch.zeros(len(self.sum_names), dtype=exact, device=device)
+        sums = torch.zeros(self.num_sums, dtype=exact, device=device)
         hidden = torch.zeros(3, dtype=exact, device=device)  # of the positions that show [MASK]
         for batch in self.world.share(self._held_out):
             for work in micro_batches(batch, self.train.micro_batch_size, device):

@@ -98,8 +98,10 @@ class Checkpoints:
                 self.tokenizer.save(staged, max_length=network.config.max_position_embeddings)
             write_bytes(staged / OPTIMIZER_FILE, save({name: t.cpu().contiguous() for name, t in tensors.items()}))
             write_json(staged / STATE_FILE, progress.to_json())
+            # last: what it lists is on disk before it is
             write_json(staged / MANIFEST_FILE, manifest_of(staged, progress.step))
         verify(final)
+        # the newest from before a divergence is spared: a run can begin again from there
         spared = [path for path in self.newest_first() if step_of(path) < (progress.diverged or 0)][:1]
         for outdated in self.newest_first()[self.keep :]:
             is_kept = self.keep_every is not None and step_of(outdated) % self.keep_every == 0

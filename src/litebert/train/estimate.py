@@ -88,7 +88,7 @@ def scaled(
         saved: dict[int, int] = {}
 
         def keep(tensor: Tensor) -> Tensor:
-            storage = tensor.untyped_storage()
+            storage = tensor.untyped_storage()  # views share one: it counts once
             saved[storage.data_ptr()] = storage.nbytes()
             return tensor
 
@@ -96,6 +96,7 @@ def scaled(
             _backward(task, work)
         return sum(saved.values())
 
+    # both probes before anything is timed: they warm up the kernels, too
     growth = max(0, kept(large) - kept(small))  # bytes, without what does not depend on the tokens
     step = partial(_backward, task, large)
     seconds = _seconds(step, device, PROBE_SECONDS)
@@ -109,6 +110,7 @@ def scaled(
         num_parameters=num_parameters,
         seconds_per_step=update + tokens_per_step * seconds / many,
         memory_bytes=bytes_before + int(held) + libraries,
+        # a checkpoint has weights and two moments in float32, and is written before the oldest is removed
         disk_bytes=(train.keep_checkpoints + 1) * num_parameters * 12 + num_parameters * 4,
     )
 

@@ -126,7 +126,7 @@ class Pace:
 class StepResult:
     """The results of one step over all processes; the weights were updated only if `is_finite`."""
 
-    sums: tuple[float, ...]  # what the task names in `sum_names`
+    sums: tuple[float, ...]  # of the task, `Task.num_sums`
     tokens: int
     loss: float
     gradient_norm: float
@@ -155,7 +155,7 @@ def training_step(
     parameters = list(task.network.parameters())
     device = parameters[0].device
     exact = exact_dtype(device)
-    seen = torch.zeros(len(task.sum_names) + 2, dtype=exact, device=device)  # the sums, the loss, the tokens
+    seen = torch.zeros(task.num_sums + 2, dtype=exact, device=device)  # the sums, the loss, the tokens
     for work in works:
         loss = task.loss(work)
         (loss.total * loss_scale).backward()  # type: ignore[no-untyped-call]
@@ -176,7 +176,7 @@ def training_step(
         for group in optimizer.param_groups:
             group["lr"] = learning_rate * group["rate_scale"]
         optimizer.step()
-    optimizer.zero_grad(set_to_none=True)
+    optimizer.zero_grad(set_to_none=True)  # the memory of the gradients serves the next forward pass
     return StepResult(tuple(sums), int(tokens), total, gradient_norm, is_finite)
 
 
@@ -208,6 +208,7 @@ class Trainer:
             self.checkpoints.require_disk(sum(p.numel() for p in network.parameters()))
         self.pace = Pace.open(folder, train, begun=begun, world=world)
         log.ends = None if self.pace.seconds is None else self.pace.begun + self.pace.seconds
+        # norms and biases neither decay nor adapt; the schedule sets the rate of each step
         self.optimizer = build_optimizer(optim, network.named_parameters(), rate_scales=rate_scales)
         self.schedule = build_schedule(optim, total_steps=train.steps)
         self.progress = RunProgress(loss_scale=FIRST_SCALE if train.precision == "fp16" else 1.0)
@@ -262,6 +263,7 @@ class Trainer:
         is_last = self.is_finished
         while not is_last and not is_stopping:
             works = next(batches)
+            # by the clock, a step may stand for more or less than one of the schedule
             rate = self.schedule(min(train.steps - 1, int(pace.at(progress.step)[0])))
             result = training_step(
                 task,
@@ -327,6 +329,7 @@ class Trainer:
         if progress.first_loss is None or progress.trend is None:
             progress.first_loss = progress.trend = result.loss
         else:
+            # one bad batch is no divergence: a running mean of the losses is compared with the first loss
             progress.trend = TREND * progress.trend + (1 - TREND) * result.loss
         if progress.trend <= DIVERGED * max(1.0, progress.first_loss):
             progress.diverged = None

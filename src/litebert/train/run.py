@@ -169,6 +169,7 @@ def opened(
             given = {"origins": resolved.origins, "data": dict(data), "environment": environment}
             write_run(folder, RunFile(litebert=litebert.__version__, settings=settings, **given))
             return None
+        # the settings and the data of the run must be the same, but for what changes no number
         before = without_retired(recorded.settings) | {f"data of {n}": value for n, value in recorded.data.items()}
         after = settings | {f"data of {name}": value for name, value in data.items()}
         if binding := [each for each in difference(before, after) if each.split(":")[0] not in FREE_SETTINGS]:
@@ -305,6 +306,7 @@ class RunLog:
         """Report the steps since the last report: their mean losses, and how fast they went."""
         now = time.perf_counter()
         seconds, self._since = now - self._since, now
+        # seconds per unit of cost, smoothed: other programs on the machine come and go
         pace = seconds / max(1e-9, self.cost(max(0, self._last_step), step))
         self._pace = 0.7 * self._pace + 0.3 * pace if self._pace else pace
         self._last_step = step

@@ -166,6 +166,7 @@ def loader_for(
     train, early, window = config.train, config.early, window_of(config)
     found = opened(corpus, window)
     drawn = train.batch_size * config.mining.pool
+    # early masking lasts for a share of the run's steps; a loader of a stage or of a mix sees a part of its samples
     early_steps = max(0, round(early.mask_share * train.steps) - first_step)
     early_samples = round(early_steps * drawn * share)
     vocabulary = vocabulary_of(found.tokenizer())
@@ -183,6 +184,7 @@ def loader_for(
             early_samples=early_samples,
         )
 
+    # one that fits a window is shuffled whole; a larger one window by window, with the shards of one open at a time
     if found.num_tokens <= window:
         return open_loader(found.shards, purpose, early_samples)
     counts = [record.counts for record in found.manifest.shards]
