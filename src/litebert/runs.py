@@ -17,16 +17,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple, Self, TypeVar
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    JsonValue,
-    PlainSerializer,
-    ValidationError,
-    model_validator,
-)  # fmt: skip
+from pydantic import BaseModel, BeforeValidator, Field, JsonValue, PlainSerializer, ValidationError, model_validator
 
 from litebert import files
 from litebert.config import Origin, refused
@@ -46,10 +37,8 @@ _OriginAsText = Annotated[
 ]
 
 
-class RunFile(BaseModel):
+class RunFile(BaseModel, frozen=True):
     """The contents of run.json."""
-
-    model_config = ConfigDict(frozen=True)
 
     format: int = 1
     litebert: str = "unknown"
@@ -209,10 +198,9 @@ def finite(rows: Sequence[LogRow], name: str) -> list[float]:
 # ---- result.json: the measures of fine-tuning, for the last step and for the best evaluation ------------------------
 
 
-class EvaluatedStep(BaseModel):
+class EvaluatedStep(BaseModel, frozen=True, extra="allow"):
     """A step, and all measures of its evaluation by name; in the file they are one flat object."""
 
-    model_config = ConfigDict(frozen=True, extra="allow")
     __pydantic_extra__: dict[str, float]
 
     step: int
@@ -228,10 +216,8 @@ class EvaluatedStep(BaseModel):
         return cls.model_validate({**finite, "step": row.step})
 
 
-class Result(BaseModel):
+class Result(BaseModel, frozen=True, populate_by_name=True):
     """The last step of a run, and its best evaluation by the key measure."""
-
-    model_config = ConfigDict(frozen=True, populate_by_name=True)
 
     task: str
     key_measure: str

@@ -112,9 +112,9 @@ def test_every_recipe_resolves(tmp_path: Path, name: str) -> None:
 
 
 def test_differences_name_the_field_and_both_values() -> None:
-    old = flattened(AlbertConfig())
-    new = flattened(AlbertConfig(hidden_size=1_024, num_attention_heads=16))
-    assert difference(old, new) == ["hidden_size: 768 -> 1024", "num_attention_heads: 12 -> 16"]
+    old, new = AlbertConfig(), AlbertConfig(hidden_size=1_024, num_attention_heads=16)
+    named = ["hidden_size: 768 -> 1024", "num_attention_heads: 12 -> 16"]
+    assert difference(flattened(old), flattened(new)) == named
 
 
 def test_presets_are_the_published_shapes() -> None:

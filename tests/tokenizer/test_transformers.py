@@ -38,8 +38,7 @@ OLD_CHARACTERS = [
 
 @pytest.fixture(scope="module")
 def own_folder(own: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("own")
-    own.save(folder)
+    own.save(folder := tmp_path_factory.mktemp("own"))
     return folder
 
 
@@ -257,14 +256,12 @@ def test_what_has_no_character_map_or_scores_that_cannot_tell_is_read_as_such(
 
 def test_names_that_are_called_special_are_no_text(folder: Path) -> None:
     def add(table: dict[str, Json]) -> None:
-        added, size = table["added_tokens"], len(table["model"]["vocab"])
-        added.append({"id": size, "content": "[e1]", "special": True})
-        added.append({"id": size + 1, "content": "[e2]", "special": False})
-        table["model"]["vocab"] += [["[e1]", 0.0], ["[e2]", 0.0]]
+        for name, special in {"[e1]": True, "[e2]": False}.items():
+            table["added_tokens"].append({"id": len(table["model"]["vocab"]), "content": name, "special": special})
+            table["model"]["vocab"].append([name, 0.0])
 
     tokenizer = Tokenizer.load(rewritten(folder, add))
-    assert tokenizer.id("[e1]") not in tokenizer.encode("[e1]").ids
-    assert tokenizer.id("[e2]") in tokenizer.encode("[e2]").ids
+    assert [tokenizer.id(name) in tokenizer.encode(name).ids for name in ("[e1]", "[e2]")] == [False, True]
 
 
 @pytest.mark.parametrize("lowercase", [True, False])
@@ -340,21 +337,18 @@ def test_what_cannot_be_used_is_one_clear_error(folder: Path, change: Change, me
         Tokenizer.load(rewritten(folder, change))
 
 
-MILLION = (
+MILLION = ", ".join(['["a", 0]'] * 1_000_001)
+UNIGRAM = (
     '{"pre_tokenizer": {"type": "Metaspace", "replacement": "▁"}, "model": {"type": "Unigram", "unk_id": 0, "vocab": ['
-    + ", ".join(['["a", 0]'] * 1_000_001)
-    + "]}}"
 )
-
-
 NO_JSON = {
     "empty": ("", "LB-005"),
     "list": ("[]", "LB-005.*\\n.*list instead of an object"),
     "objects": ('{"model": ' * 100_000, "LB-005"),
-    "infinity": ('{"model": {"type": "Unigram", "vocab": [["a", -Infinity]]}}', "LB-005"),
+    "infinity": (UNIGRAM + '["a", -Infinity]]}}', "LB-005"),
     "digits": ('{"model": ' + "9" * 100_000 + "}", "LB-005"),
     "size": (" " * (33 << 20), "LB-003"),
-    "pieces": (MILLION, r"LB-201.*\n.*a list of at most 300,000"),
+    "pieces": (UNIGRAM + MILLION + "]}}", r"LB-201.*\n.*a list of at most 300,000"),
 }
 
 

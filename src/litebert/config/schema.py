@@ -6,15 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, Field, model_validator
 
 from litebert.errors import no_such_name
 
 
-class Section(BaseModel):
+class Section(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
     """A group of settings: frozen, and unknown names are refused."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 # ---- the network ----------------------------------------------------------------------------------------------------
