@@ -260,7 +260,7 @@ class PartTask:
 
     @property
     def record_path(self) -> Path:
-        """The record that marks this part as done; `.read` beside it has the bytes read and the tokens so far."""
+        """The record that marks this part as done; `.progress` beside it has the bytes read and the tokens so far."""
         return self.output / PARTS / f"{self.part:05d}.json"
 
 
@@ -317,7 +317,7 @@ def build_part(task: PartTask) -> PartRecord:
 
     def save_progress() -> None:
         so_far: files.Json = {"bytes": bytes_read, "tokens": train.num_tokens + held_out.num_tokens}
-        files.write_json(task.record_path.with_suffix(".read"), so_far)
+        files.write_json(task.record_path.with_suffix(".progress"), so_far)
 
     with ExitStack() as stack:
         train, held_out = sides = [
@@ -373,7 +373,8 @@ def _begin(output: Path, plan: CorpusPlan) -> bool:
         begun = read_record(output / PLAN, CorpusPlan, command=command) if has_work else plan
     else:
         files.remove_unfinished(output, PLAN)
-        files.require_new(output, force=None)
+        if any(output.iterdir()):
+            files.require_new(output, force=None)
         begun = plan
     if begun != plan:
         changed = [
@@ -525,7 +526,7 @@ def _reported(tasks: Sequence[PartTask], report: Report | None) -> Iterator[None
 
     def so_far() -> tuple[int, int]:
         """Return how many bytes were read, and how many tokens they gave."""
-        notes = [json.loads(path.read_bytes()) for path in folder.glob("*.read")]
+        notes = [json.loads(path.read_bytes()) for path in folder.glob("*.progress")]
         return sum(note["bytes"] for note in notes), sum(note["tokens"] for note in notes)
 
     def look() -> BuildProgress:

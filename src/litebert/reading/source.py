@@ -185,9 +185,8 @@ def _source(name: str, size: int) -> Source:
 
 def _unreadable(name: str, error: Exception) -> LitebertError:
     received = getattr(error, "strerror", None) or str(error)
-    advice = "check the URL and your credentials" if is_url(name) else f"ls -l {quote(name)}"
-    if received == "it is a folder":
-        advice = f"name the files in it: {quote(name)}/*"
+    look = f"name the files in it: {quote(name)}/*" if received == "it is a folder" else f"ls -l {quote(name)}"
+    advice = "check the URL and your credentials" if is_url(name) else look
     return RequestError("LB-303", f"{name} cannot be read", received=received, next=advice)
 
 
