@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 import pytest
+import zstandard
 
 from .desk import Desk
 from .shell import litebert, near, says
@@ -83,28 +85,18 @@ CASES = [
 
 def written(folder: Path, rows: list[Row], kind: str) -> list[Path]:
     """Write the rows as files of this kind."""
-    path = folder / f"rows.{kind}"
-    lines = [json.dumps(row) for row in rows]
     if kind == "files":
         return [*written(folder, rows[:1], "jsonl"), *written(folder, rows[1:], "txt")]
-    base = kind.removesuffix(".gz").removesuffix(".zst")
-    if base in ("csv", "tsv"):
-        with open(path.with_name("plain"), "w", encoding="utf-8", newline="") as file:
-            table = csv.DictWriter(file, rows[0], delimiter="," if base == "csv" else "\t")
-            table.writeheader()
-            table.writerows(rows)
-        data = path.with_name("plain").read_bytes()
-    elif base == "parquet":
-        arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
-        parquet.write_table(arrow.Table.from_pylist(rows), path)
+    path, (base, _, packed) = folder / f"rows.{kind}", kind.partition(".")
+    if base == "parquet":
+        pd.DataFrame(rows).to_parquet(path)
         return [path]
+    if base in ("csv", "tsv"):
+        text = pd.DataFrame(rows).to_csv(index=False, sep="," if base == "csv" else "\t")
     else:
-        data = ("\n".join([row["text"] for row in rows] if base == "txt" else lines) + "\n").encode()
-    if kind.endswith(".gz"):
-        data = gzip.compress(data)
-    if kind.endswith(".zst"):
-        data = pytest.importorskip("zstandard").compress(data)
-    path.write_bytes(data)
+        text = "".join((row["text"] if base == "txt" else json.dumps(row)) + "\n" for row in rows)
+    pack = {"": bytes, "gz": gzip.compress, "zst": zstandard.compress}[packed]
+    path.write_bytes(pack(text.encode()))
     return [path]
 
 
@@ -162,32 +154,27 @@ def test_answers_go_to_a_file_of_lines_or_a_table_and_rows_keep_their_order(
     desk: Desk, tmp_path: Path, name: str
 ) -> None:
     verb = VERBS[name]
-    words = (name, *written(tmp_path, verb.rows, "jsonl"), "--model", getattr(desk, verb.run), "--quiet")
-    for output in ("a.jsonl", "a.csv"):
-        done = litebert(*words, "--output", tmp_path / output)
+    (path,) = written(tmp_path, verb.rows, "jsonl")
+    asked = {"a.jsonl": [path], "a.csv": [path], "typed.jsonl": verb.typed[0]}
+    for output, words in asked.items():
+        given = (*words, "--model", getattr(desk, verb.run), "--output", tmp_path / output)
+        done = litebert(name, *given, *["--quiet"] * (words == [path]))
         assert (done.code, done.stdout) == (0, ""), done.stderr
-        assert f"{len(verb.rows)} rows" in done.stderr
-    lines = [json.loads(line) for line in (tmp_path / "a.jsonl").read_text("utf-8").splitlines()]
-    assert lines == [{"row": n, "answer": near(answer)} for n, answer in enumerate(alone(desk, name), 1)]
+        assert words != [path] or f"{len(verb.rows)} rows" in done.stderr
+    expected = [{"row": n, "answer": near(answer)} for n, answer in enumerate(alone(desk, name), 1)]
+    lines, typed = (
+        [json.loads(line) for line in (tmp_path / f"{stem}.jsonl").read_text("utf-8").splitlines()]
+        for stem in ("a", "typed")
+    )
+    assert (lines, typed) == (expected, expected[:1])
     with open(tmp_path / "a.csv", encoding="utf-8", newline="") as file:
         table = list(csv.DictReader(file))
-    assert [row["row"] for row in table] == [str(line["row"]) for line in lines]
-    assert {row["error"] for row in table} == {""}
-    if name in ("order", "similar", "choose"):
-        (field,) = {"order": ["probability"], "similar": ["cosine"], "choose": ["index"]}[name]
+    assert [(row["row"], row["error"]) for row in table] == [(str(line["row"]), "") for line in lines]
+    field = {"order": "probability", "similar": "cosine", "choose": "index"}.get(name)
+    if field:
         assert [float(row[field]) for row in table] == near([float(line["answer"][field]) for line in lines])
     else:
         assert len(table[0]) >= 3
-
-
-@pytest.mark.parametrize("name", VERBS)
-def test_the_answer_to_typed_texts_goes_to_the_output(desk: Desk, tmp_path: Path, name: str) -> None:
-    verb = VERBS[name]
-    output = tmp_path / "a.jsonl"
-    done = litebert(name, *verb.typed[0], "--model", getattr(desk, verb.run), "--output", output)
-    assert (done.code, done.stdout) == (0, ""), done.stderr
-    (found,) = [json.loads(line) for line in output.read_text("utf-8").splitlines()]
-    assert found == {"row": 1, "answer": near(alone(desk, name)[0])}
 
 
 def test_vectors_are_an_array_and_a_row_without_text_is_not_a_number(desk: Desk, tmp_path: Path) -> None:
@@ -204,14 +191,13 @@ def test_vectors_are_an_array_and_a_row_without_text_is_not_a_number(desk: Desk,
     assert sorted(path.name for path in tmp_path.iterdir()) == ["t.jsonl", "v.npy"]
 
 
-@pytest.mark.parametrize("given", ["run", "folder", "relative", "packaged"])
+MODELS = {"run": "base", "folder": "base/model", "relative": "runs/base", "packaged": None}
+
+
+@pytest.mark.parametrize("given", MODELS)
 def test_a_model_is_a_run_a_folder_or_the_one_that_comes_along(desk: Desk, given: str) -> None:
-    model = {
-        "run": ("--model", desk.base),
-        "folder": ("--model", desk.base / "model"),
-        "relative": ("--model", "runs/base"),
-        "packaged": (),
-    }[given]
+    path = Path(MODELS[given] or "")
+    model = () if given == "packaged" else ("--model", path if given == "relative" else desk.folder / "runs" / path)
     done = litebert("embed", "Anna", *model, "--json", cwd=desk.folder)
     assert done.code == 0, done.stderr
     assert len(done.json[0]) == (384 if given == "packaged" else 128)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from html import escape
 from pathlib import Path
@@ -42,31 +42,15 @@ class Trained(TypedDict):
 
 
 @dataclass(frozen=True)
-class RunPlan:
-    """A run that has not begun: lines for people, the numbers behind them, and remarks on the data."""
-
-    lines: Mapping[str, str]
-    values: TableRow
-    notes: tuple[str, ...] = ()
-
-    def __str__(self) -> str:
-        width = max(map(len, self.lines), default=0)
-        facts = [f"{name:<{width}}  {text}" for name, text in self.lines.items()]
-        return "\n".join([*facts, *(f"{'note':<{width}}  {note}" for note in self.notes)])
-
-    def _repr_html_(self) -> str:
-        return f"<pre>{escape(str(self))}</pre>"
-
-
-@dataclass(frozen=True)
 class Run(on_disk.Run):
     """A run on disk, finished or not; a fine-tuning with several seeds is one run with `seeds`.
 
-    `exit_code` is 0 unless a signal stopped the run: rerun the same call to resume. A dry run has a `plan`.
+    `exit_code` is 0 unless a signal stopped the run: rerun the same call to resume. A dry run has a `plan`: its text is
+    for people, its `value` has the numbers.
     """
 
     exit_code: int = 0
-    plan: RunPlan | None = None
+    plan: Shown[Planned] | None = None
 
     @property
     def result(self) -> dict[str, Json]:
@@ -118,6 +102,8 @@ class Run(on_disk.Run):
         return f"Run({str(self.folder)!r}: {self.kind}{several}, {state})"
 
     def _repr_html_(self) -> str:
+        if self.plan is not None:
+            return f"<pre>{escape(self.plan.text)}</pre>"
         found = self.result if self.is_finished else {}
         last = found.get("last", found)
         assert isinstance(last, dict)
@@ -138,7 +124,7 @@ class Run(on_disk.Run):
     def __str__(self) -> str:
         """Write the plan of a dry run; the measures of a finished run, and where its model and report are."""
         if self.plan is not None:
-            return str(self.plan)
+            return self.plan.text
         if self.exit_code:
             return ""
         if not self.is_finished:
@@ -179,7 +165,7 @@ class Run(on_disk.Run):
     def as_json(self) -> Planned | Trained | Result | list[Result] | None:
         """Return what --json prints."""
         if self.plan is not None:
-            return cast("Planned", self.plan.values)
+            return self.plan.value
         if self.exit_code:
             return None
         if self.kind == "fine-tuning":

@@ -7,13 +7,14 @@ from dataclasses import asdict
 from functools import partial
 from os import fspath
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Required
+from typing import TYPE_CHECKING, Annotated, Any, Required, cast
 
 from annotated_types import Ge
 from pydantic import JsonValue
 
+from litebert.answers import Shown
 from litebert.api.corpus import Column, Documents, Sentences, Texts, build_from_texts, vocabulary_path
-from litebert.api.runs import Run, RunPlan, concluded
+from litebert.api.runs import Planned, Run, concluded
 from litebert.api.settings import (
     Overrides,
     flags,
@@ -37,7 +38,6 @@ from litebert.config import (
 from litebert.corpus.build import require_share
 from litebert.corpus.text import require_text, text_settings
 from litebert.errors import LitebertError, counted, say
-from litebert.files import Json
 from litebert.inference import PACKAGED
 from litebert.inference.texts import count
 from litebert.reading.source import find_texts, is_url
@@ -172,34 +172,31 @@ def _pretrain(given: Mapping[str, Any], own: Mapping[str, JsonValue]) -> Run:
     resolved = resolve(PretrainConfig, recipe_settings("pretrain", given["recipe"]), flags(inputs), settings)
     has_corpus = corpus is not None or (folder / "corpus" / "corpus.json").is_file()
 
-    def planned() -> tuple[PretrainConfig, RunPlan]:
+    def planned() -> tuple[PretrainConfig, Shown[Planned]]:
         """Measure what the run will need; writes nothing, trains no vocabulary."""
         say("measuring a few steps on this machine")
         size = None if has_corpus else vocab_size if start is None else Tokenizer.load(locate(start)).vocab_size
         config, needs = plan(resolved, folder, vocab_size=size)
-        train, model, data = config.train, config.model, str(corpus)
+        train, model, data, time = config.train, config.model, str(corpus), None
         if corpus is None:
             megabytes = sum(source.size for source in sources) / 1e6
             ends = "blank lines" if given["documents"] == "blank-line" else "the end of each file"
             share = f"{held_out:.1%} of them held out, at least one or the end of the only one"
             data = f"{counted(len(sources), 'file')}, {megabytes:,.1f} MB; documents end at {ends}; {share}"
-        tokens = train.steps * most_tokens(config)
+        if train.minutes is not None:
+            before = f"; before it {'the corpus is' if start else 'the vocabulary and the corpus are'} made"
+            time = f"{duration(60 * train.minutes)} of training{'' if has_corpus else before}; "
+            time += "after it the model and its report are written"
+        tokens, shape = train.steps * most_tokens(config), f"H {model.hidden_size} x {model.num_hidden_layers} layers"
         lines = {
-            "model": f"H {model.hidden_size} x {model.num_hidden_layers} layers, "
-            f"E {model.embedding_size}, vocabulary {model.vocab_size:,}",
+            "model": f"{shape}, E {model.embedding_size}, vocabulary {model.vocab_size:,}",
             "parameters": f"{needs.num_parameters:,}",
             "data": data,
             "objective": f"masked LM {config.objective.mask_prob:.0%}, sentence {config.objective.sentence}",
             "steps": f"{train.steps:,} of {train.batch_size:,} sequences",
             "tokens": f"{tokens / 1e6:,.1f} M at most",
         }
-        more = {"tokens": tokens}
-        time = None
-        if train.minutes is not None:
-            before = f"; before it {'the corpus is' if start else 'the vocabulary and the corpus are'} made"
-            time = f"{duration(60 * train.minutes)} of training{'' if has_corpus else before}; "
-            time += "after it the model and its report are written"
-        return config, _plan_of(lines, needs, train, folder, time=time, more=more)
+        return config, _plan_of(lines, needs, train, folder, time=time, tokens=tokens)
 
     if given["dry_run"]:
         return Run(folder, plan=planned()[1])
@@ -211,7 +208,7 @@ def _pretrain(given: Mapping[str, Any], own: Mapping[str, JsonValue]) -> Run:
         if not was_finished and not quiet:
             config, described = planned()
             train = config.train
-            say(str(described))
+            say(described.text)
         if corpus is None and not (was_finished and has_corpus):
             how = {name: given[name] for name in ("vocab_size", "sentences", "documents", "column", "held_out")}
             make = partial(build_from_texts, texts, folder, start=start, quiet=quiet, **how)
@@ -230,13 +227,10 @@ def _plan_of(
     folder: Path,
     *,
     time: str | None = None,
-    more: Mapping[str, Json] = {},
-    notes: tuple[str, ...] = (),
-) -> RunPlan:
-    """Add to the lines of a plan what the run needs, and what each of several processes holds and sends.
-
-    In a ring all-reduce of n processes, each sends 2 (n - 1) / n of the gradients (Patarasuk and Yuan, 2009).
-    """
+    tokens: int | None = None,
+    notes: Sequence[str] = (),
+) -> Shown[Planned]:
+    """Add to the lines of a plan what the run needs, and what each of several processes holds and sends."""
     from litebert.distributed import world_size
     from litebert.train.run import duration
 
@@ -248,15 +242,18 @@ def _plan_of(
     }
     if size > 1:
         gradients = 4 * needs.num_parameters  # bytes
-        sent = 2 * (size - 1) / size * gradients
+        sent = 2 * (size - 1) / size * gradients  # by each process in a ring all-reduce (Patarasuk and Yuan, 2009)
         low, high = batch_size // size, -(-batch_size // size)
         share = f"{low:,}" if low == high else f"{low:,} or {high:,}"
         held = f"all weights, gradients and moments ({4 * gradients / 1e6:,.0f} MB)"
         needed["processes"] = f"{size}; each holds {held} and {share} of {batch_size:,} sequences of a step"
         passed = f"each process sends and receives {sent / 1e6:,.1f} MB"
         needed["network"] = f"{gradients / 1e6:,.1f} MB of gradients a step; {passed}"
-    values = {**asdict(needs), "steps": train.steps, "seconds": seconds, **more}
-    return RunPlan({**lines, **needed, "results": str(folder)}, values, notes)
+    facts = [*lines.items(), *needed.items(), ("results", str(folder)), *(("note", note) for note in notes)]
+    width = max(len(name) for name, _ in facts)
+    values: dict[str, Any] = {**asdict(needs), "steps": train.steps, "seconds": seconds}
+    values |= {} if tokens is None else {"tokens": tokens}
+    return Shown(cast("Planned", values), "\n".join(f"{name:<{width}}  {text}" for name, text in facts))
 
 
 START = "model.start"
@@ -333,7 +330,7 @@ def finetune(
     seeded = {folder / f"seed-{seed}": resolve(FinetuneConfig, chosen | flags({"train.seed": seed})) for seed in seeds}
     trained = seeded or {folder: resolved}
 
-    def planned() -> tuple[Prepared, RunPlan]:
+    def planned() -> tuple[Prepared, Shown[Planned]]:
         """Measure what the run will need, on a few of its examples; writes nothing."""
         prepared, needs = fine_tuning.plan_finetuning(resolved, folder)
         train, optim = prepared.config.train, prepared.config.optim
@@ -362,7 +359,7 @@ def finetune(
         was_finished, prepared = all(Run(each).is_finished for each in trained), None
         if not was_finished and not quiet:
             first, described = planned()
-            say(str(described))
+            say(described.text)
             prepared = None if seeds else first
         for number, (each, settled) in enumerate(trained.items()):
             outcome = fine_tuning.finetune(
