@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from .desk import Desk
 from .shell import COMMAND
+from .tiny import Desk
 
 JSON = {"Content-Type": "application/json"}
 

@@ -12,9 +12,8 @@ from torch.nn.utils.rnn import pad_sequence
 import litebert as package
 from litebert import Batch
 
-from .desk import Desk
 from .shell import litebert
-from .tiny import Random, Tiny, weights
+from .tiny import Desk, Random, Tiny, weights
 
 transformers = pytest.importorskip("transformers")
 

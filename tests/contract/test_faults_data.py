@@ -13,9 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from .desk import Desk
 from .shell import COMMAND, QUICK, TEXTS, digest, interrupted, litebert, refusal, says
-from .tiny import Tiny
+from .tiny import Desk, Tiny
 
 STUDY = ("--lengths", 16, "--window", 8, "--longest", 16, "--rounds", 1)
 

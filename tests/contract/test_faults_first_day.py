@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from .desk import PRETRAIN, Desk
 from .shell import COMMAND, QUICK, Done, litebert, says, story
+from .tiny import PRETRAIN, Desk
 
 LOUD = [word for word in QUICK if word != "--quiet"]
 LONG = (*QUICK[1:], "objective.max_seq_length=64", "train.steps=1000000000")

@@ -13,9 +13,8 @@ import pytest
 import litebert
 from litebert import LitebertError, Run
 
-from .desk import Desk
 from .shell import TABLES
-from .tiny import FINETUNING, PRETRAINING, Tiny, rows, weights
+from .tiny import FINETUNING, PRETRAINING, Desk, Tiny, rows, weights
 
 # ---- trainings that end early, and trainings that diverge -----------------------------------------------------------
 

@@ -13,31 +13,29 @@ import litebert
 from litebert import LitebertError, Model
 
 from . import golden
-from .desk import Desk
 from .shell import litebert as shell
+from .tiny import Desk
 
 TEXTS = ["A man is playing a guitar.", "Someone plays an instrument.", "The stock market fell."]
 SENTENCES = [*TEXTS, "Nobody was at home.", "Where is the station?"]
 
 
-def packaged_folder() -> Path:
-    return Path(litebert.load().source)
+LOADS = {
+    "run": lambda run: litebert.load(run),
+    "folder": lambda run: litebert.load(run / "model"),
+    "best": lambda run: litebert.load(run / "best"),
+    "text": lambda run: litebert.load(str(run)),
+    "relative": lambda _: litebert.load("runs/reviews"),
+    "Run.model": lambda run: litebert.Run.open(run).model(),
+}
 
 
-@pytest.mark.parametrize("kind", ["run", "folder", "best", "text", "relative", "Run.model"])
+@pytest.mark.parametrize("kind", LOADS)
 def test_what_names_a_model_is_loaded(desk: Desk, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     monkeypatch.chdir(desk.folder)
-    expected = litebert.load(desk.reviews).classify(TEXTS)
-    found = {
-        "run": lambda: litebert.load(desk.reviews),
-        "folder": lambda: litebert.load(desk.reviews / "model"),
-        "best": lambda: litebert.load(desk.reviews / "best"),
-        "text": lambda: litebert.load(str(desk.reviews)),
-        "relative": lambda: litebert.load("runs/reviews"),
-        "Run.model": lambda: litebert.Run.open(desk.reviews).model(),
-    }[kind]()
+    found = LOADS[kind](desk.reviews)
     assert isinstance(found, Model)
-    assert found.classify(TEXTS) == expected
+    assert found.classify(TEXTS) == litebert.load(desk.reviews).classify(TEXTS)
 
 
 def test_what_names_no_model_is_one_clear_error(desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,10 +56,6 @@ def test_bf16_and_depth_are_chosen_when_a_model_is_loaded(desk: Desk) -> None:
     np.testing.assert_array_equal(litebert.load(desk.base, depth=3).embed(TEXTS), plain)
 
 
-def pickled(model: Model) -> Model:
-    return pickle.loads(pickle.dumps(model))
-
-
 def saved(model: Model) -> Model:
     file = io.BytesIO()
     torch.save(model, file)
@@ -76,7 +70,7 @@ RUNS = {"base": "embed", "reviews": "classify", "tags": "tag", "choices": "embed
 def test_copies_of_a_model_answer_alike(desk: Desk, run: str) -> None:
     verb = RUNS.get(run, "embed")
     model = litebert.load() if run == "packaged" else litebert.load(getattr(desk, run))
-    for copied in (copy.deepcopy, pickled, saved):
+    for copied in (copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model)), saved):
         for _ in range(2):  # before the first answer, and after
             twin = copied(model)
             assert twin is not model
@@ -113,60 +107,46 @@ def model() -> Model:
     return litebert.load()
 
 
-def test_it_takes_eight_megabytes_at_most() -> None:
-    files = [path for path in packaged_folder().rglob("*") if path.is_file()]
+def test_it_takes_eight_megabytes_at_most_and_its_card_says_what_it_was_made_of(model: Model) -> None:
+    files = [path for path in Path(model.source).rglob("*") if path.is_file()]
     assert sum(path.stat().st_size for path in files) <= 8_000_000
-
-
-def test_verbs_work_without_a_path(model: Model) -> None:
-    assert {"fill", "embed"} <= set(model.verbs)
-    words = [filling.words[0] for filling in model.fill("He closed the [MASK].", top=20)]
-    assert "door" in words
-
-
-def test_it_does_not_guess_what_it_has_not_learnt(model: Model) -> None:
-    with pytest.raises(LitebertError, match="LB-612"):
-        model.order("He opened the door.", "Nobody was there.")
-
-
-def test_texts_of_like_meaning_are_near(model: Model) -> None:
-    first, second, other = model.embed(TEXTS)
-    assert first @ second > first @ other + 0.2
-
-
-def test_transformers_computes_the_same() -> None:
-    from transformers import AlbertModel, AutoTokenizer
-
-    folder = packaged_folder()
-    tokenizer = AutoTokenizer.from_pretrained(folder)
-    theirs = AlbertModel.from_pretrained(folder, dtype=torch.float32).eval()
-    batch = tokenizer(TEXTS, padding=True, return_tensors="pt")
-    with torch.no_grad():
-        hidden = theirs(**batch).last_hidden_state
-    mask = batch["attention_mask"][..., None]
-    means = (hidden * mask).sum(1) / mask.sum(1)
-    wanted = torch.nn.functional.normalize(means).numpy()
-    np.testing.assert_allclose(litebert.load().embed(TEXTS), wanted, atol=1e-5)
-
-
-def test_sentence_transformers_gives_the_same_vectors(model: Model) -> None:
-    import sentence_transformers
-
-    theirs = sentence_transformers.SentenceTransformer(str(packaged_folder()), device="cpu")
-    vectors = theirs.encode(TEXTS, normalize_embeddings=True)
-    np.testing.assert_allclose(model.embed(TEXTS), vectors, atol=1e-5)
-
-
-def test_its_card_says_what_it_was_made_of() -> None:
-    card = (Path(packaged_folder()) / "README.md").read_text(encoding="utf-8")
+    card = (Path(model.source) / "README.md").read_text(encoding="utf-8")
     assert "all-MiniLM-L6-v2" in card
     assert "license: apache-2.0" in card
 
 
-def test_its_words_can_be_measured_though_it_has_no_order(tmp_path: Path) -> None:
+def test_it_fills_and_embeds_and_does_not_guess_what_it_has_not_learnt(model: Model) -> None:
+    assert {"fill", "embed"} <= set(model.verbs)
+    assert "door" in [filling.words[0] for filling in model.fill("He closed the [MASK].", top=20)]
+    found = model.fill("She [MASK] the door.", top=5)
+    assert len({filling.words for filling in found}) == 5
+    assert [f.probability for f in found] == sorted((f.probability for f in found), reverse=True)
+    assert all(0 < f.probability < 1 and f.text == f"She {f.words[0]} the door." for f in found)
+    assert all(f.offsets == ((4, 10),) for f in found)
+    first, second, other = model.embed(TEXTS)  # texts of like meaning are near
+    assert first @ second > first @ other + 0.2
+    with pytest.raises(LitebertError, match="LB-612"):
+        model.order("He opened the door.", "Nobody was there.")
+
+
+def test_transformers_and_sentence_transformers_compute_the_same(model: Model) -> None:
+    import sentence_transformers
+    from transformers import AlbertModel, AutoTokenizer
+
+    batch = AutoTokenizer.from_pretrained(model.source)(TEXTS, padding=True, return_tensors="pt")
+    with torch.no_grad():
+        hidden = AlbertModel.from_pretrained(model.source, dtype=torch.float32).eval()(**batch).last_hidden_state
+    mask = batch["attention_mask"][..., None]
+    means = torch.nn.functional.normalize((hidden * mask).sum(1) / mask.sum(1)).numpy()
+    np.testing.assert_allclose(model.embed(TEXTS), means, atol=1e-5)
+    theirs = sentence_transformers.SentenceTransformer(str(model.source), device="cpu")
+    np.testing.assert_allclose(model.embed(TEXTS), theirs.encode(TEXTS, normalize_embeddings=True), atol=1e-5)
+
+
+def test_its_words_can_be_measured_though_it_has_no_order(model: Model, tmp_path: Path) -> None:
     text = "The train was late. Nobody seemed surprised.\n\nThe river rose. The bridge was gone.\n"
     (tmp_path / "text.txt").write_text(text, encoding="utf-8")
-    (measures,) = litebert.evaluate(packaged_folder(), data=tmp_path / "text.txt", quiet=True).measures.values()
+    (measures,) = litebert.evaluate(model.source, data=tmp_path / "text.txt", quiet=True).measures.values()
     assert 0 < measures["masked_lm_loss"] < 15
     assert not any("order" in name for name in measures)
 
@@ -177,11 +157,3 @@ def test_golden_vectors_of_five_sentences(model: Model) -> None:
     found = {"vectors": [[float(x) for x in row[:12]] for row in vectors]}
     found["cosines"] = [[float(x) for x in row] for row in vectors @ vectors.T]
     golden.require("embeddings", "packaged", found, rel=1e-4, is_exact=False)
-
-
-def test_fillings_are_words_with_probabilities(model: Model) -> None:
-    found = model.fill("She [MASK] the door.", top=5)
-    assert len({filling.words for filling in found}) == 5
-    assert [f.probability for f in found] == sorted((f.probability for f in found), reverse=True)
-    assert all(0 < f.probability < 1 and f.text == f"She {f.words[0]} the door." for f in found)
-    assert all(f.offsets == ((4, 10),) for f in found)

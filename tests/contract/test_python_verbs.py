@@ -15,8 +15,7 @@ import pytest
 import litebert
 from litebert import LitebertError, Model
 
-from .desk import Desk
-from .tiny import Random
+from .tiny import Desk, Random
 
 PAIR = "Bert found a red ball."
 TEXTS = ["Anna walked to the house.", "Nobody at the river knew."]

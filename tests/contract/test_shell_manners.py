@@ -14,8 +14,8 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from .desk import PRETRAIN, Desk
 from .shell import COMMAND, QUICK, TEXTS, digest, interrupted, litebert, says
+from .tiny import PRETRAIN, Desk
 
 
 @cache

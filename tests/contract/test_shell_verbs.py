@@ -12,8 +12,8 @@ import pandas as pd
 import pytest
 import zstandard
 
-from .desk import Desk
 from .shell import litebert, near, says
+from .tiny import Desk
 
 Row = dict[str, str]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -212,8 +213,8 @@ def test_the_plan_counts_the_plain_texts_too(teacher_folder: Path, text: Path) -
     pairs = config.train.batch_size * config.objective.max_seq_length
     plan = litebert.distil(teacher_folder, text, settings=settings, dry_run=True).plan
     assert plan is not None
-    assert plan.values["tokens"] == config.train.steps * (pairs + 45)
-    assert plan.lines["model"].startswith("H 32 x 4 layers")  # the student's shape, not that of the recipe
+    assert plan.value["tokens"] == config.train.steps * (pairs + 45)
+    assert re.search(r"model +H 32 x 4 layers", plan.text)  # the student's shape, not that of the recipe
 
 
 def test_where_nobody_says_three_blocks_take_turns(teacher_folder: Path) -> None:
