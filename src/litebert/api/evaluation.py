@@ -158,8 +158,9 @@ def evaluate(
                 expected=f"{flag} for {', '.join(other for other, names in USED_BY.items() if name in names)}",
                 next=f"omit {flag}",
             )
-    if data is None and (predictions or on):
-        wanted = "dev-v1.1.json" if predictions else "STS-B/dev.tsv"
+    is_alone = what == "a pretrained model" and run_of(chosen[0]) is None
+    if data is None and (predictions or on or is_alone):
+        wanted = "dev-v1.1.json" if predictions else "STS-B/dev.tsv" if on else "my-text.txt"
         advice = f"litebert evaluate ... --data {wanted}"
         raise LitebertError("LB-526", f"{what} needs the data to measure on: --data", next=advice)
     if predictions is not None:
@@ -220,9 +221,6 @@ def _of_pretrained(
     run = run_of(path)
     config = None if run is None else recorded_config(PretrainConfig, Run(run).settings)
     folder = Path(path) / "model" if run == Path(path) else locate(path)
-    if config is None and data is None:
-        what = "without its run, a pretrained model is measured on texts"
-        raise LitebertError("LB-926", what, received="no --data", next=f"litebert evaluate {path} --data my-text.txt")
     used = precision or trained_in(config)
     loaded = load_model(folder, dtype=DTYPES[used])
     of_order = {name for name in loaded.missing if name.startswith("sentence_order.")}
