@@ -17,7 +17,7 @@ from litebert.config import ObjectiveConfig
 from litebert.corpus import Shard
 from litebert.objectives import Loader, Vocabulary, sentence_objective
 from litebert.objectives.sampling import plan_epoch
-from litebert.objectives.sentences import Library
+from litebert.objectives.sequences import Library
 
 NUM_DOCUMENTS, SENTENCES_PER_DOCUMENT, VOCAB_SIZE, BATCH_SIZE = 2_000, 40, 30_000, 64
 

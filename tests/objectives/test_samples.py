@@ -17,9 +17,8 @@ from litebert import rng
 from litebert.config.schema import ObjectiveConfig
 from litebert.corpus import Shard
 from litebert.objectives import Loader, Vocabulary
-from litebert.objectives.batch import Masking, frame, mask, num_to_predict, run_length_law, truncated_sizes
 from litebert.objectives.sampling import plan_epoch
-from litebert.objectives.sentences import (
+from litebert.objectives.sequences import (
     ALONE,
     IN_ORDER,
     RANDOM_SECOND,
@@ -27,6 +26,12 @@ from litebert.objectives.sentences import (
     SWAPPED,
     Instance,
     Library,
+    Masking,
+    frame,
+    mask,
+    num_to_predict,
+    run_length_law,
+    truncated_sizes,
 )
 from litebert.rng import Ints, permutation, stream
 from litebert.tokenizer import Tokenizer

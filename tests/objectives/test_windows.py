@@ -15,7 +15,7 @@ from litebert.corpus import Shard
 from litebert.corpus.shards import Counts
 from litebert.objectives import Loader, Vocabulary, sentence_objective
 from litebert.objectives.sampling import plan_epoch
-from litebert.objectives.sentences import Library
+from litebert.objectives.sequences import Library
 from litebert.objectives.windows import Mixed, Windowed, WindowOrder, estimated_samples
 
 from .conftest import shard

@@ -10,8 +10,8 @@ import torch
 from litebert.config import AlbertConfig, ObjectiveConfig
 from litebert.corpus import Corpus
 from litebert.nn import AlbertForPretraining
-from litebert.objectives.batch import PretrainingBatch, of_sequences
 from litebert.objectives.sampling import Loader
+from litebert.objectives.sequences import PretrainingBatch, of_sequences
 from litebert.tasks.finetuning import hardest_features
 from litebert.tasks.kinds.family import Feature
 from litebert.tasks.pretraining import hardest, micro_batches, sequence_losses

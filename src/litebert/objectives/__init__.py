@@ -1,12 +1,20 @@
 """What pretraining predicts: masked words and sentence order, drawn fresh from shards of tokens.
 
-`sentences` pairs the sentences of a document, `batch` frames and masks them, `sampling` finds any batch by its number
-and reads ahead, `windows` covers large corpora, mixes and stages.
+`sequences` pairs the sentences of a document, frames and masks them, `sampling` finds any batch by its number and reads
+ahead, `windows` covers large corpora, mixes and stages.
 """
 
-from litebert.objectives.batch import PretrainingBatch, Vocabulary, longest_first, mask
 from litebert.objectives.sampling import Batches, Loader, evaluation_batches, prefetch
-from litebert.objectives.sentences import NO_LABEL, SENTENCE_OBJECTIVES, SentenceObjective, sentence_objective
+from litebert.objectives.sequences import (
+    NO_LABEL,
+    SENTENCE_OBJECTIVES,
+    PretrainingBatch,
+    SentenceObjective,
+    Vocabulary,
+    longest_first,
+    mask,
+    sentence_objective,
+)
 
 __all__ = [
     "NO_LABEL",

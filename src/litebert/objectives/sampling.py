@@ -27,8 +27,19 @@ from litebert import rng
 from litebert.config import ObjectiveConfig
 from litebert.corpus import Shard
 from litebert.errors import DamagedError, LitebertError, ResourceError
-from litebert.objectives.batch import PretrainingBatch, Sample, Vocabulary, collate, frame, mask
-from litebert.objectives.sentences import Draws, Instance, Library, SentenceObjective, sentence_objective
+from litebert.objectives.sequences import (
+    Draws,
+    Instance,
+    Library,
+    PretrainingBatch,
+    Sample,
+    SentenceObjective,
+    Vocabulary,
+    collate,
+    frame,
+    mask,
+    sentence_objective,
+)
 from litebert.rng import Ints
 
 SHORTEST_TARGET = 2  # the smallest target length of a short sequence, in tokens (L284)

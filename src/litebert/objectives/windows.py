@@ -20,9 +20,8 @@ from litebert.config import ObjectiveConfig
 from litebert.corpus import Shard
 from litebert.corpus.shards import Counts
 from litebert.errors import LitebertError
-from litebert.objectives.batch import PretrainingBatch, Sample
 from litebert.objectives.sampling import Batches, Loader, Samples, plan_epoch
-from litebert.objectives.sentences import Library, SentenceObjective
+from litebert.objectives.sequences import Library, PretrainingBatch, Sample, SentenceObjective
 from litebert.rng import Ints
 
 WINDOW_PIECES = 1 << 32  # pieces that are shuffled together; a corpus with no more is one window, planned exactly

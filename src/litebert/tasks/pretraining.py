@@ -24,7 +24,7 @@ from litebert.nn import AlbertForPretraining, Batch
 from litebert.nn.batch import moved
 from litebert.nn.heads import PretrainingOutput
 from litebert.objectives import NO_LABEL, Batches, PretrainingBatch, longest_first, prefetch
-from litebert.objectives.batch import of_sequences
+from litebert.objectives.sequences import of_sequences
 from litebert.tasks.base import Loss, Measure, device_of, summed
 
 EPSILON = 1e-5

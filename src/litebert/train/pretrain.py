@@ -22,7 +22,7 @@ from litebert.folder import read_config, start_from
 from litebert.hub import locate
 from litebert.nn import AlbertForPretraining
 from litebert.objectives import sentence_objective
-from litebert.objectives.batch import log_frequencies
+from litebert.objectives.sequences import log_frequencies
 from litebert.optim import MomentOptimizer, averaged, load_state_tensors
 from litebert.runs import recorded_setting
 from litebert.tasks.base import Task
