@@ -45,7 +45,7 @@ from litebert.inference.texts import Pooling, Texts, by_word, count, frame, pair
 from litebert.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
-    from litebert.folder.sentence_vectors import SentenceVectors
+    from litebert.folder.config import SentenceVectors
     from litebert.nn import Network
     from litebert.tasks.kinds.family import Family
     from litebert.tasks.kinds.spans import SpanAnswer
@@ -91,7 +91,7 @@ class Model:
         source: str = "this model",
         unused: tuple[str, ...] = (),
     ) -> None:
-        from litebert.folder.sentence_vectors import SentenceVectors
+        from litebert.folder.config import SentenceVectors
 
         self.network, self.tokenizer, self.notes, self.source = network.eval(), tokenizer, notes, source
         self.vectors = vectors or SentenceVectors()
@@ -119,8 +119,8 @@ class Model:
         """
         from litebert.fast import limit_depth, use_backend
         from litebert.fast.steps import DTYPES
+        from litebert.folder.config import read_sentence_vectors
         from litebert.folder.model import load_model
-        from litebert.folder.sentence_vectors import read_sentence_vectors
         from litebert.hub.transfer import locate, packaged_model
 
         folder = packaged_model() if path is None else locate(path)

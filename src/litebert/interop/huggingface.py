@@ -14,10 +14,17 @@ from torch import Tensor
 
 from litebert.errors import DamagedError, LitebertError, NoVocabularyError
 from litebert.files import Json, read_json, require_new, staged_folder
-from litebert.folder.config import CONFIG_FILE, build_config, doubts, read_head, read_layout
+from litebert.folder.config import (
+    CONFIG_FILE,
+    build_config,
+    doubts,
+    read_head,
+    read_layout,
+    read_sentence_vectors,
+    write_sentence_transformers,
+)
 from litebert.folder.model import build_network, save_model
 from litebert.folder.names import BERT
-from litebert.folder.sentence_vectors import read_sentence_vectors, write_sentence_transformers
 from litebert.folder.weights import INDEX_FILE, read_weights, shard_names, weights_path
 from litebert.hub.transfer import locate
 from litebert.interop.reports import HuggingFaceImport

@@ -20,8 +20,8 @@ import numpy as np
 
 from litebert.errors import DamagedError, LitebertError
 from litebert.files import Json, read_capped, require_new, staged_folder, write_bytes
+from litebert.folder.config import SentenceVectors, read_sentence_vectors
 from litebert.folder.model import head_of, load_model
-from litebert.folder.sentence_vectors import SentenceVectors, read_sentence_vectors
 from litebert.interop.export.network import ENCODER_ONLY
 from litebert.interop.export.onnx import export_onnx
 from litebert.interop.reports import WebReport
