@@ -25,7 +25,7 @@ from litebert.tasks.kinds.tagging import TagExample, TokenClassification
 from litebert.tasks.kinds.text import MultiLabel, Regression, Scores, SingleLabel, TextExample
 from litebert.tasks.own.columns import Columns, chosen_columns, guess_columns
 from litebert.tasks.own.dataset import drawn, require_same_data, table_dataset
-from litebert.tasks.own.examples import LabelColumn, in_order
+from litebert.tasks.own.examples import count_labels, in_order, problem_of
 from litebert.tokenizer import Tokenizer
 from litebert.train.loop import training_step
 
@@ -148,7 +148,7 @@ def test_columns_that_are_unclear_are_refused(rows: list[Row], words: tuple[str,
     ],
 )
 def test_labels_decide_the_problem(name: str, cells: list[object], problem: str) -> None:
-    assert LabelColumn.count(name, [{name: cell} for cell in cells]).problem == problem
+    assert problem_of(name, *count_labels(name, [{name: cell} for cell in cells])) == problem
 
 
 def test_labels_stand_in_an_order_of_their_own() -> None:

@@ -25,6 +25,7 @@ from litebert.tasks.kinds.family import Answer, Dataset, Example, Family
 from litebert.tasks.own.columns import (
     LEARNT,
     Contents,
+    RowShape,
     chosen_columns,
     chosen_header,
     guess_columns,
@@ -74,7 +75,7 @@ def settle(table: TableFile, columns: Sequence[str], problem: str | None) -> Set
     """Read a training table once to settle what its rows are."""
     chosen = chosen_columns(columns, table.columns)
     sample = table.sample()
-    shape, found = guess_columns(table.columns, sample, chosen, _reading_of(problem).shape if problem else None)
+    shape, found = guess_columns(table.columns, sample, chosen, _shape_of(problem) if problem else None)
     role = READINGS[shape].learnt
     if not found.all(role):
         what, received = f"{table.source.name} has no column of labels", f"columns {', '.join(table.columns)}"
@@ -100,18 +101,18 @@ def settle(table: TableFile, columns: Sequence[str], problem: str | None) -> Set
 def recalled(columns: Sequence[str], problem: str | None, labels: Sequence[str]) -> Settled:
     """Return what was settled earlier, from what a run recorded."""
     chosen, known = chosen_columns(columns, None), tuple(labels)
-    reading = _reading_of(problem) if problem else None
-    if reading is None or not chosen.names or (reading.needs_labels and not known):
+    reading = READINGS[_shape_of(problem)] if problem else None
+    if not problem or reading is None or not chosen.names or (reading.needs_labels and not known):
         what = "without a training file the columns, the problem and the labels are needed"
         received = f"columns {' '.join(columns)}, problem {problem}, {len(known)} labels"
         raise LitebertError("LB-868", what, received=received, next="give the file that the model was trained on")
-    return Settled(reading(chosen, known), chosen_header(columns), chosen.used)
+    return Settled(reading(chosen, problem, known), chosen_header(columns), chosen.used)
 
 
-def _reading_of(problem: str) -> type[RowReading[Any, Any]]:
+def _shape_of(problem: str) -> RowShape:
     if problem not in EVERY_PROBLEM:
-        wanted, advice = f"one of {', '.join(EVERY_PROBLEM)}", did_you_mean(problem, EVERY_PROBLEM)
-        advice = f"--problem classification ({advice})"
+        advice = f"--problem classification ({did_you_mean(problem, EVERY_PROBLEM)})"
+        wanted = f"one of {', '.join(EVERY_PROBLEM)}"
         raise RequestError("LB-855", "there is no such problem", received=problem, expected=wanted, next=advice)
     return EVERY_PROBLEM[problem]
 
@@ -168,10 +169,31 @@ def table_dataset(
         for path in filter(None, (train, dev)):
             number = sum(reading.lacks_label(row) for _, row in settled.open(path, is_labelled=True).rows())
             notes.append(f"{path.name}: {number:,} rows without a label are omitted")
+
+    def read(path: Path, split: str) -> list[Any]:
+        """Return the examples of a split: a part of the training file, or all of another file."""
+        if split not in SPLITS:
+            advice = "--split dev for rows with labels, --split test for rows without"
+            raise LitebertError("LB-867", f"your own files have no split {split}", next=advice)
+        is_labelled, is_train = split != "test", train is not None and path.absolute() == train.absolute()
+        table = settled.open(dev if is_train and dev and split == "dev" else path, is_labelled=is_labelled)
+        numbered = {
+            number: settled.example(table, number, row, is_labelled=is_labelled)
+            for number, row in table.rows()
+            if not (is_labelled and skips_unlabelled and reading.lacks_label(row))
+        }
+        examples = list(numbered.values())
+        if len({example.id for example in examples}) < len(examples):  # ids that repeat give way to numbers of rows
+            examples = [replace(example, id=str(number)) for number, example in numbered.items()]
+        if not is_train or dev or split == "test":
+            return examples
+        is_out = drawn([reading.key(each) for each in examples], held_out, [reading.stratum(each) for each in examples])
+        return [example for example, out in zip(examples, is_out, strict=True) if out == (split == "dev")]
+
     return TableDataset(
         name="table",
         family=reading.family,
-        read=partial(_read, settled, train, dev, held_out, skips_unlabelled),
+        read=read,
         key_measure=reading.family.key_measure,
         submission=partial(answer_table, reading.family),
         notes=tuple(notes),
@@ -180,41 +202,6 @@ def table_dataset(
         labels=reading.labels,
         train=train,
     )
-
-
-def _read(
-    settled: Settled,
-    train: Path | None,
-    dev: Path | None,
-    held_out: float,
-    skips_unlabelled: bool,
-    path: Path,
-    split: str,
-) -> list[Any]:
-    """Return the examples of a split: a part of the training file, or all of another file.
-
-    If ids are missing or repeated, the numbers of the rows replace them.
-    """
-    if split not in SPLITS:
-        advice = "--split dev for rows with labels, --split test for rows without"
-        raise LitebertError("LB-867", f"your own files have no split {split}", next=advice)
-    reading, is_labelled = settled.reading, split != "test"
-    is_train = train is not None and path.absolute() == train.absolute()
-    if is_train and dev and split == "dev":
-        path = dev
-    table = settled.open(path, is_labelled=is_labelled)
-    examples = {
-        number: settled.example(table, number, row, is_labelled=is_labelled)
-        for number, row in table.rows()
-        if not (is_labelled and skips_unlabelled and reading.lacks_label(row))
-    }
-    if len({example.id for example in examples.values()}) < len(examples):
-        examples = {number: replace(example, id=str(number)) for number, example in examples.items()}
-    found = list(examples.values())
-    if not is_train or dev or split == "test":
-        return found
-    is_out = drawn([reading.key(each) for each in found], held_out, [reading.stratum(each) for each in found])
-    return [example for example, out in zip(found, is_out, strict=True) if out == (split == "dev")]
 
 
 def drawn(keys: Sequence[str], share: float, strata: Sequence[str] = ()) -> NDArray[np.bool_]:
@@ -235,16 +222,13 @@ def drawn(keys: Sequence[str], share: float, strata: Sequence[str] = ()) -> NDAr
     for key, stratum in zip(keys, strata or [""] * len(keys), strict=True):
         stratum_of[key] = min(stratum, stratum_of.get(key, stratum))
     names = list(stratum_of)
-    draws = rng.hashed(0, "held-out rows", np.array([_hash(name) for name in names]))
+    digests = [blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8).digest() for name in names]
+    hashes = np.array([int.from_bytes(digest, "little", signed=True) for digest in digests])
+    draws = rng.hashed(0, "held-out rows", hashes)
     order = sorted(range(len(names)), key=lambda place: (stratum_of[names[place]], draws[place]))
     number = max(1, round(share * len(order)))  # evenly spaced, so every stratum gives its share
     chosen = {names[order[int((n + 0.5) * len(order) / number)]] for n in range(number)}
     return np.array([key in chosen for key in keys], dtype=np.bool_)
-
-
-def _hash(key: str) -> int:
-    digest = blake2b(key.encode("utf-8", "surrogatepass"), digest_size=8).digest()
-    return int.from_bytes(digest, "little", signed=True)
 
 
 def answer_table(

@@ -1,7 +1,7 @@
 """From rows to examples: texts with labels, words with tags, questions with choices, questions on a context.
 
 What a column of labels holds is found out once, from the whole training file; then every file is read the same way. A
-new kind of task is a `RowReading` here and a line in `READINGS`, besides how its columns are guessed.
+new kind of task is a `RowReading` here with its lines in `READINGS` and `EVERY_PROBLEM`, and a guess at its columns.
 """
 
 from __future__ import annotations
@@ -40,17 +40,13 @@ Read = TypeVar("Read")
 
 @dataclass(frozen=True)
 class RowReading(ABC, Generic[Read, Answer]):
-    """Turns the rows of one problem into examples.
-
-    `labels` are the names of labels, tags or choices, as written in the file.
-    """
+    """Turns the rows of one problem into examples; `labels` are the names of labels, tags or choices in the file."""
 
     columns: Columns
+    problem: str
     labels: tuple[str, ...] = ()
     shape: ClassVar[RowShape]
-    problem: ClassVar[str]
-    learnt: ClassVar[Role] = "label"
-    """The role of the column with the right answers."""
+    learnt: ClassVar[Role] = "label"  # the role of the column with the right answers
     needs_labels: ClassVar[bool] = True
 
     @classmethod
@@ -88,6 +84,11 @@ class RowReading(ABC, Generic[Read, Answer]):
         """Return the text of each column of the roles, "" if the row has none."""
         return [text_of(row.get(name)) or "" for role in roles for name in self.columns.all(role)]
 
+    @cached_property
+    def numbers(self) -> dict[str, int]:
+        """The index of each label."""
+        return {label: number for number, label in enumerate(self.labels)}
+
     def number(self, label: str | None, place: str) -> int:
         """Return the index of a label."""
         if label is None:
@@ -101,101 +102,56 @@ class RowReading(ABC, Generic[Read, Answer]):
             raise LitebertError("LB-858", what, received=label, expected=f"one of {some}", next=advice)
         return self.numbers[label]
 
-    @cached_property
-    def numbers(self) -> dict[str, int]:
-        """The index of each label."""
-        return {label: number for number, label in enumerate(self.labels)}
 
+# A column of labels: which problem follows from it
 
-# A column of labels, and which problem follows from it
-
-MANY = 20
-"""Distinct whole numbers are scores if there are more than this and nearly all rows differ."""
-SEPARATORS = "|;,"
-SLIPS = 20
-"""In a column of fractions, at most one cell in this many may not be a number."""
-AMOUNTS = ("score", "rating", "similarity", "relatedness")
-"""A column of many whole numbers contains scores if its name has one of these words."""
-MISSING = ("nan", "na", "n/a", "null", "none")
-"""Words for a missing value in a column of numbers."""
+MANY = 20  # distinct whole numbers may be scores if there are more than this
+SLIPS = 20  # in a column of fractions, at most one cell in this many may not be a number
+AMOUNTS = ("score", "rating", "similarity", "relatedness")  # a column of many whole numbers so called has scores
+MISSING = ("nan", "na", "n/a", "null", "none")  # no value, in a column of numbers
+SEPARATORS = "|;,"  # between the labels of one cell, the likelier first
 _SHOWN_LABELS = 10
-_MARKS = {"0": False, "1": True, "false": False, "true": True, "no": False, "yes": True}
-"""The values of a column that marks one label."""
 
 
-@dataclass(frozen=True)
-class LabelColumn:
-    """The counted labels of a whole table: those of single cells, and those in lists."""
-
-    name: str
-    single: Counter[str]
-    listed: Counter[str]
-
-    @classmethod
-    def count(cls, name: str, rows: Iterable[Row]) -> Self:
-        """Count the labels of a column; cells without one are skipped."""
-        single, listed = Counter[str](), Counter[str]()
-        for row in rows:
-            cell = row.get(name)
-            if (members := list_of(cell)) is not None:
-                listed.update(label for member in members if (label := label_of(member)) is not None)
-            elif (label := label_of(cell)) is not None:
-                single[label] += 1
-        return cls(name, single, listed)
-
-    @property
-    def are_numbers(self) -> bool:
-        """Whether it contains only numbers, apart from words for a missing value."""
-        number = sum(number_of(label) is not None for label in self.single)
-        return 0 < number == sum(label.lower() not in MISSING for label in self.single)
-
-    @property
-    def problem(self) -> str:
-        """The problem that follows from the labels of texts.
-
-        Among fractions a few cells may not be numbers: a typing error does not turn scores into classes. Reading such a
-        row is an error.
-
-        >>> LabelColumn("stars", Counter({"1": 5, "2": 7}), Counter()).problem
-        'classification'
-        >>> LabelColumn("score", Counter({"1.5": 2, "4.25": 1}), Counter()).problem
-        'regression'
-        """
-        if self.listed:
-            return "multi-label"
-        numbers = {label: number for label in self.single if (number := number_of(label)) is not None}
-        total = self.single.total()
-        if not all(number.is_integer() for number in numbers.values()):
-            not_numbers = total - sum(self.single[label] for label in numbers)
-            is_amounts = not_numbers * SLIPS <= total
-        else:
-            is_called_so = any(word in self.name.lower() for word in AMOUNTS)
-            nearly_all_differ = len(numbers) * 2 > total
-            is_amounts = self.are_numbers and len(numbers) > MANY and (is_called_so or nearly_all_differ)
-        return "regression" if is_amounts else "classification"
+def count_labels(name: str, rows: Iterable[Row]) -> tuple[Counter[str], Counter[str]]:
+    """Count the labels of a column: those of single cells, and those in lists; cells without one are skipped."""
+    single, listed = Counter[str](), Counter[str]()
+    for row in rows:
+        cell = row.get(name)
+        if (members := list_of(cell)) is not None:
+            listed.update(label for member in members if (label := label_of(member)) is not None)
+        elif (label := label_of(cell)) is not None:
+            single[label] += 1
+    return single, listed
 
 
-def is_missing(cell: object, *, is_number: bool) -> bool:
-    """Whether a cell has no value; among numbers, "nan" and the like are no values, either."""
-    label = label_of(cell)
-    return label is None or (is_number and label.lower() in MISSING)
+def problem_of(name: str, single: Counter[str], listed: Counter[str]) -> str:
+    """Return the problem that follows from the counted labels of a column of texts.
 
-
-def separator_in(text: str) -> str:
-    """Return the separator between the labels of one cell."""
-    return next((mark for mark in SEPARATORS if mark in text), SEPARATORS[-1])
-
-
-def split_labels(cell: object, separator: str) -> list[str]:
-    """Return the labels of a cell that may have several, as a list or a text with separators.
-
-    >>> split_labels("red| blue", "|"), split_labels(["red"], "|"), split_labels(None, "|")
-    (['red', 'blue'], ['red'], [])
+    >>> problem_of("stars", Counter({"1": 5, "2": 7}), Counter())
+    'classification'
+    >>> problem_of("score", Counter({"1.5": 2, "4.25": 1}), Counter())
+    'regression'
     """
-    members = list_of(cell)
-    if members is None:
-        members = list((label_of(cell) or "").split(separator))
-    return [label for member in members if (label := label_of(member)) is not None]
+    if listed:
+        return "multi-label"
+    numbers = {label: number for label in single if (number := number_of(label)) is not None}
+    total = single.total()
+    if not all(number.is_integer() for number in numbers.values()):
+        # A typing error among fractions does not turn scores into classes; reading its row is an error.
+        not_numbers = total - sum(single[label] for label in numbers)
+        is_amounts = not_numbers * SLIPS <= total
+    else:
+        is_called_so = any(word in name.lower() for word in AMOUNTS)
+        nearly_all_differ = len(numbers) * 2 > total
+        is_amounts = are_numbers(single) and len(numbers) > MANY and (is_called_so or nearly_all_differ)
+    return "regression" if is_amounts else "classification"
+
+
+def are_numbers(labels: Iterable[str]) -> bool:
+    """Whether all labels are numbers, apart from words for a missing value."""
+    filled = [label for label in labels if number_of(label) is not None or label.lower() not in MISSING]
+    return bool(filled) and all(number_of(label) is not None for label in filled)
 
 
 def in_order(labels: Iterable[str]) -> tuple[str, ...]:
@@ -220,138 +176,111 @@ def require_choice(labels: Sequence[str], place: str, column: str) -> None:
 
 # A text, or a pair of texts, with a label, several labels, or a score
 
+_PROBLEM_TYPES = {
+    "classification": "single_label_classification",
+    "multi-label": "multi_label_classification",
+    "regression": "regression",
+}
+_MARKS = {"0": False, "1": True, "false": False, "true": True, "no": False, "yes": True}  # in a column for one label
+
 
 class TextRows(RowReading[TextExample, Scores]):
-    """Texts with a label, several labels or a score, by subclass."""
+    """Texts with one label, any number of labels (in one column, or in a column for each), or a score, by `problem`."""
 
     shape: ClassVar[RowShape] = "texts"
-    problem_type: ClassVar[str]
 
     @classmethod
     def settle(cls, table: TableFile, columns: Columns, problem: str | None) -> tuple[TextRows, str]:
-        names = columns.all("label")
-        if len(names) > 1:
-            return SeveralLabels(columns, names), f"a column for each of {len(names)} labels"
-        found = LabelColumn.count(names[0], (row for _, row in table.rows()))
-        reading = TEXTS[problem or found.problem]
-        num_distinct, num_rows = len(found.single), found.single.total()
-        if problem is None and reading is OneLabel and num_distinct > max(20, num_rows // 2):
-            what = f"{table.source.name}: column {found.name} does not look like labels"
-            received = f"{num_distinct:,} different values in {num_rows:,} rows"
+        (name, *others), file = columns.all("label"), table.source.name
+        if others:
+            labels = (name, *others)
+            return cls(columns, "multi-label", labels), f"a column for each of {len(labels)} labels"
+        single, listed = count_labels(name, (row for _, row in table.rows()))
+        found = problem or problem_of(name, single, listed)
+        if found == "regression":
+            return cls(columns, found, (name,)), f"numbers in column {name}"
+        if found == "multi-label":
+            separator = _separator("".join(single))
+            labels = in_order([*(label for cell in single for label in split_labels(cell, separator)), *listed])
+            return cls(columns, found, labels), f"{len(labels)} labels, of which a row has any number"
+        if problem is None and len(single) > max(20, single.total() // 2):
+            what = f"{file}: column {name} does not look like labels"
+            received = f"{len(single):,} different values in {single.total():,} rows"
             advice = "--column label=NAME; or, if these are labels, --problem classification"
             raise LitebertError("LB-862", what, received=received, next=advice)
-        labels, note = reading.labels_in(found, table.source.name)
-        return reading(columns, labels), note
-
-    @classmethod
-    @abstractmethod
-    def labels_in(cls, found: LabelColumn, file: str) -> tuple[tuple[str, ...], str]:
-        """Return the labels of a column, and a note on them."""
-
-    @abstractmethod
-    def label(self, row: Row, place: str) -> Label:
-        """Read the label of a row: an index, several indices, or a score."""
+        is_number = are_numbers(single)
+        labels = in_order(label for label in single if not _is_missing(label, is_number=is_number))
+        require_choice(labels, file, name)
+        shown = ", ".join(f"{label} ({single[label]:,})" for label in labels[:_SHOWN_LABELS])
+        return cls(columns, found, labels), f"{len(labels)} labels: {shown}" + ", …" * (len(labels) > _SHOWN_LABELS)
 
     @cached_property
     def family(self) -> TextClassification:
-        kind = "sequence-classification"
-        return TextClassification.of(HeadConfig(kind=kind, labels=self.labels, problem_type=self.problem_type))
+        problem_type, kind = _PROBLEM_TYPES[self.problem], "sequence-classification"
+        return TextClassification.of(HeadConfig(kind=kind, labels=self.labels, problem_type=problem_type))
 
     def example(self, id: str, row: Row, place: str, *, is_labelled: bool) -> TextExample:
         first, *second = self.texts(row, "text", "second")
-        label = self.label(row, place) if is_labelled else None
-        return TextExample(id, first, second[0] if second else None, label)
+        return TextExample(id, first, second[0] if second else None, self._label(row, place) if is_labelled else None)
 
     def key(self, example: TextExample) -> str:
         return f"{example.first}\n{example.second or ''}"
 
     def stratum(self, example: TextExample) -> str:
-        return str(example.label)
-
-
-class OneLabel(TextRows):
-    """Each text has one label."""
-
-    problem: ClassVar[str] = "classification"
-    problem_type: ClassVar[str] = "single_label_classification"
-
-    @classmethod
-    def labels_in(cls, found: LabelColumn, file: str) -> tuple[tuple[str, ...], str]:
-        is_number = found.are_numbers
-        labels = in_order(label for label in found.single if not is_missing(label, is_number=is_number))
-        require_choice(labels, file, found.name)
-        shown = ", ".join(f"{label} ({found.single[label]:,})" for label in labels[:_SHOWN_LABELS])
-        return labels, f"{len(labels)} labels: {shown}" + (", …" if len(labels) > _SHOWN_LABELS else "")
-
-    def label(self, row: Row, place: str) -> int:
-        return self.number(None if self.lacks_label(row) else label_of(row.get(self.label_column)), place)
+        return "" if self.problem == "regression" else str(example.label)
 
     def lacks_label(self, row: Row) -> bool:
-        return is_missing(row.get(self.label_column), is_number=self._are_numbers)
+        cell, is_number = row.get(self.label_column), self.problem == "regression" or self._has_numbers
+        return self.problem != "multi-label" and _is_missing(cell, is_number=is_number)
 
     @cached_property
-    def _are_numbers(self) -> bool:
+    def _has_numbers(self) -> bool:
         return all(number_of(label) is not None for label in self.labels)
 
-
-class SeveralLabels(TextRows):
-    """Each text has any number of labels: in one column, or in a column for each."""
-
-    problem: ClassVar[str] = "multi-label"
-    problem_type: ClassVar[str] = "multi_label_classification"
-
-    @classmethod
-    def labels_in(cls, found: LabelColumn, file: str) -> tuple[tuple[str, ...], str]:  # noqa: ARG003
-        mark = separator_in("".join(found.single))
-        single = (label for cell in found.single for label in split_labels(cell, mark))
-        labels = in_order([*single, *found.listed])
-        return labels, f"{len(labels)} labels, of which a row has any number"
-
-    def label(self, row: Row, place: str) -> tuple[int, ...]:
+    def _label(self, row: Row, place: str) -> Label:
+        """Read the label of a row: an index, several indices, or a score."""
         names = self.columns.all("label")
-        if len(names) > 1:
-            return tuple(number for number, name in enumerate(names) if self._is_marked(name, row, place))
         cell = row.get(names[0])
-        is_one = label_of(cell) in self.numbers  # a label may contain the separator
-        labels = [label_of(cell)] if is_one else split_labels(cell, separator_in(str(cell)))
-        return tuple(sorted({self.number(label, place) for label in labels}))
+        if self.problem == "classification":
+            return self.number(None if self.lacks_label(row) else label_of(cell), place)
+        if self.problem == "regression":
+            if (score := number_of(cell)) is None:
+                what = f"{place}: column {names[0]} is not a finite number"
+                advice = "correct the row, or data.missing_labels=skip; for classes: --problem classification"
+                raise LitebertError("LB-859", what, received=repr(cell), next=advice)
+            return score
+        if len(names) == 1:
+            is_one = label_of(cell) in self.numbers  # a label may contain the separator
+            labels = [label_of(cell)] if is_one else split_labels(cell, _separator(str(cell)))
+            return tuple(sorted({self.number(label, place) for label in labels}))
+        marks = [(label_of(row.get(name)) or "0").lower() for name in names]
+        for name, mark in zip(names, marks, strict=True):
+            if mark not in _MARKS:
+                what = f"{place}: column {name} does not say whether the label is given"
+                advice = "--column label=NAME with one column, for one label per row"
+                raise LitebertError("LB-860", what, received=mark, expected="0 or 1", next=advice)
+        return tuple(number for number, mark in enumerate(marks) if _MARKS[mark])
 
-    def lacks_label(self, row: Row) -> bool:  # noqa: ARG002
-        return False
 
-    def _is_marked(self, name: str, row: Row, place: str) -> bool:
-        cell = (label_of(row.get(name)) or "0").lower()
-        if cell not in _MARKS:
-            what = f"{place}: column {name} does not say whether the label is given"
-            advice = "--column label=NAME with one column, for one label per row"
-            raise LitebertError("LB-860", what, received=cell, expected="0 or 1", next=advice)
-        return _MARKS[cell]
+def _is_missing(cell: object, *, is_number: bool) -> bool:
+    label = label_of(cell)
+    return label is None or (is_number and label.lower() in MISSING)
 
 
-class OneScore(TextRows):
-    """Each text has a score to estimate."""
+def _separator(text: str) -> str:
+    return next((mark for mark in SEPARATORS if mark in text), SEPARATORS[-1])
 
-    problem: ClassVar[str] = "regression"
-    problem_type: ClassVar[str] = "regression"
 
-    @classmethod
-    def labels_in(cls, found: LabelColumn, file: str) -> tuple[tuple[str, ...], str]:  # noqa: ARG003
-        return (found.name,), f"numbers in column {found.name}"
+def split_labels(cell: object, separator: str) -> list[str]:
+    """Return the labels of a cell that may have several, as a list or a text with separators.
 
-    def label(self, row: Row, place: str) -> float:
-        cell = row.get(self.label_column)
-        score = number_of(cell)
-        if score is None:
-            what = f"{place}: column {self.label_column} is not a finite number"
-            advice = "correct the row, or data.missing_labels=skip; for classes: --problem classification"
-            raise LitebertError("LB-859", what, received=repr(cell), next=advice)
-        return score
-
-    def lacks_label(self, row: Row) -> bool:
-        return is_missing(row.get(self.label_column), is_number=True)
-
-    def stratum(self, example: TextExample) -> str:  # noqa: ARG002
-        return ""
+    >>> split_labels("red| blue", "|"), split_labels(["red"], "|"), split_labels(None, "|")
+    (['red', 'blue'], ['red'], [])
+    """
+    members = list_of(cell)
+    if members is None:
+        members = list((label_of(cell) or "").split(separator))
+    return [label for member in members if (label := label_of(member)) is not None]
 
 
 # Sentences with a tag for each word
@@ -361,16 +290,15 @@ class WordRows(RowReading[TagExample, TagAnswer]):
     """Sentences: lists, or texts with a space between words."""
 
     shape: ClassVar[RowShape] = "words"
-    problem: ClassVar[str] = "token-classification"
     learnt: ClassVar[Role] = "tags"
 
     @classmethod
-    def settle(cls, table: TableFile, columns: Columns, _problem: str | None) -> tuple[WordRows, str]:
+    def settle(cls, table: TableFile, columns: Columns, problem: str | None) -> tuple[WordRows, str]:  # noqa: ARG003
         (name,) = columns.all("tags")
         tags = (label_of(tag) for _, row in table.rows() for tag in _members(row, name))
         labels = in_order(tag for tag in tags if tag is not None)
         require_choice(labels, table.source.name, name)
-        return cls(columns, labels), f"{len(labels)} tags: {', '.join(labels)}"
+        return cls(columns, "token-classification", labels), f"{len(labels)} tags: {', '.join(labels)}"
 
     @cached_property
     def family(self) -> TokenClassification:
@@ -412,10 +340,9 @@ class ChoiceRows(RowReading[ChoiceExample, Scores]):
     """
 
     shape: ClassVar[RowShape] = "choices"
-    problem: ClassVar[str] = "multiple-choice"
 
     @classmethod
-    def settle(cls, table: TableFile, columns: Columns, _problem: str | None) -> tuple[ChoiceRows, str]:
+    def settle(cls, table: TableFile, columns: Columns, problem: str | None) -> tuple[ChoiceRows, str]:  # noqa: ARG003
         name = columns.all("label")[0]
         most, found, are_texts, counts_from_one = 0, set[str](), True, False
         for _, row in table.rows():
@@ -427,7 +354,7 @@ class ChoiceRows(RowReading[ChoiceExample, Scores]):
                 found.add(label)
                 counts_from_one = counts_from_one or label == str(len(texts))
         labels = _spelling(most, set() if are_texts else found, counts_from_one=counts_from_one)
-        return cls(columns, labels), f"up to {most} choices, called {', '.join(labels)}"
+        return cls(columns, "multiple-choice", labels), f"up to {most} choices, called {', '.join(labels)}"
 
     @cached_property
     def family(self) -> MultipleChoice:
@@ -493,15 +420,14 @@ class SpanRows(RowReading[SpanExample, SpanAnswer]):
     """Questions on a context; `labels` has a name for "no answer" if some have none."""
 
     shape: ClassVar[RowShape] = "spans"
-    problem: ClassVar[str] = "question-answering"
     learnt: ClassVar[Role] = "answers"
     needs_labels: ClassVar[bool] = False
 
     @classmethod
-    def settle(cls, table: TableFile, columns: Columns, _problem: str | None) -> tuple[SpanRows, str]:
+    def settle(cls, table: TableFile, columns: Columns, problem: str | None) -> tuple[SpanRows, str]:  # noqa: ARG003
         number = sum(not _answers(row, columns) for _, row in table.rows())
         summary = f"{number:,} without an answer" if number else "all are answered"
-        return cls(columns, (UNANSWERABLE,) if number else ()), f"questions; {summary}"
+        return cls(columns, "question-answering", (UNANSWERABLE,) if number else ()), f"questions; {summary}"
 
     @cached_property
     def family(self) -> SpanAnswering:
@@ -513,8 +439,17 @@ class SpanRows(RowReading[SpanExample, SpanAnswer]):
         require_bounded_context(context, place)
         if not is_labelled:
             return SpanExample(id, question, context)
-        found = _answers(row, self.columns)
-        return SpanExample(id, question, context, tuple(_placed(*each, context, place) for each in found))
+        answers = []
+        for text, start in _answers(row, self.columns):
+            begin = context.find(text) if start is None else int(start)  # without a start: where it first occurs
+            stands = context[begin : begin + len(text)] if begin >= 0 else ""
+            if not text.strip() or stands != text:
+                what = f"{place}: the answer is not in the context where it should be"
+                received = repr(text) if start is None else f"{text!r}; {stands!r} is at {begin:,}"
+                advice = "correct this row; count characters from 0, not bytes"
+                raise LitebertError("LB-866", what, received=received, next=advice)
+            answers.append(GoldAnswer(text, begin))
+        return SpanExample(id, question, context, tuple(answers))
 
     def lacks_label(self, row: Row) -> bool:  # noqa: ARG002
         """Return False: a question without an answer is labelled as unanswerable."""
@@ -545,22 +480,16 @@ def _answers(row: Row, columns: Columns) -> list[tuple[str, float | None]]:
     return [(text, number_of(start)) for cell, start in pairs if (text := text_of(cell)) is not None]
 
 
-def _placed(text: str, start: float | None, context: str, place: str) -> GoldAnswer:
-    """Return an answer at its given start; without one, where the text first occurs."""
-    begin = context.find(text) if start is None else int(start)
-    stands = context[begin : begin + len(text)] if begin >= 0 else ""
-    if not text.strip() or stands != text:
-        what = f"{place}: the answer is not in the context where it should be"
-        received = repr(text) if start is None else f"{text!r}; {stands!r} is at {begin:,}"
-        advice = "correct this row; count characters from 0, not bytes"
-        raise LitebertError("LB-866", what, received=received, next=advice)
-    return GoldAnswer(text, begin)
-
-
-TEXTS: dict[str, type[TextRows]] = {each.problem: each for each in (OneLabel, SeveralLabels, OneScore)}
 READINGS: dict[RowShape, type[RowReading[Any, Any]]] = {
     each.shape: each for each in (TextRows, WordRows, ChoiceRows, SpanRows)
 }
-"""The reading of each shape; a new shape is added here and to `columns`."""
-EVERY_PROBLEM = TEXTS | {each.problem: each for each in (WordRows, ChoiceRows, SpanRows)}
-"""The readings by the name of their problem, as in --problem."""
+"""The reading of each shape; a new shape is added here, to `EVERY_PROBLEM` and to `columns`."""
+EVERY_PROBLEM: dict[str, RowShape] = {
+    "classification": "texts",
+    "multi-label": "texts",
+    "regression": "texts",
+    "token-classification": "words",
+    "multiple-choice": "choices",
+    "question-answering": "spans",
+}
+"""The shape of the rows by the name of their problem, as in --problem."""
