@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from litebert.config import AlbertConfig, OptimConfig, TrainConfig
+from litebert.config import AlbertConfig, HeadConfig, OptimConfig, TrainConfig
 from litebert.folder import load_model, save_model
 from litebert.nn import AlbertForTask
 from litebert.optim import build_optimizer
@@ -16,11 +16,28 @@ from litebert.tasks.kinds.family import Family
 from litebert.tokenizer import Tokenizer, train_tokenizer
 from litebert.train.loop import training_step
 
+Trained = Callable[[Family[Any, Any], Sequence[Any], Tokenizer], AlbertForTask]
 Harness = Callable[[Family[Any, Any], Sequence[Any]], dict[str, float]]
+Write = Callable[[str, bytes | str], Path]
 STORY = "Anna took a red ball to the river in the morning."
 
 
-Write = Callable[[str, bytes | str], Path]
+def tiny(tokenizer: Tokenizer) -> AlbertConfig:
+    """Give a network of one block for a vocabulary."""
+    sizes = {"embedding_size": 8, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+    return AlbertConfig(vocab_size=tokenizer.vocab_size, intermediate_size=32, **sizes)
+
+
+def random_network(tokenizer: Tokenizer, head: HeadConfig) -> AlbertForTask:
+    """Give a network of two blocks with large random weights, in which nothing is dropped."""
+    sizes = {"embedding_size": 16, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
+    names = ("classifier_dropout_prob", "hidden_dropout_prob", "attention_probs_dropout_prob")
+    none = dict.fromkeys(names, 0.0)
+    made = AlbertForTask(AlbertConfig(vocab_size=tokenizer.vocab_size, intermediate_size=64, **sizes, **none), head)
+    generator = torch.Generator().manual_seed(0)
+    for parameter in made.parameters():
+        torch.nn.init.normal_(parameter, std=0.2, generator=generator)
+    return made
 
 
 @pytest.fixture
@@ -71,16 +88,7 @@ def passes_harness(small_tokenizer: Tokenizer, tmp_path: Path) -> Harness:
 
 def _trained(family: Family[Any, Any], examples: Sequence[Any], tokenizer: Tokenizer) -> AlbertForTask:
     """Train a tiny network for one step in two micro-batches, then evaluate it."""
-    config = AlbertConfig(
-        vocab_size=tokenizer.vocab_size,
-        embedding_size=8,
-        hidden_size=16,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=32,
-    )
-    generator = torch.Generator().manual_seed(0)
-    network = AlbertForTask(config, family.head, generator=generator)
+    network = AlbertForTask(tiny(tokenizer), family.head, generator=torch.Generator().manual_seed(0))
     features = family.features(examples, tokenizer, max_length=32, training=True)
     encoded = family.features(examples, tokenizer, max_length=32, training=False)
     task = Finetuning(
@@ -101,6 +109,6 @@ def _trained(family: Family[Any, Any], examples: Sequence[Any], tokenizer: Token
 
 
 @pytest.fixture
-def trained() -> Callable[[Family[Any, Any], Sequence[Any], Tokenizer], AlbertForTask]:
+def trained() -> Trained:
     """Give a function that trains a tiny network for one step."""
     return _trained

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from torch.nn import functional as F
 from transformers import AlbertForMultipleChoice
 
-from litebert.config import AlbertConfig
 from litebert.errors import LitebertError
 from litebert.folder import save_model
 from litebert.nn import AlbertForTask, Batch
@@ -19,6 +18,8 @@ from litebert.tasks.kinds.choice import HEAD, ChoiceExample, MultipleChoice, que
 from litebert.tasks.kinds.family import joined, targets_of
 from litebert.tasks.kinds.text import Scores
 from litebert.tokenizer import Tokenizer, train_tokenizer
+
+from .conftest import random_network
 
 WORDS = "anna took a red ball to the river. david found an old map in the house near a tree ? . who"
 CONTEXT = "Anna took a red ball to the river. David found an old map in the house."
@@ -30,27 +31,12 @@ ALL = [FOUR, TWO, THREE]
 
 @pytest.fixture(scope="module")
 def tokenizer() -> Tokenizer:
-    """Give a tokenizer of a few words."""
     return Tokenizer.from_model(train_tokenizer(WORDS.split() * 9, vocab_size=42))
 
 
 @pytest.fixture
 def network(tokenizer: Tokenizer) -> AlbertForTask:
-    """Give a small network with large random weights."""
-    config = AlbertConfig(
-        vocab_size=tokenizer.vocab_size,
-        embedding_size=16,
-        hidden_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=64,
-        classifier_dropout_prob=0.0,
-    )
-    made = AlbertForTask(config, HEAD)
-    generator = torch.Generator().manual_seed(0)
-    for parameter in made.parameters():
-        torch.nn.init.normal_(parameter, std=0.2, generator=generator)
-    return made
+    return random_network(tokenizer, HEAD)
 
 
 def _losses(network: AlbertForTask, tokenizer: Tokenizer, examples: list[ChoiceExample], number: int) -> torch.Tensor:
@@ -101,16 +87,6 @@ def test_the_loss_is_that_of_transformers(network: AlbertForTask, tokenizer: Tok
     torch.testing.assert_close(found[0], expected, rtol=1e-5, atol=1e-6)
 
 
-def test_the_context_loses_its_end_and_the_question_its_beginning(tokenizer: Tokenizer) -> None:
-    family = MultipleChoice(max_qa_length=5)
-    (feature,) = family.features([FOUR], tokenizer, max_length=16, training=False)
-    asked = tokenizer.encode_ids(question_texts(FOUR))
-    context = tokenizer.encode_ids([CONTEXT])[0]
-    cls, sep = tokenizer.cls_id, tokenizer.sep_id
-    assert list(feature.ids) == [[cls, *context[:8], sep, *ids[-5:], sep] for ids in asked]
-    assert list(feature.segments) == [[0] * 10 + [1] * 6] * 4
-
-
 @settings(deadline=None, max_examples=40)
 @given(words=st.integers(0, 60), asked=st.integers(0, 60), most=st.integers(1, 40))
 @pytest.mark.parametrize("max_length", [8, 24, 512])
@@ -147,13 +123,6 @@ def test_every_blank_takes_the_choice_and_questions_without_one_are_followed_by_
     assert question_texts(ChoiceExample("1", "", question, (choice,))) == [expected]
 
 
-def test_more_choices_than_the_family_has_room_for_are_refused(tokenizer: Tokenizer) -> None:
-    with pytest.raises(LitebertError) as caught:
-        MultipleChoice(num_choices=3).features([FOUR], tokenizer, max_length=64, training=False)
-    assert caught.value.code == "LB-828"
-    assert caught.value.next == "MultipleChoice(num_choices=4)"
-
-
 def test_accuracy_is_reported_by_group_where_there_are_several() -> None:
     groups = ("middle", "high", "high", "high")
     asked = [ChoiceExample(str(n), "", "", ("a", "b"), label=0, group=group) for n, group in enumerate(groups)]
@@ -167,6 +136,11 @@ def test_accuracy_is_reported_by_group_where_there_are_several() -> None:
     assert family.measures(asked[1:], [right, wrong, wrong]) == {"accuracy": pytest.approx(1 / 3)}
     with pytest.raises(LitebertError, match="LB-430"):
         family.measures([], [])
+
+
+def test_more_choices_than_the_family_has_room_for_are_refused(tokenizer: Tokenizer) -> None:
+    with pytest.raises(LitebertError, match=r"LB-828(.|\n)*num_choices=4"):
+        MultipleChoice(num_choices=3).features([FOUR], tokenizer, max_length=64, training=False)
 
 
 def test_rows_show_the_chosen_text_beside_the_right_one() -> None:

@@ -3,7 +3,7 @@
 import importlib
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -14,11 +14,11 @@ import pytest
 import torch
 
 import litebert
-from litebert.config import AlbertConfig, HeadConfig, TeacherConfig
+from litebert.config import HeadConfig, TeacherConfig
 from litebert.config.head import HEADS, PROBLEMS
 from litebert.errors import LitebertError
 from litebert.folder import save_model
-from litebert.nn import AlbertForPretraining, AlbertForTask
+from litebert.nn import AlbertForPretraining
 from litebert.tasks.finetuning import doubts, taught, taught_losses
 from litebert.tasks.kinds.choice import ChoiceExample, MultipleChoice
 from litebert.tasks.kinds.family import AnswerRow, Family, joined, targets_of, taught_by
@@ -28,9 +28,9 @@ from litebert.tasks.kinds.text import TextClassification, TextExample
 from litebert.tasks.named import DATASETS, register
 from litebert.tokenizer import Tokenizer
 
+from .conftest import Harness, Trained, tiny
+
 ROOT = Path(__file__).parents[2]
-Trained = Callable[[Family[Any, Any], Sequence[Any], Tokenizer], AlbertForTask]
-Harness = Callable[[Family[Any, Any], Sequence[Any]], dict[str, float]]
 
 
 def texts(*labels: Any) -> list[TextExample]:
@@ -118,15 +118,7 @@ def test_family_of_the_how_to_passes_the_harness_and_trains(
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {"__name__": "stars", "litebert": litebert, "print": str}
     names |= {"model": tmp_path / "model", "data": tmp_path}
-    config = AlbertConfig(
-        vocab_size=small_tokenizer.vocab_size,
-        embedding_size=8,
-        hidden_size=16,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=32,
-    )
-    save_model(AlbertForPretraining(config), tmp_path / "model")
+    save_model(AlbertForPretraining(tiny(small_tokenizer)), tmp_path / "model")
     small_tokenizer.save(tmp_path / "model")
     for split in ("train", "dev"):
         (tmp_path / f"{split}.tsv").write_text("5\ta red ball\n1\tno ball\n" * 4, encoding="utf-8")
@@ -211,21 +203,18 @@ def test_teacher_gives_what_its_head_reads_too(
     assert torch.allclose(moved, without + 8.0, atol=1e-3)
 
 
-def test_states_of_other_kinds_and_widths_are_refused(small_tokenizer: Tokenizer, trained: Trained) -> None:
-    for name, size in (("choice", 0), ("classification", 7)):
-        family, examples = FAMILIES[name]
-        network = trained(family, examples, small_tokenizer)
-        size = size or network.config.hidden_size
-        with pytest.raises(LitebertError, match="LB-884"):
-            taught(family, [], examples, network, small_tokenizer, max_length=32, state_size=size)
-
-
-def test_teacher_of_another_task_and_spans_are_refused(small_tokenizer: Tokenizer, trained: Trained) -> None:
-    family, examples = FAMILIES["classification"]
-    network = trained(family, examples, small_tokenizer)
-    other, scores = FAMILIES["regression"]
+@pytest.mark.parametrize(
+    ("teacher", "student", "state_size"),
+    [
+        ("choice", "choice", 16),  # a kind without states
+        ("classification", "classification", 7),  # another width
+        ("classification", "regression", None),
+        ("classification", "spans", None),
+    ],
+)
+def test_a_teacher_that_does_not_fit_is_refused(
+    teacher: str, student: str, state_size: int | None, small_tokenizer: Tokenizer, trained: Trained
+) -> None:
+    network, (family, examples) = trained(*FAMILIES[teacher], small_tokenizer), FAMILIES[student]
     with pytest.raises(LitebertError, match="LB-884"):
-        taught(other, [], scores, network, small_tokenizer, max_length=32)
-    spans, questions = FAMILIES["spans"]
-    with pytest.raises(LitebertError, match="LB-884"):
-        taught(spans, [], questions, network, small_tokenizer, max_length=32)
+        taught(family, [], examples, network, small_tokenizer, max_length=32, state_size=state_size)

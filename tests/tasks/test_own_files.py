@@ -9,16 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from litebert.config import AlbertConfig, OptimConfig, TrainConfig
 from litebert.errors import LitebertError
-from litebert.nn import AlbertForTask
-from litebert.optim import build_optimizer
 from litebert.reading.tables import Row
-from litebert.tasks.finetuning import Finetuning, answer
+from litebert.tasks.finetuning import answer
 from litebert.tasks.kinds.choice import ChoiceExample, MultipleChoice
 from litebert.tasks.kinds.spans import ConditionalSpanAnswering, SpanAnswering
 from litebert.tasks.kinds.tagging import TagExample, TokenClassification
@@ -27,9 +23,8 @@ from litebert.tasks.own.columns import Columns, chosen_columns, guess_columns
 from litebert.tasks.own.dataset import drawn, require_same_data, table_dataset
 from litebert.tasks.own.examples import count_labels, in_order, problem_of
 from litebert.tokenizer import Tokenizer
-from litebert.train.loop import training_step
 
-from .conftest import STORY, Write
+from .conftest import STORY, Trained, Write
 
 # Columns
 
@@ -196,7 +191,9 @@ PROBLEMS: dict[str, tuple[str, str, type[Any], str, int]] = {
 
 
 @pytest.mark.parametrize("problem", PROBLEMS)
-def test_every_problem_goes_from_file_to_answers(problem: str, write: Write, small_tokenizer: Tokenizer) -> None:
+def test_every_problem_goes_from_file_to_answers(
+    problem: str, write: Write, small_tokenizer: Tokenizer, trained: Trained
+) -> None:
     name, content, kind, key, num_labels = PROBLEMS[problem]
     path = write(name, content)
     dataset = table_dataset(path, held_out=0.2)
@@ -205,14 +202,7 @@ def test_every_problem_goes_from_file_to_answers(problem: str, write: Write, sma
     assert len(dataset.labels) == num_labels
     train, dev = dataset.read(path, "train"), dataset.read(path, "dev")
     assert 0 < len(dev) < len(train)
-    shape = {"embedding_size": 8, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
-    config = AlbertConfig(vocab_size=small_tokenizer.vocab_size, intermediate_size=32, **shape)
-    network = AlbertForTask(config, family.head, generator=torch.Generator().manual_seed(0))
-    features = family.features(train, small_tokenizer, max_length=64, training=True)
-    task = Finetuning(network, family, features=features, held_out={}, train=TrainConfig(steps=2, batch_size=4))
-    optimizer = build_optimizer(OptimConfig(name="adamw"), network.named_parameters())
-    for step, works in enumerate(task.batches(0, 2)):
-        training_step(task, works, optimizer, step=step, learning_rate=1e-3, clip_norm=1.0, seed=1)
+    network = trained(family, train, small_tokenizer)
     asked = family.features(dev, small_tokenizer, max_length=64, training=False)
     answers = answer(network, family, dev, asked)
     assert key in family.measures(dev, answers)

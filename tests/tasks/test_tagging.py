@@ -9,13 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import AlbertForTokenClassification
 
-from litebert.config import AlbertConfig, HeadConfig
+from litebert.config import HeadConfig
 from litebert.folder import save_model
 from litebert.nn import AlbertForTask
 from litebert.tasks.finetuning import answer
 from litebert.tasks.kinds.family import joined, targets_of
 from litebert.tasks.kinds.tagging import IGNORED, TagAnswer, TagExample, TokenClassification, encode_words, runs
 from litebert.tokenizer import Tokenizer, train_tokenizer
+
+from .conftest import random_network
 
 WORDS = "anna went to berlin with david , 1,905 ( old ) maps in one bag . zürich lies north of rome"
 HEAD = HeadConfig(kind="token-classification", labels=("B-LOC", "B-PER", "O"))
@@ -27,29 +29,12 @@ LONG = TagExample("2", tuple(NORTH.split()), (1, *[2] * 3, 0, *[2] * 5))
 
 @pytest.fixture(scope="module")
 def tokenizer() -> Tokenizer:
-    """Give a tokenizer of a few words."""
     return Tokenizer.from_model(train_tokenizer(WORDS.split() * 9, vocab_size=44))
 
 
 @pytest.fixture
 def network(tokenizer: Tokenizer) -> AlbertForTask:
-    """Give a small network with large random weights."""
-    config = AlbertConfig(
-        vocab_size=tokenizer.vocab_size,
-        embedding_size=16,
-        hidden_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=64,
-        classifier_dropout_prob=0.0,
-        hidden_dropout_prob=0.0,
-        attention_probs_dropout_prob=0.0,
-    )
-    made = AlbertForTask(config, HEAD)
-    generator = torch.Generator().manual_seed(0)
-    for parameter in made.parameters():
-        torch.nn.init.normal_(parameter, std=0.2, generator=generator)
-    return made
+    return random_network(tokenizer, HEAD)
 
 
 def test_words_have_the_ids_of_the_sentence_written_with_spaces(tokenizer: Tokenizer) -> None:
@@ -57,9 +42,6 @@ def test_words_have_the_ids_of_the_sentence_written_with_spaces(tokenizer: Token
     (pieces,) = encode_words(tokenizer, [words])
     assert [number for word in pieces for number in word] == tokenizer.encode(" ".join(words)).ids
     assert len(pieces) == len(words)
-
-
-def test_word_that_leaves_no_piece_is_answered_at_the_unknown_one(tokenizer: Tokenizer) -> None:
     assert encode_words(tokenizer, [["anna", "", "\u200b", "david"]])[0][1] == [tokenizer.unk_id]
 
 
@@ -95,13 +77,9 @@ def test_no_word_is_lost_when_a_sentence_is_cut(tokenizer: Tokenizer, network: A
         answers = answer(network, FAMILY, examples, features)
         assert [len(tagged.best) for tagged in answers] == [5, 10, 0]
         assert max(feature.num_tokens for feature in features) <= max_length
-
-
-def test_cut_sentences_are_trained_on_whole(tokenizer: Tokenizer) -> None:
-    features = FAMILY.features([LONG], tokenizer, max_length=8, training=True)
-    tags = [tag for feature in features for tag in feature.target.tolist() if tag != IGNORED]
-    assert len(features) > 1
-    assert tuple(tags) == LONG.tags
+    learnt = FAMILY.features([LONG], tokenizer, max_length=8, training=True)
+    tags = [tag for feature in learnt for tag in feature.target.tolist() if tag != IGNORED]
+    assert (len(learnt) > 1, tuple(tags)) == (True, LONG.tags)
 
 
 def test_loss_is_the_mean_over_words_that_transformers_has(
@@ -126,8 +104,5 @@ def test_rows_are_written_in_words() -> None:
     assert (row.id, row.text, row.expected, row.answer) == ("7", "Anna went", "B-PER B-PER", "B-PER O")
     assert row.confidence == pytest.approx(0.7)
     assert row.score == 0.5
-
-
-def test_sentence_without_words_has_a_row_without_numbers() -> None:
-    (row,) = FAMILY.rows([TagExample("7", ())], [TagAnswer(np.zeros((0, 3)))])
+    (row,) = FAMILY.rows([TagExample("7", ())], [TagAnswer(np.zeros((0, 3)))])  # without words there are no numbers
     assert (row.expected, row.answer, row.confidence, row.score) == (None, "", None, None)
