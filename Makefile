@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 THREADS ?= 1,2
-STUDIES ?= sharing embedding sentence depth width time dropout ngram groups mining masking attention elastic
+STUDIES ?= sharing embedding sentence depth width time dropout ngram groups masking attention
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .PHONY: quickstart test test-browser test-tensorflow test-slow test-cluster test-storage test-wheel check bench study docs clean

@@ -15,7 +15,7 @@ from benchmarks.measure import table as markdown
 from litebert.files import write_text
 from litebert.metrics import Spread
 from litebert.study.ablation import MEASURE, Ablation, grids, other_measures, shared_probes
-from litebert.study.findings import Depths, Layers, read_findings
+from litebert.study.findings import Layers, read_findings
 
 HERE = Path(__file__).parent
 PAGE = HERE.parents[1] / "docs" / "study.md"
@@ -29,8 +29,8 @@ def page_with_tables(page: str) -> str:
 
 def table(name: str) -> str:
     """Return one ablation as a table in Markdown, and its verdict; or the rows of another file."""
-    if name in ("layers", "depths"):
-        return f"{_layers() if name == 'layers' else _depths()}\n"
+    if name == "layers":
+        return f"{_layers()}\n"
     if name not in grids():
         values = json.loads((HERE / f"{name}.json").read_text("utf-8")).values()
         lists = [rows for rows in values if isinstance(rows, list)]
@@ -71,16 +71,6 @@ def _layers() -> str:
         values = (each.eigenvalue_at_depth, each.eigenvalue_at_end)
         lines.append([*cells, f"{100 * each.fates[-1].residual:.1f} %", *(f"{value.modulus:.2f}" for value in values)])
     return markdown(headings, lines)
-
-
-def _depths() -> str:
-    """Return masked-LM loss, accuracy and time by depth, for every network that was measured."""
-    lines = [
-        [each.source, one.depth, f"{one.loss:.3f}", f"{100 * one.accuracy:.1f} %", f"{one.microseconds:.1f}"]
-        for each in read_findings(Depths, HERE, "depth-*")
-        for one in each.depths
-    ]
-    return markdown(["network", "depth", "loss", "accuracy", "µs a token"], lines)
 
 
 def _shown(cells: Iterable[object]) -> list[str]:

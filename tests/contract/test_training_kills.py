@@ -24,7 +24,7 @@ PACE = {"train.steps": 8, "train.save_every": 2, "train.eval_every": 4}
 def call_of(verb: str, tiny: Tiny) -> dict[str, object]:
     """Return the arguments of a training, without where it goes."""
     if verb == "pretrain":
-        settings = {**PRETRAINING, **PACE, "optim.name": "muon", "optim.average_decay": 0.5, "mining.pool": 2}
+        settings = {**PRETRAINING, **PACE, "optim.name": "muon", "optim.average_decay": 0.5}
         return {"corpus": str(tiny.corpus), "settings": settings}
     table = tiny.folder / "reviews.csv"
     table.write_text(TABLES["reviews.csv"])

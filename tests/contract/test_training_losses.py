@@ -28,9 +28,6 @@ PRETRAINED: dict[str, dict[str, object]] = {
     "wide embeddings": {"model.embedding_size": 32},
     "local attention": {"model.attention": "local", "model.attention_window": 4},
     "begun gently": {"early.mask_prob": 0.3, "early.depth": 1, "early.depth_share": 0.5},
-    "of any depth": {"elastic.least_depth": 1},
-    "the hardest of two": {"mining.pool": 2},
-    "in stages": {"ramp.shares": [0.5], "ramp.seq_lengths": [24], "ramp.batch_sizes": [4]},
     "recomputed": {"train.gradient_checkpointing": True},
     "another seed": {"train.seed": 7},
 }
@@ -103,7 +100,6 @@ FINETUNED: dict[str, tuple[str, dict[str, object]]] = {
     "spans": ("spans.jsonl", {}),
     "exits": ("reviews.csv", {"train.exits": True}),
     "weighted": ("reviews.csv", {"task.class_weights": [1, 3]}),
-    "the hardest of two": ("reviews.csv", {"mining.pool": 2}),
     "in parts, with lamb": ("reviews.csv", {"optim.name": "lamb", "train.micro_batch_size": 2}),
 }
 

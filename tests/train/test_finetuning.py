@@ -37,7 +37,7 @@ from litebert.runs import read_metrics, read_result
 from litebert.tasks.finetuning import MAX_EPOCHS, with_suited
 from litebert.tasks.kinds.family import joined, targets_of
 from litebert.tokenizer import Tokenizer, train_tokenizer, write_tokenizer
-from litebert.train.finetune import finetune, plan_finetuning, prepare, rate_scales
+from litebert.train.finetune import finetune, plan_finetuning, prepare
 
 STEPS = 3
 PEOPLE = ("Anna", "Bert", "Clara", "David", "Emma", "Felix")
@@ -136,15 +136,6 @@ def test_the_control_takes_nothing_from_the_model(tmp_path: Path, films: Path, c
     start, random, pretrained = tables
     assert torch.allclose(pretrained, start, atol=1e-5)
     assert not torch.allclose(random, start, atol=1e-2)
-
-
-def test_deeper_layers_learn_more_slowly_when_asked(learnt: Path) -> None:
-    network = load_model(learnt / "model").network
-    scales = rate_scales(network, decay=0.5)
-    assert scales["albert.embedding.word.weight"] == 0.5 ** (STEPS + 1)
-    assert scales["albert.attention.0.query.weight"] == 0.5 ** ((STEPS + 1) / 2)  # the mean of the shared layers
-    assert "head.dense.weight" not in scales
-    assert rate_scales(network) == {}
 
 
 def test_new_files_are_answered_when_the_training_file_is_gone(

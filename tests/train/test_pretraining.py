@@ -238,21 +238,6 @@ def test_pieces_that_two_vocabularies_share_keep_their_vectors(
         assert torch.allclose(table[new.id(piece)], old[former.id(piece)], atol=1e-6)
 
 
-def test_stages_have_sequences_and_batches_of_their_own(configure: Configure) -> None:
-    config = configure("ramp.shares=[0.5, 0.25]", "ramp.seq_lengths=[16, 32]", "ramp.batch_sizes=[2, 4]").config
-    sources = Sources.open(config)
-    batches = batches_of(sources.corpus.path, config=config, sentence=sentence_objective("order"))
-    for step, size, length in ((0, 2, 16), (5, 2, 16), (6, 4, 32), (9, 8, 48)):
-        lengths = np.diff(batches.batch(step).offsets)
-        assert (len(lengths), lengths.max() <= length) == (size, True)
-    own = loader_for(sources.corpus.path, config=config, sentence=sentence_objective("order"))
-    assert (batches.batch(9).ids == own.batch(0).ids).all()
-    assert (batches.batch(6).ids == batches.batch(6).ids).all()
-    for words in (["ramp.shares=[0.5]", "ramp.batch_sizes=[8, 9]"], ["ramp.shares=[0.6, 0.5]"]):
-        with pytest.raises(LitebertError):
-            configure(*words)
-
-
 def test_each_of_several_corpora_gives_every_sample_once_and_exactly_its_share(
     corpus: Path, configure: Configure
 ) -> None:

@@ -136,7 +136,7 @@ def study_ablation(
     """Train the rows of a table of the paper, and say whether its ordering is reproduced.
 
     NAME is embedding (Table 3), sharing (4), sentence (5), time (6), data (7), dropout (8), depth (11), width (12),
-    ngram or groups; or an experiment that the authors name as future work: mining, masking, attention or elastic. A
+    ngram or groups; or an experiment that the authors name as future work: masking or attention. A
     trained row is not trained again: rerun the command to resume.
 
     litebert study ablation sharing --corpus corpora/mine
@@ -230,10 +230,10 @@ def study_depth(
 ) -> Study[list[Depths]]:
     """Measure the masked-LM head of models after each of their steps, and the time it takes.
 
-    A model trained with elastic.least_depth serves at any depth; compare it with one that was not.
+    A model can be used at any of them: `litebert.load(depth=...)`.
 
     litebert study depth --texts my-text.txt
-    litebert study depth runs/elastic runs/fixed --texts my-text.txt --json
+    litebert study depth runs/one runs/other --texts my-text.txt --json
     """
     from litebert.inference import Model
     from litebert.study.models import measure_depths

@@ -25,7 +25,6 @@ from litebert.config.schema import (
     DataConfig,
     DistilConfig,
     EarlyConfig,
-    ElasticConfig,
     FinetuneConfig,
     ObjectiveConfig,
     OptimConfig,
@@ -42,7 +41,7 @@ from litebert.config.schema import (
 
 __all__ = [
     "ATTENTION_KINDS", "HEADS", "PRESETS", "AlbertConfig", "AttentionKind", "Backend", "DataConfig", "DistilConfig",
-    "EarlyConfig", "ElasticConfig", "FinetuneConfig", "HeadConfig", "HeadKind", "HeadRecord",
+    "EarlyConfig", "FinetuneConfig", "HeadConfig", "HeadKind", "HeadRecord",
     "ObjectiveConfig", "OptimConfig", "Origin", "Precision", "PretrainConfig", "Problem", "Resolved", "Schema",
     "Section", "Setting", "Settings", "TaskConfig", "TaskDataConfig", "TeacherConfig", "TrainConfig", "describe",
     "difference", "flattened", "kind_of_class", "numbered_labels", "preset", "refused", "resolve",

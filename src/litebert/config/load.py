@@ -188,9 +188,13 @@ def difference(old: Mapping[str, Json], new: Mapping[str, Json]) -> list[str]:
     return [f"{n}: {old.get(n)} -> {new.get(n)}" for n in names if old.get(n) != new.get(n)]
 
 
-# Settings of earlier versions that brought no gain and are gone, with the value that did nothing.
-RETIRED: dict[str, Json] = {"replaced.depth": None, "replaced.weight": 50.0, "elastic.teaching": 0.0}
-RETIRED |= {"distil.relations": 0.0, "distil.logits": 0.0, "train.spike_sigma": None}
+# Settings of earlier versions that are gone, with the value that did nothing.
+RETIRED: dict[str, Json] = {
+    "replaced.depth": None, "replaced.weight": 50.0, "distil.relations": 0.0, "distil.logits": 0.0,
+    "train.spike_sigma": None, "elastic.teaching": 0.0, "elastic.least_depth": None, "mining.pool": 1,
+    "ramp.shares": None, "ramp.seq_lengths": None, "ramp.batch_sizes": None, "optim.layer_decay": 1.0,
+    "distil.short_text_prob": 0.3,
+}  # fmt: skip
 RETIRED_SENTENCES = ("contrast", "document", "shuffle")
 
 
@@ -199,7 +203,7 @@ def without_retired(settings: Mapping[str, Json]) -> dict[str, Json]:
     for key, value in settings.items():
         is_gone = key in RETIRED and value != RETIRED[key]
         if is_gone or (key == "objective.sentence" and value in RETIRED_SENTENCES):
-            what = f"{key}={value} is no longer part of litebert: it brought no gain (docs/study.md)"
+            what = f"{key}={value} is no longer part of litebert: it brought too little (docs/study.md)"
             advice = f"omit {key}; a run that was begun with it ends with the version in its run.json"
             raise LitebertError("LB-103", what, next=advice)
     return {key: value for key, value in settings.items() if key not in RETIRED}

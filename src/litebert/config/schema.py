@@ -169,9 +169,6 @@ def preset(name: str) -> AlbertConfig:
 
 # ---- pretraining ----------------------------------------------------------------------------------------------------
 
-Share = Annotated[float, Field(gt=0, lt=1)]
-Length = Annotated[int, Field(ge=8)]
-Size = Annotated[int, Field(ge=1)]
 Weight = Annotated[float, Field(gt=0)]
 
 
@@ -225,40 +222,6 @@ class EarlyConfig(Section):
     depth_share: float = Field(0.3, ge=0, lt=1, description="share of the training steps with that depth")
 
 
-class ElasticConfig(Section):
-    """Say how the depth varies in training, so that the network can be used at any depth."""
-
-    least_depth: int | None = Field(None, ge=1, description="half of the steps apply a random depth, at least this")
-
-
-class MiningConfig(Section):
-    """Say whether training prefers sequences or examples with a large loss."""
-
-    pool: int = Field(1, ge=1, le=64, description="drawn for each one that is trained on, the hardest; 1: no choice")
-
-
-class RampConfig(Section):
-    """Say how a run begins with short sequences or small batches, in consecutive stages.
-
-    The steps after the last stage have objective.max_seq_length and train.batch_size.
-    """
-
-    shares: tuple[Share, ...] | None = Field(None, description="share of the steps of each stage, such as [0.6, 0.2]")
-    seq_lengths: tuple[Length, ...] | None = Field(None, description="max_seq_length of each stage; unset: the same")
-    batch_sizes: tuple[Size, ...] | None = Field(None, description="batch_size of each stage; unset: the same")
-
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        number = len(self.shares or ())
-        for name in ("seq_lengths", "batch_sizes"):
-            values = getattr(self, name)
-            if values is not None and len(values) != number:
-                raise ValueError(f"ramp.{name} has {len(values)} stages, ramp.shares {number}")
-        if sum(self.shares or ()) >= 1:
-            raise ValueError("ramp.shares must add up to less than 1: steps follow the last stage")
-        return self
-
-
 class DistilConfig(Section):
     """Say what is learnt from a teacher, besides masked words and sentence order."""
 
@@ -268,7 +231,6 @@ class DistilConfig(Section):
     pretraining: float = Field(1.0, ge=0, le=100, description="weight of masked LM and sentence order")
     texts: int = Field(24, ge=1, le=65_536, description="short plain texts in a step")
     text_length: int = Field(64, ge=8, le=512, description="pieces in the longest plain text")
-    short_text_prob: float = Field(0.3, ge=0, le=1, description="share of shorter plain texts")
 
 
 class OptimConfig(Section):
@@ -326,9 +288,6 @@ class PretrainConfig(Section):
     data: DataConfig
     objective: ObjectiveConfig = ObjectiveConfig()
     early: EarlyConfig = EarlyConfig()
-    elastic: ElasticConfig = ElasticConfig()
-    mining: MiningConfig = MiningConfig()
-    ramp: RampConfig = RampConfig()
     distil: DistilConfig = DistilConfig()
     optim: OptimConfig = OptimConfig()
     train: TrainConfig = TrainConfig()
@@ -336,10 +295,9 @@ class PretrainConfig(Section):
     @model_validator(mode="after")
     def _check(self) -> Self:
         positions, train, warmup = self.model.max_position_embeddings, self.train, self.optim.warmup_steps
-        lengths = [("objective.max_seq_length", self.objective.max_seq_length)]
-        for name, length in lengths + [("ramp.seq_lengths", length) for length in self.ramp.seq_lengths or ()]:
-            if length > positions:
-                raise ValueError(f"{name} {length} must not exceed model.max_position_embeddings {positions}")
+        if (length := self.objective.max_seq_length) > positions:
+            name = "objective.max_seq_length"
+            raise ValueError(f"{name} {length} must not exceed model.max_position_embeddings {positions}")
         if warmup >= train.steps > 1:
             raise ValueError(f"optim.warmup_steps {warmup} must be below train.steps {train.steps}")
         if train.micro_batch_size and train.batch_size % train.micro_batch_size:
@@ -403,7 +361,6 @@ class FinetuneOptimConfig(OptimConfig):
     name: Literal["lamb", "adamw"] = Field("adamw", description="update rule")
     learning_rate: float = Field(2e-5, gt=0, le=10, description="peak learning rate")
     warmup_steps: float = Field(0.1, ge=0, description="steps to the peak; below 1: a share of all steps")
-    layer_decay: float = Field(1.0, gt=0, le=1, description="factor on the rate for each layer below the head")
     head_rate_scale: float = Field(1.0, gt=0, le=1000, description="factor on the rate for the new head")
 
 
@@ -439,7 +396,6 @@ class FinetuneConfig(Section):
     optim: FinetuneOptimConfig = FinetuneOptimConfig()
     train: FinetuneTrainConfig = FinetuneTrainConfig()
     teacher: TeacherConfig = TeacherConfig()
-    mining: MiningConfig = MiningConfig()
 
     @model_validator(mode="after")
     def _check(self) -> Self:

@@ -395,19 +395,13 @@ def collate(samples: Sequence[Sample]) -> PretrainingBatch:
 
 def longest_first(batch: PretrainingBatch) -> PretrainingBatch:
     """Sort sequences by length, because attention is fastest on neighbours of equal length."""
-    return of_sequences(batch, np.argsort(-np.diff(batch.offsets), kind="stable"))
-
-
-def of_sequences(batch: PretrainingBatch, order: Ints) -> PretrainingBatch:
-    """Return the sequences at the numbers in `order`, each at most once."""
     lengths = np.diff(batch.offsets)
+    order = np.argsort(-lengths, kind="stable")
     offsets = np.concatenate(([0], np.cumsum(lengths[order])))
-    shifts = batch.offsets[:-1][order] - offsets[:-1]  # (sequences that stay,)
-    tokens = np.arange(offsets[-1]) + np.repeat(shifts, lengths[order])  # (tokens that stay,): where each came from
-    went_to = np.full_like(batch.ids, -1)  # -1: its sequence is left out
-    went_to[tokens] = np.arange(tokens.size)
-    places = went_to[batch.masked_positions]
-    masked = np.argsort(places)[np.count_nonzero(places < 0) :]  # ascending, without those that are left out
+    shifts = batch.offsets[:-1][order] - offsets[:-1]  # (sequences,)
+    tokens = np.arange(offsets[-1]) + np.repeat(shifts, lengths[order])  # (tokens,): where each came from
+    places = tokens.argsort()[batch.masked_positions]  # where each masked token went
+    masked = places.argsort()
     labels = batch.sentence_labels
     return PretrainingBatch(
         ids=batch.ids[tokens],

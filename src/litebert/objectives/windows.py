@@ -1,4 +1,4 @@
-"""Samples of more than one planned corpus: windows of a large corpus, mixes of corpora, stages of a run.
+"""Samples of more than one planned corpus: windows of a large corpus, mixes of corpora.
 
 A corpus too large to plan at once has its shards shuffled, then its instances within windows of shards. Memory does
 not grow with the corpus, but for a few numbers per shard: two windows are held.
@@ -6,7 +6,6 @@ not grow with the corpus, but for a few numbers per shard: two windows are held.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -20,8 +19,8 @@ from litebert.config import ObjectiveConfig
 from litebert.corpus import Shard
 from litebert.corpus.shards import Counts
 from litebert.errors import LitebertError
-from litebert.objectives.sampling import Batches, Loader, Samples, plan_epoch
-from litebert.objectives.sequences import Library, PretrainingBatch, Sample, SentenceObjective
+from litebert.objectives.sampling import Loader, Samples, plan_epoch
+from litebert.objectives.sequences import Library, Sample, SentenceObjective
 from litebert.rng import Ints
 
 WINDOW_PIECES = 1 << 32  # pieces that are shuffled together; a corpus with no more is one window, planned exactly
@@ -216,20 +215,3 @@ def counts_in_cycle(weights: Sequence[float]) -> Ints:
         received, advice = ", ".join(f"{weight:g}" for weight in weights), "omit that corpus, or raise data.temperature"
         raise LitebertError("LB-268", what, received=received, next=advice)
     return counts
-
-
-class Staged:
-    """The batches of a run's stages, each with its own length and size; `starts` has the first step of each, from 0.
-
-    A stage is opened when it begins, and closed when the next one does.
-    """
-
-    def __init__(self, starts: Sequence[int], opens: Sequence[Callable[[], Batches]]) -> None:
-        assert starts[0] == 0 and len(starts) == len(opens)
-        self._starts = list(starts)
-        self._opened = lru_cache(maxsize=1)(lambda stage: opens[stage]())
-
-    def batch(self, step: int, *, rank: int = 0, world_size: int = 1) -> PretrainingBatch:
-        """Return one rank's share of the batch of one step."""
-        stage = bisect_right(self._starts, step) - 1
-        return self._opened(stage).batch(step - self._starts[stage], rank=rank, world_size=world_size)

@@ -149,26 +149,12 @@ def config_of(words: Sequence[str]) -> PretrainConfig:
     return resolve(PretrainConfig, settings_from_words(["data.corpus=none", *words])).config
 
 
-def passes(config: PretrainConfig) -> float:
-    """Return the cost of a step in forward passes of the full depth; a backward pass costs two.
-
-    Hard-example mining adds a forward pass per candidate; elastic depth omits steps.
-
-    >>> passes(config_of(["model.num_hidden_layers=4", "elastic.least_depth=1"]))
-    2.25
-    """
-    full = config.model.num_steps
-    least = config.elastic.least_depth or full
-    depth = (1 + (least + full - 1) / 2 / full) / 2 if least < full else 1.0  # half of the steps have the full depth
-    return 3 * depth + (config.mining.pool if config.mining.pool > 1 else 0)
-
-
 def training_flops(words: Sequence[str]) -> float:
-    """Return the FLOPs of a training."""
+    """Return the FLOPs of a training; a backward pass costs two forward passes."""
     config = config_of(words)
     length = config.objective.max_seq_length
     tokens = config.train.steps * config.train.batch_size * length
-    return passes(config) * forward_flops(config.model, seq_length=length) * tokens
+    return 3 * forward_flops(config.model, seq_length=length) * tokens
 
 
 # ---- what was measured ----------------------------------------------------------------------------------------------

@@ -64,7 +64,7 @@ class FinetuningWork:
 class Finetuning(Generic[Example, Answer]):
     """The task of fine-tuning; see tasks.base.Task.
 
-    With a `teacher`, the features have its outputs. Of `pool` times as many features, a step learns from the hardest.
+    With a `teacher`, the features have its outputs.
     """
 
     num_sums = 2  # the weighted losses, the weights
@@ -78,23 +78,20 @@ class Finetuning(Generic[Example, Answer]):
         held_out: Mapping[str, LabelledSet[Example]],
         train: TrainConfig,
         teacher: TeacherConfig | None = None,
-        pool: int = 1,
         world: World = ALONE,
     ) -> None:
         accelerate(network)
         self.network, self.family, self._world = network, family, world
         self._features, self._held_out, self._train = features, held_out, train
-        self._teacher, self._pool = teacher, pool
+        self._teacher = teacher
         self._answers: dict[str, list[Answer]] | None = None
 
     def batches(self, start: int, stop: int) -> Iterator[Sequence[FinetuningWork]]:
         """Yield the micro-batches of each step on the network's device; every epoch has another random order."""
         train, device = self._train, device_of(self.network)
         for step in range(start, stop):
-            numbers = drawn(len(self._features), step, batch_size=train.batch_size * self._pool, seed=train.seed)
+            numbers = drawn(len(self._features), step, batch_size=train.batch_size, seed=train.seed)
             features = [self._features[number] for number in numbers]
-            if self._pool > 1:
-                features = hardest_features(features, network=self.network, family=self.family, keep=train.batch_size)
             features.sort(key=lambda feature: -feature.num_tokens)  # memory peaks in the first micro-batch
             step_weight = sum(feature.weight for feature in features) or 1.0
             features = self._world.share(features)
@@ -148,22 +145,6 @@ class Finetuning(Generic[Example, Answer]):
             name: answer(self.network, self.family, held_out.examples, held_out.features)
             for name, held_out in self._held_out.items()
         }
-
-
-@torch.no_grad()
-def hardest_features(
-    features: list[Feature], *, network: AlbertForTask, family: Family[Example, Answer], keep: int
-) -> list[Feature]:
-    """Return the `keep` features with the largest loss, without dropout and without the weights of their labels."""
-    network.eval()
-    losses, device = np.empty(len(features)), device_of(network)
-    for numbers in by_length([feature.num_tokens for feature in features]):
-        part = [features[number] for number in numbers]
-        weighted = family.losses(network, joined(part).to(device), targets_of(part).to(device)).float().cpu().numpy()
-        weights = np.array([feature.weight for feature in part])
-        losses[numbers] = np.divide(weighted, weights, out=np.zeros(len(part)), where=weights > 0)
-    network.train()
-    return [features[row] for row in np.sort(np.argsort(-losses, kind="stable")[:keep])]
 
 
 def drawn(num_features: int, step: int, *, batch_size: int, seed: int) -> list[int]:

@@ -15,8 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from litebert import rng
-from litebert.config import EarlyConfig, ElasticConfig, TrainConfig
+from litebert.config import EarlyConfig, TrainConfig
 from litebert.distributed import ALONE, World
 from litebert.fast import accelerate, pack
 from litebert.fast.steps import exact_dtype
@@ -24,7 +23,6 @@ from litebert.nn import AlbertForPretraining, Batch
 from litebert.nn.batch import moved
 from litebert.nn.heads import PretrainingOutput
 from litebert.objectives import NO_LABEL, Batches, PretrainingBatch, longest_first, prefetch
-from litebert.objectives.sequences import of_sequences
 from litebert.tasks.base import Loss, Measure, device_of, summed
 
 EPSILON = 1e-5
@@ -132,7 +130,7 @@ def pretraining_measures() -> tuple[Measure, ...]:
 
 
 class Pretraining:
-    """The task of pretraining; see tasks.base.Task. With `mines`, a step learns from its hardest sequences."""
+    """The task of pretraining; see tasks.base.Task."""
 
     def __init__(
         self,
@@ -142,16 +140,12 @@ class Pretraining:
         held_out: Sequence[PretrainingBatch],
         train: TrainConfig,
         early: EarlyConfig | None = None,
-        elastic: ElasticConfig | None = None,
-        mines: bool = False,
         mask_id: int | None = None,
         world: World = ALONE,
     ) -> None:
         accelerate(network)
         self.network, self.world, self.train, self.open_loader = network, world, train, open_loader
-        self._held_out, self._mines, self._mask_id = held_out, mines, mask_id
-        self._early, self._elastic = early or EarlyConfig(), elastic or ElasticConfig()
-        self._deepest = network.albert.depth
+        self._held_out, self._mask_id, self._early = held_out, mask_id, early or EarlyConfig()
         self.num_sums = 3 * len(OBJECTIVES)
 
     def batches(self, start: int, stop: int) -> Iterator[Sequence[PretrainingWork]]:
@@ -160,11 +154,8 @@ class Pretraining:
         steps, train, world = range(start, stop), self.train, self.world
         made = prefetch(self.open_loader, steps, rank=world.rank, world_size=world.size, workers=train.loader_workers)
         for step, batch in zip(steps, made, strict=True):
-            # depth and choice depend on the step and the weights alone: a run that was stopped resumes exactly
-            self._deepest = depth_at(step, self._early, train.steps, self.network.config.num_steps)
-            self.network.albert.depth = elastic_depth(step, self._elastic, self._deepest, seed=train.seed)
-            if self._mines:
-                batch = hardest(self.network, batch, train.batch_size, micro_batch_size=train.micro_batch_size)
+            # the depth depends on the step alone: a run that was stopped resumes exactly
+            self.network.albert.depth = depth_at(step, self._early, train.steps, self.network.config.num_steps)
             yield list(micro_batches(batch, train.micro_batch_size, device_of(self.network), world))
 
     def loss(self, work: PretrainingWork, logits: PretrainingOutput | None = None) -> Loss:
@@ -197,7 +188,6 @@ class Pretraining:
         pieces) or hidden behind a random piece.
         """
         device = device_of(self.network)
-        self.network.albert.depth = self._deepest
         self.network.eval()
         pack(self.network.albert)
         exact = exact_dtype(device)
@@ -270,47 +260,6 @@ def depth_at(step: int, early: EarlyConfig, total_steps: int, full: int) -> int:
     """
     is_early = early.depth is not None and step < round(early.depth_share * total_steps)
     return min(early.depth or full, full) if is_early else full
-
-
-def elastic_depth(step: int, elastic: ElasticConfig, deepest: int, *, seed: int) -> int:
-    """Return the depth of a training step: the deepest for half of them, a random one otherwise.
-
-    >>> elastic = ElasticConfig(least_depth=2)
-    >>> [elastic_depth(step, elastic, 6, seed=1) for step in range(8)]
-    [6, 6, 6, 6, 6, 2, 5, 6]
-    """
-    least = min(elastic.least_depth or deepest, deepest)
-    if least == deepest or rng.uniform(seed, "is-deepest", step) < 0.5:
-        return deepest
-    return int(rng.integers(seed, "elastic-depth", least, deepest - 1, step))
-
-
-@torch.no_grad()
-def hardest(
-    network: AlbertForPretraining, batch: PretrainingBatch, keep: int, *, micro_batch_size: int | None = None
-) -> PretrainingBatch:
-    """Return the `keep` sequences of a batch whose loss is largest, without dropout (hard example mining)."""
-    ordered = longest_first(batch)
-    network.eval()
-    works = micro_batches(ordered, micro_batch_size, device_of(network))
-    losses = torch.cat([sequence_losses(network, work) for work in works])
-    network.train()
-    rows = np.argsort(-losses.float().cpu().numpy(), kind="stable")[:keep]
-    return of_sequences(ordered, np.sort(rows))
-
-
-def sequence_losses(network: AlbertForPretraining, work: PretrainingWork) -> Tensor:
-    """Return the loss of each sequence, shape (sequences,): its mean masked-LM loss plus its sentence loss."""
-    logits = network(work.batch, work.masked_positions)
-    masked = F.cross_entropy(logits.masked_lm.float(), work.masked_ids, reduction="none")
-    own = torch.searchsorted(work.batch.offsets, work.masked_positions, right=True) - 1
-    count = len(work.batch.lengths)
-    sums = masked.new_zeros(count).index_add(0, own, masked)
-    losses = sums / torch.bincount(own, minlength=count).clamp(min=1)
-    if work.sentence_labels is not None:
-        order = logits.sentence_order.float()
-        losses = losses + F.cross_entropy(order, work.sentence_labels, reduction="none", ignore_index=NO_LABEL)
-    return losses
 
 
 # Kernels: the loss over a large vocabulary, and the count of right answers

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
@@ -106,7 +105,7 @@ def finetune(
                 log,
                 begun=begun,
                 tokenizer=prepared.tokenizer,
-                rate_scales=rate_scales(network, decay=config.optim.layer_decay, head=config.optim.head_rate_scale),
+                rate_scales=head_rates(network, config.optim.head_rate_scale),
                 world=world,
             )
             trainer.resume(best)
@@ -118,7 +117,6 @@ def finetune(
                 held_out=prepared.held_out,
                 train=train,
                 teacher=config.teacher if config.teacher.run else None,
-                pool=config.mining.pool,
                 world=world,
             )
             trainer.run(task, interruption)
@@ -154,34 +152,10 @@ def finetune(
         return Outcome(folder, step, 0, folder / "model")
 
 
-# Learning rates by depth
-
-HEAD_NAME = re.compile(r"(head|exits)\.")
-BLOCK_NAME = re.compile(r"albert\.(attention|feed_forward)\.(\d+)\.")
-
-
-def rate_scales(network: AlbertForTask, *, decay: float = 1.0, head: float = 1.0) -> dict[str, float]:
-    """Return the factor on the learning rate of each parameter: `decay` to the number of layers above it.
-
-    Head and pooler have 1, or `head`. A shared block has the mean depth of its uses; embeddings are below all layers.
-    Absent parameters have 1.
-    """
-    scales = dict[str, float]()
-    plan, steps_per_layer = network.albert.plan, network.config.inner_group_num
-    uses: dict[tuple[str, int], list[int]] = {}
-    for index, step in enumerate(plan):
-        above = (len(plan) - 1 - index) // steps_per_layer
-        uses.setdefault(("attention", step.attention), []).append(above)
-        uses.setdefault(("feed_forward", step.feed_forward), []).append(above)
-    for name, _ in network.named_parameters() if decay != 1 else ():
-        if match := BLOCK_NAME.match(name):
-            above_all = uses[match[1], int(match[2])]
-            scales[name] = decay ** (1 + sum(above_all) / len(above_all))
-        elif name.startswith("albert.embedding."):
-            scales[name] = decay ** (1 + network.config.num_hidden_layers)
-    if head != 1:
-        scales |= {name: head for name, _ in network.named_parameters() if HEAD_NAME.match(name)}
-    return scales
+def head_rates(network: AlbertForTask, scale: float) -> dict[str, float]:
+    """Return the factor on the learning rate of each parameter of the heads; all others have 1."""
+    heads = (name for name, _ in network.named_parameters() if name.startswith(("head.", "exits.")))
+    return dict.fromkeys(heads, scale) if scale != 1 else {}
 
 
 # What is known before the first step
@@ -314,9 +288,9 @@ def prepare(resolved: Resolved[FinetuneConfig], folder: Path) -> Prepared:
 
     # the defaults that suit the network and the data, then steps, evaluations, and this machine's precision
     suited = with_suited(resolved, shape.hidden_size, len(features), reads_mean=pooling == "mean")
-    train, drawn = suited.config.train, train.batch_size * config.mining.pool
-    steps, precision = train.steps or max(1, round(train.epochs * len(features) / drawn)), train.precision
-    eval_every = train.eval_every or min(math.ceil(len(features) / drawn), steps)  # every epoch
+    train = suited.config.train
+    steps, precision = train.steps or max(1, round(train.epochs * len(features) / train.batch_size)), train.precision
+    eval_every = train.eval_every or min(math.ceil(len(features) / train.batch_size), steps)  # every epoch
     if precision == "auto":
         recorded = recorded_setting(folder, "train.precision")
         precision = str(recorded or faster_precision(choose_device(train.device)))  # type: ignore[assignment]

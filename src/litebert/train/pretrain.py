@@ -140,8 +140,6 @@ def task_of(
         held_out=sources.evaluation(config),
         train=config.train,
         early=config.early,
-        elastic=config.elastic,
-        mines=config.mining.pool > 1,
         mask_id=sources.tokenizer.mask_id,
         world=world,
     )

@@ -150,13 +150,12 @@ def opened(
 
     Return the outcome of a finished run: it has a model, and the file or folder `result`.
     """
-    size, pool = resolved.config.train.batch_size, resolved.config.mining.pool
-    if size < world.size or (pool > 1 and world.size > 1):
+    if (size := resolved.config.train.batch_size) < world.size:
         raise LitebertError(
             "LB-282",
-            "each of several processes needs an example of every step, and they cannot choose the hardest together",
-            received=f"train.batch_size={size}, mining.pool={pool} for {world.size} processes",
-            next=f"set train.batch_size={max(size, world.size)} and mining.pool=1, or start fewer processes",
+            "each of several processes needs an example of every step",
+            received=f"train.batch_size={size} for {world.size} processes",
+            next=f"set train.batch_size={world.size}, or start fewer processes",
         )
     model = folder / "model"
 

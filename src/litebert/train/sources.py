@@ -22,8 +22,11 @@ from litebert.objectives import (
     evaluation_batches,
     sentence_objective,
 )
-from litebert.objectives.windows import WINDOW_PIECES, Mixed, Staged, Windowed, WindowOrder, estimated_samples, shares
+from litebert.objectives.windows import WINDOW_PIECES, Mixed, Windowed, WindowOrder, estimated_samples, shares
 from litebert.tokenizer import Tokenizer
+
+SHORT_TEXTS = 0.3
+"""Share of a student's plain texts that are shorter than `distil.text_length`."""
 
 
 @dataclass(frozen=True)
@@ -89,45 +92,28 @@ class Sources:
 def plain_texts(config: PretrainConfig) -> PretrainConfig:
     """Return the configuration that draws plain texts from the corpus, by `distil.texts` and its lengths."""
     distil, train = config.distil, config.train
-    lengths = {"max_seq_length": distil.text_length, "short_seq_prob": distil.short_text_prob}
+    lengths = {"max_seq_length": distil.text_length, "short_seq_prob": SHORT_TEXTS}
     changed = {
         "objective": ObjectiveConfig(sentence="none", **lengths),
         "train": train.model_copy(update={"batch_size": distil.texts, "micro_batch_size": None}),
         "data": config.data.model_copy(update={"mix": None}),
         "early": EarlyConfig(),
-        "ramp": config.ramp.model_copy(update={"shares": None}),
     }
     return config.model_copy(update=changed)
 
 
 def batches_of(corpus: Path, *, config: PretrainConfig, sentence: SentenceObjective) -> Batches:
-    """Open the loader of a run: of one corpus, or of the mix; in stages, if `config.ramp` says so."""
-    ramp, train, mining = config.ramp, config.train, config.mining
-
-    def open_stage(config: PretrainConfig, purpose: str, first_step: int) -> Batches:
-        open_loader = partial(loader_for, config=config, sentence=sentence, first_step=first_step)
-        if not config.data.mix:
-            return open_loader(corpus, purpose=purpose)
-        parts = shares_of(config, corpus)
-        loaders = [
-            open_loader(path, purpose=f"{purpose}-of-{number}" if number else purpose, share=share)
-            for number, (path, share) in enumerate(parts.items())
-        ]
-        return Mixed(loaders, [*parts.values()], batch_size=config.train.batch_size * mining.pool, seed=train.seed)
-
-    if not ramp.shares:
-        return open_stage(config, "train", 0)
-    opens, start, starts = list[Callable[[], Batches]](), 0, list[int]()
-    for number, share in enumerate(ramp.shares):
-        length = (ramp.seq_lengths or {number: config.objective.max_seq_length})[number]
-        size = (ramp.batch_sizes or {number: train.batch_size})[number]
-        objective = config.objective.model_copy(update={"max_seq_length": length})
-        stage = {"objective": objective, "train": train.model_copy(update={"batch_size": size})}
-        opens.append(partial(open_stage, config.model_copy(update=stage), f"train-{number}", start))
-        starts.append(start)
-        start += max(1, round(share * train.steps))
-    # the steps after the last stage have the run's own length and size
-    return Staged([*starts, start], [*opens, partial(open_stage, config, "train", start)])
+    """Open the loader of a run: of one corpus, or of the mix."""
+    if not config.data.mix:
+        return loader_for(corpus, config=config, sentence=sentence)
+    parts = shares_of(config, corpus)
+    loaders = [
+        loader_for(
+            path, config=config, sentence=sentence, purpose=f"train-of-{number}" if number else "train", share=share
+        )
+        for number, (path, share) in enumerate(parts.items())
+    ]
+    return Mixed(loaders, [*parts.values()], batch_size=config.train.batch_size, seed=config.train.seed)
 
 
 def shares_of(config: PretrainConfig, corpus: Path) -> dict[Path, float]:
@@ -154,21 +140,13 @@ def require_one_tokenizer(first: Corpus, second: Corpus) -> None:
 
 
 def loader_for(
-    corpus: Path,
-    *,
-    config: PretrainConfig,
-    sentence: SentenceObjective,
-    purpose: str = "train",
-    first_step: int = 0,
-    share: float = 1.0,
+    corpus: Path, *, config: PretrainConfig, sentence: SentenceObjective, purpose: str = "train", share: float = 1.0
 ) -> Loader | Windowed:
-    """Open the loader of one corpus; its step 0 is the run's `first_step`, `share` its share in a mix."""
+    """Open the loader of one corpus, of which a mix takes a `share` of its samples."""
     train, early, window = config.train, config.early, window_of(config)
     found = opened(corpus, window)
-    drawn = train.batch_size * config.mining.pool
-    # early masking lasts for a share of the run's steps; a loader of a stage or of a mix sees a part of its samples
-    early_steps = max(0, round(early.mask_share * train.steps) - first_step)
-    early_samples = round(early_steps * drawn * share)
+    # early masking lasts for a share of the run's steps; a loader of a mix sees a part of its samples
+    early_samples = round(round(early.mask_share * train.steps) * train.batch_size * share)
     vocabulary = vocabulary_of(found.tokenizer())
 
     def open_loader(shards: Sequence[Shard], purpose: str, early_samples: int) -> Loader:
@@ -176,7 +154,7 @@ def loader_for(
             shards,
             vocabulary=vocabulary,
             config=config.objective,
-            batch_size=drawn,
+            batch_size=train.batch_size,
             seed=train.seed,
             purpose=purpose,
             sentence=sentence,
@@ -190,7 +168,7 @@ def loader_for(
     counts = [record.counts for record in found.manifest.shards]
     samples = estimated_samples(counts, config.objective, sentence)
     order = WindowOrder(samples, tuple(each.tokens for each in counts), window, train.seed, purpose)
-    return Windowed(order, found.open_shards, open_loader, batch_size=drawn, early_samples=early_samples)
+    return Windowed(order, found.open_shards, open_loader, batch_size=train.batch_size, early_samples=early_samples)
 
 
 def window_of(config: PretrainConfig) -> int:
