@@ -96,32 +96,31 @@ def test_only_settings_that_differ_are_compared_with_who_set_them(runs: Path) ->
     finetuning(runs / "faster", last=0.65, rate=1e-4)
     lines = litebert("runs", "compare", runs / "cola", runs / "faster").stdout.splitlines()
     rate = "optim.learning_rate"
-    assert lines[0] == "Settings that differ (who set them)"
-    assert lines[1].split() == ["setting", str(runs / "cola"), str(runs / "faster")]
-    words = f"{rate} 2e-05 (command line: {rate}=2e-05) 0.0001 (command line: {rate}=0.0001)"
-    assert " ".join(lines[2].split()) == words
-    assert lines[3:5] == ["", "Measures"]
+    assert lines[0].split() == ["of", "name", str(runs / "cola"), str(runs / "faster")]
+    words = f"setting {rate} 2e-05 (command line: {rate}=2e-05) 0.0001 (command line: {rate}=0.0001)"
+    assert " ".join(lines[1].split()) == words
     cells = [line.split() for line in lines]
+    assert cells[2][:2] == ["last", "step"]
     assert ["last", "matthews", "0.6123", "0.6500"] in cells
     assert ["best", "step", "20", "20"] in cells
 
     lines = litebert("runs", "compare", runs / "cola", runs / "mini").stdout.splitlines()  # of both kinds
     cells = [line.split() for line in lines]
-    assert "model.hidden_size" in {each[0] for each in cells if each}
+    assert ["setting", "model.hidden_size"] in [each[:2] for each in cells]
     assert ["last", "masked_lm_accuracy", "-", "0.2000"] in cells
     assert ["best", "matthews", "0.7000", "-"] in cells
 
 
 def test_a_comparison_has_the_same_numbers_in_every_format(runs: Path) -> None:
-    words, seeds = ("runs", "compare", runs / "cola", runs / "glue" / "cola"), str(runs / "glue" / "cola")
-    found = litebert(*words, "--json").json
-    told = next(m for m in found["measures"] if (m["of"], m["measure"]) == ("last", "matthews"))
-    assert told["runs"][seeds] == {"median": 0.5, "mean": 0.4, "spread": 0.2646, "n": 3}
-    assert found["settings"]["train.seed"][seeds]["value"] == [1, 2, 10]
-    rows = [row for row in csv.DictReader(litebert(*words, "--csv").stdout.split("\n")) if row["run"] == seeds]
-    parts = {row["part"]: row["value"] for row in rows if row["name"] == "matthews"}
-    assert [parts[f"last {name}"] for name in ("median", "mean", "spread", "n")] == ["0.5", "0.4", "0.2646", "3"]
-    assert [json.loads(row["value"]) for row in rows if row["name"] == "train.seed"] == [[1, 2, 10]]
-    shown = "0.5000 (mean 0.4000 ± 0.2646, n 3)"
-    assert shown in litebert(*words).stdout
-    assert f"| last | matthews | 0.6123 | {shown} |" in litebert(*words, "--markdown").stdout
+    one, seeds = str(runs / "cola"), str(runs / "glue" / "cola")
+    words = ("runs", "compare", one, seeds)
+    told = {(row["of"], row["name"]): (row[one], row[seeds]) for row in litebert(*words, "--json").json}
+    assert told["last", "matthews"] == (0.6123, 0.5)
+    assert told["last, mean of 3", "matthews"] == (None, 0.4)
+    assert told["last, deviation", "matthews"] == (None, 0.2646)
+    assert told["setting", "train.seed"] == ("1", "[1, 2, 10]")
+    table = csv.reader(litebert(*words, "--csv").stdout.split("\n"))
+    rows = {tuple(row[:2]): tuple(row[2:]) for row in table if row}
+    del rows["of", "name"]
+    assert rows == {key: tuple("" if cell is None else str(cell) for cell in cells) for key, cells in told.items()}
+    assert "| last | matthews | 0.6123 | 0.5000 |" in litebert(*words, "--markdown").stdout

@@ -18,9 +18,9 @@ from litebert.corpus.shards import MANIFEST, PLAN, Counts
 from litebert.corpus.text import read_texts, text_settings
 from litebert.corpus.tools import QUANTILES, CorpusStats, filter_documents, load_keep, merge_corpora
 from litebert.errors import LitebertError, say
-from litebert.files import readable_bytes, write_text
+from litebert.files import readable_bytes, write_bytes
 from litebert.inference.texts import count
-from litebert.report.figures import counts_figure, draw
+from litebert.report.figures import counts_figure, picture
 from litebert.tokenizer import Tokenizer
 from litebert.tokenizer.train import train_tokenizer, write_tokenizer
 from litebert.train.sources import shares_of
@@ -288,7 +288,7 @@ def corpus_stats(
     )
     if plot is not None:
         title = "Sentences by length in pieces (the last bar: all longer ones)"
-        write_text(plot, draw(counts_figure(title, of_sentences, found.histogram)))
+        write_bytes(plot, picture(counts_figure(title, of_sentences, found.histogram), "svg"))
     facts = {
         "documents": f"{found.documents:,}, {found.repeated_documents:,} of them repeat another",
         "sentences": f"{found.sentences:,}, {found.repeated_sentence_share:.2%} repeat another",

@@ -397,7 +397,7 @@ def glue(
     words = [tasks] if isinstance(tasks, str) else tasks
     names = [part.strip() for word in words for part in word.split(",") if part.strip()]
     from litebert.inference.finetuned import Finetuned, ensemble_answers
-    from litebert.report.comparison import glue_remarks, glue_table
+    from litebert.report.comparison import glue_table
     from litebert.tasks.named.glue import DATASETS, GLUE_TASKS, glue_zip
 
     progress, folder = Progress("", "", is_quiet=quiet), Path(data)
@@ -452,5 +452,5 @@ def glue(
         archive = Path(submission) / "glue.zip"
         write_bytes(archive, glue_zip(files))
     table = glue_table(trained)
-    notes = (*glue_remarks(trained), *((f"test answers: {archive}",) if archive else ()))
-    return GlueRuns(table.headings, table.rows, table.title, table.decimals, notes, runs=trained, archive=archive)
+    notes = (*table.notes, f"test answers: {archive}") if archive else table.notes
+    return GlueRuns(table.headings, table.rows, decimals=2, notes=notes, runs=trained, archive=archive)

@@ -208,8 +208,8 @@ def runs_list(*, runs: Annotated[Path, "Folder of the runs."] = Path("runs")) ->
     return replace(table, notes=notes, exit_code=errors[-1].exit_code if errors else 0)
 
 
-def runs_compare(*runs: Annotated[Path, Required]) -> tables.Comparison:
-    """Say how runs differ: settings with their origins, then measures side by side.
+def runs_compare(*runs: Annotated[Path, Required]) -> Table:
+    """Say how runs differ, a column per run: settings with their origins, then measures.
 
     A folder with the runs of several seeds counts as one run.
 

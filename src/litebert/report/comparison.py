@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
-
-from pydantic import JsonValue
+from typing import TYPE_CHECKING, NamedTuple
 
 from litebert.config import PRESETS
 from litebert.errors import LitebertError
+from litebert.files import Json
 from litebert.metrics import Spread
-from litebert.report.page import written
-from litebert.report.tables import Cell, Table, word
+from litebert.report.tables import Cell, Table, written
 from litebert.runs import EvaluatedStep, Run
 
 if TYPE_CHECKING:
@@ -29,39 +26,34 @@ WORSE = 0.01  # nats that a held-out loss may lie above the lowest one before th
 class Reached(NamedTuple):
     """The key measure of a run with its last and its best evaluation."""
 
-    measure: str | None = None
-    last: EvaluatedStep | None = None
-    best: EvaluatedStep | None = None
+    measure: str
+    last: EvaluatedStep
+    best: EvaluatedStep
 
 
 def reached_by(run: Run) -> list[Reached]:
-    """Return what a run reached, or what each seed that finished did."""
+    """Return what a run reached, or what each of its seeds did; nothing if it did not get so far."""
     if run.seeds:
-        return [found for seed in run.seeds if seed.outcome for found in reached_by(seed)]
+        return [found for seed in run.seeds for found in reached_by(seed)]
     if run.kind == "fine-tuning":
-        result = run.outcome
-        return [Reached(result.key_measure, result.last, result.best) if result else Reached()]
+        return [Reached(run.outcome.key_measure, run.outcome.last, run.outcome.best)] if run.outcome else []
     measure = "masked_lm_accuracy"
-    measured = [each for each in map(EvaluatedStep.of, run.evaluations) if measure in each.measures]
-    if not measured:
-        return [Reached()]
-    return [Reached(measure, measured[-1], max(measured, key=lambda each: each.measures[measure]))]
-
-
-def medians(reached: Sequence[Reached]) -> list[float | None]:
-    """Return the medians of the key measure over several seeds: of their last steps, and of their best."""
-    found = []
-    for kind in ("last", "best"):
-        steps = [(each.measure, getattr(each, kind)) for each in reached]
-        values = [step.measures[measure] for measure, step in steps if step and measure]
-        found.append(Spread.of(values).median if values else None)
-    return found
+    steps = [step for step in map(EvaluatedStep.of, run.evaluations) if measure in step.measures]
+    return [Reached(measure, steps[-1], max(steps, key=lambda step: step.measures[measure]))] if steps else []
 
 
 def spreads(evaluations: Sequence[EvaluatedStep]) -> dict[str, Spread]:
     """Summarise each measure that all evaluations have; there is one evaluation per seed."""
-    names = [name for name in evaluations[0].measures if all(name in e.measures for e in evaluations)]
+    names = [name for name in evaluations[0].measures if all(name in each.measures for each in evaluations)]
     return {name: Spread.of([each.measures[name] for each in evaluations]) for name in names}
+
+
+def medians(reached: Sequence[Reached]) -> list[float | None]:
+    """Return the medians of the key measure over several seeds: of their last steps, and of their best."""
+    if not reached:
+        return [None, None]
+    ends = ([each.last for each in reached], [each.best for each in reached])
+    return [spreads(steps)[reached[0].measure].median for steps in ends]
 
 
 # ---- what a pretraining reached, and doubts about it ----------------------------------------------------------------
@@ -93,21 +85,16 @@ def pretraining_findings(run: Run) -> dict[str, bool]:
     if not run.evaluations:
         return {}
     last, found = run.evaluations[-1], dict[str, bool]()
-    now, accuracy, baseline, order = (
-        last.values.get(name, math.nan)
-        for name in ("masked_lm_loss", "masked_lm_accuracy", "masked_lm_baseline", "sentence_order_accuracy")
-    )
-    if "masked_lm_accuracy" in last.values:
-        said = f"at step {last.step:,} the model names {share(accuracy)} of the masked tokens"
-        has_no_gain = round(accuracy, 3) <= round(baseline, 3)
-        if "masked_lm_baseline" in last.values:
+    if (accuracy := last.values.get("masked_lm_accuracy")) is not None:
+        said, has_no_gain = f"at step {last.step:,} the model names {share(accuracy)} of the masked tokens", False
+        if (baseline := last.values.get("masked_lm_baseline")) is not None:
+            has_no_gain = round(accuracy, 3) <= round(baseline, 3)
             said += f"; always giving the commonest gets {share(baseline)}{': no gain over that' * has_no_gain}"
         found[said] = has_no_gain
-    if "sentence_order_accuracy" in last.values:
-        sequences = run.settings.get("train.eval_sequences")
+    if (order := last.values.get("sentence_order_accuracy")) is not None:
+        number = run.settings.get("train.eval_sequences")
         # two standard errors of a coin that is tossed once per sequence: 2 sqrt(p (1 - p) / n), p = 1/2
-        number = sequences if isinstance(sequences, int) and sequences > 0 else 0
-        is_chance = bool(number) and abs(order - 0.5) < 1 / math.sqrt(number)
+        is_chance = isinstance(number, int) and number > 0 and abs(order - 0.5) < 1 / math.sqrt(number)
         said = f"no better than chance on {number:,} sequences" if is_chance else f"where chance gets {share(0.5)}"
         found[f"{sentence_task(run)}: {share(order)} right, {said}"] = is_chance
     elif not run.trains_sentences:
@@ -116,6 +103,7 @@ def pretraining_findings(run: Run) -> dict[str, bool]:
     losses = [(row.values.get("masked_lm_loss", math.nan), row.step) for row in run.evaluations]
     lowest, step = min((each for each in losses if math.isfinite(each[0])), default=(math.nan, last.step))
     if step != last.step:
+        now = losses[-1][0]
         said = f"the held-out masked-LM loss is {now:.3f}; it was lowest, {lowest:.3f}, at step {step:,}"
         found[said] = step < last.step and now > lowest + WORSE
     return found
@@ -129,7 +117,7 @@ def doubts_of(run: Run) -> tuple[str, ...]:
     return tuple(dict.fromkeys(doubt for result in results if result for doubt in result.doubts))
 
 
-# ---- the runs in a folder -------------------------------------------------------------------------------------------
+# ---- the runs in a folder, and some of them side by side ------------------------------------------------------------
 
 
 def list_runs(folder: Path) -> tuple[Table, list[LitebertError]]:
@@ -141,20 +129,20 @@ def list_runs(folder: Path) -> tuple[Table, list[LitebertError]]:
         found = "a file" if folder.exists() else "no such folder"
         advice = "litebert runs list --runs FOLDER"
         raise LitebertError("LB-655", f"there are no runs in {folder}", received=found, next=advice)
-    rows, errors = [], []
+    rows, errors = list[tuple[Cell, ...]](), []
     for run in _runs_below(folder, DEEPEST):
         parts = run.seeds or (run,)
         try:
             is_finetuning = run.kind == "fine-tuning"
             trained = (run.setting("task.name"), start_of(run)) if is_finetuning else (None, network_of(run))
-            reached = reached_by(run)
             is_timed = run.settings.get("train.minutes") is not None  # its steps are an estimate
             steps = None if is_timed else run.settings.get("train.steps")
-            row: tuple[Cell, ...] = (str(run.folder.relative_to(folder)), run.kind, *trained, len(parts))
-            row += (min(each.step for each in parts), steps if isinstance(steps, int) else None)
-            row += (all(each.has_model for each in parts), reached[0].measure if reached else None)
-            row += tuple(None if value is None else round(value, DECIMALS) for value in medians(reached))
-            rows.append((*row, "; ".join(doubts_of(run)) or None))
+            progress = (min(each.step for each in parts), steps if isinstance(steps, int) else None)
+            reached = reached_by(run)
+            ends = (None if value is None else round(value, DECIMALS) for value in medians(reached))
+            measured = (all(each.has_model for each in parts), reached[0].measure if reached else None, *ends)
+            name, doubts = str(run.folder.relative_to(folder)), "; ".join(doubts_of(run)) or None
+            rows.append((name, run.kind, *trained, len(parts), *progress, *measured, doubts))
         except LitebertError as error:
             errors.append(error)
     headings = ("name", "kind", "task", "model", "seeds", "step", "of", "finished", "measure", "last", "best", "doubts")
@@ -170,113 +158,45 @@ def _runs_below(folder: Path, depth: int) -> Iterator[Run]:
             yield from _runs_below(path, depth - 1)
 
 
-# ---- runs side by side ----------------------------------------------------------------------------------------------
+def compare(runs: Mapping[str, Run]) -> Table:
+    """Return a column per run: what differs in settings, data and environment, then measures, then doubts.
 
-
-@dataclass(frozen=True)
-class Fact:
-    """The value that one run has for a setting, and who set it."""
-
-    value: JsonValue
-    origin: str = ""
-
-    def __str__(self) -> str:
-        return f"{written(self.value)} ({self.origin})" if self.origin else written(self.value)
-
-
-@dataclass(frozen=True)
-class ComparedMeasure:
-    """Median, mean and spread of a measure over the n seeds of each run: `of` last steps, or of best evaluations."""
-
-    of: str
-    measure: str
-    runs: dict[str, dict[str, float]]
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """What differs between runs; runs without a value are omitted."""
-
-    runs: tuple[str, ...]
-    settings: dict[str, dict[str, Fact]]
-    measures: tuple[ComparedMeasure, ...]
-    doubts: dict[str, tuple[str, ...]]
-    formats: ClassVar = Table.formats
-
-    def __str__(self) -> str:
-        return "\n\n".join(map(str, self.tables()))
-
-    def as_markdown(self) -> str:
-        return "\n\n".join(table.as_markdown() for table in self.tables())
-
-    def as_csv(self) -> str:
-        """Return everything as one table with a line per value."""
-        rows: list[tuple[Cell, ...]] = [
-            ("setting", setting, name, written(one.value), one.origin)
-            for setting, by_run in self.settings.items()
-            for name, one in by_run.items()
-        ]
-        rows += [
-            (f"{each.of} {statistic}", each.measure, name, value, None)
-            for each in self.measures
-            for name, statistics in each.runs.items()
-            for statistic, value in statistics.items()
-        ]
-        rows += [("doubt", None, name, doubt, None) for name, some in self.doubts.items() for doubt in some]
-        return Table(("part", "name", "run", "value", "origin"), tuple(rows)).as_csv()
-
-    def tables(self) -> list[Table]:
-        """Return settings, measures and doubts for readers, the first two with a column per run."""
-
-        def measured(each: ComparedMeasure, run: str) -> Cell:
-            if run not in each.runs:
-                return None
-            middle, mean, spread = (word(each.runs[run][name]) for name in ("median", "mean", "spread"))
-            number = each.runs[run]["n"]
-            return middle if number == 1 else f"{middle} (mean {mean} ± {spread}, n {number})"
-
-        settings = tuple(
-            (name, *(str(by_run[run]) if run in by_run else None for run in self.runs))
-            for name, by_run in self.settings.items()
-        )
-        measures = tuple((e.of, e.measure, *(measured(e, run) for run in self.runs)) for e in self.measures)
-        doubtful = tuple((name, doubt) for name, some in self.doubts.items() for doubt in some)
-        tables = [
-            Table(("setting", *self.runs), settings, title="Settings that differ (who set them)"),
-            Table(("of", "measure", *self.runs), measures, title="Measures"),
-        ]
-        return [*tables, Table(("run", "doubt"), doubtful, title="Doubts")] if doubtful else tables
-
-
-def compare(runs: Mapping[str, Run]) -> Comparison:
-    """Compare runs by their names; several seeds count as one run."""
-    facts, found = dict[str, dict[str, Fact]](), dict[tuple[str, str], dict[str, dict[str, float]]]()
-    for name, run in runs.items():
-        file, settings = run.file, dict(run.settings)
+    Measures are those of the last step and of the best evaluation; over several seeds their medians, and below them
+    their means and deviations.
+    """
+    # by kind and name: the text of each run's value, and who set it
+    facts: dict[tuple[str, str], dict[str, tuple[str, str]]] = {}
+    measures: dict[tuple[str, str], dict[str, Cell]] = {}
+    for run_name, run in runs.items():
+        settings: dict[str, Json] = dict(run.settings)
         if run.seeds:
             settings["train.seed"] = [each.seed for each in run.seeds]
-        environment: dict[str, JsonValue] = {"litebert": file.litebert, **file.environment}
-        facts[name] = {
-            **{setting: Fact(value, str(file.origins.get(setting, ""))) for setting, value in settings.items()},
-            **{f"data: {each}": Fact(value) for each, value in file.data.items()},
-            **{f"environment: {each}": Fact(value) for each, value in environment.items()},
-        }
-        for kind in ("last", "best"):
-            steps = [step for reached in reached_by(run) if (step := getattr(reached, kind)) is not None]
-            if not steps:
-                continue
-            measured = {"step": Spread.of([each.step for each in steps])} | spreads(steps)
-            for measure, spread in measured.items():
-                values = {"median": spread.median, "mean": spread.mean, "spread": spread.spread}
-                rounded = {statistic: _rounded(value) for statistic, value in values.items()}
-                found.setdefault((kind, measure), {})[name] = rounded | {"n": spread.number}
-    differing = {
-        setting: {name: one[setting] for name, one in facts.items() if setting in one}
-        for setting in dict.fromkeys(setting for one in facts.values() for setting in one)
-        if len({written(one[setting].value) if setting in one else "" for one in facts.values()}) > 1
-    }
-    measures = tuple(ComparedMeasure(*key, by_run) for key, by_run in found.items())
-    return Comparison(tuple(runs), differing, measures, {name: doubts_of(run) for name, run in runs.items()})
+        environment: dict[str, Json] = {"litebert": run.file.litebert, **run.file.environment}
+        kinds = (("setting", settings), ("data", run.file.data), ("environment", environment))
+        for kind, values in kinds:
+            for name, value in values.items():
+                origin = f" ({run.file.origins[name]})" if kind == "setting" and name in run.file.origins else ""
+                facts.setdefault((kind, name), {})[run_name] = (written(value), origin)
+        reached = reached_by(run)
+        for kind, steps in (("last", [each.last for each in reached]), ("best", [each.best for each in reached])):
+            spread_of = {"step": Spread.of([each.step for each in steps]), **spreads(steps)} if steps else {}
+            for name, spread in spread_of.items():
+                statistics = {kind: spread.median}
+                if spread.number > 1:
+                    statistics |= {f"{kind}, mean of {spread.number}": spread.mean, f"{kind}, deviation": spread.spread}
+                for statistic, value in statistics.items():
+                    measures.setdefault((statistic, name), {})[run_name] = _rounded(value)
+    rows = list[tuple[Cell, ...]]()
+    for key, by_run in facts.items():
+        if len({by_run.get(run_name, ("", ""))[0] for run_name in runs}) > 1:
+            rows.append((*key, *("".join(by_run[n]) if n in by_run else None for n in runs)))
+    # all kinds of last steps before those of best evaluations
+    for key in sorted(measures, key=lambda key: not key[0].startswith("last")):
+        rows.append((*key, *map(measures[key].get, runs)))
+    doubts = ["; ".join(doubts_of(run)) or None for run in runs.values()]
+    if any(doubts):
+        rows.append(("doubts", "", *doubts))
+    return Table(("of", "name", *runs), tuple(rows))
 
 
 def _rounded(value: float) -> float:
@@ -345,28 +265,21 @@ def named(measure: str, names: Sequence[str]) -> str | None:
 
 
 def glue_table(runs: Mapping[str, Run]) -> Table:
-    """Return a row per finished task, in percent; for several seeds, their median."""
-    rows = []
+    """Return a row per finished task, in percent, and notes on how to read it; for several seeds, their median."""
+    rows = list[tuple[Cell, ...]]()
     for task, run in runs.items():
         reached = reached_by(run)
         measure = reached[0].measure
-        assert measure is not None, "a finished run has a key measure"
         yours = [None if value is None else round(percent(task, value), 2) for value in medians(reached)]
         # that of the model itself, or else of the smallest ALBERT that has one
         by_model = {s.model: s for s in reversed(published_on_dev(task)) if named(measure, [s.measure])}
         score = next((by_model[model] for model in (preset_of(run), *NEAREST) if model in by_model), None)
-        cited: tuple[Cell, ...] = (None, None, None)
-        if score is not None:
-            cited = (score.percent, score.model, f"{score.table}, row {score.row}")
+        cited = (score.percent, score.model, f"{score.table}, row {score.row}") if score else (None, None, None)
         rows.append((task, measure, *yours, len(reached), *cited))
     headings = ("task", "measure", "last", "best", "seeds", "published", "model", "source")
-    return Table(headings, tuple(rows), decimals=2)
-
-
-def glue_remarks(runs: Mapping[str, Run]) -> tuple[str, ...]:
-    """Say how the table is to be read."""
-    return (
+    notes = (
         "Percent on dev. last: the last step; best: the best evaluation, which was chosen on dev "
         "itself. Over several seeds, both are medians.",
         *dict.fromkeys(comparability(run) for run in runs.values()),
     )
+    return Table(headings, tuple(rows), decimals=2, notes=notes)

@@ -79,55 +79,56 @@ class Rule(NamedTuple):
     value: float
 
 
-def curve_of(rows: Sequence[LogRow], name: str, *, most_points: int = MOST_POINTS) -> tuple[Point, ...]:
+def curve_of(rows: Sequence[LogRow], name: str, *, most_points: int = MOST_POINTS) -> list[Point]:
     """Return at most `most_points` points; every finite value is within the range of its point.
 
     >>> rows = [LogRow("train", step, {"loss": 4.0 / step}) for step in (1, 2, 4)]
     >>> curve_of(rows, "loss", most_points=2)
-    (Point(step=2, mean=3.0, low=2.0, high=4.0), Point(step=4, mean=1.0, low=1.0, high=1.0))
+    [Point(step=2, mean=3.0, low=2.0, high=4.0), Point(step=4, mean=1.0, low=1.0, high=1.0)]
     """
     values = [(row.step, row.values[name]) for row in rows if math.isfinite(row.values.get(name, math.nan))]
-    size = max(1, math.ceil(len(values) / most_points))  # neighbouring rows that become one point
-    parts = (values[at : at + size] for at in range(0, len(values), size))
-    numbers = [(part[-1][0], [value for _, value in part]) for part in parts]
-    return tuple(Point(step, fmean(some), min(some), max(some)) for step, some in numbers)
+    size, points = max(1, math.ceil(len(values) / most_points)), []  # so many neighbours become one point
+    for at in range(0, len(values), size):
+        steps, some = zip(*values[at : at + size], strict=True)
+        points.append(Point(steps[-1], fmean(some), min(some), max(some)))
+    return points
 
 
-def curve_across(curves: Iterable[Sequence[Point]]) -> tuple[Point, ...]:
+def curve_across(curves: Iterable[Sequence[Point]]) -> list[Point]:
     """Return the mean and the range of several curves at each of their steps.
 
     >>> curve_across([[Point(5, 0.5, 0.5, 0.5)], [Point(5, 1.0, 1.0, 1.0)]])
-    (Point(step=5, mean=0.75, low=0.5, high=1.0),)
+    [Point(step=5, mean=0.75, low=0.5, high=1.0)]
     """
     points: dict[int, list[Point]] = {}
     for point in (point for curve in curves for point in curve):
         points.setdefault(point.step, []).append(point)
-    return tuple(
+    return [
         Point(step, fmean(p.mean for p in some), min(p.low for p in some), max(p.high for p in some))
         for step, some in sorted(points.items())
-    )
+    ]
 
 
 def chart(
     title: str,
     caption: str,
     lines: Sequence[Line],
-    written: Callable[[float], str],
+    write: Callable[[float], str],
     *,
-    rules: Sequence[Rule] = (),
+    rule: Rule | None = None,
     is_share: bool = False,
     is_logarithmic: bool = False,
 ) -> list[Figure]:
-    """Return curves as a figure, or none if no line has a point; `written` turns values into text."""
+    """Return curves as a figure, or none if no line has a point; `write` turns values into text."""
     lines = [line for line in lines if line.points]
     if not lines:
         return []
-    parts = [
-        f"{line.label} from {written(line.points[0].mean)} at step {line.points[0].step:,} "
-        f"to {written(line.points[-1].mean)} at step {line.points[-1].step:,}"
-        for line in lines
-    ]
-    parts += [f"{rule.label} {written(rule.value)}" for rule in rules]
+    said = []
+    for line in lines:
+        first, last = line.points[0], line.points[-1]
+        said.append(f"{line.label} from {write(first.mean)} at step {first.step:,} ")
+        said[-1] += f"to {write(last.mean)} at step {last.step:,}"
+    said += [f"{rule.label} {write(rule.value)}"] if rule else []
 
     def fill(axes: Axes) -> None:
         from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
@@ -144,31 +145,29 @@ def chart(
             style: dict[str, Any] = {"linewidth": 1.0 if is_marked else 1.6, "markersize": 3.0}
             style |= {"marker": "o" if is_marked or len(steps) == 1 else None, "markevery": max(1, len(steps) // 25)}
             axes.plot(steps, means, color=color, label=line.label, **style)
-        for rule in rules:
-            axes.axhline(rule.value, label=f"{rule.label} ({written(rule.value)})", **DASHED)
+        if rule:
+            axes.axhline(rule.value, label=f"{rule.label} ({write(rule.value)})", **DASHED)
         axes.set_xlabel("step")
         axes.grid(visible=False, axis="x")
         axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
         axes.xaxis.set_major_formatter("{x:,.0f}")
         axes.yaxis.set_major_formatter(_share_tick if is_share else "{x:,g}")
-        if len(lines) + len(rules) > 1:
+        if rule or len(lines) > 1:
             axes.legend(**LEGEND)
 
-    return [Figure(title, caption, f"{title}: {'; '.join(parts)}.", fill)]
+    return [Figure(title, caption, f"{title}: {'; '.join(said)}.", fill)]
 
 
 def chart_of(
-    run: Run, name: str, title: str, caption: str, written: Callable[[float], str], **style: Any
+    run: Run, name: str, title: str, caption: str, write: Callable[[float], str], **style: Any
 ) -> list[Figure]:
     """Return the figure of one number of a run, in training and held out; its caption counts the gaps."""
     held_out = curve_of(run.evaluations, name, most_points=MOST_EVALUATIONS)
-    lines = (
-        Line("training", "train", curve_of(run.training, name)),
-        Line("held out", "held-out", held_out, has_markers=True),
-    )
+    lines = [Line("training", "train", curve_of(run.training, name))]
+    lines.append(Line("held out", "held-out", held_out, has_markers=True))
     gaps = sum(not math.isfinite(row.values.get(name, 0.0)) for row in (*run.training, *run.evaluations))
     caption = f"{gaps:,} non-finite values are omitted. {caption}" if gaps else caption
-    return chart(title, caption, lines, written, **style)
+    return chart(title, caption, lines, write, **style)
 
 
 def rate_charts(run: Run) -> list[Figure]:
@@ -177,12 +176,12 @@ def rate_charts(run: Run) -> list[Figure]:
     norms, clip = finite((*run.training, *run.evaluations), "gradient_norm"), run.settings.get("optim.clip_norm")
     # A limit far above the norms would flatten their curve.
     is_near = isinstance(clip, int | float) and 0 < clip <= 3 * max(norms, default=0.0)
-    rules = [Rule("clipped at", float(str(clip)))] if is_near else []
+    rule = Rule("clipped at", float(str(clip))) if is_near else None
     is_wide = bool(norms) and 0 < 10 * min(norms) < max(norms)
     said = "Before clipping, of the last step of each log line."
     return [
         *chart_of(run, "learning_rate", "Learning rate", "As scheduled.", number),
-        *chart_of(run, "gradient_norm", "Gradient norm", said, number, rules=rules, is_logarithmic=is_wide),
+        *chart_of(run, "gradient_norm", "Gradient norm", said, number, rule=rule, is_logarithmic=is_wide),
         *chart_of(run, "tokens_per_second", "Tokens per second", "Padding is not counted.", "{:,.0f}".format),
     ]
 

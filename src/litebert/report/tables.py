@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,6 +20,8 @@ Cell: TypeAlias = str | int | float | bool | None
 TableRow: TypeAlias = Mapping[str, Json]
 Frame: TypeAlias = Union["DataFrame", "Table"]
 """A pandas DataFrame if pandas is installed, otherwise our own table."""
+
+LONGEST_VALUE = 300  # characters of a setting
 
 
 @dataclass(frozen=True)
@@ -103,6 +106,18 @@ def number(value: float) -> str:
     if not math.isfinite(value):
         return "not finite"
     return f"{value:,.0f}" if abs(value) > 100 and value.is_integer() else f"{value:.4f}"
+
+
+def written(value: Json) -> str:
+    """Return a setting as written in a recipe; a long one is truncated.
+
+    >>> written(20_000), written(1e-12), written("lamb"), written(True), written(None)
+    ('20000', '1e-12', 'lamb', 'true', 'unset')
+    """
+    if value is None:
+        return "unset"
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}…"
 
 
 def frame(rows: Sequence[TableRow]) -> Frame:

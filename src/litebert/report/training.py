@@ -7,27 +7,30 @@ from __future__ import annotations
 
 import math
 import shlex
+import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from heapq import nsmallest
 from importlib.resources import files as package_files
 
 import numpy as np
+from pydantic import BaseModel
 
-from litebert.config import HEADS, kind_of_class
-from litebert.metrics import Spread, calibration
-from litebert.report.comparison import (
-    comparability,
-    named,
-    network_of,
-    percent,
-    pretraining_findings,
-    published_on_dev,
-    sentence_task,
-    share,
-    spreads,
-    start_of,
+from litebert.config import (
+    HEADS,
+    DataConfig,
+    FinetuneConfig,
+    PretrainConfig,
+    TaskConfig,
+    describe,
+    flattened,
+    kind_of_class,
 )
+from litebert.config.schema import StartConfig
+from litebert.files import Json
+from litebert.metrics import calibration
+from litebert.report import comparison
+from litebert.report.comparison import published_on_dev, share, spreads, start_of
 from litebert.report.figures import (
     MOST_EVALUATIONS,
     Figure,
@@ -40,26 +43,11 @@ from litebert.report.figures import (
     rate_charts,
     reliability_figure,
 )
-from litebert.report.page import (
-    Block,
-    Page,
-    Section,
-    commands,
-    curves,
-    details,
-    effort,
-    figures,
-    next_steps,
-    page_of_run,
-    paragraph,
-    report_line,
-    settings_of,
-    surroundings_of,
-    table,
-)
-from litebert.report.tables import number
-from litebert.runs import Answered, Run, read_answers
+from litebert.report.page import Block, Page, Section, commands, details, figures, paragraph, table
+from litebert.report.tables import number, written
+from litebert.runs import Answered, Kind, Run, finite, read_answers
 
+MOST_NOTES = 50
 MOST_MEASURES = 2  # drawn as long as no key measure is known
 MOST_LABELS, MOST_PAIRS = 12, 20
 """Above so many labels a matrix is unreadable; so many of the commonest confusions are listed instead."""
@@ -68,27 +56,123 @@ BETWEEN = " ¦ "
 """Stands between the two texts of a pair in files of answers."""
 Answers = Mapping[str, Sequence[Answered]]
 
+# ---- what every run has ---------------------------------------------------------------------------------------------
+
+NEIGHBOURS = "Lines are means of neighbouring log lines; bands show their lowest and highest."
+_EXAMPLES: dict[Kind, BaseModel] = {
+    "pretraining": PretrainConfig(data=DataConfig(corpus="")),
+    # model_construct does not validate: the defaults have no data, which validation would refuse.
+    "fine-tuning": FinetuneConfig.model_construct(task=TaskConfig(name=""), model=StartConfig(start="")),
+}
+"""A configuration of each kind, with only the required settings set."""
+
+
+def _page_of_run(run: Run, name: str, facts: Mapping[str, str], sections: Sequence[Section], sources: str) -> Page:
+    """Return the page of a run with its own sections, and those that every run has."""
+    status = f"Not finished: step {run.step:,} of {run.setting('train.steps')}. There is no model yet."
+    if run.has_model:
+        status = f"Finished after {run.step:,} steps."
+    elif run.step == 0:
+        status = "Not finished: no training step was logged yet."
+    notes: Block = "Nothing unusual was noted: no step was skipped."
+    if run.remarks:
+        shown, total = run.remarks[-MOST_NOTES:], len(run.remarks)
+        caption = f"{total:,} notes" if len(shown) == total else f"The last {len(shown)} of {total:,} notes"
+        notes = table(caption, ("Step", "What happened"), ((f"{note.step:,}", note.text) for note in shown))
+    common = (_settings(run), _surroundings(run), Section("Notes", [notes]))
+    kind = f"{run.kind.capitalize()} run"
+    return Page(name, kind, (*sections, *common), f"the run's run.json, metrics.jsonl{sources}", status, facts)
+
+
+def _report_line(run: Run) -> str:
+    """Return the command that writes a page again."""
+    return f"litebert report {shlex.quote(str(run.folder))}"
+
+
+def _next_steps(run: Run, shell: Sequence[str], python: str) -> Section:
+    """Return the lines that use the model of a run, or resume it, and write its page again; `python` is a call."""
+    if not run.has_model:
+        verb = "pretrain" if run.kind == "pretraining" else "finetune"
+        words = f"Rerun the litebert {verb} command that began this run to resume it; then:"
+        return Section("Resume", [words, commands(_report_line(run))])
+    code = ["import litebert", f"model = litebert.load({str(run.folder / 'model')!r})", f"print(model.{python})"]
+    blocks = ["In the shell:", commands(*shell), "In Python:", commands(*code)]
+    return Section("Use the model", [*blocks, "This page again:", commands(_report_line(run))])
+
+
+def _effort(run: Run) -> dict[str, str]:
+    """Return what training took; unknown figures are empty."""
+    from litebert.train.run import duration  # torch comes with it
+
+    speeds = finite(run.training, "tokens_per_second")
+    return {
+        "Tokens seen": f"{run.tokens:,}" if run.tokens else "",
+        "Time, evaluations not counted": duration(run.seconds) if run.seconds else "",
+        "Median speed": f"{statistics.median(speeds):,.0f} tokens/s" if speeds else "",
+        "Notes": f"{len(run.remarks):,}, listed below" if run.remarks else "",
+    }
+
+
+def _curves(drawn: Sequence[Figure], run: Run, *, bands: str = NEIGHBOURS) -> Section:
+    """Return the figures of a training; `bands` explains the bands around their lines."""
+    if not drawn:
+        return Section("Curves", ["No step was logged yet."])
+    words = f"{bands} A log line is the mean of {run.settings.get('train.log_every')} training steps."
+    return Section("Curves", [paragraph(words, style="quiet"), figures(drawn)])
+
+
+def _settings(run: Run, changed: Mapping[str, Json] = {}) -> Section:
+    """Return the settings that differ from their defaults, and a folded table of all settings.
+
+    `changed` are those that several seeds do not have in common.
+    """
+    example = _EXAMPLES[run.kind]
+    described = {setting.name: setting for setting in describe(type(example))}
+    required = {name: each.default for name, each in described.items() if each.default == "required"}
+    defaults = flattened(example) | required
+    rows = []
+    for name, value in {**run.settings, **changed}.items():
+        meaning = described[name].description if name in described else "not a setting of this version"
+        origin = written(str(run.file.origins.get(name, "unknown")))
+        rows.append((name, written(value), written(defaults.get(name, "unknown")), origin, meaning))
+    headings = ("Setting", "Value", "Default", "Set by", "Meaning")
+    differing = [row for row in rows if row[1] != row[2]]
+    every = table("All settings of the run", headings, rows, style="names")
+    first = table("Settings that differ from their defaults", headings, differing, style="names")
+    return Section("Settings", [first, details(f"All {len(rows)} settings", every)])
+
+
+def _surroundings(run: Run) -> Section:
+    """Return the machine, and the data that the run learnt from, with counts and hashes."""
+    environment: dict[str, Json] = {"litebert": run.file.litebert, **run.file.environment}
+    machine = [(name, "none" if value is None else written(value)) for name, value in environment.items()]
+    data = [(n, f"{value:,}" if isinstance(value, int) else written(value)) for n, value in run.file.data.items()]
+    tables = {"Environment": machine, "Data, hashes are blake2b": data}
+    blocks = [table(caption, ("Name", "Value"), rows, style="names") for caption, rows in tables.items()]
+    return Section("Environment and data", blocks)
+
+
 # ---- pretraining ----------------------------------------------------------------------------------------------------
 
 
 def pretraining_page(run: Run) -> Page:
     """Return the page of a pretraining run."""
     setting, model = run.setting, shlex.quote(str(run.folder / "model"))
-    embedding, length = setting("model.embedding_size"), setting("objective.max_seq_length")
-    heads, sharing = setting("model.num_attention_heads"), setting("model.sharing")
+    network = f"{comparison.network_of(run)}, {setting('model.num_attention_heads')} heads"
+    length = setting("objective.max_seq_length")
     facts = {
-        "Network": f"{network_of(run)}, {heads} heads, sharing {sharing}",
-        "Embedding": f"{setting('model.vocab_size')} tokens x {embedding}",
+        "Network": f"{network}, sharing {setting('model.sharing')}",
+        "Embedding": f"{setting('model.vocab_size')} tokens x {setting('model.embedding_size')}",
         "Batch": f"{setting('train.batch_size')} sequences of at most {length} tokens",
         "Optimizer": f"{setting('optim.name')}, peak rate {setting('optim.learning_rate')}",
-        **effort(run),
+        **_effort(run),
     }
     shell = [f'litebert fill "The cat sat on the [MASK]." --model {model}']
     if run.trains_sentences and run.settings.get("objective.sentence") != "next":
         shell.append(f'litebert order "He opened the door." "Nobody was there." --model {model}')
     shell.append(f'litebert embed "A sentence." --model {model}')
-    use = next_steps(run, shell, 'fill("The cat sat on the [MASK].")')
-    return page_of_run(run, run.name, facts, (_held_out(run), curves(_pretraining_charts(run), run), use), "")
+    use = _next_steps(run, shell, 'fill("The cat sat on the [MASK].")')
+    return _page_of_run(run, run.name, facts, (_held_out(run), _curves(_pretraining_charts(run), run), use), "")
 
 
 def loss(value: float) -> str:
@@ -103,11 +187,11 @@ def perplexity(value: float) -> str:
 def _held_out(run: Run) -> Section:
     title = "Held-out results"
     if not run.evaluations:
-        return Section(title, [paragraph("Nothing was evaluated yet.")])
-    first, last, task = run.evaluations[0], run.evaluations[-1], sentence_task(run)
-    words = paragraph(" ".join(f"{found[0].upper()}{found[1:]}." for found in pretraining_findings(run)))
+        return Section(title, ["Nothing was evaluated yet."])
+    first, last, task = run.evaluations[0], run.evaluations[-1], comparison.sentence_task(run)
+    words = " ".join(f"{found[0].upper()}{found[1:]}." for found in comparison.pretraining_findings(run))
     if first is last:
-        return Section(title, [words, paragraph(f"Evaluated once so far, at step {first.step:,}.")])
+        return Section(title, [words, f"Evaluated once so far, at step {first.step:,}."])
     size = run.settings.get("model.vocab_size")
     vocabulary = size if isinstance(size, int) and size > 0 else math.nan
     baseline = share(last.values.get("masked_lm_baseline", math.nan))
@@ -141,9 +225,10 @@ def _pretraining_charts(run: Run) -> list[Figure]:
         # What is reached without any learning: a number, or a measure of its own.
         is_number = isinstance(each.chance, float)
         level = each.chance if isinstance(each.chance, float) else last.get(each.chance or "", math.nan)
-        rules = (Rule("chance" if is_number else "commonest token", level),) if math.isfinite(level) else ()
-        title, write = each.title.replace("Sentence order", sentence_task(run)), share if each.is_share else loss
-        found += chart_of(run, each.name, title, each.caption, write, rules=rules, is_share=each.is_share)
+        rule = Rule("chance" if is_number else "commonest token", level) if math.isfinite(level) else None
+        title = each.title.replace("Sentence order", comparison.sentence_task(run))
+        write = share if each.is_share else loss
+        found += chart_of(run, each.name, title, each.caption, write, rule=rule, is_share=each.is_share)
     return [*found, *rate_charts(run)]
 
 
@@ -152,20 +237,21 @@ def _pretraining_charts(run: Run) -> list[Figure]:
 
 def finetuning_page(run: Run) -> Page:
     """Return the page of a fine-tuning run."""
-    result, answers = run.outcome, read_answers(run.folder)
-    single = {split: rows for split, rows in answers.items() if _are_labels(rows, run.labels)}
-    rules = {
-        _accuracy_name(split, answers): (Rule("commonest label", _commonest(rows)[1]),)
-        for split, rows in single.items()
+    result, answers, known = run.outcome, read_answers(run.folder), set(run.labels)
+    # where each answer is one of several labels: not text, not a number, not a set of labels
+    single = {
+        split: rows
+        for split, rows in answers.items()
+        if len(known) > 1 and all({row.expected, row.answer} <= known for row in rows)
     }
+    rules = {_accuracy_of(n, answers): Rule("commonest label", _commonest(rows)[1]) for n, rows in single.items()}
     drawn = chart_of(run, "loss", "Training loss", "Lower is better.", "{:.3g}".format)
     for name in _measures_drawn(run):
-        drawn += chart_of(run, name, f"Held-out {name}", "Higher is better.", number, rules=rules.get(name, ()))
-    columns = {"last step": result.last.measures, "best": result.best.measures} if result else {}
+        drawn += chart_of(run, name, f"Held-out {name}", "Higher is better.", number, rule=rules.get(name))
     sections = (
         _result(run, answers, single),
-        *_published(run, columns),
-        curves([*drawn, *rate_charts(run)], run),
+        *_published(run, {"last step": result.last.measures, "best": result.best.measures} if result else {}),
+        _curves([*drawn, *rate_charts(run)], run),
         *_confusion(single, run.labels),
         *_calibration(single if run.labels else answers),  # no set of labels, no tags
         *_worst(answers),
@@ -173,29 +259,25 @@ def finetuning_page(run: Run) -> Page:
     )
     folder = run.folder.resolve()
     name = f"{folder.parent.name}/{folder.name}" if folder.name.startswith("seed-") else folder.name
-    return page_of_run(run, name, _facts(run), sections, ", result.json and answers")
+    fresh = ", ".join(sorted({n.rpartition(".")[0] or n for n in result.fresh})) if result else ""
+    facts = _facts(run, run.config, fresh) | {"Seed": str(run.settings.get("train.seed", "unknown")), **_effort(run)}
+    return _page_of_run(run, name, facts, sections, ", result.json and answers")
 
 
-def _facts(run: Run, seeds: str = "") -> dict[str, str]:
-    setting, data, result = run.setting, run.file.data, None if seeds else run.outcome
-    config = (run.seeds[0] if seeds else run).config
-    shape = [config.get(name) for name in ("num_hidden_layers", "hidden_size")]
-    counts = {
-        n.removesuffix(" examples"): f"{count:,} examples" for n, count in data.items() if n.endswith(" examples")
-    }
-    values = {
+def _facts(run: Run, config: Mapping[str, Json], fresh: str = "") -> dict[str, str]:
+    setting, shape = run.setting, [config.get(name) for name in ("num_hidden_layers", "hidden_size")]
+    sets = {n.removesuffix(" examples"): count for n, count in run.file.data.items() if n.endswith(" examples")}
+    counts = {name: f"{count:,} examples" for name, count in sets.items()}
+    return {
         "Task": setting("task.name"),
         "Started from": start_of(run),
         "Network": "" if None in shape else f"{shape[0]} layers of {shape[1]}",
-        "New, not pretrained": ", ".join(sorted({n.rpartition(".")[0] or n for n in result.fresh})) if result else "",
+        "New, not pretrained": fresh,
         "Trained on": counts.pop("training", ""),
         "Evaluated on": "; ".join(f"{split}: {count}" for split, count in counts.items()),
         "Batch": f"{setting('train.batch_size')}, at most {setting('task.max_length')} pieces each",
         "Optimizer": f"{setting('optim.name')}, peak rate {setting('optim.learning_rate')}",
-        "Seed": seeds or str(run.settings.get("train.seed", "unknown")),
-        **({} if seeds else effort(run)),
     }
-    return values
 
 
 def _measures_drawn(run: Run) -> list[str]:
@@ -208,19 +290,13 @@ def _measures_drawn(run: Run) -> list[str]:
     return [name for name in run.outcome.last.measures if name == key or (splits and name.endswith(f"_{base}"))]
 
 
-def _are_labels(rows: Sequence[Answered], labels: Sequence[str]) -> bool:
-    """Say whether each answer is one of several labels: not text, not a number, not a set."""
-    known = set(labels)
-    return len(known) > 1 and all({row.expected, row.answer} <= known for row in rows)
-
-
 def _commonest(rows: Sequence[Answered]) -> tuple[str, float]:
     """Return the label that most examples have, and their share."""
     label, count = Counter(row.expected for row in rows).most_common(1)[0]
     return label, count / len(rows)
 
 
-def _accuracy_name(split: str, answers: Answers) -> str:
+def _accuracy_of(split: str, answers: Answers) -> str:
     """Name the accuracy of a held-out set: where there are several, it begins with the set's."""
     return f"{split}_accuracy" if len(answers) > 1 else "accuracy"
 
@@ -228,12 +304,11 @@ def _accuracy_name(split: str, answers: Answers) -> str:
 def _result(run: Run, answers: Answers, single: Answers) -> Section:
     if (result := run.outcome) is None:
         if not run.evaluations:
-            return Section("Result", [paragraph("Nothing was evaluated yet.")])
+            return Section("Result", ["Nothing was evaluated yet."])
         row = run.evaluations[-1]
         cells = [(name, number(value)) for name, value in row.values.items() if name != "step"]
         so_far = table("The last evaluation so far", ("Measure", f"At step {row.step:,}"), cells, style="numbers")
-        said = "The run is not finished; its best evaluation is chosen when it is."
-        return Section("Result", [paragraph(said), so_far])
+        return Section("Result", ["The run is not finished; its best evaluation is chosen when it is.", so_far])
     last, best = result.last, result.best
     lines = [
         "The last step is what training ended with (model/). The best evaluation is that with "
@@ -241,7 +316,7 @@ def _result(run: Run, answers: Answers, single: Answers) -> Section:
         "that it is measured on, which flatters it. Compare each with figures chosen likewise."
     ]
     for split, rows in answers.items():  # what an accuracy is worth, compared with no learning and with chance
-        accuracy = last.measures.get(_accuracy_name(split, answers))
+        accuracy = last.measures.get(_accuracy_of(split, answers))
         if accuracy is None:
             continue
         error, unlearnt = 2 * math.sqrt(accuracy * (1 - accuracy) / len(rows)), ""  # two standard errors
@@ -253,17 +328,13 @@ def _result(run: Run, answers: Answers, single: Answers) -> Section:
             f"At the last step {accuracy:.1%} of {split} are right{unlearnt}. With {len(rows):,} "
             f"examples, differences below {100 * error:.1f} points may be chance (two standard errors)."
         )
-    shown = [
-        (
-            f"{name}, key measure" if name == result.key_measure else name,
-            number(value),
-            number(best.measures.get(name, math.nan)),
-        )
-        for name, value in last.measures.items()
-    ]
+    shown = []
+    for name, value in last.measures.items():
+        label = f"{name}, key measure" if name == result.key_measure else name
+        shown.append((label, number(value), number(best.measures.get(name, math.nan))))
     headings = ("Measure", f"Last step, {last.step:,}", f"Best evaluation, step {best.step:,}")
     caption = "Measured on held-out examples, without dropout"
-    return Section("Result", [*map(paragraph, lines), table(caption, headings, shown, style="numbers")])
+    return Section("Result", [*lines, table(caption, headings, shown, style="numbers")])
 
 
 def _published(run: Run, columns: Mapping[str, Mapping[str, float]]) -> list[Section]:
@@ -272,19 +343,19 @@ def _published(run: Run, columns: Mapping[str, Mapping[str, float]]) -> list[Sec
     if scores := published_on_dev(run.setting("task.name")):
         rows = []
         for score in scores:
-            names = [(measures, named(score.measure, list(measures))) for measures in columns.values()]
-            yours = [f"{percent(score.task, measures[name]):.1f}" if name else "" for measures, name in names]
+            names = [(measures, comparison.named(score.measure, list(measures))) for measures in columns.values()]
+            yours = [f"{comparison.percent(score.task, measures[n]):.1f}" if n else "" for measures, n in names]
             source = f"{score.table}, row {score.row}"
             rows.append((score.model, score.measure, f"{score.percent:.1f}", *yours, source))
         headings = ("Model", "Measure", "Published", *(f"Yours, {name}" for name in columns), "Source")
         caption = "Percent, on dev; tables of arXiv 1909.11942 v6, README of google-research/albert"
-        blocks += [paragraph(comparability(run)), table(caption, headings, rows, style="numbers")]
+        blocks += [comparison.comparability(run), table(caption, headings, rows, style="numbers")]
     origins = run.file.origins.values()
     if recipe := min((origin.detail for origin in origins if origin.kind == "recipe"), default=None):
         path = package_files("litebert") / "recipes" / "finetune" / f"{recipe}.toml"
         lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
         said = [line.lstrip("# ") for line in lines if line.startswith("#")]
-        blocks.append(details(f"What the recipe {recipe} says", commands(said or ["It is not in this version."])))
+        blocks.append(details(f"What the recipe {recipe} says", commands(*said or ["It is not in this version."])))
     return [Section("Paper, recipe, yours", blocks)] if blocks else []
 
 
@@ -303,19 +374,19 @@ def _confusion(single: Answers, labels: Sequence[str]) -> list[Section]:
             caption = f"{split}: the {len(wrong[:MOST_PAIRS])} commonest of {len(wrong):,} confusions"
             tables.append(table(caption, ("Expected", "Answered", "Times"), wrong[:MOST_PAIRS]))
             continue
-        totals, cells = Counter(row.expected for row in rows), []
+        cells = []
         for wanted in labels:
-            total, right = totals[wanted], counts[wanted, wanted]
+            total = sum(counts[wanted, found] for found in labels)
             shares = [(f"{counts[wanted, found]:,}", counts[wanted, found] / max(1, total)) for found in labels]
-            cells.append((wanted, *shares, f"{right / total:.1%}" if total else "none"))
+            cells.append((wanted, *shares, f"{counts[wanted, wanted] / total:.1%}" if total else "none"))
         headings = ("Expected", *(f"answered {label}" for label in labels), "Right")
         tables.append(table(f"{split}, {len(rows):,} examples", headings, cells, style="shaded"))
-    return [Section("Confusion", [*map(paragraph, words), *tables])] if tables else []
+    return [Section("Confusion", [*words, *tables])] if tables else []
 
 
 def _calibration(answers: Answers) -> list[Section]:
     """Return the calibration of each held-out set with one answer and a confidence for each row."""
-    drawn, words = [], list[Block]()
+    drawn, words = list[Figure](), list[Block]()
     for split, rows in answers.items():
         sure = [row.confidence for row in rows if row.confidence is not None]
         if len(sure) < len(rows):
@@ -324,14 +395,14 @@ def _calibration(answers: Answers) -> list[Section]:
         wrong = np.array([int(not row.is_right) for row in rows])
         measured = calibration(wrong, np.array([(confidence, 0.0) for confidence in sure]))
         said = f"the last step is {np.mean(sure):.1%} sure on average and {1 - wrong.mean():.1%} right."
-        words.append(paragraph(f"On {split} it is {measured.error:.4f}: {said}"))
+        words.append(f"On {split} it is {measured.error:.4f}: {said}")
         caption = "Bars below the line: more confident than right."
         drawn.append(reliability_figure(f"Reliability on {split}", caption, measured))
     what = (
         "Of the answers given with 80% confidence, 80% should be right. The expected calibration "
         "error is how far the two are apart on average: 0 is perfect."
     )
-    return [Section("Calibration", [paragraph(what), *words, figures(drawn)])] if drawn else []
+    return [Section("Calibration", [what, *words, figures(drawn)])] if drawn else []
 
 
 def shortened(text: str, most: int) -> str:
@@ -357,24 +428,18 @@ def _worst(answers: Answers) -> list[Section]:
         """How wrong, times how confident (1 if unknown), the worst first."""
         return (row.score - 1) * (1.0 if row.confidence is None else row.confidence), row.id
 
-    blocks = [paragraph("What the last step gets wrong: what it was surest of, or farthest off, comes first.")]
+    blocks: list[Block] = ["What the last step gets wrong: what it was surest of, or farthest off, comes first."]
     for split, rows in answers.items():
         wrong = [row for row in rows if not row.is_right]
         if not wrong:
-            blocks.append(paragraph(f"{split}: nothing is wrong."))
+            blocks.append(f"{split}: nothing is wrong.")
             continue
-        shown = nsmallest(MOST_ERRORS, wrong, key=rank)
-        caption = f"{split}: the worst {len(shown)} of {len(wrong):,} errors in {len(rows):,}"
-        cells = [
-            (
-                shortened(row.id, LONGEST_ID),
-                "not told" if row.confidence is None else f"{row.confidence:.1%}",
-                shortened(row.expected, LONGEST_ANSWER) or "(none)",
-                shortened(row.answer, LONGEST_ANSWER) or "(none)",
-                shortened(row.text, LONGEST_TEXT),
-            )
-            for row in shown
-        ]
+        cells = []
+        for row in nsmallest(MOST_ERRORS, wrong, key=rank):
+            sure = "not told" if row.confidence is None else f"{row.confidence:.1%}"
+            said = [shortened(text, LONGEST_ANSWER) or "(none)" for text in (row.expected, row.answer)]
+            cells.append((shortened(row.id, LONGEST_ID), sure, *said, shortened(row.text, LONGEST_TEXT)))
+        caption = f"{split}: the worst {len(cells)} of {len(wrong):,} errors in {len(rows):,}"
         blocks.append(table(caption, ("Id", "Sure", "Expected", "Answered", "Text"), cells, style="texts"))
     return [Section("Worst errors", blocks)]
 
@@ -391,7 +456,7 @@ def _use(run: Run, answers: Answers) -> Section:
         if HEADS[kind].verb == "classify" and rows and all(BETWEEN in row.text for row in rows):
             words, python = 'classify "A text." --pair "Its pair."', 'classify(["A text."], ["Its pair."])'
         shell += [f"litebert {words} --model {model}"] if words else []
-    return next_steps(run, shell, python)
+    return _next_steps(run, shell, python)
 
 
 # ---- several seeds --------------------------------------------------------------------------------------------------
@@ -399,38 +464,33 @@ def _use(run: Run, answers: Answers) -> Section:
 
 def page_of_seeds(run: Run) -> Page:
     """Return the page of several seeds: their mean results and their spread."""
-    seeds = ", ".join(str(each.seed) for each in run.seeds)
     results = [each.outcome for each in run.seeds if each.outcome]
-
-    # Each seed by the key measure, then each measure over the seeds.
-    by_seed, blocks = [], [paragraph("No seed is finished yet.")]
-    for each in run.seeds:
-        cells = [f"not finished, step {each.step:,}", "", "", ""]
-        if result := each.outcome:
-            kept = (result.last, result.best)
-            cells = [text for e in kept for text in (f"{e.step:,}", number(e.measures[result.key_measure]))]
-        by_seed.append((str(each.seed), *cells))
+    blocks: list[Block] = ["No seed is finished yet."]
     medians: dict[str, dict[str, float]] = {}
     if results:
         last_steps, best_steps = spreads([r.last for r in results]), spreads([r.best for r in results])
-        medians = {
-            name: {measure: spread.median for measure, spread in found.items()}
-            for name, found in {"median of last steps": last_steps, "median of best": best_steps}.items()
-        }
+        for name, found in {"median of last steps": last_steps, "median of best": best_steps}.items():
+            medians[name] = {measure: spread.median for measure, spread in found.items()}
+        rows = []
+        for name in last_steps:
+            pair = (last_steps[name], best_steps[name])
+            ends = ((number(each.median), f"{number(each.mean)} ± {number(each.spread)}") for each in pair)
+            rows.append((name, *(text for end in ends for text in end)))
         words = (
             "Last steps are what training ended with. Best evaluations are each seed's highest "
             f"{results[0].key_measure}: chosen on the examples that they are measured on, which "
             "flatters them. The two are never mixed; ± is the standard deviation over seeds."
         )
-
-        def cells_of(spread: Spread) -> tuple[str, str]:
-            return number(spread.median), f"{number(spread.mean)} ± {number(spread.spread)}"
-
-        names = [name for name in last_steps if name in best_steps]
-        rows = ((name, *cells_of(last_steps[name]), *cells_of(best_steps[name])) for name in names)
         measures = (f"{what}: {how}" for what in ("Last steps", "Best evaluations") for how in ("median", "mean"))
         caption = f"Over {len(results)} {'seeds' if len(results) > 1 else 'seed'}"
-        blocks = [paragraph(words), table(caption, ("Measure", *measures), rows, style="numbers")]
+        blocks = [words, table(caption, ("Measure", *measures), rows, style="numbers")]
+    by_seed = []
+    for each in run.seeds:
+        cells = [f"not finished, step {each.step:,}", "", "", ""]
+        if result := each.outcome:
+            kept = (result.last, result.best)
+            cells = [text for end in kept for text in (f"{end.step:,}", number(end.measures[result.key_measure]))]
+        by_seed.append((str(each.seed), *cells))
     headings = ("Seed", "Last step", "key measure", "Best evaluation, step", "key measure")
     blocks.append(table("Each seed by the key measure", headings, by_seed, style="numbers"))
 
@@ -441,14 +501,16 @@ def page_of_seeds(run: Run) -> Page:
         line = Line("held out", "held-out", points, has_markers=True)
         drawn += chart(f"Held-out {name}", "Higher is better.", [line], number)
 
+    seeds = ", ".join(str(each.seed) for each in run.seeds)
     words = "Confusion, calibration and the worst errors are on the page of each seed:"
     sections = (
         Section("Result", blocks),
         *_published(run, medians),
-        curves(drawn, run, bands="Lines are means of the seeds; bands show their lowest and highest."),
-        Section("Each seed", [paragraph(words), commands([report_line(each.folder) for each in (*run.seeds, run)])]),
-        settings_of(run, {"train.seed": seeds}),
-        surroundings_of(run),
+        _curves(drawn, run, bands="Lines are means of the seeds; bands show their lowest and highest."),
+        Section("Each seed", [words, commands(*map(_report_line, (*run.seeds, run)))]),
+        _settings(run, {"train.seed": seeds}),
+        _surroundings(run),
     )
     status = f"{len(results)} of {len(run.seeds)} seeds are finished."
-    return Page(run.name, "Fine-tuning run, several seeds", sections, "its seed folders", status, _facts(run, seeds))
+    facts = _facts(run, run.seeds[0].config) | {"Seed": seeds}
+    return Page(run.name, "Fine-tuning run, several seeds", sections, "its seed folders", status, facts)
