@@ -14,7 +14,6 @@ import io
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -32,21 +31,8 @@ from litebert.tasks.own.table import open_table
 
 CHUNK = 256  # rows that are answered, and written, together
 Numbered: TypeAlias = tuple[int, "Row | LitebertError"]
-
-
-@dataclass(frozen=True)
-class Answered:
-    """A row with its number in the input, and its answer, or why it has none."""
-
-    number: int
-    row: Row
-    answer: Any
-
-    def record(self, verb: Verb) -> dict[str, object]:
-        """Return what is written for this row."""
-        if isinstance(self.answer, LitebertError):
-            return {"row": self.number, "error": self.answer.what}
-        return {"row": self.number, "answer": to_jsonable_python(verb.plain(self.answer))}
+Answered: TypeAlias = tuple[int, "Row | LitebertError", Any]
+"""A row with its number in the input, and its answer, or the error that says why it has none."""
 
 
 # ---- rows -----------------------------------------------------------------------------------------------------------
@@ -61,79 +47,9 @@ def is_file(words: Sequence[str]) -> bool:
         if has_kind and not there[-1] and not any(map(str.isspace, word)):
             raise _no_file(Path(word))
     if any(there) and not all(there):
-        file, text = words[there.index(True)], words[there.index(False)]
-        received = f"the file {file} and the text {text!r}"
+        received = f"the file {words[there.index(True)]} and the text {words[there.index(False)]!r}"
         raise RequestError("LB-948", "files and texts cannot be mixed", received=received, next="use two commands")
     return any(there)
-
-
-def rows_of(
-    words: Sequence[str], columns: Sequence[str], verb: Verb, shared: Row | None = None, trained: Row | None = None
-) -> Iterator[Numbered]:
-    """Yield rows of files, or of standard input ("-"), numbered from 1 through all of them.
-
-    A row of a text file is a line, blank ones are passed over; of a table, a record, not counting the names of its
-    columns. `columns` are choices such as text=body, or body alone for the first role; `shared` are the parts that
-    all rows without their own have; `trained` are the columns, by role, of the table that the model was trained on.
-    """
-    has_header, chosen = chosen_header(columns), dict[str, str]()
-    for choice in columns:
-        role, equals, name = choice.partition("=")
-        if not equals:
-            role, name = verb.roles[0], choice
-        role = role if role in verb.roles else SYNONYMS.get(role, role)
-        if chosen_header([choice]) is None and (role not in verb.roles or not name):
-            raise RequestError(
-                "LB-915",
-                "this does not choose a column",
-                received=choice,
-                expected=f"NAME, or ROLE=NAME with a role of {', '.join(verb.roles)}; or header=no",
-                next=f"--column {verb.roles[0]}=NAME",
-            )
-        if chosen_header([choice]) is None:
-            chosen[role] = name
-    shared, trained, before = shared or {}, trained or {}, 0
-    needed = [role for role in verb.roles[: verb.num_needed] if role not in shared]
-    for word in words:
-        number, table = 0, None
-        if word != "-" and _kind(word) != ".txt":
-            table = open_table(Path(word), has_header=has_header)
-            if has_header is None and not set(chosen.values()) <= set(table.columns):
-                table = open_table(Path(word), has_header=True)  # a chosen name is in a header
-        there = [verb.roles[0]] if table is None else table.columns
-        # a column is the chosen one, that of the training, one with the name of the role, or one with a usual name
-        usual = {} if table is None else {role: name for name, role in SYNONYMS.items() if role not in there}
-        usual |= {role: name for role, name in trained.items() if role not in there and name in there}
-        of_table = {} if table is None else chosen
-        named = {role: of_table.get(role, usual.get(role, role)) for role in verb.roles}
-        for role in dict.fromkeys([*needed, *of_table]):
-            if named[role] not in there:
-                raise RequestError(
-                    "LB-944",
-                    f"{word} has no column {named[role]}",
-                    received=", ".join(map(str, there))[:200] + " alone, a line each" * (table is None),
-                    expected=f"a table with a column named {role}, or the name of the one to use",
-                    next=f"add --column {role}=NAME",
-                )
-        if table is None:
-            for number, line in read_lines(STANDARD_INPUT if word == "-" else find_text(word)):
-                if line.strip():
-                    yield before + number, {**shared, verb.roles[0]: line}
-        else:
-            for number, (place, row) in enumerate(table.scan(), 1):
-                if isinstance(row, LitebertError):
-                    yield before + number, row
-                    continue
-                values = {role: row.get(name) for role, name in named.items() if name in there}
-                texts = {role: value for role, value in values.items() if isinstance(value, str)}
-                empty = next((named[role] for role in values if role not in texts), None)
-                what = f"{table.place(place)} has no text in column {empty}"
-                yield before + number, {**shared, **texts} if empty is None else _no_text(what)
-        before += number
-
-
-def _no_text(what: str) -> LitebertError:
-    return LitebertError("LB-945", what, next="correct or delete the row")
 
 
 def _no_file(path: Path) -> LitebertError:
@@ -158,10 +74,78 @@ def count_rows(words: Sequence[str]) -> int | None:
     total = 0
     for word in words:
         with open(word, "rb") as file:
-            while piece := file.read(1 << 20):
-                total += piece.count(b"\n")
+            total += sum(piece.count(b"\n") for piece in iter(lambda: file.read(1 << 20), b""))
         total -= _kind(word) in (".csv", ".tsv")
     return max(0, total)
+
+
+def rows_of(
+    words: Sequence[str], columns: Sequence[str], verb: Verb, shared: Row | None = None, trained: Row | None = None
+) -> Iterator[Numbered]:
+    """Yield rows of files, or of standard input ("-"), numbered from 1 through all of them.
+
+    A row of a text file is a line, blank ones are passed over; of a table, a record, not counting the names of its
+    columns. `columns` are choices such as text=body, or body alone for the first role; `shared` are the parts that
+    all rows without their own have; `trained` are the columns, by role, of the table that the model was trained on.
+    """
+    roles, has_header, chosen = verb.roles, chosen_header(columns), dict[str, str]()
+    for choice in columns:
+        if chosen_header([choice]) is not None:
+            continue
+        role, _, name = choice.partition("=") if "=" in choice else (roles[0], "", choice)
+        role = SYNONYMS.get(role, role)
+        if role not in roles or not name:
+            raise RequestError(
+                "LB-915",
+                "this does not choose a column",
+                received=choice,
+                expected=f"NAME, or ROLE=NAME with a role of {', '.join(roles)}; or header=no",
+                next=f"--column {roles[0]}=NAME",
+            )
+        chosen[role] = name
+    shared, before = shared or {}, 0
+    usual = [(role, name) for name, role in SYNONYMS.items()] + list((trained or {}).items())
+    for word in words:
+        table = None
+        if word != "-" and _kind(word) != ".txt":
+            table = open_table(Path(word), has_header=has_header)
+            if has_header is None and not set(chosen.values()) <= set(table.columns):
+                table = open_table(Path(word), has_header=True)  # a chosen name is in a header
+        there = [roles[0]] if table is None else table.columns
+        # a column is the chosen one, one with the name of the role, that of the training, or one with a usual name
+        names = {role: role for role in roles}
+        names |= {role: name for role, name in usual if role in roles and role not in there and name in there}
+        names |= {} if table is None else chosen
+        needed = [role for role in roles[: verb.num_needed] if role not in shared]
+        for role in (*needed, *(chosen if table else ())):
+            if names[role] not in there:
+                raise RequestError(
+                    "LB-944",
+                    f"{word} has no column {names[role]}",
+                    received=", ".join(map(str, there))[:200] + " alone, a line each" * (table is None),
+                    expected=f"a table with a column named {role}, or the name of the one to use",
+                    next=f"add --column {role}=NAME",
+                )
+        number = 0
+        if table is None:
+            for number, line in read_lines(STANDARD_INPUT if word == "-" else find_text(word)):
+                if line.strip():
+                    yield before + number, {**shared, roles[0]: line}
+        else:
+            for number, (place, row) in enumerate(table.scan(), 1):
+                if isinstance(row, LitebertError):
+                    yield before + number, row
+                    continue
+                values = {role: row.get(name) for role, name in names.items() if name in there}
+                texts = {role: value for role, value in values.items() if isinstance(value, str)}
+                empty = next((names[role] for role in values if role not in texts), None)
+                what = f"{table.place(place)} has no text in column {empty}"
+                yield before + number, {**shared, **texts} if empty is None else _no_text(what)
+        before += number
+
+
+def _no_text(what: str) -> LitebertError:
+    return LitebertError("LB-945", what, next="correct or delete the row")
 
 
 def read_texts_of(path: Path, column: str) -> list[str]:
@@ -179,7 +163,7 @@ def read_texts_of(path: Path, column: str) -> list[str]:
 # ---- answers --------------------------------------------------------------------------------------------------------
 
 
-def answered(
+def answer_rows(
     rows: Iterable[Numbered], verb: Verb, answer: Callable[[list[Row]], Sequence[Any]]
 ) -> Iterator[list[Answered]]:
     """Yield answers in order, a chunk at a time; a row that cannot be answered has an error."""
@@ -204,7 +188,14 @@ def answered(
                     found[number] = answer([row])[0]
                 except LitebertError as error:
                     found[number] = error
-        yield [Answered(number, good.get(number, {}), found[number]) for number, _ in chunk]
+        yield [(number, row, found[number]) for number, row in chunk]
+
+
+def record_of(verb: Verb, number: int, answer: Any) -> dict[str, Any]:
+    """Return what is written for a row: its number with its answer, or with what is wrong."""
+    if isinstance(answer, LitebertError):
+        return {"row": number, "error": answer.what}
+    return {"row": number, "answer": to_jsonable_python(verb.plain(answer))}
 
 
 class AnswerFile:
@@ -225,7 +216,7 @@ class AnswerFile:
                 next=f"--output {path / 'answers.jsonl' if is_folder else path.with_suffix('.jsonl')}",
             )
         require_replaceable(path)
-        self._path, self._verb, self._is_array = path, verb, path.suffix == ".npy"
+        self._path, self._verb = path, verb
         # the weights count, not their name; cards and reports do not
         files = [p for p in Path(model.source).glob("*") if p.is_file() and p.suffix not in (".md", ".html")]
         hashes = "".join(f"{path.name} {hash_file(path)}\n" for path in sorted(files)) or model.source
@@ -260,10 +251,10 @@ class AnswerFile:
     def write(self, chunk: Sequence[Answered]) -> None:
         """Append answered rows."""
         lines = []
-        for each in chunk:
-            record = each.record(self._verb) | {"of": _digest_of(each.row or each.answer)}
-            if self._is_array and "answer" in record:  # 4 bytes a number instead of 20
-                record["answer"] = base64.b64encode(np.asarray(each.answer, "<f4").tobytes()).decode()
+        for number, row, answer in chunk:
+            record = record_of(self._verb, number, answer) | {"of": _digest_of(row)}
+            if self._path.suffix == ".npy" and "answer" in record:  # 4 bytes a number instead of 20
+                record["answer"] = base64.b64encode(np.asarray(answer, "<f4").tobytes()).decode()
             lines.append(json.dumps(record, ensure_ascii=False))
         self._log.append(lines)
 
@@ -286,7 +277,7 @@ class AnswerFile:
             yield (json.dumps(record, ensure_ascii=False) + "\n").encode()
 
     def _csv(self) -> Iterator[bytes]:
-        """A column for each field of the answers, which all have the same ones; lists are JSON in one cell."""
+        """A column for each field of the answers, which all have the same ones."""
         first = next((record for record in self._records() if "answer" in record), {})
         names = ["row", *(name for name in _flat(first) if name not in ("row", "of")), "error"]
         for record in chain([dict(zip(names, names, strict=True))], self._records()):

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from os import fspath
 from pathlib import Path
-from typing import Annotated, Literal, Required
+from typing import Annotated, Any, Literal, Required
 
 from typing_extensions import TypedDict
 
@@ -62,8 +62,8 @@ def build_from_texts(
     """
     from litebert.hub import locate
 
-    speak = (lambda _: None) if quiet else say
     vocabulary, corpus = Path(folder) / "tokenizer", Path(folder) / "corpus"
+    speak = (lambda _: None) if quiet else say
     if start is not None:
         vocabulary = locate(fspath(start))
     elif not (vocabulary / "tokenizer_config.json").exists():
@@ -72,16 +72,8 @@ def build_from_texts(
         if trained.vocab_size < vocab_size:
             speak(f"the text has only {trained.vocab_size:,} pieces")
     speak("building the corpus")
-    build_corpus(
-        paths(texts),
-        tokenizer=vocabulary,
-        output=corpus,
-        sentences=sentences,
-        documents=documents,
-        column=column,
-        held_out=held_out,
-        report=None if quiet else _say_progress,
-    )
+    layout: Any = {"sentences": sentences, "documents": documents, "column": column, "held_out": held_out}
+    corpus_build(texts, tokenizer=str(vocabulary), output=corpus, quiet=quiet, **layout)
     return corpus
 
 

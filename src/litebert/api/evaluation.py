@@ -5,16 +5,14 @@ from __future__ import annotations
 import inspect
 import tempfile
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Required
 
 from annotated_types import Ge
 from typing_extensions import TypedDict
 
-from litebert.answers import Results
 from litebert.api.runs import Run
 from litebert.api.settings import Overrides, Paths, Progress, paths, require_types
 from litebert.api.training import finetune
@@ -24,12 +22,13 @@ from litebert.errors import LitebertError, RequestError, no_such_name
 from litebert.files import require_new, write_bytes, write_text
 from litebert.objectives import evaluation_batches
 from litebert.reading.source import find_files
-from litebert.report.tables import Frame, Table, frame
+from litebert.report.tables import Table
 from litebert.tokenizer import Tokenizer
 from litebert.train.sources import Sources, vocabulary_of
 
 if TYPE_CHECKING:  # what needs torch is imported where it is used, so that `litebert evaluate --help` loads none
-    from litebert.tasks.kinds.family import AnswerRow
+    from litebert.inference.finetuned import Finetuned
+    from litebert.tasks.kinds.family import AnswerRow, Dataset
 
 Models = Annotated[Paths, "Runs or model folders."]
 Data = Annotated[str | Path | None, "Folder or file of examples, or a text file."]
@@ -39,24 +38,18 @@ Best = Annotated[bool, "The run's best evaluation instead of its last step."]
 Quiet = Annotated[bool, "No progress on stderr."]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Evaluation:
-    """Measures by split and name, and the precision that they were computed in.
+    """Measures by split and name.
 
     `baseline` has the same measures for always giving `constant`, the commonest label or what is closest to one in this
     kind of task; `doubts` are reasons not to trust a result. Both are empty for a pretrained model.
     """
 
     measures: dict[str, dict[str, float]]
-    precision: str = ""
     baseline: dict[str, dict[str, float]] = field(default_factory=dict)
     doubts: tuple[str, ...] = ()
     constant: str = "the commonest label"
-
-    def to_pandas(self) -> Frame:
-        """Return a row per measure: a DataFrame where pandas is installed, else a Table."""
-        each = ((split, name, value) for split, values in self.measures.items() for name, value in values.items())
-        return frame([dict(zip(("split", "measure", "value"), row, strict=True)) for row in each])
 
     def as_json(self) -> dict[str, dict[str, float]]:
         return self.measures
@@ -65,7 +58,7 @@ class Evaluation:
     def notes(self) -> tuple[str, ...]:
         return tuple(f"warning {doubt}" for doubt in self.doubts)
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         lines = []
         for split, values in self.measures.items():
             constant, what = self.baseline.get(split, {}), self.constant.removeprefix("the ")
@@ -73,9 +66,6 @@ class Evaluation:
                 beside = f"  ({what} {constant[name]:.4f})" if name in constant else ""
                 lines.append(f"{split:<16} {name:<24} {value:.4f}{beside}")
         return "\n".join(lines)
-
-    def _repr_html_(self) -> str:
-        return f"<pre>{escape(str(self))}</pre>"
 
 
 USED_BY = {
@@ -167,8 +157,8 @@ def evaluate(
         odds = None if null_odds is None else Path(null_odds)
         return Evaluation({"predictions": score_predictions(Path(str(data)), Path(predictions), null_odds=odds)})
     if on is not None:
-        used = precision or "fp32"
-        return Evaluation({on: MEASURES[on](Model.load(chosen[0], precision=used), Path(str(data)), limit=limit)}, used)
+        model = Model.load(chosen[0], precision=precision or "fp32")
+        return Evaluation({on: MEASURES[on](model, Path(str(data)), limit=limit)})
     if what == "a pretrained model":
         return _of_pretrained(chosen[0], data, columns, precision)
     with Progress("examples", "evaluating", is_quiet=quiet) as progress:
@@ -188,7 +178,7 @@ def evaluate(
             measures[name], constant[name] = values, {} if always is None else family.measures(examples, always)
             rows = {name: family.rows(examples, answers)}
             doubtful += doubts(dataset.key_measure, values, constant[name], rows, family.baseline)
-        return Evaluation(measures, opened[0].precision, constant, tuple(doubtful), family.baseline)
+        return Evaluation(measures, constant, tuple(doubtful), family.baseline)
 
 
 # ---- pretrained models ----------------------------------------------------------------------------------------------
@@ -250,7 +240,7 @@ def _of_pretrained(
             held_out = list(draw(shards, vocabulary=vocabulary, config=objective))
     size = None if config is None else config.train.micro_batch_size
     task = Pretraining(loaded.network, held_out=held_out, train=TrainConfig(micro_batch_size=size))
-    return Evaluation({"held out" if data is None else "texts": task.evaluate()}, used)
+    return Evaluation({"held out" if data is None else "texts": task.evaluate()})
 
 
 # ---- predictions ----------------------------------------------------------------------------------------------------
@@ -264,29 +254,16 @@ class PredictionFile(TypedDict):
 
 @dataclass(frozen=True)
 class Predictions:
-    """Answers by split, in the order of the examples, and the files that a leaderboard wants."""
+    """Answers by split, in the order of the examples, and the files that a leaderboard wants, by name."""
 
     rows: dict[str, tuple[AnswerRow, ...]]
     files: dict[str, str]
     split_of: dict[str, str]
-    precision: str = ""
-    folder: Path | None = None
-
-    def write(self, folder: str | Path, *, force: bool = False) -> list[Path]:
-        """Write the files to a new folder and return their paths; with `force`, over answers that are there."""
-        require_new(Path(folder), force=force, own=self.files)
-        for name, text in self.files.items():
-            write_text(Path(folder) / name, text)
-        return [Path(folder) / name for name in self.files]
-
-    def to_pandas(self) -> Frame:
-        """Return a row per answer: a DataFrame where pandas is installed, else a Table."""
-        return frame([{"split": split, **asdict(row)} for split, rows in self.rows.items() for row in rows])
+    folder: Path = Path()
 
     def as_json(self) -> list[PredictionFile]:
-        folder = self.folder or Path()
         return [
-            {"file": str(folder / name), "split": split, "examples": len(self.rows[split])}
+            {"file": str(self.folder / name), "split": split, "examples": len(self.rows[split])}
             for name, split in self.split_of.items()
         ]
 
@@ -297,8 +274,22 @@ class Predictions:
         counts = ", ".join(f"{split}: {len(rows):,} answers" for split, rows in self.rows.items())
         return f"Predictions({counts})"
 
-    def _repr_html_(self) -> str:
-        return Results(row for rows in self.rows.values() for row in rows)._repr_html_()
+
+def _answers(models: Sequence[Finetuned], dataset: Dataset[Any, Any], data: Path, splits: Sequence[str]) -> Predictions:
+    """Answer every example of some splits; several models are averaged."""
+    from litebert.inference.finetuned import ensemble_answers
+
+    rows: dict[str, tuple[AnswerRow, ...]] = {}
+    files: dict[str, str] = {}
+    split_of: dict[str, str] = {}
+    for name in splits:
+        examples = dataset.read(data, name)
+        answers = ensemble_answers(models, examples)
+        rows[name] = tuple(dataset.family.rows(examples, answers))
+        made = dataset.submission(name, examples, answers)
+        files |= made
+        split_of |= dict.fromkeys(made, name)
+    return Predictions(rows, files, split_of)
 
 
 def predict(
@@ -322,7 +313,7 @@ def predict(
     litebert predict runs/seed-1 runs/seed-2 --data squad --split dev --output answers
     """
     require_types(predict, locals())
-    from litebert.inference.finetuned import Finetuned, data_of, ensemble_answers
+    from litebert.inference.finetuned import Finetuned, data_of
     from litebert.tasks.named import OWN
 
     chosen = paths(models)
@@ -342,23 +333,16 @@ def predict(
             )
             raise LitebertError("LB-923", what, received="no --data", expected="the file to answer", next=advice)
         folder = Path(data) if data is not None else data_of(chosen[0])
-        rows: dict[str, tuple[AnswerRow, ...]] = {}
-        files: dict[str, Any] = {}
-        split_of: dict[str, str] = {}
-        for name in [split] if split else dataset.test_splits:
-            examples = dataset.read(folder, name)
-            answers = ensemble_answers(opened, examples)
-            rows[name] = tuple(dataset.family.rows(examples, answers))
-            made = dataset.submission(name, examples, answers)
-            files |= made
-            split_of |= dict.fromkeys(made, name)
-    if not files:
+        found = _answers(opened, dataset, folder, [split] if split else dataset.test_splits)
+    if not found.files:
         what, advice = f"{dataset.name} has no split without labels", f"add --split {dataset.dev_splits[0]}"
         raise LitebertError("LB-527", what, expected=f"one of {', '.join(dataset.dev_splits)}", next=advice)
-    found = Predictions(rows, files, split_of, opened[0].precision, None if output is None else Path(output))
-    if output is not None:
-        found.write(output, force=force)
-    return found
+    if output is None:
+        return found
+    require_new(Path(output), force=force, own=found.files)
+    for name, text in found.files.items():
+        write_text(Path(output) / name, text)
+    return replace(found, folder=Path(output))
 
 
 # ---- GLUE: every task is fine-tuned, the results stand in a table, test answers in an archive -----------------------
@@ -396,7 +380,7 @@ def glue(
     require_types(glue, locals())
     words = [tasks] if isinstance(tasks, str) else tasks
     names = [part.strip() for word in words for part in word.split(",") if part.strip()]
-    from litebert.inference.finetuned import Finetuned, ensemble_answers
+    from litebert.inference.finetuned import Finetuned
     from litebert.report.comparison import glue_table
     from litebert.tasks.named.glue import DATASETS, GLUE_TASKS, glue_zip
 
@@ -442,11 +426,8 @@ def glue(
         for task, source in answered.items():
             parts = trained[source].seeds or (trained[source],)
             models = [Finetuned.open(part.folder, kept="best" if best else "last") for part in parts]
-            for split in DATASETS[task].test_splits:
-                progress.say(f"{task}: answering {split}")
-                examples = DATASETS[task].read(folder, split)
-                answers = ensemble_answers(models, examples)
-                files |= {n: str(text) for n, text in DATASETS[task].submission(split, examples, answers).items()}
+            progress.say(f"{task}: answering {', '.join(DATASETS[task].test_splits)}")
+            files |= _answers(models, DATASETS[task], folder, DATASETS[task].test_splits).files
         for file, text in files.items():
             write_text(Path(submission) / file, text)
         archive = Path(submission) / "glue.zip"

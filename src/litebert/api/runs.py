@@ -102,19 +102,7 @@ class Run(on_disk.Run):
         return f"Run({str(self.folder)!r}: {self.kind}{several}, {state})"
 
     def _repr_html_(self) -> str:
-        if self.plan is not None:
-            return f"<pre>{escape(self.plan.text)}</pre>"
-        found = self.result if self.is_finished else {}
-        last = found.get("last", found)
-        assert isinstance(last, dict)
-        rows = "".join(
-            f"<tr><th>{escape(name)}</th><td>{f'{value:.4f}' if isinstance(value, float) else value}</td></tr>"
-            for name, value in last.items()
-            if isinstance(value, int | float)
-        )
-        page = self.folder / REPORT_FILE
-        link = f'<p><a href="{escape(str(page))}">report</a></p>' if page.is_file() else ""
-        return f"<p><code>{escape(repr(self))}</code></p><table>{rows}</table>{link}"
+        return f"<pre>{escape(str(self) or repr(self))}</pre>"
 
     def _log(self) -> list[TableRow]:
         return list(read_metrics(self.folder)) if (self.folder / METRICS_FILE).is_file() else []
@@ -123,28 +111,23 @@ class Run(on_disk.Run):
 
     def __str__(self) -> str:
         """Write the plan of a dry run; the measures of a finished run, and where its model and report are."""
-        if self.plan is not None:
-            return self.plan.text
-        if self.exit_code:
-            return ""
-        if not self.is_finished:
-            return repr(self)
+        if self.plan is not None or self.exit_code or not self.is_finished:
+            return self.plan.text if self.plan else "" if self.exit_code else repr(self)
         page = self.folder / REPORT_FILE
-        report = f"report  {page if page.is_file() else 'not written'}"
+        ends = [f"report  {page if page.is_file() else 'not written'}"]
         if self.kind != "fine-tuning":
-            return f"model   {self.folder / 'model'}\n{report}"
+            return "\n".join([f"model   {self.folder / 'model'}", *ends])
         parts = self.seeds or (self,)
+        ends[:0] = [f"model   {part.folder / 'model'}  (best evaluation: {part.folder / 'best'})" for part in parts]
         results = [each.outcome for each in parts if each.outcome]
         last, best = (tables.spreads([getattr(each, name) for each in results]) for name in ("last", "best"))
         number, baseline = len(results), results[0].baseline
         lines = [f"{'':<24}{'last step':>12}{'best step':>12}{'commonest':>12}" + "  over seeds" * (number > 1)]
         for name, each in last.items():
-            line = f"{name:<24}{each.median:>12.4f}{best[name].median:>12.4f}"
-            line += f"{baseline[name]:>12.4f}" if name in baseline else f"{'':>12}"
-            spread = f"  median of {number}; mean {each.mean:.4f} ± {each.spread:.4f} (last)"
-            lines.append(line + (spread if number > 1 else ""))
-        lines += [f"model   {part.folder / 'model'}  (best evaluation: {part.folder / 'best'})" for part in parts]
-        return "\n".join([*lines, report])
+            constant = f"{baseline[name]:>12.4f}" if name in baseline else " " * 12
+            spread = f"  median of {number}; mean {each.mean:.4f} ± {each.spread:.4f} (last)" * (number > 1)
+            lines.append(f"{name:<24}{each.median:>12.4f}{best[name].median:>12.4f}{constant}{spread}")
+        return "\n".join([*lines, *ends])
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -35,13 +35,14 @@ from litebert.files import require_new, write_text
 from litebert.runs import Run
 
 # `{"train.steps": 1000}`, or words as in the shell: `["train.steps=1000"]`
-Overrides: TypeAlias = Mapping[str, JsonValue] | Sequence[str]
+Overrides: TypeAlias = Mapping[str, JsonValue | Setting] | Sequence[str]
 Paths: TypeAlias = str | Path | Sequence[str | Path]
 
 
-def flags(values: Mapping[str, JsonValue]) -> Settings:
+def flags(values: Mapping[str, JsonValue | Setting]) -> Settings:
     """Return arguments as settings; None means that one was not given."""
-    return {name: Setting(value, Origin("flag")) for name, value in values.items() if value is not None}
+    given = {name: value for name, value in values.items() if value is not None}
+    return {name: each if isinstance(each, Setting) else Setting(each, Origin("flag")) for name, each in given.items()}
 
 
 def overrides(given: Overrides) -> Settings:

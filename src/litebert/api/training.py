@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Required, cast
 
 from annotated_types import Ge
-from pydantic import JsonValue
 
 from litebert.answers import Shown
 from litebert.api.corpus import Column, Documents, Sentences, Texts, build_from_texts, vocabulary_path
@@ -91,12 +90,74 @@ def pretrain(
     litebert pretrain --corpus corpora/wiki --recipe paper-base train.steps=1000
     litebert pretrain my-text.txt --from models/mine --minutes 30 --name mine-further
     """
-    given = dict(locals())
-    require_types(pretrain, given)
+    require_types(pretrain, locals())
+    from litebert.distributed import joined
+    from litebert.hub import locate
+    from litebert.train import pretrain as pretraining
+    from litebert.train.run import TensorBoard, choose_device
+
+    folder, inputs, size = run_folder(runs, name), paths(texts), count(vocab_size, "vocab_size")
+    start = None if start is None else fspath(start)
+
+    # what can be checked before any work
+    if bool(inputs) == (corpus is not None):
+        raise LitebertError(
+            "LB-523",
+            "pretraining needs texts or a corpus, one of the two",
+            received=f"{len(inputs)} texts and --corpus {corpus}",
+            expected="litebert pretrain TEXT... or litebert pretrain --corpus FOLDER",
+            next="litebert pretrain --help",
+        )
+    require_share(held_out)
+    sources = find_texts(inputs) if inputs else ()
+    if sources and held_out and not any(is_url(source.location) for source in sources):
+        require_text(sources, text_settings(sentences=sentences, documents=documents, column=column))
+    chosen = overrides(settings)
+    if minutes is not None and "train.steps" in chosen:
+        received, advice = f"--minutes {minutes:g} and train.steps", "omit --minutes, or train.steps"
+        raise LitebertError("LB-106", "the run has two lengths", received=received, next=advice)
     if recipe is None:  # a run that an earlier version began resumes with its recipe
-        recorded = read_run(run_folder(runs, name)) or RunFile()
+        recorded = read_run(folder) or RunFile()
         recipe = "further" if start and Origin("recipe", "laptop") not in recorded.origins.values() else "laptop"
-    return _pretrain({**given, "recipe": recipe}, {"model.preset": preset})
+    own = {"data.corpus": str(corpus or folder / "corpus"), "start.model": start, "train.minutes": minutes}
+    given = flags({**own, "model.preset": preset})
+    resolved = resolve(PretrainConfig, recipe_settings("pretrain", recipe), given, chosen)
+    has_corpus = corpus is not None or (folder / "corpus" / "corpus.json").is_file()
+
+    def plan() -> tuple[TrainConfig, Shown[Planned]]:
+        """Measure what the run will need; writes nothing, trains no vocabulary."""
+        say("measuring a few steps on this machine")
+        known = None if has_corpus else size if start is None else Tokenizer.load(locate(start)).vocab_size
+        config, needs = pretraining.plan(resolved, folder, vocab_size=known)
+        data = str(corpus)
+        if corpus is None:
+            ends = "blank lines" if documents == "blank-line" else "the end of each file"
+            share = f"{held_out:.1%} of them held out, at least one or the end of the only one"
+            megabytes = sum(source.size for source in sources) / 1e6
+            data = f"{counted(len(sources), 'file')}, {megabytes:,.1f} MB; documents end at {ends}; {share}"
+        before = "" if has_corpus else "the corpus is" if start else "the vocabulary and the corpus are"
+        return config.train, _plan_of_pretraining(config, needs, folder, data=data, before=before)
+
+    if dry_run:
+        return Run(folder, plan=plan()[1])
+    with joined(choose_device(resolved.config.train.device)) as world:
+        quiet = quiet or not world.is_first
+        if teacher := resolved.config.distil.teacher:
+            locate(teacher)  # before a vocabulary is trained for nothing
+        was_finished, train = Run(folder).is_finished, None
+        if not was_finished and not quiet:
+            train, planned = plan()
+            say(planned.text)
+        if corpus is None and not (was_finished and has_corpus):
+            layout: Any = {"sentences": sentences, "documents": documents, "column": column, "held_out": held_out}
+            make = partial(build_from_texts, texts, folder, start=start, vocab_size=size, quiet=quiet, **layout)
+            world.from_first(lambda: str(make()))
+        listeners = (TensorBoard(folder / "tensorboard"),) if tensorboard and world.is_first else ()
+        outcome = pretraining.pretrain(
+            resolved, folder, is_quiet=quiet, listeners=listeners, planned=train, world=world
+        )
+        run = Run(folder, outcome.exit_code)
+        return concluded(run, quiet=quiet, was_finished=was_finished) if world.is_first else run
 
 
 def distil(
@@ -130,94 +191,31 @@ def distil(
     """
     given = dict(locals())
     require_types(distil, given)
-    return _pretrain(given, {"distil.teacher": fspath(teacher)})
+    del given["teacher"]
+    return pretrain(**{**given, "settings": flags({"distil.teacher": fspath(teacher)}) | overrides(settings)})
 
 
-def _pretrain(given: Mapping[str, Any], own: Mapping[str, JsonValue]) -> Run:
-    """Do what the arguments of `pretrain` or `distil` say; settings that only one of them has are its `own`.
-
-    Started by torchrun, each process calls this: the first one writes, all train.
-    """
-    from litebert.distributed import joined
-    from litebert.hub import locate
+def _plan_of_pretraining(
+    config: PretrainConfig, needs: Estimate, folder: Path, *, data: str, before: str
+) -> Shown[Planned]:
+    """Say what a pretraining will do and need; `before` is what must be made first, if anything."""
     from litebert.train.estimate import most_tokens
-    from litebert.train.pretrain import plan, pretrain
-    from litebert.train.run import TensorBoard, choose_device, duration
+    from litebert.train.run import duration
 
-    folder, texts, corpus = run_folder(given["runs"], given["name"]), paths(given["texts"]), given["corpus"]
-    start = None if given["start"] is None else fspath(given["start"])
-    minutes, held_out = given["minutes"], given["held_out"]
-    vocab_size = count(given["vocab_size"], "vocab_size")
-
-    # what can be checked before any work
-    if bool(texts) == (corpus is not None):
-        raise LitebertError(
-            "LB-523",
-            "pretraining needs texts or a corpus, one of the two",
-            received=f"{len(texts)} texts and --corpus {corpus}",
-            expected="litebert pretrain TEXT... or litebert pretrain --corpus FOLDER",
-            next="litebert pretrain --help",
-        )
-    require_share(held_out)
-    sources = find_texts(texts) if texts else ()
-    if sources and held_out and not any(is_url(source.location) for source in sources):
-        layout = {name: given[name] for name in ("sentences", "documents", "column")}
-        require_text(sources, text_settings(**layout))
-    settings = overrides(given["settings"])
-    if minutes is not None and "train.steps" in settings:
-        received, advice = f"--minutes {minutes:g} and train.steps", "omit --minutes, or train.steps"
-        raise LitebertError("LB-106", "the run has two lengths", received=received, next=advice)
-    inputs: dict[str, JsonValue] = {"data.corpus": str(corpus or folder / "corpus"), "start.model": start}
-    inputs |= {"train.minutes": minutes, **own}
-    resolved = resolve(PretrainConfig, recipe_settings("pretrain", given["recipe"]), flags(inputs), settings)
-    has_corpus = corpus is not None or (folder / "corpus" / "corpus.json").is_file()
-
-    def planned() -> tuple[PretrainConfig, Shown[Planned]]:
-        """Measure what the run will need; writes nothing, trains no vocabulary."""
-        say("measuring a few steps on this machine")
-        size = None if has_corpus else vocab_size if start is None else Tokenizer.load(locate(start)).vocab_size
-        config, needs = plan(resolved, folder, vocab_size=size)
-        train, model, data, time = config.train, config.model, str(corpus), None
-        if corpus is None:
-            megabytes = sum(source.size for source in sources) / 1e6
-            ends = "blank lines" if given["documents"] == "blank-line" else "the end of each file"
-            share = f"{held_out:.1%} of them held out, at least one or the end of the only one"
-            data = f"{counted(len(sources), 'file')}, {megabytes:,.1f} MB; documents end at {ends}; {share}"
-        if train.minutes is not None:
-            before = f"; before it {'the corpus is' if start else 'the vocabulary and the corpus are'} made"
-            time = f"{duration(60 * train.minutes)} of training{'' if has_corpus else before}; "
-            time += "after it the model and its report are written"
-        tokens, shape = train.steps * most_tokens(config), f"H {model.hidden_size} x {model.num_hidden_layers} layers"
-        lines = {
-            "model": f"{shape}, E {model.embedding_size}, vocabulary {model.vocab_size:,}",
-            "parameters": f"{needs.num_parameters:,}",
-            "data": data,
-            "objective": f"masked LM {config.objective.mask_prob:.0%}, sentence {config.objective.sentence}",
-            "steps": f"{train.steps:,} of {train.batch_size:,} sequences",
-            "tokens": f"{tokens / 1e6:,.1f} M at most",
-        }
-        return config, _plan_of(lines, needs, train, folder, time=time, tokens=tokens)
-
-    if given["dry_run"]:
-        return Run(folder, plan=planned()[1])
-    with joined(choose_device(resolved.config.train.device)) as world:
-        quiet = given["quiet"] or not world.is_first
-        if teacher := resolved.config.distil.teacher:
-            locate(teacher)  # before a vocabulary is trained for nothing
-        was_finished, train = Run(folder).is_finished, None
-        if not was_finished and not quiet:
-            config, described = planned()
-            train = config.train
-            say(described.text)
-        if corpus is None and not (was_finished and has_corpus):
-            how = {name: given[name] for name in ("vocab_size", "sentences", "documents", "column", "held_out")}
-            make = partial(build_from_texts, texts, folder, start=start, quiet=quiet, **how)
-            world.from_first(lambda: str(make()))
-        has_board = given["tensorboard"] and world.is_first
-        listeners = (TensorBoard(folder / "tensorboard"),) if has_board else ()
-        outcome = pretrain(resolved, folder, is_quiet=quiet, listeners=listeners, planned=train, world=world)
-        run = Run(folder, outcome.exit_code)
-        return concluded(run, quiet=quiet, was_finished=was_finished) if world.is_first else run
+    train, model, time = config.train, config.model, None
+    if train.minutes is not None:
+        time = f"{duration(60 * train.minutes)} of training{f'; before it {before} made' * bool(before)}; "
+        time += "after it the model and its report are written"
+    tokens, shape = train.steps * most_tokens(config), f"H {model.hidden_size} x {model.num_hidden_layers} layers"
+    lines = {
+        "model": f"{shape}, E {model.embedding_size}, vocabulary {model.vocab_size:,}",
+        "parameters": f"{needs.num_parameters:,}",
+        "data": data,
+        "objective": f"masked LM {config.objective.mask_prob:.0%}, sentence {config.objective.sentence}",
+        "steps": f"{train.steps:,} of {train.batch_size:,} sequences",
+        "tokens": f"{tokens / 1e6:,.1f} M at most",
+    }
+    return _plan_of(lines, needs, train, folder, time=time, tokens=tokens)
 
 
 def _plan_of(

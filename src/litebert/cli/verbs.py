@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, fields
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_type_hints
 
@@ -109,70 +109,74 @@ def verb_command(name: str) -> click.Command:
     """Return the command of a verb: what is typed, and the options of its method, of loading and of files."""
     verb, method = VERBS[name], getattr(Model, name)
     hints = get_type_hints(method, include_extras=True)
-    own = [option(each.name, hints[each.name], each.default) for each in verb.options.values()]
-    params: list[click.Parameter] = [*TYPED.get(name, [argument("texts", tuple[str, ...])]), *own]
+    params = [*TYPED.get(name, [argument("texts", tuple[str, ...])])]
+    params += [option(each.name, hints[each.name], each.default) for each in verb.options.values()]
     params += [*options_of(Loading), *options_of(Bulk)]
 
     def run(**given: Any) -> None:
-        loading = Loading(**{each: given.pop(each) for each in Loading.__dataclass_fields__})
-        bulk = Bulk(**{each: given.pop(each) for each in Bulk.__dataclass_fields__})
+        loading = Loading(**{each.name: given.pop(each.name) for each in fields(Loading)})
+        bulk = Bulk(**{each.name: given.pop(each.name) for each in fields(Bulk)})
         options = {each: given.pop(each) for each in verb.options}
-        run_verb(verb, *_typed(verb, given), loading, options, bulk)
+        files, rows, shared = _typed(verb, **given)
+        model = loading.load()
+        answer = partial(verb.answer, model, **options)
+        if rows and bulk.output is None:
+            _show_answers(verb, model, rows, answer, as_json=bulk.as_json)
+        else:
+            command = {"options": options, "precision": loading.precision, "depth": loading.depth}
+            _answer_rows(verb, files, rows, shared, model, answer, command, bulk)
 
     parts = [inspect.getdoc(method) or "", f"A file has the columns {', '.join(verb.roles[:4])}; - is standard input."]
     return TextCommand(name, callback=run, params=params, help=help_of("\n\n".join([*parts, EXAMPLES[name].strip()])))
 
 
-def _typed(verb: Verb, given: Mapping[str, Any]) -> tuple[list[str], list[Row], Row]:
+def _typed(
+    verb: Verb,
+    texts: Sequence[str] = (),
+    pairs: Sequence[str] = (),
+    context: str | None = None,
+    file: Path | None = None,
+    choices: Sequence[str] = (),
+    **parts: str | None,
+) -> tuple[Sequence[str], list[Row], Row]:
     """Return the files that words name, or the rows that they are; and what rows of files have in common."""
     from litebert.api.bulk import is_file
 
-    shared, file = {}, given.get("file")
-    if (context := given.get("context")) is not None and file is not None:
+    example, needed = EXAMPLES[verb.name].split("\n")[1], verb.roles[: verb.num_needed]
+    if context is not None and file is not None:
         both = "a question needs one text that contains its answer"
-        raise RequestError("LB-535", both, received="both --context and --file", next=_example(verb))
-    if file is not None:
-        context = _read(file)
-    if context is not None:
-        shared["context"] = context
-    if "texts" in given:
-        words, pairs = list(given["texts"]), given.get("pairs", ())
-        rows: list[dict[str, str]] = [{"text": text} for text in words]
-    else:
-        first = [given[name] for name in ("first", "second", "question") if given.get(name) is not None]
-        words, pairs = [*first, *given.get("choices", ())], ()
-        names = ("question", *CHOICES) if "question" in given else verb.roles
-        rows = [{**dict(zip(names, words, strict=False)), **shared}]
+        raise RequestError("LB-535", both, received="both --context and --file", next=example)
+    context = context if file is None else _read(file)
+    shared = {} if context is None else {"context": context}
+    typed = {role: word for role, word in parts.items() if word is not None}
+    words = [*texts, *typed.values(), *choices]
     files = words if is_file(words) else []
-    if pairs and (files or len(pairs) != len(words)):
+    if pairs and (files or len(pairs) != len(texts)):
         raise LitebertError(
             "LB-946",
             "texts and pairs do not match",
             received=f"{len(words)} texts or files and {len(pairs)} --pair",
             expected="one --pair for each typed text; of a file, a column: --column second=NAME",
-            next=_example(verb),
+            next=example,
         )
     if files:
         return files, [], shared
+    rows = [{"text": text} for text in texts]
     for row, second in zip(rows, pairs, strict=False):
         row["second"] = second
-    needed = verb.roles[: verb.num_needed]
+    if typed:
+        rows = [typed | dict(zip(CHOICES, choices, strict=False)) | shared]
     for row in rows:
-        wrong = [name for name in needed if name not in row or (name == needed[0] and not row[name].strip())]
-        if wrong:
+        if wrong := [name for name in needed if name not in row or not row[needed[0]].strip()]:
             raise RequestError(
                 "LB-947",
                 f"{verb.name} needs a {wrong[0]}",
                 received=" and ".join(words)[:200].strip() or "a blank",
                 expected=f"{', '.join(needed)}: typed{' (--context TEXT or --file FILE)' * ('context' in needed)}, "
                 "or columns of a file",
-                next=_example(verb),
+                next=example,
             )
     return [], list(rows), shared
-
-
-def _example(verb: Verb) -> str:
-    return EXAMPLES[verb.name].split("\n")[1]
 
 
 def _read(file: Path) -> str:
@@ -188,97 +192,81 @@ def _read(file: Path) -> str:
     return text
 
 
-def run_verb(
+def _show_answers(
+    verb: Verb, model: Model, rows: list[Row], answer: Callable[[list[Row]], Sequence[Any]], *, as_json: bool
+) -> None:
+    """Answer typed rows in the terminal."""
+    if verb.name in ("embed", "classify"):
+        seconds = [row["second"] for row in rows if "second" in row]
+        if longer := model.too_long([row["text"] for row in rows], seconds or None):
+            say(f"note: longer than the model reads at once: text {', '.join(str(each + 1) for each in longer)}")
+    found = answer(rows)
+    if as_json:
+        shown = [verb.plain(each) for each in found]
+        is_list = verb.name in ("score", "classify", "tag", "embed") or len(rows) > 1
+        show_json(shown if is_list else shown[0])
+        return
+    for row, each in zip(rows, found, strict=True):
+        line = verb.line(row, each)  # without the question, which stands above it
+        show(line.partition("\n")[2] if verb.name in ("answer", "choose") else line)
+
+
+def _answer_rows(
     verb: Verb,
     files: Sequence[str],
-    typed: Sequence[Row],
+    typed: list[Row],
     shared: Row,
-    loading: Loading,
-    options: Mapping[str, Any],
+    model: Model,
+    answer: Callable[[list[Row]], Sequence[Any]],
+    command: dict[str, Any],
     bulk: Bulk,
 ) -> None:
-    """Answer typed rows, or those of files chunk by chunk; print them or write them, and say which had no answer."""
-    from litebert.api.bulk import Answered, AnswerFile, answered, count_rows, rows_of
+    """Answer the rows of files, or typed ones, chunk by chunk; print or write them, and say which have no answer."""
+    from litebert.api.bulk import AnswerFile, answer_rows, count_rows, record_of, rows_of
     from litebert.api.settings import Progress
     from litebert.inference.finetuned import run_of
     from litebert.runs import read_run
 
-    for flag, beside, is_idle in (
-        ("--column", "a file", bulk.columns and not files),
-        ("--force", "--output", bulk.force and not bulk.output),
-    ):
-        if is_idle:
-            what, received = f"{flag} has nothing to act on", f"{flag} without {beside}"
-            raise RequestError("LB-916", what, received=received, next=f"omit {flag}")
-    model = loading.load()
-    answer = partial(verb.answer, model, **options)
-
-    # typed texts, answered in the terminal
-    if typed and bulk.output is None:
-        if verb.name in ("embed", "classify"):
-            seconds = [row["second"] for row in typed] if all("second" in row for row in typed) else None
-            if longer := model.too_long([row["text"] for row in typed], seconds):
-                numbers = ", ".join(str(number + 1) for number in longer)
-                say(f"note: longer than the model reads at once: text {numbers}")
-        found = answer(typed)
-        if bulk.as_json:
-            is_list = verb.name in ("score", "classify", "tag", "embed") or len(typed) > 1
-            shown = [verb.plain(each) for each in found]
-            show_json(shown if is_list else shown[0])
-            return
-        for row, each in zip(typed, found, strict=True):
-            line = verb.line(row, each)  # without the question, which stands above it
-            show(line.partition("\n")[2] if verb.name in ("answer", "choose") else line)
-        return
-
-    # rows of files, and answers that go to a file
     rows: Iterator[tuple[int, Row | LitebertError]] = iter(enumerate(typed, 1))
     if files:
         recorded = None if (run := run_of(model.source)) is None else read_run(run)
         columns = recorded.data.get("columns") if recorded else None
         trained = dict(str(each).split("=", 1) for each in columns) if isinstance(columns, list) else {}
         rows = rows_of(files, bulk.columns, verb, shared, trained)
-    file, num_rows, bad = None, 0, list[Answered]()
-    if bulk.output is not None:
-        if bulk.output.resolve() in [Path(name).resolve() for name in files]:
-            what = f"the output {bulk.output} would replace the input"
-            raise LitebertError("LB-949", what, next="choose another --output")
-        command: dict[str, Any] = {"options": dict(options), "columns": list(bulk.columns)}
-        command |= {"precision": loading.precision, "depth": loading.depth}
-        file = AnswerFile(bulk.output, verb, model, command, force=bulk.force)
-        if file.num_done:
-            say(f"resuming after {counted(file.num_done, 'row')}")
-    total = len(typed) or count_rows(files)
-    left = None if total is None else max(0, total - (file.num_done if file else 0))
-    try:
-        rows = rows if file is None else file.resume(rows)
+    total, file = len(typed) or count_rows(files), None
+    num_rows, bad = 0, list[tuple[int, LitebertError]]()
+    with ExitStack() as stack:
+        if bulk.output is not None:
+            if bulk.output.resolve() in [Path(name).resolve() for name in files]:
+                what = f"the output {bulk.output} would replace the input"
+                raise LitebertError("LB-949", what, next="choose another --output")
+            file = AnswerFile(bulk.output, verb, model, {**command, "columns": list(bulk.columns)}, force=bulk.force)
+            stack.callback(file.close)
+            if file.num_done:
+                say(f"resuming after {counted(file.num_done, 'row')}")
+                total = None if total is None else max(0, total - file.num_done)
+            rows = file.resume(rows)
         is_quiet = bulk.quiet or (file is None and sys.stdout.isatty())  # where rows are seen, they are the progress
-        with Progress("rows", "answering", total=left, is_quiet=is_quiet) as progress:
-            for chunk in answered(rows, verb, answer):
-                num_rows += len(chunk)
-                bad += [each for each in chunk if isinstance(each.answer, LitebertError)]
-                if file is not None:
-                    file.write(chunk)
-                elif bulk.as_json:
-                    for each in chunk:
-                        show_json(each.record(verb))
-                else:
-                    for each in chunk:
-                        if not isinstance(each.answer, LitebertError):
-                            show(verb.line(each.row, each.answer))
-                progress.advance(len(chunk))
+        progress = stack.enter_context(Progress("rows", "answering", total=total, is_quiet=is_quiet))
+        for chunk in answer_rows(rows, verb, answer):
+            num_rows += len(chunk)
+            bad += [(number, found) for number, _, found in chunk if isinstance(found, LitebertError)]
+            if file is not None:
+                file.write(chunk)
+            else:
+                for number, row, found in chunk:
+                    if bulk.as_json:
+                        show_json(record_of(verb, number, found))
+                    elif not isinstance(row, LitebertError) and not isinstance(found, LitebertError):
+                        show(verb.line(row, found))
+            progress.advance(len(chunk))
         if file is not None:
             file.finish()
-    finally:
-        if file is not None:
-            file.close()
-    for each in islice(bad, 5):
-        received = f" ({each.answer.received})" if each.answer.received else ""
-        say(f"row {each.number} skipped: {each.answer.what}{received}")
+    for number, error in bad[:5]:
+        say(f"row {number} skipped: {error.what}{f' ({error.received})' if error.received else ''}")
     if file is not None or bad:
-        place = f": {bulk.output}" if bulk.output else ""
         skipped = f", {len(bad):,} of them skipped" if bad else ""
-        say(f"{counted(num_rows, 'row')}{skipped}{place}")
+        say(f"{counted(num_rows, 'row')}{skipped}{f': {bulk.output}' if bulk.output else ''}")
 
 
 def search(
