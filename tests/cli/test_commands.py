@@ -201,3 +201,15 @@ def test_a_corrected_command_takes_over_an_output_without_rows(pretrained: Path,
     words = ("embed", tmp_path / "t.csv", "--model", pretrained, "--output", tmp_path / "v.npy")
     assert litebert(*words).code == 1
     assert litebert(*words, "--column", "body").code == 0
+
+
+def test_rows_without_an_answer_are_known_again_when_the_command_is_rerun(
+    pretrained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "t.jsonl").write_text('{"text": "Anna left."}\n{"text": " "}\n{"text": null}\n')
+    words = ("embed", tmp_path / "t.jsonl", "--model", pretrained, "--output", tmp_path / "v.npy")
+    with monkeypatch.context() as patch, pytest.raises(ZeroDivisionError):
+        patch.setattr("litebert.api.bulk.write_stream", lambda *_: 1 / 0)
+        litebert(*words)
+    done = litebert(*words)
+    assert (done.code, "resuming after 3 rows" in done.stderr) == (0, True), done.stderr

@@ -10,7 +10,7 @@ import platform
 import re
 from pathlib import Path
 
-import pytest
+from .shell import near
 
 FOLDER = Path(__file__).parent / "golden"
 
@@ -28,15 +28,6 @@ def machine() -> str:
     ]
     capability = torch.backends.cpu.get_cpu_capability()
     return f"{', '.join(cpu) or platform.processor()}, {capability}, torch {torch.__version__}"
-
-
-def near(value: object, rel: float) -> object:
-    """Compare numbers nearly, everything else exactly."""
-    if isinstance(value, float):
-        return pytest.approx(value, rel=rel, abs=rel)
-    if isinstance(value, list):
-        return [near(each, rel) for each in value]
-    return {name: near(each, rel) for name, each in value.items()} if isinstance(value, dict) else value
 
 
 def laid_out(value: object, depth: int = 0) -> str:
@@ -64,7 +55,7 @@ def require(file: str, name: str, found: Value, *, rel: float = 1e-5, is_exact: 
         if isinstance(expected, list):
             # A CPU evaluates with the kernels that were fastest when the process began: their last bits may differ.
             is_measured = [isinstance(row, dict) and row.get("kind") == "eval" for row in expected]
-            expected = [near(row, rel) if own else row for row, own in zip(expected, is_measured, strict=True)]
+            expected = [near(row, rel, rel) if own else row for row, own in zip(expected, is_measured, strict=True)]
         assert found == expected
     else:
-        assert found == near(expected, rel)
+        assert found == near(expected, rel, rel)

@@ -108,13 +108,13 @@ def says(done: Done, code: int, *words: str) -> dict[str, str]:
     return found
 
 
-def near(value: object) -> object:
-    """Numbers of a batch may differ in the last bits from those of a row alone."""
+def near(value: object, rel: float = 1e-4, abs: float = 1e-5) -> object:
+    """Compare numbers nearly, all else exactly: those of a batch differ in the last bits from those of a row alone."""
     if isinstance(value, float):
-        return pytest.approx(value, rel=1e-4, abs=1e-5)
+        return pytest.approx(value, rel=rel, abs=abs)
     if isinstance(value, list):
-        return [near(each) for each in value]
-    return {name: near(each) for name, each in value.items()} if isinstance(value, dict) else value
+        return [near(each, rel, abs) for each in value]
+    return {name: near(each, rel, abs) for name, each in value.items()} if isinstance(value, dict) else value
 
 
 def story(number: int) -> str:

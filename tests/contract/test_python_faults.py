@@ -138,14 +138,6 @@ def test_evaluate_measures_a_pretrained_model_on_scored_pairs(desk: Desk, real_d
     assert "spearman" in str(litebert.evaluate(desk.base, on="sts", data=data, limit=40))
 
 
-def test_a_run_of_several_seeds_has_a_result_and_a_view(tiny: Tiny, tmp_path: Path) -> None:
-    (tmp_path / "reviews.csv").write_text(TABLES["reviews.csv"])
-    table = str(tmp_path / "reviews.csv")
-    both = litebert.finetune(table, model=tiny.run, runs=tmp_path, seeds=[1, 2], settings=TWO_STEPS, quiet=True)
-    assert "accuracy" in str(both.result)
-    assert "accuracy" in both._repr_html_()
-
-
 WRONG: dict[str, Callable[[], object]] = {
     "a model that is a number": lambda: litebert.load(5),
     "a preset that is a number": lambda: litebert.preset(5),

@@ -145,3 +145,4 @@ def test_several_seeds_are_one_run_and_each_is_the_run_of_its_seed(tiny: Tiny, t
     assert set(both.metrics["seed"]) == {3, 4}
     assert both.is_finished
     assert both.report.is_file()
+    assert all("accuracy" in told for told in (str(both.result), both._repr_html_()))
