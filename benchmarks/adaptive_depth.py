@@ -43,9 +43,8 @@ def main(model: str, out: Path, *, steps: int = 1_000, seeds: tuple[int, ...] = 
         for name in ("exits", "plain"):
             words = [*SETTINGS, f"model.start={model}", f"train.seed={seed}", f"train.steps={steps}"]
             words += [f"train.eval_every={steps}", f"train.exits={str(name == 'exits').lower()}"]
-            outcome = finetune(resolve(FinetuneConfig, settings_from_words(words)), out / f"{name}-{seed}")
-            if outcome.model is None:
-                sys.exit(outcome.exit_code)
+            if code := finetune(resolve(FinetuneConfig, settings_from_words(words)), out / f"{name}-{seed}"):
+                sys.exit(code)
             runs[name] = Finetuned.open(out / f"{name}-{seed}")
         header = ["SST-2 dev", "accuracy", "steps", "ms a text, alone", "times", "ms, 32 a batch", "times"]
         print(f"\nseed {seed}, {machine()}\n\n{table(header, measured(runs, rounds))}", flush=True)

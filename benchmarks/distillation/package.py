@@ -22,7 +22,7 @@ from litebert.config import ObjectiveConfig, PretrainConfig
 from litebert.files import read_json, write_json, write_text
 from litebert.folder import save_model, write_sentence_transformers
 from litebert.nn import AlbertForPretraining
-from litebert.objectives import longest_first, sentence_objective
+from litebert.objectives import longest_first
 from litebert.runs import Run
 from litebert.tasks.distillation import pool
 from litebert.tasks.pretraining import micro_batches
@@ -47,7 +47,7 @@ def fit_pooler(network: AlbertForPretraining, corpora: list[str]) -> float:
     states, vectors = [], []
     for corpus in corpora:
         config = PretrainConfig.model_validate({"data": {"corpus": corpus}, "objective": objective})
-        loader = loader_for(Path(corpus), config=config, sentence=sentence_objective("none"))
+        loader = loader_for(Path(corpus), config=config)
         for start in range(0, (NUM_TEXTS + NUM_CHECKED) // len(corpora), 100):
             masked = longest_first(loader.samples(start, start + 100))
             masked.ids[masked.masked_positions] = masked.masked_ids

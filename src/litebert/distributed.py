@@ -65,15 +65,6 @@ class World:
         self.sum_([held])
         return [float(total) for total in held]
 
-    def largest(self, number: int) -> int:
-        """Return the largest of the processes' numbers."""
-        if self.size == 1:
-            return number
-        held = torch.tensor([number])
-        with _speaking():
-            dist.all_reduce(held, dist.ReduceOp.MAX)
-        return int(held)
-
     def of_first(self, number: float) -> float:
         """Return the first process's number."""
         return self.totals(number if self.is_first else 0.0)[0]

@@ -22,7 +22,7 @@ from pydantic import BaseModel, BeforeValidator, Field, JsonValue, PlainSerializ
 from litebert import files
 from litebert.config import Origin, refused
 from litebert.errors import DamagedError, LitebertError
-from litebert.files import Json, append_line, as_path, read_json, remove_folder, sync_file, write_json, write_text
+from litebert.files import Json, append_line, as_path, read_json, remove_folder, write_text
 
 RUN_FILE, METRICS_FILE, RESULT_FILE, ANSWERS = "run.json", "metrics.jsonl", "result.json", "answers"
 DAMAGED_FILE = "metrics.damaged"
@@ -77,15 +77,6 @@ def _read_record(kind: type[Record], path: Path, code: str, advice: str) -> Reco
         raise DamagedError(code, f"{path} is damaged", received=refused(error), next=advice) from error
 
 
-def write_run(folder: Path, run: RunFile) -> None:
-    write_json(folder / RUN_FILE, run.model_dump(mode="json"))
-
-
-def recorded_setting(folder: Path, name: str) -> JsonValue:
-    """Return one dotted setting of a run; None if no run was begun."""
-    return Run(folder).settings.get(name)
-
-
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
     """Lock a run's folder against other processes; the file .lock names the holder."""
@@ -134,11 +125,7 @@ class DamagedRow(NamedTuple):
     problem: str
 
 
-def append_row(folder: Path, row: dict[str, Json]) -> None:
-    append_line(folder / METRICS_FILE, _line(row))
-
-
-def _line(row: dict[str, Json]) -> str:
+def line_of(row: dict[str, Json]) -> str:
     """Write a row as JSON; numbers that are not finite become null."""
     values = {n: None if isinstance(v, float) and not math.isfinite(v) else v for n, v in row.items()}
     return json.dumps(values, allow_nan=False)
@@ -179,15 +166,9 @@ def truncate_after(folder: Path, step: int) -> list[DamagedRow]:
     rows, damaged = read_log(folder)
     for each in damaged:
         append_line(folder / DAMAGED_FILE, f"line {each.line}: {each.text}")
-    kept = [_line(row) for row in rows if LogRow.read(row).step <= step]
+    kept = [line_of(row) for row in rows if LogRow.read(row).step <= step]
     write_text(folder / METRICS_FILE, "".join(f"{line}\n" for line in kept))
     return damaged
-
-
-def sync_metrics(folder: Path) -> None:
-    """Sync the rows written so far, so that they survive a power cut."""
-    if (folder / METRICS_FILE).exists():
-        sync_file(folder / METRICS_FILE)
 
 
 def finite(rows: Sequence[LogRow], name: str) -> list[float]:
@@ -241,10 +222,6 @@ class Result(BaseModel, frozen=True, populate_by_name=True):
 def read_result(folder: Path) -> Result | None:
     """Read the result of a run; None if it is not finished."""
     return _read_record(Result, folder / RESULT_FILE, "LB-653", "delete it and run litebert finetune again")
-
-
-def write_result(folder: Path, result: Result) -> None:
-    write_json(folder / RESULT_FILE, result.model_dump(mode="json", by_alias=True))
 
 
 # ---- answers/<split>.jsonl: what a fine-tuned model answered on its held-out sets -----------------------------------

@@ -18,7 +18,7 @@ from litebert.corpus import Corpus, build_corpus, remote
 from litebert.corpus.remote import local_corpus, push_corpus
 from litebert.errors import DamagedError, ResourceError
 from litebert.files import hash_file
-from litebert.objectives import Loader, sentence_objective
+from litebert.objectives import Loader
 from litebert.objectives.windows import Windowed
 from litebert.reading import source as storage
 from litebert.train.sources import loader_for
@@ -156,7 +156,7 @@ def sharded(proxy: Proxy, stories: Path, corpus: Path, tmp_path: Path) -> Path:
 def _loader(corpus: Path, window: int) -> Loader | Windowed:
     words = [f"data.corpus={corpus}", f"data.window={window}", "train.batch_size=16"]
     config = resolve(PretrainConfig, settings_from_words(words)).config
-    return loader_for(corpus, config=config, sentence=sentence_objective("order"))
+    return loader_for(corpus, config=config)
 
 
 def test_a_streamed_corpus_gives_the_batches_of_a_local_one_within_its_bound(

@@ -25,7 +25,7 @@ from litebert.tasks.finetuning import Finetuning, drawn
 from litebert.tasks.kinds.family import Feature
 from litebert.tasks.kinds.text import TextClassification
 from litebert.tokenizer import Tokenizer
-from litebert.train.run import opened
+from litebert.train.run import begin
 
 NETWORK = {"embedding_size": 16, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
 PACE = {"steps": 6, "batch_size": 6, "eval_every": 3, "save_every": 2, "log_every": 1, "precision": "fp32"}
@@ -186,8 +186,8 @@ def test_an_incomplete_environment_is_refused(monkeypatch: pytest.MonkeyPatch, w
 def test_too_small_a_batch_is_refused(corpus: Path, tmp_path: Path) -> None:
     resolved = resolve(PretrainConfig, settings_from_words([f"data.corpus={corpus}", "train.batch_size=3"]))
     with pytest.raises(LitebertError, match="LB-282"):
-        opened(tmp_path, resolved, data={}, world=World(0, 4))
-    assert opened(tmp_path, resolved, data={}) is None
+        begin(tmp_path, resolved, data={}, world=World(0, 4))
+    assert not begin(tmp_path, resolved, data={})
 
 
 def test_the_examples_of_a_fine_tuning_step_and_their_order_are_those_of_one_process() -> None:

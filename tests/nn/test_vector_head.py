@@ -94,7 +94,7 @@ def test_the_head_alone_learns_faster(plan: Plan) -> None:
 
 def test_such_a_run_learns_and_its_model_answers_and_is_the_start_of_another(plan: Plan, tmp_path: Path) -> None:
     prepared = plan("train.steps=60", "optim.learning_rate=1e-3")
-    assert finetune(prepared.resolved, tmp_path / "run", is_quiet=True).exit_code == 0
+    assert finetune(prepared.resolved, tmp_path / "run", is_quiet=True) == 0
     result = read_result(tmp_path / "run")
     assert result.last.measures["accuracy"] > result.baseline["accuracy"]
     assert measured([Finetuned.open(tmp_path / "run")], tmp_path / "pairs.csv", "dev")[0] == result.last.measures

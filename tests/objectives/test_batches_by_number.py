@@ -6,7 +6,7 @@ import pytest
 from litebert.config.schema import ObjectiveConfig
 from litebert.corpus import Shard
 from litebert.errors import LitebertError
-from litebert.objectives import NO_LABEL, Loader, PretrainingBatch, Vocabulary, evaluation_batches, longest_first
+from litebert.objectives import NO_LABEL, Loader, PretrainingBatch, Vocabulary, longest_first
 
 CONFIG = ObjectiveConfig(max_seq_length=64)
 
@@ -92,7 +92,7 @@ def test_evaluation_batches_are_fixed_distinct_and_not_those_of_training(
 ) -> None:
     def batches(count: int) -> list[PretrainingBatch]:
         given = {"vocabulary": numbered_vocabulary, "config": CONFIG, "batch_size": 8, "seed": 3}
-        return list(evaluation_batches([numbered], num_sequences=count, **given))
+        return list(Loader([numbered], purpose="evaluation", **given).once(count))
 
     few, again = batches(20), batches(20)
     for first, second in zip(few, again, strict=True):

@@ -13,7 +13,7 @@ from litebert.config import AlbertConfig, FinetuneConfig, HeadConfig, Origin, Pr
 from litebert.files import Json, write_json, write_text
 from litebert.folder import write_config
 from litebert.report import write_report
-from litebert.train.run import RunLog, opened
+from litebert.train.run import RunLog, begin
 
 MakeRun = Callable[..., Path]
 
@@ -61,7 +61,7 @@ def make_run(tmp_path: Path) -> MakeRun:
             "train.log_every": Setting(1, Origin("recipe", "laptop")),
         }
         data = {"tokenizer": "a1b2c3", "training tokens": 1_234_567}
-        opened(folder, resolve(PretrainConfig, settings), data=data)
+        begin(folder, resolve(PretrainConfig, settings), data=data)
         log = RunLog(folder, 40, is_quiet=True)
         for step in range(last_step + 1):
             if step:
@@ -111,7 +111,7 @@ def write_finetuned(
     typed = {key.replace("__", "."): Setting(v, Origin("flag")) for key, v in overrides.items()}
     data = {"tokenizer": "a1b2c3", "training examples": 3_668, "training features": 3_668}
     data |= {f"{split} examples": 4 for split in splits}
-    opened(folder, resolve(FinetuneConfig, settings | typed), data=data)
+    begin(folder, resolve(FinetuneConfig, settings | typed), data=data)
     prefixes = [f"{split}_" for split in splits] if len(splits) > 1 else [""]
     log, evaluated = RunLog(folder, 40, is_quiet=True), {}
     for step in range(10, 41 if is_finished else 31, 10):

@@ -34,7 +34,7 @@ class At:
     def __init__(self, step: int, action: Callable[[], object] | signal.Signals) -> None:
         self.step, self.action = step, action
 
-    def row(self, row: dict[str, Json]) -> None:
+    def __call__(self, row: dict[str, Json]) -> None:
         if row["step"] == self.step:
             os.kill(os.getpid(), self.action) if isinstance(self.action, int) else self.action()
 

@@ -86,7 +86,7 @@ def configure(words: list[str]) -> Configure:
 def learnt(tmp_path_factory: pytest.TempPathFactory, configure: Configure) -> Path:
     """Give a run that has learnt its task, evaluated now and then."""
     run, changes = tmp_path_factory.mktemp("learnt") / "run", ("train.eval_every=5", "optim.learning_rate=0.003")
-    assert finetune(configure("train.epochs=15", *changes), run, is_quiet=True).exit_code == 0
+    assert finetune(configure("train.epochs=15", *changes), run, is_quiet=True) == 0
     return run
 
 

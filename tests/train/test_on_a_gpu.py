@@ -159,11 +159,11 @@ def test_the_scale_halves_at_an_overflow_and_doubles_after_many_steps(monkeypatc
     monkeypatch.setattr(loop, "STEPS_PER_SCALE", 2)
     good = StepResult((), 0, 1.0, 1.0, is_finite=True)
     bad = StepResult((), 0, float("inf"), 1.0, is_finite=False)
-    trainer: Any = SimpleNamespace(progress=RunProgress(loss_scale=8.0), log=MagicMock(), optim=OptimConfig())
-    trainer.train, scales = TrainConfig(precision="fp16"), []
+    config: Any = SimpleNamespace(optim=OptimConfig(), train=TrainConfig(precision="fp16"))
+    progress, scales = RunProgress(loss_scale=8.0), []
     for result in (good, bad, good, good, good):
-        loop.Trainer._count(trainer, result)
-        scales.append(trainer.progress.loss_scale)
+        loop.count(progress, result, config, MagicMock())
+        scales.append(progress.loss_scale)
     assert scales == [8, 4, 4, 8, 8]
     assert "loss_scale" not in RunProgress(step=3).to_json()
 

@@ -18,15 +18,14 @@ from litebert.config import TrainConfig
 from litebert.corpus import build_corpus
 from litebert.errors import LitebertError
 from litebert.folder import load_model
-from litebert.objectives import sentence_objective
 from litebert.objectives.windows import CYCLE, Mixed, counts_in_cycle
-from litebert.runs import clean, read_metrics, recorded_setting
+from litebert.runs import Run, clean, read_metrics
 from litebert.tokenizer import Tokenizer
 from litebert.tokenizer.train import train_tokenizer, write_tokenizer
 from litebert.train.checkpoint import average_checkpoints
 from litebert.train.loop import MIN_STEPS, Pace
 from litebert.train.pretrain import plan, pretrain
-from litebert.train.run import TensorBoard
+from litebert.train.run import with_measured, write_to_tensorboard
 from litebert.train.sources import Sources, batches_of, loader_for
 
 from .conftest import SMALL, Configure, checkpoints_of
@@ -52,7 +51,7 @@ def test_pretraining_learns_words_and_order(tmp_path: Path, configure: Configure
 def test_bf16_trains_and_tensorboard_gets_the_numbers_of_the_log(tmp_path: Path, configure: Configure) -> None:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    board = TensorBoard(tmp_path / "board")
+    board = write_to_tensorboard(tmp_path / "board")
     pretrain(configure("train.precision=bf16"), tmp_path / "run", is_quiet=True, listeners=(board,))
     found = [row["masked_lm_loss"] for row in _evaluations(tmp_path / "run")]
     assert found[-1] < found[0]
@@ -91,11 +90,14 @@ def test_minutes_become_steps_once_and_for_all_and_a_plan_saves_the_run_its_meas
     planned, _ = plan(resolved, tmp_path)
     # More threads than any measurement chooses: the plan alone can have set them.
     train = planned.train.model_copy(update={"threads": torch.get_num_threads() + 1})
-    first = pretrain(resolved, tmp_path, is_quiet=True, planned=train)
-    assert recorded_setting(tmp_path, "train.threads") == train.threads
-    assert recorded_setting(tmp_path, "train.steps") == train.steps
-    assert first.step >= 20
-    assert pretrain(resolved, tmp_path, is_quiet=True).step == first.step
+    measured = with_measured(resolved, resolved.config.model_copy(update={"train": train}))
+    assert pretrain(measured, tmp_path, is_quiet=True) == 0
+    recorded = Run(tmp_path).settings
+    assert (recorded["train.threads"], recorded["train.steps"]) == (train.threads, train.steps)
+    assert train.steps >= 20
+    before = (tmp_path / "metrics.jsonl").read_bytes()
+    assert pretrain(resolved, tmp_path, is_quiet=True) == 0
+    assert (tmp_path / "metrics.jsonl").read_bytes() == before
 
 
 class Machine:
@@ -151,9 +153,7 @@ def test_the_result_holds_the_average_and_the_checkpoint_the_weights(tmp_path: P
 def test_early_batches_have_more_masked_pieces(configure: Configure) -> None:
     plain, config = configure().config, configure("early.mask_prob=0.3", "early.mask_share=0.5").config
     sources = Sources.open(config)
-    early, steady = (
-        loader_for(sources.corpus.path, config=c, sentence=sentence_objective("order")) for c in (config, plain)
-    )
+    early, steady = (loader_for(sources.corpus.path, config=c) for c in (config, plain))
     for step in range(12):
         batch, usual = early.batch(step), steady.batch(step)
         assert (len(batch.masked_ids) > 1.5 * len(usual.masked_ids)) == (step < 6)
@@ -248,9 +248,7 @@ def test_each_of_several_corpora_gives_every_sample_once_and_exactly_its_share(
     with pytest.raises(LitebertError, match="LB-268"):
         counts_in_cycle([1e9, 1.0])
     words = [f'data.mix=["{corpus / "held-out"}"]', "data.weights=[2, 1]", "train.batch_size=7"]
-    first, again = (
-        batches_of(corpus, config=configure(*words).config, sentence=sentence_objective("order")) for _ in range(2)
-    )
+    first, again = (batches_of(corpus, config=configure(*words).config) for _ in range(2))
     whole = first.batch(5)
     parts = [first.batch(5, rank=rank, world_size=3) for rank in range(3)]
     assert np.array_equal(np.concatenate([part.ids for part in parts]), whole.ids)

@@ -20,7 +20,7 @@ from litebert.config import ObjectiveConfig, Precision, PretrainConfig, TrainCon
 from litebert.corpus import Corpus, build_corpus
 from litebert.errors import LitebertError, RequestError, no_such_name
 from litebert.files import require_new, write_bytes, write_text
-from litebert.objectives import evaluation_batches
+from litebert.objectives import Loader
 from litebert.reading.source import find_files
 from litebert.report.tables import Table
 from litebert.tokenizer import Tokenizer
@@ -236,8 +236,8 @@ def _of_pretrained(
             build_corpus([str(data)], tokenizer=folder, output=corpus, documents="blank-line", column=column, workers=1)
             shards, vocabulary = Corpus.open(corpus).shards, vocabulary_of(Tokenizer.load(folder))
             # the same sequences and masks for every model with one vocabulary
-            draw = partial(evaluation_batches, num_sequences=1_024, batch_size=32, seed=12_345)
-            held_out = list(draw(shards, vocabulary=vocabulary, config=objective))
+            draw = partial(Loader, batch_size=32, seed=12_345, purpose="evaluation")
+            held_out = list(draw(shards, vocabulary=vocabulary, config=objective).once(1_024))
     size = None if config is None else config.train.micro_batch_size
     task = Pretraining(loaded.network, held_out=held_out, train=TrainConfig(micro_batch_size=size))
     return Evaluation({"held out" if data is None else "texts": task.evaluate()})

@@ -94,7 +94,7 @@ def pretrain(
     from litebert.distributed import joined
     from litebert.hub import locate
     from litebert.train import pretrain as pretraining
-    from litebert.train.run import TensorBoard, choose_device
+    from litebert.train.run import choose_device, with_measured, write_to_tensorboard
 
     folder, inputs, size = run_folder(runs, name), paths(texts), count(vocab_size, "vocab_size")
     start = None if start is None else fspath(start)
@@ -144,19 +144,18 @@ def pretrain(
         quiet = quiet or not world.is_first
         if teacher := resolved.config.distil.teacher:
             locate(teacher)  # before a vocabulary is trained for nothing
-        was_finished, train = Run(folder).is_finished, None
+        was_finished = Run(folder).is_finished
         if not was_finished and not quiet:
             train, planned = plan()
+            resolved = with_measured(resolved, resolved.config.model_copy(update={"train": train}))
             say(planned.text)
         if corpus is None and not (was_finished and has_corpus):
             layout: Any = {"sentences": sentences, "documents": documents, "column": column, "held_out": held_out}
             make = partial(build_from_texts, texts, folder, start=start, vocab_size=size, quiet=quiet, **layout)
             world.from_first(lambda: str(make()))
-        listeners = (TensorBoard(folder / "tensorboard"),) if tensorboard and world.is_first else ()
-        outcome = pretraining.pretrain(
-            resolved, folder, is_quiet=quiet, listeners=listeners, planned=train, world=world
-        )
-        run = Run(folder, outcome.exit_code)
+        listeners = (write_to_tensorboard(folder / "tensorboard"),) if tensorboard and world.is_first else ()
+        code = pretraining.pretrain(resolved, folder, is_quiet=quiet, listeners=listeners, world=world)
+        run = Run(folder, code)
         return concluded(run, quiet=quiet, was_finished=was_finished) if world.is_first else run
 
 
@@ -359,13 +358,11 @@ def finetune(
             first, described = planned()
             say(described.text)
             prepared = None if seeds else first
-        for number, (each, settled) in enumerate(trained.items()):
-            outcome = fine_tuning.finetune(
-                settled, each, prepared=prepared, is_quiet=quiet, says_start=number == 0, world=world
-            )
-            if outcome.model is None:  # a signal stopped it
+        for each, settled in trained.items():
+            code = fine_tuning.finetune(settled, each, prepared=prepared, is_quiet=quiet, world=world)
+            if code:  # a signal stopped it
                 break
-        run = Run(folder, outcome.exit_code)
+        run = Run(folder, code)
         return concluded(run, quiet=quiet, was_finished=was_finished) if world.is_first else run
 
 
@@ -393,9 +390,9 @@ def runs_resume(run: str | Path, *, quiet: Quiet = False) -> Run:
         }
         with joined(choose_device(str(each.settings.get("train.device", "auto")))) as world:
             if each.kind == "fine-tuning":
-                code = finetune(resolve(FinetuneConfig, decided), each.folder, is_quiet=quiet, world=world).exit_code
+                code = finetune(resolve(FinetuneConfig, decided), each.folder, is_quiet=quiet, world=world)
             else:
-                code = pretrain(resolve(PretrainConfig, decided), each.folder, is_quiet=quiet, world=world).exit_code
+                code = pretrain(resolve(PretrainConfig, decided), each.folder, is_quiet=quiet, world=world)
         if code:
             break
     return concluded(Run(opened.folder, code), quiet=quiet, was_finished=was_finished)

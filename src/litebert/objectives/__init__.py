@@ -4,7 +4,7 @@
 ahead, `windows` covers large corpora and mixes.
 """
 
-from litebert.objectives.sampling import Batches, Loader, evaluation_batches, prefetch
+from litebert.objectives.sampling import Loader, Samples, prefetch
 from litebert.objectives.sequences import (
     NO_LABEL,
     SENTENCE_OBJECTIVES,
@@ -19,12 +19,11 @@ from litebert.objectives.sequences import (
 __all__ = [
     "NO_LABEL",
     "SENTENCE_OBJECTIVES",
-    "Batches",
     "Loader",
     "PretrainingBatch",
+    "Samples",
     "SentenceObjective",
     "Vocabulary",
-    "evaluation_batches",
     "longest_first",
     "mask",
     "prefetch",

@@ -18,7 +18,6 @@ from functools import lru_cache, partial
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -112,12 +111,6 @@ def plan_epoch(
 # ---- samples by their number ----------------------------------------------------------------------------------------
 
 
-class Batches(Protocol):
-    """Makes the batch of any step, or one process's share of it."""
-
-    def batch(self, step: int, *, rank: int = 0, world_size: int = 1) -> PretrainingBatch: ...
-
-
 class Samples(ABC):
     """Samples found by number, each a function of the seed and its number: whoever asks, in whatever order."""
 
@@ -153,9 +146,8 @@ class Loader(Samples):
     later one has a few more instances, a random few stay unseen; if it has fewer, a random few are seen twice, with
     other masks. In return, a sample needs only the plan of its own epoch: a resumed run replays nothing.
 
-    `sentence` defaults to the objective that `config` names. If `early_mask_prob` is given, it is the share of masked
-    pieces in the first `early_samples`. `purpose` selects the random numbers, so that evaluation never draws what
-    training draws.
+    If `early_mask_prob` is given, it is the share of masked pieces in the first `early_samples`. `purpose` selects the
+    random numbers, so that evaluation never draws what training draws.
     """
 
     def __init__(
@@ -167,7 +159,6 @@ class Loader(Samples):
         batch_size: int,
         seed: int,
         purpose: str = "train",
-        sentence: SentenceObjective | None = None,
         early_mask_prob: float | None = None,
         early_samples: int = 0,
     ) -> None:
@@ -176,7 +167,7 @@ class Loader(Samples):
         self._early_samples = early_samples if early_mask_prob else 0
         self._early_config = config.model_copy(update={"mask_prob": early_mask_prob})
         self._vocabulary, self._config, self._seed, self._purpose = vocabulary, config, seed, purpose
-        self._sentence = sentence or sentence_objective(config.sentence)
+        self._sentence = sentence_objective(config.sentence)
         plan = partial(plan_epoch, self._library, config, self._sentence, seed=seed, purpose=purpose)
         self._plan = lru_cache(maxsize=2)(plan)
         first = self._plan(epoch=0)
@@ -211,26 +202,11 @@ class Loader(Samples):
                 yield Sample(ids, first_length, label, masking)
             start += count
 
-
-def evaluation_batches(
-    shards: Sequence[Shard],
-    *,
-    vocabulary: Vocabulary,
-    config: ObjectiveConfig,
-    batch_size: int,
-    seed: int,
-    num_sequences: int,
-    sentence: SentenceObjective | None = None,
-) -> Iterator[PretrainingBatch]:
-    """Yield at most `num_sequences` held-out sequences in batches, the same ones at every call.
-
-    They are drawn at random from one pass over the corpus, none twice.
-    """
-    opened = partial(Loader, shards, vocabulary=vocabulary, config=config, batch_size=batch_size, seed=seed)
-    loader = opened(purpose="evaluation", sentence=sentence)
-    total = min(num_sequences, loader.epoch_size)
-    for start in range(0, total, batch_size):
-        yield loader.samples(start, min(start + batch_size, total))
+    def once(self, num_sequences: int) -> Iterator[PretrainingBatch]:
+        """Yield at most that many sequences of one pass over the corpus, none twice, as batches."""
+        total = min(num_sequences, self.epoch_size)
+        for start in range(0, total, self.batch_size):
+            yield self.samples(start, min(start + self.batch_size, total))
 
 
 # ---- reading ahead, in worker processes -----------------------------------------------------------------------------
@@ -240,7 +216,7 @@ def evaluation_batches(
 
 
 def prefetch(
-    open_loader: Callable[[], Batches], steps: range, *, rank: int = 0, world_size: int = 1, workers: int
+    open_loader: Callable[[], Samples], steps: range, *, rank: int = 0, world_size: int = 1, workers: int
 ) -> Iterator[PretrainingBatch]:
     """Yield one rank's batches of `steps` in order, prepared ahead by some workers.
 
@@ -329,7 +305,7 @@ class _Worker:
         self._receiver.close()
 
 
-def _serve(open_loader: Callable[[], Batches], steps: range, rank: int, world_size: int, sender: Connection) -> None:
+def _serve(open_loader: Callable[[], Samples], steps: range, rank: int, world_size: int, sender: Connection) -> None:
     """Make batches while a thread sends those before, at most DEPTH of them; in a worker."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the reader of the batches decides when to stop
     unsent: deque[Future[None]] = deque()

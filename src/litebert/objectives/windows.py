@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -20,15 +19,13 @@ from litebert.corpus import Shard
 from litebert.corpus.shards import Counts
 from litebert.errors import LitebertError
 from litebert.objectives.sampling import Loader, Samples, plan_epoch
-from litebert.objectives.sequences import Library, Sample, SentenceObjective
+from litebert.objectives.sequences import Library, Sample, sentence_objective
 from litebert.rng import Ints
 
 WINDOW_PIECES = 1 << 32  # pieces that are shuffled together; a corpus with no more is one window, planned exactly
 TRIAL_DOCUMENTS, TRIAL_SENTENCES = 64, 1_000
 
 CYCLE = 10_000  # samples in a cycle of a mix: in each, every corpus has exactly its share, in another random order
-
-OpenLoader = Callable[[Sequence[Shard], str, int], Loader]  # (shards, purpose, early samples) -> their loader
 
 
 class Window(NamedTuple):
@@ -37,46 +34,6 @@ class Window(NamedTuple):
     number: int
     shards: tuple[int, ...]
     samples: range
-
-
-@dataclass(frozen=True)
-class WindowOrder:
-    """The windows of any epoch, computed from the sizes of the shards alone.
-
-    >>> order = WindowOrder((3, 2, 4, 1), (9, 9, 9, 9), window_pieces=18, seed=1, purpose="train")
-    >>> [window.shards for window in order.windows(0)], order.epoch_size
-    ([(0, 2), (1, 3)], 10)
-    """
-
-    samples: tuple[int, ...]
-    pieces: tuple[int, ...]
-    window_pieces: int
-    seed: int
-    purpose: str
-
-    @property
-    def epoch_size(self) -> int:
-        """Samples of every epoch."""
-        return sum(self.samples)
-
-    def windows(self, epoch: int) -> list[Window]:
-        """Shuffle the shards, and start a new window wherever one is full."""
-        count = len(self.samples)
-        shuffled = rng.permutation(self.seed, f"{self.purpose}-shards", epoch, count, np.arange(count))
-        groups, size = [list[int]()], 0
-        # A shard goes whole into one window, even where it is larger than a window.
-        for shard in shuffled.tolist():
-            if groups[-1] and size + self.pieces[shard] > self.window_pieces:
-                groups.append([])
-                size = 0
-            groups[-1].append(shard)
-            size += self.pieces[shard]
-        windows, start = [], 0
-        for number, group in enumerate(groups):
-            stop = start + sum(self.samples[shard] for shard in group)
-            windows.append(Window(number, tuple(group), range(start, stop)))
-            start = stop
-        return windows
 
 
 class Windowed(Samples):
@@ -88,24 +45,50 @@ class Windowed(Samples):
 
     def __init__(
         self,
-        order: WindowOrder,
+        shards: Sequence[Counts],
         open_shards: Callable[[Sequence[int]], Sequence[Shard]],
-        open_loader: OpenLoader,
+        open_loader: Callable[..., Loader],  # all of `Loader` but its shards, purpose and early samples
         *,
+        config: ObjectiveConfig,
+        window_pieces: int,
         batch_size: int,
+        seed: int,
+        purpose: str = "train",
         early_samples: int = 0,
     ) -> None:
-        self.batch_size, self.epoch_size = batch_size, order.epoch_size
-        self._order, self._early = order, early_samples
+        samples = estimated_samples(shards, config)
+        self._sizes = [*zip(samples, (each.tokens for each in shards), strict=True)]
+        self.batch_size, self.epoch_size = batch_size, sum(samples for samples, _ in self._sizes)
+        self._window_pieces, self._seed, self._purpose, self._early = window_pieces, seed, purpose, early_samples
         self._open_shards, self._open_loader = open_shards, open_loader
-        self._windows = lru_cache(maxsize=2)(order.windows)
+        self.windows = lru_cache(maxsize=2)(self._windows)
         self._opener = ThreadPoolExecutor(1, "windows")
         self._held: dict[tuple[int, int], Future[Loader]] = {}
+
+    def _windows(self, epoch: int) -> list[Window]:
+        """Shuffle the shards of an epoch, and start a new window wherever one is full."""
+        count = len(self._sizes)
+        shuffled = rng.permutation(self._seed, f"{self._purpose}-shards", epoch, count, np.arange(count))
+        groups, size = [list[int]()], 0
+        # A shard goes whole into one window, even where it is larger than a window.
+        for shard in shuffled.tolist():
+            pieces = self._sizes[shard][1]
+            if groups[-1] and size + pieces > self._window_pieces:
+                groups.append([])
+                size = 0
+            groups[-1].append(shard)
+            size += pieces
+        windows, start = [], 0
+        for number, group in enumerate(groups):
+            stop = start + sum(self._sizes[shard][0] for shard in group)
+            windows.append(Window(number, tuple(group), range(start, stop)))
+            start = stop
+        return windows
 
     def made(self, start: int, stop: int) -> Iterator[Sample]:
         while start < stop:
             epoch, position = divmod(start, self.epoch_size)
-            window = next(each for each in self._windows(epoch) if position in each.samples)
+            window = next(each for each in self.windows(epoch) if position in each.samples)
             count = min(stop - start, window.samples.stop - position)  # the rest is in the next window
             first = position - window.samples.start
             yield from self._loader(epoch, window).made(first, first + count)
@@ -113,31 +96,30 @@ class Windowed(Samples):
 
     def _loader(self, epoch: int, window: Window) -> Loader:
         """Return the loader of a window, and start to open the next one; all others are let go."""
-        windows = self._windows(epoch)
+        windows = self.windows(epoch)
         is_last = window.number + 1 == len(windows)
-        following = (epoch + 1, self._order.windows(epoch + 1)[0]) if is_last else (epoch, windows[window.number + 1])
-        wanted = {(of_epoch, each.number): each for of_epoch, each in ((epoch, window), following)}
-        self._held = {
-            key: self._held[key] if key in self._held else self._opener.submit(self._open, key[0], each)
-            for key, each in wanted.items()
-        }
-        return self._held[epoch, window.number].result()
+        following = (epoch + 1, self._windows(epoch + 1)[0]) if is_last else (epoch, windows[window.number + 1])
+        held: dict[tuple[int, int], Future[Loader]] = {}
+        for of_epoch, each in ((epoch, window), following):
+            key = of_epoch, each.number
+            held[key] = self._held[key] if key in self._held else self._opener.submit(self._open, of_epoch, each)
+        self._held = held
+        return held[epoch, window.number].result()
 
     def _open(self, epoch: int, window: Window) -> Loader:
-        purpose = f"{self._order.purpose}-{epoch}-{window.number}"
         before = epoch * self.epoch_size + window.samples.start  # samples of the run before this window
         early = min(max(0, self._early - before), len(window.samples))
-        return self._open_loader(self._open_shards(window.shards), purpose, early)
+        shards = self._open_shards(window.shards)
+        return self._open_loader(shards, purpose=f"{self._purpose}-{epoch}-{window.number}", early_samples=early)
 
 
-def estimated_samples(
-    shards: Sequence[Counts], config: ObjectiveConfig, sentence: SentenceObjective
-) -> tuple[int, ...]:
+def estimated_samples(shards: Sequence[Counts], config: ObjectiveConfig) -> tuple[int, ...]:
     """Estimate the number of instances of each shard without reading it.
 
     A document of n pieces gives n / c instances, rounded up, where c is found by a trial. If lengths are distributed
     exponentially with mean m, that is 1 / (1 - exp(-c / m)) on average.
     """
+    sentence = sentence_objective(config.sentence)
     num_sentences, num_pieces = sum(each.sentences for each in shards), sum(each.tokens for each in shards)
     mean = num_sentences and num_pieces / num_sentences
     # A trial of sentences of that mean: how many pieces lie between one instance and the next?

@@ -19,7 +19,7 @@ from litebert.fast.steps import DTYPES
 from litebert.files import read_json, write_json
 from litebert.folder import load_model, read_config
 from litebert.nn import AlbertForPretraining, Batch
-from litebert.objectives import evaluation_batches
+from litebert.objectives import Loader
 from litebert.rng import hashed
 from litebert.runs import Run, read_result
 from litebert.study.ablation import (
@@ -221,12 +221,12 @@ class Bench:
             earlier = TypeAdapter(dict[str, float]).validate_python(read_json(path, command=f"rm {path}"))["seconds"]
         begun = sum(os.times()[:4])
         try:
-            outcome = pretrain(resolve(PretrainConfig, settings_from_words(words)), folder / "run", is_quiet=True)
+            code = pretrain(resolve(PretrainConfig, settings_from_words(words)), folder / "run", is_quiet=True)
         finally:
             seconds = earlier + sum(os.times()[:4]) - begun
             write_json(path, {"seconds": seconds})
-        if outcome.model is None:
-            raise _interrupted(f"the run of the row {variant.label!r}", outcome.step)
+        if code:
+            raise _interrupted(f"the run of the row {variant.label!r}", Run(folder / "run").step)
         sizes = sizes_of(_network(folder).config)
         return Trial(
             label=variant.label,
@@ -256,15 +256,15 @@ def measure(network: AlbertForPretraining, corpus: Path, config: PretrainConfig,
     held_out = Corpus.open(corpus).held_out()
     assert held_out is not None, "a study needs a corpus with a held-out part"
     tokenizer: Tokenizer = held_out.tokenizer()
-    found = evaluation_batches(
+    loader = Loader(
         held_out.shards,
         vocabulary=vocabulary_of(tokenizer),
         config=config.objective.model_copy(update={"sentence": sentence, "ngram": 3, "mask_prob": 0.15}),
         batch_size=32,
         seed=EVALUATION_SEED,
-        num_sequences=EVALUATION_SEQUENCES,
+        purpose="evaluation",
     )
-    batches = list(found)
+    batches = list(loader.once(EVALUATION_SEQUENCES))
     measures = Pretraining(network, held_out=batches, train=config.train, mask_id=tokenizer.mask_id).evaluate()
     labels = [batch.sentence_labels for batch in batches if batch.sentence_labels is not None]
     if labels:
@@ -312,7 +312,7 @@ class Probe:
             "train.loader_workers=0",
         ]
         if (result := read_result(run)) is None:
-            outcome = finetune(resolve(FinetuneConfig, settings_from_words(words)), run, is_quiet=True)
+            finetune(resolve(FinetuneConfig, settings_from_words(words)), run, is_quiet=True)
             if (result := read_result(run)) is None:
-                raise _interrupted(f"the probe {self.task}", outcome.step)
+                raise _interrupted(f"the probe {self.task}", Run(run).step)
         return result.last.measures[result.key_measure]

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from litebert.fast.steps import exact_dtype
-from litebert.nn import Batch
+from litebert.nn import Batch, Network
 
 
 class MicroBatch(Protocol):
@@ -56,7 +56,7 @@ class Task(Protocol[Work]):
     """What a network is trained for."""
 
     @property
-    def network(self) -> nn.Module:
+    def network(self) -> Network:
         """The network being trained."""
 
     @property

@@ -26,7 +26,7 @@ from litebert.folder import Pooling, SentenceVectors, load_model, read_sentence_
 from litebert.nn import Albert, Batch
 from litebert.nn.batch import mean_by_sequence, moved
 from litebert.nn.heads import PRETRAINING_HEADS
-from litebert.objectives import Batches, PretrainingBatch, longest_first, prefetch
+from litebert.objectives import PretrainingBatch, Samples, longest_first, prefetch
 from litebert.rng import Ints
 from litebert.tasks.base import Loss, Measure, device_of, summed
 from litebert.tasks.pretraining import Pretraining, PretrainingWork, micro_batches
@@ -221,7 +221,7 @@ class Distillation:
         *,
         teacher: Teacher,
         tokenizer: Tokenizer,
-        open_texts: Callable[[], Batches],
+        open_texts: Callable[[], Samples],
         held_out_texts: Sequence[PretrainingBatch],
         distil: DistilConfig,
     ) -> None:

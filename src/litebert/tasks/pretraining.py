@@ -22,7 +22,7 @@ from litebert.fast.steps import exact_dtype
 from litebert.nn import AlbertForPretraining, Batch
 from litebert.nn.batch import moved
 from litebert.nn.heads import PretrainingOutput
-from litebert.objectives import NO_LABEL, Batches, PretrainingBatch, longest_first, prefetch
+from litebert.objectives import NO_LABEL, PretrainingBatch, Samples, longest_first, prefetch
 from litebert.tasks.base import Loss, Measure, device_of, summed
 
 EPSILON = 1e-5
@@ -136,7 +136,7 @@ class Pretraining:
         self,
         network: AlbertForPretraining,
         *,
-        open_loader: Callable[[], Batches] | None = None,
+        open_loader: Callable[[], Samples] | None = None,
         held_out: Sequence[PretrainingBatch],
         train: TrainConfig,
         early: EarlyConfig | None = None,

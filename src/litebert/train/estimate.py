@@ -12,7 +12,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from litebert.config import OptimConfig, PretrainConfig, TrainConfig
+from litebert.config import FinetuneConfig, PretrainConfig
 from litebert.fast import checkpoint_gradients
 from litebert.nn import AlbertForPretraining, Batch
 from litebert.optim import build_optimizer
@@ -49,13 +49,10 @@ def estimate(config: PretrainConfig, device: torch.device) -> Estimate:
     network = AlbertForPretraining(config.model, dtype=dtype_of(train)).to(device)
     if train.gradient_checkpointing:
         checkpoint_gradients(network.albert)
-    small, large = (_made_up(config, device, times=times) for times in (1, 2))
     return scaled(
         Pretraining(network, held_out=(), train=train),
-        small,
-        large,
-        train=train,
-        optim=config.optim,
+        config,
+        *(_made_up(config, device, times=times) for times in (1, 2)),
         tokens_per_step=(WITH_TEACHER if config.distil.teacher else 1.0) * most_tokens(config),
         tokens_at_once=(train.micro_batch_size or train.batch_size) * length,
         bytes_before=before,
@@ -71,17 +68,17 @@ def most_tokens(config: PretrainConfig) -> int:
 
 def scaled(
     task: Task[Work],
+    config: PretrainConfig | FinetuneConfig,
     small: Work,
     large: Work,
     *,
-    train: TrainConfig,
-    optim: OptimConfig,
     tokens_per_step: float,
     tokens_at_once: float,
     bytes_before: int,
 ) -> Estimate:
     """Measure what two micro-batches keep, time the larger one and one update, and scale to a whole step."""
-    device, (few, many) = device_of(task.network), (sum(work.batch.lengths) for work in (small, large))
+    train, device = config.train, device_of(task.network)
+    few, many = (sum(work.batch.lengths) for work in (small, large))
 
     def kept(work: Work) -> int:
         """Return the bytes that a forward pass keeps for the backward pass."""
@@ -100,7 +97,7 @@ def scaled(
     growth = max(0, kept(large) - kept(small))  # bytes, without what does not depend on the tokens
     step = partial(_backward, task, large)
     seconds = _seconds(step, device, PROBE_SECONDS)
-    optimizer = build_optimizer(optim, task.network.named_parameters())
+    optimizer = build_optimizer(config.optim, task.network.named_parameters())
     update = _seconds(optimizer.step, device, PROBE_SECONDS)
     num_parameters = sum(p.numel() for p in task.network.parameters())
     # weights, gradients and two moments in float32; one more of each while updating

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -19,31 +18,29 @@ from litebert.config import AlbertConfig, FinetuneConfig, Resolved
 from litebert.distributed import ALONE, World
 from litebert.errors import LitebertError
 from litebert.fast import AlbertWithExits, checkpoint_gradients
-from litebert.files import hash_file, write_text
+from litebert.files import hash_file, write_json, write_text
 from litebert.folder import load_model, read_config, read_head, read_sentence_vectors, start_from
 from litebert.folder.weights import weights_path
 from litebert.hub import locate, write_card
 from litebert.nn import AlbertForTask
-from litebert.optim import averaged
-from litebert.runs import RESULT_FILE, EvaluatedStep, Result, Run, is_run, recorded_setting, write_result
+from litebert.optim import averaged, build_optimizer
+from litebert.runs import RESULT_FILE, EvaluatedStep, Result, Run, is_run
 from litebert.tasks.finetuning import Finetuning, LabelledSet, baseline, doubts, taught, with_suited
 from litebert.tasks.kinds.family import AnswerRow, Dataset, Feature
 from litebert.tasks.kinds.text import TextClassification
 from litebert.tasks.named import open_dataset
 from litebert.tokenizer import Tokenizer
 from litebert.train.estimate import Estimate, faster_precision, process_bytes, scaled
-from litebert.train.loop import Trainer
+from litebert.train.loop import train
 from litebert.train.run import (
     BestModel,
-    Listener,
-    Outcome,
     RunLog,
+    begin,
     choose_device,
     dtype_of,
-    measured_origins,
-    opened,
     session,
     threads,
+    with_measured,
     write_model,
 )
 
@@ -57,75 +54,60 @@ def finetune(
     *,
     prepared: Prepared | None = None,
     is_quiet: bool = False,
-    says_start: bool = True,
-    listeners: tuple[Listener, ...] = (),
     world: World = ALONE,
-) -> Outcome:
-    """Fine-tune by the configuration, or resume where the same one was interrupted.
+) -> int:
+    """Fine-tune by the configuration, or resume where the same one was interrupted; return the exit code.
 
-    `prepared` is what a plan has already read for this configuration and folder; `says_start` is false for the further
-    seeds of one command. The run leaves `model` (the last step), `best` (the best evaluation by the key measure) and
-    `result.json`, which reports both and never mixes them.
+    `prepared` is what a plan has already read for this configuration and folder. The run leaves `model` (the last
+    step), `best` (the best evaluation by the key measure) and `result.json`, which reports both and never mixes them.
     """
-    begun = time.monotonic()
-    with session(folder, world) as interruption:
+    with session(folder, world) as opened:
         prepared = prepared or prepare(resolved, folder)
         # all processes take what the first one measured on its machine
         config = FinetuneConfig.model_validate(world.from_first(partial(prepared.config.model_dump, mode="json")))
-        prepared, suited, train = replace(prepared, config=config), prepared.resolved, config.train
-        settled = Resolved(config, suited.origins | measured_origins(suited.config, config))
-        if done := opened(folder, settled, data=prepared.described(), world=world, result=RESULT_FILE):
-            return done
-        with threads(train.threads):
-            generator = torch.Generator().manual_seed(rng.torch_seed(train.seed, "init", 0))
-            network, key = prepared.network(generator), prepared.key_measure
-            best = BestModel(folder / "best", key, network, prepared.tokenizer, interruption, train.patience)
+        prepared = replace(prepared, resolved=Resolved(config, prepared.resolved.origins))
+        settings = config.train
+        tokenizer, family, key = prepared.tokenizer, prepared.dataset.family, prepared.key_measure
+        if begin(folder, prepared.resolved, data=prepared.described(), world=world, result=RESULT_FILE):
+            return 0
+        with threads(settings.threads):
+            network = prepared.network(torch.Generator().manual_seed(rng.torch_seed(settings.seed, "init", 0)))
+            best = BestModel(folder / "best", key, network, tokenizer, opened, settings.patience)
             log = RunLog(
                 folder,
-                train.steps,
+                settings.steps,
                 is_quiet=is_quiet,
-                listeners=(best, *listeners),
+                listeners=(best,),
                 is_first=world.is_first,
-                eval_every=train.eval_every or train.steps,
+                eval_every=settings.eval_every,
             )
             start = None if config.model.random else start_from(network, prepared.start)
-            network.to(choose_device(train.device)).train()
+            network.to(choose_device(settings.device)).train()
             # which modules are new and which were left out; several parameters of a module are one
             lines = [] if start else ["random weights, as configured: nothing was taken from the model"]
             for text, names in (("new, not pretrained", start.fresh), ("left out", start.dropped)) if start else ():
                 if names:
                     lines.append(f"{text}: {', '.join(sorted({name.rpartition('.')[0] for name in names}))}")
             lines += [f"note: {note}" for note in start.notes] if start else []
-            for line in lines if says_start else ():
+            for line in lines:
                 log.say(line)
-            trainer = Trainer(
-                network,
-                config,
-                folder,
-                log,
-                begun=begun,
-                tokenizer=prepared.tokenizer,
-                rate_scales=head_rates(network, config.optim.head_rate_scale),
-                world=world,
-            )
-            trainer.resume(best)
-            family = prepared.dataset.family
+            rates = head_rates(network, config.optim.head_rate_scale)
+            optimizer = build_optimizer(config.optim, network.named_parameters(), rate_scales=rates)
             task = Finetuning(
                 network,
                 family,
                 features=prepared.features,
                 held_out=prepared.held_out,
-                train=train,
+                train=settings,
                 teacher=config.teacher if config.teacher.run else None,
                 world=world,
             )
-            trainer.run(task, interruption)
-        step, signal = trainer.progress.step, world.largest(interruption.signal_number or 0)
-        if signal and not trainer.is_finished:
-            return Outcome(folder, step, 128 + signal, None)
+            is_finished = train(task, config, opened, log, optimizer, tokenizer, best)
+            if not is_finished and (code := opened.exit_code()):  # by a signal, not because nothing improved
+                return code
         if world.is_first:
             # answers, result and cards, and last the model: a run that has it is finished
-            with averaged(trainer.optimizer):
+            with averaged(optimizer):
                 answers = dict[str, list[AnswerRow]]()
                 for name, given_answers in task.answers().items():
                     answers[name] = family.rows(prepared.held_out[name].examples, given_answers)
@@ -138,7 +120,7 @@ def finetune(
                     last=evaluated[-1],
                     best=next(each for each in evaluated if each.step == best.step),
                     num_evaluations=len(evaluated),
-                    seed=train.seed,
+                    seed=settings.seed,
                     start=str(config.model.start),
                     fresh=() if start is None else start.fresh,
                     baseline=prepared.baseline,
@@ -146,10 +128,10 @@ def finetune(
                 )
                 for line in result.doubts:
                     log.say(f"warning: {line}")
-                write_result(folder, result)
+                write_json(folder / RESULT_FILE, result.model_dump(mode="json", by_alias=True))
                 write_card(folder / "best")
-                write_model(folder / "model", network, prepared.tokenizer, has_card=True)
-        return Outcome(folder, step, 0, folder / "model")
+                write_model(folder / "model", network, tokenizer, has_card=True)
+        return 0
 
 
 def head_rates(network: AlbertForTask, scale: float) -> dict[str, float]:
@@ -163,14 +145,9 @@ def head_rates(network: AlbertForTask, scale: float) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class Prepared:
-    """The data, the network's shape and every setting.
-
-    `resolved` has the defaults that suit the network and the data; in `config` the steps, the
-    evaluations and the precision are filled in as well.
-    """
+    """The data, the network's shape and every setting, also those that follow from the network, data and machine."""
 
     resolved: Resolved[FinetuneConfig]
-    config: FinetuneConfig
     network_config: AlbertConfig
     dataset: Dataset[Any, Any]
     tokenizer: Tokenizer
@@ -178,6 +155,11 @@ class Prepared:
     features: list[Feature]
     held_out: Mapping[str, LabelledSet[Any]]
     baseline: dict[str, float]
+
+    @property
+    def config(self) -> FinetuneConfig:
+        """The settings."""
+        return self.resolved.config
 
     @property
     def num_examples(self) -> int:
@@ -292,13 +274,12 @@ def prepare(resolved: Resolved[FinetuneConfig], folder: Path) -> Prepared:
     steps, precision = train.steps or max(1, round(train.epochs * len(features) / train.batch_size)), train.precision
     eval_every = train.eval_every or min(math.ceil(len(features) / train.batch_size), steps)  # every epoch
     if precision == "auto":
-        recorded = recorded_setting(folder, "train.precision")
+        recorded = Run(folder).settings.get("train.precision")
         precision = str(recorded or faster_precision(choose_device(train.device)))  # type: ignore[assignment]
     train = train.model_copy(update={"steps": steps, "eval_every": eval_every, "precision": precision})
     model = config.model.model_copy(update={"pooling": pooling})
     return Prepared(
-        resolved=suited,
-        config=suited.config.model_copy(update={"model": model, "train": train}),
+        resolved=with_measured(suited, suited.config.model_copy(update={"model": model, "train": train})),
         network_config=shape,
         dataset=dataset,
         tokenizer=tokenizer,
@@ -346,10 +327,9 @@ def plan_finetuning(resolved: Resolved[FinetuneConfig], folder: Path) -> tuple[P
     large, mean = min(PROBED, max(2, at_once)), prepared.mean_tokens
     needs = scaled(
         Finetuning(network, family, features=prepared.features, held_out={}, train=train),
+        config,
         probe(max(1, large // 2)),
         probe(large),
-        train=train,
-        optim=config.optim,
         tokens_per_step=mean * train.batch_size,
         tokens_at_once=min(by_length[-1].num_tokens, 2 * mean) * at_once,
         bytes_before=before,

@@ -1,4 +1,4 @@
-"""The training loop and its step, for any task: resume, step, report, evaluate, stop, save; and how long a run is."""
+"""The training loop and its step, for any task: load, resume, step, evaluate, save, log; and how long a run is."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 import operator
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,14 +18,13 @@ from litebert.config import FinetuneConfig, PretrainConfig, TrainConfig
 from litebert.distributed import ALONE, World
 from litebert.errors import LitebertError, NonFiniteError
 from litebert.fast.steps import exact_dtype
-from litebert.files import Json, read_json, write_json
-from litebert.nn import Network
-from litebert.optim import MomentOptimizer, averaged, build_optimizer, build_schedule, clip_gradients, state_tensors
-from litebert.runs import read_metrics
+from litebert.files import Json, read_json, sync_file, write_json
+from litebert.optim import MomentOptimizer, averaged, build_schedule, clip_gradients, state_tensors
+from litebert.runs import METRICS_FILE, read_metrics
 from litebert.tasks.base import Task, Work
 from litebert.tokenizer import Tokenizer
 from litebert.train.checkpoint import Checkpoints, RunProgress
-from litebert.train.run import BestModel, Interruption, RunLog
+from litebert.train.run import BestModel, RunLog, Session
 
 FIRST_SCALE, STEPS_PER_SCALE = 2.0**15, 2_000
 """The loss scale in fp16 at first, and the finite steps after which it is doubled."""
@@ -38,6 +37,219 @@ MIN_STEPS = 20
 """A run by the clock takes at least this many steps."""
 LOOKS, RECENT = 50, 10
 """The most times that the clock is compared with the plan, and how many of the last comparisons give the pace."""
+
+
+# The loop
+
+
+def train(
+    task: Task[Work],
+    config: PretrainConfig | FinetuneConfig,
+    session: Session,
+    log: RunLog,
+    optimizer: MomentOptimizer,
+    tokenizer: Tokenizer,
+    best: BestModel | None = None,
+) -> bool:
+    """Train to the last step, or to where a stop is requested; tell whether that was the last."""
+    settings, optim, network = config.train, config.optim, task.network
+    folder, world = session.folder, session.world
+    checkpoints = Checkpoints(folder / "checkpoints", settings.keep_checkpoints, settings.keep_every, tokenizer)
+    if world.is_first:
+        checkpoints.require_disk(sum(p.numel() for p in network.parameters()))
+    pace = Pace.open(folder, settings, begun=session.begun, world=world)
+    log.ends = None if pace.seconds is None else pace.begun + pace.seconds
+    schedule = build_schedule(optim, total_steps=settings.steps)
+
+    progress = resume(task, checkpoints, optimizer, log, world) or RunProgress(
+        loss_scale=FIRST_SCALE if settings.precision == "fp16" else 1.0
+    )
+    if best and progress.step and world.is_first:
+        for row in read_metrics(folder):
+            best(row, is_written=True)
+
+    def evaluate() -> None:
+        with averaged(optimizer):  # the optimizer's average of the weights, if it keeps one
+            log.evaluation(progress.step, task.evaluate)
+
+    total = pace.at(progress.step)[1]
+    log.begin(progress.step, total)
+    if progress.step == 0 and settings.eval_at_start:
+        evaluate()
+    batches = iter(task.batches(progress.step, NO_END))
+    is_stopping = progress.step > 0 and session.should_stop()  # resumed after a stop that was already saved
+    is_last = progress.step >= total
+    while not is_last and not is_stopping:
+        works = next(batches)
+        # by the clock, a step may stand for more or less than one of the schedule
+        rate = schedule(min(settings.steps - 1, int(pace.at(progress.step)[0])))
+        result = training_step(
+            task,
+            works,
+            optimizer,
+            step=progress.step,
+            learning_rate=rate,
+            clip_norm=optim.clip_norm,
+            seed=settings.seed,
+            world=world,
+            loss_scale=progress.loss_scale,
+        )
+        count(progress, result, config, log)
+        pace.look(progress.step, log.evaluation_seconds)
+        total = pace.at(progress.step)[1]
+        is_last = progress.step >= total
+        log.advance(progress.step, total)
+        if is_last or progress.step % settings.log_every == 0:
+            if progress.window:  # the means since the last report
+                rates = {"learning_rate": rate}
+                if result.is_finite:
+                    rates["gradient_norm"] = result.gradient_norm
+                log.training(progress.step, progress.window_tokens, task.measures(progress.window), rates)
+            progress.window, progress.window_tokens = (), 0
+        if is_last or progress.step % settings.eval_every == 0:
+            evaluate()
+        is_stopping = session.should_stop()
+        # After a step that was skipped, the checkpoint before it stays the last one.
+        is_due = is_last or is_stopping or progress.step % settings.save_every == 0
+        if is_due and not progress.skipped_in_a_row:
+            pace.record()
+            if world.is_first:
+                if (folder / METRICS_FILE).exists():  # its rows survive a power cut, too
+                    sync_file(folder / METRICS_FILE)
+                checkpoints.save(network, optimizer, progress)
+    return is_last
+
+
+def resume(
+    task: Task[Work], checkpoints: Checkpoints, optimizer: MomentOptimizer, log: RunLog, world: World
+) -> RunProgress | None:
+    """Restore the newest good checkpoint, if there is one; say which were not used, and why."""
+    network, problems = task.network, list[LitebertError]()
+
+    def restore() -> Json:
+        found, errors = checkpoints.restore_latest(network, optimizer)
+        problems.extend(errors)
+        return found.to_json() if found else None
+
+    table = world.from_first(restore)
+    if world.size > 1:  # the others receive what the first has read
+        state = state_tensors(optimizer, network.named_parameters())
+        world.copy_first_([*network.parameters(), *state.values()])
+    for problem in problems:
+        log.warn(f"passed over a damaged checkpoint\n{problem}")
+    if table is None and problems:
+        log.warn("no undamaged checkpoint is left: training starts again from nothing")
+    progress = None if table is None else RunProgress.of_json(table)
+    log.resume_at(-1 if progress is None else progress.step)
+    if progress is not None:
+        log.say(f"resuming from step {progress.step}")
+    return progress
+
+
+def count(progress: RunProgress, result: StepResult, config: PretrainConfig | FinetuneConfig, log: RunLog) -> None:
+    """Add a step to the progress; note a skipped one and a divergence; stop after too many skipped in a row."""
+    settings = config.train
+    advice = f"start a run with optim.learning_rate={config.optim.learning_rate / 3:.1e}"
+    progress.step += 1
+    if settings.precision == "fp16":  # halve the scale if a gradient overflowed, double it after many steps
+        progress.scaled_steps += 1
+        if not result.is_finite:
+            progress.loss_scale, progress.scaled_steps = max(1.0, progress.loss_scale / 2), 0
+        elif progress.scaled_steps == STEPS_PER_SCALE:
+            progress.loss_scale, progress.scaled_steps = progress.loss_scale * 2, 0
+    if not result.is_finite:  # its values must not enter the means
+        progress.skipped_in_a_row += 1
+        seen = f"loss {result.loss:.4g}, gradient norm {result.gradient_norm}"
+        log.note(progress.step, f"step {progress.step} skipped: {seen}")
+        if progress.skipped_in_a_row > settings.max_skipped_steps:
+            raise NonFiniteError(
+                "LB-503",
+                f"{progress.skipped_in_a_row} steps in a row had a loss or gradient that is not finite",
+                received=f"{seen} at step {progress.step}",
+                expected="finite numbers; the last checkpoint is complete and untouched",
+                next=advice,
+            )
+        return
+    progress.skipped_in_a_row, zeros = 0, (0.0,) * len(result.sums)
+    progress.window_tokens += result.tokens
+    progress.window = tuple(map(operator.add, progress.window or zeros, result.sums))
+    if progress.first_loss is None or progress.trend is None:
+        progress.first_loss = progress.trend = result.loss
+    else:
+        # one bad batch is no divergence: a running mean of the losses is compared with the first loss
+        progress.trend = TREND * progress.trend + (1 - TREND) * result.loss
+    if progress.trend <= DIVERGED * max(1.0, progress.first_loss):
+        progress.diverged = None
+    elif progress.diverged is None:
+        progress.diverged = progress.step
+        log.note(
+            progress.step,
+            f"warning: training diverges: the loss is about {progress.trend:,.4g} at step {progress.step}, the "
+            f"first was {progress.first_loss:.4g}; {advice} under another --name; "
+            "the last checkpoint from before this stays",
+            is_warning=True,
+        )
+
+
+# The step
+
+
+@dataclass(frozen=True)
+class StepResult:
+    """The results of one step over all processes; the weights were updated only if `is_finite`."""
+
+    sums: tuple[float, ...]  # of the task, `Task.num_sums`
+    tokens: int
+    loss: float
+    gradient_norm: float
+    is_finite: bool
+
+
+def training_step(
+    task: Task[Work],
+    works: Sequence[Work],
+    optimizer: MomentOptimizer,
+    *,
+    step: int,
+    learning_rate: float,
+    clip_norm: float,
+    seed: int,
+    world: World = ALONE,
+    loss_scale: float = 1.0,
+) -> StepResult:
+    """Update the weights from one batch; a loss or gradient that is not finite changes nothing.
+
+    The loss is multiplied by `loss_scale` and its gradients are divided by it, so that small ones survive in fp16; with
+    a power of two that is exact. With several processes, `works` are this one's share. Gradients are summed once per
+    step: that of a shared block is complete only at the end of the backward pass, so none is sent earlier.
+    """
+    torch.manual_seed(rng.torch_seed(seed, "dropout", step, world.rank))
+    parameters = list(task.network.parameters())
+    device = parameters[0].device
+    exact = exact_dtype(device)
+    seen = torch.zeros(task.num_sums + 2, dtype=exact, device=device)  # the sums, the loss, the tokens
+    for work in works:
+        loss = task.loss(work)
+        (loss.total * loss_scale).backward()  # type: ignore[no-untyped-call]
+        seen[:-2] += loss.sums
+        seen[-2] += loss.total.detach()
+        seen[-1] += sum(work.batch.lengths)
+    gradients = [p.grad for p in parameters if p.grad is not None]
+    if world.size > 1:
+        world.sum_(gradients)
+        world.sum_([seen])
+    if loss_scale != 1:
+        torch._foreach_mul_(gradients, 1 / loss_scale)
+    norm = clip_gradients(parameters, clip_norm)
+    # the one place where a step waits for the device: nothing may change unless all is finite
+    *sums, total, tokens, gradient_norm = torch.cat([seen, norm.to(exact)[None]]).tolist()
+    is_finite = all(map(math.isfinite, (*sums, total, gradient_norm)))
+    if is_finite:
+        for group in optimizer.param_groups:
+            group["lr"] = learning_rate * group["rate_scale"]
+        optimizer.step()
+    optimizer.zero_grad(set_to_none=True)  # the memory of the gradients serves the next forward pass
+    return StepResult(tuple(sums), int(tokens), total, gradient_norm, is_finite)
 
 
 # How long a run is
@@ -117,228 +329,3 @@ class Pace:
             self.clock.seconds = self.world.of_first(self.now()) - self.begun
             if self.world.is_first:
                 write_json(self.folder / CLOCK_FILE, self.clock.model_dump(mode="json"))
-
-
-# The step
-
-
-@dataclass(frozen=True)
-class StepResult:
-    """The results of one step over all processes; the weights were updated only if `is_finite`."""
-
-    sums: tuple[float, ...]  # of the task, `Task.num_sums`
-    tokens: int
-    loss: float
-    gradient_norm: float
-    is_finite: bool
-
-
-def training_step(
-    task: Task[Work],
-    works: Sequence[Work],
-    optimizer: MomentOptimizer,
-    *,
-    step: int,
-    learning_rate: float,
-    clip_norm: float,
-    seed: int,
-    world: World = ALONE,
-    loss_scale: float = 1.0,
-) -> StepResult:
-    """Update the weights from one batch; a loss or gradient that is not finite changes nothing.
-
-    The loss is multiplied by `loss_scale` and its gradients are divided by it, so that small ones survive in fp16; with
-    a power of two that is exact. With several processes, `works` are this one's share. Gradients are summed once per
-    step: that of a shared block is complete only at the end of the backward pass, so none is sent earlier.
-    """
-    torch.manual_seed(rng.torch_seed(seed, "dropout", step, world.rank))
-    parameters = list(task.network.parameters())
-    device = parameters[0].device
-    exact = exact_dtype(device)
-    seen = torch.zeros(task.num_sums + 2, dtype=exact, device=device)  # the sums, the loss, the tokens
-    for work in works:
-        loss = task.loss(work)
-        (loss.total * loss_scale).backward()  # type: ignore[no-untyped-call]
-        seen[:-2] += loss.sums
-        seen[-2] += loss.total.detach()
-        seen[-1] += sum(work.batch.lengths)
-    gradients = [p.grad for p in parameters if p.grad is not None]
-    if world.size > 1:
-        world.sum_(gradients)
-        world.sum_([seen])
-    if loss_scale != 1:
-        torch._foreach_mul_(gradients, 1 / loss_scale)
-    norm = clip_gradients(parameters, clip_norm)
-    # the one place where a step waits for the device: nothing may change unless all is finite
-    *sums, total, tokens, gradient_norm = torch.cat([seen, norm.to(exact)[None]]).tolist()
-    is_finite = all(map(math.isfinite, (*sums, total, gradient_norm)))
-    if is_finite:
-        for group in optimizer.param_groups:
-            group["lr"] = learning_rate * group["rate_scale"]
-        optimizer.step()
-    optimizer.zero_grad(set_to_none=True)  # the memory of the gradients serves the next forward pass
-    return StepResult(tuple(sums), int(tokens), total, gradient_norm, is_finite)
-
-
-# The loop
-
-
-class Trainer:
-    """A run of any task: build it, `resume` it, `run` it; `progress` says how far it is.
-
-    `begun` is when the run's clock started (of `time.monotonic`); `rate_scales` are factors on the learning rate.
-    """
-
-    def __init__(
-        self,
-        network: Network,
-        config: PretrainConfig | FinetuneConfig,
-        folder: Path,
-        log: RunLog,
-        *,
-        begun: float,
-        tokenizer: Tokenizer,
-        rate_scales: Mapping[str, float] | None = None,
-        world: World = ALONE,
-    ) -> None:
-        self.network, self.folder, self.log, self.world = network, folder, log, world
-        self.train, self.optim = train, optim = config.train, config.optim
-        self.checkpoints = Checkpoints(folder / "checkpoints", train.keep_checkpoints, train.keep_every, tokenizer)
-        if world.is_first:
-            self.checkpoints.require_disk(sum(p.numel() for p in network.parameters()))
-        self.pace = Pace.open(folder, train, begun=begun, world=world)
-        log.ends = None if self.pace.seconds is None else self.pace.begun + self.pace.seconds
-        # norms and biases neither decay nor adapt; the schedule sets the rate of each step
-        self.optimizer = build_optimizer(optim, network.named_parameters(), rate_scales=rate_scales)
-        self.schedule = build_schedule(optim, total_steps=train.steps)
-        self.progress = RunProgress(loss_scale=FIRST_SCALE if train.precision == "fp16" else 1.0)
-
-    @property
-    def is_finished(self) -> bool:
-        """Whether no step is left."""
-        return self.progress.step >= self.pace.at(self.progress.step)[1]
-
-    def resume(self, best: BestModel | None = None) -> None:
-        """Restore the newest good checkpoint and the best evaluation; say which checkpoints were not used, and why."""
-        log, world, problems = self.log, self.world, list[LitebertError]()
-
-        def restore() -> Json:
-            found, errors = self.checkpoints.restore_latest(self.network, self.optimizer)
-            problems.extend(errors)
-            return found.to_json() if found else None
-
-        table = world.from_first(restore)
-        if world.size > 1:  # the others receive what the first has read
-            state = state_tensors(self.optimizer, self.network.named_parameters())
-            world.copy_first_([*self.network.parameters(), *state.values()])
-        for problem in problems:
-            log.warn(f"passed over a damaged checkpoint\n{problem}")
-        if table is not None:
-            self.progress = RunProgress.of_json(table)
-        elif problems:
-            log.warn("no undamaged checkpoint is left: training starts again from nothing")
-        log.resume_at(-1 if table is None else self.progress.step)
-        if table is not None:
-            log.say(f"resuming from step {self.progress.step}")
-        if best and self.progress.step and world.is_first:
-            for row in read_metrics(self.folder):
-                best.row(row, is_written=True)
-
-    def run(self, task: Task[Work], interruption: Interruption) -> None:
-        """Train to the last step, or to where a stop is requested."""
-        train, pace, log, progress = self.train, self.pace, self.log, self.progress
-
-        def evaluate() -> None:
-            with averaged(self.optimizer):  # the optimizer's average of the weights, if it keeps one
-                log.evaluation(progress.step, task.evaluate)
-
-        def should_stop() -> bool:  # all processes after the same step, whichever of them got the signal
-            return bool(self.world.largest(int(interruption.is_requested)))
-
-        log.begin(progress.step, pace.at(progress.step)[1])
-        if progress.step == 0 and train.eval_at_start:
-            evaluate()
-        batches = iter(task.batches(progress.step, NO_END))
-        is_stopping = progress.step > 0 and should_stop()  # resumed after a stop that was already saved
-        is_last = self.is_finished
-        while not is_last and not is_stopping:
-            works = next(batches)
-            # by the clock, a step may stand for more or less than one of the schedule
-            rate = self.schedule(min(train.steps - 1, int(pace.at(progress.step)[0])))
-            result = training_step(
-                task,
-                works,
-                self.optimizer,
-                step=progress.step,
-                learning_rate=rate,
-                clip_norm=self.optim.clip_norm,
-                seed=train.seed,
-                world=self.world,
-                loss_scale=progress.loss_scale,
-            )
-            self._count(result)
-            pace.look(progress.step, log.evaluation_seconds)
-            total = pace.at(progress.step)[1]
-            is_last = progress.step >= total
-            log.advance(progress.step, total)
-            if is_last or progress.step % train.log_every == 0:
-                if progress.window:  # the means since the last report
-                    rates = {"learning_rate": rate}
-                    if result.is_finite:
-                        rates["gradient_norm"] = result.gradient_norm
-                    log.training(progress.step, progress.window_tokens, task.measures(progress.window), rates)
-                progress.window, progress.window_tokens = (), 0
-            if is_last or progress.step % train.eval_every == 0:
-                evaluate()
-            is_stopping = should_stop()
-            # After a step that was skipped, the checkpoint before it stays the last one.
-            is_due = is_last or is_stopping or progress.step % train.save_every == 0
-            if is_due and not progress.skipped_in_a_row:
-                log.sync()
-                pace.record()
-                if self.world.is_first:
-                    self.checkpoints.save(self.network, self.optimizer, progress)
-
-    def _count(self, result: StepResult) -> None:
-        """Add a step to the progress; note a skipped one and a divergence; stop after too many skipped in a row."""
-        progress, log = self.progress, self.log
-        advice = f"start a run with optim.learning_rate={self.optim.learning_rate / 3:.1e}"
-        progress.step += 1
-        if self.train.precision == "fp16":  # halve the scale if a gradient overflowed, double it after many steps
-            progress.scaled_steps += 1
-            if not result.is_finite:
-                progress.loss_scale, progress.scaled_steps = max(1.0, progress.loss_scale / 2), 0
-            elif progress.scaled_steps == STEPS_PER_SCALE:
-                progress.loss_scale, progress.scaled_steps = progress.loss_scale * 2, 0
-        if not result.is_finite:  # its values must not enter the means
-            progress.skipped_in_a_row += 1
-            seen = f"loss {result.loss:.4g}, gradient norm {result.gradient_norm}"
-            log.note(progress.step, f"step {progress.step} skipped: {seen}")
-            if progress.skipped_in_a_row > self.train.max_skipped_steps:
-                raise NonFiniteError(
-                    "LB-503",
-                    f"{progress.skipped_in_a_row} steps in a row had a loss or gradient that is not finite",
-                    received=f"{seen} at step {progress.step}",
-                    expected="finite numbers; the last checkpoint is complete and untouched",
-                    next=advice,
-                )
-            return
-        progress.skipped_in_a_row, zeros = 0, (0.0,) * len(result.sums)
-        progress.window_tokens += result.tokens
-        progress.window = tuple(map(operator.add, progress.window or zeros, result.sums))
-        if progress.first_loss is None or progress.trend is None:
-            progress.first_loss = progress.trend = result.loss
-        else:
-            # one bad batch is no divergence: a running mean of the losses is compared with the first loss
-            progress.trend = TREND * progress.trend + (1 - TREND) * result.loss
-        if progress.trend <= DIVERGED * max(1.0, progress.first_loss):
-            progress.diverged = None
-        elif progress.diverged is None:
-            progress.diverged = progress.step
-            log.note(
-                progress.step,
-                f"warning: training diverges: the loss is about {progress.trend:,.4g} at step {progress.step}, the "
-                f"first was {progress.first_loss:.4g}; {advice} under another --name; "
-                "the last checkpoint from before this stays",
-                is_warning=True,
-            )

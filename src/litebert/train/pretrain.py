@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 
 from litebert import rng
-from litebert.config import AlbertConfig, Origin, PretrainConfig, Resolved, TrainConfig, flattened
+from litebert.config import AlbertConfig, Origin, PretrainConfig, Resolved, flattened
 from litebert.config.load import expected
 from litebert.distributed import ALONE, World
 from litebert.errors import LitebertError
@@ -21,29 +20,27 @@ from litebert.files import Json
 from litebert.folder import read_config, start_from
 from litebert.hub import locate
 from litebert.nn import AlbertForPretraining
-from litebert.objectives import sentence_objective
 from litebert.objectives.sequences import log_frequencies
-from litebert.optim import MomentOptimizer, averaged, load_state_tensors
-from litebert.runs import recorded_setting
+from litebert.optim import MomentOptimizer, averaged, build_optimizer, load_state_tensors
+from litebert.runs import Run
 from litebert.tasks.base import Task
 from litebert.tasks.distillation import DISTILLATION_MEASURES, Distillation, Teacher
-from litebert.tasks.pretraining import Pretraining, depth_at, pretraining_measures
+from litebert.tasks.pretraining import Pretraining, pretraining_measures
 from litebert.tasks.start import attend_locally, begin_as_teacher
 from litebert.tokenizer import Tokenizer
 from litebert.train.checkpoint import OPTIMIZER_FILE
 from litebert.train.estimate import Estimate, estimate, faster_precision, with_steps_for
-from litebert.train.loop import Trainer
+from litebert.train.loop import train
 from litebert.train.run import (
     BestModel,
     Listener,
-    Outcome,
     RunLog,
+    begin,
     choose_device,
     dtype_of,
-    measured_origins,
-    opened,
     session,
     threads,
+    with_measured,
     write_model,
 )
 from litebert.train.sources import Sources, loader_for, plain_texts
@@ -66,68 +63,55 @@ def pretrain(
     *,
     is_quiet: bool = False,
     listeners: tuple[Listener, ...] = (),
-    planned: TrainConfig | None = None,
     world: World = ALONE,
-) -> Outcome:
-    """Pretrain by the configuration, or resume where the same one was interrupted.
-
-    `planned` is what a plan has already measured on this machine; without it, a new run measures.
-    """
-    begun = time.monotonic()
-    with session(folder, world) as interruption:
+) -> int:
+    """Pretrain by the configuration, or resume where the same one was interrupted; return the exit code."""
+    with session(folder, world) as opened:
         sources = Sources.open(resolved.config)
-        found = world.from_first(lambda: completed(resolved, sources, folder, planned)[0].model_dump(mode="json"))
+        found = world.from_first(lambda: completed(resolved, sources, folder)[0].model_dump(mode="json"))
         config = PretrainConfig.model_validate(found)
-        train, start, named = config.train, config.start.model, config.distil.teacher
-        origins = measured_origins(resolved.config, config)
-        for name in origins:
-            if name.startswith("model."):  # from the vocabulary, or from the model that it starts from
+        settings, start, named = config.train, config.start.model, config.distil.teacher
+        settled = with_measured(resolved, config)
+        for name, origin in settled.origins.items():  # the shape is from the vocabulary, or from where training starts
+            if name.startswith("model.") and origin.kind == "measured":
                 of_text = not start and (name == "model.vocab_size" or name.endswith("_token_id"))
                 begins = start or named
-                origins[name] = Origin("start", begins) if begins and not of_text else Origin("tokenizer")
-        settled = Resolved(config, resolved.origins | origins)
-        if done := opened(folder, settled, data=sources.described(), world=world):
-            return done
-        with threads(train.threads):
+                settled.origins[name] = Origin("start", begins) if begins and not of_text else Origin("tokenizer")
+        if begin(folder, settled, data=sources.described(), world=world):
+            return 0
+        with threads(settings.threads):
             # a student begins as its teacher on the CPU, before either moves
-            device = choose_device(train.device)
-            teacher = Teacher.load(locate(named), dtype=dtype_of(train)) if named else None
+            device = choose_device(settings.device)
+            teacher = Teacher.load(locate(named), dtype=dtype_of(settings)) if named else None
             network = new_network(config, sources, teacher)
             network.to(device).train()
             if teacher:
                 teacher.encoder.to(device)
-            if train.gradient_checkpointing:
+            if settings.gradient_checkpointing:
                 checkpoint_gradients(network.albert)
             best = None
-            if train.keep_best:
-                best = BestModel(folder / "best", "masked_lm_accuracy", network, sources.tokenizer, interruption)
-            # for the time left: early steps may apply a part of the network
-            full = config.model.num_steps
-            switch, early = round(config.early.depth_share * train.steps), depth_at(0, config.early, train.steps, full)
+            if settings.keep_best:
+                best = BestModel(folder / "best", "masked_lm_accuracy", network, sources.tokenizer, opened)
             log = RunLog(
                 folder,
-                train.steps,
+                settings.steps,
                 is_quiet=is_quiet,
                 listeners=(best, *listeners) if best else listeners,
                 is_first=world.is_first,
                 measures=(*pretraining_measures(), *DISTILLATION_MEASURES),
-                eval_every=train.eval_every,
-                cost=lambda a, b: early / full * max(0, min(b, switch) - a) + max(0, b - max(a, switch)),
+                eval_every=settings.eval_every,
             )
-            trainer = Trainer(network, config, folder, log, begun=begun, tokenizer=sources.tokenizer, world=world)
+            optimizer = build_optimizer(config.optim, network.named_parameters())
             if start:
-                for line in take_start(network, trainer.optimizer, config, sources.tokenizer):
+                for line in take_start(network, optimizer, config, sources.tokenizer):
                     log.say(line)
             task = task_of(network, config, sources, teacher, world)
-            trainer.resume(best)
-            trainer.run(task, interruption)
-        step = trainer.progress.step
-        if not trainer.is_finished:
-            return Outcome(folder, step, 128 + world.largest(interruption.signal_number or 0), None)
-        with averaged(trainer.optimizer):
+            if not train(task, config, opened, log, optimizer, sources.tokenizer, best):
+                return opened.exit_code()
+        with averaged(optimizer):
             if world.is_first:
                 write_model(folder / "model", network, sources.tokenizer, has_card=True)
-        return Outcome(folder, step, 0, folder / "model")
+        return 0
 
 
 def task_of(
@@ -172,17 +156,12 @@ def plan(
 
 
 def completed(
-    resolved: Resolved[PretrainConfig],
-    sources: Sources | None,
-    folder: Path,
-    planned: TrainConfig | None = None,
-    *,
-    vocab_size: int | None = None,
+    resolved: Resolved[PretrainConfig], sources: Sources | None, folder: Path, *, vocab_size: int | None = None
 ) -> tuple[PretrainConfig, Estimate | None]:
     """Fill in what the data determine, and what this machine does: precision, threads and steps.
 
-    A run that was begun keeps what it measured; `planned` is what a plan has measured just now. Return the needs, if
-    they were measured on the way.
+    A run that was begun keeps what it measured, and so does a configuration that a plan has completed just now. Return
+    the needs, if they were measured on the way.
     """
     config, tokenizer = resolved.config, sources.tokenizer if sources else None
     model, origin = config.model, resolved.origins["model.vocab_size"]
@@ -207,16 +186,13 @@ def completed(
     def with_train(**values: Json) -> PretrainConfig:
         return config.model_copy(update={"train": config.train.model_copy(update=values)})
 
-    train, device = config.train, choose_device(config.train.device)
+    train, device, recorded = config.train, choose_device(config.train.device), Run(folder).settings
     if train.precision == "auto":
-        recorded = recorded_setting(folder, "train.precision") or (planned and planned.precision)
-        config = with_train(precision=recorded or faster_precision(device))
-    if train.minutes is None:
+        config = with_train(precision=recorded.get("train.precision") or faster_precision(device))
+    if train.minutes is None or resolved.origins["train.steps"].kind == "measured":
         return config, None
-    if recorded_setting(folder, "train.minutes") == train.minutes:
-        return with_train(**{name: recorded_setting(folder, f"train.{name}") for name in ("threads", "steps")}), None
-    if planned:
-        return with_train(threads=planned.threads, steps=planned.steps), None
+    if recorded.get("train.minutes") == train.minutes:
+        return with_train(**{name: recorded[f"train.{name}"] for name in ("threads", "steps")}), None
     return with_steps_for(config, train.minutes, device)
 
 
@@ -298,7 +274,7 @@ def new_network(config: PretrainConfig, sources: Sources, teacher: Teacher | Non
         return network  # `take_start` fills it
     corpus = sources.corpus
     if teacher:
-        texts = loader_for(corpus.path, config=plain_texts(config), sentence=sentence_objective("none"))
+        texts = loader_for(corpus.path, config=plain_texts(config))
         begin_as_teacher(network, sources.tokenizer, teacher, texts.samples(0, FIT_TEXTS))
     if config.start.attention == "local":
         attend_locally(network.albert, seed=config.train.seed)

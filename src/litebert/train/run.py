@@ -15,10 +15,10 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
-from typing import Protocol
+from typing import TypeAlias, TypeVar
 
 import torch
-from pydantic import BaseModel, JsonValue
+from pydantic import JsonValue
 
 import litebert
 from litebert.config import (
@@ -34,24 +34,25 @@ from litebert.config import (
 from litebert.distributed import ALONE, World, launched, world_size
 from litebert.errors import LitebertError, counted, say, show_status
 from litebert.fast.steps import DTYPES
-from litebert.files import Json, remove_unfinished, staged_folder
+from litebert.files import Json, append_line, remove_unfinished, staged_folder, write_json
 from litebert.folder import save_model
 from litebert.hub import write_card
 from litebert.nn import Network
 from litebert.runs import (
     DAMAGED_FILE,
-    Run,
+    METRICS_FILE,
+    RUN_FILE,
     RunFile,
-    append_row,
+    line_of,
     locked,
     read_run,
     require_run,
-    sync_metrics,
     truncate_after,
-    write_run,
 )
 from litebert.tasks.base import Measure
 from litebert.tokenizer import Tokenizer
+
+Configuration = TypeVar("Configuration", PretrainConfig, FinetuneConfig)
 
 FREE_SETTINGS = frozenset(
     {"train.log_every", "train.save_every", "train.keep_checkpoints", "train.keep_every", "train.loader_workers"}
@@ -64,51 +65,47 @@ STATUS_SECONDS = 0.2
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP)
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """How a run ended: after which step, with which exit code, and where its model is, if any."""
-
-    folder: Path
-    step: int
-    exit_code: int
-    model: Path | None
-    was_finished: bool = False
-
-
 # The time in which a run is trained
 
 
 @dataclass
-class Interruption:
-    """Whether the run should stop after its step, and by which signal."""
+class Session:
+    """The time in which a run is trained: since when, by which processes, and whether it should stop after its step."""
 
-    signal_number: int | None = None
+    folder: Path
+    world: World = ALONE
+    begun: float = field(default_factory=time.monotonic)
+    signal_number: int = 0  # of the signal that asks for a stop
     has_stalled: bool = False  # no evaluation has been better for as long as the settings allow
     parent: int = field(default_factory=os.getppid)
 
-    @property
-    def is_requested(self) -> bool:
-        """Whether the run should stop after this step; torchrun's processes also stop when it is gone."""
+    def should_stop(self) -> bool:
+        """Tell whether a stop is requested in any process; torchrun's processes also stop when it is gone."""
         if "TORCHELASTIC_RUN_ID" in os.environ and os.getppid() != self.parent:
             self.signal_number = self.signal_number or signal.SIGHUP
-        return self.has_stalled or self.signal_number is not None
+        return self.world.totals(self.has_stalled or self.signal_number)[0] > 0
+
+    def exit_code(self) -> int:
+        """Return how a run ends that was stopped before its last step: by the signal of any of its processes, or 0."""
+        number = max(self.world.gathered(self.signal_number))
+        return 128 + number if number else 0
 
 
 @contextmanager
-def session(folder: Path, world: World = ALONE) -> Iterator[Interruption]:
+def session(folder: Path, world: World = ALONE) -> Iterator[Session]:
     """Lock the folder of a run, remove what a killed writer left in it, and take a signal as a request to stop.
 
     A second signal has its usual, immediate effect; but not with several processes: a launcher forwards signals that
     they have received already, and kills them in the end. An ignored signal, such as SIGHUP under nohup, stays ignored.
     Outside the main thread Python allows no handlers; none are set.
     """
-    interruption = Interruption()
+    opened = Session(folder, world)
     is_main = threading.current_thread() is threading.main_thread()
     handlers = {number: signal.getsignal(number) for number in STOP_SIGNALS} if is_main else {}
     previous = {number: handler for number, handler in handlers.items() if handler is not signal.SIG_IGN}
 
     def request(number: int, _: FrameType | None) -> None:
-        interruption.signal_number = number
+        opened.signal_number = number
         for each in previous if world.size == 1 else ():
             signal.signal(each, signal.SIG_DFL)
 
@@ -118,7 +115,7 @@ def session(folder: Path, world: World = ALONE) -> Iterator[Interruption]:
                 signal.signal(number, request)
             for place in (folder, folder / "checkpoints", folder / "answers") if world.is_first else ():
                 remove_unfinished(place)
-            yield interruption
+            yield opened
         finally:
             for number, handler in previous.items():
                 signal.signal(number, handler)
@@ -138,17 +135,17 @@ def threads(number: int | None) -> Iterator[None]:
 # Begin or resume
 
 
-def opened(
+def begin(
     folder: Path,
     resolved: Resolved[PretrainConfig] | Resolved[FinetuneConfig],
     *,
     data: Mapping[str, JsonValue],
     world: World = ALONE,
     result: str = "model",
-) -> Outcome | None:
+) -> bool:
     """Write run.json for a new run, or check that an old one has the same settings and data; in the first process.
 
-    Return the outcome of a finished run: it has a model, and the file or folder `result`.
+    Tell whether the run is finished: it has a model, and the file or folder `result`.
     """
     if (size := resolved.config.train.batch_size) < world.size:
         raise LitebertError(
@@ -157,17 +154,17 @@ def opened(
             received=f"train.batch_size={size} for {world.size} processes",
             next=f"set train.batch_size={world.size}, or start fewer processes",
         )
-    model = folder / "model"
 
-    def begin() -> Json:
+    def write_or_check() -> bool:
         settings, recorded = flattened(resolved.config), read_run(folder)
         if recorded is None:
             environment: dict[str, JsonValue] = {"python": platform.python_version(), "torch": torch.__version__}
             environment |= {"platform": platform.platform(), "threads": torch.get_num_threads()}
             environment["gpu"] = torch.cuda.get_device_name() if torch.cuda.is_available() else None
             given = {"origins": resolved.origins, "data": dict(data), "environment": environment}
-            write_run(folder, RunFile(litebert=litebert.__version__, settings=settings, **given))
-            return None
+            file = RunFile(litebert=litebert.__version__, settings=settings, **given)
+            write_json(folder / RUN_FILE, file.model_dump(mode="json"))
+            return False
         # the settings and the data of the run must be the same, but for what changes no number
         before = without_retired(recorded.settings) | {f"data of {n}": value for n, value in recorded.data.items()}
         after = settings | {f"data of {name}": value for name, value in data.items()}
@@ -179,17 +176,16 @@ def opened(
                 expected="the settings in its run.json, so that the run resumes exactly",
                 next="repeat the first command, or choose another --name",
             )
-        is_finished = (folder / result).exists() and (model / "config.json").is_file()
-        return Run.open(folder).step if is_finished else None
+        return (folder / result).exists() and (folder / "model" / "config.json").is_file()
 
-    step = world.from_first(begin)
-    return Outcome(folder, step, 0, model, was_finished=True) if isinstance(step, int) else None
+    return bool(world.from_first(write_or_check))
 
 
-def measured_origins(configured: BaseModel, completed: BaseModel) -> dict[str, Origin]:
-    """Return the origin "measured" for every setting that completion has changed."""
-    before, after = flattened(configured), flattened(completed)
-    return {name: Origin("measured") for name, value in after.items() if before[name] != value}
+def with_measured(resolved: Resolved[Configuration], config: Configuration) -> Resolved[Configuration]:
+    """Return the configuration as it was completed; what has changed has the origin "measured"."""
+    before, after = flattened(resolved.config), flattened(config)
+    measured = {name: Origin("measured") for name, value in after.items() if before[name] != value}
+    return Resolved(config, resolved.origins | measured)
 
 
 # Where and how it computes
@@ -238,11 +234,8 @@ def write_model(folder: Path, network: Network, tokenizer: Tokenizer, *, has_car
 # How it goes: lines on stderr, rows in metrics.jsonl, and whoever else listens to the rows
 
 
-class Listener(Protocol):
-    """Receives every row, as TensorBoard does."""
-
-    def row(self, row: dict[str, Json]) -> None:
-        """Take one row of metrics.jsonl."""
+Listener: TypeAlias = Callable[[dict[str, Json]], None]
+"""Receives every row of metrics.jsonl, as TensorBoard does."""
 
 
 @dataclass
@@ -250,8 +243,7 @@ class RunLog:
     """Write rows and lines; the time of training and evaluation is measured here.
 
     Of several processes only the first writes. `measures` say how a line abbreviates a measure. The time left is that
-    of the remaining steps and evaluations: `cost(first, last)` is the relative time of steps, the same for all by
-    default; a run by the clock `ends` at a time of `time.monotonic`.
+    of the remaining steps and evaluations; a run by the clock `ends` at a time of `time.monotonic`.
     """
 
     folder: Path
@@ -261,11 +253,10 @@ class RunLog:
     is_first: bool = True
     measures: tuple[Measure, ...] = ()
     eval_every: int = 1 << 40
-    cost: Callable[[int, int], float] = lambda first, last: last - first
     ends: float | None = None
     evaluation_seconds: float = 0.0
     _since: float = field(default_factory=time.perf_counter)
-    _pace: float = 0.0  # seconds per unit of cost
+    _pace: float = 0.0  # seconds per step
     _last_step: int = 0
     _printed: float = field(default_factory=time.perf_counter)
     _patience: float = FIRST_LINE_SECONDS
@@ -292,7 +283,7 @@ class RunLog:
         is_due = now - self._drawn > STATUS_SECONDS if is_live else now - self._printed > self._patience
         if not is_due or step <= self._last_step:
             return
-        pace = (now - self._since) / self.cost(max(0, self._last_step), step)
+        pace = (now - self._since) / (step - max(0, self._last_step))
         line = f"step {step}/{total_steps}  left {self._left(step, pace)}  {memory_bytes() / 2**30:.1f} GB"
         if is_live:
             self._drawn = now
@@ -305,8 +296,8 @@ class RunLog:
         """Report the steps since the last report: their mean losses, and how fast they went."""
         now = time.perf_counter()
         seconds, self._since = now - self._since, now
-        # seconds per unit of cost, smoothed: other programs on the machine come and go
-        pace = seconds / max(1e-9, self.cost(max(0, self._last_step), step))
+        # seconds per step, smoothed: other programs on the machine come and go
+        pace = seconds / max(1, step - max(0, self._last_step))
         self._pace = 0.7 * self._pace + 0.3 * pace if self._pace else pace
         self._last_step = step
         speed = tokens / max(seconds, 1e-9)
@@ -345,25 +336,20 @@ class RunLog:
         if not self.is_quiet:
             self.warn(text)
 
-    def sync(self) -> None:
-        """Make the rows written so far survive a power cut."""
-        if self.is_first:
-            sync_metrics(self.folder)
-
     def _record(self, row: dict[str, Json]) -> None:
         if not self.is_first:
             return
         require_run(self.folder)
-        append_row(self.folder, row)
+        append_line(self.folder / METRICS_FILE, line_of(row))
         for listener in self.listeners:
-            listener.row(row)
+            listener(row)
 
     def _left(self, step: int, pace: float) -> str:
         if self.ends is not None:
             return duration(max(0.0, self.ends - time.monotonic()))
         # one evaluation at each multiple of eval_every, and one at the end
         evaluations = (self.total_steps - 1) // self.eval_every - step // self.eval_every + 1
-        seconds = pace * self.cost(step, self.total_steps) + max(0, evaluations) * self.evaluation_seconds
+        seconds = pace * (self.total_steps - step) + max(0, evaluations) * self.evaluation_seconds
         return duration(max(0.0, seconds))
 
     def _words(self, measures: dict[str, float]) -> str:
@@ -409,13 +395,13 @@ class BestModel:
     key_measure: str
     network: Network
     tokenizer: Tokenizer
-    interruption: Interruption
+    session: Session
     patience: int | None = None
     value: float = -math.inf
     step: int = 0
     _since: int = 0
 
-    def row(self, row: dict[str, Json], *, is_written: bool = False) -> None:
+    def __call__(self, row: dict[str, Json], *, is_written: bool = False) -> None:
         """Take one row of metrics.jsonl; the best model of a resumed run `is_written` already."""
         value, step = row.get(self.key_measure), row["step"]
         if row["kind"] != "eval":
@@ -425,23 +411,22 @@ class BestModel:
             self.value, self.step, self._since = float(value), step, 0
             if not is_written:
                 write_model(self.folder, self.network, self.tokenizer)
-        self.interruption.has_stalled = self.patience is not None and self._since >= self.patience
+        self.session.has_stalled = self.patience is not None and self._since >= self.patience
 
 
-class TensorBoard:
-    """Write every number of every row as a scalar `<kind>/<name>` (extra: litebert[track])."""
+def write_to_tensorboard(folder: Path) -> Listener:
+    """Return what writes every number of every row as a scalar `<kind>/<name>` (extra: litebert[track])."""
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError as error:
+        what, next_step = "TensorBoard is not installed", "pip install 'litebert[track]'"
+        raise LitebertError("LB-502", what, received=str(error), next=next_step) from error
+    writer = SummaryWriter(str(folder))
 
-    def __init__(self, folder: Path) -> None:
-        try:
-            from torch.utils.tensorboard import SummaryWriter
-        except ImportError as error:
-            what, next_step = "TensorBoard is not installed", "pip install 'litebert[track]'"
-            raise LitebertError("LB-502", what, received=str(error), next=next_step) from error
-        self._writer = SummaryWriter(str(folder))
-
-    def row(self, row: dict[str, Json]) -> None:
-        """Add the numbers of one row."""
+    def write(row: dict[str, Json]) -> None:
         for name, value in row.items():
             if isinstance(value, float):
-                self._writer.add_scalar(f"{row['kind']}/{name}", value, row["step"])
-        self._writer.flush()
+                writer.add_scalar(f"{row['kind']}/{name}", value, row["step"])
+        writer.flush()
+
+    return write
