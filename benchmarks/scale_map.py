@@ -1,4 +1,4 @@
-"""The tables of docs/scale.md that follow from the assumptions below alone: python -m benchmarks.scale_map."""
+"""The tables of scale_map.md that follow from the assumptions below alone: python -m benchmarks.scale_map."""
 
 from __future__ import annotations
 

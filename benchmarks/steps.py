@@ -121,7 +121,7 @@ def their_step(network: nn.Module, texts: Texts, *, precision: str = "bf16", for
 
     def loss() -> Tensor:
         with torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16"):
-            return (forward or network)(**inputs).loss
+            return (network if forward is None else forward)(**inputs).loss
 
     def update() -> None:
         torch.nn.utils.clip_grad_norm_(network.parameters(), CLIP_NORM)

@@ -1,4 +1,4 @@
-"""The tables of docs/study.md out of the metrics files beside this script: python -m benchmarks.study.tables.
+"""The tables of the studies out of the metrics files beside this script: python -m benchmarks.study.tables.
 
 A table stands between `<!-- NAME -->` and `<!-- end -->`, where NAME.json is its metrics file; what
 is between them is replaced. tests/docs/test_study_tables.py compares them.
@@ -14,11 +14,11 @@ from pathlib import Path
 from benchmarks.measure import table as markdown
 from litebert.files import write_text
 from litebert.metrics import Spread
-from litebert.study.ablation import MEASURE, Ablation, grids, other_measures, shared_probes
+from litebert.study.ablation import ALWAYS_SHOWN, CROSSED, MEASURE, Ablation, grids
 from litebert.study.findings import Layers, read_findings
 
 HERE = Path(__file__).parent
-PAGE = HERE.parents[1] / "docs" / "study.md"
+PAGES = (HERE.parents[1] / "docs" / "study.md", HERE / "RESULTS.md")
 BLOCK = re.compile(r"(<!-- ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -37,26 +37,21 @@ def table(name: str) -> str:
         return "\n\n".join(markdown(list(rows[0]), [_shown(row.values()) for row in rows]) for rows in lists) + "\n"
     (found,) = read_findings(Ablation, HERE, name)
     has_paper = any(row.paper is not None for row in found.rows)
-    measures = [name for name in other_measures(found) if not name.endswith("_commonest")]
-    probes = shared_probes(found.rows)
+    crossed = [name for name in found.columns if name in CROSSED and name.endswith("_accuracy")]
+    probes = [name for name in found.columns if name not in (*ALWAYS_SHOWN, *CROSSED)]
     headings = ["" if found.source.endswith("no table") else found.source, *(["paper"] if has_paper else [])]
-    headings += ["each seed", "mean", *map(_heading, measures), *probes, "steps", "body, K", "CPU s"]
+    headings += ["each seed", "mean", *(name[:3].upper() for name in crossed), *probes, "steps", "body, K", "CPU s"]
     lines = []
     for row in (row for row in found.rows if row.trials):
         values, first = row.values(MEASURE), row.trials[0]
         cells = [row.label, *([f"{row.paper or ''}"] if has_paper else [])]
         cells += [", ".join(f"{100 * value:.1f}" for value in values), _mean(values)]
-        cells += [_mean(row.values(name)) for name in measures]
-        cells += [_mean([trial.probes[name] for trial in row.trials if name in trial.probes]) for name in probes]
+        cells += [_mean(row.values(name)) for name in (*crossed, *probes)]
         seconds = Spread.of([trial.cpu_seconds for trial in row.trials]).mean
         lines.append([*cells, f"{first.steps:,}", f"{first.body / 1_000:.0f}", f"{seconds:.0f}"])
     left_out = [f"{row.label} ({row.predicted_cpu_seconds:.0f} CPU s)" for row in found.rows if not row.trials]
     missing = f"\n\nPredicted and not trained: {', '.join(left_out)}." if left_out else ""
     return f"{markdown(headings, lines)}{missing}\n\n{found.verdict.partition(' Not trained:')[0]}\n"
-
-
-def _heading(measure: str) -> str:
-    return measure[:3].upper() if measure.endswith("_accuracy") else f"at depth {measure.rpartition('_')[2]}"
 
 
 def _layers() -> str:
@@ -89,4 +84,5 @@ def _mean(values: Sequence[float]) -> str:
 
 
 if __name__ == "__main__":
-    write_text(PAGE, page_with_tables(PAGE.read_text("utf-8")))
+    for page in PAGES:
+        write_text(page, page_with_tables(page.read_text("utf-8")))

@@ -1,10 +1,11 @@
 """Fine-tune a model on real tasks, and the same network from random weights as control.
 
-    python -m benchmarks.tasks.run MODEL OUT NAME [--random] [--seeds 1,2] [--tasks a,b] [--rate 1e-4]
+    python -m benchmarks.tasks.run MODEL OUT NAME [--random] [--seeds 1,2] [--tasks a,b] [--rate 1e-4] [--rows 500]
     python -m benchmarks.tasks.run --table OUT
 
-Needs LITEBERT_TEST_DATA (glue, nli, imdb, squad, race). OUT/NAME gets a run for each task and seed; rerun the command
-to resume. The table has a row for each task and measure, a column for each NAME.
+With --rows, a task is a table of its training file's rows: so many to train on, as many others to evaluate on. Needs
+LITEBERT_TEST_DATA (glue, nli, imdb, squad, race). OUT/NAME gets a run for each task and seed; rerun the command to
+resume. The table has a row for each task and measure, a column for each NAME.
 """
 
 from __future__ import annotations
@@ -39,6 +40,8 @@ TASKS["race-middle"] = ["task.name=race-middle", f"data.folder={DATA / 'race'}",
 TASKS["race-middle"] += ["train.steps=150", "train.eval_every=150"]
 SQUAD = [f"data.folder={DATA / 'squad'}", "task.doc_stride=48", "train.steps=500", "train.eval_every=500"]
 TASKS |= {name: [f"task.name={name}", *SQUAD] for name in ("squad", "squad2")}
+FEW = ["task.name=table", "task.max_length=64", "train.precision=fp32", "train.log_every=1000"]
+FEW += ["train.save_every=100000", "train.eval_every=1000000"]  # the last step alone
 SHOWN = {"cola": ["matthews"], "stsb": ["pearson", "spearman"], "mrpc": ["accuracy", "f1"]}
 SHOWN |= {"squad": ["exact", "f1"], "squad2": ["exact", "f1"]}
 
@@ -88,22 +91,31 @@ def main(
     seeds: tuple[int, ...] = (1,),
     tasks: str = ",".join(TASKS),
     rate: Annotated[float | None, "Learning rate; the default of the task without it."] = None,
+    epochs: Annotated[int | None, "The default of the task without it."] = None,
+    rows: Annotated[int | None, "Train on so many rows, of sst2, imdb, cola, mrpc, rte, sick, snli or stsb."] = None,
+    set: Annotated[tuple[str, ...], "Another setting, as KEY=VALUE."] = (),
     table: Annotated[Path | None, "Print the table of this folder."] = None,
 ) -> None:
     """Run each task with each seed; of our own tables, a fifth, chosen by a hash of the text, is evaluated on."""
     if table:
         print(results(table))
         return
+    given = [f"optim.learning_rate={rate}"] * bool(rate) + [f"train.epochs={epochs}"] * bool(epochs) + [*set]
     for task in tasks.split(","):
-        data = []
-        if "task.name=table" in TASKS[task]:
-            parts: dict[str, list[dict[str, str]]] = {"train": [], "dev": []}
+        fixed = [*COMMON, *TASKS[task]]
+        if rows:
+            drawn = sorted(labelled(task), key=lambda row: int(hashed(1, row["a"] + row.get("b", ""), 0)))
+            parts = {"train": drawn[:rows], "dev": drawn[rows : 2 * rows]}
+            kind = "regression" if task == "stsb" else "classification"
+            fixed = [*FEW, *two_tables(parts, out / "data", task), f"data.problem={kind}"]
+        elif "task.name=table" in fixed:
+            parts = {"train": [], "dev": []}
             for row in labelled(task):
                 parts["train" if int(hashed(0, row["a"], 0)) % 5 else "dev"].append(row)
-            data = two_tables(parts, out / "data", task)
+            fixed += two_tables(parts, out / "data", task)
         for seed in seeds:
-            words = [*COMMON, *TASKS[task], *data, f"model.start={model}", f"train.seed={seed}"]
-            words += [f"model.random={str(random).lower()}"] + ([f"optim.learning_rate={rate}"] if rate else [])
+            words = [*fixed, f"model.start={model}", f"train.seed={seed}", *given]
+            words.append(f"model.random={str(random).lower()}")
             print(task, name, seed, file=sys.stderr)
             finetune(resolve(FinetuneConfig, settings_from_words(words)), out / name / task / f"seed-{seed}")
 

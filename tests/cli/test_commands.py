@@ -49,7 +49,7 @@ def test_the_examples_of_every_command_parse(name: str) -> None:
 
 
 ELSEWHERE = {
-    "take minutes": "distil, finetune, pretrain, study ablation, study attention, study cost, study depth",
+    "take minutes": "distil, finetune, pretrain, study ablation, study cost",
     "need data, services or files of others": "corpus push, evaluate, import huggingface, predict, serve, study page",
     "tests/cli and tests/contract": "doctor, glue, runs resume",
     "tests/hub": "hub pull, hub push",

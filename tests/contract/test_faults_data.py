@@ -16,8 +16,6 @@ import pytest
 from .shell import COMMAND, QUICK, TEXTS, digest, interrupted, litebert, refusal, says
 from .tiny import Desk, Tiny
 
-STUDY = ("--lengths", 16, "--window", 8, "--longest", 16, "--rounds", 1)
-
 
 def writers(desk: Desk) -> dict[str, list[object]]:
     """Return commands that write what --output (or the last option) names."""
@@ -25,7 +23,6 @@ def writers(desk: Desk) -> dict[str, list[object]]:
     few.write_text("".join(f"{text}\n" for text in TEXTS))
     return {
         "average": ["runs", "average", desk.base, "--output"],
-        "write-model": ["study", "attention", desk.base, "--texts", few, *STUDY, "--write-model"],
         "predict": ["predict", desk.reviews, "--data", desk.table("reviews.csv"), "--quiet", "--output"],
         "filter": ["corpus", "filter", desk.stories, "--documents", "blank-line", "--output"],
         "html": ["study", "layers", desk.base, "--texts", few, "--depths", 16, "--html"],
@@ -69,8 +66,8 @@ def another_prediction(place: Path, _: Desk) -> Path:
     return place / "own"
 
 
-WRITERS = {"average": (somebodys_files, another_model, all_runs, behind_a_link, a_file)}
-WRITERS |= {"write-model": (somebodys_files, another_model, a_socket), "html": (a_file,), "filter": (a_file,)}
+WRITERS = {"average": (somebodys_files, another_model, all_runs, behind_a_link, a_file, a_socket)}
+WRITERS |= {"html": (a_file,), "filter": (a_file,)}
 WRITERS |= {"predict": (another_prediction,)}
 REPLACED = [(verb, there) for verb, places in WRITERS.items() for there in places]
 

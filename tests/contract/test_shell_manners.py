@@ -63,7 +63,7 @@ def test_without_a_verb_the_help_is_shown(words: list[str]) -> None:
     assert litebert(*words) == litebert(*words, "--help")
 
 
-LENGTHS = ["study", "attention", "BASE", "--texts", "STORIES", "--lengths"]
+DEPTHS = ["study", "layers", "BASE", "--texts", "STORIES", "--depths"]
 MISTAKES: dict[str, tuple[int, list[str], list[str]]] = {
     "a verb": (2, ["pretran"], ["pretran", "pretrain"]),
     "an option": (2, ["fill", "[MASK]", "--precsion", "fp32"], ["--precsion", "--precision"]),
@@ -122,12 +122,11 @@ MISTAKES: dict[str, tuple[int, list[str], list[str]]] = {
     "weights of a mix": (1, ["corpus", "mix", "one", "two", "--weights", "nan,1"], ["nan,1"]),
     "temperature of a mix": (1, ["corpus", "mix", "one", "two", "--temperature", "-1"], ["-1"]),
     "a schema": (1, ["help", "--schema", "nothing"], ["nothing"]),
-    "a study": (2, ["study", "atention"], ["atention", "attention"]),
+    "a study": (2, ["study", "layer"], ["layer", "layers"]),
     "an empty path": (1, ["pretrain", ""], ["empty"]),
     "an empty output": (1, ["runs", "average", "BASE", "--output", ""], [""]),
     "this folder as output": (1, ["runs", "average", "BASE", "--output", "."], [""]),
     "no texts of a study": (1, ["study", "layers", "BASE", "--texts", ""], [""]),
-    "no texts of another": (1, ["study", "attention", "BASE", "--texts", ""], [""]),
     "an empty text": (1, ["classify", "", "--model", "RUNS/reviews"], ["text"]),
     "a blank text": (1, ["classify", "   ", "--model", "RUNS/reviews"], ["text"]),
     "an empty context": (1, ["answer", "Who?", "--context", "", "--file", "STORIES"], ["both"]),
@@ -144,7 +143,7 @@ MISTAKES: dict[str, tuple[int, list[str], list[str]]] = {
     "split of a text": (1, ["evaluate", "BASE", "--data", "STORIES", "--split", "test"], ["--split"]),
     "best of a pretraining": (1, ["evaluate", "BASE", "--data", "STORIES", "--best"], ["--best"]),
     "clean of a pretraining": (1, ["evaluate", "BASE", "--data", "STORIES", "--clean"], ["--clean"]),
-    **{f"lengths {n}": (2, [*LENGTHS, n], ["--lengths", n]) for n in ("32,1k", "32,,-5", "32;64")},
+    **{f"depths {n}": (2, [*DEPTHS, n], ["--depths", n]) for n in ("32,1k", "32,,-5", "32;64")},
 }
 """The exit code of a command, its words, and what the error says; no command writes or prints anything else."""
 
@@ -226,8 +225,6 @@ CASES = [
     ("similar", "'Anna left.' 'Bert came.' --model RUNS/base"),
     ("sizes", "--preset tiny"),
     ("study ablation", "sharing --corpus CORPUS --afford 0.0001 --output study"),
-    ("study attention", "RUNS/base --texts few.txt --lengths 32 --window 8 --longest 32 --output study"),
-    ("study depth", "RUNS/base --texts few.txt --rounds 1 --output study"),
     ("study layers", "RUNS/base --texts few.txt --depths 16 --output study"),
     ("study page", "study --html study.html"),
     ("tag", "'Anna left.' --model RUNS/tags"),

@@ -24,7 +24,7 @@ from litebert.study.ablation import (
     training_flops,
 )
 from litebert.study.findings import read_findings
-from litebert.study.trials import Bench, Probe
+from litebert.study.trials import Bench
 from litebert.train import loop
 
 
@@ -34,13 +34,13 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     training = ("model.max_position_embeddings=48", "objective.max_seq_length=48", "optim.name=adamw")
     training += ("optim.learning_rate=0.003", "train.batch_size=8")
     sizes = {"embedding_sizes": {64: 4, 128: 8, 256: 12, 768: 16}, "usual_embedding": 8}
-    small = Scale(name="small", base=shape, large=shape, **sizes, steps=3, training=training)
+    small = Scale(base=shape, large=shape, **sizes, steps=3, training=training)
     monkeypatch.setitem(scales(), "small", small)
     monkeypatch.setattr("litebert.study.trials.EVALUATION_SEQUENCES", 16)
 
 
 def bench(grid: str, scale: str) -> Bench:
-    return Bench(grids()[grid], scales()[scale], Path("corpus"), Path("runs"), Path("more"))
+    return Bench(grid, scale, Path("corpus"), Path("runs"), Path("more"))
 
 
 @pytest.mark.parametrize("scale", ["paper", "tiny"])
@@ -191,7 +191,7 @@ def test_an_interrupted_probe_says_how_to_resume_and_then_does(
     lines = [f"Anna took {'a' if n % 2 else 'the'} ball.\t{n % 2}" for n in range(40)]
     data = tmp_path / "words.tsv"
     data.write_text("\n".join(["text\tlabel", *lines]), encoding="utf-8")
-    probes = (Probe("words", data),)
+    probes = (f"words={data}",)
     given = {"scale": "small", "seeds": (1,), "only": ("none",)}
     trained = ablate("sentence", corpus, tmp_path, **given)
     folder = next((tmp_path / "runs").glob("*/run")).parent

@@ -1,4 +1,4 @@
-"""Studies of a model: its steps and where they lead, local attention, every depth, claims of cost, the page of all."""
+"""Studies of a model: its steps and where they lead, claims of cost, the page of all."""
 
 import json
 from pathlib import Path
@@ -14,15 +14,7 @@ from litebert.folder import save_model
 from litebert.nn import Albert, AlbertForPretraining, Batch
 from litebert.study import Layers, measure_costs, measure_layers, sizes_of
 from litebert.study.findings import costs_part
-from litebert.study.models import (
-    Claim,
-    dominant_eigenvalue,
-    fate_of,
-    layers_of,
-    masked_texts,
-    measure_depths,
-    measure_local_attention,
-)
+from litebert.study.models import Claim, dominant_eigenvalue, fate_of, layers_of
 from litebert.tokenizer import Tokenizer
 
 TEXTS = ["In the morning Anna walked to the house. There Anna found a red ball under a tree."] * 6
@@ -108,42 +100,12 @@ def test_the_dominant_eigenvalue_is_that_of_the_whole_jacobian() -> None:
     assert dominant_eigenvalue(albert, batch, state, 400).modulus == pytest.approx(largest, rel=0.03)
 
 
-def test_local_attention_is_exact_and_a_wide_window_changes_nothing(model: Path) -> None:
-    found = measure_local_attention(litebert.load(model), TEXTS, window=3, lengths=(64, 128), windows=(1, 64), rounds=1)
-    assert 0 < found.training_difference < 1e-5  # 0: the formula was compared with itself
-    assert found.packed_difference < 1e-5
-    full, narrow, wide = (each.loss for each in found.losses)
-    assert wide == pytest.approx(full, abs=1e-5)
-    assert narrow != pytest.approx(full, abs=1e-5)
-    assert [cost.length for cost in found.costs] == [64, 128]
-
-
-def test_masks_are_the_same_at_every_call(model: Path) -> None:
-    loaded = litebert.load(model)
-    first, second = (masked_texts(loaded, TEXTS, longest=32) for _ in range(2))
-    assert torch.equal(first.batch.ids, second.batch.ids)
-    assert set(first.batch.lengths) == {32}
-
-
-def test_every_depth_is_measured_and_the_model_keeps_its_own(model: Path) -> None:
-    loaded = litebert.load(model)
-    found = measure_depths(loaded, TEXTS, longest=32, rounds=1)
-    assert [each.depth for each in found.depths] == [1, 2, 3]
-    assert loaded.network.albert.depth == 3
-    shallow = masked_texts(litebert.load(model, depth=2), TEXTS, longest=32)
-    assert shallow.measure(shallow.network)[0] == pytest.approx(found.depths[1].loss, abs=1e-5)
-
-
 def test_what_says_nothing_is_refused(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     loaded = litebert.load(model)
     with pytest.raises(LitebertError, match="LB-749"):
         measure_layers(loaded, [""])
     with pytest.raises(LitebertError, match="LB-761"):
         measure_layers(loaded, TEXTS, depths=[4])
-    with pytest.raises(LitebertError, match="LB-763"):
-        measure_depths(loaded, ["a"], longest=64)
-    with pytest.raises(LitebertError, match="LB-765"):
-        measure_local_attention(loaded, TEXTS, lengths=())
     assert run(["study", "layers", str(model), "--texts", "x", "--depths", "24,x"]) == 2
     assert run(["study", "page", str(tmp_path), "--html", str(tmp_path / "page.html")]) == 1
     assert "LB-764" in capsys.readouterr().err
@@ -163,22 +125,11 @@ def test_commands_print_what_they_write_and_the_page_has_it_all(
     assert [fate.depth for fate in Layers.model_validate(layers[0]).fates] == [16, 21]
     assert (out / "layers-1.svg").read_text().startswith("<?xml")
     assert (out / "layers-3.png").read_bytes().startswith(b"\x89PNG")
-    given += ["--longest", 32, "--rounds", 1]
-    assert printed("depth", *given) == [json.loads((out / "depth-small.json").read_text())]
-    longer = ["--lengths", "64,100", "--write-model", tmp_path / "long", "--trained-length", 32]
-    assert printed("attention", *given, *longer) == json.loads((out / "attention-small.json").read_text())
     shown = printed("page", out, "--html", tmp_path / "page.html", "--json")
-    assert list(shown["findings"]) == ["layers", "attention", "depth"]
+    assert list(shown["findings"]) == ["layers"]
     text = (tmp_path / "page.html").read_text("utf-8")
-    assert all(title in text for title in ("Figure 1", "no fixed point", "Local attention", "Elastic depth"))
+    assert all(title in text for title in ("Figure 1", "no fixed point", "Residual beyond the trained depth"))
     assert not any(outside in text for outside in ('src="', 'href="http'))
-
-    # Only the positions that were trained are repeated in the longer model.
-    config = litebert.load(tmp_path / "long").network.config
-    assert (config.attention, config.max_position_embeddings) == ("local", 100)
-    short, long = (litebert.load(path).network.albert.embedding.position.weight for path in (model, tmp_path / "long"))
-    assert torch.equal(long[32:64], short[:32])
-    assert torch.equal(long[96:], short[:4])
 
 
 def test_a_claim_is_measured_with_its_bytes_and_its_network_time() -> None:

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from litebert.study import Costs, Layers
-from litebert.study.findings import LocalAttention, read_findings
+from litebert.study.findings import read_findings
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "study.md").read_text("utf-8")
@@ -17,19 +17,6 @@ def test_the_sentences_about_figure_1_hold() -> None:
     large = found["pl-bert"]
     assert min(step.residual for step in large.beyond) > 1 / 3
     assert {fate.period for fate in large.fates} == {4, 5}
-
-
-def test_the_table_of_local_attention_is_that_of_its_metrics() -> None:
-    (found,) = read_findings(LocalAttention, MEASURED, "attention-books-wiki-mini")
-    for cost in found.costs:
-        assert f"| {cost.length:,} | {cost.full:.0f} | {cost.local:.0f} |" in PAGE
-    first, last = found.costs[0], found.costs[-1]
-    assert f"{last.local / first.local:.2f} times as much" in PAGE
-    assert f"{last.full / first.full:.2f} times with full attention" in PAGE
-    assert f"at most {max(found.training_difference, found.packed_difference):.1e}" in PAGE
-    full, *others = found.losses
-    for each in others:
-        assert f"{each.loss - full.loss:+.3f} with a window of {each.window}" in PAGE
 
 
 def test_the_table_of_costs_is_that_of_its_metrics() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -19,26 +19,12 @@ from litebert.reading.source import find_file, read_lines
 from litebert.report import page as pages
 from litebert.report.page import Part, write_pictures
 from litebert.study.ablation import Ablation, ablation_part
-from litebert.study.findings import (
-    Costs,
-    Depths,
-    Layers,
-    LocalAttention,
-    attention_part,
-    costs_part,
-    depths_part,
-    layers_part,
-    read_parts,
-)
+from litebert.study.findings import Costs, Layers, costs_part, layers_part, read_parts
 
 # What is imported in the functions needs torch, which `litebert study layers --help` does without.
 
 Found = TypeVar("Found")
-Models = str | Path
-Texts = Annotated[Path, "A file with one text per line."]
-Rounds = Annotated[int, Ge(1), "Measurements of each time; their median counts."]
 TITLE = "What the paper found, and what we found"
-Longest = Annotated[int, Ge(8), "Pieces of a sequence whose loss is measured."]
 
 
 @dataclass(frozen=True)
@@ -86,8 +72,8 @@ class Study(Generic[Found]):
 
 
 def study_layers(
-    *models: Models,
-    texts: Texts,
+    *models: str | Path,
+    texts: Annotated[Path, "A file with one text per line."],
     limit: Annotated[int, Ge(1), "Texts read."] = 32,
     depths: Annotated[tuple[int, ...], "Depths to report."] = (24, 48, 96),
     files: Files = NO_FILES,
@@ -104,12 +90,13 @@ def study_layers(
     from litebert.inference import Model
     from litebert.study.models import measure_layers
 
-    lines, found = _texts(texts, limit), []
+    filled = (line for _, line in read_lines(find_file(texts)) if line.strip())
+    lines, found = list(islice(filled, limit)), []
     for path in models or (None,):
         model = Model.load(path)
         say(model.source)
         found.append(measure_layers(model, lines, depths=sorted(depths)))
-    return _written(found, layers_part(found), "layers", found, files)
+    return _written(found, layers_part(found), {f"layers-{Path(each.source).name}": each for each in found}, files)
 
 
 def study_ablation(
@@ -136,14 +123,14 @@ def study_ablation(
     """Train the rows of a table of the paper, and say whether its ordering is reproduced.
 
     NAME is embedding (Table 3), sharing (4), sentence (5), time (6), data (7), dropout (8), depth (11), width (12),
-    ngram or groups; or an experiment that the authors name as future work: masking or attention. A
-    trained row is not trained again: rerun the command to resume.
+    ngram or groups; or what the authors name as future work: masking or attention. A trained row is not trained again:
+    rerun the command to resume.
 
     litebert study ablation sharing --corpus corpora/mine
     litebert study ablation sharing --corpus corpora/mine --probe sst2=data/glue --seeds 1,2,3
     litebert study ablation width --corpus corpora/mine --scale paper --afford 0
     """
-    from litebert.study.trials import Probe, ablate
+    from litebert.study.trials import ablate
 
     files = Files(output, html, force)
     found = ablate(
@@ -154,11 +141,11 @@ def study_ablation(
         seeds=seeds,
         most_cpu_seconds=None if train_all else 60 * afford,
         only=rows,
-        probes=tuple(map(Probe.parse, probes)),
+        probes=probes,
         more=more,
         say=say,
     )
-    study = _written(found, ablation_part(found), name, (), files)
+    study = _written(found, ablation_part(found), {}, files)
     return replace(study, written=(output / f"{name}.json", *study.written))
 
 
@@ -166,7 +153,7 @@ def study_cost(
     *,
     tokens: Annotated[int, Ge(8), "Tokens of a step."] = 64,
     seq_length: Annotated[int, Ge(8), Le(512), "Tokens of a sequence."] = 64,
-    rounds: Rounds = 3,
+    rounds: Annotated[int, Ge(1), "Measurements of each time; their median counts."] = 3,
     precision: Literal["fp32", "bf16"] = "fp32",
     files: Files = NO_FILES,
 ) -> Study[Costs]:
@@ -181,66 +168,7 @@ def study_cost(
     from litebert.study.models import measure_costs
 
     found = measure_costs(tokens=tokens, seq_length=seq_length, rounds=rounds, precision=precision, say=say)
-    return _written(found, costs_part(found), "cost", found, files)
-
-
-def study_attention(
-    model: Models | None = None,
-    *,
-    texts: Texts,
-    window: Annotated[int, Ge(1), Le(65_536), "Tokens on each side that a token sees."] = 64,
-    lengths: Annotated[tuple[int, ...], "To time."] = (512, 1_024, 2_048, 4_096, 8_192),
-    rounds: Rounds = 3,
-    longest: Longest = 512,
-    write_model: Annotated[
-        Path | None,
-        "Write it with local attention and the longest length as positions; its position table is repeated. "
-        "Continue training from it.",
-    ] = None,
-    trained_length: Annotated[
-        int | None, Ge(1), "With --write-model: longest sequence of its training. Unset: all positions."
-    ] = None,
-    files: Files = NO_FILES,
-) -> Study[LocalAttention]:
-    """Say whether local attention is exact, what a token costs, and what the loss becomes.
-
-    litebert study attention --texts my-text.txt
-    litebert study attention runs/mine --texts my-text.txt --window 32 --write-model models/long
-    """
-    from litebert.inference import Model
-    from litebert.nn import AlbertForPretraining
-    from litebert.study.models import lengthened, measure_local_attention
-    from litebert.train.run import write_model as write
-
-    if write_model is not None:
-        require_new(write_model)
-    loaded, lines = Model.load(model), _texts(texts)
-    found = measure_local_attention(loaded, lines, window=window, lengths=lengths, rounds=rounds, longest=longest)
-    study = _written(found, attention_part(found), "attention", [found], files)
-    if write_model is None:
-        return study
-    assert isinstance(loaded.network, AlbertForPretraining)
-    longer = lengthened(loaded.network, max(lengths), window=window, trained=trained_length)
-    write(write_model, longer, loaded.tokenizer)
-    return replace(study, written=(*study.written, write_model))
-
-
-def study_depth(
-    *models: Models, texts: Texts, longest: Longest = 128, rounds: Rounds = 3, files: Files = NO_FILES
-) -> Study[list[Depths]]:
-    """Measure the masked-LM head of models after each of their steps, and the time it takes.
-
-    A model can be used at any of them: `litebert.load(depth=...)`.
-
-    litebert study depth --texts my-text.txt
-    litebert study depth runs/one runs/other --texts my-text.txt --json
-    """
-    from litebert.inference import Model
-    from litebert.study.models import measure_depths
-
-    lines = _texts(texts)
-    found = [measure_depths(Model.load(path), lines, longest=longest, rounds=rounds) for path in models or (None,)]
-    return _written(found, depths_part(found), "depth", found, files)
+    return _written(found, costs_part(found), {"cost": found}, files)
 
 
 class PageFound(TypedDict):
@@ -259,21 +187,13 @@ def study_page(folder: Path, *, html: Annotated[Path, "The page to write."]) -> 
     return Shown({"page": str(html), "findings": {part.name: part.finding for part in parts}}, str(html))
 
 
-def _texts(path: Path, most: int | None = None) -> list[str]:
-    """Return the lines of a file that are not blank, or the first of them."""
-    return list(islice((line for _, line in read_lines(find_file(path)) if line.strip()), most))
-
-
-def _written(
-    found: Found, part: Part, name: str, metrics: BaseModel | Sequence[Layers | Depths | LocalAttention], files: Files
-) -> Study[Found]:
-    """Write the metrics files (NAME.json, or NAME-MODEL.json of each model), the figures and the page."""
+def _written(found: Found, part: Part, metrics: Mapping[str, BaseModel], files: Files) -> Study[Found]:
+    """Write the metrics files by name, the figures and the page."""
     written: list[Path] = []
     if files.output is not None:
-        for each in (metrics,) if isinstance(metrics, BaseModel) else metrics:
-            stem = name if each is metrics else f"{name}-{Path(str(getattr(each, 'source', ''))).name}"
-            written.append(files.output / f"{stem}.json")
-            write_json(written[-1], each.model_dump(mode="json"))
+        for name, record in metrics.items():
+            written.append(files.output / f"{name}.json")
+            write_json(written[-1], record.model_dump(mode="json"))
         written += write_pictures(files.output, part)
     if files.html is not None:
         write_text(files.html, pages.study_page(TITLE, [part]).html())

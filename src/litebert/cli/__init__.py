@@ -69,7 +69,7 @@ MODULES = {
     ),
     "api.runs": "report, runs average, runs clean, runs compare, runs list, runs tail",
     "api.settings": "config list, config show, recipes copy, recipes list, recipes show",
-    "api.study": "study ablation, study attention, study cost, study depth, study layers, study page",
+    "api.study": "study ablation, study cost, study layers, study page",
     "api.training": "data check, distil, finetune, pretrain, runs resume",
     "cli.help": "completion, doctor, help",
     "cli.verbs": "explain, search",

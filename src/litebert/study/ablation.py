@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import math
 import tomllib
+from collections import Counter
 from collections.abc import Sequence
 from functools import cache
 from itertools import combinations
 from pathlib import Path
 from statistics import fmean, variance
-from typing import Literal, NamedTuple, TypeVar
+from typing import Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
 from litebert.config import PretrainConfig, resolve, settings_from_words
-from litebert.errors import counted
 from litebert.metrics import Spread
 from litebert.report.figures import rows_figure
 from litebert.report.page import Part
@@ -28,6 +28,9 @@ Words = tuple[str, ...]
 
 MEASURE = "mask_token_accuracy"
 """What rows are compared by. Only positions that show [MASK] count: at the others the answer may be in sight."""
+ALWAYS_SHOWN = (MEASURE, "masked_lm_loss", "sentence_order_accuracy")
+CROSSED = ("nsp_accuracy", "nsp_commonest", "sop_accuracy", "sop_commonest")
+"""Measures of a table whose rows are measured on both sentence objectives."""
 CLEAR = 2.0
 """A difference counts if it is at least this many standard errors."""
 
@@ -49,7 +52,6 @@ class Shape(_Described):
 class Scale(_Described):
     """How large the networks of a study are, and how long they are trained."""
 
-    name: str
     base: Shape  # stands for the paper's shape of this name, as does `large`
     large: Shape
     embedding_sizes: dict[int, int]  # for the paper's sizes
@@ -99,22 +101,15 @@ class Variant(_Described):
 class Grid(_Described):
     """One table of the paper."""
 
-    name: str
     title: str
     source: str
     rows: tuple[Variant, ...]
     crosses_objectives: bool = False  # each row is measured on next sentence and on sentence order, too
-    measures_depths: bool = False  # masked words are measured after every step of the network
     equals_compute: bool = False  # rows have the FLOPs of their mean
 
     def variants(self, scale: Scale) -> dict[str, Variant]:
-        """Return the rows at a scale by label; two that are the same network there are one row."""
-        found: dict[str, Variant] = {}
-        for row in self.rows:
-            layers = row.num_layers(scale)
-            label = row.label.format(steps=counted(layers, "step"), layers=counted(layers, "layer"))
-            if layers % row.groups == 0:
-                found.setdefault(label, row.model_copy(update={"label": label}))
+        """Return the rows at a scale by label."""
+        found = {row.label: row for row in self.rows if row.num_layers(scale) % row.groups == 0}
         if not self.equals_compute:
             return found
         # The output layer is left out: the vocabulary has no pieces but the special ones.
@@ -124,24 +119,24 @@ class Grid(_Described):
         return {label: row.model_copy(update={"steps": middle / flops[label]}) for label, row in found.items()}
 
 
-Described = TypeVar("Described", Scale, Grid)
-
-
-def _described(kind: str, record: type[Described]) -> dict[str, Described]:
-    tables = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))[kind]
-    return {name: record.model_validate({"name": name, **each}) for name, each in tables.items()}
+class _File(_Described):
+    scales: dict[str, Scale]
+    tables: dict[str, Grid]
 
 
 @cache
+def _file() -> _File:
+    return _File.model_validate(tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8")))
+
+
 def scales() -> dict[str, Scale]:
     """Return the scales by name."""
-    return _described("scales", Scale)
+    return _file().scales
 
 
-@cache
 def grids() -> dict[str, Grid]:
     """Return the tables by name, the paper's first."""
-    return _described("tables", Grid)
+    return _file().tables
 
 
 def config_of(words: Sequence[str]) -> PretrainConfig:
@@ -185,9 +180,10 @@ class AblationRow(BaseModel):
     predicted_flops: float
     predicted_cpu_seconds: float
 
-    def values(self, measure: str) -> list[float]:
-        """Return one measure of all seeds."""
-        return [t.measures[measure] for t in self.trials if measure in t.measures]
+    def values(self, name: str) -> list[float]:
+        """Return one measure or probe of all seeds that have it."""
+        found = [trial.measures | trial.probes for trial in self.trials]
+        return [each[name] for each in found if name in each]
 
 
 class Ablation(BaseModel):
@@ -204,34 +200,44 @@ class Ablation(BaseModel):
     @property
     def orderings(self) -> dict[str, Ordering]:
         """Whether the rows of each part of the table are in the paper's order."""
-        parts: dict[str, list[AblationRow]] = {}
-        for row in self.rows:
-            parts.setdefault(row.part, []).append(row)
-        return {
-            part: ordering([row.paper for row in rows], [row.values(self.measure) for row in rows])
-            for part, rows in parts.items()
-        }
+        found = {}
+        for part in dict.fromkeys(row.part for row in self.rows):
+            rows = [row for row in self.rows if row.part == part]
+            found[part] = ordering([row.paper for row in rows], [row.values(self.measure) for row in rows])
+        return found
 
     @property
     def verdict(self) -> str:
         """Say in one sentence what was and was not reproduced."""
         if not any(row.trials for row in self.rows):
             return "Nothing was trained: the costs are predictions."
-        first, *others = self.rows
         if all(row.paper is None for row in self.rows):
+            first, *others = self.rows
             compared = zip(others, differences([row.values(self.measure) for row in self.rows]), strict=True)
             return (
                 f"The paper has no figures for this table. By {self.measure}, beside {first.label}: "
                 f"{', '.join(f'{row.label} {each}' for row, each in compared)} (scale {self.scale})."
             )
-        seeds = sorted({len(row.trials) for row in self.rows if row.trials})
         verdicts = " ".join(
             f"The paper's ordering{f', {part}:' if part else ' is'} {each}." for part, each in self.orderings.items()
         )
+        seeds = sorted({len(row.trials) for row in self.rows if row.trials})
+        num_seeds = f"{'-'.join(map(str, seeds))} {'seed' if seeds == [1] else 'seeds'}"
         left_out = [row.label for row in self.rows if not row.trials]
         missing = f" Not trained: {', '.join(left_out)}." if left_out else ""
-        num_seeds = f"{'-'.join(map(str, seeds))} {'seed' if seeds == [1] else 'seeds'}"
         return f"{verdicts} Scale {self.scale}, {num_seeds} a row.{missing}"
+
+    @property
+    def columns(self) -> list[str]:
+        """The measures and probes to show.
+
+        A row that another table shares may have been measured and probed for that table; what two rows or more have
+        belongs to this one.
+        """
+        counts = Counter(n for row in self.rows for n in {n for t in row.trials for n in (*t.measures, *t.probes)})
+        shown = [name for name in (*ALWAYS_SHOWN, *CROSSED) if counts[name] > (name in CROSSED)]
+        probes = {name for row in self.rows for trial in row.trials for name in trial.probes}
+        return shown + sorted(name for name in probes if counts[name] > 1)
 
 
 # ---- whether our rows are in the paper's order, as far as the noise allows ------------------------------------------
@@ -270,13 +276,14 @@ def ordering(paper: Sequence[float | None], ours: Sequence[Sequence[float]]) -> 
     >>> ordering([1.0, 2.0], [[0.10], [0.30]]).verdict
     'undecided'
     """
-    noise, counts = pooled_deviation(ours), [0, 0, 0]
+    noise, counts = pooled_deviation(ours), Counter[str]()
     for (figure, first), (other, second) in combinations(zip(paper, ours, strict=True), 2):
         if figure is None or other is None or figure == other or not first or not second:
             continue
         difference = _difference(first, second, noise)
-        counts[2 if difference is None else int((difference > 0) != (other > figure))] += 1
-    return Ordering(*counts)
+        is_same = difference is not None and (difference > 0) == (other > figure)
+        counts["unclear" if difference is None else "same" if is_same else "reversed"] += 1
+    return Ordering(counts["same"], counts["reversed"], counts["unclear"])
 
 
 def differences(ours: Sequence[Sequence[float]]) -> list[str]:
@@ -318,52 +325,21 @@ def _difference(first: Sequence[float], second: Sequence[float], noise: float | 
     return difference if abs(difference) > CLEAR * error else None
 
 
-# ---- the table and its figure ---------------------------------------------------------------------------------------
-
-
-def shared_probes(rows: Sequence[AblationRow]) -> list[str]:
-    """Return the probes of two rows or more; that of one row alone belongs to another table that shares the row."""
-    by_row = [{name for trial in row.trials for name in trial.probes} for row in rows]
-    return sorted({n for names in by_row for n in names if sum(n in each for each in by_row) > 1})
-
-
-def other_measures(found: Ablation) -> list[str]:
-    """Return the measures beside MEASURE that a table is made for; a row that other tables share may have more."""
-    grid, names = grids()[found.name], {n for row in found.rows for trial in row.trials for n in trial.measures}
-    wanted = ["nsp_accuracy", "nsp_commonest", "sop_accuracy", "sop_commonest"] if grid.crosses_objectives else []
-    if grid.measures_depths:
-        at_depth = (name for name in names if name.startswith(f"{MEASURE}_at_"))
-        wanted += sorted(at_depth, key=lambda name: int(name.rpartition("_")[2]))
-    return [name for name in wanted if name in names]
-
-
 def ablation_part(found: Ablation) -> Part:
-    """Return a table of the paper with our rows beside it."""
-    common = [MEASURE, "masked_lm_loss", "sentence_order_accuracy"]
-    measures = [name for name in common if any(row.values(name) for row in found.rows)] + other_measures(found)
-    probes = shared_probes(found.rows)
-    headings = ["row", "paper", "seeds", *(f"{name}{x}" for name in measures for x in ("", " ±")), *probes]
+    """Return a table of the paper with our rows beside it, and its figure."""
+    headings = ["row", "paper", "seeds", *(f"{name}{end}" for name in found.columns for end in ("", " ±"))]
     headings += ["tokens", "CPU s", "table", "body", "predicted CPU s", "predicted FLOPs"]
     rows: list[tuple[Cell, ...]] = []
     for row in found.rows:
-        trials = row.trials
-        cells: list[Cell] = [row.label, row.paper, len(trials)]
-        for name in measures:
-            spread = Spread.of(row.values(name)) if row.values(name) else None
-            cells += [None, None] if spread is None else [spread.mean, spread.spread]
-        for name in probes:
-            values = [t.probes[name] for t in trials if name in t.probes]
-            cells.append(fmean(values) if values else None)
-        cells += (
-            [None] * 4
-            if not trials
-            else [
-                sum(t.tokens for t in trials) // len(trials),
-                fmean(t.cpu_seconds for t in trials),
-                trials[0].table,
-                trials[0].body,
-            ]
-        )
+        cells: list[Cell] = [row.label, row.paper, len(row.trials)]
+        for name in found.columns:
+            values = row.values(name)
+            cells += [Spread.of(values).mean, Spread.of(values).spread] if values else [None, None]
+        if row.trials:
+            first, tokens = row.trials[0], fmean(trial.tokens for trial in row.trials)
+            cells += [int(tokens), fmean(trial.cpu_seconds for trial in row.trials), first.table, first.body]
+        else:
+            cells += [None] * 4
         rows.append((*cells, row.predicted_cpu_seconds, f"{row.predicted_flops:.2e}"))
     points = [(row.label, row.values(found.measure), row.paper) for row in found.rows]
     is_measured = any(row.trials for row in found.rows)

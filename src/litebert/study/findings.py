@@ -215,103 +215,6 @@ def costs_part(found: Costs) -> Part:
     )
 
 
-# ---- local attention, elastic depth ---------------------------------------------------------------------------------
-
-
-class TokenCost(BaseModel):
-    """CPU microseconds per token at one length: medians over interleaved rounds."""
-
-    length: int
-    full: float
-    local: float
-
-
-class MaskedLoss(BaseModel):
-    """Masked-LM loss of the same weights with one window; a window of None is full attention."""
-
-    window: int | None
-    loss: float
-
-
-class LocalAttention(BaseModel):
-    """What `litebert study attention` found.
-
-    The differences are the largest between the engine's last hidden states and those of the masked dense formula.
-    """
-
-    source: str
-    window: int
-    num_tokens: int
-    training_difference: float
-    packed_difference: float
-    costs: list[TokenCost]
-    losses: list[MaskedLoss]
-
-
-def attention_part(found: LocalAttention) -> Part:
-    """Return what local attention costs and loses."""
-    first, last, (full, *others) = found.costs[0], found.costs[-1], found.losses
-    costs = tuple((x.length, x.full, x.local, x.full / x.local) for x in found.costs)
-    losses = tuple((x.window or "full attention", x.loss) for x in found.losses)
-    lost = ", ".join(f"{x.loss - full.loss:+.3f} at {x.window}" for x in others)
-    return Part(
-        name="attention",
-        title="Local attention",
-        paper="sparse and block attention are named as a next step (section 5), without a figure.",
-        finding=f"{found.source}, window {found.window}: hidden states differ from the masked dense formula by at most "
-        f"{max(found.training_difference, found.packed_difference):.1e}. A token costs {last.local / first.local:.2f} "
-        f"times as much at {last.length:,} tokens as at {first.length:,}, with full attention "
-        f"{last.full / first.full:.2f} times. Without training for it, the masked-LM loss ({full.loss:.3f}) changes by "
-        f"{lost}.",
-        tables=(
-            Table(
-                ("tokens", "full", "local", "full / local"),
-                costs,
-                "CPU microseconds a token of one sequence, forward pass",
-                decimals=2,
-            ),
-            Table(("window", "masked-LM loss"), losses, "The same weights, not trained for it"),
-        ),
-    )
-
-
-class AtDepth(BaseModel):
-    """One depth: masked-LM measures, and CPU microseconds a token (median of the rounds)."""
-
-    depth: int
-    loss: float
-    accuracy: float
-    microseconds: float
-
-
-class Depths(BaseModel):
-    """What `litebert study depth` found."""
-
-    source: str
-    num_masked: int
-    depths: list[AtDepth]
-
-
-def depths_part(found: Sequence[Depths]) -> Part:
-    """Return what models predict at every depth, and what half of the depth costs and gives."""
-    said = []
-    for each in found:
-        last, half = each.depths[-1], each.depths[(len(each.depths) + 1) // 2 - 1]
-        said.append(
-            f"{each.source}: at depth {half.depth} of {last.depth} the masked-LM loss is {half.loss:.3f}, at full "
-            f"depth {last.loss:.3f}, for {half.microseconds / last.microseconds:.2f} of its time; it is lowest at "
-            f"depth {min(each.depths, key=lambda x: x.loss).depth}."
-        )
-    rows = tuple((each.source, x.depth, x.loss, x.accuracy, x.microseconds) for each in found for x in each.depths)
-    return Part(
-        name="depth",
-        title="Elastic depth",
-        paper="Table 11 trains every depth separately; no network is used at several depths.",
-        finding=" ".join(said),
-        tables=(Table(("model", "depth", "loss", "accuracy", "µs a token"), rows, "By depth"),),
-    )
-
-
 # ---- all studies of a folder ----------------------------------------------------------------------------------------
 
 
@@ -323,12 +226,10 @@ def read_findings(record: type[Record], folder: Path, name: str) -> list[Record]
 
 def read_parts(folder: Path) -> list[Part]:
     """Return all studies whose metrics files are in a folder, the paper's first."""
-    layers, depths = read_findings(Layers, folder, "layers-*"), read_findings(Depths, folder, "depth-*")
+    layers = read_findings(Layers, folder, "layers-*")
     parts = [layers_part(layers)] if layers else []
     parts += [ablation_part(each) for name in grids() for each in read_findings(Ablation, folder, name)]
     parts += map(costs_part, read_findings(Costs, folder, "cost"))
-    parts += map(attention_part, read_findings(LocalAttention, folder, "attention-*"))
-    parts += [depths_part(depths)] if depths else []
     if not parts:
         what, expected = f"there is no metrics file of a study in {folder}", "the folder that --output of a study names"
         raise LitebertError("LB-764", what, expected=expected, next="litebert study layers --help")

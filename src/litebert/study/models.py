@@ -1,6 +1,5 @@
-"""Studies of models: each step and beyond (Figure 1), local attention, every depth, the paper's claims of cost.
+"""Studies of models: each step and beyond (Figure 1), and the paper's claims of cost.
 
-The masks of the masked-LM loss are the same at every call, so that models and depths are compared on the same words.
 Times are CPU seconds of this process; what is compared is timed one after the other in every round, so that other work
 on the machine cancels.
 """
@@ -10,19 +9,15 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
 from statistics import fmean, median
 from typing import NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.autograd.functional import jvp
 from torch.nn import functional as F
 
-from litebert import rng
-from litebert.config import AlbertConfig, ObjectiveConfig, Precision, preset
+from litebert.config import AlbertConfig, Precision, preset
 from litebert.errors import LitebertError
 from litebert.fast import accelerate, pack
 from litebert.fast.attention import Layout
@@ -30,10 +25,8 @@ from litebert.fast.steps import DTYPES, engine_of
 from litebert.inference.model import Model
 from litebert.inference.texts import frame
 from litebert.nn import Albert, AlbertForPretraining, Batch
-from litebert.objectives import mask
 from litebert.study import findings
 from litebert.study.sizes import MASKED_SHARE, forward_flops, sizes_of
-from litebert.train.sources import vocabulary_of
 
 SEED = 12_345
 
@@ -166,157 +159,6 @@ def dominant_eigenvalue(albert: Albert, batch: Batch, state: Tensor, power_steps
     return findings.Eigenvalue(modulus=math.exp(sum(half) / len(half)), turn=turns[-1])
 
 
-# ---- the masked-LM loss of texts: at every depth, with local attention ----------------------------------------------
-
-
-@dataclass(frozen=True)
-class MaskedTexts:
-    """Sequences with masks, the positions of the masks (masked,), and the pieces that were replaced (masked,)."""
-
-    network: AlbertForPretraining
-    batch: Batch
-    positions: Tensor
-    targets: Tensor
-
-    @torch.no_grad()
-    def measure(self, network: AlbertForPretraining) -> tuple[float, float]:
-        """Return the masked-LM loss and accuracy of a network."""
-        hidden = network.albert(self.batch, self.positions)
-        logits = network.masked_lm(hidden, network.albert.embedding.word.weight).float()  # (masked, vocab)
-        accuracy = (logits.argmax(-1) == self.targets).float().mean()
-        return float(F.cross_entropy(logits, self.targets)), float(accuracy)
-
-
-def masked_texts(model: Model, texts: Sequence[str], *, longest: int) -> MaskedTexts:
-    """Join texts, cut them into sequences of `longest` pieces, and mask them as in pretraining."""
-    size = min(longest, model.network.config.max_position_embeddings) - 2
-    joined = [id_ for ids in model.tokenizer.encode_ids(texts) for id_ in ids]
-    whole = len(joined) // size * size
-    if "fill" not in model.verbs or not whole:
-        raise LitebertError(
-            "LB-763",
-            f"this study needs a masked-LM head, and {size:,} pieces of text or more",
-            received=f"{model.source} with {', '.join(model.verbs)}; {len(joined):,} pieces",
-            next="give more texts, or lower --longest",
-        )
-    assert isinstance(model.network, AlbertForPretraining)
-    batch = frame(model.network, model.tokenizer, [joined[start : start + size] for start in range(0, whole, size)])
-    vocabulary, config = vocabulary_of(model.tokenizer), ObjectiveConfig()
-    ids, places = batch.ids.numpy().copy(), []
-    for number, (start, stop) in enumerate(pairwise(batch.offsets.tolist())):
-        generator = rng.stream(SEED, "study-masks", number)
-        masking = mask(ids[start:stop], vocabulary=vocabulary, config=config, generator=generator)
-        places.append(start + masking.positions)
-        ids[places[-1]] = masking.replacements
-    positions = torch.from_numpy(np.concatenate(places))
-    masked = Batch.from_flat(torch.from_numpy(ids), batch.segments, batch.lengths)
-    return MaskedTexts(model.network, masked, positions, batch.ids[positions])
-
-
-def measure_depths(model: Model, texts: Sequence[str], *, longest: int = 128, rounds: int = 3) -> findings.Depths:
-    """Measure the masked-LM head of a model on the hidden states after each of its steps."""
-    masked = masked_texts(model, texts, longest=longest)
-    albert = masked.network.albert
-    full, found = albert.depth, []
-    try:
-        for depth in range(1, full + 1):
-            albert.depth = depth
-            seconds = []
-            for _ in range(rounds):
-                begun = time.process_time()
-                loss, accuracy = masked.measure(masked.network)
-                seconds.append(time.process_time() - begun)
-            micro = round(1e6 * median(seconds) / len(masked.batch.ids), 2)
-            found.append(findings.AtDepth(depth=depth, loss=loss, accuracy=accuracy, microseconds=micro))
-    finally:
-        albert.depth = full
-    return findings.Depths(source=model.source, num_masked=len(masked.targets), depths=found)
-
-
-@torch.no_grad()
-def measure_local_attention(
-    model: Model,
-    texts: Sequence[str],
-    *,
-    window: int = 64,
-    lengths: Sequence[int] = (512, 1_024, 2_048, 4_096, 8_192),
-    windows: Sequence[int] = (16, 64, 256),
-    rounds: int = 3,
-    longest: int = 512,
-) -> findings.LocalAttention:
-    """Compare local attention with full attention and with its own dense formula.
-
-    For lengths beyond the model's positions, its position table is repeated. The loss is that of the model's own
-    weights, not trained with local attention, on sequences of `longest` tokens.
-    """
-    if not lengths or min(lengths) < 1:
-        what = "the lengths to time are numbers of tokens, such as 512,8192"
-        raise LitebertError("LB-765", what, received=lengths, next="litebert study attention --help")
-    masked = masked_texts(model, texts, longest=longest)
-    network, positions = masked.network, masked.network.config.max_position_embeddings
-
-    # How far the training kernels and the packed weights are from the dense formula, which masks scores of all pairs.
-    encoded = [ids for ids in model.tokenizer.encode_ids(texts) if ids]
-    batch = frame(network, model.tokenizer, encoded)
-    local = lengthened(network, positions, window=window)
-    expected = local.albert(batch)
-    accelerate(local)
-    training_difference = float((local.albert(batch) - expected).abs().max())
-    pack(local.albert)
-    packed_difference = float((local.albert(batch) - expected).abs().max())
-
-    costs = []
-    for length in lengths:
-        networks = [lengthened(network, length, window=each) for each in (None, window)]
-        for each in networks:
-            accelerate(each)
-            pack(each.albert)
-        batch = Batch.from_lists([[5] * length])
-        rows = [[forward_seconds(each, batch) for each in networks] for _ in range(rounds)]
-        full_time, local_time = (1e6 * median(taken) / length for taken in zip(*rows, strict=True))
-        costs.append(findings.TokenCost(length=length, full=full_time, local=local_time))
-
-    losses = []
-    for size in (None, *windows):
-        seen = lengthened(network, positions, window=size)
-        accelerate(seen)
-        losses.append(findings.MaskedLoss(window=size, loss=masked.measure(seen)[0]))
-    return findings.LocalAttention(
-        source=model.source,
-        window=window,
-        num_tokens=sum(map(len, encoded)),
-        training_difference=training_difference,
-        packed_difference=packed_difference,
-        costs=costs,
-        losses=losses,
-    )
-
-
-def lengthened(
-    network: AlbertForPretraining, positions: int, *, window: int | None, trained: int | None = None
-) -> AlbertForPretraining:
-    """Return the same weights with more positions, their table repeated, and local attention if there is a window.
-
-    The repeated rows are a start for further training: their order within each copy is right. Only the first `trained`
-    rows are repeated, which are those that training reached (default: all).
-
-    >>> config = AlbertConfig(vocab_size=9, hidden_size=8, num_attention_heads=2, max_position_embeddings=4)
-    >>> table = lengthened(AlbertForPretraining(config), 10, window=2).albert.embedding.position
-    >>> bool((table.weight[4:8] == table.weight[:4]).all())
-    True
-    """
-    changes: dict[str, object] = {"max_position_embeddings": positions}
-    if window is not None:
-        changes |= {"attention": "local", "attention_window": window}
-    longer = AlbertForPretraining(network.config.model_copy(update=changes), dtype=network.albert.dtype)
-    state = {name: tensor for name, tensor in network.state_dict().items() if not tensor.is_meta}
-    name = "albert.embedding.position.weight"
-    table = state[name]  # (positions, embedding)
-    rows = torch.arange(positions, device=table.device) % min(trained or len(table), len(table))
-    longer.load_state_dict(state | {name: table[rows]}, strict=False)
-    return longer.eval()
-
-
 # ---- the paper's claims of speed and cost: training step, inference, memory, gradients ------------------------------
 
 
@@ -330,15 +172,6 @@ class Claim(NamedTuple):
     paper: float
 
 
-def paper_claims() -> tuple[Claim, ...]:
-    """Return the two claims of paper 4.3 (Table 2): 1.7 times faster, about 3 times slower."""
-    bert = preset("bert-large")
-    return (
-        Claim("ALBERT-large", preset("large-v2"), "BERT-large", bert, 1.7),
-        Claim("ALBERT-xxlarge", preset("xxlarge-v2"), "BERT-large", bert, 0.3),
-    )
-
-
 def measure_costs(
     claims: Sequence[Claim] | None = None,
     *,
@@ -348,10 +181,17 @@ def measure_costs(
     precision: Precision = "fp32",
     say: Callable[[str], None] = lambda _: None,
 ) -> findings.Costs:
-    """Time a training step and a forward pass of each pair, and take the ratio of each round."""
-    batch = Batch.from_lists([[5] * seq_length] * max(1, tokens // seq_length))
+    """Time a training step and a forward pass of each pair, and take the ratio of each round.
+
+    The default claims are the two of paper 4.3 (Table 2): 1.7 times faster, about 3 times slower.
+    """
+    batch, bert = Batch.from_lists([[5] * seq_length] * max(1, tokens // seq_length)), preset("bert-large")
+    claims = claims or (
+        Claim("ALBERT-large", preset("large-v2"), "BERT-large", bert, 1.7),
+        Claim("ALBERT-xxlarge", preset("xxlarge-v2"), "BERT-large", bert, 0.3),
+    )
     results = []
-    for claim in paper_claims() if claims is None else claims:
+    for claim in claims:
         say(f"{claim.name} beside {claim.beside}")
         pair = (claim.config, claim.beside_config)
         networks = []

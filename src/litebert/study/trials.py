@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from pydantic import TypeAdapter
-
 from litebert.config import FinetuneConfig, PretrainConfig, resolve, settings_from_words
 from litebert.corpus import Corpus
 from litebert.errors import LitebertError, no_such_name
@@ -26,7 +24,6 @@ from litebert.study.ablation import (
     MEASURE,
     Ablation,
     AblationRow,
-    Grid,
     Scale,
     Trial,
     Variant,
@@ -63,7 +60,7 @@ def ablate(
     seeds: Sequence[int] = (1, 2),
     most_cpu_seconds: float | None = 600.0,
     only: Sequence[str] = (),
-    probes: Sequence[Probe] = (),
+    probes: Sequence[str] = (),
     more: Path | None = None,
     say: Callable[[str], None] = lambda _: None,
 ) -> Ablation:
@@ -71,14 +68,19 @@ def ablate(
 
     A row is trained once even if it is in several tables, and is not trained again when the study is rerun. A row that
     would take more than `most_cpu_seconds` (None: no limit), or is not among `only`, is listed with its predicted cost.
-    `more` is a second corpus, which the table of additional data needs.
+    `probes` are TASK=PATH: a named task and its folder, or a name and a file of your own, on which every row is
+    fine-tuned with the same budget. `more` is a second corpus, which the table of additional data needs.
     """
     if name not in grids():
         raise no_such_name("LB-746", "there is no ablation of this name", name, grids(), next=HELP)
     if scale not in scales():
         raise no_such_name("LB-745", "no study has this scale", scale, scales(), next=HELP)
-    runs, second = Path(output) / "runs", Path(more).absolute() if more else None
-    bench = Bench(grids()[name], scales()[scale], Path(corpus).absolute(), runs, second)
+    for probe in probes:
+        if not all(probe.partition("=")):
+            wanted = "TASK=PATH: a named task and its folder, or a name and a file of your own"
+            raise LitebertError("LB-762", "a probe is a task and its data", received=probe, expected=wanted, next=HELP)
+    second = Path(more).absolute() if more else None
+    bench = Bench(name, scale, Path(corpus).absolute(), Path(output) / "runs", second)
     for label in only:
         if label not in bench.variants:
             raise no_such_name("LB-748", "this table has no such row", label, bench.variants, next=HELP)
@@ -89,8 +91,8 @@ def ablate(
         rows.append(AblationRow(label=label, part=variant.part, paper=variant.paper, **predicted))
     found = Ablation(
         name=name,
-        title=bench.grid.title,
-        source=bench.grid.source,
+        title=grids()[name].title,
+        source=grids()[name].source,
         scale=scale,
         paper_measure="average of five tasks, %" if any(row.paper for row in rows) else "none",
         measure=MEASURE,
@@ -127,16 +129,20 @@ def measured_rate(scale: Scale) -> float:
 class Bench:
     """Where the rows of a table are trained, on what, and at which scale."""
 
-    grid: Grid
-    scale: Scale
+    table: str
+    scale_name: str
     corpus: Path
     runs: Path
     more: Path | None = None
 
+    @property
+    def scale(self) -> Scale:
+        return scales()[self.scale_name]
+
     @cached_property
     def variants(self) -> dict[str, Variant]:
         """The rows by label."""
-        return self.grid.variants(self.scale)
+        return grids()[self.table].variants(self.scale)
 
     def words(self, variant: Variant, seed: int) -> Words:
         """Return all settings of a row except the model that it starts from."""
@@ -165,7 +171,7 @@ class Bench:
         named = [config_of(self.words(variant, seed)).model_dump_json(exclude_defaults=True)]
         if variant.start:
             named.append(self.folder(self.variants[variant.start], seed).name)
-        return self.runs / f"{self.scale.name}-{int(hashed(0, json.dumps(named))):016x}"
+        return self.runs / f"{self.scale_name}-{int(hashed(0, json.dumps(named))):016x}"
 
     def finished(self, variant: Variant, seed: int) -> Trial | None:
         """Return the record of a finished trial."""
@@ -175,28 +181,24 @@ class Bench:
         recorded = Trial.model_validate(read_json(path, command=f"rm {path}"))
         return recorded.model_copy(update={"label": variant.label})
 
-    def trial(self, variant: Variant, seed: int, probes: Sequence[Probe] = ()) -> Trial:
+    def trial(self, variant: Variant, seed: int, probes: Sequence[str] = ()) -> Trial:
         """Train, measure and probe a row; what its record has already is not done again."""
-        folder, known = self.folder(variant, seed), self.finished(variant, seed)
-        trial = known or self._trained(variant, seed)
-        crosses = self.grid.crosses_objectives and "nsp_accuracy" not in trial.measures
-        goes_deep = self.grid.measures_depths and f"{MEASURE}_at_1" not in trial.measures
-        if known is None or crosses or goes_deep:
-            config, network = config_of(trial.settings), _network(folder)
-            if known is None:
-                trial.measures.update(measure(network, self.corpus, config, sentence=config.objective.sentence))
-            for name, sentence in (("nsp", "next"), ("sop", "order")) if crosses else ():
-                values = measure(network, self.corpus, config, sentence=sentence)
+        folder, trial = self.folder(variant, seed), self.finished(variant, seed)
+        if trial is None:
+            trial = self._trained(variant, seed)
+            config = config_of(trial.settings)
+            trial.measures |= measure(_network(folder), self.corpus, config, sentence=config.objective.sentence)
+            write_json(folder / TRIAL_FILE, trial.model_dump(mode="json"))
+        if grids()[self.table].crosses_objectives and "nsp_accuracy" not in trial.measures:
+            for name, sentence in (("nsp", "next"), ("sop", "order")):
+                values = measure(_network(folder), self.corpus, config_of(trial.settings), sentence=sentence)
                 trial.measures[f"{name}_accuracy"] = values["sentence_order_accuracy"]
                 trial.measures[f"{name}_commonest"] = values["sentence_commonest"]
-            for depth in range(1, network.config.num_steps + 1) if goes_deep else ():
-                network.albert.depth = depth
-                values = measure(network, self.corpus, config, sentence="order")
-                trial.measures[f"{MEASURE}_at_{depth}"] = values[MEASURE]
             write_json(folder / TRIAL_FILE, trial.model_dump(mode="json"))
         for probe in probes:
-            if probe.task not in trial.probes:
-                trial.probes[probe.task] = probe.measure(folder, seed=seed)
+            task, _, data = probe.partition("=")
+            if task not in trial.probes:
+                trial.probes[task] = probe_measure(folder, task, Path(data), seed=seed)
                 write_json(folder / TRIAL_FILE, trial.model_dump(mode="json"))
         return trial
 
@@ -216,10 +218,8 @@ class Bench:
             # The start has a shape of its own.
             words = (*(w for w in words if not w.startswith(("model.", "start."))), f"start.model={start}")
         # The CPU time of this process and its children adds up over interruptions.
-        earlier, path = 0.0, folder / CPU_FILE
-        if path.is_file():
-            earlier = TypeAdapter(dict[str, float]).validate_python(read_json(path, command=f"rm {path}"))["seconds"]
-        begun = sum(os.times()[:4])
+        path, begun = folder / CPU_FILE, sum(os.times()[:4])
+        earlier = float(str(read_json(path, command=f"rm {path}")["seconds"])) if path.is_file() else 0.0
         try:
             code = pretrain(resolve(PretrainConfig, settings_from_words(words)), folder / "run", is_quiet=True)
         finally:
@@ -273,46 +273,29 @@ def measure(network: AlbertForPretraining, corpus: Path, config: PretrainConfig,
     return {name: round(value, 6) for name, value in measures.items()}
 
 
-@dataclass(frozen=True)
-class Probe:
-    """A fine-tuning of every row with the same budget: on a named task with its folder, or on a file of your own."""
+def probe_measure(folder: Path, task: str, data: Path, *, seed: int) -> float:
+    """Fine-tune the model of a trial, unless this was done before, and return the task's key measure.
 
-    task: str
-    data: Path
-
-    @classmethod
-    def parse(cls, text: str) -> Probe:
-        """Read `TASK=PATH`.
-
-        >>> Probe.parse("sst2=data/glue").task
-        'sst2'
-        """
-        task, _, path = text.partition("=")
-        if not (task and path):
-            wanted = "TASK=PATH: a named task and its folder, or a name and a file of your own"
-            raise LitebertError("LB-762", "a probe is a task and its data", received=text, expected=wanted, next=HELP)
-        return cls(task, Path(path))
-
-    def measure(self, folder: Path, *, seed: int) -> float:
-        """Fine-tune the model of a trial, unless this was done before, and return the task's key measure."""
-        run, model = folder / f"probe-{self.task}", folder / "run" / "model"
-        longest, is_file = read_config(model).max_position_embeddings, self.data.is_file()
-        words = [
-            "task.name=table" if is_file else f"task.name={self.task}",
-            f"data.train={self.data}" if is_file else f"data.folder={self.data}",
-            f"model.start={model}",
-            f"task.max_length={longest}",
-            f"task.max_query_length={longest // 4}",
-            f"task.doc_stride={longest // 4}",
-            f"task.max_qa_length={longest // 2}",
-            f"optim.learning_rate={PROBE_LEARNING_RATE}",
-            *(f"train.{name}={PROBE_STEPS}" for name in ("steps", "eval_every", "save_every")),
-            f"train.batch_size={PROBE_BATCH_SIZE}",
-            f"train.seed={seed}",
-            "train.loader_workers=0",
-        ]
+    `data` is the folder of a named task, or a file of one's own.
+    """
+    run, model = folder / f"probe-{task}", folder / "run" / "model"
+    longest = read_config(model).max_position_embeddings
+    own = ["task.name=table", f"data.train={data}"]
+    words = [
+        *(own if data.is_file() else [f"task.name={task}", f"data.folder={data}"]),
+        f"model.start={model}",
+        f"task.max_length={longest}",
+        f"task.max_query_length={longest // 4}",
+        f"task.doc_stride={longest // 4}",
+        f"task.max_qa_length={longest // 2}",
+        f"optim.learning_rate={PROBE_LEARNING_RATE}",
+        *(f"train.{name}={PROBE_STEPS}" for name in ("steps", "eval_every", "save_every")),
+        f"train.batch_size={PROBE_BATCH_SIZE}",
+        f"train.seed={seed}",
+        "train.loader_workers=0",
+    ]
+    if (result := read_result(run)) is None:
+        finetune(resolve(FinetuneConfig, settings_from_words(words)), run, is_quiet=True)
         if (result := read_result(run)) is None:
-            finetune(resolve(FinetuneConfig, settings_from_words(words)), run, is_quiet=True)
-            if (result := read_result(run)) is None:
-                raise _interrupted(f"the probe {self.task}", Run(run).step)
-        return result.last.measures[result.key_measure]
+            raise _interrupted(f"the probe {task}", Run(run).step)
+    return result.last.measures[result.key_measure]
