@@ -138,11 +138,6 @@ def test_accuracy_is_reported_by_group_where_there_are_several() -> None:
         family.measures([], [])
 
 
-def test_more_choices_than_the_family_has_room_for_are_refused(tokenizer: Tokenizer) -> None:
-    with pytest.raises(LitebertError, match=r"LB-828(.|\n)*num_choices=4"):
-        MultipleChoice(num_choices=3).features([FOUR], tokenizer, max_length=64, training=False)
-
-
 def test_rows_show_the_chosen_text_beside_the_right_one() -> None:
     unlabelled = ChoiceExample("7", CONTEXT, "Who?", ("Anna", "David"))
     rows = MultipleChoice().rows([TWO, unlabelled], [Scores((0.9, 0.1)), Scores((0.3, 0.7))])

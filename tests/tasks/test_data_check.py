@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from litebert.cli import cli
 from litebert.errors import LitebertError
 from litebert.reading.findings import Finding
-from litebert.tasks.check import DataReport, Seen, check_dataset, check_files
+from litebert.tasks.check import DataReport, check_dataset, check_files
 from litebert.tasks.named import DATASETS
 from litebert.tokenizer import Tokenizer, train_tokenizer
 
@@ -102,7 +102,7 @@ def test_findings_are_told_with_kind_place_and_example(name: str, write: Write) 
         if places:
             assert found.where == "; ".join(f"{path}, {place}" for place in places.split("; "))
         assert example.format(path=path) in found.example
-    assert report.has_errors == any(kind.startswith("unusable") for kind, *_ in wanted)
+    assert report.exit_code == 3 * any(kind.startswith("unusable") for kind, *_ in wanted)
     if not wanted:
         assert (report.splits[0].num_rows, report.splits[0].labels) == (40, {"a": 20, "b": 20})
         assert str(report).endswith("nothing to correct")
@@ -152,7 +152,7 @@ SPANS = (
 )
 def test_every_kind_of_row_is_looked_at(name: str, content: str, labels: dict[str, int], write: Write) -> None:
     report = check_files(write(name, content))
-    assert (report.splits[0].labels, report.has_errors) == (labels, False)
+    assert (report.splits[0].labels, report.exit_code) == (labels, 0)
 
 
 def test_folder_of_a_named_task_is_looked_through(tmp_path: Path) -> None:
@@ -217,17 +217,17 @@ def test_what_was_typed_wrongly_is_an_error_of_the_user(
     assert caught.value.exit_code == 1
 
 
-@settings(deadline=None, max_examples=80)
-@given(rows=st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(["x", "y", None])), max_size=9))
-def test_seen_counts_as_a_slow_count_does(rows: list[tuple[str, str | None]]) -> None:
-    seen = Seen()
-    for number, (text, answer) in enumerate(rows, 1):
-        seen.add([text], answer, number)
-    repeated, contradictory = seen.repeated(), seen.contradictory()
-    assert (repeated.count if repeated else 0) == len(rows) - len(set(rows))
-    labelled = [row for row in rows if row[1] is not None]
-    expected = sum(len({a for t, a in labelled if t == text}) > 1 for text, _ in labelled)
-    assert (contradictory.count if contradictory else 0) == expected
+@settings(deadline=None, max_examples=60)
+@given(rows=st.lists(st.tuples(st.sampled_from(["one x", "two x", "six x"]), st.sampled_from("ab")), max_size=9))
+def test_repeated_and_contradictory_rows_are_counted_as_a_slow_count_does(
+    rows: list[tuple[str, str]], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "counted.csv"
+    path.write_text(HEAD + "a first row,a\na last row,b\n" + "".join(f"{text},{label}\n" for text, label in rows))
+    found = {each.kind.split(" (")[0]: each.count for each in check_files(path, columns=["label=label"]).findings}
+    assert found.get("repeated row", 0) == len(rows) - len(set(rows))
+    expected = sum(len({other for again, other in rows if again == text}) > 1 for text, _ in rows)
+    assert found.get("contradictory labels", 0) == expected
 
 
 @settings(deadline=None, max_examples=60)

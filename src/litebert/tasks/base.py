@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Generic, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -13,12 +14,11 @@ from litebert.fast.steps import exact_dtype
 from litebert.nn import Batch, Network
 
 
-class MicroBatch(Protocol):
-    """What a task calculates a loss from at once."""
+@dataclass(frozen=True)
+class MicroBatch:
+    """What a task calculates a loss from at once; a task adds what else its loss needs."""
 
-    @property
-    def batch(self) -> Batch:
-        """The tokens that the network reads; there is no padding."""
+    batch: Batch
 
 
 Work = TypeVar("Work", bound=MicroBatch)
@@ -52,26 +52,25 @@ class Measure:
     chance: float | str | None = None
 
 
-class Task(Protocol[Work]):
-    """What a network is trained for."""
+class Task(ABC, Generic[Work]):
+    """What a network is trained for; `num_sums` is the number of entries of `Loss.sums`."""
 
-    @property
-    def network(self) -> Network:
-        """The network being trained."""
+    network: Network
+    num_sums: int
 
-    @property
-    def num_sums(self) -> int:
-        """The number of entries of `Loss.sums`."""
-
+    @abstractmethod
     def batches(self, start: int, stop: int) -> Iterator[Sequence[Work]]:
-        """Yield the micro-batches of the steps start, ... stop - 1; any start is allowed."""
+        """Yield the micro-batches of the steps start, ... stop - 1, on the network's device; any start is allowed."""
 
+    @abstractmethod
     def loss(self, work: Work) -> Loss:
-        """Compute the loss of one micro-batch."""
+        """Return this micro-batch's share of the loss of its step."""
 
+    @abstractmethod
     def measures(self, sums: Sequence[float]) -> dict[str, float]:
         """Turn sums into measures by name: mean losses, accuracies."""
 
+    @abstractmethod
     def evaluate(self) -> dict[str, float]:
         """Measure the network on held-out data; leave it in training mode."""
 

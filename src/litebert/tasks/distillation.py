@@ -23,12 +23,12 @@ from litebert.distributed import ALONE, World
 from litebert.errors import LitebertError
 from litebert.fast.steps import exact_dtype
 from litebert.folder import Pooling, SentenceVectors, load_model, read_sentence_vectors
-from litebert.nn import Albert, Batch
+from litebert.nn import Albert, AlbertForPretraining, Batch
 from litebert.nn.batch import mean_by_sequence, moved
 from litebert.nn.heads import PRETRAINING_HEADS
 from litebert.objectives import PretrainingBatch, Samples, longest_first, prefetch
 from litebert.rng import Ints
-from litebert.tasks.base import Loss, Measure, device_of, summed
+from litebert.tasks.base import Loss, Measure, MicroBatch, Task, device_of, summed
 from litebert.tasks.pretraining import Pretraining, PretrainingWork, micro_batches
 from litebert.tokenizer import Tokenizer
 
@@ -192,7 +192,7 @@ def align(student: Sequence[Sequence[Span]], teacher: Sequence[Sequence[Span]]) 
 
 
 @dataclass(frozen=True)
-class Lesson:
+class Lesson(MicroBatch):
     """Masked pairs or plain texts, with the teacher's states for the same unmasked text.
 
     `pretraining` is None for plain texts, which train only hidden states and vectors; `alignment` and `reading` are
@@ -200,7 +200,6 @@ class Lesson:
     of the step's tokens; `world` are the processes that share the lesson.
     """
 
-    batch: Batch
     pretraining: PretrainingWork | None
     alignment: Alignment | None
     reading: tuple[list[Tensor], Tensor] | None  # the teacher's states and vectors
@@ -208,12 +207,14 @@ class Lesson:
     world: World
 
 
-class Distillation:
-    """The task of distillation; see tasks.base.Task.
+class Distillation(Task[Lesson]):
+    """The task of distillation.
 
     At a masked position the student must predict the state of the hidden word (as in data2vec, arXiv 2202.03555).
     Hidden states are compared by squared error relative to the teacher's size, vectors by cosine.
     """
+
+    network: AlbertForPretraining
 
     def __init__(
         self,
@@ -234,7 +235,7 @@ class Distillation:
         self._layers = [round(step * len(teacher.encoder.plan) / depth) for step in range(1, depth + 1)]
 
     def batches(self, start: int, stop: int) -> Iterator[Sequence[Lesson]]:
-        """Yield the lessons of each step: pairs, then texts."""
+        """Yield two lessons a step: pairs, then texts."""
         steps, world, workers = range(start, stop), self._world, self._pretraining.train.loader_workers
         pairs_of = self._pretraining.open_loader
         assert pairs_of is not None
@@ -267,7 +268,6 @@ class Distillation:
         )
 
     def loss(self, work: Lesson) -> Loss:
-        """Return one lesson's share of the step's loss."""
         states = list(self.network.albert.states(work.batch))[1:]  # after each step, (tokens, hidden)
         hidden, read = states[-1].new_zeros((), dtype=torch.float32), 0.0  # `read`: this lesson's share of the mean
         if work.reading is not None and work.alignment is not None:
@@ -301,7 +301,6 @@ class Distillation:
         return Loss(total, summed([*zeros, *sums, distances.sum(), hidden.new_full((), len(distances))]))
 
     def measures(self, sums: Sequence[float]) -> dict[str, float]:
-        """Return pretraining's measures and the two errors against the teacher."""
         *pretraining, hidden, lessons, vector, texts = sums
         return self._pretraining.measures(pretraining) | {
             "hidden_error": hidden / (lessons or 1.0),

@@ -22,7 +22,7 @@ from litebert.errors import LitebertError
 from litebert.fast import accelerate, is_packed, pack
 from litebert.nn import AlbertForTask, Batch
 from litebert.nn.batch import by_length, moved
-from litebert.tasks.base import Loss, device_of, summed
+from litebert.tasks.base import Loss, MicroBatch, Task, device_of, summed
 from litebert.tasks.kinds.family import (
     Answer,
     AnswerRow,
@@ -48,24 +48,22 @@ class LabelledSet(Generic[Example]):
 
 
 @dataclass(frozen=True)
-class FinetuningWork:
+class FinetuningWork(MicroBatch):
     """A micro-batch and the weight of its whole step, so that shares of the loss add up.
 
     `targets` lie end to end; `wanted` are the outputs of a teacher, if there is one.
     """
 
-    batch: Batch
     targets: Tensor
     weight: float
     step_weight: float
     wanted: Tensor | None = None
 
 
-class Finetuning(Generic[Example, Answer]):
-    """The task of fine-tuning; see tasks.base.Task.
+class Finetuning(Task[FinetuningWork], Generic[Example, Answer]):
+    """The task of fine-tuning; with a `teacher`, the features have its outputs."""
 
-    With a `teacher`, the features have its outputs.
-    """
+    network: AlbertForTask
 
     num_sums = 2  # the weighted losses, the weights
 
@@ -87,7 +85,6 @@ class Finetuning(Generic[Example, Answer]):
         self._answers: dict[str, list[Answer]] | None = None
 
     def batches(self, start: int, stop: int) -> Iterator[Sequence[FinetuningWork]]:
-        """Yield the micro-batches of each step on the network's device; every epoch has another random order."""
         train, device = self._train, device_of(self.network)
         for step in range(start, stop):
             numbers = drawn(len(self._features), step, batch_size=train.batch_size, seed=train.seed)
@@ -105,7 +102,6 @@ class Finetuning(Generic[Example, Answer]):
             yield works
 
     def loss(self, work: FinetuningWork) -> Loss:
-        """Return this micro-batch's share of the weighted mean loss of its step."""
         self._answers = None  # the step will change the weights
         if self._teacher is None or work.wanted is None:
             losses = self.family.losses(self.network, work.batch, work.targets)
@@ -115,7 +111,6 @@ class Finetuning(Generic[Example, Answer]):
         return Loss(total / work.step_weight, summed([total, total.new_full((), work.weight)]))
 
     def measures(self, sums: Sequence[float]) -> dict[str, float]:
-        """Return the mean loss."""
         return {"loss": sums[0] / (sums[1] or 1.0)}
 
     def evaluate(self) -> dict[str, float]:

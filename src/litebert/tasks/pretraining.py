@@ -23,21 +23,20 @@ from litebert.nn import AlbertForPretraining, Batch
 from litebert.nn.batch import moved
 from litebert.nn.heads import PretrainingOutput
 from litebert.objectives import NO_LABEL, PretrainingBatch, Samples, longest_first, prefetch
-from litebert.tasks.base import Loss, Measure, device_of, summed
+from litebert.tasks.base import Loss, Measure, MicroBatch, Task, device_of, summed
 
 EPSILON = 1e-5
 """Added to the number of masked tokens, as upstream (run_pretraining.py L337)."""
 
 
 @dataclass(frozen=True)
-class PretrainingWork:
+class PretrainingWork(MicroBatch):
     """A micro-batch and the totals of its step, so that shares of the loss add up.
 
     `masked_positions` (masked,) index the flat tokens, `masked_ids` are what stood there; `sentence_labels`
     (sequences,) are None without a sentence objective.
     """
 
-    batch: Batch
     masked_positions: Tensor
     masked_ids: Tensor
     sentence_labels: Tensor | None
@@ -129,8 +128,10 @@ def pretraining_measures() -> tuple[Measure, ...]:
 # The task
 
 
-class Pretraining:
-    """The task of pretraining; see tasks.base.Task."""
+class Pretraining(Task[PretrainingWork]):
+    """The task of pretraining."""
+
+    network: AlbertForPretraining
 
     def __init__(
         self,

@@ -1,6 +1,7 @@
 """SQuAD's files are read as they are packed; what is wrong in them is named by question."""
 
 import hashlib
+import json
 import resource
 from collections.abc import Callable
 from pathlib import Path
@@ -77,18 +78,23 @@ def test_an_error_names_file_and_question(tmp_path: Path, code: str, changes: di
     assert "question q" in raised.value.what
 
 
-@pytest.mark.parametrize("data", [b"", b'{"data": [', b'{"data": [NaN]}', b"\xff{}", b"[" * 100_000])
-def test_damage_is_told_apart(tmp_path: Path, data: bytes) -> None:
+REFUSED: dict[str, tuple[bytes, str]] = {
+    "nothing": (b"", "LB-800"),
+    "cut off": (b'{"data": [', "LB-800"),
+    "no number": (b'{"data": [NaN]}', "LB-800"),
+    "no text": (b"\xff{}", "LB-800"),
+    "no end": (b"[" * 100_000, "LB-800"),
+    "another layout": (json.dumps({"rows": list(range(10_000))}).encode(), "LB-801.*\n.*an object with rows\n"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_no_file_of_questions_is_refused_shortly(name: str, tmp_path: Path) -> None:
+    data, message = REFUSED[name]
     write_bytes(tmp_path / "dev.json", data)
-    with pytest.raises(DamagedError, match="LB-800"):
+    with pytest.raises(LitebertError, match=message) as raised:
         read_squad(find_file(tmp_path / "dev.json"))
-
-
-def test_another_layout_is_refused_shortly(tmp_path: Path) -> None:
-    write_json(tmp_path / "dev.json", {"rows": list(range(10_000))})
-    with pytest.raises(LitebertError, match="LB-801") as raised:
-        read_squad(find_file(tmp_path / "dev.json"))
-    assert raised.value.received == "an object with rows"
+    assert isinstance(raised.value, DamagedError) == (message == "LB-800")
 
 
 def test_two_questions_may_not_share_an_id(write_squad: WriteSquad, tmp_path: Path) -> None:
@@ -105,13 +111,6 @@ def _table(examples: list[SpanExample]) -> dict[str, Json]:
     return {_key(one.context): [{"id": one.id, "question": one.question}] for one in examples if one.is_impossible}
 
 
-def test_unanswerable_questions_follow_the_others_on_their_context(voyages: list[SpanExample], tmp_path: Path) -> None:
-    answerable = [one for one in voyages if one.answers]
-    other: Json = [{"id": "x", "question": "Passed over?"}]
-    write_json(tmp_path / "more.json", {**_table(voyages), "00": other})
-    assert with_unanswerable(answerable, tmp_path / "more.json") == voyages
-
-
 def test_unanswerable_questions_on_other_contexts_are_refused(tmp_path: Path) -> None:
     write_json(tmp_path / "more.json", {_key("else"): [{"id": "x", "question": "Why?"}]})
     with pytest.raises(LitebertError, match="LB-804"):
@@ -122,7 +121,8 @@ def test_training_data_of_version_2_may_lie_in_two_files(
     voyages: list[SpanExample], write_squad: WriteSquad, tmp_path: Path
 ) -> None:
     write_squad(tmp_path / "train-v1.1.json.gz", [one for one in voyages if one.answers])
-    write_json(tmp_path / "train-v2.0.unanswerable.json", _table(voyages))
+    other: Json = [{"id": "x", "question": "Passed over?"}]
+    write_json(tmp_path / "train-v2.0.unanswerable.json", {**_table(voyages), "00": other})
     assert DATASETS["squad2"].read(tmp_path, "train") == voyages
 
 

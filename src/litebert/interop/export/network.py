@@ -22,7 +22,7 @@ from litebert.nn import Albert, AlbertForPretraining, AlbertForTask, Network
 from litebert.nn.heads import LinearHead, MaskedLMHead
 from litebert.nn.model import AttentionBlock, FeedForwardBlock
 from litebert.tasks.kinds.family import NEVER
-from litebert.tasks.kinds.spans import ConditionalSpanHead, SpanPieces, conditional_spans
+from litebert.tasks.kinds.spans import ConditionalSpanHead, conditional_spans
 from litebert.tasks.kinds.text import VectorHead, vector_rows
 from litebert.tokenizer import Tokenizer
 
@@ -296,11 +296,11 @@ class _ConditionalSpanLogits(Reader):
         self.start, self.end, self.end_norm = Affine.of(head.start), Affine.of(head.end), head.end_norm
         self.end_token, self.end_start = Affine(for_token, head.end_hidden.bias), Affine(for_start, None)
         self.answer_hidden, self.answer = Affine.of(head.answer_hidden), Affine.of(head.answer)
+        self.dropout = nn.Identity()
 
     def forward(self, hidden: Tensor, mask: Tensor, segments: Tensor) -> tuple[Tensor, ...]:
         hidden = hidden * mask.unsqueeze(-1)  # where fewer than five starts are allowed
-        pieces = SpanPieces(*(getattr(self, name) for name in SpanPieces._fields))
-        return tuple(conditional_spans(hidden, allowed_positions(mask, segments), NUM_STARTS, pieces))
+        return tuple(conditional_spans(self, hidden, allowed_positions(mask, segments), NUM_STARTS))
 
 
 def allowed_positions(mask: Tensor, segments: Tensor) -> Tensor:

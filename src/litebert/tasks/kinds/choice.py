@@ -13,11 +13,10 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from litebert.config import HeadConfig
-from litebert.errors import LitebertError
 from litebert.metrics import require_some
 from litebert.nn import AlbertForTask, Batch
 from litebert.nn.batch import moved
-from litebert.tasks.kinds.family import NEVER, AnswerRow, CheckItem, Family, Feature, Output, frame_ids, softmax
+from litebert.tasks.kinds.family import NEVER, AnswerRow, Family, Feature, Output, frame_ids, softmax
 from litebert.tasks.kinds.text import Scores, mean_scores
 from litebert.tokenizer import Tokenizer
 
@@ -68,9 +67,7 @@ class MultipleChoice(Family[ChoiceExample, Scores]):
         features = []
         for number, example in enumerate(examples):
             if len(example.choices) > self.num_choices:
-                what, number_of = f"question {example.id} has too many choices", len(example.choices)
-                advice = f"MultipleChoice(num_choices={number_of})"
-                raise LitebertError("LB-828", what, expected=f"at most {self.num_choices}", next=advice)
+                raise ValueError(f"{len(example.choices)} choices, more than num_choices={self.num_choices}")
             framed = []
             for _ in example.choices:
                 question = next(questions)[-min(self.max_qa_length, room) :]
@@ -120,7 +117,7 @@ class MultipleChoice(Family[ChoiceExample, Scores]):
         return [Scores(tuple(shares[: len(example.choices)].tolist())) for example in examples]
 
     def texts(self, example: ChoiceExample, /) -> tuple[str, ...]:
-        return (example.question,)
+        return (f"{example.context} {example.question}", *example.choices)
 
     def expected(self, example: ChoiceExample, /) -> str | None:
         return None if example.label is None else example.choices[example.label]
@@ -134,10 +131,8 @@ class MultipleChoice(Family[ChoiceExample, Scores]):
             rows.append(AnswerRow(example.id, example.question, expected, chosen, max(answer.values), score))
         return rows
 
-    def item(self, example: ChoiceExample, /) -> CheckItem:
-        texts = (example.context, example.question)
-        labels = () if example.label is None else (f"choice {example.label + 1}",)
-        return CheckItem(texts, "".join(texts), example.choices, labels, self.expected(example))
+    def labels(self, example: ChoiceExample, /) -> tuple[str, ...]:
+        return () if example.label is None else (f"choice {example.label + 1}",)
 
     def columns(self, num_values: int) -> tuple[str, ...]:
         return tuple(f"choice {place}" for place in range(1, num_values + 1))

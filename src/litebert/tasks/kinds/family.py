@@ -67,21 +67,6 @@ class AnswerRow:
     score: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class CheckItem:
-    """An example as a data check sees it: its texts and labels.
-
-    The texts are read together with one of `choices`. `main` may not be empty; `labels` are counted for the balance of
-    classes; equal texts must have equal `answer`s, None if there is none.
-    """
-
-    texts: tuple[str, ...]
-    main: str
-    choices: tuple[str, ...] = ()
-    labels: tuple[str, ...] = ()
-    answer: str | None = None
-
-
 @dataclass(frozen=True)
 class Family(ABC, Generic[Example, Answer]):
     """A kind of task, independent of where its examples come from; its fields are the settings of the kind.
@@ -105,7 +90,7 @@ class Family(ABC, Generic[Example, Answer]):
     # Reading and encoding
 
     def texts(self, example: Example, /) -> tuple[str, ...]:
-        """Return what is read: one text, or two."""
+        """Return what is read, one text or two; an example without the first one teaches nothing."""
         raise NotImplementedError
 
     def target(self, example: Example, /) -> NDArray[np.generic]:
@@ -188,6 +173,10 @@ class Family(ABC, Generic[Example, Answer]):
         """Return the label of an example as text; None without one."""
         return None
 
+    def labels(self, example: Example, /) -> tuple[str, ...]:  # noqa: ARG002
+        """Return the labels of an example whose balance a data check counts."""
+        return ()
+
     def words(self, answer: Answer, /) -> str:
         """Return an answer as text, as `expected` writes labels."""
         return str(answer)
@@ -200,26 +189,21 @@ class Family(ABC, Generic[Example, Answer]):
         """Return 1 for a right answer, 0 for a wrong one, or a number between; the example has a label."""
         return float(self.expected(example) == self.words(answer))
 
+    def is_blank(self, example: Example, /) -> bool:
+        """Whether an example has no text at all, and so no answer."""
+        return not "".join(self.texts(example)).strip()
+
     def rows(self, examples: Sequence[Example], answers: Sequence[Answer], /) -> list[AnswerRow]:
         """Return answers and labels as text, one row per example, which has an `id`."""
         rows = []
         for example, answer in zip(examples, answers, strict=True):
-            expected, name = self.expected(example), str(getattr(example, "id", ""))
+            expected, text = self.expected(example), " ¦ ".join(self.texts(example))
             score = None if expected is None else self.score(example, answer)
-            text, words, confidence = " ¦ ".join(self.texts(example)), self.words(answer), self.confidence(answer)
+            words, confidence = self.words(answer), self.confidence(answer)
             if self.is_blank(example):
                 words, confidence = "", None
-            rows.append(AnswerRow(name, text, expected, words, confidence, score))
+            rows.append(AnswerRow(str(getattr(example, "id", "")), text, expected, words, confidence, score))
         return rows
-
-    def is_blank(self, example: Example, /) -> bool:
-        """Whether an example has no text at all, and so no answer."""
-        return not "".join(self.item(example).texts).strip()
-
-    def item(self, example: Example, /) -> CheckItem:
-        """Return what a data check examines."""
-        texts, answer = self.texts(example), self.expected(example)
-        return CheckItem(texts, texts[0], answer=answer)
 
     def columns(self, num_values: int) -> tuple[str, ...]:  # noqa: ARG002
         """Return what the numbers beside an answer are called in a file of answers, given how many there are."""

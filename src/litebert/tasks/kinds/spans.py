@@ -7,10 +7,10 @@ the threshold for "no answer".
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import ClassVar, NamedTuple, TypeAlias
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
@@ -30,12 +30,11 @@ from litebert.metrics import (
     threshold_measures,
 )
 from litebert.nn import AlbertForTask, Batch
-from litebert.tasks.kinds.family import NEVER, AnswerRow, CheckItem, Family, Feature, Output
+from litebert.tasks.kinds.family import NEVER, AnswerRow, Family, Feature, Output
 from litebert.tokenizer import Tokenizer
 
 LINEAR = HeadConfig(kind="question-answering")
 CONDITIONAL = HeadConfig(kind="conditional-question-answering")
-Map: TypeAlias = Callable[[Tensor], Tensor]
 Candidates: TypeAlias = NDArray[np.float32]
 """Rows of (start, end, start score, end score); start and end are positions in a window, both inclusive."""
 
@@ -45,8 +44,6 @@ NO_WINDOW = 1e6
 """The null score of a question without any window (squad_utils.py L1262)."""
 MAX_CONTEXT = 200_000
 """The longest context in a data set, in characters: all its windows are in memory at once."""
-_BLOCK = 64
-"""Windows of a context that are compared together."""
 
 
 # Questions on a context, cut into windows that fit the network (squad_utils.py L134)
@@ -127,7 +124,7 @@ def windows_of(num_pieces: int, *, room: int, doc_stride: int) -> list[tuple[int
     return windows
 
 
-def most_context(windows: Sequence[tuple[int, int]], num_pieces: int) -> NDArray[np.int64]:
+def most_context(windows: Sequence[tuple[int, int]], num_pieces: int) -> NDArray[np.int32]:
     """Return for each piece the first window with the highest score for it.
 
     The score is the context on the shorter side plus 0.01 times the window's length.
@@ -136,7 +133,7 @@ def most_context(windows: Sequence[tuple[int, int]], num_pieces: int) -> NDArray
     [0, 0, 0, 0, 0, 1, 1, 1, 2, 2]
     """
     best = np.full(num_pieces, -np.inf)
-    window = np.zeros(num_pieces, dtype=np.int64)
+    window = np.zeros(num_pieces, dtype=np.int32)  # 12 bytes a piece in all, as much as its id and its offsets
     for number, (start, stop) in enumerate(windows):
         places = np.arange(stop - start)
         scores = np.minimum(places, places[::-1]) + 0.01 * len(places)  # squad_utils.py L496
@@ -144,26 +141,6 @@ def most_context(windows: Sequence[tuple[int, int]], num_pieces: int) -> NDArray
         best[start:stop][is_better] = scores[is_better]
         window[start:stop][is_better] = number
     return window
-
-
-def _most_context(windows: Sequence[tuple[int, int]]) -> Iterator[NDArray[np.bool_]]:
-    """Yield for each window which of its pieces have the most context there, comparing a block of windows at a time.
-
-    A context of any length takes the memory of a block: `litebert answer` reads whole books.
-    """
-    for first in range(0, len(windows), _BLOCK):
-        last = min(first + _BLOCK, len(windows))
-        begin, end = windows[first][0], windows[last - 1][1]
-        low, high = first, last  # extended to all windows that overlap these
-        while low and windows[low - 1][1] > begin:
-            low -= 1
-        while high < len(windows) and windows[high][0] < end:
-            high += 1
-        origin = windows[low][0]
-        near = [(start - origin, stop - origin) for start, stop in windows[low:high]]
-        most = most_context(near, near[-1][1])
-        for number in range(first - low, last - low):
-            yield most[slice(*near[number])] == number
 
 
 def _answer_pieces(example: SpanExample, offsets: NDArray[np.int32]) -> tuple[int, int] | None:
@@ -184,18 +161,6 @@ def _answer_pieces(example: SpanExample, offsets: NDArray[np.int32]) -> tuple[in
 # The head of SQuAD 2.0: an end depends on its start (squad_utils.py L1230-1330)
 
 
-class SpanPieces(NamedTuple):
-    """The layers of a conditional span head, as functions."""
-
-    start: Map
-    end_token: Map
-    end_start: Map
-    end_norm: Map
-    end: Map
-    answer_hidden: Map
-    answer: Map
-
-
 class ConditionalSpans(NamedTuple):
     """Log-probabilities of starts and of ends given each chosen start; a logit for "no answer"."""
 
@@ -206,23 +171,26 @@ class ConditionalSpans(NamedTuple):
 
 
 def conditional_spans(
+    head: Any,
     hidden: Float[Tensor, "sequences width hidden"],
     allowed: Bool[Tensor, "sequences width"],
     starts: Int[Tensor, "sequences starts"] | int,
-    pieces: SpanPieces,
 ) -> ConditionalSpans:
-    """Score ends for the given starts; if `starts` is a number, for that many likeliest ones."""
-    start = pieces.start(hidden).squeeze(-1).masked_fill(~allowed, NEVER).log_softmax(-1)
+    """Score ends for the given starts; if `starts` is a number, for that many likeliest ones, best first.
+
+    `head` has the layers of a `ConditionalSpanHead`, as functions; an export has its own.
+    """
+    start = head.start(hidden).squeeze(-1).masked_fill(~allowed, NEVER).log_softmax(-1)
     chosen = start.topk(starts).indices if isinstance(starts, int) else starts
     index = chosen.unsqueeze(-1).expand(-1, -1, hidden.shape[-1])
     # W [token, start] as two products: each token is multiplied only once.
-    at_starts = pieces.end_start(hidden.gather(1, index))  # (sequences, starts, hidden)
-    mixed = torch.tanh(pieces.end_token(hidden)[:, None] + at_starts[:, :, None])
-    end = pieces.end(pieces.end_norm(mixed)).squeeze(-1)  # (sequences, starts, width)
+    at_starts = head.end_start(hidden.gather(1, index))  # (sequences, starts, hidden)
+    mixed = torch.tanh(head.end_token(hidden)[:, None] + at_starts[:, :, None])
+    end = head.end(head.end_norm(mixed)).squeeze(-1)  # (sequences, starts, width)
     end = end.masked_fill(~allowed[:, None], NEVER).log_softmax(-1)
     summed = (start.exp().unsqueeze(-1) * hidden).sum(1)  # (sequences, hidden)
-    answer = torch.tanh(pieces.answer_hidden(torch.cat([summed, hidden[:, 0]], -1)))
-    return ConditionalSpans(start, chosen, end, pieces.answer(answer).squeeze(-1))
+    answer = torch.tanh(head.answer_hidden(torch.cat([summed, hidden[:, 0]], -1)))
+    return ConditionalSpans(start, chosen, end, head.answer(head.dropout(answer)).squeeze(-1))
 
 
 class ConditionalSpanHead(nn.Module):
@@ -235,12 +203,20 @@ class ConditionalSpanHead(nn.Module):
         super().__init__()
         size = config.hidden_size
         self.start = nn.Linear(size, 1)
-        self.end_hidden = nn.Linear(2 * size, size)
+        self.end_hidden = nn.Linear(2 * size, size)  # of a token, beside the start
         self.end_norm = nn.LayerNorm(size, eps=config.layer_norm_eps)
         self.end = nn.Linear(size, 1)
         self.answer_hidden = nn.Linear(2 * size, size)
         self.answer = nn.Linear(size, 1, bias=False)
-        self.dropout_prob = config.classifier_dropout_prob
+        self.dropout = nn.Dropout(config.classifier_dropout_prob)
+
+    def end_token(self, hidden: Tensor) -> Tensor:
+        """Apply the half of `end_hidden` that reads a token."""
+        return F.linear(hidden, self.end_hidden.weight.chunk(2, dim=1)[0], self.end_hidden.bias)
+
+    def end_start(self, hidden: Tensor) -> Tensor:
+        """Apply the half of `end_hidden` that reads a start."""
+        return F.linear(hidden, self.end_hidden.weight.chunk(2, dim=1)[1])
 
     def forward(
         self,
@@ -249,18 +225,8 @@ class ConditionalSpanHead(nn.Module):
         starts: Int[Tensor, "sequences starts"] | int,
     ) -> ConditionalSpans:
         """Score ends for the given starts; a number means that many likeliest ones, best first."""
-        for_token, for_start = self.end_hidden.weight.chunk(2, dim=1)
-        pieces = SpanPieces(
-            start=self.start,
-            end_token=lambda x: F.linear(x, for_token, self.end_hidden.bias),
-            end_start=lambda x: F.linear(x, for_start),
-            end_norm=self.end_norm,
-            end=self.end,
-            answer_hidden=self.answer_hidden,
-            answer=lambda x: self.answer(F.dropout(x, self.dropout_prob, self.training)),
-        )
         number = min(starts, hidden.shape[1]) if isinstance(starts, int) else starts
-        return conditional_spans(hidden, allowed, number, pieces)
+        return conditional_spans(self, hidden, allowed, number)
 
 
 def score_spans(
@@ -446,9 +412,7 @@ class SpanAnswering(Family[SpanExample, SpanAnswer]):
         Training windows without the answer stay, and point to [CLS] as impossible.
         """
         segments = cache(lambda num_first, num_second: [0] * num_first + [1] * num_second)  # equal lists are shared
-        contexts: dict[
-            str, tuple[NDArray[np.int32], NDArray[np.int32]]
-        ] = {}  # ids, and characters (pieces, 2), by text
+        contexts = dict[str, tuple[NDArray[np.int32], NDArray[np.int32]]]()  # ids, and characters (pieces, 2), by text
         questions = tokenizer.encode_ids([example.question for example in examples])
         for number, (example, question) in enumerate(zip(examples, questions, strict=True)):
             if example.context not in contexts:
@@ -465,7 +429,8 @@ class SpanAnswering(Family[SpanExample, SpanAnswer]):
                 )
             answer = _answer_pieces(example, offsets) if training else None
             windows = windows_of(len(context), room=room, doc_stride=self.doc_stride)
-            for (start, stop), has_most_context in zip(windows, _most_context(windows), strict=True):
+            chosen = most_context(windows, len(context))
+            for window, (start, stop) in enumerate(windows):
                 target = np.array([0, 0, 1]) if training else None
                 if answer is not None and start <= answer[0] and answer[1] < stop:
                     target = np.array([answer[0] - start + len(head), answer[1] - start + len(head), 0])
@@ -475,7 +440,7 @@ class SpanAnswering(Family[SpanExample, SpanAnswer]):
                     target=target,
                     example=number,
                     offsets=offsets[start:stop],
-                    has_most_context=has_most_context,
+                    has_most_context=chosen[start:stop] == window,
                 )
 
     def losses(self, network: AlbertForTask, batch: Batch, targets: Tensor) -> Tensor:
@@ -569,13 +534,11 @@ class SpanAnswering(Family[SpanExample, SpanAnswer]):
             rows.append(AnswerRow(example.id, example.question, self.expected(example), text, confidence, score))
         return rows
 
-    def item(self, example: SpanExample, /) -> CheckItem:
-        texts = (example.question, example.context)
-        if example.answers is None:
-            return CheckItem(texts, example.context)
-        labels = ("answered" if example.answers else "unanswerable",)
-        answer = " | ".join(one.text for one in example.answers)
-        return CheckItem(texts, example.context, labels=labels, answer=answer)
+    def texts(self, example: SpanExample, /) -> tuple[str, ...]:
+        return (example.context, example.question)
+
+    def labels(self, example: SpanExample, /) -> tuple[str, ...]:
+        return () if example.answers is None else ("answered" if example.answers else "unanswerable",)
 
 
 @dataclass(frozen=True)

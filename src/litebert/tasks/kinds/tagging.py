@@ -16,7 +16,7 @@ from torch.nn import functional as F
 
 from litebert.metrics import tagging_measures
 from litebert.nn import AlbertForTask, Batch
-from litebert.tasks.kinds.family import CheckItem, Family, Feature, Output, softmax
+from litebert.tasks.kinds.family import Family, Feature, Output, softmax
 from litebert.tokenizer import Tokenizer
 
 IGNORED = -100
@@ -103,8 +103,7 @@ class TokenClassification(Family[TagExample, TagAnswer]):
 
     def measures(self, examples: Sequence[TagExample], answers: Sequence[TagAnswer], /) -> dict[str, float]:
         """Compare whole entities (precision, recall, F1) and single tags (accuracy)."""
-        wanted = [self._named(example.tags or ()) for example in examples]
-        return tagging_measures(wanted, [self._named(answer.best) for answer in answers])
+        return tagging_measures([*map(self.labels, examples)], [self._named(answer.best) for answer in answers])
 
     def averaged(self, answers: Sequence[Sequence[TagAnswer]], /) -> list[TagAnswer]:
         """Return the mean probability of each tag."""
@@ -121,7 +120,7 @@ class TokenClassification(Family[TagExample, TagAnswer]):
         return (" ".join(example.words),)
 
     def expected(self, example: TagExample, /) -> str | None:
-        return None if example.tags is None else " ".join(self._named(example.tags))
+        return None if example.tags is None else " ".join(self.labels(example))
 
     def words(self, answer: TagAnswer, /) -> str:
         return " ".join(self._named(answer.best))
@@ -134,12 +133,11 @@ class TokenClassification(Family[TagExample, TagAnswer]):
         """Return the share of right tags."""
         return float((np.array(example.tags, dtype=np.int64) == answer.best).mean()) if example.words else None
 
-    def item(self, example: TagExample, /) -> CheckItem:
-        (text,), answer = self.texts(example), self.expected(example)
-        return CheckItem((text,), text, labels=tuple(self._named(example.tags or ())), answer=answer)
+    def labels(self, example: TagExample, /) -> tuple[str, ...]:
+        return self._named(example.tags or ())
 
-    def _named(self, tags: Sequence[int]) -> list[str]:
-        return [self.head.labels[tag] for tag in tags]
+    def _named(self, tags: Sequence[int]) -> tuple[str, ...]:
+        return tuple(self.head.labels[tag] for tag in tags)
 
 
 def encode_words(tokenizer: Tokenizer, sentences: Sequence[Sequence[str]]) -> list[list[list[int]]]:

@@ -26,7 +26,7 @@ from litebert.fast.exits import logits_by_step, mean_by_depth, patient_logits
 from litebert.metrics import MARKED_FROM, classification_measures, multi_label_measures, regression_measures
 from litebert.nn import AlbertForTask, Batch
 from litebert.nn.batch import moved
-from litebert.tasks.kinds.family import AnswerRow, CheckItem, Family, Feature, Output, softmax
+from litebert.tasks.kinds.family import AnswerRow, Family, Feature, Output, softmax
 
 Label: TypeAlias = int | float | tuple[int, ...]
 """The index of a label, several indices, or a score."""
@@ -127,9 +127,7 @@ class TextClassification(Family[TextExample, Scores]):
         return [Scores(self.commonest([label_of(each) for each in training]))] * len(examples)
 
     def expected(self, example: TextExample, /) -> str | None:
-        if example.label is None:
-            return None
-        return ", ".join(self.head.labels[number] for number in np.ravel(example.label).astype(int))
+        return None if example.label is None else ", ".join(self.labels(example))
 
     def words(self, answer: Scores, /) -> str:
         return ", ".join(self.named(answer))
@@ -137,10 +135,9 @@ class TextClassification(Family[TextExample, Scores]):
     def confidence(self, answer: Scores, /) -> float | None:
         return max(answer.values)
 
-    def item(self, example: TextExample, /) -> CheckItem:
+    def labels(self, example: TextExample, /) -> tuple[str, ...]:
         numbers = () if example.label is None or self.is_number else np.ravel(example.label).astype(int)
-        labels = tuple(self.head.labels[number] for number in numbers)
-        return CheckItem(self.texts(example), example.first, labels=labels, answer=self.expected(example))
+        return tuple(self.head.labels[number] for number in numbers)
 
     def columns(self, _: int) -> tuple[str, ...]:
         return self.head.labels

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -109,15 +110,10 @@ def _example(question: _SquadQuestion, context: str, title: str, name: str) -> S
 
 
 def _require_distinct(examples: Sequence[SpanExample], name: str) -> None:
-    seen: set[str] = set()
-    for example in examples:
-        if example.id in seen:
-            what, advice = (
-                f"{name}: two questions have the same id",
-                "give one of them another: predictions are listed by id",
-            )
-            raise LitebertError("LB-803", what, received=example.id, next=advice)
-        seen.add(example.id)
+    for key, number in Counter(example.id for example in examples).items():
+        if number > 1:
+            what, advice = f"{name}: {number} questions have the same id", "give each its own: answers are listed by id"
+            raise LitebertError("LB-803", what, received=key, next=advice)
 
 
 def with_unanswerable(examples: Sequence[SpanExample], path: Path) -> list[SpanExample]:
@@ -138,12 +134,8 @@ def with_unanswerable(examples: Sequence[SpanExample], path: Path) -> list[SpanE
         title = questions[0].title
         merged += [*questions, *(SpanExample(one.id, one.question, context, (), title) for one in added.get(key, ()))]
     if len(merged) == len(examples):
-        what, wanted = (
-            f"{source.name} has no question on any context of the data",
-            "hex SHA-1 of contexts in UTF-8 as keys",
-        )
-        advice = "use the file that was made for this version of the data"
-        raise LitebertError("LB-804", what, expected=wanted, next=advice)
+        what, advice = f"{source.name} has no question on any context", "use the file made for this version of the data"
+        raise LitebertError("LB-804", what, expected="hex SHA-1 of contexts in UTF-8 as keys", next=advice)
     _require_distinct(merged, source.name)
     return merged
 

@@ -9,7 +9,6 @@ import shlex
 import tomllib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from statistics import fmean
 from typing import Literal, TypeAlias, get_args
@@ -33,7 +32,6 @@ LEARNT: tuple[Role, ...] = ("label", "tags", "answers", "start")
 """Roles that are not needed in a file without labels."""
 
 # The usual names of columns, without spaces and signs, the likelier first: names.toml
-
 _USUAL = tomllib.loads(Path(__file__).with_name("names.toml").read_text(encoding="utf-8"))
 PAIRS: Sequence[Sequence[str]] = _USUAL["pairs"]
 NAMES: Mapping[Role, Sequence[str]] = _USUAL["roles"]
@@ -139,8 +137,7 @@ class Columns:
 
     def one(self, role: Role) -> str | None:
         """Return the column of a role, the first of several; None if it has none."""
-        names = self.names.get(role, ())
-        return names[0] if names else None
+        return next(iter(self.all(role)), None)
 
     def all(self, role: Role) -> Names:
         """Return the columns that share a role."""
@@ -161,12 +158,12 @@ class Columns:
 
     def require_in(self, columns: Sequence[str], *, without: Collection[Role] = (), where: str = "") -> None:
         """Check that a table has the columns of all roles, or of all but some."""
-        for role, names in self.names.items():
-            for name in names:
-                if role not in without and name not in columns:
-                    what, advice = f"there is no column {name}{where}", did_you_mean(name, columns)
-                    wanted, advice = f"one of {', '.join(columns)}", f"--column {role}=NAME ({advice})"
-                    raise RequestError("LB-851", what, received=f"{role}={name}", expected=wanted, next=advice)
+        pairs = [(role, name) for role, names in self.names.items() if role not in without for name in names]
+        for role, name in pairs:
+            if name not in columns:
+                what, advice = f"there is no column {name}{where}", did_you_mean(name, columns)
+                wanted, advice = f"one of {', '.join(columns)}", f"--column {role}=NAME ({advice})"
+                raise RequestError("LB-851", what, received=f"{role}={name}", expected=wanted, next=advice)
 
 
 def chosen_header(words: Iterable[str]) -> bool | None:
@@ -198,6 +195,50 @@ def chosen_columns(words: Iterable[str], columns: Sequence[str] | None) -> Colum
     return chosen
 
 
+# What the cells of a column look like
+
+_TEXT_CHARACTERS = 10
+"""The mean length of texts, at least."""
+
+
+def strings_of(cells: Iterable[object]) -> list[str]:
+    """Return the texts among cells that are not numbers."""
+    values = (text_of(cell) for cell in cells if isinstance(cell, str))
+    return [value for value in values if value is not None and number_of(value) is None]
+
+
+def are_worded(cells: Sequence[object]) -> bool:
+    """Whether most cells have several words."""
+    values = strings_of(cells)
+    if not values or len(values) * 2 < len(cells):
+        return False
+    num_worded = sum(" " in value or not value.isascii() for value in values)
+    return num_worded * 2 > len(values) and fmean(map(len, values)) >= _TEXT_CHARACTERS
+
+
+def are_texts(cells: Sequence[object]) -> bool:
+    """Whether most cells have several words, and most of these differ."""
+    values = strings_of(cells)
+    return are_worded(cells) and len(set(values)) * 2 > len(values)
+
+
+def are_labels(cells: Sequence[object]) -> bool:
+    """Whether there are few distinct values, or fractions, or nothing but lists."""
+    filled = [value for cell in cells if (value := label_of(cell)) is not None]
+    numbers = [number for value in filled if (number := number_of(value)) is not None]
+    num_distinct = len(set(filled))
+    if not filled:
+        return has_list(cells)
+    if len(numbers) < len(filled):
+        return 1 < num_distinct <= max(2, len(filled) // 2)
+    return num_distinct > 1 and (num_distinct * 2 <= len(filled) or not all(map(float.is_integer, numbers)))
+
+
+def has_list(cells: Sequence[object]) -> bool:
+    """Whether any cell is a list, or a text that is a list."""
+    return any(list_of(cell) is not None for cell in cells)
+
+
 # What is guessed: by the names that people use, otherwise by what stands in the first rows
 
 _SIGNS: Mapping[Role, RowShape] = {
@@ -222,8 +263,6 @@ _FEWEST = {"": 3} | dict.fromkeys(
      "alternative"), 2
 )  # fmt: skip
 """How many columns ending in a number or letter, by what is before it, are choices."""
-_TEXT_CHARACTERS = 10
-"""The mean length of texts, at least."""
 
 
 def guess_columns(
@@ -237,9 +276,18 @@ def guess_columns(
     >>> guess_columns(["body", "stars"], rows, Columns({}), None)[1].words()
     ('text=body', 'label=stars')
     """
-    guess = _Guess(names, Contents(sample), chosen)
+    guess = _Guess(names, sample, chosen)
     shape = shape or guess.shape()
-    found = {"texts": guess.texts, "words": guess.words, "choices": guess.choices, "spans": guess.spans}[shape]()
+    if shape == "texts":
+        found = guess.texts()
+    elif shape == "choices":
+        found = guess.choices()
+    else:
+        needed: tuple[Role, ...] = ("tokens",) if shape == "words" else ("question", "context")
+        learnt: tuple[Role, ...] = ("tags",) if shape == "words" else ("answers", "start")
+        found = {role: guess.named(role) or guess.cannot_tell(role, []) for role in needed}
+        for role in (*learnt, "id"):
+            found[role] = guess.named(role, found)
     for role in chosen.names:
         if role not in found:
             received = f"{role}={','.join(chosen.all(role))}"
@@ -249,128 +297,59 @@ def guess_columns(
     return shape, Columns({role: columns for role, columns in found.items() if columns})
 
 
-@dataclass(frozen=True)
-class Contents:
-    """What the first rows of a table say about its columns."""
-
-    rows: Sequence[Row]
-
-    def is_text(self, name: str) -> bool:
-        """Whether most rows have a text of several words here, and most of these differ."""
-        values = self.strings(name)
-        return self.is_worded(name) and len(set(values)) * 2 > len(values)
-
-    def is_worded(self, name: str) -> bool:
-        """Whether most rows have several words here."""
-        values = self.strings(name)
-        if not values or len(values) * 2 < len(self.rows):
-            return False
-        num_worded = sum(" " in value or not value.isascii() for value in values)
-        return num_worded * 2 > len(values) and fmean(map(len, values)) >= _TEXT_CHARACTERS
-
-    def is_label(self, name: str) -> bool:
-        """Whether there are few distinct values, or fractions, or nothing but lists."""
-        filled = [value for row in self.rows if (value := label_of(row.get(name))) is not None]
-        if not filled:
-            return self.is_list(name)
-        num_distinct = len(set(filled))
-        numbers = [number for value in filled if (number := number_of(value)) is not None]
-        if len(numbers) < len(filled):
-            return 1 < num_distinct <= max(2, len(filled) // 2)
-        is_whole = all(number.is_integer() for number in numbers)
-        return num_distinct > 1 and (num_distinct * 2 <= len(filled) or not is_whole)
-
-    def is_list(self, name: str) -> bool:
-        """Whether any row has a list here, or a text that is a list."""
-        return any(list_of(row.get(name)) is not None for row in self.rows)
-
-    def is_object(self, name: str) -> bool:
-        """Whether any row has an object with named values here."""
-        return any(isinstance(row.get(name), Mapping) for row in self.rows)
-
-    def is_span(self, name: str) -> bool:
-        """Whether any row says where an answer starts."""
-        return any("answer_start" in str(row.get(name)) for row in self.rows)
-
-    def strings(self, name: str) -> list[str]:
-        """Return the texts of a column that are not numbers."""
-        cells = (row.get(name) for row in self.rows)
-        values = (text_of(cell) for cell in cells if isinstance(cell, str))
-        return [value for value in values if value is not None and number_of(value) is None]
-
-
-@dataclass(frozen=True)
 class _Guess:
-    names: Sequence[str]
-    contents: Contents
-    chosen: Columns
+    def __init__(self, names: Sequence[str], sample: Sequence[Row], chosen: Columns) -> None:
+        self.names, self.chosen = names, chosen
+        self.cells = {name: [row.get(name) for row in sample] for name in names}
+        self.by_normal = {normal(name): name for name in reversed(names)}  # the first of several counts
 
     def shape(self) -> RowShape:
         """Tell from chosen roles, then from names together with what stands in the columns."""
         for role, shape in _SIGNS.items():
             if self.chosen.all(role):
                 return shape
-        tokens = self._named("tokens")
-        if tokens and (self._named("tags", *tokens) or self.contents.is_list(tokens[0])):
+        tokens = self.named("tokens")
+        if tokens and (self.named("tags", {"tokens": tokens}) or has_list(self.cells[tokens[0]])):
             return "words"
-        if self._named("question") and self._named("context"):
-            answers = self._named("answers")
-            if self._named("start") or (answers and self.contents.is_span(answers[0])):
+        if self.named("question") and self.named("context"):
+            answers = self.named("answers")
+            if self.named("start") or (answers and "answer_start" in str(self.cells[answers[0]])):
                 return "spans"
-        return "choices" if self._choices() else "texts"
+        return "choices" if self.columns_of_choices() else "texts"
 
     def texts(self) -> dict[Role, Names]:
         """Find a text, or a pair of texts by their usual names, with a label."""
-        texts = self._texts()
-        label = self._named("label", *texts)
-        if not label:  # the only other column that looks like labels, if there is one
-            taken = (*texts, *self._named("id", *texts))
-            like = [name for name in self.names if name not in taken and self.contents.is_label(name)]
-            label = self._only(like, "label") if like else ()
-        id_ = self._named("id", *texts, *label)
-        return {"text": texts[:1], "second": texts[1:], "label": label, "id": id_}
-
-    def words(self) -> dict[Role, Names]:
-        """Find words and their tags."""
-        tokens = self._needed("tokens")
-        tags = self._named("tags", *tokens)
-        return {"tokens": tokens, "tags": tags, "id": self._named("id", *tokens, *tags)}
+        text, second = self.chosen.all("text"), self.chosen.all("second")
+        if not text:
+            pairs = (tuple(self.by_normal.get(name, "") for name in pair) for pair in PAIRS)
+            whole = (pair for pair in pairs if all(pair) and not set(pair) & set(self.chosen.used))
+            pair = () if second else next(whole, ())
+            text = pair[:1] or self.named("text") or self.only(self.like_text(()), "text")
+            second = second or pair[1:]
+        found: dict[Role, Names] = {"text": text, "second": second, "label": ()}
+        found["label"] = self.named("label", found)
+        if not found["label"]:  # the only other column that looks like labels, if there is one
+            taken = (*text, *second, *self.named("id", found))
+            like = [name for name in self.names if name not in taken and are_labels(self.cells[name])]
+            found["label"] = self.only(like, "label") if like else ()
+        return {**found, "id": self.named("id", found)}
 
     def choices(self) -> dict[Role, Names]:
         """Find choices, the question, and which choice is right."""
-        choices = self._choices() or self._cannot_tell("choices", [])
-        label = self.chosen.all("label") or self._first([*CHOSEN, *NAMES["label"]], *choices)
-        taken = (*choices, *label)
-        question = self._named("question", *taken)
-        context = self._named("context", *taken, *question)
-        if not question and not context:
-            question = self._only(self._like_text(taken), "question")
-        id_ = self._named("id", *taken, *question, *context)
-        return {"question": question, "context": context, "choices": choices, "label": label, "id": id_}
+        found: dict[Role, Names] = {"question": (), "context": ()}
+        found["choices"] = self.columns_of_choices() or self.cannot_tell("choices", [])
+        found["label"] = self.chosen.all("label") or self.first([*CHOSEN, *NAMES["label"]], found)
+        found["question"] = self.named("question", found)
+        found["context"] = self.named("context", found)
+        if not found["question"] and not found["context"]:
+            found["question"] = self.only(self.like_text((*found["choices"], *found["label"])), "question")
+        return {**found, "id": self.named("id", found)}
 
-    def spans(self) -> dict[Role, Names]:
-        """Find question, context and answers."""
-        question = self._needed("question")
-        context = self._needed("context", *question)
-        answers, start = self._named("answers"), self._named("start")
-        id_ = self._named("id", *question, *context)
-        return {"question": question, "context": context, "answers": answers, "start": start, "id": id_}
-
-    def _texts(self) -> Names:
-        second = self.chosen.all("second")
-        if text := self.chosen.all("text"):
-            return text + second
-        pairs = (tuple(self._by_normal.get(name, "") for name in pair) for pair in PAIRS)
-        whole = (pair for pair in pairs if all(pair) and not set(pair) & set(self.chosen.used))
-        if not second and (pair := next(whole, None)):
-            return pair
-        return (self._named("text") or self._only(self._like_text(()), "text")) + second
-
-    def _choices(self) -> Names:
+    def columns_of_choices(self) -> Names:
         """Find the column with the list of choices, or the columns with one choice each."""
-        named = self._named("choices")
-        is_list = named and (self.contents.is_list(named[0]) or self.contents.is_object(named[0]))
-        if self.chosen.all("choices") or is_list:
+        named = self.named("choices")
+        cells = self.cells[named[0]] if named and not self.chosen.all("choices") else []
+        if self.chosen.all("choices") or has_list(cells) or any(isinstance(cell, Mapping) for cell in cells):
             return named
         stems: dict[str, list[str]] = {}
         for name in self.names:
@@ -380,34 +359,32 @@ class _Guess:
         spelt = [tuple(group) for group in alike if not group[0].isdigit()]
         return max(spelt, key=len, default=())
 
-    def _like_text(self, taken: Names) -> list[str]:
+    def like_text(self, taken: Names) -> list[str]:
         """Return columns of texts; else of texts that repeat; else of strings but no labels."""
         free = [name for name in self.names if name not in (*taken, *self.chosen.used)]
         if len(free) == 1:
             return free
-        strings = [name for name in free if self.contents.strings(name)]
+        strings = [name for name in free if strings_of(self.cells[name])]
         return (
-            [name for name in strings if self.contents.is_text(name)]
-            or [name for name in strings if self.contents.is_worded(name)]
-            or [name for name in strings if not self.contents.is_label(name)]
+            [name for name in strings if are_texts(self.cells[name])]
+            or [name for name in strings if are_worded(self.cells[name])]
+            or [name for name in strings if not are_labels(self.cells[name])]
         )
 
-    def _named(self, role: Role, *taken: str) -> Names:
-        return self.chosen.all(role) or self._first(NAMES[role], *taken)
+    def named(self, role: Role, found: Mapping[Role, Names] | None = None) -> Names:
+        """Return the chosen column of a role, or the free one with its usual name."""
+        return self.chosen.all(role) or self.first(NAMES[role], found)
 
-    def _needed(self, role: Role, *taken: str) -> Names:
-        return self._named(role, *taken) or self._cannot_tell(role, [])
-
-    def _first(self, names: Sequence[str], *taken: str) -> Names:
+    def first(self, names: Sequence[str], found: Mapping[Role, Names] | None = None) -> Names:
         """Return the first of some usual names that a free column has."""
-        own = {*taken, *self.chosen.used}
-        found = (self._by_normal[name] for name in names if name in self._by_normal)
-        return next(((name,) for name in found if name not in own), ())
+        taken = {*self.chosen.used, *(name for columns in (found or {}).values() for name in columns)}
+        there = (self.by_normal[name] for name in names if name in self.by_normal)
+        return next(((name,) for name in there if name not in taken), ())
 
-    def _only(self, candidates: Sequence[str], role: Role) -> Names:
-        return tuple(candidates) if len(candidates) == 1 else self._cannot_tell(role, candidates)
+    def only(self, candidates: Sequence[str], role: Role) -> Names:
+        return tuple(candidates) if len(candidates) == 1 else self.cannot_tell(role, candidates)
 
-    def _cannot_tell(self, role: Role, candidates: Sequence[str]) -> Names:
+    def cannot_tell(self, role: Role, candidates: Sequence[str]) -> Names:
         which = f"{' and '.join(candidates)} could be it" if candidates else "none looks like it"
         advice = f"--column {shlex.quote(f'{role}={candidates[0]}' if candidates else f'{role}=NAME')}"
         raise RequestError(
@@ -417,11 +394,6 @@ class _Guess:
             expected="a usual name, or one column alone that looks like it",
             next=pair_flags(candidates) if role == "text" and len(candidates) == 2 else advice,
         )
-
-    @cached_property
-    def _by_normal(self) -> dict[str, str]:
-        """Return each column by its name as it is compared; the first of several counts."""
-        return {normal(name): name for name in reversed(self.names)}
 
 
 def pair_flags(names: Sequence[str]) -> str:

@@ -1,7 +1,7 @@
 """From rows to examples: texts with labels, words with tags, questions with choices, questions on a context.
 
 What a column of labels holds is found out once, from the whole training file; then every file is read the same way. A
-new kind of task is a `RowReading` here with its lines in `READINGS` and `EVERY_PROBLEM`, and a guess at its columns.
+new kind of task is a `RowReading` here with its line in `READINGS`, and a guess at its columns.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import zip_longest
+from pathlib import Path
 from string import ascii_uppercase
-from typing import Any, ClassVar, Generic, Self, TypeVar
+from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
 
 from litebert.config import HeadConfig
 from litebert.errors import LitebertError, did_you_mean
@@ -32,27 +33,45 @@ from litebert.tasks.kinds.spans import (
 )
 from litebert.tasks.kinds.tagging import TagAnswer, TagExample, TokenClassification
 from litebert.tasks.kinds.text import Label, Scores, TextClassification, TextExample
-from litebert.tasks.own.columns import Columns, Role, RowShape, label_of, list_of, number_of, text_of
-from litebert.tasks.own.table import TableFile
+from litebert.tasks.own.columns import LEARNT, Columns, Role, RowShape, label_of, list_of, number_of, text_of
+from litebert.tasks.own.table import TableFile, open_table
 
 Read = TypeVar("Read")
+Found: TypeAlias = tuple[str, tuple[str, ...], str]
+"""What all rows say about their labels: the problem, the names of its labels, and a note for the user."""
 
 
 @dataclass(frozen=True)
 class RowReading(ABC, Generic[Read, Answer]):
-    """Turns the rows of one problem into examples; `labels` are the names of labels, tags or choices in the file."""
+    """Turns the rows of one problem into examples; `labels` are the names of labels, tags or choices in the file.
+
+    `has_header` and `names` say whether the training file had a header and which columns.
+    """
 
     columns: Columns
     problem: str
     labels: tuple[str, ...] = ()
-    shape: ClassVar[RowShape]
+    has_header: bool | None = None
+    names: tuple[str, ...] = ()
+    problems: ClassVar[tuple[str, ...]]
     learnt: ClassVar[Role] = "label"  # the role of the column with the right answers
-    needs_labels: ClassVar[bool] = True
 
-    @classmethod
+    @staticmethod
     @abstractmethod
-    def settle(cls, table: TableFile, columns: Columns, problem: str | None) -> tuple[Self, str]:
-        """Read a whole table; return how its rows become examples, and a note on its labels."""
+    def settle(rows: Iterable[Row], file: str, columns: Columns, problem: str | None) -> Found:
+        """Read all rows of a training file."""
+
+    def open(self, path: Path, *, is_labelled: bool) -> TableFile:
+        """Open a file with the same columns; only with `is_labelled` does it need the labels."""
+        table = open_table(path, has_header=self.has_header, known=self.names)
+        optional = ("id",) if is_labelled else ("id", *LEARNT)
+        self.columns.require_in(table.columns, without=optional, where=f" in {path}")
+        return table
+
+    @property
+    def words(self) -> list[str]:
+        """The assignments that a user would type for these columns."""
+        return [*self.columns.words(), *(("header=no",) if self.has_header is False else ())]
 
     @property
     @abstractmethod
@@ -63,13 +82,18 @@ class RowReading(ABC, Generic[Read, Answer]):
     def example(self, id: str, row: Row, place: str, *, is_labelled: bool) -> Read:
         """Turn a row into an example; errors name its place."""
 
-    @abstractmethod
-    def key(self, example: Read) -> str:
-        """Return the text that may not be in both training and held-out rows."""
+    def example_of(self, table: TableFile, number: int, row: Row, *, is_labelled: bool) -> Read:
+        """Turn a row of a table into an example; its id is in the id column or, without one, its number."""
+        id_column = self.columns.one("id")
+        own = label_of(row.get(id_column)) if id_column else None
+        return self.example(own or str(number), row, table.place(number), is_labelled=is_labelled)
 
-    def stratum(self, example: Read) -> str:  # noqa: ARG002
-        """Return the label, if there is one: the same share of each is held out."""
-        return ""
+    @abstractmethod
+    def group(self, example: Read) -> tuple[str, str]:
+        """Return the text that may not be in both training and held-out rows, and the label, if there is one.
+
+        The same share of each label is held out.
+        """
 
     def lacks_label(self, row: Row) -> bool:
         """Whether a row has no label to learn."""
@@ -187,22 +211,22 @@ _MARKS = {"0": False, "1": True, "false": False, "true": True, "no": False, "yes
 class TextRows(RowReading[TextExample, Scores]):
     """Texts with one label, any number of labels (in one column, or in a column for each), or a score, by `problem`."""
 
-    shape: ClassVar[RowShape] = "texts"
+    problems = tuple(_PROBLEM_TYPES)
 
-    @classmethod
-    def settle(cls, table: TableFile, columns: Columns, problem: str | None) -> tuple[TextRows, str]:
-        (name, *others), file = columns.all("label"), table.source.name
+    @staticmethod
+    def settle(rows: Iterable[Row], file: str, columns: Columns, problem: str | None) -> Found:
+        name, *others = columns.all("label")
         if others:
             labels = (name, *others)
-            return cls(columns, "multi-label", labels), f"a column for each of {len(labels)} labels"
-        single, listed = count_labels(name, (row for _, row in table.rows()))
+            return "multi-label", labels, f"a column for each of {len(labels)} labels"
+        single, listed = count_labels(name, rows)
         found = problem or problem_of(name, single, listed)
         if found == "regression":
-            return cls(columns, found, (name,)), f"numbers in column {name}"
+            return found, (name,), f"numbers in column {name}"
         if found == "multi-label":
             separator = _separator("".join(single))
             labels = in_order([*(label for cell in single for label in split_labels(cell, separator)), *listed])
-            return cls(columns, found, labels), f"{len(labels)} labels, of which a row has any number"
+            return found, labels, f"{len(labels)} labels, of which a row has any number"
         if problem is None and len(single) > max(20, single.total() // 2):
             what = f"{file}: column {name} does not look like labels"
             received = f"{len(single):,} different values in {single.total():,} rows"
@@ -212,7 +236,7 @@ class TextRows(RowReading[TextExample, Scores]):
         labels = in_order(label for label in single if not _is_missing(label, is_number=is_number))
         require_choice(labels, file, name)
         shown = ", ".join(f"{label} ({single[label]:,})" for label in labels[:_SHOWN_LABELS])
-        return cls(columns, found, labels), f"{len(labels)} labels: {shown}" + ", …" * (len(labels) > _SHOWN_LABELS)
+        return found, labels, f"{len(labels)} labels: {shown}" + ", …" * (len(labels) > _SHOWN_LABELS)
 
     @cached_property
     def family(self) -> TextClassification:
@@ -223,19 +247,16 @@ class TextRows(RowReading[TextExample, Scores]):
         first, *second = self.texts(row, "text", "second")
         return TextExample(id, first, second[0] if second else None, self._label(row, place) if is_labelled else None)
 
-    def key(self, example: TextExample) -> str:
-        return f"{example.first}\n{example.second or ''}"
-
-    def stratum(self, example: TextExample) -> str:
-        return "" if self.problem == "regression" else str(example.label)
+    def group(self, example: TextExample) -> tuple[str, str]:
+        stratum = "" if self.problem == "regression" else str(example.label)
+        return f"{example.first}\n{example.second or ''}", stratum
 
     def lacks_label(self, row: Row) -> bool:
-        cell, is_number = row.get(self.label_column), self.problem == "regression" or self._has_numbers
-        return self.problem != "multi-label" and _is_missing(cell, is_number=is_number)
+        return self.problem != "multi-label" and _is_missing(row.get(self.label_column), is_number=self._has_numbers)
 
     @cached_property
     def _has_numbers(self) -> bool:
-        return all(number_of(label) is not None for label in self.labels)
+        return self.problem == "regression" or all(number_of(label) is not None for label in self.labels)
 
     def _label(self, row: Row, place: str) -> Label:
         """Read the label of a row: an index, several indices, or a score."""
@@ -289,16 +310,16 @@ def split_labels(cell: object, separator: str) -> list[str]:
 class WordRows(RowReading[TagExample, TagAnswer]):
     """Sentences: lists, or texts with a space between words."""
 
-    shape: ClassVar[RowShape] = "words"
+    problems = ("token-classification",)
     learnt: ClassVar[Role] = "tags"
 
-    @classmethod
-    def settle(cls, table: TableFile, columns: Columns, problem: str | None) -> tuple[WordRows, str]:  # noqa: ARG003
+    @staticmethod
+    def settle(rows: Iterable[Row], file: str, columns: Columns, problem: str | None) -> Found:  # noqa: ARG004
         (name,) = columns.all("tags")
-        tags = (label_of(tag) for _, row in table.rows() for tag in _members(row, name))
+        tags = (label_of(tag) for row in rows for tag in _members(row, name))
         labels = in_order(tag for tag in tags if tag is not None)
-        require_choice(labels, table.source.name, name)
-        return cls(columns, "token-classification", labels), f"{len(labels)} tags: {', '.join(labels)}"
+        require_choice(labels, file, name)
+        return "token-classification", labels, f"{len(labels)} tags: {', '.join(labels)}"
 
     @cached_property
     def family(self) -> TokenClassification:
@@ -318,8 +339,8 @@ class WordRows(RowReading[TagExample, TagAnswer]):
     def lacks_label(self, row: Row) -> bool:
         return not _members(row, self.columns.one("tags"))
 
-    def key(self, example: TagExample) -> str:
-        return " ".join(example.words)
+    def group(self, example: TagExample) -> tuple[str, str]:
+        return " ".join(example.words), ""
 
 
 def _members(row: Row, name: str | None) -> Sequence[object]:
@@ -339,13 +360,13 @@ class ChoiceRows(RowReading[ChoiceExample, Scores]):
     label may repeat the text of a choice.
     """
 
-    shape: ClassVar[RowShape] = "choices"
+    problems = ("multiple-choice",)
 
-    @classmethod
-    def settle(cls, table: TableFile, columns: Columns, problem: str | None) -> tuple[ChoiceRows, str]:  # noqa: ARG003
+    @staticmethod
+    def settle(rows: Iterable[Row], file: str, columns: Columns, problem: str | None) -> Found:  # noqa: ARG004
         name = columns.all("label")[0]
         most, found, are_texts, counts_from_one = 0, set[str](), True, False
-        for _, row in table.rows():
+        for row in rows:
             texts, names = _choices(row, columns)
             most = max(most, len(texts))
             label = label_of(row.get(name)) or ""
@@ -354,7 +375,7 @@ class ChoiceRows(RowReading[ChoiceExample, Scores]):
                 found.add(label)
                 counts_from_one = counts_from_one or label == str(len(texts))
         labels = _spelling(most, set() if are_texts else found, counts_from_one=counts_from_one)
-        return cls(columns, "multiple-choice", labels), f"up to {most} choices, called {', '.join(labels)}"
+        return "multiple-choice", labels, f"up to {most} choices, called {', '.join(labels)}"
 
     @cached_property
     def family(self) -> MultipleChoice:
@@ -362,17 +383,21 @@ class ChoiceRows(RowReading[ChoiceExample, Scores]):
 
     def example(self, id: str, row: Row, place: str, *, is_labelled: bool) -> ChoiceExample:
         texts, names = _choices(row, self.columns)
-        if len(texts) < 2:
-            received = f"{len(texts)} choices in {', '.join(self.columns.all('choices'))}"
+        if not 2 <= len(texts) <= len(self.labels):
+            what, received = (
+                f"{place}: these are not choices",
+                f"{len(texts)} in {', '.join(self.columns.all('choices'))}",
+            )
+            wanted = "2 or more, and no more than in the training data"
             advice = "correct this row, or --column choices=NAME,NAME,…"
-            raise LitebertError("LB-864", f"{place}: there is nothing to choose from", received=received, next=advice)
+            raise LitebertError("LB-864", what, received=received, expected=wanted, next=advice)
         question, context = ("".join(self.texts(row, role)) for role in ("question", "context"))
         label = self._label(row, texts, names, place) if is_labelled else None
         return ChoiceExample(id, context, question, texts, label)
 
-    def key(self, example: ChoiceExample) -> str:
+    def group(self, example: ChoiceExample) -> tuple[str, str]:
         """Return the context, which several questions may share; without one, the question."""
-        return example.context or example.question
+        return example.context or example.question, ""
 
     def _label(self, row: Row, texts: Sequence[str], names: Sequence[str], place: str) -> int:
         label = label_of(row.get(self.label_column)) or ""
@@ -419,15 +444,14 @@ UNANSWERABLE = "unanswerable"
 class SpanRows(RowReading[SpanExample, SpanAnswer]):
     """Questions on a context; `labels` has a name for "no answer" if some have none."""
 
-    shape: ClassVar[RowShape] = "spans"
+    problems = ("question-answering",)
     learnt: ClassVar[Role] = "answers"
-    needs_labels: ClassVar[bool] = False
 
-    @classmethod
-    def settle(cls, table: TableFile, columns: Columns, problem: str | None) -> tuple[SpanRows, str]:  # noqa: ARG003
-        number = sum(not _answers(row, columns) for _, row in table.rows())
-        summary = f"{number:,} without an answer" if number else "all are answered"
-        return cls(columns, "question-answering", (UNANSWERABLE,) if number else ()), f"questions; {summary}"
+    @staticmethod
+    def settle(rows: Iterable[Row], file: str, columns: Columns, problem: str | None) -> Found:  # noqa: ARG004
+        number = sum(not _answers(row, columns) for row in rows)
+        note = f"{number:,} without an answer" if number else "all are answered"
+        return "question-answering", (UNANSWERABLE,) if number else (), f"questions; {note}"
 
     @cached_property
     def family(self) -> SpanAnswering:
@@ -455,11 +479,8 @@ class SpanRows(RowReading[SpanExample, SpanAnswer]):
         """Return False: a question without an answer is labelled as unanswerable."""
         return False
 
-    def stratum(self, example: SpanExample) -> str:
-        return str(example.is_impossible)
-
-    def key(self, example: SpanExample) -> str:
-        return example.context
+    def group(self, example: SpanExample) -> tuple[str, str]:
+        return example.context, str(example.is_impossible)
 
 
 def _answers(row: Row, columns: Columns) -> list[tuple[str, float | None]]:
@@ -481,15 +502,11 @@ def _answers(row: Row, columns: Columns) -> list[tuple[str, float | None]]:
 
 
 READINGS: dict[RowShape, type[RowReading[Any, Any]]] = {
-    each.shape: each for each in (TextRows, WordRows, ChoiceRows, SpanRows)
+    "texts": TextRows,
+    "words": WordRows,
+    "choices": ChoiceRows,
+    "spans": SpanRows,
 }
-"""The reading of each shape; a new shape is added here, to `EVERY_PROBLEM` and to `columns`."""
-EVERY_PROBLEM: dict[str, RowShape] = {
-    "classification": "texts",
-    "multi-label": "texts",
-    "regression": "texts",
-    "token-classification": "words",
-    "multiple-choice": "choices",
-    "question-answering": "spans",
-}
+"""The reading of each shape of rows; a new shape is added here and to `columns`."""
+SHAPES: dict[str, RowShape] = {problem: shape for shape, each in READINGS.items() for problem in each.problems}
 """The shape of the rows by the name of their problem, as in --problem."""

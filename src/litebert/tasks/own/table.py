@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from statistics import fmean
 
@@ -59,16 +59,14 @@ class TableFile:
         """Return the valid ones of the first rows; if none is, their first error."""
         scanned = [row for _, row in islice(self.scan(), SAMPLE_ROWS)]
         good = [row for row in scanned if not isinstance(row, LitebertError)]
+        errors = [row for row in scanned if isinstance(row, LitebertError)]
         if not good:
-            raise next((row for row in scanned if isinstance(row, LitebertError)), self._no_rows())
+            raise errors[0] if errors else no_content(self.source.name, "rows")
         return good
 
     def place(self, number: int) -> str:
         """Name the place of a row: the file, and the line, row or item."""
         return str(RowPlace(self.source, number))
-
-    def _no_rows(self) -> LitebertError:
-        return no_content(self.source.name, "rows")
 
 
 def open_table(path: Path, *, has_header: bool | None = None, known: Collection[str] = ()) -> TableFile:
@@ -79,35 +77,30 @@ def open_table(path: Path, *, has_header: bool | None = None, known: Collection[
     """
     source = find_table(path)
     if source.kind in DELIMITED:
-        return _delimited(source, has_header, known)
+        lines = first_lines(source)
+        if not any(lines):
+            raise no_content(source.name, "rows")
+        dialect = guess_dialect(lines, kind=source.kind, known=known)
+        sample = [cells for cells, _ in dialect.sized(lines) if cells]
+        if not sample:  # raises the error of the first row
+            cells = partial(scan_delimited, source, dialect, ("1",), has_header=False)
+            TableFile(source, str(dialect), ("1",), cells).sample()
+        named = guess_header(sample, known) if has_header is None else has_header
+        columns = header_names(sample[0] if named else [""] * len(sample[0]), source)
+        writing = f"{dialect}, {'names in the first line' if named else 'no header'}"
+        scan = partial(scan_delimited, source, dialect, columns, has_header=named)
+        return TableFile(source, writing, columns, scan, named)
     if source.kind == ".parquet":
         columns = tuple(next(read_parquet(source, ()), {}))
         return TableFile(source, "parquet", columns, lambda: enumerate(read_parquet(source, columns), 1))
     if source.kind in JSON_LINES:
-        writing, scan = "an object per line", partial(scan_json_lines, source)
+        table = TableFile(source, "an object per line", (), partial(scan_json_lines, source))
     elif source.kind in TAGGED:
-        writing, scan = "a word per line", partial(scan_tagged, source)
+        table = TableFile(source, "a word per line", (), partial(scan_tagged, source))
     else:
-        writing, scan = "a list of objects", partial(scan_json, source)
-    keys = chain.from_iterable(TableFile(source, writing, (), scan).sample())  # in order of appearance
-    return TableFile(source, writing, tuple(dict.fromkeys(keys)), scan)
-
-
-def _delimited(source: Source, has_header: bool | None, known: Collection[str]) -> TableFile:
-    lines = first_lines(source)
-    if not any(lines):
-        raise no_content(source.name, "rows")
-    dialect = guess_dialect(lines, kind=source.kind, known=known)
-    sample = [cells for cells, _ in dialect.sized(lines) if cells]
-    if not sample:  # raises the error of the first row
-        cells = partial(scan_delimited, source, dialect, ("1",), has_header=False)
-        TableFile(source, str(dialect), ("1",), cells).sample()
-    named = guess_header(sample, known) if has_header is None else has_header
-    columns = header_names(sample[0] if named else [""] * len(sample[0]), source)
-    writing = f"{dialect}, {'names in the first line' if named else 'no header'}"
-    return TableFile(
-        source, writing, columns, partial(scan_delimited, source, dialect, columns, has_header=named), named
-    )
+        table = TableFile(source, "a list of objects", (), partial(scan_json, source))
+    columns = tuple(dict.fromkeys(key for row in table.sample() for key in row))  # in order of appearance
+    return TableFile(source, table.writing, columns, table.scan)
 
 
 # How a delimited file is written: its delimiter, its quotes, whether it has a header
@@ -126,42 +119,29 @@ def guess_dialect(lines: Sequence[str], *, kind: str, known: Collection[str] = (
     Dialect(delimiter=';', quoting='doubled')
     """
     names = KNOWN_NAMES | set(map(normal, known))
+    # With tabs, quotes are rarely special: only if they stand around the first name, or doubled in a quoted cell.
+    has_quoted_cells = lines[0].startswith('"') or any(map(_DOUBLED.search, lines))
     best, best_fit = None, (False, 0.0)
-    for dialect in _candidates(lines, kind):
-        fit = _fit(dialect, lines, names)
-        if fit > best_fit:
-            best, best_fit = dialect, fit
+    for delimiter in "\t,;|" if kind == ".tsv" else ",;\t|":
+        quotings: tuple[Quoting, ...] = ("doubled", "escaped", "none")
+        if delimiter == "\t" and not has_quoted_cells:
+            quotings = ("none", "doubled", "escaped")
+        for dialect in (Dialect(delimiter, quoting) for quoting in quotings):
+            # whether the first row has a known name, and the share of lines of its width
+            first: list[str] = []
+            num_fitting = 0
+            for cells, size in dialect.sized(lines):
+                first = first or cells
+                if len(cells) in (0, len(first)):
+                    num_fitting += size
+            fit = (any(normal(cell) in names for cell in first), num_fitting / len(lines))
+            if len(first) > 1 and fit > best_fit:
+                best, best_fit = dialect, fit
     if best is not None:
         return best
     quoted = Dialect(NO_DELIMITER, "doubled")
     num_read = sum(size for _, size in quoted.sized(lines))
     return quoted if num_read == len(lines) else Dialect(NO_DELIMITER, "none")
-
-
-def _candidates(lines: Sequence[str], kind: str) -> Iterator[Dialect]:
-    """Yield the dialects, preferred first: with tabs, quotes are rarely special.
-
-    They are if they stand around the first name, or doubled inside a quoted cell.
-    """
-    has_quoted_cells = lines[0].startswith('"') or any(map(_DOUBLED.search, lines))
-    for delimiter in "\t,;|" if kind == ".tsv" else ",;\t|":
-        quotings: tuple[Quoting, ...] = ("doubled", "escaped", "none")
-        if delimiter == "\t" and not has_quoted_cells:
-            quotings = ("none", "doubled", "escaped")
-        yield from (Dialect(delimiter, quoting) for quoting in quotings)
-
-
-def _fit(dialect: Dialect, lines: Sequence[str], names: Collection[str]) -> tuple[bool, float]:
-    """Return whether the first row has a known name, and the share of lines of its width; (False, 0) for one cell."""
-    first: list[str] = []
-    num_fitting = 0
-    for cells, size in dialect.sized(lines):
-        first = first or cells
-        if len(cells) in (0, len(first)):
-            num_fitting += size
-    if len(first) < 2:
-        return False, 0.0
-    return any(normal(cell) in names for cell in first), num_fitting / len(lines)
 
 
 def guess_header(rows: Sequence[Sequence[str]], known: Collection[str] = ()) -> bool:
@@ -186,16 +166,12 @@ def guess_header(rows: Sequence[Sequence[str]], known: Collection[str] = ()) -> 
         return True
     if any(number_of(cell) is not None for cell in first):
         return False
-    if any(_stands_out(cell, column) for cell, column in columns):
-        return True
+    # A cell differs from its column: the others are numbers, or few repeated values.
+    for cell, column in columns:
+        filled = [value for value in column if value]
+        are_few = len(filled) >= 4 and len(set(filled)) <= len(filled) // 2 and cell not in filled
+        if are_few or (filled and all(number_of(value) is not None for value in filled)):
+            return True
     # Distinct short words, and one of them has far longer cells below it
     are_names = len(set(first)) == len(first) and all(map(_NAME.fullmatch, first))
     return are_names and any(column and fmean(map(len, column)) > 3 * len(cell) for cell, column in columns)
-
-
-def _stands_out(cell: str, column: Sequence[str]) -> bool:
-    """Whether a cell, which is no number, differs from its column: others are numbers, or few repeated values."""
-    filled = [value for value in column if value]
-    if filled and all(number_of(value) is not None for value in filled):
-        return True
-    return len(filled) >= 4 and len(set(filled)) <= len(filled) // 2 and cell not in filled
