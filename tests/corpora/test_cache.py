@@ -8,7 +8,7 @@ import pytest
 
 from litebert.corpus import Corpus, build_corpus
 from litebert.corpus.remote import local_corpus, push_corpus
-from litebert.errors import LitebertError, ResourceError
+from litebert.errors import DamagedError, LitebertError, ResourceError
 from litebert.files import hash_file
 from litebert.reading import source as storage
 
@@ -37,13 +37,17 @@ def test_a_corpus_comes_back_as_it_was_pushed_and_goes_to_make_room(
     sharded: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = local_corpus(URL)
-    assert hashes(found) == hashes(sharded)
+    whole = Corpus.open(found)
+    assert whole.held_out() is not None
+    assert {name: each for name, each in hashes(found).items() if name != "origin.txt"} == hashes(sharded)
     assert local_corpus(URL) == found
     size = sum(path.stat().st_size for path in sharded.rglob("*.npy"))
     push_corpus(sharded, f"{URL}-again")
     monkeypatch.setenv("LITEBERT_CORPUS_CACHE_GB", str(1.5 * size / 1e9))
-    local_corpus(f"{URL}-again")  # makes room for itself
-    assert not found.exists()
+    Corpus.open(local_corpus(f"{URL}-again"))  # makes room for itself
+    assert len(list(found.glob("shard-*"))) < len(whole.shards)
+    with pytest.raises(DamagedError, match="LB-340"):
+        [shard.require_unchanged() for shard in whole.shards]
 
 
 def test_shards_of_a_streamed_corpus_come_when_they_are_read_and_go_to_make_room(
@@ -53,13 +57,15 @@ def test_shards_of_a_streamed_corpus_come_when_they_are_read_and_go_to_make_room
     size = sum(path.stat().st_size for path in sharded.rglob("*.npy"))
     limit = 0.75 * size
     monkeypatch.setenv("LITEBERT_CORPUS_CACHE_GB", str(limit / 1e9))
+    found = local_corpus(URL)
     with pytest.raises(ResourceError, match="LB-271"):
-        local_corpus(URL)
-    found = local_corpus(URL, window=1)
+        Corpus.open(found)
     assert not list(found.glob("shard-*"))
     corpus = Corpus.without_shards(found)
+    with pytest.raises(ResourceError, match="LB-271"):
+        corpus.open_shards([0, 1, 2], windows=3)
     for number in range(len(records)):
-        corpus.open_shards([number])
+        corpus.open_shards([number], windows=3)
         assert sum(path.stat().st_size for path in found.rglob("*.npy")) <= limit
     assert 1 < len(list(found.glob("shard-*"))) < len(records)
 
@@ -80,4 +86,4 @@ def test_what_cannot_be_fetched_is_refused(
     elif change:
         monkeypatch.setenv("LITEBERT_CORPUS_CACHE_GB", change)
     with pytest.raises(LitebertError, match=told):
-        local_corpus(url)
+        Corpus.open(local_corpus(url))

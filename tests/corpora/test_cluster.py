@@ -54,7 +54,7 @@ def _task_processes() -> list[int]:
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
-            if (folder / "cmdline").read_bytes().startswith(b"ray::_guarded"):
+            if (folder / "cmdline").read_bytes().startswith(b"ray::_run"):
                 found.append(int(folder.name))
         except OSError:
             continue

@@ -54,7 +54,7 @@ def test_corpus_decodes_to_its_documents_and_sentences(
     assert build(path, shard_tokens=1_000) == summary  # nothing is built again
     assert folder.stat().st_mtime_ns == stamp
     plan = CorpusPlan.model_construct(vocab_size=65_536)
-    assert (plan.token_dtype, plan.model_copy(update={"vocab_size": 65_537}).token_dtype) == ("<u2", "<u4")
+    assert (plan.dtypes["tokens"], plan.model_copy(update={"vocab_size": 65_537}).dtypes["tokens"]) == ("<u2", "<u4")
 
 
 def test_what_has_no_token_is_left_out_and_counted(write: Write, build: Build, tmp_path: Path) -> None:

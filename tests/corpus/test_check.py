@@ -8,8 +8,6 @@ import pytest
 from litebert.corpus import CheckReport, Corpus, Finding, check_corpus, check_text
 from litebert.corpus.build import CorpusSummary, is_held_out
 from litebert.corpus.check import RepeatedLines
-from litebert.corpus.text import Passage
-from litebert.reading.source import STANDARD_INPUT
 
 from .conftest import paragraphs
 from .test_build import rows
@@ -66,8 +64,8 @@ def test_trouble_between_documents_is_found_and_clean_text_has_none(write: Write
 def test_repeated_lines_are_counted_in_a_bounded_table() -> None:
     lines = RepeatedLines(limit=2)
     for number, line in enumerate(["buy", "a", "buy", "b", "buy", "c"], 1):
-        lines.add(line, STANDARD_INPUT, Passage(line, number, is_start=True), 0)
-    assert lines.seen["buy"] == (3, "-:1")
+        lines.add(line, f"a.txt:{number}")
+    assert lines.seen["buy"] == (3, "a.txt:1")
 
 
 def test_unreadable_input_is_a_finding_and_the_others_are_read(write: Write, stories: Stories) -> None:

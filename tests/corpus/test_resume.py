@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -127,26 +128,24 @@ def test_lock_of_a_killed_build_holds_nobody_up(settings: Settings, tmp_path: Pa
     assert not list((tmp_path / "corpus").iterdir())
 
 
-def die(number: int) -> int:
+def die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
-    return number
 
 
-def fail_or_wait(number: int) -> int:
+def fail_or_wait(number: int) -> None:
     if number == 0:
         raise DamagedError("LB-000", f"no {number}", received="it", expected="them", next="this")
     signal.pause()
-    return number
 
 
 def test_an_error_of_a_worker_stops_the_others_and_a_death_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(Path(__file__).parents[2]))  # where spawned processes find the functions above
     with pytest.raises(DamagedError) as caught:
-        list(run_local(fail_or_wait, range(4), workers=2))
+        run_local([partial(fail_or_wait, number) for number in range(4)], workers=2)
     error = caught.value
     assert (error.code, error.received, error.expected, error.next) == ("LB-000", "it", "them", "this")
     with pytest.raises(ResourceError, match=r"a worker process died(?s:.*)fewer --workers"):
-        list(run_local(die, range(2), workers=2))
+        run_local([die] * 2, workers=2)
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(LitebertError, match=r"pip install 'litebert\[cluster\]'"):
-        list(run_on_ray(die, [1]))
+        run_on_ray([die])

@@ -10,7 +10,7 @@ import fsspec
 import pytest
 import zstandard
 
-from litebert.corpus.text import TextSettings, read_passages, text_settings
+from litebert.corpus.text import TextSettings, read_passages
 from litebert.errors import DamagedError, LitebertError
 from litebert.reading import source as sources
 from litebert.reading.source import Source, find_file, find_text, find_texts, read_lines
@@ -178,7 +178,7 @@ CHOICES = [("sentences", "lines"), ("documents", "page"), ("language", "English"
 @pytest.mark.parametrize(("choice", "value"), CHOICES)
 def test_choice_that_does_not_exist_is_refused(choice: str, value: str) -> None:
     with pytest.raises(LitebertError, match=f"LB-300: --{choice}"):
-        text_settings(**{choice: value})
+        TextSettings(**{choice: value})
 
 
 def test_folder_in_the_place_of_a_named_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

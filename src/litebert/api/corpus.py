@@ -15,7 +15,7 @@ from litebert.api.settings import Paths, flags, paths
 from litebert.config import PretrainConfig, resolve, settings_from_words
 from litebert.corpus import BuildProgress, CheckReport, Corpus, build_corpus, check_corpus, check_text, tools
 from litebert.corpus.shards import MANIFEST, PLAN, Counts
-from litebert.corpus.text import read_texts, text_settings
+from litebert.corpus.text import TextSettings, read_texts
 from litebert.corpus.tools import QUANTILES, CorpusStats, filter_documents, load_keep, merge_corpora
 from litebert.errors import LitebertError, say
 from litebert.files import readable_bytes, write_bytes
@@ -311,7 +311,7 @@ def corpus_filter(
     counts = filter_documents(
         paths(inputs),
         output,
-        settings=text_settings(documents=documents, column=column),
+        settings=TextSettings(documents=documents, column=column),
         near_duplicates=near_duplicates,
         keep=None if keep is None else load_keep(keep),
         force=force,

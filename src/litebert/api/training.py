@@ -35,7 +35,7 @@ from litebert.config import (
     without_retired,
 )
 from litebert.corpus.build import require_share
-from litebert.corpus.text import require_text, text_settings
+from litebert.corpus.text import TextSettings, require_text
 from litebert.errors import LitebertError, counted, say
 from litebert.inference import PACKAGED
 from litebert.inference.texts import count
@@ -111,7 +111,7 @@ def pretrain(
     require_share(held_out)
     sources = find_texts(inputs) if inputs else ()
     if sources and held_out and not any(is_url(source.location) for source in sources):
-        require_text(sources, text_settings(sentences=sentences, documents=documents, column=column))
+        require_text(sources, TextSettings(sentences=sentences, documents=documents, column=column))
     chosen = overrides(settings)
     if minutes is not None and "train.steps" in chosen:
         received, advice = f"--minutes {minutes:g} and train.steps", "omit --minutes, or train.steps"

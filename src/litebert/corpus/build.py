@@ -1,7 +1,8 @@
 """Build a corpus folder from inputs: parts in parallel, resumed where a killed build stopped.
 
-The folder of a build has `build.json`, the plan; `shard-IIIII-JJJJ` of part IIIII, here and in `held-out/`; and
-`parts/IIIII.json` for each part that is done. At the end come tokenizers and manifests, `corpus.json` last.
+The folder of a build has `build.json`, the plan. For each part of the inputs, here and in `held-out/`, it gets shards
+`shard-PPPPP-NNNN`, then `parts/PPPPP.json`, their manifest, which marks the part as done. At the end come tokenizers
+and the manifests of all parts together, `corpus.json` last.
 """
 
 from __future__ import annotations
@@ -17,19 +18,18 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass, replace
-from itertools import islice, pairwise
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from itertools import pairwise
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
 from shlex import quote
-from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from litebert import files
-from litebert.config import Section
 from litebert.corpus.corpus import num_cores
 from litebert.corpus.shards import (
     HELD_OUT,
@@ -45,17 +45,17 @@ from litebert.corpus.shards import (
     Manifest,
     ShardRecord,
     ShardWriter,
+    Side,
+    hash_runs,
+    joined,
     open_shard,
     read_record,
     write_record,
 )
-from litebert.corpus.text import TextSettings, read_passages, sentence_chunks, text_settings
+from litebert.corpus.text import TextSettings, read_passages, sentence_chunks
 from litebert.errors import LitebertError, ResourceError, missing_package
 from litebert.reading.source import Source, find_texts
 from litebert.tokenizer import Tokenizer
-
-Task = TypeVar("Task")
-Result = TypeVar("Result")
 
 SHARD_TOKENS = 64 << 20
 PART_BYTES = 16 << 20  # consecutive inputs form one part of the work up to this size, so small files share a shard
@@ -92,7 +92,7 @@ class BuildProgress:
         return self.tokens * (1 / self.share - 1) / self.tokens_per_second
 
 
-Report = Callable[[BuildProgress], None]
+Report: TypeAlias = Callable[[BuildProgress], None]
 
 
 def build_corpus(
@@ -116,25 +116,21 @@ def build_corpus(
     share of documents that go to a corpus of their own, `output`/held-out: at least one document, or the end of the
     only one. A script that calls this with several workers needs the usual `if __name__ == "__main__":`.
     """
-    text = text_settings(sentences=sentences, documents=documents, column=column, language=language)
+    text = TextSettings(sentences, documents, column, language)
     workers = num_cores() if workers is None else workers
     require_share(held_out)
     if workers < 1:
         raise LitebertError("LB-336", "--workers is too small", received=workers, next="omit it for all cores")
     sources = find_texts(inputs)
-    loaded = Tokenizer.load(tokenizer)
+    loaded, folder = Tokenizer.load(tokenizer), Path(output)
     plan = CorpusPlan(
         tokenizer_hash=loaded.hash,
         vocab_size=loaded.vocab_size,
-        sentences=text.sentences,
-        documents=text.documents,
-        column=text.column,
-        language=text.language,
+        **asdict(text),
         held_out=held_out,
         shard_tokens=shard_tokens,
         inputs=tuple(InputRecord(name=source.name, size=source.size) for source in sources),
     )
-    folder = Path(output)
     with locked(folder):
         if not _begin(folder, plan):
             groups, size = [list[Source]()], 0
@@ -144,20 +140,19 @@ def build_corpus(
                     size = 0
                 groups[-1].append(source)
                 size += source.size
-            small = plan.model_copy(update={"inputs": ()})
-            tasks = [
-                PartTask(number, tuple(group), text, Path(tokenizer).absolute(), small, folder.absolute())
+            # What a part depends on is small enough to send to another machine: the plan goes without its inputs.
+            shared = plan.model_copy(update={"inputs": ()})
+            place = Path(tokenizer).absolute()
+            jobs = [
+                partial(build_part, number, group, plan=shared, tokenizer=place, output=folder.absolute())
                 for number, group in enumerate(groups)
             ]
-            done = run_on_ray(build_part, tasks) if cluster else run_local(build_part, tasks, workers=workers)
-            with _reported(tasks, report):
-                parts = list(done)
-            _finish(folder, plan, sorted(parts, key=lambda record: record.part), loaded)
-    command = f"rm -r {quote(str(folder))}, then rerun the command"
-    train = read_record(folder / MANIFEST, Manifest, command=command)
-    rest = read_record(folder / HELD_OUT / MANIFEST, Manifest, command=command) if held_out else None
-    num_shards = len(train.shards) + (len(rest.shards) if rest else 0)
-    return CorpusSummary(folder, num_shards, train.counts, rest.counts if rest else None)
+            with _reported(folder, len(jobs), sum(source.size for source in sources), report):
+                run_on_ray(jobs) if cluster else run_local(jobs, workers=workers)
+            _finish(folder, plan, len(jobs), loaded)
+    manifests = [read_record(side / MANIFEST, Manifest, command=_again(folder)) for _, side in _sides(folder, plan)]
+    num_shards = sum(len(manifest.shards) for manifest in manifests)
+    return CorpusSummary(folder, num_shards, manifests[0].counts, manifests[1].counts if held_out else None)
 
 
 def require_share(held_out: float) -> None:
@@ -174,25 +169,39 @@ def locked(folder: Path) -> AbstractContextManager[None]:
     return files.locked(folder, lambda: LitebertError("LB-319", what, next=advice))
 
 
+def _sides(folder: Path, plan: CorpusPlan) -> list[tuple[Side, Path]]:
+    """Return the folder of each side of a corpus."""
+    both: list[tuple[Side, Path]] = [("train", folder), ("held-out", folder / HELD_OUT)]
+    return both if plan.held_out else both[:1]
+
+
+def _part_record(folder: Path, part: int) -> Path:
+    return folder / PARTS / f"{part:05d}.json"
+
+
+def _again(folder: Path) -> str:
+    return f"rm -r {quote(str(folder))}, then rerun the command"
+
+
 # ---- one part: the shards of each of its sides ----------------------------------------------------------------------
 
 
 class ShardSeries:
     """Write shards one after the other: the first document after `shard_tokens` tokens begins a new one.
 
-    Shards of an earlier, killed build are kept: the first `consumed` documents must not be added again.
+    Shards of an earlier, killed build are kept: the first `consumed` documents must not be added again. Unfinished
+    shards are closed with `stack`.
     """
 
-    def __init__(self, folder: Path, part: int, plan: CorpusPlan, unknown_id: int) -> None:
-        self._folder, self._part, self._plan, self._unknown_id = folder, part, plan, unknown_id
+    def __init__(self, stack: ExitStack, folder: Path, part: int, plan: CorpusPlan, unknown_id: int) -> None:
+        self._stack, self._folder, self._part, self._plan, self._unknown_id = stack, folder, part, plan, unknown_id
         self.shards: list[ShardRecord] = []
         while (path := self._next_path() / SHARD).exists():
-            command = f"rm -r {quote(str(path.parent))}, then rerun the command"
-            self.shards.append(read_record(path, ShardRecord, command=command))
+            self.shards.append(read_record(path, ShardRecord, command=_again(path.parent)))
         self.consumed = self.shards[-1].consumed if self.shards else 0
         self._writer: ShardWriter | None = None
-        self._document: int | None = None  # the number of the current one, and its sentences so far
-        self._num_sentences = 0
+        self._document: int | None = None  # the number of the current one
+        self._num_sentences = 0  # that it has so far
         self._left_out = Counter[str]()
 
     @property
@@ -212,16 +221,20 @@ class ShardSeries:
         kept = [ids for ids in sentences if ids]
         self._left_out["empty_sentences"] += len(sentences) - len(kept)
         if kept:
-            self._writer = self._writer or ShardWriter(self._next_path(), self._plan.token_dtype, self._unknown_id)
+            if self._writer is None:
+                self._writer = ShardWriter(self._next_path(), self._plan, self._unknown_id)
+                self._stack.push(self._writer.stack)
             self._writer.append(kept)
             self._num_sentences += len(kept)
 
-    def close(self, *, consumed: int) -> Counts:
-        """Finish the last shard; return the counts of the empty documents after it."""
+    def close(self, side: Side, *, consumed: int) -> None:
+        """Finish the last shard, and write the manifest, which also counts the empty documents after it."""
         self._end_document()
         if self._writer:
             self._finish_shard(self._writer, consumed)
-        return Counts(**self._left_out)
+        counts = sum((shard.counts for shard in self.shards), Counts(**self._left_out))
+        record = _part_record(self._folder, self._part)
+        write_record(record, Manifest(part=side, plan=self._plan, counts=counts, shards=tuple(self.shards)))
 
     def _end_document(self) -> None:
         if self._document is None:
@@ -229,7 +242,6 @@ class ShardSeries:
         if self._writer and self._num_sentences:
             self._writer.end_document()
         self._left_out["empty_documents"] += self._num_sentences == 0
-        self._left_out["single_sentence_documents"] += self._num_sentences == 1
         self._document, self._num_sentences = None, 0
 
     def _finish_shard(self, writer: ShardWriter, consumed: int) -> None:
@@ -237,56 +249,15 @@ class ShardSeries:
         self._writer = None
         self._left_out.clear()
 
-    def __enter__(self) -> Self:
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._writer:
-            self._writer.stack.__exit__(kind, error, trace)
-
-
-@dataclass(frozen=True)
-class PartTask:
-    """Everything that one part depends on, small enough to send to another machine (the plan without its inputs)."""
-
-    part: int
-    sources: tuple[Source, ...]
-    text: TextSettings
-    tokenizer: Path
-    plan: CorpusPlan
-    output: Path
-
-    @property
-    def record_path(self) -> Path:
-        """The record that marks this part as done; `.progress` beside it has the bytes read and the tokens so far."""
-        return self.output / PARTS / f"{self.part:05d}.json"
-
-
-class SideRecord(Section):
-    """The training or held-out shards of a part; `rest` counts documents after the last shard."""
-
-    shards: tuple[ShardRecord, ...]
-    rest: Counts
-
-
-class PartRecord(Section):
-    """A finished part: its training and held-out shards."""
-
-    part: int
-    train: SideRecord
-    held_out: SideRecord
-
-
-def build_part(task: PartTask) -> PartRecord:
+def build_part(part: int, sources: Sequence[Source], *, plan: CorpusPlan, tokenizer: Path, output: Path) -> None:
     """Tokenise the inputs of one part into shards, continuing after the complete ones."""
-    plan = task.plan
-    if task.record_path.exists():
-        return read_record(task.record_path, PartRecord, command=f"rm {task.record_path}, then rerun the command")
-    tokenizer = Tokenizer.load(task.tokenizer)
-    if tokenizer.hash != plan.tokenizer_hash:
-        what = f"the tokenizer at {task.tokenizer} changed while the corpus was built"
+    sides, progress = _sides(output, plan), _part_record(output, part).with_suffix(".progress")
+    if all(_part_record(folder, part).exists() for _, folder in sides):
+        return
+    loaded, text = Tokenizer.load(tokenizer), plan.text
+    if loaded.hash != plan.tokenizer_hash:
+        what = f"the tokenizer at {tokenizer} changed while the corpus was built"
         raise LitebertError("LB-321", what, next="restore the former tokenizer, then rerun the command")
     num_documents = bytes_before = bytes_read = 0
 
@@ -294,19 +265,22 @@ def build_part(task: PartTask) -> PartRecord:
         nonlocal bytes_read
         bytes_read = bytes_before + of_this_input
 
+    def save_progress() -> None:
+        files.write_json(progress, {"bytes": bytes_read, "tokens": sum(each.num_tokens for each in series)})
+
     def batches() -> Iterator[list[tuple[ShardSeries, int, list[str]]]]:
         """Yield the sentences of every document still to be built, with its side and its number."""
         nonlocal num_documents, bytes_before
-        series, batch, size = train, list[tuple[ShardSeries, int, list[str]]](), 0
-        for source in task.sources:
-            for passage in read_passages(replace(source, on_read=note), task.text):
+        chosen, batch, size = series[0], list[tuple[ShardSeries, int, list[str]]](), 0
+        for source in sources:
+            for passage in read_passages(replace(source, on_read=note), text):
                 if passage.is_start:
                     num_documents += 1
-                    series = held_out if plan.held_out and is_held_out(passage.text, plan.held_out) else train
-                if num_documents <= series.consumed:
+                    chosen = series[bool(plan.held_out) and is_held_out(passage.text, plan.held_out)]
+                if num_documents <= chosen.consumed:
                     continue
-                for sentences in sentence_chunks(passage.text, task.text):
-                    batch.append((series, num_documents - 1, sentences))
+                for sentences in sentence_chunks(passage.text, text):
+                    batch.append((chosen, num_documents - 1, sentences))
                     size += sum(map(len, sentences)) + 1
                     if size >= BATCH_CHARACTERS:
                         yield batch
@@ -315,30 +289,20 @@ def build_part(task: PartTask) -> PartRecord:
         if batch:
             yield batch
 
-    def save_progress() -> None:
-        so_far: files.Json = {"bytes": bytes_read, "tokens": train.num_tokens + held_out.num_tokens}
-        files.write_json(task.record_path.with_suffix(".progress"), so_far)
-
     with ExitStack() as stack:
-        train, held_out = sides = [
-            stack.enter_context(ShardSeries(folder, task.part, plan, tokenizer.unk_id))
-            for folder in (task.output, task.output / HELD_OUT)
-        ]
+        series = [ShardSeries(stack, folder, part, plan, loaded.unk_id) for _, folder in sides]
         noted = time.monotonic()
         for batch in batches():
-            ids = iter(tokenizer.encode_ids([text for *_, texts in batch for text in texts], num_threads=1))
-            for series, document, sentences in batch:
-                series.add(document, [next(ids) for _ in sentences])
+            ids = iter(loaded.encode_ids([text for *_, texts in batch for text in texts], num_threads=1))
+            for each, document, sentences in batch:
+                each.add(document, [next(ids) for _ in sentences])
             if time.monotonic() - noted >= SECONDS_BETWEEN:
                 save_progress()
                 noted = time.monotonic()
-        rests = [side.close(consumed=num_documents) for side in sides]
-    done = [SideRecord(shards=tuple(side.shards), rest=rest) for side, rest in zip(sides, rests, strict=True)]
-    record = PartRecord(part=task.part, train=done[0], held_out=done[1])
-    bytes_read = bytes_before
-    save_progress()
-    write_record(task.record_path, record)
-    return record
+        bytes_read = bytes_before
+        for (side, _), each in zip(sides, series, strict=True):
+            each.close(side, consumed=num_documents)
+        save_progress()
 
 
 def is_held_out(text: str, share: float) -> bool:
@@ -360,144 +324,128 @@ def is_held_out(text: str, share: float) -> bool:
 
 def _begin(output: Path, plan: CorpusPlan) -> bool:
     """Prepare a folder for building; return whether the corpus is already finished."""
-    command = f"rm -r {quote(str(output))}, then rerun the command"
-    is_finished = (output / MANIFEST).exists()
+    is_finished, command = (output / MANIFEST).exists(), _again(output)
+    begun = plan
     if is_finished:
         begun = read_record(output / MANIFEST, Manifest, command=command).plan
     elif (output / PLAN).exists():
-        for folder in (output, output / HELD_OUT, output / PARTS):
-            files.remove_unfinished(folder)
-        places = ((output, "shard-*"), (output / HELD_OUT, "shard-*"), (output / PARTS, "*"))
         # Without any work the first try failed on its input: a corrected command may use the same folder.
-        has_work = any(any(folder.glob(pattern)) for folder, pattern in places)
-        begun = read_record(output / PLAN, CorpusPlan, command=command) if has_work else plan
+        if any(any(output.rglob(pattern)) for pattern in ("shard-*", f"{PARTS}/*")):
+            begun = read_record(output / PLAN, CorpusPlan, command=command)
     else:
         files.remove_unfinished(output, PLAN)
         if any(output.iterdir()):
             files.require_new(output, force=None)
-        begun = plan
     if begun != plan:
         changed = [
-            f"{name}: {getattr(begun, name)} -> {getattr(plan, name)}"
-            for name in CorpusPlan.model_fields
-            if name != "inputs" and getattr(begun, name) != getattr(plan, name)
+            f"{name}: {was} -> {now}"
+            for (name, was), (_, now) in zip(begun, plan, strict=True)
+            if name != "inputs" and was != now
         ]
         if len(begun.inputs) != len(plan.inputs):
             changed.append(f"inputs: {len(begun.inputs)} -> {len(plan.inputs)} files")
-        pairs = zip(begun.inputs, plan.inputs, strict=False)
-        differing = [f"{a.name} of {a.size:,} bytes -> {b.name} of {b.size:,} bytes" for a, b in pairs if a != b]
+        pairs = [(a, b) for a, b in zip(begun.inputs, plan.inputs, strict=False) if a != b][:3]
+        changed += [f"inputs: {a.name} of {a.size:,} bytes -> {b.name} of {b.size:,} bytes" for a, b in pairs]
         raise LitebertError(
             "LB-333",
             f"{output} was begun with other settings or inputs",
-            received="; ".join(changed + [f"inputs: {each}" for each in differing[:3]]),
+            received="; ".join(changed),
             expected="the same command, or another folder",
             next=f"choose another --output, or {command}",
         )
     if is_finished:
         _clean(output)
     else:
+        for _, folder in _sides(output, plan):
+            files.remove_unfinished(folder)
+            files.remove_unfinished(folder / PARTS)
         write_record(output / PLAN, plan)
     return is_finished
 
 
-def _finish(output: Path, plan: CorpusPlan, parts: Sequence[PartRecord], tokenizer: Tokenizer) -> None:
+def _finish(output: Path, plan: CorpusPlan, num_parts: int, tokenizer: Tokenizer) -> None:
     """Write tokenizers and manifests: those of the held-out part first, `corpus.json` last."""
     manifests = []
-    for part, sides in (("train", [each.train for each in parts]), ("held-out", [each.held_out for each in parts])):
-        shards = tuple(shard for side in sides for shard in side.shards)
-        counts = sum((shard.counts for shard in shards), sum((side.rest for side in sides), Counts()))
-        manifests.append(Manifest.model_validate({"part": part, "plan": plan, "counts": counts, "shards": shards}))
-    train, held_out = manifests
-    what = ""
-    if not train.shards and not held_out.shards:
-        what = "no document with text is left to train on"
-    elif plan.held_out and train.counts.sentences + held_out.counts.sentences < 2:
+    for _, folder in _sides(output, plan):
+        paths = [_part_record(folder, part) for part in range(num_parts)]
+        manifests.append(joined([read_record(path, Manifest, command=_again(output)) for path in paths], plan))
+    num_sentences = sum(manifest.counts.sentences for manifest in manifests)
+    if num_sentences < (2 if plan.held_out else 1):  # nothing can become of this build: the folder may be used again
+        for path in output.iterdir():
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
         what = "no document is held out to evaluate on: there is one sentence"
-    if what:  # nothing can become of this build: a corrected command may use the same folder
-        for pattern in ("shard-*", PARTS, HELD_OUT):
-            for path in output.glob(pattern):
-                shutil.rmtree(path)
-        (output / PLAN).unlink()
+        what = what if num_sentences else "no document with text is left to train on"
         raise LitebertError("LB-343", what, next="rerun the command with more text, or with --held-out 0")
-    if plan.held_out and not (train.shards and held_out.shards):
-        train, held_out = _divided(output, plan, train, held_out, tokenizer.unk_id)
+    if not all(manifest.shards for manifest in manifests):
+        manifests = _divided(output, manifests, tokenizer.unk_id)
     with files.staged_folder(output / TOKENIZER) as staged:
         tokenizer.save(staged)
     if plan.held_out:
         with files.staged_folder(output / HELD_OUT / TOKENIZER) as staged:
             shutil.copytree(output / TOKENIZER, staged, dirs_exist_ok=True)
-        write_record(output / HELD_OUT / MANIFEST, held_out)
-    write_record(output / MANIFEST, train)
+        write_record(output / HELD_OUT / MANIFEST, manifests[1])
+    write_record(output / MANIFEST, manifests[0])
     _clean(output)
 
 
-def _divided(
-    output: Path, plan: CorpusPlan, train: Manifest, held_out: Manifest, unknown_id: int
-) -> tuple[Manifest, Manifest]:
+def _divided(output: Path, manifests: Sequence[Manifest], unknown_id: int) -> list[Manifest]:
     """Divide a shard where chance, by hash, gave all documents to one side.
 
     At least one document is held out: the last ones that have no copy, so that nothing is held out that is also
     trained on. Of a single document it is the end. The old shard stays until the manifests are written, beside a new
     one under the next free name, so that a build killed here does the same again.
     """
+    train, held_out = manifests
     full = train if train.shards else held_out
-    folders = {"train": output, "held-out": output / HELD_OUT}
-    shards = [open_shard(folders[full.part], each, plan, command=plan.command(output)) for each in full.shards]
+    plan, is_train = full.plan, full is train
+    folders = dict(_sides(output, plan))
+    shards = [open_shard(folders[full.part], each, plan) for each in full.shards]
+
+    # Which sentences of one shard stay on the full side and which leave it, in ranges (start, stop) of documents.
     num_documents, num_sentences = full.counts.documents, full.counts.sentences
-
-    def tokens_of(place: int, document: int) -> bytes:
-        return shards[place].between(*map(int, shards[place].documents[document : document + 2])).tobytes()
-
-    def has_copy(place: int, document: int) -> bool:
-        sizes = [np.diff(shard.sentences[shard.documents]) for shard in shards]  # of the documents, in tokens
-        return any(
-            (at, other) != (place, document) and tokens_of(at, other) == tokens_of(place, document)
-            for at in range(len(shards))
-            for other in np.flatnonzero(sizes[at] == sizes[place][document]).tolist()
-        )
-
     place = len(shards) - 1  # of the shard that is divided
     if num_documents == 1:
-        cut = num_sentences - max(min(2, num_sentences // 2), round(plan.held_out * num_sentences))
-        trained, evaluated = [(0, cut)], [(cut, num_sentences)]
+        cut = max(1, num_sentences - max(min(2, num_sentences // 2), round(plan.held_out * num_sentences)))
+        staying, leaving = [(0, cut)], [(cut, num_sentences)]
+        if not is_train:
+            staying, leaving = leaving, staying
     else:
-        wanted = max(1, round(plan.held_out * num_documents))
-        moved = min(wanted if full is train else max(1, num_documents - wanted), num_documents - 1)
-        chosen = [len(shards[-1].documents) - 2]
-        for candidate in reversed(range(len(shards))):
-            last_first = reversed(range(len(shards[candidate].documents) - 1))
-            if unique := list(islice((number for number in last_first if not has_copy(candidate, number)), moved)):
-                place, chosen = candidate, unique
-                break
-        ranges = list(enumerate(pairwise(shards[place].documents.tolist())))  # of sentences, one for each document
-        leaving = [each for number, each in ranges if number in chosen]
+        num_held_out = max(1, round(plan.held_out * num_documents))
+        num_leaving = min(num_held_out if is_train else max(1, num_documents - num_held_out), num_documents - 1)
+        hashes = [hash_runs(shard.tokens, shard.sentences[shard.documents]) for shard in shards]
+        distinct, times = np.unique(np.concatenate(hashes), return_counts=True)
+        single = [np.flatnonzero(times[np.searchsorted(distinct, each)] == 1) for each in hashes]  # without a copy
+        place = next((at for at in reversed(range(len(shards))) if len(single[at])), place)
+        chosen = set(single[place][-num_leaving:].tolist()) or {len(shards[place].documents) - 2}
+        ranges = list(enumerate(pairwise(shards[place].documents.tolist())))
         staying = [each for number, each in ranges if number not in chosen]
-        trained, evaluated = (staying, leaving) if full is train else (leaving, staying)
+        leaving = [each for number, each in ranges if number in chosen]
 
-    record, shard = full.shards[place], shards[place]
-    part = record.name.split("-")[1]
-    in_part = sum(each.name.split("-")[1] == part for each in full.shards)
-    manifests = []
-    for manifest, documents in ((train, trained), (held_out, evaluated)):
-        is_full = manifest is full
-        rest = manifest.counts - sum((each.counts for each in manifest.shards), Counts())
-        written: list[ShardRecord] = []
-        if documents:
-            path = folders[manifest.part] / f"shard-{part}-{in_part if is_full else 0:04d}"
-            writer = ShardWriter(path, plan.token_dtype, unknown_id)
-            for start, stop in documents:
-                offsets = shard.sentences[start : stop + 1].tolist()
-                writer.append([shard.tokens[a:b].tolist() for a, b in pairwise(offsets)])
-                writer.end_document()
-            counts = Counts(single_sentence_documents=sum(stop - start == 1 for start, stop in documents))
-            if is_full:  # what was left out of the old shard was left out of the new one
-                was = record.counts
-                counts += Counts(empty_documents=was.empty_documents, empty_sentences=was.empty_sentences)
-            written.append(writer.finish(record.consumed, counts))
-        records = (*full.shards[:place], *written, *full.shards[place + 1 :]) if is_full else tuple(written)
-        counts = sum((each.counts for each in records), rest)
-        manifests.append(manifest.model_copy(update={"shards": records, "counts": counts}))
-    return manifests[0], manifests[1]
+    old, shard = full.shards[place], shards[place]
+    part = old.name.split("-")[1]
+    index = sum(each.name.split("-")[1] == part for each in full.shards)
+
+    def write(side: Side, index: int, documents: Sequence[tuple[int, int]], left_out: Counts) -> ShardRecord:
+        writer = ShardWriter(folders[side] / f"shard-{part}-{index:04d}", plan, unknown_id)
+        for start, stop in documents:
+            offsets = shard.sentences[start : stop + 1].tolist()
+            writer.append([shard.tokens[a:b].tolist() for a, b in pairwise(offsets)])
+            writer.end_document()
+        return writer.finish(old.consumed, left_out)
+
+    # What was left out of the old shard was left out of the one in its place.
+    kept = Counts(empty_documents=old.counts.empty_documents, empty_sentences=old.counts.empty_sentences)
+    replaced = [write(full.part, index, staying, kept)] if staying else []
+    divided = []
+    for manifest in manifests:
+        if manifest is full:
+            records = (*full.shards[:place], *replaced, *full.shards[place + 1 :])
+            counts = sum((each.counts for each in replaced), full.counts - old.counts)
+        else:
+            records = (write(manifest.part, 0, leaving, Counts()),)
+            counts = manifest.counts + records[0].counts
+        divided.append(manifest.model_copy(update={"shards": records, "counts": counts}))
+    return divided
 
 
 def _clean(output: Path) -> None:
@@ -505,41 +453,36 @@ def _clean(output: Path) -> None:
     for folder in (output, output / HELD_OUT):
         files.remove_unfinished(folder)
         if (folder / MANIFEST).exists():
-            manifest = read_record(folder / MANIFEST, Manifest, command=f"rm -r {quote(str(output))}")
+            manifest = read_record(folder / MANIFEST, Manifest, command=_again(output))
             for path in {*folder.glob("shard-*")} - {folder / record.name for record in manifest.shards}:
                 shutil.rmtree(path)
+        shutil.rmtree(folder / PARTS, ignore_errors=True)
     (output / PLAN).unlink(missing_ok=True)
-    shutil.rmtree(output / PARTS, ignore_errors=True)
 
 
 # ---- progress, read from the folder, so that it includes workers on other machines ----------------------------------
 
 
 @contextmanager
-def _reported(tasks: Sequence[PartTask], report: Report | None) -> Iterator[None]:
+def _reported(output: Path, num_parts: int, num_bytes: int, report: Report | None) -> Iterator[None]:
     """Call `report` once per second, from a thread, and once at the end of the block."""
     if report is None:
         yield
         return
-    num_bytes = sum(source.size for task in tasks for source in task.sources)
-    folder, started, done = tasks[0].record_path.parent, time.monotonic(), threading.Event()
-
-    def so_far() -> tuple[int, int]:
-        """Return how many bytes were read, and how many tokens they gave."""
-        notes = [json.loads(path.read_bytes()) for path in folder.glob("*.progress")]
-        return sum(note["bytes"] for note in notes), sum(note["tokens"] for note in notes)
+    started, done, tokens_before = time.monotonic(), threading.Event(), 0
 
     def look() -> BuildProgress:
-        bytes_read, tokens = so_far()
+        notes = [json.loads(path.read_bytes()) for path in (output / PARTS).glob("*.progress")]
+        bytes_read, tokens = (sum(note[name] for note in notes) for name in ("bytes", "tokens"))
         rate = (tokens - tokens_before) / max(time.monotonic() - started, 1e-9)
-        parts_done = len(list(folder.glob("*.json")))
-        return BuildProgress(parts_done, len(tasks), tokens, rate, min(bytes_read / (num_bytes or 1), 1.0))
+        parts_done = len(list((output / PARTS).glob("*.json")))
+        return BuildProgress(parts_done, num_parts, tokens, rate, min(bytes_read / (num_bytes or 1), 1.0))
 
     def run() -> None:
         while not done.wait(SECONDS_BETWEEN):
             report(look())
 
-    _, tokens_before = so_far()
+    tokens_before = look().tokens
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
     try:
@@ -553,22 +496,23 @@ def _reported(tasks: Sequence[PartTask], report: Report | None) -> Iterator[None
 # ---- the parts, in processes of this machine or as tasks of a Ray cluster -------------------------------------------
 
 
-def run_local(work: Callable[[Task], Result], tasks: Sequence[Task], *, workers: int) -> Iterator[Result]:
-    """Yield the results of all tasks as they finish, from spawned processes, or from this one.
+def run_local(jobs: Sequence[Callable[[], object]], *, workers: int) -> None:
+    """Do all jobs in spawned processes, or in this one.
 
-    The error of the first task that fails is raised, and the others are stopped at once. The processes end, even if
+    The error of the first one that fails is raised, and the others are stopped at once. The processes end, even if
     busy, when this one dies.
     """
-    workers = min(workers, len(tasks))
+    workers = min(workers, len(jobs))
     if workers <= 1:
-        yield from map(work, tasks)
+        for job in jobs:
+            job()
         return
     context = get_context("spawn")
     lifeline, held_here = context.Pipe(duplex=False)
     executor = ProcessPoolExecutor(workers, mp_context=context, initializer=_end_with, initargs=(lifeline,))
     try:
-        for future in as_completed([executor.submit(work, task) for task in tasks]):
-            yield future.result()
+        for future in as_completed([executor.submit(job) for job in jobs]):
+            future.result()
         executor.shutdown()
     except BrokenProcessPool as error:
         raise _died("rerun the command with fewer --workers to resume") from error
@@ -588,8 +532,8 @@ def _end_with(lifeline: Connection) -> None:
     threading.Thread(target=wait_and_exit, daemon=True).start()
 
 
-def run_on_ray(work: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[Result]:
-    """Yield the results of all tasks as they finish; join the cluster at RAY_ADDRESS if set.
+def run_on_ray(jobs: Sequence[Callable[[], object]]) -> None:
+    """Do all jobs on the cluster at RAY_ADDRESS, or on one that is started here.
 
     Every node needs litebert, and the same paths for inputs, tokenizer and output. Ray repeats a task whose worker
     died; its `util.multiprocessing.Pool` would not.
@@ -600,16 +544,14 @@ def run_on_ray(work: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterato
         raise missing_package("ray", extra="cluster", needed_for="--cluster") from error
     if not ray.is_initialized():
         ray.init(log_to_driver=False)
-    remote: Any = ray.remote(_guarded)
-    pending = [remote.remote(work, task) for task in tasks]
+    remote: Any = ray.remote(_run)
+    pending = [remote.remote(job) for job in jobs]
     try:
         while pending:
             done, pending = ray.wait(pending)
-            for reference in done:
-                result = ray.get(reference)
-                if isinstance(result, LitebertError):
-                    raise result
-                yield result
+            ray.get(done)
+    except ray.exceptions.RayTaskError as error:
+        raise error.cause from error
     except (ray.exceptions.WorkerCrashedError, ray.exceptions.OutOfMemoryError) as error:
         raise _died("ray status; then rerun the command to resume") from error
     finally:
@@ -617,12 +559,8 @@ def run_on_ray(work: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterato
             ray.cancel(reference, force=True)
 
 
-def _guarded(work: Callable[[Task], Result], task: Task) -> Result | LitebertError:
-    """Do the work; return a LitebertError instead of raising it, because Ray would wrap it."""
-    try:
-        return work(task)
-    except LitebertError as error:
-        return error
+def _run(job: Callable[[], object]) -> None:
+    job()
 
 
 def _died(advice: str) -> ResourceError:

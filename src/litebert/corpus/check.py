@@ -10,18 +10,17 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from litebert.corpus.corpus import Corpus
-from litebert.corpus.shards import HELD_OUT
-from litebert.corpus.text import Passage, read_passages, sentence_chunks, text_settings
+from litebert.corpus.shards import HELD_OUT, hash_runs
+from litebert.corpus.text import Passage, TextSettings, read_passages, sentence_chunks
 from litebert.errors import DamagedError, LitebertError
 from litebert.reading.findings import Advice, CheckReport, Findings
 from litebert.reading.source import Source, find_texts
+from litebert.rng import Hashes
 from litebert.tokenizer import Tokenizer
 from litebert.tokenizer.tokenizer import UnknownPieces
 
@@ -88,7 +87,7 @@ def check_text(
 
     With a tokenizer, unknown tokens are counted, too. An input that cannot be read to its end becomes a finding.
     """
-    settings = text_settings(sentences=sentences, documents=documents, column=column, language=language)
+    settings = TextSettings(sentences, documents, column, language)
     vocabulary = None if tokenizer is None else Tokenizer.load(tokenizer)
     unknown = None if vocabulary is None else UnknownPieces(vocabulary)
     found, seen, lines = Findings(ADVICE), SeenDocuments(), RepeatedLines()
@@ -110,7 +109,7 @@ def check_text(
                 if document.num_sentences == 0:
                     found.add("empty document", where)
                 else:
-                    seen.add(document.hashed.digest(), document.line)
+                    seen.add(int.from_bytes(document.hashed.digest(), "little"), document.line)
                 if document.num_sentences == 1:
                     found.add("single-sentence document", where, document.beginning)
             if passage is None:
@@ -129,11 +128,9 @@ def check_text(
                     example = around if around.isprintable() else ascii(around)
                     times = sum(1 for _ in pattern.finditer(text))
                     found.add(kind, _line(source, passage, first.start()), example, times=times)
-            start = 0
-            for line in text.split("\n"):
+            for number, line in enumerate(text.split("\n"), passage.line):
                 if SHORT_CHARACTERS < len(line) <= LINE_CHARACTERS and not line.isspace():
-                    lines.add(line.strip(), source, passage, start)
-                start += len(line) + 1
+                    lines.add(line.strip(), f"{source.name}:{number if source.kind == '.txt' else passage.line}")
 
             # Sentences and their pieces.
             for chunk in sentence_chunks(text, settings):
@@ -184,13 +181,10 @@ class RepeatedLines:
         self._limit = limit
         self.seen: dict[str, tuple[int, str]] = {}  # how often, and where first
 
-    def add(self, line: str, source: Source, passage: Passage, position: int) -> None:
-        """Count a line that begins at this position of a passage."""
-        if line in self.seen:
-            count, where = self.seen[line]
-            self.seen[line] = count + 1, where
-            return
-        self.seen[line] = 1, _line(source, passage, position)
+    def add(self, line: str, where: str) -> None:
+        """Count a line."""
+        times, first = self.seen.get(line, (0, where))
+        self.seen[line] = times + 1, first
         threshold = 1
         while len(self.seen) > self._limit:
             self.seen = {line: seen for line, seen in self.seen.items() if seen[0] > threshold}
@@ -236,24 +230,24 @@ def _look_at(corpus: Corpus, tokenizer: Tokenizer, found: Findings) -> SeenDocum
     """Collect the findings of a corpus; return the hashes of its documents."""
     seen = SeenDocuments()
     for shard in corpus.shards:
-        seen.start_input(shard.path.name)
-        for number, (start, stop) in enumerate(pairwise(shard.sentences[shard.documents])):
-            seen.add(hashlib.blake2b(shard.tokens[start:stop].tobytes(), digest_size=8).digest(), number)
+        name, starts = shard.path.name, shard.sentences[shard.documents]
+        seen.start_input(name)
+        for number, hashed in enumerate(hash_runs(shard.tokens, starts).tolist()):
+            seen.add(hashed, number)
         long = shard.sentences[:-1][np.diff(shard.sentences) > LONG_TOKENS]  # where they start, in tokens
-        single = shard.sentences[shard.documents[:-1][np.diff(shard.documents) == 1]]
+        single = starts[:-1][np.diff(shard.documents) == 1]
         unknown = np.flatnonzero(shard.tokens == tokenizer.unk_id)
-        share = f"{len(unknown) / len(shard.tokens):.2%} of {shard.path.name}: "
-        for kind, starts, before, label in (
+        share = f"{len(unknown) / len(shard.tokens):.2%} of {name}: "
+        for kind, places, before, label in (
             ("long sentence", long, 0, ""),
             ("single-sentence document", single, 0, ""),
             ("unknown token", unknown, EXAMPLE_TOKENS // 4, share),
         ):
-            if len(starts):
-                first = max(0, int(starts[0]) - before)
+            if len(places):
+                first = max(0, int(places[0]) - before)
                 example = label + tokenizer.decode(shard.tokens[first : first + EXAMPLE_TOKENS].tolist())
-                sentence = np.searchsorted(shard.sentences, int(starts[0]), side="right") - 1
-                document = np.searchsorted(shard.documents, sentence, side="right") - 1
-                found.add(kind, f"{shard.path.name}:{document}", example, times=len(starts))
+                document = np.searchsorted(starts, int(places[0]), side="right") - 1
+                found.add(kind, f"{name}:{document}", example, times=len(places))
     return seen
 
 
@@ -262,21 +256,20 @@ class SeenDocuments:
 
     def __init__(self) -> None:
         self._hashes, self._lines = array("Q"), array("I")
-        self._names: list[str] = []
-        self._starts: list[int] = []
+        self._names, self._starts = list[str](), list[int]()  # of the inputs: their first document
 
     def start_input(self, name: str) -> None:
         """Note that the next documents come from another input."""
         self._names.append(name)
         self._starts.append(len(self._hashes))
 
-    def add(self, digest: bytes, line: int) -> None:
-        """Store a document by its digest of 8 bytes."""
-        self._hashes.append(int.from_bytes(digest, "little"))
+    def add(self, hashed: int, line: int) -> None:
+        """Store a document by its hash."""
+        self._hashes.append(hashed)
         self._lines.append(min(line, 0xFFFFFFFF))
 
     @property
-    def hashes(self) -> NDArray[np.uint64]:
+    def hashes(self) -> Hashes:
         """The hashes of all documents in order, shape (documents,)."""
         return np.frombuffer(self._hashes, np.uint64)
 

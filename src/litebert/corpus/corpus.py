@@ -14,7 +14,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 from shlex import quote
@@ -30,10 +29,10 @@ from litebert.corpus.shards import (
     Manifest,
     Shard,
     ShardRecord,
+    StampedFile,
     damaged,
     open_shard,
     read_record,
-    verify_shard,
 )
 from litebert.errors import DamagedError, LitebertError
 from litebert.files import Json, read_json, write_json
@@ -63,6 +62,7 @@ class Corpus:
         Files that were verified before and have not changed since are not read again, unless `verify` is set.
         """
         corpus = cls.without_shards(path)
+        fetch_shards(corpus.path, corpus.manifest.shards)
         return cls(corpus.path, corpus._opened(corpus.manifest.shards, verify=verify), corpus.manifest)
 
     @classmethod
@@ -81,10 +81,10 @@ class Corpus:
         command = f"rm -r {quote(str(path))}, then {build}"
         return cls(path, (), read_record(path / MANIFEST, Manifest, command=command))
 
-    def open_shards(self, numbers: Iterable[int]) -> tuple[Shard, ...]:
-        """Map and verify some shards; those of a streamed corpus are fetched first."""
+    def open_shards(self, numbers: Iterable[int], *, windows: int = 1) -> tuple[Shard, ...]:
+        """Map and verify some shards; a streamed corpus fetches them, with room in the cache for `windows` as many."""
         records = [self.manifest.shards[number] for number in numbers]
-        fetch_shards(self.path, records)
+        fetch_shards(self.path, records, windows=windows)
         return self._opened(records)
 
     def _opened(self, records: Sequence[ShardRecord], *, verify: bool = False) -> tuple[Shard, ...]:
@@ -94,26 +94,18 @@ class Corpus:
         wanted = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
         if soft != resource.RLIM_INFINITY and soft < wanted:
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-        shards = tuple(open_shard(self.path, each, self.manifest.plan, command=self.command) for each in records)
+        shards = tuple(open_shard(self.path, each, self.manifest.plan) for each in records)
         name = blake2b(os.fsencode(self.path.absolute()), digest_size=16).hexdigest()
         listing = cache_folder() / "verified" / f"{name}.json"
         known: dict[str, Json] = {}
         with suppress(LitebertError):  # none yet, or unusable: then nothing counts as verified
             known = read_json(listing, command=f"rm {listing}")
-        unknown = [
-            shard
-            for shard in shards
-            if verify or any(known.get(str(file.path.absolute())) != file.entry for file in shard.files)
-        ]
+        files = {str(file.path.absolute()): file for shard in shards for file in shard.files}
+        unknown = {name: file for name, file in files.items() if verify or known.get(name) != file.entry}
         with ThreadPoolExecutor(num_cores()) as threads:  # hashing releases the GIL
-            list(threads.map(partial(verify_shard, command=self.command), unknown))
+            list(threads.map(StampedFile.verify, unknown.values()))
         limit = time.time_ns() - int(RECENT_SECONDS * 1e9)
-        added = {
-            str(file.path.absolute()): file.entry
-            for shard in unknown
-            for file in shard.files
-            if max(file.stamp[1:3]) < limit
-        }
+        added = {name: file.entry for name, file in unknown.items() if max(file.stamp[1:3]) < limit}
         if added:
             with suppress(LitebertError):  # no writable cache folder: the next opening hashes again
                 write_json(listing, known | added)
@@ -127,19 +119,19 @@ class Corpus:
 
     def verify_records(self) -> Iterator[Path]:
         """Check the files beside the arrays: each shard's record and the tokenizer's; yield them."""
-        differing = partial(damaged, received="another file, or none", expected="", command=self.command)
+        with tempfile.TemporaryDirectory() as folder:
+            self.tokenizer().save(folder)
+            tokenizer = {path.name: path.read_bytes() for path in sorted(Path(folder).iterdir())}
         for record in self.manifest.shards:
             path = self.path / record.name / SHARD
             if not path.is_file() or read_record(path, ShardRecord, command=self.command) != record:
-                raise differing(path)
+                raise damaged(path, received="another file, or none", expected="", command=self.command)
             yield path
-        with tempfile.TemporaryDirectory() as folder:
-            self.tokenizer().save(folder)
-            for written in sorted(Path(folder).iterdir()):
-                path = self.path / TOKENIZER / written.name
-                if not path.is_file() or path.read_bytes() != written.read_bytes():
-                    raise differing(path)
-                yield path
+        for name, written in tokenizer.items():
+            path = self.path / TOKENIZER / name
+            if not path.is_file() or path.read_bytes() != written:
+                raise damaged(path, received="another file, or none", expected="", command=self.command)
+            yield path
 
     def tokenizer(self) -> Tokenizer:
         """Load the tokenizer that made the ids; LB-341 if the copy in the corpus is another one, or is missing."""

@@ -8,19 +8,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from itertools import chain
+from hashlib import blake2b
+from itertools import chain, pairwise
 from pathlib import Path
 from shlex import quote
-from typing import Annotated, Literal, Self, TypeVar
+from typing import Annotated, Literal, Self, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, ValidationError
 
 from litebert.config import Section, refused
+from litebert.corpus.text import TextSettings
 from litebert.errors import DamagedError
 from litebert.files import Json, hash_file, read_json, staged_folder, write_json
-from litebert.rng import Ints
+from litebert.rng import Hashes, Ints
 
 FORMAT: Literal[1] = 1
 MANIFEST, PLAN, SHARD, PARTS = "corpus.json", "build.json", "shard.json", "parts"
@@ -31,6 +33,7 @@ FLUSH_TOKENS = 1 << 16  # that a shard holds before it writes them
 
 Tokens = NDArray[np.uint16 | np.uint32]
 Ids = Sequence[int]
+Side: TypeAlias = Literal["train", "held-out"]
 Wanted = TypeVar("Wanted", bound=Section)
 Count = Annotated[int, Field(ge=0)]
 
@@ -48,6 +51,10 @@ class Counts(Section):
     single_sentence_documents: Count = 0
     empty_documents: Count = 0
     empty_sentences: Count = 0
+
+    def length(self, array: str) -> int:
+        """The length of an array of a shard, of which sentences and documents have their end, too."""
+        return int(getattr(self, array)) + (array != "tokens")
 
     def __add__(self, other: Self) -> Self:
         return type(self)(**{name: value + getattr(other, name) for name, value in self})
@@ -94,9 +101,14 @@ class CorpusPlan(Section):
     inputs: tuple[InputRecord, ...]
 
     @property
-    def token_dtype(self) -> str:
-        """The dtype of token ids: 16 bits if they fit."""
-        return "<u2" if self.vocab_size <= 65_536 else "<u4"
+    def text(self) -> TextSettings:
+        """Where documents and sentences end."""
+        return TextSettings(self.sentences, self.documents, self.column, self.language)
+
+    @property
+    def dtypes(self) -> dict[str, str]:
+        """The dtype of each array of a shard; that of token ids has 16 bits if they fit."""
+        return {"tokens": "<u2" if self.vocab_size <= 65_536 else "<u4", "sentences": "<i8", "documents": "<i8"}
 
     def command(self, output: Path) -> str:
         """Return the command that builds this corpus again."""
@@ -113,10 +125,17 @@ class CorpusPlan(Section):
 class Manifest(Section):
     """A finished corpus, or its held-out part."""
 
-    part: Literal["train", "held-out"]
+    part: Side
     plan: CorpusPlan
     counts: Counts
     shards: tuple[ShardRecord, ...]
+
+
+def joined(manifests: Sequence[Manifest], plan: CorpusPlan) -> Manifest:
+    """Return the manifest of the shards of all manifests, in order."""
+    shards = tuple(shard for manifest in manifests for shard in manifest.shards)
+    counts = sum((manifest.counts for manifest in manifests), Counts())
+    return Manifest(part=manifests[0].part, plan=plan, counts=counts, shards=shards)
 
 
 def read_record(path: Path, model: type[Wanted], *, command: str) -> Wanted:
@@ -142,81 +161,72 @@ def damaged(path: Path | str, *, received: str, expected: str, command: str) -> 
 # ---- written --------------------------------------------------------------------------------------------------------
 
 
-class ArrayWriter:
-    """Append to a new .npy file, whose length nobody knows yet (numpy's `open_memmap` must be told)."""
-
-    def __init__(self, path: Path, dtype: str) -> None:
-        self.length, self._dtype = 0, dtype
-        self.file = open(path, "wb")  # noqa: SIM115  the writer of the shard closes it
-        self.write_header()
-
-    def append(self, values: NDArray[np.integer]) -> None:
-        self.file.write(values.astype(self._dtype).data)
-        self.length += len(values)
-
-    def write_header(self) -> None:
-        """Say how many numbers there are: in 128 bytes, however many."""
-        self.file.seek(0)
-        described = {"descr": self._dtype, "fortran_order": False, "shape": (self.length,)}
-        np.lib.format.write_array_header_1_0(self.file, described)
-
-
 class ShardWriter:
     """Stream the documents of one shard into a folder that gets its name, `path`, when it is complete."""
 
-    def __init__(self, path: Path, dtype: str, unknown_id: int) -> None:
-        self._path, self._unknown_id, self._num_unknown = path, unknown_id, 0
+    def __init__(self, path: Path, plan: CorpusPlan, unknown_id: int) -> None:
+        self._path, self._unknown_id = path, unknown_id
+        self.num_tokens = self._num_sentences = self._num_documents = 0
+        self._num_unknown = self._num_single = 0  # unknown tokens, documents of one sentence
+        self._start = 0  # the first sentence of the current document
         self._held, self._num_held = list[Ids](), 0  # sentences that are not written yet, and their tokens
         self.stack = ExitStack()  # of the folder and, within it, of its open files
         self._folder = self.stack.enter_context(staged_folder(path))
-        self._tokens, self._sentences, self._documents = self._arrays = [
-            ArrayWriter(self._folder / f"{name}.npy", kind)
-            for name, kind in (("tokens", dtype), ("sentences", "<i8"), ("documents", "<i8"))
-        ]
-        for array in self._arrays:
-            self.stack.callback(array.file.close)
-        self._sentences.append(np.zeros(1, np.int64))
-        self._documents.append(np.zeros(1, np.int64))
+        self._files = {}
+        for name, dtype in plan.dtypes.items():
+            # The header, with the length that nobody knows yet (numpy's `open_memmap` must be told), comes last.
+            file = open(self._folder / f"{name}.npy", "wb")  # noqa: SIM115
+            self.stack.callback(file.close)
+            file.write(bytes(HEADER_BYTES if name == "tokens" else HEADER_BYTES + 8))  # the others begin with a 0
+            self._files[name] = file, dtype
 
-    @property
-    def num_tokens(self) -> int:
-        return self._tokens.length + self._num_held
+    def _write(self, name: str, values: Ints) -> None:
+        file, dtype = self._files[name]
+        file.write(values.astype(dtype).data)
 
     def append(self, sentences: Sequence[Ids]) -> None:
         """Add sentences, none of them empty, to the current document."""
+        size = sum(map(len, sentences))
         self._held.extend(sentences)
-        self._num_held += sum(map(len, sentences))
+        self._num_held += size
+        self.num_tokens += size
+        self._num_sentences += len(sentences)
         if self._num_held >= FLUSH_TOKENS:
             self._flush()
 
     def _flush(self) -> None:
         lengths = np.fromiter(map(len, self._held), np.int64, len(self._held))
         ids = np.fromiter(chain.from_iterable(self._held), np.int64, self._num_held)
-        self._sentences.append(self._tokens.length + np.cumsum(lengths))
-        self._tokens.append(ids)
+        self._write("sentences", self.num_tokens - self._num_held + np.cumsum(lengths))
+        self._write("tokens", ids)
         self._num_unknown += int(np.count_nonzero(ids == self._unknown_id))
         self._held, self._num_held = [], 0
 
     def end_document(self) -> None:
         """End the current document: the next sentence starts another one."""
-        self._documents.append(np.array([self._sentences.length - 1 + len(self._held)]))
+        self._write("documents", np.array([self._num_sentences]))
+        self._num_documents += 1
+        self._num_single += self._num_sentences - self._start == 1
+        self._start = self._num_sentences
 
-    def finish(self, consumed: int, counts: Counts) -> ShardRecord:
-        """Give the shard its final name; `counts` are those that only the caller knows."""
+    def finish(self, consumed: int, left_out: Counts) -> ShardRecord:
+        """Give the shard its final name; `left_out` counts what only the caller knows."""
         self._flush()
-        for array in self._arrays:
-            array.write_header()
-            array.file.close()
-        counts += Counts(
-            documents=self._documents.length - 1,
-            sentences=self._sentences.length - 1,
-            tokens=self._tokens.length,
+        counts = left_out + Counts(
+            documents=self._num_documents,
+            sentences=self._num_sentences,
+            tokens=self.num_tokens,
             unknown_tokens=self._num_unknown,
+            single_sentence_documents=self._num_single,
         )
-        stored = {
-            path.name: StoredFile(size=path.stat().st_size, blake2b=hash_file(path))
-            for path in sorted(self._folder.glob("*.npy"))
-        }
+        stored = {}
+        for name, (file, dtype) in sorted(self._files.items()):
+            file.seek(0)
+            described = {"descr": dtype, "fortran_order": False, "shape": (counts.length(name),)}
+            np.lib.format.write_array_header_1_0(file, described)
+            file.close()
+            path = Path(file.name)
+            stored[path.name] = StoredFile(size=path.stat().st_size, blake2b=hash_file(path))
         record = ShardRecord(name=self._path.name, consumed=consumed, counts=counts, files=stored)
         write_record(self._folder / SHARD, record)
         self.stack.close()
@@ -247,6 +257,12 @@ class StampedFile:
 
     def __post_init__(self) -> None:
         self.stamp = _stamp(self.path)
+
+    def verify(self) -> None:
+        """Read every byte, and compare the hash with that of what was written."""
+        if (found := hash_file(self.path)) != self.stored.blake2b:
+            expected = f"blake2b {self.stored.blake2b[:16]}…"
+            raise damaged(self.path, received=f"blake2b {found[:16]}…", expected=expected, command=self.command)
 
     @property
     def entry(self) -> Json:
@@ -298,15 +314,12 @@ class Shard:
         return self.tokens[self.sentences[start] : self.sentences[stop]].copy()
 
 
-def open_shard(folder: Path, record: ShardRecord, plan: CorpusPlan, *, command: str) -> Shard:
-    """Map the files of a shard, which have the sizes that were written; errors name `command`."""
-    path, counts = folder / record.name, record.counts
+def open_shard(folder: Path, record: ShardRecord, plan: CorpusPlan) -> Shard:
+    """Map the files of a shard, which have the sizes that were written."""
+    path, command = folder / record.name, plan.command(folder)
     arrays, files = [], []
-    for name, dtype, length in (
-        ("tokens", plan.token_dtype, counts.tokens),
-        ("sentences", "<i8", counts.sentences + 1),
-        ("documents", "<i8", counts.documents + 1),
-    ):
+    for name, dtype in plan.dtypes.items():
+        length = record.counts.length(name)
         place, size = path / f"{name}.npy", HEADER_BYTES + length * np.dtype(dtype).itemsize
         stored = record.files.get(place.name)
         found = place.stat().st_size if place.is_file() else 0
@@ -319,9 +332,7 @@ def open_shard(folder: Path, record: ShardRecord, plan: CorpusPlan, *, command: 
     return Shard(arrays[0], arrays[1], arrays[2], path, tuple(files))
 
 
-def verify_shard(shard: Shard, *, command: str) -> None:
-    """Read every byte of a shard's files, and compare their hashes with those of what was written."""
-    for file in shard.files:
-        if (found := hash_file(file.path)) != file.stored.blake2b:
-            expected = f"blake2b {file.stored.blake2b[:16]}…"
-            raise damaged(file.path, received=f"blake2b {found[:16]}…", expected=expected, command=command)
+def hash_runs(tokens: Tokens, starts: Ints) -> Hashes:
+    """Hash every run of tokens from one start to the next, shape (starts - 1,)."""
+    runs = (tokens[start:stop].tobytes() for start, stop in pairwise(starts.tolist()))
+    return np.frombuffer(b"".join(blake2b(run, digest_size=8).digest() for run in runs), np.uint64)

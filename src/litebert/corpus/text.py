@@ -38,21 +38,16 @@ class TextSettings:
     column: str = "text"
     language: str = "en"
 
-
-def text_settings(
-    *, sentences: str = "segment", documents: str = "blank-line", column: str = "text", language: str = "en"
-) -> TextSettings:
-    """Check the settings as a user typed them."""
-    for flag, value, pattern, expected in (
-        ("--sentences", sentences, "segment|line", "segment or line"),
-        ("--documents", documents, "blank-line|file", "blank-line or file"),
-        ("--column", column, r"[^.]+(\.[^.]+)*", "a name such as text, or a dotted path such as chapters.text"),
-        ("--language", language, "[a-z]{2,3}(-[a-z]+)*", "a code of ISO 639 such as en, de or zh-hans"),
-    ):
-        if not re.fullmatch(pattern, value):
-            what, advice = f"{flag} cannot have this value", "litebert corpus build --help"
-            raise LitebertError("LB-300", what, received=value or "nothing", expected=expected, next=advice)
-    return TextSettings(sentences, documents, column, language)
+    def __post_init__(self) -> None:
+        for name, pattern, expected in (
+            ("sentences", "segment|line", "segment or line"),
+            ("documents", "blank-line|file", "blank-line or file"),
+            ("column", r"[^.]+(\.[^.]+)*", "a name such as text, or a dotted path such as chapters.text"),
+            ("language", "[a-z]{2,3}(-[a-z]+)*", "a code of ISO 639 such as en, de or zh-hans"),
+        ):
+            if not re.fullmatch(pattern, value := getattr(self, name)):
+                what, advice = f"--{name} cannot have this value", "litebert corpus build --help"
+                raise LitebertError("LB-300", what, received=value or "nothing", expected=expected, next=advice)
 
 
 # ---- documents ------------------------------------------------------------------------------------------------------
@@ -78,6 +73,17 @@ def read_passages(source: Source, settings: TextSettings) -> Iterator[Passage]:
         yield passage
     if not has_text:
         raise no_content(source.name, "text")
+
+
+def read_documents(source: Source, settings: TextSettings) -> Iterator[str]:
+    """Yield the text of each document of one input, whole."""
+    held: list[str] = []
+    for passage in read_passages(source, settings):
+        if passage.is_start and held:
+            yield "\n".join(held)
+            held = []
+        held.append(passage.text)
+    yield "\n".join(held)
 
 
 def _text_passages(lines: Iterable[tuple[int, str]], *, ends_at_blank: bool) -> Iterator[Passage]:
@@ -112,7 +118,7 @@ def _row_passages(source: Source, column: str) -> Iterator[Passage]:
 
 def read_texts(inputs: Iterable[str | Path], *, column: str = "text") -> Iterator[str]:
     """Yield the text of all inputs in passages of bounded size."""
-    settings = text_settings(documents="file", column=column)
+    settings = TextSettings(documents="file", column=column)
     for source in find_texts(inputs):
         for passage in read_passages(source, settings):
             yield passage.text

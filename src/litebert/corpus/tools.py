@@ -8,13 +8,10 @@ import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from hashlib import blake2b
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from litebert.corpus.build import locked
 from litebert.corpus.corpus import Corpus
@@ -26,14 +23,15 @@ from litebert.corpus.shards import (
     Counts,
     Manifest,
     ShardRecord,
-    Tokens,
+    hash_runs,
+    joined,
     write_record,
 )
-from litebert.corpus.text import TextSettings, read_passages
+from litebert.corpus.text import TextSettings, read_documents
 from litebert.errors import LitebertError, missing_package
 from litebert.files import remove_unfinished, require_new, staged_folder, write_stream
 from litebert.reading.source import find_texts
-from litebert.rng import Hashes, Ints
+from litebert.rng import Hashes
 
 Keep = Callable[[str], bool]
 
@@ -72,25 +70,16 @@ def filter_documents(
     is_known = None if near_duplicates is None else _near_duplicates(near_duplicates)
     counts = Filtered()
 
-    def documents() -> Iterator[str]:
-        for source in find_texts(inputs):
-            held: list[str] = []
-            for passage in read_passages(source, settings):
-                if passage.is_start and held:
-                    yield "\n".join(held)
-                    held = []
-                held.append(passage.text)
-            yield "\n".join(held)
-
     def lines() -> Iterator[bytes]:
-        for text in documents():
-            if keep is not None and not keep(text):
-                counts.refused += 1
-            elif is_known is not None and is_known(text):
-                counts.near_duplicates += 1
-            else:
-                counts.kept += 1
-                yield json.dumps({"text": text}, ensure_ascii=False).encode() + b"\n"
+        for source in find_texts(inputs):
+            for text in read_documents(source, settings):
+                if keep is not None and not keep(text):
+                    counts.refused += 1
+                elif is_known is not None and is_known(text):
+                    counts.near_duplicates += 1
+                else:
+                    counts.kept += 1
+                    yield json.dumps({"text": text}, ensure_ascii=False).encode() + b"\n"
 
     write_stream(output, lines())
     return counts
@@ -132,10 +121,8 @@ def load_keep(name: str) -> Keep:
     try:
         return cast(Keep, getattr(importlib.import_module(module), attribute))
     except (ImportError, AttributeError, ValueError) as error:
-        what, expected = (
-            "there is no such function to keep documents by",
-            "module:function, where Python finds the module",
-        )
+        what = "there is no such function to keep documents by"
+        expected = "module:function, where Python finds the module"
         advice = "PYTHONPATH=. litebert corpus filter ... --keep my_filters:is_english"
         raise LitebertError("LB-278", what, received=f"{name}: {error}", expected=expected, next=advice) from error
 
@@ -174,27 +161,26 @@ def merge_corpora(folders: Sequence[str | Path], output: str | Path) -> Counts:
 def _merge(corpora: Sequence[Corpus], folder: Path) -> Counts:
     folder.mkdir(exist_ok=True)
     shutil.copytree(corpora[0].path / TOKENIZER, folder / TOKENIZER)
-    records: list[ShardRecord] = []
+    manifests: list[Manifest] = []
     next_part = 0
     for corpus in corpora:  # the parts of each corpus are numbered after those of the one before
-        first_part = next_part
+        first_part, renamed = next_part, list[ShardRecord]()
         next_part += 1
         for record in corpus.manifest.shards:
             part, index = map(int, record.name.split("-")[1:])
             next_part = max(next_part, first_part + part + 1)
-            renamed = record.model_copy(update={"name": f"shard-{first_part + part:05d}-{index:04d}"})
-            target = folder / renamed.name
+            renamed.append(record.model_copy(update={"name": f"shard-{first_part + part:05d}-{index:04d}"}))
+            target = folder / renamed[-1].name
             shutil.copytree(corpus.path / record.name, target, copy_function=_link)
             (target / SHARD).unlink()
-            write_record(target / SHARD, renamed)
-            records.append(renamed)
-    counts = sum((corpus.manifest.counts for corpus in corpora), Counts())
-    plans = [corpus.manifest.plan for corpus in corpora]
+            write_record(target / SHARD, renamed[-1])
+        manifests.append(corpus.manifest.model_copy(update={"shards": tuple(renamed)}))
+    plans = [manifest.plan for manifest in manifests]
     inputs = tuple(each for plan in plans for each in plan.inputs)
     plan = plans[0].model_copy(update={"inputs": inputs, "shard_tokens": max(plan.shard_tokens for plan in plans)})
-    manifest = Manifest(part=corpora[0].manifest.part, plan=plan, counts=counts, shards=tuple(records))
-    write_record(folder / MANIFEST, manifest)
-    return counts
+    merged = joined(manifests, plan)
+    write_record(folder / MANIFEST, merged)
+    return merged.counts
 
 
 def _link(source: str, target: str) -> None:
@@ -233,9 +219,12 @@ def corpus_stats(corpus: Corpus) -> CorpusStats:
         starts = shard.sentences[shard.documents]
         lengths.append(np.diff(shard.sentences))
         document_lengths.append(np.diff(starts))
-        documents.add(_hashes(shard.tokens, starts))
-        sentences.add(_hashes(shard.tokens, shard.sentences))
+        documents.add(hash_runs(shard.tokens, starts))
+        sentences.add(hash_runs(shard.tokens, shard.sentences))
     by_sentence, by_document = np.concatenate(lengths), np.concatenate(document_lengths)
+    of_sentences, of_documents = (
+        tuple(np.quantile(each, QUANTILES, method="lower").astype(int).tolist()) for each in (by_sentence, by_document)
+    )
     return CorpusStats(
         documents=len(by_document),
         sentences=len(by_sentence),
@@ -244,8 +233,8 @@ def corpus_stats(corpus: Corpus) -> CorpusStats:
         used_share=float(used.mean()),
         repeated_documents=max(0, len(by_document) - documents.estimate),
         repeated_sentence_share=max(0.0, 1 - sentences.estimate / max(1, len(by_sentence))),
-        sentence_lengths=_quantiles(by_sentence),
-        document_lengths=_quantiles(by_document),
+        sentence_lengths=of_sentences,
+        document_lengths=of_documents,
         histogram=tuple(np.bincount(np.minimum(by_sentence, 128), minlength=129).tolist()),
     )
 
@@ -269,13 +258,3 @@ class DistinctCount:
     def estimate(self) -> int:
         """How many distinct hashes there were."""
         return self._held.size << self._level
-
-
-def _hashes(tokens: Tokens, starts: Ints) -> Hashes:
-    """Hash every run of tokens from one start to the next."""
-    runs = (tokens[start:stop].tobytes() for start, stop in pairwise(starts.tolist()))
-    return np.frombuffer(b"".join(blake2b(run, digest_size=8).digest() for run in runs), np.uint64)
-
-
-def _quantiles(values: NDArray[np.int64]) -> tuple[int, ...]:
-    return tuple(int(value) for value in np.quantile(values, QUANTILES, method="lower"))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from litebert.config import EarlyConfig, ObjectiveConfig, PretrainConfig
 from litebert.corpus import Corpus
-from litebert.corpus.remote import local_corpus
+from litebert.corpus.remote import WINDOWS_HELD, local_corpus
 from litebert.corpus.shards import MANIFEST
 from litebert.errors import LitebertError
 from litebert.files import Json, hash_file
@@ -43,7 +43,7 @@ class Sources:
         """Open what `[data]` names; all corpora must have one tokenizer, and something must be held out."""
         data, window = config.data, config.data.window or WINDOW_PIECES
         sentence_objective(config.objective.sentence)  # checks that there is one of this name
-        corpus = open_corpus(local_corpus(data.corpus, window=window), window)
+        corpus = open_corpus(local_corpus(data.corpus), window)
         held_out = Corpus.open(local_corpus(data.eval_corpus)) if data.eval_corpus else corpus.held_out()
         if held_out is None:
             raise LitebertError(
@@ -135,7 +135,7 @@ def loader_for(path: Path, *, config: PretrainConfig, purpose: str = "train", sh
         return open_loader(corpus.shards, purpose=purpose, early_samples=early_samples)
     return Windowed(
         [record.counts for record in corpus.manifest.shards],
-        corpus.open_shards,
+        partial(corpus.open_shards, windows=WINDOWS_HELD),
         open_loader,
         config=config.objective,
         window_pieces=window,
@@ -149,7 +149,7 @@ def loader_for(path: Path, *, config: PretrainConfig, purpose: str = "train", sh
 def shares_of(config: PretrainConfig, corpus: Path) -> dict[Path, float]:
     """Return the corpora of the mix with their shares; their vocabularies must be the same."""
     data, window = config.data, config.data.window or WINDOW_PIECES
-    others = (local_corpus(name, window=window) for name in data.mix or ())
+    others = (local_corpus(name) for name in data.mix or ())
     corpora = [open_corpus(path, window) for path in (corpus, *others)]
     for each in corpora[1:]:
         require_one_tokenizer(corpora[0], each)
