@@ -11,10 +11,10 @@ import pytest
 
 from litebert.corpus.text import TextSettings, read_passages
 from litebert.errors import DamagedError, LitebertError
-from litebert.reading.source import Source, find_text
-from litebert.reading.tables import RowPlace, parse_row, texts_of
+from litebert.reading.source import find_text
+from litebert.reading.tables import parse_row, texts_of
 
-PLACE = RowPlace(Source("a.jsonl", "/a.jsonl", ".jsonl", "", 1), 3)
+PLACE = "a.jsonl, line 3"
 
 
 def read(path: Path, column: str = "text") -> list[tuple[int, str]]:

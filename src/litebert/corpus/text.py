@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain, islice
 from typing import TYPE_CHECKING, NamedTuple
 
 import sentencex
 
 from litebert.errors import LitebertError
 from litebert.reading.source import Source, find_texts, no_content, read_lines
-from litebert.reading.tables import RowPlace, parse_row, read_parquet, texts_of
+from litebert.reading.tables import parse_row, read_parquet, texts_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -111,7 +112,7 @@ def _row_passages(source: Source, column: str) -> Iterator[Passage]:
     for number, row in rows:
         if isinstance(row, str) and (not row or row.isspace()):
             continue
-        place = RowPlace(source, number)
+        place = source.place(number)
         for text in texts_of(parse_row(row, place) if isinstance(row, str) else row, column, place):
             yield Passage(text, number, is_start=True)
 
@@ -126,15 +127,11 @@ def read_texts(inputs: Iterable[str | Path], *, column: str = "text") -> Iterato
 
 def require_text(sources: Sequence[Source], settings: TextSettings) -> None:
     """Refuse, before any work, inputs that cannot give text to train on and text to hold out: a single sentence."""
-    num_sentences = 0
-    for source in sources:
-        for passage in read_passages(source, settings):
-            for _ in split_sentences(passage.text, settings):
-                num_sentences += 1
-                if num_sentences > 1:
-                    return
-    what = "there is too little text to train on one part and to evaluate on another"
-    raise LitebertError("LB-343", what, expected="two sentences or more", next="give more text")
+    passages = chain.from_iterable(read_passages(source, settings) for source in sources)
+    sentences = chain.from_iterable(split_sentences(passage.text, settings) for passage in passages)
+    if len(list(islice(sentences, 2))) < 2:
+        what = "there is too little text to train on one part and to evaluate on another"
+        raise LitebertError("LB-343", what, expected="two sentences or more", next="give more text")
 
 
 # ---- sentences ------------------------------------------------------------------------------------------------------

@@ -40,6 +40,8 @@ TAGGED = (".conll", ".bio", ".iob")
 TEXTS = (".txt", *JSON_LINES, ".parquet")
 TABLES = (*DELIMITED, *JSON_LINES, ".json", ".parquet", *TAGGED)
 
+_UNITS = {".parquet": "row", ".json": "item"}  # that are counted, by kind; in other files, lines are
+
 PIECE_BYTES = 1 << 18
 BOMB_BYTES, BOMB_RATIO = 1 << 30, 100
 """Decompressed text is 2 to 30 times larger; more than 100 times, after 1 GiB, is a bomb."""
@@ -76,6 +78,14 @@ class Source:
     compression: str
     size: int
     on_read: Callable[[int], None] | None = field(default=None, compare=False, repr=False)
+
+    def place(self, number: int) -> str:
+        """Name the place of a line or row.
+
+        >>> Source("a.csv", "/a.csv", ".csv", "", 1).place(1200)
+        'a.csv, line 1,200'
+        """
+        return f"{self.name}, {_UNITS.get(self.kind, 'line')} {number:,}"
 
 
 STANDARD_INPUT = Source("-", "-", ".txt", "", 0)
@@ -115,7 +125,8 @@ def _find(name: str, kinds: Sequence[str], content: str) -> Source:
                 size = found.st_size
     except (OSError, ValueError, TypeError) as error:
         raise _unreadable(name, error) from error
-    kind, compression = _kind(name)
+    source = _source(name, size)
+    kind, compression = source.kind, source.compression
     if kind not in kinds or (kind == ".parquet" and compression):
         near = did_you_mean(kind, kinds) if kind else "add the extension that it should have"
         raise RequestError(
@@ -127,7 +138,7 @@ def _find(name: str, kinds: Sequence[str], content: str) -> Source:
         )
     if size == 0:
         raise no_content(name, content)
-    return _source(name, size)
+    return source
 
 
 def find_files(folder: Path, patterns: Sequence[str]) -> list[Source]:
@@ -170,15 +181,10 @@ def no_content(name: str, content: str) -> LitebertError:
     return LitebertError("LB-853", f"{name} has no {content}", next="omit this file, or write it again")
 
 
-def _kind(name: str) -> tuple[str, str]:
-    """Return the extension of a name without that of a compression, and that of the compression."""
+def _source(name: str, size: int) -> Source:
     suffixes = [suffix.lower() for suffix in PurePosixPath(name).suffixes]
     compression = suffixes.pop() if suffixes and suffixes[-1] in COMPRESSIONS else ""
-    return suffixes[-1] if suffixes else "", compression
-
-
-def _source(name: str, size: int) -> Source:
-    kind, compression = _kind(name)
+    kind = suffixes[-1] if suffixes else ""
     location = name if is_url(name) else str(Path(name).absolute())
     return Source(name, location, JSON_LINES[0] if kind in JSON_LINES else kind, compression, size)
 
@@ -209,11 +215,10 @@ def open_source(source: Source) -> IO[bytes]:
 
 def read_pieces(source: Source) -> Iterator[bytes]:
     """Yield the decompressed bytes of an input in pieces of bounded size; CorruptStreamError where they are damaged."""
-    decompress = {"": _plain, ".gz": _gunzipped, ".zst": _unzstd}[source.compression]
     with closing(open_source(source)) as file:
         length = 0
         try:
-            for piece in decompress(file):
+            for piece in {"": _plain, ".gz": _gunzipped, ".zst": _unzstd}[source.compression](file):
                 length += len(piece)
                 if length > BOMB_BYTES and length > BOMB_RATIO * file.tell():
                     raise DamagedError(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from itertools import chain, islice
 from shlex import quote
@@ -35,23 +35,7 @@ MAX_WORDS = 10_000  # the most words in a sentence; without a blank line for lon
 NO_DELIMITER = "\x1f"
 _DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars", NO_DELIMITER: "nothing"}
 _ROWS_AT_ONCE = 16
-_UNITS = {".parquet": "row", ".json": "item"}
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
-
-
-@dataclass(frozen=True)
-class RowPlace:
-    """The place of a row, for messages.
-
-    >>> print(RowPlace(Source("a.csv", "/a.csv", ".csv", "", 1), 1200))
-    a.csv, line 1,200
-    """
-
-    source: Source
-    number: int
-
-    def __str__(self) -> str:
-        return f"{self.source.name}, {_UNITS.get(self.source.kind, 'line')} {self.number:,}"
 
 
 # ---- delimited files ------------------------------------------------------------------------------------------------
@@ -118,39 +102,40 @@ def header_names(cells: Sequence[str], source: Source) -> tuple[str, ...]:
 def scan_delimited(source: Source, dialect: Dialect, columns: Sequence[str], *, has_header: bool) -> Iterator[Scanned]:
     """Yield each row after the header, with the line that it begins on."""
     reader = dialect.read(line for _, line in read_rows(source))
-    is_header = has_header
+    if has_header:
+        with suppress(csv.Error, StopIteration):
+            next(reader)
     while True:
         number = reader.line_num + 1
-        place, was_header, is_header = RowPlace(source, number), is_header, False
         try:
             cells = next(reader)
         except StopIteration:
             return
         except csv.Error as error:
-            if not was_header:
-                reason = "a quote is opened and never closed" if "end of data" in str(error) else str(error)
-                what, advice = f"{place}: the cells cannot be told apart", "correct this line, or write it as .jsonl"
-                yield number, LitebertError("LB-845", what, received=reason, next=advice)
+            reason = "a quote is opened and never closed" if "end of data" in str(error) else str(error)
+            what = f"{source.place(number)}: the cells cannot be told apart"
+            advice = "correct this line, or write it as .jsonl"
+            yield number, LitebertError("LB-845", what, received=reason, next=advice)
             continue
-        if was_header or not cells or not (len(columns) == 1 or any(cells)):
+        if not cells or not (len(columns) == 1 or any(cells)):
             continue
-        row: Row | LitebertError = dict(zip(columns, cells, strict=False))
+        received = " | ".join(cells)
         if len(cells) != len(columns):
-            what, advice = f"{place}: {len(cells)} cells, not {len(columns)}", "quote cells that contain the delimiter"
-            expected = f"a cell for each of {', '.join(columns)}"
-            row = LitebertError("LB-843", what, received=" | ".join(cells), expected=expected, next=advice)
-        elif "\0" in "".join(cells):
-            expected = "text; a NUL in every other place means UTF-16"
+            what = f"{source.place(number)}: {len(cells)} cells, not {len(columns)}"
+            expected, advice = f"a cell for each of {', '.join(columns)}", "quote cells that contain the delimiter"
+            yield number, LitebertError("LB-843", what, received=received, expected=expected, next=advice)
+        elif "\0" in received:
+            what, expected = f"{source.place(number)}: a NUL byte", "text; a NUL in every other place means UTF-16"
             advice = f"tr -d '\\0' < {quote(source.name)} > cleaned{source.kind}"
-            received = " | ".join(cells)
-            row = LitebertError("LB-844", f"{place}: a NUL byte", received=received, expected=expected, next=advice)
-        yield number, row
+            yield number, LitebertError("LB-844", what, received=received, expected=expected, next=advice)
+        else:
+            yield number, dict(zip(columns, cells, strict=True))
 
 
 # ---- JSON -----------------------------------------------------------------------------------------------------------
 
 
-def _parsed(text: str, place: RowPlace | str) -> object:
+def _parsed(text: str, place: str) -> object:
     """Parse JSON without NaN and duplicate keys."""
     try:
         return parse_json(text, distinct_keys=True)
@@ -163,7 +148,7 @@ def _parsed(text: str, place: RowPlace | str) -> object:
         raise LitebertError("LB-312", what, received=received, expected=expected, next=advice) from error
 
 
-def _no_object(place: RowPlace | str, value: object) -> LitebertError:
+def _no_object(place: str, value: object) -> LitebertError:
     return LitebertError(
         "LB-848",
         f"{place}: not an object with a value for each column",
@@ -173,7 +158,7 @@ def _no_object(place: RowPlace | str, value: object) -> LitebertError:
     )
 
 
-def parse_row(line: str, place: RowPlace) -> Row:
+def parse_row(line: str, place: str) -> Row:
     """Read one line of a .jsonl input: one object, without NaN and duplicate keys."""
     row = _parsed(line, place)
     if not isinstance(row, dict):
@@ -186,7 +171,7 @@ def scan_json_lines(source: Source) -> Iterator[Scanned]:
     for number, line in read_rows(source):
         if line and not line.isspace():
             try:
-                yield number, parse_row(line, RowPlace(source, number))
+                yield number, parse_row(line, source.place(number))
             except LitebertError as error:
                 yield number, error
 
@@ -214,7 +199,7 @@ def scan_json(source: Source) -> Iterator[Scanned]:
     if not isinstance(value, list):
         raise _no_object(source.name, value)
     for number, row in enumerate(chain.from_iterable(map(_questions, value)), 1):
-        yield number, row if isinstance(row, Mapping) else _no_object(RowPlace(source, number), row)
+        yield number, row if isinstance(row, Mapping) else _no_object(source.place(number), row)
 
 
 def _questions(row: object) -> Iterator[object]:
@@ -266,12 +251,12 @@ def read_layout(source: Source, layout: TypeAdapter[Wanted], *, what: str) -> Wa
         ) from error
 
 
-def texts_of(row: Row, column: str, place: RowPlace) -> Iterator[str]:
+def texts_of(row: Row, column: str, place: str) -> Iterator[str]:
     """Yield the texts of a dotted column; each element of a list is a separate text.
 
     >>> source = Source("a.jsonl", "/a.jsonl", ".jsonl", "", 1)
     >>> row = {"chapters": [{"text": "One."}, {"text": "Two."}]}
-    >>> list(texts_of(row, "chapters.text", RowPlace(source, 1)))
+    >>> list(texts_of(row, "chapters.text", source.place(1)))
     ['One.', 'Two.']
     """
     names = column.split(".")
@@ -363,7 +348,7 @@ def scan_tagged(source: Source) -> Iterator[Scanned]:
             continue
         if any(cells):
             number, width = number or line_number, width or len(cells)
-            place = RowPlace(source, line_number)
+            place = source.place(line_number)
             if len(words) >= MAX_WORDS:
                 received = f"{MAX_WORDS:,} words without a blank line"
                 advice = "add blank lines between sentences; if this is a table with a header, name it .tsv"

@@ -17,7 +17,7 @@ from pydantic import TypeAdapter
 from litebert.config import HeadConfig
 from litebert.errors import LitebertError
 from litebert.reading.source import Source, find_files, read_lines
-from litebert.reading.tables import Row, RowPlace, parse_row, read_parquet
+from litebert.reading.tables import Row, parse_row, read_parquet
 from litebert.tasks.kinds.family import Dataset
 from litebert.tasks.kinds.text import Scores, TextClassification, TextExample
 
@@ -111,56 +111,56 @@ def _examples(task: GlueTask, source: Source, split: str) -> Iterator[TextExampl
                 raise LitebertError("LB-824", f"{place}: {name} is not text", received=row[name], next=AGAIN)
         first, *second = (str(row[name]) for name in texts)
         name = str(next((row[name] for name in ID_COLUMNS if name in row), count))
-        wanted_label = None if is_test else _label(task, row[label], place)
+        wanted_label = None if is_test else _label(task, row[label], place, is_tsv=is_tsv)
         yield TextExample(name, first, second[0] if second else None, wanted_label)
 
 
 def _lines(
     task: GlueTask, source: Source, wanted: Sequence[str], *, header: tuple[str, ...]
-) -> Iterator[tuple[RowPlace, Row]]:
+) -> Iterator[tuple[str, Row]]:
     """Yield the rows of one of the authors' files: tabs between cells, and quotes are literal."""
     lines = read_lines(source)
     if not header:
         number, first = next(lines, (1, ""))
         header = tuple(first.split("\t"))
-        _require_columns(task, header, wanted, RowPlace(source, number))
+        _require_columns(task, header, wanted, source.place(number))
     for number, line in lines:
         cells = line.split("\t")
         if len(cells) < len(header) and task.skips_short_lines:
             continue
         if len(cells) != len(header):
-            what = f"{RowPlace(source, number)}: {task.name} has another number of columns"
+            what = f"{source.place(number)}: {task.name} has another number of columns"
             wanted = f"{len(header)}, with a tab between: {', '.join(header)}"
             raise LitebertError("LB-823", what, received=f"{len(cells)}: {line}", expected=wanted, next=AGAIN)
-        yield RowPlace(source, number), dict(zip(header, cells, strict=True))
+        yield source.place(number), dict(zip(header, cells, strict=True))
 
 
-def _hub_rows(task: GlueTask, source: Source, wanted: Sequence[str]) -> Iterator[tuple[RowPlace, Row]]:
+def _hub_rows(task: GlueTask, source: Source, wanted: Sequence[str]) -> Iterator[tuple[str, Row]]:
     """Yield the rows of a .parquet or .jsonl file as the Hub has them."""
     if source.kind == ".parquet":
         wanted = (*wanted, "idx")
         rows: Iterator[tuple[int, Row]] = enumerate(read_parquet(source, wanted), 1)
     else:
-        rows = ((number, parse_row(line, RowPlace(source, number))) for number, line in read_lines(source))
+        rows = ((number, parse_row(line, source.place(number))) for number, line in read_lines(source))
     for number, row in rows:
-        _require_columns(task, tuple(row), wanted, RowPlace(source, number))
-        yield RowPlace(source, number), row
+        _require_columns(task, tuple(row), wanted, source.place(number))
+        yield source.place(number), row
 
 
-def _require_columns(task: GlueTask, columns: Sequence[str], wanted: Sequence[str], place: RowPlace) -> None:
+def _require_columns(task: GlueTask, columns: Sequence[str], wanted: Sequence[str], place: str) -> None:
     if not set(wanted) <= set(columns):
         what, asked = f"{place}: these are not the columns of {task.name}", f"among them {', '.join(wanted)}"
         advice = f"give the folder that holds {task.folder}, or the files of {task.name} itself"
         raise LitebertError("LB-822", what, received=", ".join(columns), expected=asked, next=advice)
 
 
-def _label(task: GlueTask, value: object, place: RowPlace) -> int | float:
+def _label(task: GlueTask, value: object, place: str, *, is_tsv: bool) -> int | float:
     """Return a score; or the number of a label: the authors' spelling in any case, or the Hub's name or number.
 
     No other spelling is accepted in the authors' files: those of RTE have the columns of WNLI, but words where WNLI has
     digits.
     """
-    names = task.spellings if place.source.kind == ".tsv" else task.labels
+    names = task.spellings if is_tsv else task.labels
     if not task.labels:
         with suppress(ValueError, OverflowError):
             is_number = isinstance(value, str | int | float) and not isinstance(value, bool)

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from litebert.config.load import expected
 from litebert.errors import LitebertError
 from litebert.reading.source import find_files, read_lines
-from litebert.reading.tables import RowPlace, parse_row
+from litebert.reading.tables import parse_row
 from litebert.tasks.kinds.choice import ChoiceExample, MultipleChoice
 from litebert.tasks.kinds.family import Dataset
 from litebert.tasks.kinds.text import Scores
@@ -56,7 +56,7 @@ def read_race(groups: Sequence[str], folder: Path, split: str) -> list[ChoiceExa
         inside = [f"{split}/{group}/{name}" for name in ("all.txt", "*.txt")]
         for source in find_files(folder, [*(f"RACE/{path}" for path in inside), *inside, f"{split}-{group}.jsonl"]):
             for number, line in read_lines(source):
-                passage = _passage(line, RowPlace(source, number))
+                passage = _passage(line, source.place(number))
                 rows = zip(passage.questions, passage.options, passage.answers, strict=True)
                 examples += [
                     ChoiceExample(
@@ -72,7 +72,7 @@ def read_race(groups: Sequence[str], folder: Path, split: str) -> list[ChoiceExa
     return examples
 
 
-def _passage(line: str, place: RowPlace) -> RacePassage:
+def _passage(line: str, place: str) -> RacePassage:
     try:
         return RacePassage.model_validate(parse_row(line, place))
     except ValidationError as error:

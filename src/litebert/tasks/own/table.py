@@ -17,7 +17,6 @@ from litebert.reading.tables import (
     Dialect,
     Quoting,
     Row,
-    RowPlace,
     Scanned,
     first_lines,
     header_names,
@@ -66,7 +65,7 @@ class TableFile:
 
     def place(self, number: int) -> str:
         """Name the place of a row: the file, and the line, row or item."""
-        return str(RowPlace(self.source, number))
+        return self.source.place(number)
 
 
 def open_table(path: Path, *, has_header: bool | None = None, known: Collection[str] = ()) -> TableFile:
