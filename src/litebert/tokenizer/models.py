@@ -11,7 +11,7 @@ import re
 import unicodedata
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
@@ -39,7 +39,6 @@ _BATCH_WORTH_THREADS = 16  # from this many texts on, one call for all is faster
 _WORD = re.compile(r"\S+")
 _NOT_ASCII = re.compile(r"[^\x00-\x7f]+")
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_BETWEEN_WORDS = re.compile(r"(?<=\w)\s+(?=\w)")
 _PUNCTUATION = frozenset('!"#$%&()*+,-./:;?@[\\]^_`{|}~')
 _PLAIN = _PUNCTUATION | frozenset("abcdefghijklmnopqrstuvwxyz")
 
@@ -131,24 +130,10 @@ def replace_surrogates(text: str) -> str:
     return text
 
 
-def require_several(texts: object) -> None:
-    """Refuse a single string in place of a list, which would be read letter by letter."""
-    if isinstance(texts, str):
-        what, advice = "a list of texts is needed, this is a single one", 'put it in a list: ["one text"]'
-        raise LitebertError("LB-216", what, received=f"the string {texts!r}", next=advice)
-
-
-def cuts(text: str, size: int) -> Iterator[tuple[int, int]]:
-    """Yield where parts of a text begin and end: at least `size` characters, cut between words.
-
-    >>> list(cuts("one two three", 5))
-    [(0, 7), (8, 13)]
-    """
-    begin = 0
-    while found := _BETWEEN_WORDS.search(text, begin + size):
-        yield begin, found.start()
-        begin = found.end()
-    yield begin, len(text)
+def single_text(text: str) -> LitebertError:
+    """Return the error for a string in place of a list of texts, which would be read letter by letter."""
+    what, advice = "a list of texts is needed, this is a single one", 'put it in a list: ["one text"]'
+    return LitebertError("LB-216", what, received=f"the string {text!r}", next=advice)
 
 
 # ---- what both kinds of vocabulary share ----------------------------------------------------------------------------
@@ -181,20 +166,18 @@ def vocabulary_hash(settings: str, data: bytes) -> str:
 
 
 class _Vocabulary:
-    def __init__(self, data: bytes, settings: Normalizer, special: SpecialPieces, pieces: Iterable[str]) -> None:
-        self.data, self.normalizer, self.special, self.pieces = data, settings, special, tuple(pieces)
-        self.ids = {text: index for index, text in enumerate(self.pieces)}
+    """All pieces by id; `hash` is that of the file and of the settings that change ids."""
 
-    def check(self, name: str, settings: str) -> None:
-        """Check that all special pieces are there, and hash the file with the settings that change its ids."""
-        if missing := [piece for piece in self.special if piece not in self.ids]:
+    def __init__(
+        self, data: bytes, normalizer: Normalizer, special: SpecialPieces, pieces: Iterable[str], name: str, kind: str
+    ) -> None:
+        self.data, self.normalizer, self.special, self.pieces = data, normalizer, special, tuple(pieces)
+        self.ids = {text: index for index, text in enumerate(self.pieces)}
+        if missing := [piece for piece in special if piece not in self.ids]:
             what = f"{name} is not an ALBERT vocabulary: special pieces are missing"
-            received, again = (
-                f"{len(self.ids):,} pieces without {', '.join(missing)}",
-                "litebert tokenizer train --help",
-            )
-            raise LitebertError("LB-211", what, received=received, next=again)
-        self.hash = vocabulary_hash(settings, self.data)
+            received = f"{len(self.ids):,} pieces without {', '.join(missing)}"
+            raise LitebertError("LB-211", what, received=received, next="litebert tokenizer train --help")
+        self.hash = vocabulary_hash(kind, data)
 
 
 # ---- the unigram model of the English ALBERTs -----------------------------------------------------------------------
@@ -218,8 +201,8 @@ class UnigramModel(_Vocabulary):
     def __init__(self, data: bytes, normalizer: Normalizer, *, name: str) -> None:
         pieces = read_model(data, name).pieces
         unknown = next(piece.text for piece in pieces if piece.kind == UNKNOWN)
-        super().__init__(data, normalizer, UNIGRAM_SPECIAL._replace(unk=unknown), (piece.text for piece in pieces))
-        self.check(name, f"unigram {normalizer}")
+        special, texts = UNIGRAM_SPECIAL._replace(unk=unknown), [piece.text for piece in pieces]
+        super().__init__(data, normalizer, special, texts, name, f"unigram {normalizer}")
         self._known = {text: text for text in self.pieces}  # equal pieces of a long text are one object
         self.starts_word: NDArray[np.bool_] = np.array([starts_word(piece) for piece in self.pieces])  # (vocab,)
         self.pieces_end_at_spaces = not any(SPACE in piece.lstrip(SPACE) for piece in self.pieces)
@@ -322,15 +305,14 @@ class WordPieceModel(_Vocabulary):
             lines = data.decode("utf-8-sig").removesuffix("\n").split("\n")
         except UnicodeDecodeError as error:
             raise damaged_vocabulary(name, error) from error
-        super().__init__(data, normalizer, WORDPIECE_SPECIAL, ((line.split() or [line])[0] for line in lines))
-        if len(self.pieces) > MAX_PIECES or any(len(piece.encode()) > MAX_PIECE_BYTES for piece in self.pieces):
-            longest = max(map(len, self.pieces))
-            raise damaged_vocabulary(name, f"{len(self.pieces):,} pieces, the longest of {longest:,} characters")
-        if len(self.ids) < len(self.pieces):
-            ((twice, _),) = Counter(self.pieces).most_common(1)
+        pieces, lowercase = [(line.split() or [line])[0] for line in lines], normalizer.lowercase
+        if len(pieces) > MAX_PIECES or any(len(piece.encode()) > MAX_PIECE_BYTES for piece in pieces):
+            longest = max(map(len, pieces))
+            raise damaged_vocabulary(name, f"{len(pieces):,} pieces, the longest of {longest:,} characters")
+        if len(set(pieces)) < len(pieces):
+            ((twice, _),) = Counter(pieces).most_common(1)
             raise damaged_vocabulary(name, f"the piece {twice!r} is there twice")
-        lowercase = normalizer.lowercase
-        self.check(name, f"wordpiece {lowercase=}")
+        super().__init__(data, normalizer, WORDPIECE_SPECIAL, pieces, name, f"wordpiece {lowercase=}")
         self.starts_word: NDArray[np.bool_] = np.array([not piece.startswith("##") for piece in self.pieces])
         # Special pieces in a text are plain text here; on request, `Tokenizer` splits them off.
         wordpiece = tokenizers.models.WordPiece(self.ids, unk_token=self.special.unk, max_input_chars_per_word=200)

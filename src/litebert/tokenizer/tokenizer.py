@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property, partial
@@ -24,9 +23,8 @@ from litebert.tokenizer.models import (
     Trace,
     UnigramModel,
     WordPieceModel,
-    cuts,
     replace_surrogates,
-    require_several,
+    single_text,
 )
 from litebert.tokenizer.tokenizer_json import VocabularyFile, read_tokenizer_json, tokenizer_config, tokenizer_json
 
@@ -37,6 +35,7 @@ Span: TypeAlias = tuple[int, int]
 
 _CONFIG, _PIPELINE = "tokenizer_config.json", "tokenizer.json"
 _VOCABULARIES = ("spiece.model", "vocab.txt", _PIPELINE)
+_BETWEEN_WORDS = re.compile(r"(?<=\w)\s+(?=\w)")
 _FEW_LETTERS = 6  # a short name or abbreviation may be spelt out in any language
 
 
@@ -101,6 +100,7 @@ class Tokenizer:
         self._model = model
         self.pieces, self.starts_word, self.hash = model.pieces, model.starts_word, model.hash
         self.vocab_size = len(model.pieces)
+        self._special = re.compile(f"({'|'.join(map(re.escape, model.special))})")
         self.special_ids = tuple(model.ids[name] for name in model.special)
         self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = self.special_ids
 
@@ -181,19 +181,25 @@ class Tokenizer:
         self, texts: Sequence[str], *, special_tokens: bool = False, num_threads: int = ALL_CORES
     ) -> list[list[int]]:
         """Return only the ids of many texts, without [CLS] and [SEP]; this is the fastest way."""
-        require_several(texts)
-        if special_tokens:
-            rows = [self._around_special(text) for text in texts]
-            plain = iter(self.encode_ids([part for row in rows for part in row[::2]], num_threads=num_threads))
-            return [
-                [id_ for at, part in enumerate(row) for id_ in ([self._model.ids[part]] if at % 2 else next(plain))]
-                for row in rows
-            ]
+        if isinstance(texts, str):
+            raise single_text(texts)
+        rows = list[list[str]]()
+        if special_tokens:  # odd parts of a text are names of special pieces, even ones plain text
+            rows = [self._special.split(replace_surrogates(text)) for text in texts]
+            texts = [part for row in rows for part in row[::2]]
         if any(isinstance(text, str) and len(text) > LONG for text in texts):
             known: dict[int, int] = {}  # equal ids are one object, or a long text takes 28 bytes more for each
+            encode = partial(self._model.encode_ids, num_threads=1)
             parts = ([part for _, part in self._parts(text)] for text in texts)
-            return [[known.setdefault(id_, id_) for part in row for id_ in self._ids(part)] for row in parts]
-        return self._model.encode_ids(list(texts), num_threads=num_threads)
+            encoded = [[known.setdefault(id_, id_) for part in row for id_ in encode([part])[0]] for row in parts]
+        else:
+            encoded = self._model.encode_ids(list(texts), num_threads=num_threads)
+        if not special_tokens:
+            return encoded
+        plain, ids = iter(encoded), self._model.ids
+        return [
+            [id_ for at, part in enumerate(row) for id_ in ([ids[part]] if at % 2 else next(plain))] for row in rows
+        ]
 
     def beginning(self, text: str, num_ids: int) -> str:
         """Return a beginning of a long text with at least `num_ids` ids; short texts unchanged."""
@@ -202,24 +208,24 @@ class Tokenizer:
         count = 0
         for begin, part in self._parts(text):
             # no space to cut at: the last ids may differ from the text's
-            if len(part) > LONG and count + len(self._ids(part[:LONG])) >= 2 * num_ids:
+            if len(part) > LONG and count + len(self.encode_ids([part[:LONG]], num_threads=1)[0]) >= 2 * num_ids:
                 return text[: begin + LONG]
-            count += len(self._ids(part))
+            count += len(self.encode_ids([part], num_threads=1)[0])
             if count >= num_ids:
                 return text[: begin + len(part)]
         return text
 
     def encode_arrays(self, text: str) -> tuple[NDArray[np.int32], Spans]:
         """Return the ids of a text of any length and their offsets, in 12 bytes per token."""
-        ids, offsets = array("i"), array("i")
-        for begin, part in self._parts(text):
-            ids.extend(self._ids(part))
-            offsets.frombytes((self._model.trace(part).offsets + np.int32(begin)).tobytes())
-        return np.frombuffer(ids, np.int32), np.frombuffer(offsets, np.int32).reshape(-1, 2)
+        encoding = self.encode(text)
+        return np.array(encoding.ids, np.int32), encoding.offset_array
 
     def decode(self, ids: Iterable[int]) -> str:
         """Return the text of ids, without special pieces; the unknown one is shown as ⁇."""
-        return self._model.join([self.piece(index) for index in ids])
+        ids = list(ids)
+        for outside in (id_ for id_ in ids if not 0 <= id_ < self.vocab_size):
+            self.piece(outside)  # raises its error
+        return self._model.join([self.pieces[id_] for id_ in ids])
 
     def piece(self, id: int) -> str:
         """Return the piece of an id."""
@@ -250,21 +256,21 @@ class Tokenizer:
         Its script or language is then one that the vocabulary was not made for.
         """
         mark = "##" if isinstance(self._model, WordPieceModel) else ""
-        ids = [id_ for id_ in self._ids(text) if self.pieces[id_] != SPACE]
+        ids = [id_ for id_ in self.encode_ids([text], num_threads=1)[0] if self.pieces[id_] != SPACE]
         letters = [piece.removeprefix(mark) for piece in (self.pieces[id_] for id_ in ids) if piece.startswith(mark)]
         # Kana, Chinese characters and Hangul are syllables or words of their own.
         found = [len(each) == 1 and each.isalpha() and not "\u3040" <= each <= "\ud7a3" for each in letters]
         num_fragments = sum(found) + ids.count(self.unk_id)
         return num_fragments > len(ids) / 2 and (num_fragments >= _FEW_LETTERS or self.unk_id in ids)
 
-    def _ids(self, text: str) -> list[int]:
-        return self._model.encode_ids([text], num_threads=1)[0]
-
     def _parts(self, text: str) -> Iterator[tuple[int, str]]:
         """Yield a long text in parts, with their positions: their ids are those within the text, in less memory."""
-        is_cut = len(text) > LONG and self._model.pieces_end_at_spaces
-        for begin, end in cuts(text, _PART) if is_cut else [(0, len(text))]:
-            yield begin, text[begin:end]
+        begin = 0
+        if len(text) > LONG and self._model.pieces_end_at_spaces:
+            while found := _BETWEEN_WORDS.search(text, begin + _PART):
+                yield begin, text[begin : found.start()]
+                begin = found.end()
+        yield begin, text[begin:]
 
     def _trace(self, texts: tuple[str, ...], *, special_tokens: bool, is_framed: bool) -> Trace:
         """Return the pieces and offsets of a text, or of a text and its pair."""
@@ -272,7 +278,7 @@ class Tokenizer:
         traces = [Trace([self._model.special.cls], no_span)] if is_framed else []
         for text in texts:
             begin = 0
-            for at, part in enumerate(self._around_special(text) if special_tokens else [text]):
+            for at, part in enumerate(self._special.split(replace_surrogates(text)) if special_tokens else [text]):
                 end = begin + len(part)
                 if at % 2:
                     traces.append(Trace([part], np.array([(begin, end)], np.int32)))
@@ -284,10 +290,6 @@ class Tokenizer:
             if is_framed:
                 traces.append(Trace([self._model.special.sep], no_span))
         return Trace([each for trace in traces for each in trace.pieces], np.concatenate([t.offsets for t in traces]))
-
-    def _around_special(self, text: str) -> list[str]:
-        """Split a text at special pieces: odd entries are their names, even ones plain text."""
-        return re.split(f"({'|'.join(map(re.escape, self._model.special))})", replace_surrogates(text))
 
 
 class UnknownPieces:

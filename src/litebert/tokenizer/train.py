@@ -12,7 +12,7 @@ from sentencepiece.sentencepiece_model_pb2 import ModelProto  # type: ignore[att
 
 from litebert.errors import LitebertError
 from litebert.tokenizer.modelfile import NORMAL, ends_in_number_comma
-from litebert.tokenizer.models import Normalizer, require_several
+from litebert.tokenizer.models import Normalizer, single_text
 from litebert.tokenizer.tokenizer import Tokenizer
 from litebert.tokenizer.tokenizer_json import NUMBER_COMMA_PENALTY
 
@@ -50,7 +50,8 @@ def train_tokenizer(
     >>> tokenizer.decode(tokenizer.encode("THE fat cat").ids)
     'the fat cat'
     """
-    require_several(texts)
+    if isinstance(texts, str):
+        raise single_text(texts)
     normalizer, num_lines = Normalizer(lowercase=lowercase), 0
     failure: BaseException | None = None
 
