@@ -329,6 +329,9 @@ def _begin(output: Path, plan: CorpusPlan) -> bool:
     if is_finished:
         begun = read_record(output / MANIFEST, Manifest, command=command).plan
     elif (output / PLAN).exists():
+        for folder in (output, output / HELD_OUT):
+            files.remove_unfinished(folder)
+            files.remove_unfinished(folder / PARTS)
         # Without any work the first try failed on its input: a corrected command may use the same folder.
         if any(any(output.rglob(pattern)) for pattern in ("shard-*", f"{PARTS}/*")):
             begun = read_record(output / PLAN, CorpusPlan, command=command)
@@ -356,9 +359,6 @@ def _begin(output: Path, plan: CorpusPlan) -> bool:
     if is_finished:
         _clean(output)
     else:
-        for _, folder in _sides(output, plan):
-            files.remove_unfinished(folder)
-            files.remove_unfinished(folder / PARTS)
         write_record(output / PLAN, plan)
     return is_finished
 
