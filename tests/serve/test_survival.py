@@ -1,6 +1,5 @@
 """The model may be replaced, the server told to stop: clients always get a clear answer."""
 
-import asyncio
 import os
 import shutil
 import signal
@@ -11,9 +10,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
-import uvicorn
 
-from litebert.serve.server import Server
 from tests.contract import served as serving
 
 EMBED = ("/v1/embed", {"texts": ["Anna walked home."] * 8})
@@ -88,23 +85,6 @@ def test_a_reload_that_fails_keeps_the_running_model(mortal, folder: Path) -> No
     mortal.wait_for("the running model stays", seen=seen)
     (folder / "model.safetensors").write_bytes(weights)
     assert mortal.ask(*EMBED).status == 200
-
-
-def test_files_that_change_during_a_reload_are_loaded_after_it() -> None:
-    loads: list[int] = []
-
-    async def reload() -> None:
-        loads.append(len(loads))
-        if len(loads) == 1:
-            server.begin_reload()
-
-    async def reloaded() -> None:
-        server.begin_reload()
-        await server._reloading
-
-    server = Server(uvicorn.Config("unused"), reload=reload)
-    asyncio.run(reloaded())
-    assert loads == [0, 1]
 
 
 def test_a_damaged_model_is_one_clear_error_at_the_start(folder: Path, tmp_path: Path) -> None:

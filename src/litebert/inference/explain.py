@@ -166,7 +166,8 @@ def _framed(model: Model, *texts: tuple[str, str]) -> Framed:
 def _classify(model: Model, texts: Sequence[str], answer: str | None) -> Question:
     """Score a label as its kind of problem does: a log-probability, or the output itself."""
     found = model.classify(texts[0], texts[1] if len(texts) == 2 else None)
-    labels, family = list(found.values), TextClassification.of(model.able("classify").head_config)
+    network: Any = model.network
+    labels, family = list(found.values), TextClassification.of(network.head_config)
     likeliest = found.labels[0] if found.labels else max(labels, key=found.values.__getitem__)
     label = 0 if family.is_number else _place(answer or likeliest, labels)
     return Question(
@@ -179,32 +180,24 @@ def _classify(model: Model, texts: Sequence[str], answer: str | None) -> Questio
 
 def _fill(model: Model, texts: Sequence[str], answer: str | None) -> Question:
     """Score the words in the blanks: the sum of their log-probabilities."""
-    model.fill(texts[0], top=1)  # refuses what cannot be filled
+    likeliest = model.fill(texts[0], top=1)  # refuses what cannot be filled
     tokenizer, room = model.tokenizer, model.network.config.max_position_embeddings - 2
     text = _part(model, "text", texts[0], special=True)
     blanks = [place for place, id_ in enumerate(text.ids) if id_ == tokenizer.mask_id]
     text = text.cut(window(blanks, len(text.ids), room))
 
-    def logits(network: Any, batch: Batch) -> Float[Tensor, "copies blanks vocab"]:
-        hidden = network.albert(batch, torch.nonzero(batch.ids == tokenizer.mask_id).flatten())
-        found: Tensor = network.masked_lm(hidden, network.albert.embedding.word.weight).float()
-        return found.view(len(batch.lengths), len(blanks), -1)
-
-    if answer is None:
-        batch = Batch.from_lists([[tokenizer.cls_id, *text.ids, tokenizer.sep_id]])
-        with torch.inference_mode():
-            found = logits(model.network, batch.to(next(model.network.parameters()).device))[0]
-            found[:, tokenizer.special_ids] = -torch.inf
-            ids = found.argmax(-1).tolist()
-    else:  # the piece that spells each word; of two, the one that begins a word
-        spelt = [[f"▁{word.lower()}", word.lower(), f"▁{word}", word] for word in answer.split()]
-        known = [[id_ for id_ in map(tokenizer.id, pieces) if id_ != tokenizer.unk_id] for pieces in spelt]
-        ids = [found[0] if found else tokenizer.unk_id for found in known]
-    if len(ids) != len(blanks) or tokenizer.unk_id in ids:
+    # the piece that spells each word; of two, the one that begins a word
+    words = list(likeliest[0].words) if answer is None else answer.split()
+    spelt = [[f"{mark}{each}" for each in (word, word.lower()) for mark in ("▁", "", "##")] for word in words]
+    known = [[id_ for id_ in map(tokenizer.id, pieces) if id_ != tokenizer.unk_id] for pieces in spelt]
+    if len(words) != len(blanks) or not all(known):
         raise _no_such(answer, f"{len(blanks)} words of one piece each")
+    ids = [found[0] for found in known]
 
-    def score(network: Any, batch: Batch) -> Tensor:
-        by_blank = logits(network, batch).log_softmax(-1)
+    def score(network: Any, batch: Batch) -> Float[Tensor, " copies"]:
+        hidden = network.albert(batch, torch.nonzero(batch.ids == tokenizer.mask_id).flatten())
+        logits = network.masked_lm(hidden, network.albert.embedding.word.weight).float()
+        by_blank = logits.view(len(batch.lengths), len(blanks), -1).log_softmax(-1)  # (copies, blanks, vocab)
         return torch.stack([by_blank[:, blank, id_] for blank, id_ in enumerate(ids)]).sum(0)
 
     return Question([[[text]]], score, " ".join(tokenizer.decode([id_]) for id_ in ids))
@@ -265,7 +258,8 @@ def _answer(model: Model, texts: Sequence[str], answer: str | None) -> Question:
         stop = start + len(answer)
     if start < 0:
         raise _no_such(answer, "words of the context")
-    family = SPAN_FAMILIES[model.able("answer").head_config.kind]
+    network: Any = model.network
+    family = SPAN_FAMILIES[network.head_config.kind]
     posed = _part(model, "question", question).cut(slice(family.max_query_length))
     ids, offsets = model.tokenizer.encode_arrays(context)
     inside: list[int] = np.flatnonzero((offsets[:, 0] < stop) & (offsets[:, 1] > start)).tolist()

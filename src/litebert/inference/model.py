@@ -95,8 +95,8 @@ class Model:
 
         self.network, self.tokenizer, self.notes, self.source = network.eval(), tokenizer, notes, source
         self.vectors = vectors or SentenceVectors()
-        self.remark: Callable[[str], object] = log.warning
-        self._missing, self._unused, self._has_remarked = missing, unused, False
+        self.remark: Callable[[str], object] | None = log.warning  # says once that a text is in an unknown language
+        self._missing, self._unused = missing, unused
 
     def __repr__(self) -> str:
         return f"Model({self.source!r}, verbs: {', '.join(self.verbs)})"
@@ -156,17 +156,16 @@ class Model:
 
         from litebert.nn.batch import by_length
 
-        texts, network, tokenizer = self.read(text, "fill", is_bounded=True), self.able("fill"), self.tokenizer
-        top, room = count(top, "top"), network.config.max_position_embeddings - 2
+        network, texts = self.begin("fill", text, is_bounded=True)
+        tokenizer, room, top = self.tokenizer, network.config.max_position_embeddings - 2, count(top, "top")
         encoded = tokenizer.encode_ids(texts, special_tokens=True, num_threads=1 if len(texts) == 1 else -1)
         for number, ids in enumerate(encoded):
-            if tokenizer.mask_id not in ids:
+            blanks = [place for place, id_ in enumerate(ids) if id_ == tokenizer.mask_id]
+            if not blanks:
                 what, example = "there is nothing to fill in this text", 'litebert fill "The cat sat on the [MASK]."'
-                raise LitebertError(
-                    "LB-610", what, received=texts[number], expected="at least one [MASK]", next=example
-                )
+                expected = "at least one [MASK]"
+                raise LitebertError("LB-610", what, received=texts[number], expected=expected, next=example)
             if len(ids) > room:
-                blanks = [place for place, id_ in enumerate(ids) if id_ == tokenizer.mask_id]
                 encoded[number] = ids[window(blanks, len(ids), room)]
 
         found: list[Results[Filling]] = [Results()] * len(texts)
@@ -189,13 +188,12 @@ class Model:
                         words.append([(tokenizer.decode([id_]), p) for id_, p in pairs if p > 0])
 
             # Blanks are independent, so the best combinations of words extend the best shorter ones.
-            for row in rows:  # the blanks of a batch lie in the order of its rows
-                num_blanks = encoded[row].count(tokenizer.mask_id)
+            left = iter(words)  # the blanks of a batch lie in the order of its rows
+            for row in rows:
                 beams: list[tuple[tuple[str, ...], float]] = [((), 1.0)]
-                for blank in words[:num_blanks]:
+                for blank in islice(left, encoded[row].count(tokenizer.mask_id)):
                     longer = [((*chosen, word), so_far * p) for chosen, so_far in beams for word, p in blank]
                     beams = sorted(longer, key=lambda beam: -beam[1])[:top]
-                words = words[num_blanks:]
                 offsets = tuple(match.span() for match in re.finditer(re.escape(MASK), texts[row]))
                 between = texts[row].split(MASK)
                 found[row] = Results(
@@ -217,29 +215,33 @@ class Model:
 
         from litebert.nn.batch import by_length
 
-        texts, network, mask_id = self.read(text, "score", is_bounded=True), self.able("score"), self.tokenizer.mask_id
-        room, scores = network.config.max_position_embeddings - 2, list[Score]()
-        for each in texts:
-            encoding = self.tokenizer.encode(each)
-            ids, found = encoding.ids, [0.0] * len(encoding.ids)
-            spans = [window([place], len(ids), room) for place in range(len(ids))]
-            for places in by_length([min(len(ids), room) + 2] * len(ids)):
-                copies = [ids[spans[place]] for place in places]
-                for place, copied in zip(places, copies, strict=True):
-                    copied[place - spans[place].start] = mask_id
-                with torch.inference_mode():
-                    batch = frame(network, self.tokenizer, copies)
-                    device = batch.offsets.device
-                    masked = torch.tensor([1 + place - spans[place].start for place in places], device=device)
-                    hidden = network.albert(batch, batch.first_tokens + masked)  # (places, hidden)
-                    logits = network.masked_lm(hidden, network.albert.embedding.word.weight).float()  # (places, vocab)
-                    labels = torch.tensor([ids[place] for place in places], device=device)
-                    picked = logits.log_softmax(-1).gather(-1, labels[:, None]).flatten()
-                for place, value in zip(places, picked.tolist(), strict=True):
-                    found[place] = value
-            total = math.fsum(found)
-            perplexity = math.exp(min(700.0, -total / max(1, len(ids))))  # per piece
-            words = tuple(WordScore(*word) for word in by_word(each, encoding.offsets, found))
+        network, texts = self.begin("score", text, is_bounded=True)
+        encodings, room = [self.tokenizer.encode(each) for each in texts], network.config.max_position_embeddings - 2
+        found = [[0.0] * len(encoding.ids) for encoding in encodings]  # the log-probability of each piece
+        masked = [(row, place) for row, values in enumerate(found) for place in range(len(values))]
+        for group in by_length([min(len(found[row]), room) + 2 for row, _ in masked]):
+            chosen, copies, places = [masked[number] for number in group], [], []
+            for row, place in chosen:
+                ids = encodings[row].ids
+                span = window([place], len(ids), room)
+                copies.append(ids[span])
+                places.append(place - span.start)
+                copies[-1][places[-1]] = self.tokenizer.mask_id
+            with torch.inference_mode():
+                batch = frame(network, self.tokenizer, copies)
+                device = batch.offsets.device
+                hidden = network.albert(batch, batch.first_tokens + 1 + torch.tensor(places, device=device))
+                logits = network.masked_lm(hidden, network.albert.embedding.word.weight).float()  # (places, vocab)
+                labels = torch.tensor([encodings[row].ids[place] for row, place in chosen], device=device)
+                picked = logits.log_softmax(-1).gather(-1, labels[:, None]).flatten().tolist()
+            for (row, place), value in zip(chosen, picked, strict=True):
+                found[row][place] = value
+
+        scores = list[Score]()
+        for each, encoding, values in zip(texts, encodings, found, strict=True):
+            total = math.fsum(values)
+            perplexity = math.exp(min(700.0, -total / max(1, len(values))))  # per piece
+            words = tuple(WordScore(*word) for word in by_word(each, encoding.offsets, values))
             scores.append(Score(each, total, perplexity, words))
         return scores[0] if isinstance(text, str) else Results(scores)
 
@@ -256,7 +258,7 @@ class Model:
             return self.order_pairs([first], [second])[0]
         from litebert.corpus.text import TextSettings, split_sentences  # 40 ms, which no other verb pays
 
-        (text,), _ = self.read([first], "order", is_bounded=True), self.able("order")
+        _, (text,) = self.begin("order", first, is_bounded=True)
         sentences = list(split_sentences(text, TextSettings()))
         if len(sentences) < 2:
             what, expected = "there is no order in one sentence", "a text of two sentences or more, or two texts"
@@ -276,7 +278,7 @@ class Model:
 
         from litebert.nn.batch import by_length
 
-        texts, network = [*self.read(firsts, "order"), *self.read(seconds, "order")], self.able("order")
+        network, texts = self.begin("order", [*firsts, *seconds])
         longest = network.config.max_position_embeddings
         ids = self.tokenizer.encode_ids([self.tokenizer.beginning(text, longest) for text in texts])
         first, second, found = ids[: len(firsts)], ids[len(firsts) :], [0.0] * len(firsts)
@@ -307,13 +309,13 @@ class Model:
 
         from litebert.nn.batch import by_length
 
-        own, network, tokenizer = self.vectors, self.network, self.tokenizer
+        (network, listed), own, tokenizer = self.begin("embed", texts), self.vectors, self.tokenizer
         if pooling not in (None, *get_args(Pooling)):
             example = 'model.embed(texts, pooling="mean")'
             raise no_such_name("LB-674", "there is no such pooling", str(pooling), get_args(Pooling), next=example)
         is_unit = own.normalize if normalize is None else normalize
         longest = own.max_length if max_length is None else count(max_length, "max_length", least=3)
-        listed, positions = self.read(texts, "embed"), network.config.max_position_embeddings
+        positions = network.config.max_position_embeddings
         beginnings = [tokenizer.beginning(own.prompt + text, positions) for text in listed]
         encoded = tokenizer.encode_ids(beginnings, num_threads=1 if len(listed) == 1 else -1)
         found = np.zeros((len(encoded), network.config.hidden_size), dtype=np.float32)
@@ -347,7 +349,7 @@ class Model:
 
     def similar(self, first: Texts, second: Texts, *, pooling: PoolingOption = None) -> float | NDArray[np.float32]:
         """Return the cosine of two texts, or those of each pair of two lists, (first, second)."""
-        read = (self.read(texts, "similar") for texts in (first, second))
+        read = (self.begin("similar", texts)[1] for texts in (first, second))
         left, right = (self.embed(texts, pooling=pooling, normalize=True) for texts in read)
         cosines: NDArray[np.float32] = left @ right.T
         return float(cosines[0, 0]) if isinstance(first, str) and isinstance(second, str) else cosines
@@ -356,7 +358,7 @@ class Model:
         self, texts: Iterable[str], *, pooling: PoolingOption = None, progress: Progress | None = None
     ) -> TextIndex:
         """Embed texts once, to be searched many times; see `embed_batches` for `progress`."""
-        listed = self.read(several_only(texts, "index", "texts"), "index")
+        _, listed = self.begin("index", several_only(texts, "index", "texts"))
         embed = partial(self.embed, pooling=pooling, normalize=True)
         batches = self.embed_batches(listed, batch_size=256, pooling=pooling, normalize=True, progress=progress)
         return TextIndex(tuple(listed), np.concatenate([embed([]), *batches]), embed)
@@ -404,11 +406,12 @@ class Model:
         from litebert.fast.exits import require_exits
         from litebert.tasks.kinds.text import TextClassification, TextExample
 
-        network, (listed, seconds) = self.able("classify"), paired(texts, pairs, "classify")
+        network, listed = self.begin("classify", texts)
+        _, seconds = paired(listed, pairs, "classify")
         if patience is not None:
             require_exits(network, patience)
         family = replace(TextClassification.of(network.head_config), patience=patience)
-        columns = zip(self.read(listed, "classify"), seconds or [""] * len(listed), strict=True)
+        columns = zip(listed, seconds or [""] * len(listed), strict=True)
         examples = [TextExample(str(number), first, second or None) for number, (first, second) in enumerate(columns)]
         found = Results(
             Classification(family.named(scores), dict(zip(family.head.labels, scores.values, strict=True)))
@@ -424,8 +427,8 @@ class Model:
         """Return the tag of every word and punctuation mark of each text."""
         from litebert.tasks.kinds.tagging import TagExample, TokenClassification
 
-        network = self.able("tag")
-        words = [list(_WORD.finditer(text)) for text in self.read(texts, "tag", is_bounded=True)]
+        network, listed = self.begin("tag", texts, is_bounded=True)
+        words = [list(_WORD.finditer(text)) for text in listed]
         family = TokenClassification(network.head_config)
         examples = [TagExample(str(n), tuple(word.group() for word in of_text)) for n, of_text in enumerate(words)]
         found = Results(
@@ -448,20 +451,19 @@ class Model:
 
         A context longer than the model reads is cut at its end.
         """
-        listed = self.read(several_only(choices, "choose", "choices"), "choose")
+        _, listed = self.begin("choose", several_only(choices, "choose", "choices"))
         return self.choose_all([(question, listed, context)])[0]
 
     def choose_all(self, asked: Sequence[tuple[str, Sequence[str], str]]) -> list[Choice]:
         """Return which choice answers each question; what is asked is (question, choices, context)."""
         from litebert.tasks.kinds.choice import ChoiceExample, MultipleChoice
 
-        self.able("choose")
+        _, questions = self.begin("choose", [question for question, _, _ in asked])
+        _, contexts = self.begin("choose", [context for _, _, context in asked])
         if not all(choices for _, choices, _ in asked):
             what, expected = "there is nothing to choose from", "two choices or more; in a file, choice1, choice2 ..."
             example = 'litebert choose "Who came?" Ada Nobody --context "Ada came." --model FOLDER'
             raise RequestError("LB-912", what, received="a question alone", expected=expected, next=example)
-        questions = self.read([question for question, _, _ in asked], "choose")
-        contexts = self.read([context for _, _, context in asked], "choose")
         family = MultipleChoice(num_choices=max(len(choices) for _, choices, _ in asked))
         columns = zip(contexts, questions, (tuple(choices) for _, choices, _ in asked), strict=True)
         examples = [ChoiceExample(str(number), *each) for number, each in enumerate(columns)]
@@ -483,11 +485,10 @@ class Model:
         from litebert.tasks.finetuning import answer
         from litebert.tasks.kinds.spans import SPAN_FAMILIES, ConditionalSpanAnswering, SpanExample
 
-        network, top = self.able("answer"), count(top, "top")
-        questions = self.read([question for question, _ in asked], "answer")
-        texts = iter(self.read([context for _, contexts in asked for context in contexts], "answer"))
-        numbers = [number for number, (_, contexts) in enumerate(asked) for _ in contexts]  # of each text's question
-        examples = [SpanExample("", questions[number], next(texts)) for number in numbers]
+        network, questions = self.begin("answer", [question for question, _ in asked])
+        _, texts = self.begin("answer", [context for _, contexts in asked for context in contexts])
+        top, numbers = count(top, "top"), [number for number, (_, contexts) in enumerate(asked) for _ in contexts]
+        examples = [SpanExample("", questions[number], text) for number, text in zip(numbers, texts, strict=True)]
         family = SPAN_FAMILIES[network.head_config.kind]
         parts: list[list[SpanAnswer]] = [[] for _ in examples]
         windows = family.windows(examples, self.tokenizer, max_length=network.config.max_position_embeddings)
@@ -524,7 +525,8 @@ class Model:
     def _answers(self, family: Family[Any, Any], examples: Sequence[Any]) -> list[Any]:
         from litebert.tasks.finetuning import answer
 
-        longest, network = self.network.config.max_position_embeddings, self.able(family.head.record.verb)
+        network: Any = self.network
+        longest = network.config.max_position_embeddings
         features = family.features(examples, self.tokenizer, max_length=longest, training=False)
         return answer(network, family, examples, features)
 
@@ -536,7 +538,7 @@ class Model:
         """
         from litebert.inference.explain import explain
 
-        return explain(self, verb, self.read(texts, "explain"), answer)
+        return explain(self, verb, self.begin("explain", texts)[1], answer)
 
     # What every verb asks first
 
@@ -547,50 +549,43 @@ class Model:
         own = (head.record.verb,) if head else tuple(verb for verb in _HEADS if not self._lacking(verb))
         return (*own, "embed")
 
+    def begin(self, verb: str, texts: Texts, *, is_bounded: bool = False) -> tuple[Any, list[str]]:
+        """Return the network, if its head answers this verb, and the texts as a list; remark once on their language."""
+        if verb not in self.verbs and verb not in ("similar", "index", "explain"):
+            raise self._unable(verb)
+        found = [texts] if isinstance(texts, str) else several(texts, verb)
+        if is_bounded and (longest := max(map(len, found), default=0)) > MAX_CHARACTERS:
+            what, advice = f"this text is too long for {verb}", "split the text into chapters, one per row of a file"
+            expected = f"at most {MAX_CHARACTERS:,}: the answer grows with the text"
+            raise LitebertError("LB-935", what, received=f"{longest:,} characters", expected=expected, next=advice)
+        if self.remark and any(self.tokenizer.reads_in_fragments(text[:300]) for text in found[:3]):
+            self.remark(
+                f"note: {found[0][:60]!r} falls into single letters or unknown pieces: the vocabulary of this model "
+                "was not made for its language, and answers about such texts mean little"
+            )
+            self.remark = None
+        return self.network, found
+
     def _lacking(self, verb: str) -> list[str]:
         """Return the weights of a verb's pretraining head, or of the encoder, that the file lacks."""
         absent = [name for name in self._missing if name.startswith((f"{_HEADS[verb]}.", "albert."))]
         return sorted(name for name in absent if verb == "order" or "pooler" not in name)
 
-    def able(self, verb: str) -> Any:
-        """Return the network if its head answers this verb."""
-        if verb in self.verbs:
-            return self.network
+    def _unable(self, verb: str) -> RequestError:
         head = getattr(self.network, "head_config", None)
-        has, advice = f"a {head.kind} head" if head else "pretraining heads only", "litebert finetune --help"
+        has = f"a {head.kind} head" if head else "pretraining heads only"
         if verb in _HEADS:
-            lacking = "" if head else ", ".join(self._lacking(verb)[:3])
+            lacking = "" if head else f"no {', '.join(self._lacking(verb)[:3])}"
+            what = f"{self.source} cannot {verb}: its file lacks weights for that"
             expected = f"the {_HEADS[verb]} head; hub files often come without sentence order"
             advice = "use a model that litebert pretrained, or pretrain this one further"
-            has, what = (
-                f"no {lacking}" if lacking else has,
-                f"{self.source} cannot {verb}: its file lacks weights for that",
-            )
-            raise RequestError("LB-612", what, received=has, expected=expected, next=advice)
+            return RequestError("LB-612", what, received=lacking or has, expected=expected, next=advice)
+        what, advice = f"{self.source} cannot {verb}: it was not fine-tuned for that", "litebert finetune --help"
+        expected = f"a {' or '.join(kind for kind, record in HEADS.items() if record.verb == verb)} head"
         if self._unused and self.verbs == ("embed",):
             has = f"a head that no imported module knows, {', '.join(self._unused[:3])}"
             advice = "import the module that adds its head before you load it, as in docs/extending/task.md"
-        expected = f"a {' or '.join(kind for kind, record in HEADS.items() if record.verb == verb)} head"
-        what = f"{self.source} cannot {verb}: it was not fine-tuned for that"
-        raise RequestError("LB-615", what, received=has, expected=expected, next=advice)
-
-    def read(self, texts: Texts, verb: str, *, is_bounded: bool = False) -> list[str]:
-        """Return the texts of a verb, and say once where the vocabulary was not made for them."""
-        found = several(texts, verb)
-        if is_bounded and (longest := max(map(len, found), default=0)) > MAX_CHARACTERS:
-            what, expected = (
-                f"this text is too long for {verb}",
-                f"at most {MAX_CHARACTERS:,}: the answer grows with the text",
-            )
-            advice = "split the text into chapters, one per row of a file"
-            raise LitebertError("LB-935", what, received=f"{longest:,} characters", expected=expected, next=advice)
-        if not self._has_remarked and any(self.tokenizer.reads_in_fragments(text[:300]) for text in found[:3]):
-            self._has_remarked = True
-            self.remark(
-                f"note: {found[0][:60]!r} falls into single letters or unknown pieces: the vocabulary of this model "
-                "was not made for its language, and answers about such texts mean little"
-            )
-        return found
+        return RequestError("LB-615", what, received=has, expected=expected, next=advice)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +73,8 @@ class ServedModel:
         self._tokens_per_second = 1_000.0
         self._loop = asyncio.get_running_loop()
         self._thread = threading.Thread(target=self._compute, name=f"model {name}", daemon=True)
+        metrics.ready.labels(name).set_function(lambda: self.is_ready)
+        metrics.waiting.labels(name).set_function(lambda: len(self._jobs))
 
     @property
     def is_ready(self) -> bool:
@@ -95,7 +97,6 @@ class ServedModel:
         """Load the model for the first time; later its files are exchanged between two batches."""
         self._loaded = await asyncio.to_thread(load, self._path, self._options)
         self._metrics.loads.labels(self.name).inc()
-        self._metrics.ready.labels(self.name).set(1)
         if not self._thread.is_alive():
             self._thread.start()
 
@@ -116,37 +117,43 @@ class ServedModel:
         if self._thread.is_alive():
             await asyncio.to_thread(self._thread.join, 1)
 
-    async def answer(self, job: Job, *, timeout_ms: int, left: Callable[[], Awaitable[None]]) -> Any:
+    async def answer(self, job: Job, *, timeout_ms: int, left: Callable[[], Awaitable[None]]) -> tuple[str, list[Any]]:
         """Queue a job and wait for its answer, its deadline or its client's departure (`left` ends)."""
         if not self.is_ready:
             what = "the model is not available at the moment; see GET /ready"
             raise HttpError("LB-959", what, status=503, next="try again in 2 s", retry_after=2)
         self._put(job)
-        leaving: asyncio.Future[None] | None = None
-        try:
-            # Most answers arrive before watching the connection would be worth its cost.
-            await asyncio.wait({job.done}, timeout=min(timeout_ms / 1_000, UNWATCHED_SECONDS))
+
+        def abandon(reason: str, error: Exception) -> None:
             if not job.done.done():
-                leaving = asyncio.ensure_future(left())
-                rest = max(0.0, timeout_ms / 1_000 - UNWATCHED_SECONDS)
-                await asyncio.wait({job.done, leaving}, timeout=rest, return_when=asyncio.FIRST_COMPLETED)
-            if job.done.done():
-                return job.done.result()
-            has_left = leaving is not None and leaving.done()
-            self._metrics.abandoned.labels(self.name, "client left" if has_left else "deadline").inc()
-            if has_left:
-                raise ClientLeftError
+                self._metrics.abandoned.labels(self.name, reason).inc()
+                job.done.set_exception(error)
+
+        def end() -> None:
             what = f"no answer was ready within the deadline of {timeout_ms} ms"
             next_step = "send less at once, allow a longer timeout_ms, or try again later"
-            raise HttpError("LB-958", what, status=504, next=next_step)
+            abandon("deadline", HttpError("LB-958", what, status=504, next=next_step))
+
+        async def watch() -> None:
+            await left()
+            abandon("client left", ClientLeftError())
+
+        watching = list[asyncio.Task[None]]()  # most answers arrive before watching would be worth its cost
+        timers = [
+            self._loop.call_later(timeout_ms / 1_000, end),
+            self._loop.call_later(UNWATCHED_SECONDS, lambda: watching.append(self._loop.create_task(watch()))),
+        ]
+        try:
+            version, found = await job.done
         finally:
+            for timer in timers:
+                timer.cancel()
+            for task in watching:
+                task.cancel()
             with self._arrived:
                 if job in self._jobs:
                     self._jobs.remove(job)
-                self._metrics.waiting.labels(self.name).set(len(self._jobs))
-            job.done.cancel()
-            if leaving is not None:
-                leaving.cancel()
+        return version, found
 
     def overload(self) -> HttpError | None:
         """Return the refusal of whatever comes, if as many requests wait as may."""
@@ -163,7 +170,6 @@ class ServedModel:
             if refusal := self.overload():
                 raise refusal
             self._jobs.append(job)
-            self._metrics.waiting.labels(self.name).set(len(self._jobs))
             self._arrived.notify()
 
     # The model's thread
@@ -181,9 +187,7 @@ class ServedModel:
                 while self._jobs and self._jobs[0].tokens <= left:
                     taken.append(self._jobs.popleft())
                     left -= taken[-1].tokens
-                self._metrics.waiting.labels(self.name).set(len(self._jobs))
-            jobs = [job for job in taken if not job.done.done()]
-            if jobs:
+            if jobs := [job for job in taken if not job.done.done()]:
                 self._answer(jobs)
 
     def _answer(self, jobs: Sequence[Job]) -> None:
@@ -195,8 +199,7 @@ class ServedModel:
             shared = (job.verb, tuple(sorted(job.options.items()))) if job.verb in VERBS else job
             groups.setdefault(shared, []).append(job)
         for group in groups.values():
-            for job, found in zip(group, answer_together(model, group), strict=True):
-                self._loop.call_soon_threadsafe(_settle, job, found, facts["version"])
+            self._loop.call_soon_threadsafe(_settle, group, answer_together(model, group), facts["version"])
         seconds = time.monotonic() - started
         self._metrics.batches.labels(self.name).observe(len(jobs))
         self._metrics.batch_seconds.labels(self.name).observe(seconds)
@@ -205,16 +208,17 @@ class ServedModel:
         self._tokens_per_second += 0.1 * (tokens / max(seconds, 1e-6) - self._tokens_per_second)
 
 
-def _settle(job: Job, found: Any, version: str) -> None:
-    if job.done.done():
-        return
-    if isinstance(found, Exception):
-        job.done.set_exception(found)
-    else:
-        job.done.set_result((version, found))
+def _settle(jobs: Sequence[Job], answers: Sequence[list[Any] | HttpError], version: str) -> None:
+    for job, found in zip(jobs, answers, strict=True):
+        if job.done.done():
+            continue
+        if isinstance(found, HttpError):
+            job.done.set_exception(found)
+        else:
+            job.done.set_result((version, found))
 
 
-def answer_together(model: Model, jobs: Sequence[Job]) -> list[Any]:
+def answer_together(model: Model, jobs: Sequence[Job]) -> list[list[Any] | HttpError]:
     """Return the answers to the rows of each job, or the error that it gets; jobs of a verb share their batches."""
     verb = jobs[0].verb
     try:
@@ -230,7 +234,7 @@ def answer_together(model: Model, jobs: Sequence[Job]) -> list[Any]:
         if verb == "score":
             for row in rows:
                 _require_short(model, [row["text"]])
-        found = list(VERBS[verb].answer(model, rows, **options))
+        found = VERBS[verb].answer(model, rows, **options)
     except LitebertError as error:
         if len(jobs) > 1:  # only the faulty request gets the error
             return [answer for job in jobs for answer in answer_together(model, [job])]
@@ -240,11 +244,8 @@ def answer_together(model: Model, jobs: Sequence[Job]) -> list[Any]:
         log.exception("%s failed", verb)
         what, next_step = "the model failed on this request", "report it with the lines of the server's log"
         return [HttpError("LB-965", what, status=500, next=next_step)] * len(jobs)
-    answers = []
-    for job in jobs:
-        answers.append(found[: len(job.rows)])
-        found = found[len(job.rows) :]
-    return answers
+    remaining = iter(found)
+    return [list(islice(remaining, len(job.rows))) for job in jobs]
 
 
 def _require_short(model: Model, texts: Sequence[str]) -> None:
@@ -261,6 +262,7 @@ def _require_short(model: Model, texts: Sequence[str]) -> None:
 def load(path: str | None, options: Options) -> tuple[Model, dict[str, Any]]:
     """Load and test a model; return it with its description."""
     model = Model.load(path, precision=options.precision, backend=options.backend)
+    model.remark = None  # who sent a text does not see the server's log
     self_test(model)
     notes = [*model.notes]
     if options.precision != "fp32":

@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
-import math
 import signal
 import socket
 import sys
-from collections.abc import Callable, Coroutine, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import nullcontext
 
 import torch
 import uvicorn
@@ -29,20 +28,13 @@ SWITCH_SECONDS = 0.001  # that the model's thread may hold the interpreter befor
 
 def serve(paths: Mapping[str, str | None], options: Options) -> None:
     """Serve models by name, the packaged one by None, until SIGTERM or SIGINT; SIGHUP loads their files again."""
-    seconds, keys = options.client_seconds, list[str]()
-    if not 0 < seconds < math.inf:
-        what, expected = "--client-seconds cannot have this value", "a number of seconds above 0"
-        raise LitebertError("LB-962", what, received=seconds, expected=expected, next="--client-seconds 10")
+    keys = list[str]()
     if (file := options.api_keys) is not None:  # one key per line; lines that begin with # are comments
         text = read_capped(file, 1 << 20, command=f"ls -l {file}").decode("utf-8", "replace")
         keys = [line.strip() for line in text.splitlines() if line.strip() and not line.strip().startswith("#")]
         if not keys:
-            what, expected, advice = (
-                f"{file} contains no API key",
-                "one key per line",
-                "openssl rand -hex 32 > keys.txt",
-            )
-            raise LitebertError("LB-971", what, expected=expected, next=advice)
+            what, advice = f"{file} contains no API key", "openssl rand -hex 32 > keys.txt"
+            raise LitebertError("LB-971", what, expected="one key per line", next=advice)
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(message)s")
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
     sys.setswitchinterval(SWITCH_SECONDS)
@@ -55,7 +47,7 @@ def serve(paths: Mapping[str, str | None], options: Options) -> None:
         models = [ServedModel(name, path, options, metrics) for name, path in paths.items()]
         config = uvicorn.Config(
             create_app(Service(models, metrics, options), keys),
-            http=type("Connection", (PatientConnection,), {"header_seconds": seconds}),
+            http=type("Connection", (PatientConnection,), {"header_seconds": options.client_seconds}),
             ws="none",
             lifespan="off",
             access_log=False,
@@ -69,8 +61,11 @@ def serve(paths: Mapping[str, str | None], options: Options) -> None:
         )
 
         async def reload() -> None:
-            for model in models:
-                await model.reload()
+            """Load all models after each signal; one during a reload counts: files may have changed meanwhile."""
+            while await is_outdated.wait():
+                is_outdated.clear()
+                for model in models:
+                    await model.reload()
 
         async def start() -> None:
             """Load all models; if one cannot be used, stop the server."""
@@ -85,9 +80,14 @@ def serve(paths: Mapping[str, str | None], options: Options) -> None:
                 verbs, notes = ", ".join(model.facts["verbs"]), model.facts["notes"]
                 log.info("%s is ready: %s", model.name, "; ".join([verbs, *notes]))
 
-        server = Server(config, reload)
-        starting = asyncio.ensure_future(start())
+        server, is_outdated, loop = uvicorn.Server(config), asyncio.Event(), asyncio.get_running_loop()
+        server.capture_signals = nullcontext  # type: ignore[assignment,method-assign]  # a signal is no failure
+        loop.add_signal_handler(signal.SIGHUP, is_outdated.set)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, server.handle_exit, number, None)
+        starting, reloading = loop.create_task(start()), loop.create_task(reload())
         await server.serve(sockets=[listener])
+        reloading.cancel()
         starting.cancel()
         for model in models:
             await model.stop()
@@ -98,39 +98,6 @@ def serve(paths: Mapping[str, str | None], options: Options) -> None:
         bound, number = listener.getsockname()[:2]
         log.info("listening on http://%s:%d, loading", f"[{bound}]" if ":" in bound else bound, number)
         asyncio.run(run())
-
-
-class Server(uvicorn.Server):
-    """uvicorn's server; it ends with exit code 0 after a signal, and SIGHUP reloads."""
-
-    def __init__(self, config: uvicorn.Config, reload: Callable[[], Coroutine[None, None, None]]) -> None:
-        super().__init__(config)
-        self._reload = reload
-        self._reloading: asyncio.Task[None] | None = None
-        self._is_outdated = False
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Handle signals in the loop, for as long as the server runs."""
-        loop = asyncio.get_running_loop()
-        loop.add_signal_handler(signal.SIGHUP, self.begin_reload)
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self.handle_exit, number, None)
-        yield
-        for number in (signal.SIGHUP, signal.SIGTERM, signal.SIGINT):
-            loop.remove_signal_handler(number)
-
-    def begin_reload(self) -> None:
-        """Reload; after a signal during a reload, reload again, because files may have changed."""
-
-        async def reload_to_newest() -> None:
-            while self._is_outdated:
-                self._is_outdated = False
-                await self._reload()
-
-        self._is_outdated = True
-        if self._reloading is None or self._reloading.done():
-            self._reloading = asyncio.get_running_loop().create_task(reload_to_newest())
 
 
 def _listen(host: str, port: int) -> socket.socket:

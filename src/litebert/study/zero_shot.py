@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 from statistics import mean
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from litebert.errors import LitebertError
 from litebert.inference.model import Model
-from litebert.inference.texts import frame
 from litebert.metrics import regression_measures
-from litebert.nn import AlbertForPretraining
-from litebert.nn.batch import by_length
 from litebert.reading.source import find_table, read_rows
 from litebert.reading.tables import Dialect, scan_delimited, scan_json, scan_json_lines
 
@@ -37,7 +33,7 @@ def blimp(model: Model, data: Path, *, limit: int | None = None) -> dict[str, fl
         if limit is None or seen[row["UID"]] <= limit:
             rows.append(row)
     sentences = [str(row[key]) for row in rows for key in ("sentence_good", "sentence_bad")]
-    good, bad = pseudo_log_likelihoods(model, sentences).reshape(-1, 2).T
+    good, bad = np.array([score.log_likelihood for score in model.score(sentences)]).reshape(-1, 2).T
     by_paradigm: dict[tuple[str, str], list[float]] = defaultdict(list)
     for row, is_right in zip(rows, good > bad, strict=True):
         field = str(row["field"]).replace("/", "_")  # BLiMP has two spellings of one field
@@ -94,33 +90,6 @@ def retrieval(model: Model, data: Path, *, limit: int | None = None) -> dict[str
 
 MEASURES: dict[str, Callable[..., dict[str, float]]] = {"blimp": blimp, "sts": sts, "retrieval": retrieval}
 """What `litebert evaluate --on` measures; each takes a model, a file, and a limit on its rows."""
-
-
-@torch.inference_mode()
-def pseudo_log_likelihoods(model: Model, texts: Sequence[str]) -> NDArray[np.float64]:
-    """Return the sum of log p(piece | the others) of each text, shape (texts,).
-
-    Every piece is masked in a copy of its own; all copies of all texts are one ragged stream.
-    """
-    network, tokenizer = model.network, model.tokenizer
-    assert isinstance(network, AlbertForPretraining)
-    encoded = tokenizer.encode_ids(texts)
-    copies = [(text, place) for text, ids in enumerate(encoded) for place in range(len(ids))]
-    found = np.zeros(len(texts))
-    for rows in by_length([len(encoded[text]) + 2 for text, _ in copies]):
-        sequences, originals = [], []
-        for text, place in (copies[row] for row in rows):
-            ids = list(encoded[text])
-            originals.append(ids[place])
-            ids[place] = tokenizer.mask_id
-            sequences.append(ids)
-        batch = frame(network, tokenizer, sequences)
-        places = torch.tensor([1 + copies[row][1] for row in rows], device=batch.ids.device)
-        hidden = network.albert(batch, batch.first_tokens + places)
-        logits = network.masked_lm(hidden, network.albert.embedding.word.weight).float()
-        chosen = logits.log_softmax(-1)[torch.arange(len(rows)), torch.tensor(originals)]
-        np.add.at(found, [copies[row][0] for row in rows], chosen.double().cpu().numpy())
-    return found
 
 
 def _rows(data: Path) -> Iterator[Mapping[str, object]]:
