@@ -6,6 +6,7 @@ import signal
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -85,6 +86,18 @@ def test_a_reload_that_fails_keeps_the_running_model(mortal, folder: Path) -> No
     mortal.wait_for("the running model stays", seen=seen)
     (folder / "model.safetensors").write_bytes(weights)
     assert mortal.ask(*EMBED).status == 200
+
+
+@pytest.mark.slow
+def test_what_outlasts_the_stop_is_refused_and_the_exit_code_is_zero(folder: Path) -> None:
+    heavy = {"texts": ["word " * 1_990] * 32}
+    with serving.serve(folder, "--batch-tokens", 1) as server, ThreadPoolExecutor(48) as pool:
+        server.wait_for("mortal is ready")
+        asked = [pool.submit(server.ask, "/v1/embed", heavy) for _ in range(48)]
+        server.wait_until(lambda: server.metric("litebert_queue_requests") > 40)
+        server.process.send_signal(signal.SIGTERM)
+        assert {each.result().status for each in asked} == {200, 503}
+        assert server.process.wait(60) == 0
 
 
 def test_a_damaged_model_is_one_clear_error_at_the_start(folder: Path, tmp_path: Path) -> None:

@@ -109,19 +109,21 @@ class ServedModel:
         else:
             log.info("%s: reloaded, version %s", self.name, self.facts["version"])
 
-    async def stop(self) -> None:
-        """Let the thread finish its batch, and end it."""
+    async def stop(self) -> bool:
+        """Let the thread finish its batch, and end it; tell whether it has ended within a second."""
         with self._arrived:
             self._is_stopping = True
             self._arrived.notify()
         if self._thread.is_alive():
             await asyncio.to_thread(self._thread.join, 1)
+        return not self._thread.is_alive()
 
     async def answer(self, job: Job, *, timeout_ms: int, left: Callable[[], Awaitable[None]]) -> tuple[str, list[Any]]:
         """Queue a job and wait for its answer, its deadline or its client's departure (`left` ends)."""
+        what = "the model is not available at the moment; see GET /ready"
+        unavailable = HttpError("LB-959", what, status=503, next="try again in 2 s", retry_after=2)
         if not self.is_ready:
-            what = "the model is not available at the moment; see GET /ready"
-            raise HttpError("LB-959", what, status=503, next="try again in 2 s", retry_after=2)
+            raise unavailable
         self._put(job)
 
         def abandon(reason: str, error: Exception) -> None:
@@ -145,6 +147,8 @@ class ServedModel:
         ]
         try:
             version, found = await job.done
+        except asyncio.CancelledError:  # the server stops, and cannot wait any longer
+            raise unavailable from None
         finally:
             for timer in timers:
                 timer.cancel()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import os
 import signal
 import socket
 import sys
@@ -89,10 +90,11 @@ def serve(paths: Mapping[str, str | None], options: Options) -> None:
         await server.serve(sockets=[listener])
         reloading.cancel()
         starting.cancel()
-        for model in models:
-            await model.stop()
+        have_ended = [await model.stop() for model in models]
         if starting.done() and not starting.cancelled() and (failure := starting.exception()):
             raise failure
+        if not all(have_ended):
+            os._exit(0)  # Python's end would crash a thread that still computes
 
     with listener:
         bound, number = listener.getsockname()[:2]
