@@ -551,13 +551,13 @@ class Model:
 
     def begin(self, verb: str, texts: Texts, *, is_bounded: bool = False) -> tuple[Any, list[str]]:
         """Return the network, if its head answers this verb, and the texts as a list; remark once on their language."""
-        if verb not in self.verbs and verb not in ("similar", "index", "explain"):
-            raise self._unable(verb)
         found = [texts] if isinstance(texts, str) else several(texts, verb)
         if is_bounded and (longest := max(map(len, found), default=0)) > MAX_CHARACTERS:
             what, advice = f"this text is too long for {verb}", "split the text into chapters, one per row of a file"
             expected = f"at most {MAX_CHARACTERS:,}: the answer grows with the text"
             raise LitebertError("LB-935", what, received=f"{longest:,} characters", expected=expected, next=advice)
+        if verb not in self.verbs and verb not in ("similar", "index", "explain"):
+            raise self._unable(verb)
         if self.remark and any(self.tokenizer.reads_in_fragments(text[:300]) for text in found[:3]):
             self.remark(
                 f"note: {found[0][:60]!r} falls into single letters or unknown pieces: the vocabulary of this model "
