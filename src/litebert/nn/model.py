@@ -115,7 +115,7 @@ class FeedForwardBlock(nn.Module):
         self.dropout = nn.Dropout(config.hidden_dropout_prob)
         self.hidden_act, self.activation = config.hidden_act, ACTIVATIONS[config.hidden_act]
 
-    def forward(self, x: Float[Tensor, "tokens hidden"]) -> Float[Tensor, "tokens hidden"]:
+    def forward(self, x: Float[Tensor, "*tokens hidden"]) -> Float[Tensor, "*tokens hidden"]:
         """Transform each token alone."""
         wide = self.activation(self.intermediate(x))  # (tokens, intermediate)
         normed: Tensor = self.norm(x + self.dropout(self.output(wide)))

@@ -6,10 +6,10 @@ Weights are stored as [in, out], so that each product has a constant operand.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection
+from copy import deepcopy
 from pathlib import Path
-from typing import cast
+from typing import Any, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -17,10 +17,9 @@ from torch import Tensor, nn
 from litebert.config import ATTENTION_KINDS
 from litebert.errors import LitebertError
 from litebert.files import require_new, write_bytes
-from litebert.folder.model import load_model
+from litebert.folder.model import head_of, load_model
 from litebert.nn import Albert, AlbertForPretraining, AlbertForTask, Network
-from litebert.nn.heads import LinearHead, MaskedLMHead
-from litebert.nn.model import AttentionBlock, FeedForwardBlock
+from litebert.nn.model import AttentionBlock
 from litebert.tasks.kinds.family import NEVER
 from litebert.tasks.kinds.spans import ConditionalSpanHead, conditional_spans
 from litebert.tasks.kinds.text import VectorHead, vector_rows
@@ -35,8 +34,7 @@ _COMPANIONS = ("config.json", "spiece.model", "vocab.txt", "tokenizer.json", "to
 # --- the source of an export, a model folder, and its target ---------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class SourceModel:
+class SourceModel(NamedTuple):
     """A loaded model, and the same weights for padded rectangles; `head` names its outputs."""
 
     head: str
@@ -52,7 +50,8 @@ def open_source(folder: Path, *, head: str | None = None, has_states: bool = Fal
     """
     loaded = load_model(folder)
     network, attention = loaded.network, loaded.network.config.attention
-    own = network.head_config.kind if isinstance(network, AlbertForTask) else "pretraining"
+    task = head_of(network)
+    own = task.kind if task else "pretraining"
     if not ATTENTION_KINDS[attention].is_exported:
         next_step = "use the model in Python or with the litebert commands"
         raise LitebertError("LB-470", f"attention {attention} cannot be exported", next=next_step)
@@ -66,11 +65,9 @@ def open_source(folder: Path, *, head: str | None = None, has_states: bool = Fal
 def require_free(output: Path, *, suffix: str, source: Path) -> None:
     """Refuse an output that exists, or that would lie beside another model's files."""
     require_new(output, force=None)
+    pairs = [(output.parent / name, source / name) for name in _COMPANIONS]
     differing = [
-        beside
-        for name in _COMPANIONS
-        if (beside := output.parent / name).exists() and (source / name).is_file()
-        if beside.read_bytes() != (source / name).read_bytes()
+        one for one, other in pairs if one.exists() and other.is_file() and one.read_bytes() != other.read_bytes()
     ]
     if output.suffix != suffix or differing:
         what, found = f"{output} cannot be the output", f"{differing[0]} of another model" if differing else None
@@ -97,75 +94,41 @@ class PaddedNetwork(nn.Module):
     length), each is a sequence of its own, and the logits are (batch, choices).
     """
 
-    def __init__(self, encoder: PaddedEncoder, readers: Sequence[Reader], *, has_choices: bool = False) -> None:
+    def __init__(self, albert: Albert, readers: list[Reader], *, has_choices: bool = False) -> None:
         super().__init__()
-        self.encoder, self.readers = encoder, nn.ModuleList(readers)
+        self.plan, self.embedding = albert.plan, albert.embedding
+        self.attention = nn.ModuleList(PaddedAttention(block) for block in albert.attention)
+        self.feed_forward, self.readers = albert.feed_forward, nn.ModuleList(readers)
         self.axes = ("batch", "choices", "length") if has_choices else ("batch", "length")
-        self.lengths = range(max(reader.shortest for reader in readers), 1 + len(encoder.position))
-        self.output_names = tuple(name for reader in readers for name in reader.output_names)
+        self.lengths = range(max(reader.shortest for reader in readers), 1 + len(self.embedding.position.weight))
+        self.output_names = tuple(name for reader in readers for name in reader.names)
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor) -> tuple[Tensor, ...]:
         has_choices = len(self.axes) == 3  # known when the network is traced
         rows = (input_ids, attention_mask, token_type_ids)
         ids, mask, segments = (x.flatten(0, 1) if has_choices else x for x in rows)
-        hidden = self.encoder(ids, mask, segments)  # (batch, length, hidden)
-        found = [output for reader in self.readers for output in reader(hidden, mask, segments)]
-        return tuple(x.reshape(input_ids.shape[:2]) if has_choices else x for x in found)
-
-
-class Affine(nn.Module):
-    """x W + b, with W as [in, out]."""
-
-    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(weight.detach().T.contiguous())
-        self.bias = None if bias is None else nn.Parameter(bias.detach().clone())
-
-    @classmethod
-    def of(cls, linear: nn.Linear) -> Affine:
-        return cls(linear.weight, linear.bias)
-
-    def forward(self, x: Tensor) -> Tensor:
-        product = x @ self.weight
-        return product if self.bias is None else product + self.bias
-
-
-class PaddedEncoder(nn.Module):
-    """Embeddings and the unrolled depth plan."""
-
-    def __init__(self, albert: Albert) -> None:
-        super().__init__()
-        embedding, projection = albert.embedding, albert.embedding.projection
-        self.plan = albert.plan
-        self.word, self.segment = embedding.word, embedding.segment
-        self.position, self.norm = embedding.position.weight, embedding.norm
-        self.projection = Affine.of(projection) if isinstance(projection, nn.Linear) else projection
-        self.attention = nn.ModuleList(_Attention(b) for b in albert.attention)
-        self.feed_forward = nn.ModuleList(_FeedForward(b) for b in albert.feed_forward)
-
-    def forward(self, ids: Tensor, mask: Tensor, segments: Tensor) -> Tensor:
-        summed = self.word(ids) + self.position[: ids.shape[1]] + self.segment(segments)  # (batch, length, embedding)
-        hidden: Tensor = self.projection(self.norm(summed))
+        embed = self.embedding
+        summed = embed.word(ids) + embed.position.weight[: ids.shape[1]] + embed.segment(segments)
+        hidden: Tensor = embed.projection(embed.norm(summed))  # (batch, length, hidden)
         penalty = (1 - mask[:, None, None].to(hidden.dtype)) * NEVER  # (batch, 1, 1, length)
         for step in self.plan:
             hidden = self.attention[step.attention](hidden, penalty)
             hidden = self.feed_forward[step.feed_forward](hidden)
-        return hidden
+        found = [output for reader in self.readers for output in reader(hidden, mask, segments)]
+        return tuple(x.reshape(input_ids.shape[:2]) if has_choices else x for x in found)
 
 
-class _Attention(nn.Module):
+class PaddedAttention(nn.Module):
     """LN(x + W_o attention(x)); query, key and value in one product, with 1 / sqrt(head_size) in the weights."""
 
     def __init__(self, block: AttentionBlock) -> None:
         super().__init__()
-        self.heads = block.heads
-        hidden, scale = block.output.in_features, self.heads[1] ** -0.5
-        layers = (block.query, block.key, block.value)
-        weight, bias = torch.cat([x.weight for x in layers]), torch.cat([x.bias for x in layers])
-        rows = (torch.arange(3 * hidden, device=bias.device) < hidden).to(bias.dtype)  # those of the query
-        scales = 1 + rows * (scale - 1)
-        self.fused = Affine(weight * scales[:, None], bias * scales)
-        self.output, self.norm = Affine.of(block.output), block.norm
+        self.heads, self.output, self.norm = block.heads, block.output, block.norm
+        scale = self.heads[1] ** -0.5
+        self.fused = Affine(
+            torch.cat([block.query.weight * scale, block.key.weight, block.value.weight], dim=1),  # [in, 3 out]
+            torch.cat([block.query.bias * scale, block.key.bias, block.value.bias]),
+        )
 
     def forward(self, x: Tensor, penalty: Tensor) -> Tensor:
         projected = self.fused(x).unflatten(-1, (3, *self.heads))  # (batch, length, 3, heads, head_size)
@@ -176,20 +139,43 @@ class _Attention(nn.Module):
         return normed
 
 
-class _FeedForward(nn.Module):
-    """LN(x + W_2 act(W_1 x))."""
+class Affine(nn.Module):
+    """x W + b, with W as [in, out]."""
 
-    def __init__(self, block: FeedForwardBlock) -> None:
+    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         super().__init__()
-        self.intermediate, self.activation = Affine.of(block.intermediate), block.activation
-        self.output, self.norm = Affine.of(block.output), block.norm
+        self.weight = nn.Parameter(weight.detach().contiguous())
+        self.bias = None if bias is None else nn.Parameter(bias.detach())
 
     def forward(self, x: Tensor) -> Tensor:
-        normed: Tensor = self.norm(x + self.output(self.activation(self.intermediate(x))))
-        return normed
+        product = x @ self.weight
+        return product if self.bias is None else product + self.bias
 
 
-# --- its heads: one small module for each kind of output -------------------------------------------------------------
+def _with_affine(module: nn.Module) -> None:
+    """Replace every linear layer below a module."""
+    for name, child in module.named_children():
+        if isinstance(child, nn.Linear):
+            setattr(module, name, Affine(child.weight.T, child.bias))
+        else:
+            _with_affine(child)
+
+
+# --- its outputs -----------------------------------------------------------------------------------------------------
+
+Compute: TypeAlias = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, ...]]
+"""(hidden (batch, length, hidden), mask, segments) -> outputs, of which padding may change nothing that is used."""
+
+
+class Reader(nn.Module):
+    """Compute the outputs `names` with `layers` of the network; `shortest` is the least length that it can read."""
+
+    def __init__(self, names: tuple[str, ...], compute: Compute, *layers: nn.Module, shortest: int = 1) -> None:
+        super().__init__()
+        self.names, self.compute, self.layers, self.shortest = names, compute, nn.ModuleList(layers), shortest
+
+    def forward(self, hidden: Tensor, mask: Tensor, segments: Tensor) -> tuple[Tensor, ...]:
+        return self.compute(hidden, mask, segments)
 
 
 def padded(
@@ -201,106 +187,83 @@ def padded(
     `last_hidden_state` to the outputs of a head.
     """
     lacking = {".".join(name.split(".")[:2]) for name in missing} | {name.split(".")[0] for name in missing}
-    pooler, has_choices = None if "albert.pooler" in lacking else network.albert.pooler, False
+    network = deepcopy(network).eval()
+    _with_affine(network)
+    albert, pooler = network.albert, None if "albert.pooler" in lacking else network.albert.pooler
     readers: list[Reader] = []
     if has_head and isinstance(network, AlbertForPretraining):
         if "masked_lm" not in lacking:
-            readers.append(_MaskedLM(network.masked_lm, network.albert.embedding.word))
+            readers.append(_masked_lm(network))
         if pooler is not None and "sentence_order" not in lacking:
-            readers.append(_Pooled(pooler, cast(nn.Linear, network.sentence_order[0]), "sop_logits"))
+            readers.append(_pooled("sop_logits", pooler, network.sentence_order))
     elif has_head and isinstance(network, AlbertForTask):
-        module, record = network.head, network.head_config.record
-        has_choices = record.has_choices
-        if isinstance(module, ConditionalSpanHead):
-            readers.append(_ConditionalSpanLogits(module))
-        elif isinstance(module, VectorHead):
-            readers.append(_VectorLogits(module.dense))
-        else:
-            assert isinstance(module, LinearHead)
-            pooled = _Pooled(pooler, module.dense, "logits") if pooler else None
-            readers.append(pooled or _TokenLogits(module.dense, record.logits))
+        readers.append(_task_head(network))
     if not readers:
-        readers = [Reader(), *([] if pooler is None else [_Pooled(pooler)])]
+        pooled = [] if pooler is None else [_pooled("pooler_output", pooler)]
+        readers = [_hidden_states(), *pooled]
     elif has_states:
-        readers.insert(0, Reader())
-    return PaddedNetwork(PaddedEncoder(network.albert), readers, has_choices=has_choices).eval()
+        readers.insert(0, _hidden_states())
+    has_choices = isinstance(network, AlbertForTask) and has_head and network.head_config.record.has_choices
+    return PaddedNetwork(albert, readers, has_choices=has_choices).eval()
 
 
-class Reader(nn.Module):
-    """Compute the outputs `output_names` from hidden states, mask and segments; this one gives the states."""
-
-    output_names: tuple[str, ...] = ("last_hidden_state",)
-    shortest = 1  # the least length that it can read
-
-    def forward(self, hidden: Tensor, _mask: Tensor, _segments: Tensor) -> tuple[Tensor, ...]:
-        return (hidden,)
+def _hidden_states() -> Reader:
+    return Reader(("last_hidden_state",), lambda hidden, _mask, _segments: (hidden,))
 
 
-class _Pooled(Reader):
+def _pooled(name: str, pooler: nn.Module, *classifier: nn.Module) -> Reader:
     """The pooled [CLS], or its logits where there is a classifier."""
-
-    def __init__(self, pooler: nn.Linear, classifier: nn.Linear | None = None, name: str = "pooler_output") -> None:
-        super().__init__()
-        self.pooler, self.output_names = Affine.of(pooler), (name,)
-        self.classifier = Affine.of(classifier) if classifier else nn.Identity()
-
-    def forward(self, hidden: Tensor, _mask: Tensor, _segments: Tensor) -> tuple[Tensor, ...]:
-        return (self.classifier(torch.tanh(self.pooler(hidden[:, 0]))),)
+    layers = nn.Sequential(pooler, nn.Tanh(), *classifier)
+    return Reader((name,), lambda hidden, _mask, _segments: (layers(hidden[:, 0]),), layers)
 
 
-class _MaskedLM(Reader):
+def _masked_lm(network: AlbertForPretraining) -> Reader:
     """Scores of every word at every position; the word table is the encoder's own."""
+    head, words = network.masked_lm, network.albert.embedding.word
 
-    output_names = ("prediction_logits",)
+    def compute(hidden: Tensor, _mask: Tensor, _segments: Tensor) -> tuple[Tensor, ...]:
+        embedded = head.norm(head.activation(head.dense(hidden)))
+        return (embedded @ words.weight.T + head.bias,)  # (batch, length, vocab)
 
-    def __init__(self, head: MaskedLMHead, words: nn.Embedding) -> None:
-        super().__init__()
-        self.dense, self.norm, self.activation = Affine.of(head.dense), head.norm, head.activation
-        self.table, self.bias = words.weight, head.bias
-
-    def forward(self, hidden: Tensor, _mask: Tensor, _segments: Tensor) -> tuple[Tensor, ...]:
-        embedded = self.norm(self.activation(self.dense(hidden)))
-        return (embedded @ self.table.T + self.bias,)  # (batch, length, vocab)
+    return Reader(("prediction_logits",), compute, head)
 
 
-class _TokenLogits(Reader):
-    """Logits of every token; of spans, starts and ends are an output each, and padding can be neither."""
+def _task_head(network: AlbertForTask) -> Reader:
+    head, record = network.head, network.head_config.record
+    layer: Any = getattr(head, "dense", None)  # of every head but the conditional one
+    if isinstance(head, ConditionalSpanHead):
+        return _conditional_spans(head)
+    if network.albert.pooler is not None:
+        return _pooled("logits", network.albert.pooler, layer)
 
-    def __init__(self, dense: nn.Linear, names: tuple[str, ...] = ("logits",)) -> None:
-        super().__init__()
-        self.dense, self.output_names = Affine.of(dense), names
-
-    def forward(self, hidden: Tensor, mask: Tensor, _segments: Tensor) -> tuple[Tensor, ...]:
-        logits: Tensor = self.dense(hidden)
-        return (logits,) if len(self.output_names) == 1 else logits.masked_fill(mask[..., None] == 0, NEVER).unbind(-1)
-
-
-class _VectorLogits(_TokenLogits):
-    """Logits of a text or a pair from the means of its tokens."""
-
-    def forward(self, hidden: Tensor, mask: Tensor, segments: Tensor) -> tuple[Tensor, ...]:
+    def of_texts(hidden: Tensor, mask: Tensor, segments: Tensor) -> tuple[Tensor, ...]:
         is_second = mask * segments.clamp(max=1)
         first, second = ((hidden * chosen.unsqueeze(-1)).sum(1) for chosen in (mask - is_second, is_second))
-        return (self.dense(vector_rows(first, second, is_second.amax(1, keepdim=True))),)
+        return (layer(vector_rows(first, second, is_second.amax(1, keepdim=True))),)
+
+    def of_tokens(hidden: Tensor, mask: Tensor, _segments: Tensor) -> tuple[Tensor, ...]:
+        logits: Tensor = layer(hidden)
+        if len(record.logits) == 1:
+            return (logits,)
+        return logits.masked_fill(mask[..., None] == 0, NEVER).unbind(-1)  # padding starts and ends no span
+
+    return Reader(record.logits, of_texts if isinstance(head, VectorHead) else of_tokens, layer)
 
 
-class _ConditionalSpanLogits(Reader):
+def _conditional_spans(head: Any) -> Reader:
     """The official SQuAD 2.0 beam: log-probabilities of starts, and of ends after the best of them."""
+    for_token, for_start = head.end_hidden.weight.chunk(2, dim=0)
+    layers = nn.Module()  # those of the head, and both halves of one of them
+    layers.start, layers.end_norm, layers.end = head.start, head.end_norm, head.end
+    layers.end_token, layers.end_start = Affine(for_token, head.end_hidden.bias), Affine(for_start, None)
+    layers.answer_hidden, layers.answer, layers.dropout = head.answer_hidden, head.answer, nn.Identity()
 
-    output_names = ("start_logits", "start_top_index", "end_logits", "no_answer_logits")
-    shortest = NUM_STARTS
-
-    def __init__(self, head: ConditionalSpanHead) -> None:
-        super().__init__()
-        for_token, for_start = head.end_hidden.weight.chunk(2, dim=1)
-        self.start, self.end, self.end_norm = Affine.of(head.start), Affine.of(head.end), head.end_norm
-        self.end_token, self.end_start = Affine(for_token, head.end_hidden.bias), Affine(for_start, None)
-        self.answer_hidden, self.answer = Affine.of(head.answer_hidden), Affine.of(head.answer)
-        self.dropout = nn.Identity()
-
-    def forward(self, hidden: Tensor, mask: Tensor, segments: Tensor) -> tuple[Tensor, ...]:
+    def compute(hidden: Tensor, mask: Tensor, segments: Tensor) -> tuple[Tensor, ...]:
         hidden = hidden * mask.unsqueeze(-1)  # where fewer than five starts are allowed
-        return tuple(conditional_spans(self, hidden, allowed_positions(mask, segments), NUM_STARTS))
+        return tuple(conditional_spans(layers, hidden, allowed_positions(mask, segments), NUM_STARTS))
+
+    names = ("start_logits", "start_top_index", "end_logits", "no_answer_logits")
+    return Reader(names, compute, layers, shortest=NUM_STARTS)
 
 
 def allowed_positions(mask: Tensor, segments: Tensor) -> Tensor:

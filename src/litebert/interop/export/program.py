@@ -21,6 +21,7 @@ from torch.export import Dim, ExportedProgram
 
 from litebert.errors import LitebertError
 from litebert.files import read_capped
+from litebert.folder.model import head_of
 from litebert.interop.export.network import (
     INPUTS,
     NUM_STARTS,
@@ -162,32 +163,32 @@ def ragged_outputs(
     """
     shape = inputs["input_ids"].shape  # (batch, length), or (batch, choices, length)
     ids, mask, segments = (torch.from_numpy(inputs[name]).reshape(-1, shape[-1]) for name in INPUTS)
-    batch = Batch.from_padded(ids, mask, segments)
+    batch, task = Batch.from_padded(ids, mask, segments), head_of(network)
     if isinstance(network, AlbertForTask) and "start_top_index" in names:
         chosen = NUM_STARTS if starts is None else torch.from_numpy(np.asarray(starts))
         spans = score_spans(network, batch, allowed_positions(mask, segments), chosen)
         found = {"start_logits": spans.start, "end_logits": spans.end, "no_answer_logits": spans.no_answer}
         return {name: values.numpy() for name, values in found.items()}
     hidden = network.albert(batch)  # (tokens, hidden)
+    of: Any = network
     outputs = {}
     for name in names:
         is_by_token = name in ("last_hidden_state", "prediction_logits")
         if name == "last_hidden_state":
             values = hidden
-        elif name == "pooler_output":
-            values = network.albert.pool(hidden[batch.first_tokens])
-        elif isinstance(network, AlbertForTask):
-            head, columns = network.head_config, network.head_config.record.logits
-            values = network(batch) if len(columns) == 1 else network(batch)[:, columns.index(name)]
-            is_by_token = not (head.is_pooled or head.record.reads_texts)
-        elif name == "sop_logits":
-            values = network.sentence_order(network.albert.pool(hidden[batch.first_tokens]))
+        elif name == "prediction_logits":
+            values = of.masked_lm(hidden, of.albert.embedding.word.weight)
+        elif task is not None and name in task.record.logits and not task.is_pooled:
+            values = of.head(hidden, *((batch,) if task.record.reads_texts else ()))
+            is_by_token = not task.record.reads_texts
+            if len(task.record.logits) > 1:
+                values = values[:, task.record.logits.index(name)]
         else:
-            values = network.masked_lm(hidden, network.albert.embedding.word.weight)
+            values = of.albert.pool(hidden[batch.first_tokens])
+            values = values if name == "pooler_output" else of.head(values) if task else of.sentence_order(values)
         if is_by_token:  # (tokens, ...) becomes (batch, length, ...)
-            is_token = batch.to_padded(torch.ones_like(batch.ids), width=shape[-1]) > 0
             values = batch.to_padded(values, width=shape[-1])
-            values[~is_token] = -torch.inf
+            values[mask == 0] = -torch.inf
         outputs[name] = (values.reshape(shape[:2]) if len(shape) == 3 else values).numpy()
     return outputs
 
