@@ -118,13 +118,9 @@ def locate(name_or_path: str | PathLike[str], *, legacy_pickle: bool = False) ->
         similar = f" ({hint})" if hint.startswith("did") else ""
     usual = [Path(folder) / path for folder in ("runs", "models") if len(path.parts) == 1]
     there = [place for place in usual if _found(place) == "a folder"]
-    raise LitebertError(
-        "LB-620",
-        f"there is no model folder {str(path)[:200]!r}",
-        received=found,
-        expected=f"a folder{similar}; or a name on the Hub, such as albert/albert-base-v2",
-        next=f"--model {quote(str(there[0]))}" if there else f"ls {quote(str(parent))}",
-    )
+    next_step = f"--model {quote(str(there[0]))}" if there else f"ls {quote(str(parent))}"
+    what, expected = f"there is no model folder {str(path)[:200]!r}", f"a folder{similar}; or a name on the Hub, such as "
+    raise LitebertError("LB-620", what, received=found, expected=f"{expected}albert/albert-base-v2", next=next_step)
 
 
 def _found(path: Path) -> str:
@@ -161,16 +157,8 @@ def pull(name: HubName, *, legacy_pickle: bool = False, patience: float = PATIEN
                 library_name="litebert",
                 library_version=version("litebert"),
             )
-            # A file in the cache is named by its hash: SHA-256, or SHA-1 as git computes it, or (mirrors) plain SHA-1.
             for blob in set(blobs.glob("*")) - known:
-                data = blob.read_bytes() if len(blob.name) == 40 else b""
-                seen = [hashlib.sha1(start + data).hexdigest() for start in (b"", b"blob %d\0" % len(data))]  # noqa: S324
-                if len(blob.name) == 64:
-                    with blob.open("rb") as file:
-                        seen = [hashlib.file_digest(file, "sha256").hexdigest()]
-                if len(blob.name) in (40, 64) and blob.name not in seen:
-                    blob.unlink()
-                    raise _TransferError("damaged", f"a file with another hash than {blob.name}")
+                _require_hash(blob)
             if any(Path(found).glob(weights)):
                 return Path(found)
         return HfApi().list_repo_files(name.repository, revision=name.revision)
@@ -187,6 +175,19 @@ def pull(name: HubName, *, legacy_pickle: bool = False, patience: float = PATIEN
         expected="model.safetensors; pickles (.bin) can contain programs, and are read only on request",
         next=read_it if pickled else "choose another model",
     )
+
+
+def _require_hash(blob: Path) -> None:
+    """Delete a file of the cache that has not the hash in its name: SHA-256, or SHA-1 as git (or a mirror) has it."""
+    if len(blob.name) == 64:
+        with blob.open("rb") as file:
+            hashes = [hashlib.file_digest(file, "sha256").hexdigest()]
+    else:
+        data = blob.read_bytes() if len(blob.name) == 40 else b""
+        hashes = [hashlib.sha1(start + data).hexdigest() for start in (b"", b"blob %d\0" % len(data))]  # noqa: S324
+    if len(blob.name) in (40, 64) and blob.name not in hashes:
+        blob.unlink()
+        raise _TransferError("damaged", f"a file with another hash than {blob.name}")
 
 
 def push(
@@ -234,7 +235,8 @@ class _TransferError(Exception):
 class _Watch:
     """The hooks on the requests of one transfer, which may run in several threads.
 
-    What counts is how far the bytes of each address have come: those that are sent again are nothing new.
+    What counts is how far the bytes of each address have come: those that arrive again are nothing new. Of what is
+    sent, the system limits how long each piece may take.
     """
 
     def __init__(self, patience: float) -> None:
@@ -251,36 +253,31 @@ class _Watch:
             raise _TransferError("stalled", f"nothing new for {self._patience:.0f} seconds")
 
     def on_request(self, request: Any) -> None:
-        """Limit how long a request may wait for each answer, and count what it sends."""
+        """Limit how long a request may wait for each answer."""
         self.saw(f"ask {request.method} {request.url}")
         request.extensions["timeout"] = dict.fromkeys(("connect", "read", "write", "pool"), self._patience)
-        if int(request.headers.get("Content-Length") or 0) > _STEP:
-            request.stream = self._counted(request.stream, f"to {request.url}", 0)
 
     def on_response(self, response: Any) -> None:
         """Count what an answer brings; a byte range counts from its begin."""
-        self.saw(f"{response.request.method} {response.request.url}")
-        found = re.match(r"bytes (\d+)-", response.headers.get("Content-Range", ""))
-        response.stream = self._counted(response.stream, f"from {response.request.url}", int(found[1]) if found else 0)
-
-    def _counted(self, stream: Any, key: str, size: int) -> Any:
-        """Return a stream whose bytes are seen as they pass, `size` of them before."""
         from httpx2 import SyncByteStream
 
-        saw = self.saw
+        key, stream, saw = f"{response.request.method} {response.request.url}", response.stream, self.saw
+        saw(key)
+        found = re.match(r"bytes (\d+)-", response.headers.get("Content-Range", ""))
+        before = int(found[1]) if found else 0
 
         class Counted(SyncByteStream):
             def __iter__(self) -> Iterator[bytes]:
-                passed = size
+                passed = before
                 for piece in stream:
                     passed += len(piece)
-                    saw(key, passed)
+                    saw(f"from {key}", passed)
                     yield piece
 
             def close(self) -> None:
                 stream.close()
 
-        return Counted()
+        response.stream = Counted()
 
 
 @contextmanager
@@ -391,6 +388,8 @@ def _reason(error: BaseException) -> str | None:
         httpx2.ConnectTimeout: "unreachable",
         httpx2.TimeoutException: "stalled",
     }
+    numbers = dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), "full")
+    numbers |= dict.fromkeys((errno.EACCES, errno.EROFS, errno.EPERM, errno.ENOTDIR, errno.EIO), "disk")
     if isinstance(error, _TransferError):
         return error.reason
     if known := next((reason for kind, reason in kinds.items() if isinstance(error, kind)), None):
@@ -401,15 +400,11 @@ def _reason(error: BaseException) -> str | None:
         return by_status.get(status, "other" if status < 500 else "server")
     if isinstance(error, httpx2.HTTPError):
         return "unreachable"
-    if isinstance(error, OSError):
-        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-            return "full"
-        if error.errno in (errno.EACCES, errno.EROFS, errno.EPERM, errno.ENOTDIR, errno.EIO):
-            return "disk"
-        if str(error).startswith("Consistency check failed"):
-            return "damaged"
-    is_incomplete = isinstance(error, errors.LocalEntryNotFoundError) and error.__cause__ is None
-    return "offline" if is_incomplete and constants.is_offline_mode() else None
+    if isinstance(error, OSError) and str(error).startswith("Consistency check failed"):
+        return "damaged"
+    if isinstance(error, errors.LocalEntryNotFoundError):
+        return "offline" if error.__cause__ is None and constants.is_offline_mode() else None
+    return numbers.get(error.errno or 0) if isinstance(error, OSError) else None
 
 
 def _no_name(received: str) -> LitebertError:

@@ -10,6 +10,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import BinaryIO, cast
@@ -33,6 +34,7 @@ OPTIMIZER_FILE, STATE_FILE = "optimizer.safetensors", "state.json"  # as in the 
 CONFIG_FILE = "albert_config.json"
 _VOCABULARIES = ("30k-clean.model", "spiece.model", "*.model", "vocab.txt", "vocab*.txt")
 _STEP = "global_step"
+_CLASSIFIER = "output_weights"
 _SLOTS = ("/adam_m", "/adam_v")  # both optimizers keep these beside each variable (optimization.py L140)
 _WORDS = "bert/embeddings/word_embeddings"
 _BLOCK = re.compile(r"bert/encoder/transformer/group_(\d{1,6})/inner_group_(\d{1,6})/")
@@ -87,13 +89,10 @@ def import_checkpoint(
             what = f"there is no {CONFIG_FILE} with the checkpoint {prefix}"
             raise LitebertError("LB-715", what, next="put the one that belongs to it there, or give it with --config")
         settings, unsaid = read_official_config(beside, attention_heads=attention_heads)
-
-        groups, inner = settings.num_hidden_groups, settings.inner_group_num
-        if (
-            max(blocks) != (groups - 1, inner - 1) or len(blocks) != groups * inner
-        ):  # before a network of so many is built
+        expected_blocks = set(product(range(settings.num_hidden_groups), range(settings.inner_group_num)))
+        if blocks != expected_blocks:  # before a network of so many is built
             what, again = f"{prefix} and its configuration do not belong together", "give the right one with --config"
-            received, wanted_blocks = f"{len(blocks)} blocks, the last {max(blocks)}", f"{groups} x {inner}, from 0"
+            received, wanted_blocks = (f"{len(each):,} blocks, the last {max(each)}" for each in (blocks, expected_blocks))
             raise DamagedError("LB-721", what, received=received, expected=wanted_blocks, next=again)
         has_slots = any(name.endswith(_SLOTS) for name in entries)
         if has_optimizer and not has_slots:
@@ -139,10 +138,10 @@ def import_checkpoint(
 
         found = parameters.keys() - loaded.missing
         used = {wanted[name] for name in found} | {_POOLER[name] for name in idle}
-        unused = sorted(set(stored) - used)
+        unused = tuple(sorted(set(stored) - used))
         lacking = sorted({name.rpartition(".")[0] for name in loaded.missing})
         whole = {name.split(".")[0] for name in found} - {name.split(".")[0] for name in loaded.missing}
-        heads = {"masked_lm": "masked LM", "sentence_order": "sentence order"}
+        pretraining = {"masked_lm": "masked LM", "sentence_order": "sentence order"}
         remarks = (
             *notes,
             *unsaid,
@@ -157,11 +156,11 @@ def import_checkpoint(
             num_variables=len(used),
             num_parameters=sum(parameters[name].numel() for name in found),
             dtypes=tuple(sorted({str(bundle.dtype(name)).removeprefix("torch.") for name in used})),
-            heads=(task.kind,) if task else tuple(name for module, name in heads.items() if module in whole),
+            heads=(task.kind,) if task else tuple(name for module, name in pretraining.items() if module in whole),
             tokenizer=vocabulary.name if vocabulary else None,
             optimizer_step=step,
             missing=tuple(sorted(loaded.missing)),
-            unused=tuple(unused),
+            unused=unused,
             notes=tuple(filter(None, remarks)),
         )
 
@@ -172,31 +171,29 @@ def find_head(bundle: Bundle, *, kind: HeadKind | None, labels: tuple[str, ...])
     Its variables show it, except that GLUE's and RACE's have one of the same name: `kind` and `labels` come from the
     user.
     """
-    kinds = {record.variable: kind for kind, record in HEADS.items() if record.variable}
-    variable = next((name for name in kinds if name in bundle.entries), "")
-    expected = "one distinct label for each output of a classifier; nothing for all others"
-    if variable != "output_weights":
-        has = f"a {kinds[variable]} head" if variable else "no task head"
-        fits = not labels and kind in (None, kinds.get(variable))
-        fields: dict[str, object] = {"kind": kinds[variable]} if variable else {}
-    else:
-        num_outputs = next(iter(bundle.shape(variable)), 0)
-        record = HEADS[kind or "sequence-classification"]
-        names = () if record.has_choices else labels or numbered_labels(min(num_outputs, 100_000))
-        has = f"a head with {num_outputs} outputs"
-        is_whole = num_outputs == 1 and not labels if record.has_choices else len(names) == num_outputs > 0
-        fits = record.variable == variable and is_whole and len(set(names)) == len(names)
-        fields = {"kind": record.kind, "labels": names}
+    possible = [each for each, record in HEADS.items() if record.variable and record.variable in bundle.entries]
+    num_outputs = next(iter(bundle.shape(_CLASSIFIER)), 0) if _CLASSIFIER in bundle.entries else 0
+    is_open = num_outputs == 1 and not labels  # a regression, or a multiple choice
+    chosen = kind or (possible[0] if possible and not is_open else None)
+    record = HEADS[chosen] if chosen else None
+    fields: dict[str, object] = {"kind": chosen} if chosen else {}
+    fits = chosen in possible if possible else chosen is None
+    if record and record.has_labels:
+        names = labels or numbered_labels(min(num_outputs, 100_000))
+        fits = fits and len(set(names)) == len(names) == num_outputs > 0
+        fields["labels"] = names
         if record.has_problem_type and num_outputs == 1:
             fields["problem_type"] = "regression"
-        if kind is None and num_outputs == 1 and not labels:  # a regression, or a multiple choice
-            fits, expected = False, "--head sequence-classification (STS-B) or --head multiple-choice (RACE)"
+    else:
+        fits = fits and not labels and (num_outputs == 1 or not (record and record.has_choices))
     if not fits:
-        what, said = f"the checkpoint has {has}", f"--head {kind or 'none'}, --labels {','.join(labels) or 'none'}"
-        again = "litebert import google --help"
-        raise LitebertError(
-            "LB-714", f"{what}, which is not what was said", received=said, expected=expected, next=again
-        )
+        has = f"a head with {num_outputs} outputs" if num_outputs else f"a {possible[0]} head" if possible else ""
+        what = f"the checkpoint has {has or 'no task head'}, which is not what was said"
+        said = f"--head {kind or 'none'}, --labels {','.join(labels) or 'none'}"
+        expected = "one distinct label for each output of a classifier; nothing for all others"
+        if kind is None and is_open:
+            expected = "--head sequence-classification (STS-B) or --head multiple-choice (RACE)"
+        raise LitebertError("LB-714", what, received=said, expected=expected, next="litebert import google --help")
     return HeadConfig.model_validate(fields) if fields else None
 
 
@@ -362,25 +359,22 @@ def _find_in(folder: Path, given: Path) -> tuple[Path, list[str]]:
         if found := sorted(path.with_suffix("") for path in folder.glob(pattern) if path.is_file()):
             break
     else:
-        raise LitebertError(
-            "LB-718",
-            f"there is no TensorFlow checkpoint at {given}",
-            received=None if given.exists() else "no such path",
-            expected="a .tar.gz, a folder with *.index, or a prefix such as model.ckpt-best (TensorFlow 1.0 or later)",
-            next="litebert import google --help; unpack a .zip yourself and give its folder",
-        )
+        what, received = f"there is no TensorFlow checkpoint at {given}", None if given.exists() else "no such path"
+        expected = "a .tar.gz, a folder with *.index, or a prefix such as model.ckpt-best (TensorFlow 1.0 or later)"
+        next_step = "litebert import google --help; unpack a .zip yourself and give its folder"
+        raise LitebertError("LB-718", what, received=received, expected=expected, next=next_step)
+    if len(found) == 1:
+        return found[0], []
     state = found[0].with_name("checkpoint")
     text = state.read_text("utf-8", "replace") if state.is_file() and state.stat().st_size < 1 << 20 else ""
     match = _STATE.search(text)
-    named = [each for each in found if match and each.name == match[1].rpartition("/")[2]]
-    if len(found) > 1 and not named:
+    chosen = next((each for each in found if match and each.name == match[1].rpartition("/")[2]), None)
+    if chosen is None:
         what = f"{given} has more than one checkpoint, and no file `checkpoint` that names one of them"
         next_step, names = f"litebert import google {found[-1]} --output FOLDER", [each.name for each in found[:8]]
         raise LitebertError("LB-716", what, received=", ".join(names), next=next_step)
-    if len(found) == 1:
-        return found[0], []
-    others = ", ".join(each.name for each in found if each != named[0])
-    return named[0], [f"took {named[0].name}, which the file `checkpoint` names; also there: {others}"]
+    others = ", ".join(each.name for each in found if each != chosen)
+    return chosen, [f"took {chosen.name}, which the file `checkpoint` names; also there: {others}"]
 
 
 def _beside(prefix: Path, patterns: tuple[str, ...]) -> Path | None:
@@ -403,10 +397,10 @@ def unpack(archive: Path, into: Path) -> None:
             try:
                 with tarfile.open(fileobj=cast(BinaryIO, bounded), mode="r:") as tar:
                     for number, member in enumerate(tar):
-                        if number == MAX_ENTRIES:
-                            raise _RefusedError(f"more than {MAX_ENTRIES:,} entries")
                         unpacked += max(0, member.size)  # a sparse file can be larger than its place in the archive
                         bounded.require(unpacked)
+                        if number == MAX_ENTRIES:
+                            raise tarfile.FilterError(f"more than {MAX_ENTRIES:,} entries")
                         if not (member.isreg() or member.isdir()) or member.issparse():
                             raise tarfile.SpecialFileError(member)
                         tar.extract(member, into, set_attrs=False, filter="data")
@@ -414,22 +408,15 @@ def unpack(archive: Path, into: Path) -> None:
                     pass
             except gzip.BadGzipFile as error:  # an OSError, but not of the disk
                 raise tarfile.ReadError(str(error)) from error
-    except (_RefusedError, tarfile.FilterError) as error:
-        raise LitebertError(
-            "LB-701",
-            f"{archive} holds more than a checkpoint: it becomes too large, or leads out of its folder",
-            received=error,
-            expected=f"plain files inside a folder, at most {MAX_BYTES >> 30} GiB, {MAX_ENTRIES:,} files and "
-            f"{MAX_RATIO} times the archive's size",
-            next="check where the archive comes from; unpack it yourself and give the folder instead",
-        ) from error
+    except tarfile.FilterError as error:
+        what = f"{archive} holds more than a checkpoint: it becomes too large, or leads out of its folder"
+        limits = f"at most {MAX_BYTES >> 30} GiB, {MAX_ENTRIES:,} files and {MAX_RATIO} times the archive's size"
+        next_step = "check where the archive comes from; unpack it yourself and give the folder instead"
+        expected = f"plain files inside a folder, {limits}"
+        raise LitebertError("LB-701", what, received=error, expected=expected, next=next_step) from error
     except (tarfile.TarError, EOFError, zlib.error, ValueError) as error:
         what = f"{archive} is cut off or damaged"
         raise DamagedError("LB-702", what, received=error, next=f"fetch {archive.name} again") from error
-
-
-class _RefusedError(Exception):
-    pass
 
 
 class _Bounded:
@@ -441,11 +428,11 @@ class _Bounded:
 
     def require(self, position: int) -> None:
         if position > self._limit:
-            raise _RefusedError(f"{position:,} bytes or more, {self._limit:,} allowed")
+            raise tarfile.FilterError(f"{position:,} bytes or more, {self._limit:,} allowed")
 
     def read(self, size: int) -> bytes:
         if size > _MAX_READ:
-            raise _RefusedError(f"a header of {size:,} bytes")
+            raise tarfile.FilterError(f"a header of {size:,} bytes")
         data = self._plain.read(size)
         self.require(self._plain.tell())
         return data
