@@ -3,6 +3,7 @@
 import json
 import re
 import resource
+import shlex
 import shutil
 import signal
 import socket
@@ -18,7 +19,7 @@ from click.testing import CliRunner
 from huggingface_hub import ModelCard, constants
 
 from litebert.api.formats import hub_push
-from litebert.cli import cli
+from litebert.cli import cli, run
 from litebert.cli.help import schema_of
 from litebert.config import HeadConfig
 from litebert.errors import DamagedError, LitebertError, ResourceError
@@ -193,6 +194,38 @@ def test_the_packaged_model_has_a_name_and_a_folder_of_that_name_goes_first(
         packaged_model()
 
 
+# The verbs that answer a typed text share one way to their model, and so do those that train, and those that convert.
+VERBS = {
+    "embed": "embed 'the cat sat' --model {model} --pooling mean",
+    "evaluate text": "evaluate {model} --data {texts}/documents.jsonl",
+    "quantize": "quantize {model} new --texts {texts}/texts.txt",
+    "export google": "export google {model} new",
+    "hub push": "hub push {model} me/new --dry-run",
+    "data check": "data check {texts}/rows.csv --model {model}",
+    "corpus check": "corpus check {texts}/texts.txt --tokenizer {model}",
+    "study layers": "study layers {model} --texts {texts}/texts.txt --depths 24 --json",
+    "pretrain": "pretrain {texts}/texts.txt --from {model} objective.max_seq_length=64 --dry-run",
+    "finetune": "finetune {texts}/rows.csv --model {model} --dry-run",
+    "tokenizer encode": "tokenizer encode 'the cat' --tokenizer {model}",
+    "corpus build": "corpus build {texts}/texts.txt --tokenizer {model} --output new --held-out 0 --sentences line",
+}
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_verb_takes_a_name_on_the_hub_or_a_run(
+    verb: str, hub, small_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    sentences = ["the cat sat on the mat", "a dog ran after the cat", "the mat was red and blue"]
+    Path("texts.txt").write_text("\n\n".join(["\n".join(sentences)] * 30) + "\n")
+    Path("documents.jsonl").write_text((json.dumps({"text": ". ".join(sentences) + "."}) + "\n") * 30)
+    Path("rows.csv").write_text("text,label\n" + "".join(f"{t},{n % 2}\n" for n, t in enumerate(sentences * 20)))
+    hub.add("me/small", small_model)
+    shutil.copytree(small_model, "run/model")
+    Path("run/run.json").write_text(json.dumps({"settings": {"data.corpus": "c"}, "origins": {}, "data": {}}))
+    assert run(shlex.split(VERBS[verb].format(model="run" if verb == "hub push" else "me/small", texts="."))) == 0
+
+
 # ---- publishing -----------------------------------------------------------------------------------------------------
 
 
@@ -265,7 +298,7 @@ def test_a_card_tells_the_run_and_the_command_but_no_paths(hub, small_model: Pat
     assert "## Training" not in card
 
     # The folder of a run, as pretraining leaves it: setting, value, origin
-    run, rows = folder.parent, [("eval", 0, 9.5), ("train", 7, 8.5), ("eval", 8, 7.25)]
+    place, rows = folder.parent, [("eval", 0, 9.5), ("train", 7, 8.5), ("eval", 8, 7.25)]
     settings = [
         ("optim.learning_rate", 0.001, "command line: optim.learning_rate=0.001"),
         ("data.corpus", "/home/me", "flag"),
@@ -280,15 +313,15 @@ def test_a_card_tells_the_run_and_the_command_but_no_paths(hub, small_model: Pat
         "origins": {name: origin for name, _, origin in settings},
         "data": {"training corpus": "c0ffee"},
     }
-    (run / "run.json").write_text(json.dumps(recorded))
+    (place / "run.json").write_text(json.dumps(recorded))
     lines = (json.dumps({"kind": kind, "step": step, "masked_lm_loss": loss}) for kind, step, loss in rows)
-    (run / "metrics.jsonl").write_text("".join(f"{line}\n" for line in lines))
+    (place / "metrics.jsonl").write_text("".join(f"{line}\n" for line in lines))
     text = model_card(folder)
     for part in ("| masked_lm_loss | 7.25 |", "step 8 of the run", "`c0ffee`", "optim.learning_rate"):
         assert part in text
     assert "/home/me" not in text and "train.seed" not in text
     command = "litebert pretrain --corpus CORPUS --recipe laptop --name"
-    assert f"{command} {run.name} optim.learning_rate=0.001 train.steps=70\n" in text
+    assert f"{command} {place.name} optim.learning_rate=0.001 train.steps=70\n" in text
 
     # A card of ours is written anew, one of the user's is sent as it is.
     write_card(folder)
@@ -302,11 +335,11 @@ def test_a_card_tells_the_run_and_the_command_but_no_paths(hub, small_model: Pat
 
     last, best = ({"step": 8, "accuracy": 0.75}, {"step": 4, "accuracy": 0.875})
     result = {"task": "mine", "key_measure": "accuracy", "last": last, "best": best}
-    (run / "result.json").write_text(json.dumps(result | {"evaluations": 2, "fresh": []}))
-    shutil.copytree(folder, run / "best")
-    assert "| accuracy | 0.75 |" in model_card(folder) and "| accuracy | 0.875 |" in model_card(run / "best")
-    (run / "result.json").unlink()
-    (run / "metrics.jsonl").write_text('{"kind": "eval"\n')
+    (place / "result.json").write_text(json.dumps(result | {"evaluations": 2, "fresh": []}))
+    shutil.copytree(folder, place / "best")
+    assert "| accuracy | 0.75 |" in model_card(folder) and "| accuracy | 0.875 |" in model_card(place / "best")
+    (place / "result.json").unlink()
+    (place / "metrics.jsonl").write_text('{"kind": "eval"\n')
     with pytest.raises(DamagedError, match="LB-651"):
         model_card(folder)
 

@@ -238,13 +238,13 @@ class SentenceVectors:
 
 def read_sentence_vectors(folder: Path) -> SentenceVectors | None:
     """Read what sentence-transformers wrote beside a model; None if there is nothing."""
-    path = folder / MODULES_FILE
+    path, look = folder / MODULES_FILE, f"ls {folder}"
     if not path.is_file():
         return None
     try:
-        listed = json.loads(read_capped(path, _LIMIT, command=f"ls {folder}"))
-        places = {str(each["type"]).rpartition(".")[2]: str(each["path"]) for each in listed}
-        for place in places.values():
+        listed = json.loads(read_capped(path, _LIMIT, command=look))
+        modules = [(str(each["type"]).rpartition(".")[2], str(each["path"])) for each in listed]
+        for _, place in modules:
             if place and (Path(place).name != place or place == ".." or "\0" in place):
                 raise ValueError(f"{place!r} is no folder inside the model folder")
     except (ValueError, TypeError, LookupError, RecursionError) as error:
@@ -253,29 +253,28 @@ def read_sentence_vectors(folder: Path) -> SentenceVectors | None:
 
     files = (folder / name for name in (_SETTINGS_FILE, _PROMPTS_FILE, "tokenizer_config.json"))
     settings, prompts, tokenizer = (
-        read_json(file, command=f"ls {folder}", limit=_LIMIT) if file.is_file() else {} for file in files
+        read_json(file, command=look, limit=_LIMIT) if file.is_file() else {} for file in files
     )
-    kinds, unknown, modes = list(places), "", ["mean"]
-    if kinds not in (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"]) or len(kinds) < len(listed):
+    kinds, unknown, modes = [kind for kind, _ in modules], "", ["mean"]
+    if kinds not in (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"]):
         unknown = f"the modules {', '.join(kinds)}"
-    elif places["Transformer"]:
-        unknown = f"a network in the folder {places['Transformer']}"
+    elif modules[0][1]:
+        unknown = f"a network in the folder {modules[0][1]}"
     elif settings.get("do_lower_case") and tokenizer.get("do_lower_case") is False:
         unknown = "do_lower_case before a tokenizer that keeps capitals"
     else:
-        pooling = read_json(folder / places["Pooling"] / "config.json", command=f"ls {folder}", limit=_LIMIT)
-        written = pooling.get("pooling_mode")
-        chosen = written if isinstance(written, list) else [written] if written else []
-        modes = [*map(str, chosen)] or [mode for name, mode in _SWITCHES.items() if pooling.get(name)] or modes
+        pooling = read_json(folder / modules[1][1] / CONFIG_FILE, command=look, limit=_LIMIT)
+        written = (
+            pooling.get("pooling_mode") or [mode for name, mode in _SWITCHES.items() if pooling.get(name)] or modes
+        )
+        modes = [*map(str, written)] if isinstance(written, list) else [str(written)]
         if modes not in [[mode] for mode in get_args(Pooling)]:
             unknown = f"pooling {' and '.join(modes)}"
     if unknown:
-        what, expected = (
-            f"{path} describes vectors that litebert does not compute",
-            "Transformer, Pooling (mean, cls, max), Normalize",
-        )
+        what = f"{path} describes vectors that litebert does not compute"
+        modules_that_are = "Transformer, Pooling (mean, cls, max), Normalize"
         next_step = f"to use the encoder alone, delete {path}"
-        raise LitebertError("LB-672", what, received=unknown, expected=expected, next=next_step)
+        raise LitebertError("LB-672", what, received=unknown, expected=modules_that_are, next=next_step)
     longest = settings.get("max_seq_length") or tokenizer.get("model_max_length")
     known, default = prompts.get("prompts"), str(prompts.get("default_prompt_name") or "")
     return SentenceVectors(
@@ -290,11 +289,11 @@ def write_sentence_transformers(
     folder: Path, *, pooling: Pooling = "mean", normalize: bool = True, max_length: int | None = None, prompt: str = ""
 ) -> None:
     """Write the files that let `SentenceTransformer(folder)`, since 2.0, open a model folder with the same vectors."""
-    config = read_json(folder / "config.json", command=f"ls {folder}")
+    config = read_json(folder / CONFIG_FILE, command=f"ls {folder}")
     paths = {"Transformer": "", "Pooling": "1_Pooling"} | ({"Normalize": "2_Normalize"} if normalize else {})
-    switches: dict[str, Json] = {name: mode == pooling for name, mode in _SWITCHES.items()}
+    width: dict[str, Json] = {"word_embedding_dimension": config["hidden_size"]}
     write_json(
-        folder / paths["Pooling"] / "config.json", {"word_embedding_dimension": config["hidden_size"], **switches}
+        folder / paths["Pooling"] / CONFIG_FILE, width | {name: mode == pooling for name, mode in _SWITCHES.items()}
     )
     longest = max_length or config["max_position_embeddings"]
     write_json(folder / _SETTINGS_FILE, {"max_seq_length": longest, "do_lower_case": False})

@@ -92,7 +92,9 @@ def import_checkpoint(
         expected_blocks = set(product(range(settings.num_hidden_groups), range(settings.inner_group_num)))
         if blocks != expected_blocks:  # before a network of so many is built
             what, again = f"{prefix} and its configuration do not belong together", "give the right one with --config"
-            received, wanted_blocks = (f"{len(each):,} blocks, the last {max(each)}" for each in (blocks, expected_blocks))
+            received, wanted_blocks = (
+                f"{len(each):,} blocks, the last {max(each)}" for each in (blocks, expected_blocks)
+            )
             raise DamagedError("LB-721", what, received=received, expected=wanted_blocks, next=again)
         has_slots = any(name.endswith(_SLOTS) for name in entries)
         if has_optimizer and not has_slots:

@@ -1,6 +1,7 @@
 """Checkpoints of real TensorFlow (tests/tensorflow/make_fixtures.py) become model folders bit for bit, and back."""
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -75,73 +76,51 @@ def vocabulary(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-# --- transformers' names beside Google's: written out, not taken from our table --------------------------------------
-
-
-def _pairs(modules: dict[str, str], ours: str = "", theirs: str = "", **kinds: str) -> dict[str, str]:
-    """Spell names out; by default a layer norm's, or a linear layer's."""
-    names = {}
-    for module, other in modules.items():
-        norm, linear = {"weight": "gamma", "bias": "beta"}, {"weight": "kernel", "bias": "bias"}
-        usual = norm if "norm" in module.lower() else linear
-        names |= {f"{ours}{module}.{kind}": f"{theirs}{other}/{end}" for kind, end in (kinds or usual).items()}
-    return names
-
-
-def _layers(groups: int = 1, inner: int = 1) -> dict[str, str]:
-    ours = "albert.encoder.albert_layer_groups.{}.albert_layers.{}."
-    places = product(range(groups), range(inner))
-    return {k: v for place in places for k, v in _pairs(LAYER, ours.format(*place), THEIR_BLOCK.format(*place)).items()}
-
+# --- transformers' names beside Google's: spelt by rules of our own, not taken from our table ------------------------
 
 THEIR_BLOCK = "bert/encoder/transformer/group_{}/inner_group_{}/"
-LAYER = {
-    "attention.query": "attention_1/self/query",
-    "attention.key": "attention_1/self/key",
-    "attention.value": "attention_1/self/value",
-    "attention.dense": "attention_1/output/dense",
-    "attention.LayerNorm": "LayerNorm",
-    "ffn": "ffn_1/intermediate/dense",
-    "ffn_output": "ffn_1/intermediate/output/dense",
-    "full_layer_layer_norm": "LayerNorm_1",
-}
-ENCODER = {
-    "albert.embeddings.word_embeddings.weight": "bert/embeddings/word_embeddings",
-    "albert.embeddings.position_embeddings.weight": "bert/embeddings/position_embeddings",
-    "albert.embeddings.token_type_embeddings.weight": "bert/embeddings/token_type_embeddings",
-    **_pairs({"albert.embeddings.LayerNorm": "bert/embeddings/LayerNorm", "albert.pooler": "bert/pooler/dense"}),
-    **_pairs({"albert.encoder.embedding_hidden_mapping_in": "bert/encoder/embedding_hidden_mapping_in"}),
-}
-OUTPUT = {"weight": "output_weights", "bias": "output_bias"}
-MASKED_LM = _pairs({"dense": "dense", "LayerNorm": "LayerNorm"}, "predictions.", "cls/predictions/transform/")
-MASKED_LM["predictions.bias"] = "cls/predictions/output_bias"
-CONDITIONAL = {
-    **_pairs({"start_logits.dense": "start_logits/dense", "end_logits.LayerNorm": "end_logits/LayerNorm"}),
-    **_pairs({"end_logits.dense_0": "end_logits/dense_0", "end_logits.dense_1": "end_logits/dense_1"}),
-    **_pairs({"answer_class.dense_0": "answer_class/dense_0"}),
-    "answer_class.dense_1.weight": "answer_class/dense_1/kernel",
-}
-BASE = ENCODER | _layers()
-ORDER = _pairs({"sop_classifier.classifier": "cls/seq_relationship"}, **OUTPUT)
-CASES = {
-    "pretraining": BASE | MASKED_LM | ORDER,
-    "groups_bfloat16": ENCODER | _layers(2, 2) | MASKED_LM | ORDER,
-    "labels": BASE | {"classifier.weight": "output_weights", "classifier.bias": "output_bias"},
-    "spans": BASE | _pairs({"qa_outputs": "cls/squad"}, **OUTPUT),
-    "conditional_spans": BASE | CONDITIONAL,
-    "hub": BASE | MASKED_LM,
+SPELLING = {
+    r"^albert\.": "bert/",
+    r"albert_layer_groups\.(\d)\.albert_layers\.(\d)": r"transformer/group_\1/inner_group_\2",
+    r"attention\.(query|key|value)": r"attention_1/self/\1",
+    r"attention\.dense": "attention_1/output/dense",
+    r"attention\.LayerNorm": "LayerNorm",
+    r"full_layer_layer_norm": "LayerNorm_1",
+    r"ffn_output": "ffn_1/intermediate/output/dense",
+    r"ffn\.": "ffn_1/intermediate/dense.",
+    r"pooler": "pooler/dense",
+    r"^predictions\.bias": "cls/predictions/output_bias",
+    r"^predictions": "cls/predictions/transform",
+    r"^sop_classifier\.classifier\.weight": "cls/seq_relationship/output_weights",
+    r"^sop_classifier\.classifier\.bias": "cls/seq_relationship/output_bias",
+    r"^classifier\.(weight|bias)": r"output_\1",
+    r"^qa_outputs\.(weight|bias)": r"cls/squad/output_\1",
+    r"output_weight$": "output_weights",
+    r"_embeddings\.weight": "_embeddings",
+    r"(LayerNorm\w*)\.weight": r"\1/gamma",
+    r"(LayerNorm\w*)\.bias": r"\1/beta",
+    r"\.weight$": "/kernel",
+    r"\.": "/",
 }
 
 
-@pytest.mark.parametrize("name", CASES)
+def _spelt(name: str) -> str:
+    """Return Google's name of a tensor of transformers, or of our conditional head."""
+    for pattern, replacement in SPELLING.items():
+        name = re.sub(pattern, replacement, name)
+    return name
+
+
+@pytest.mark.parametrize("name", ["pretraining", "groups_bfloat16", "labels", "spans", "conditional_spans", "hub"])
 def test_every_number_arrives_under_its_name(tmp_path: Path, name: str) -> None:
     report = import_checkpoint(WRITTEN / name, tmp_path / "model")
     found, theirs = load_file(tmp_path / "model" / "model.safetensors"), _numbers(name)
-    assert set(found) == set(CASES[name])
-    for ours, variable in CASES[name].items():
-        expected = theirs[variable].T if variable.endswith("/kernel") else theirs[variable]
-        assert np.array_equal(found[ours], expected), variable
-    assert (report.num_variables, report.unused) == (len(CASES[name]), ())
+    weights = {key for key in theirs if key != "global_step" and not key.endswith(("/adam_m", "/adam_v"))}
+    assert {_spelt(ours) for ours in found} == weights
+    for ours, values in found.items():
+        variable = _spelt(ours)
+        assert np.array_equal(values, theirs[variable].T if variable.endswith("/kernel") else theirs[variable]), ours
+    assert (report.num_variables, report.unused) == (len(weights), ())
     loaded = load_model(tmp_path / "model")
     assert loaded.unused == (("albert.pooler.bias", "albert.pooler.weight") if "spans" in name else ())
     assert loaded.missing == set(report.missing)
@@ -448,7 +427,7 @@ def test_what_cannot_be_exported_says_why_and_leaves_nothing(
 
 
 def test_the_commands_say_what_they_read_wrote_and_left(
-    vocabulary: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = str(tmp_path / "model")
     assert run(["import", "google", str(WRITTEN / "pretraining"), "--output", model]) == 0
@@ -459,24 +438,12 @@ def test_the_commands_say_what_they_read_wrote_and_left(
         "the optimizer was omitted: --optimizer keeps it",
         "no tokenizer was found with the checkpoint: add one with --tokenizer FILE",
     ]
-    flags = ["--labels", "no,maybe,yes", "--tokenizer", str(vocabulary), "--heads", "2", "--json"]
-    assert run(["import", "google", str(WRITTEN / "labels"), "--output", str(tmp_path / "labels"), *flags]) == 0
-    report = json.loads(capsys.readouterr().out)
-    assert (report["heads"], report["notes"]) == (["sequence-classification"], [])
-    config = json.loads((tmp_path / "labels" / "config.json").read_text())
-    assert (config["num_attention_heads"], list(config["id2label"].values())) == (2, ["no", "maybe", "yes"])
-
     import_checkpoint(WRITTEN / "pretraining", tmp_path / "m", has_optimizer=True)
     assert run(["export", "google", str(tmp_path / "m"), str(tmp_path / "out"), "--optimizer"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].endswith(f"{BEST}: 97 variables, 3,050 parameters in float32")
     assert lines[1] == "steps  7, with the optimizer's moments"
     assert lines[2].startswith("files  albert_config.json, ")
-    assert run(["export", "google", str(tmp_path / "m"), str(tmp_path / "again"), "--json"]) == 0
-    report = json.loads(capsys.readouterr().out)
-    assert {path.name for path in (tmp_path / "again").iterdir()} == set(report["files"])
-    assert report["num_variables"] == 33
-
     (tmp_path / "empty").mkdir()
     for place, code in ((tmp_path / "empty", 1), (WRITTEN / "labels", 0)):  # the current folder, any name of the output
         monkeypatch.chdir(place)
