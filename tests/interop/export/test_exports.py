@@ -15,6 +15,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
 
 from litebert.cli import run
 from litebert.cli.help import schema_of
@@ -245,6 +246,13 @@ def _graph(nodes: list[onnx.NodeProto], constants: Arrays) -> onnx.ModelProto:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
 
 
+def _reference(model: onnx.ModelProto) -> Callable[[Arrays], Arrays]:
+    """Compute a graph as ONNX defines it; onnxruntime saturates products of bytes where the processor has no VNNI."""
+    names = [output.name for output in model.graph.output]
+    evaluator = ReferenceEvaluator(model)
+    return lambda inputs: dict(zip(names, evaluator.run(None, inputs), strict=True))
+
+
 @pytest.mark.parametrize(
     ("kind", "num_products"), [("pretraining", 13), ("conditional-question-answering", 15), ("multiple-choice", 11)]
 )
@@ -267,7 +275,7 @@ def test_every_product_with_a_weight_is_in_integers_and_near_the_network(
             assert shapes.count(shape) == (2 if shape == (32, 32) else 1)  # attention output, pooler
         network = build(kind)
         batches = list(padded_batches(OUR_TEXTS, tokenizer, padded(network)))
-        near = compare(start(small.SerializeToString()), network, batches)
+        near = compare(_reference(small), network, batches)
         assert near.correlation > 0.99
         assert 0 < near.max_difference < 0.15 * near.scale
 
@@ -280,7 +288,7 @@ def test_a_product_is_off_by_no_more_than_its_rounding(shape: tuple[int, int, in
     x = generator.normal(0, scale, (rows, inner)).astype(np.float32)
     weight = generator.normal(size=(inner, columns)).astype(np.float32)
     model = _graph(PLAIN, {"w": weight})
-    y = start(quantise(model).SerializeToString())({"x": x})["y"]
+    y = _reference(quantise(model))({"x": x})["y"]
     x_step = (max(x.max(), 0) - min(x.min(), 0)) / 255
     w_step = np.abs(weight).max(0) / 127
     limit = x_step * np.abs(weight).sum(0) + (np.abs(x) + x_step).sum(1)[:, None] * w_step / 2
