@@ -119,11 +119,9 @@ def locate(name_or_path: str | PathLike[str], *, legacy_pickle: bool = False) ->
     usual = [Path(folder) / path for folder in ("runs", "models") if len(path.parts) == 1]
     there = [place for place in usual if _found(place) == "a folder"]
     next_step = f"--model {quote(str(there[0]))}" if there else f"ls {quote(str(parent))}"
-    what, expected = (
-        f"there is no model folder {str(path)[:200]!r}",
-        f"a folder{similar}; or a name on the Hub, such as ",
-    )
-    raise LitebertError("LB-620", what, received=found, expected=f"{expected}albert/albert-base-v2", next=next_step)
+    what = f"there is no model folder {str(path)[:200]!r}"
+    expected = f"a folder{similar}; or a name on the Hub, such as albert/albert-base-v2"
+    raise LitebertError("LB-620", what, received=found, expected=expected, next=next_step)
 
 
 def _found(path: Path) -> str:

@@ -89,13 +89,11 @@ def import_checkpoint(
             what = f"there is no {CONFIG_FILE} with the checkpoint {prefix}"
             raise LitebertError("LB-715", what, next="put the one that belongs to it there, or give it with --config")
         settings, unsaid = read_official_config(beside, attention_heads=attention_heads)
-        expected_blocks = set(product(range(settings.num_hidden_groups), range(settings.inner_group_num)))
-        if blocks != expected_blocks:  # before a network of so many is built
+        groups, inner = settings.num_hidden_groups, settings.inner_group_num
+        if blocks != set(product(range(groups), range(inner))):  # before a network of so many is built
             what, again = f"{prefix} and its configuration do not belong together", "give the right one with --config"
-            received, wanted_blocks = (
-                f"{len(each):,} blocks, the last {max(each)}" for each in (blocks, expected_blocks)
-            )
-            raise DamagedError("LB-721", what, received=received, expected=wanted_blocks, next=again)
+            received, all_blocks = f"{len(blocks)} blocks, the last {max(blocks)}", f"{groups} x {inner}, from 0"
+            raise DamagedError("LB-721", what, received=received, expected=all_blocks, next=again)
         has_slots = any(name.endswith(_SLOTS) for name in entries)
         if has_optimizer and not has_slots:
             what = f"{prefix} has no optimizer: no variable ends in {_SLOTS[0]}, as in the released ones"
@@ -412,9 +410,11 @@ def unpack(archive: Path, into: Path) -> None:
                 raise tarfile.ReadError(str(error)) from error
     except tarfile.FilterError as error:
         what = f"{archive} holds more than a checkpoint: it becomes too large, or leads out of its folder"
-        limits = f"at most {MAX_BYTES >> 30} GiB, {MAX_ENTRIES:,} files and {MAX_RATIO} times the archive's size"
         next_step = "check where the archive comes from; unpack it yourself and give the folder instead"
-        expected = f"plain files inside a folder, {limits}"
+        expected = (
+            f"plain files inside a folder, at most {MAX_BYTES >> 30} GiB, {MAX_ENTRIES:,} files and "
+            f"{MAX_RATIO} times the archive's size"
+        )
         raise LitebertError("LB-701", what, received=error, expected=expected, next=next_step) from error
     except (tarfile.TarError, EOFError, zlib.error, ValueError) as error:
         what = f"{archive} is cut off or damaged"
