@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from litebert.config import AlbertConfig
-from litebert.fast.attention import Attend, Layout, attend_of, full, in_rectangles, local, masked
+from litebert.fast.attention import Attend, Layout, attend_of, full, local, masked, rectangles
 from litebert.nn import Batch
 from litebert.nn.model import AttentionBlock, attention
 
@@ -18,7 +18,7 @@ LOCAL = [AlbertConfig(attention="local", attention_window=window) for window in 
 
 def _batch(lengths: tuple[int, ...] = LENGTHS) -> Batch:
     ids = torch.randint(1, 60, (sum(lengths),), generator=torch.Generator().manual_seed(0))
-    return Batch.from_flat(ids, torch.zeros_like(ids), lengths)
+    return Batch.from_lists([each.tolist() for each in ids.split(lengths)])
 
 
 def _rows(num_tokens: int, dtype: torch.dtype = torch.float64) -> tuple[Tensor, ...]:
@@ -43,8 +43,8 @@ def test_local_attention_reads_neighbours_and_the_first_token_which_reads_all() 
 
 KERNELS: list[tuple[AlbertConfig, Attend]] = [
     (AlbertConfig(), full),
-    (AlbertConfig(), in_rectangles),
-    *((config, attend_of(config, for_training=True)) for config in LOCAL),
+    (AlbertConfig(), rectangles),
+    *((config, attend_of(config, in_rectangles=False)) for config in LOCAL),
     (LOCAL[1], partial(masked, visible=AttentionBlock(LOCAL[1]).visible)),
 ]
 
@@ -56,13 +56,13 @@ def test_a_kernel_gives_what_its_formula_gives(
     config: AlbertConfig, attend: Attend, lengths: tuple[int, ...], queries: list[int] | None
 ) -> None:
     batch, (q, k, v) = _batch(lengths), _rows(336)
-    layout = Layout(batch, None if queries is None else torch.tensor(queries))
-    expected = layout.of_queries(attention(q, k, v, batch, AttentionBlock(config).visible))
-    torch.testing.assert_close(attend(layout.of_queries(q), k, v, layout, 0.0), expected, rtol=0, atol=1e-5)
+    layout = Layout(batch, slice(None) if queries is None else torch.tensor(queries))
+    expected = attention(q, k, v, batch, AttentionBlock(config).visible)[layout.queries]
+    torch.testing.assert_close(attend(q[layout.queries], k, v, layout, 0.0), expected, rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("lengths", [(6, 6, 6), (6, 6, 6, 6, 6), (1, 9, 4), (70,)])
-@pytest.mark.parametrize("attend", [full, in_rectangles])
+@pytest.mark.parametrize("attend", [full, rectangles])
 def test_in_half_precision_a_kernel_stays_near_the_formula(attend: Attend, lengths: tuple[int, ...]) -> None:
     rows, batch = _rows(sum(lengths), torch.bfloat16), _batch(lengths)
     expected = attention(*(x.float() for x in rows), batch)

@@ -17,8 +17,8 @@ from litebert.errors import LitebertError
 from litebert.fast import attention
 from litebert.fast.attention import Attend, Layout
 from litebert.nn import AlbertForPretraining, Batch
+from litebert.nn.heads import without_numbers
 from litebert.nn.model import attention as reference
-from litebert.nn.model import without_numbers
 from litebert.optim import build_optimizer, clip_gradients
 from litebert.tasks import base, pretraining
 from litebert.tasks.pretraining import Pretraining, PretrainingWork
@@ -45,7 +45,7 @@ def _task(network: AlbertForPretraining) -> Pretraining:
 def _work() -> PretrainingWork:
     ids = torch.arange(sum(LENGTHS)) % 50
     masked = torch.tensor([1, 8, 12, 20])
-    batch = Batch.from_flat(ids, torch.zeros_like(ids), LENGTHS)
+    batch = Batch.from_lists([each.tolist() for each in ids.split(LENGTHS)])
     return PretrainingWork(batch, masked, ids[masked], torch.tensor([0, 1, 0]), 4, 3)
 
 
@@ -117,11 +117,11 @@ def test_a_step_never_waits_for_the_device(
 
 @pytest.mark.parametrize("is_part", [False, True])
 def test_padded_attention_is_that_of_the_reference(is_part: bool) -> None:
-    layout = Layout(_work().batch, torch.tensor([0, 3, 9, 22]) if is_part else None)
+    layout = Layout(_work().batch, torch.tensor([0, 3, 9, 22]) if is_part else slice(None))
     shape = (sum(LENGTHS), 2, 8)
     rows = [torch.randn(shape, dtype=torch.float64, requires_grad=True) for _ in range(3)]
-    plain = layout.of_queries(reference(*rows, layout.batch))
-    padded = attention.padded(layout.of_queries(rows[0]), rows[1], rows[2], layout, 0.0)
+    plain = reference(*rows, layout.batch)[layout.queries]
+    padded = attention.padded(rows[0][layout.queries], rows[1], rows[2], layout, 0.0)
     results = [(mixed, *torch.autograd.grad(mixed.square().sum(), rows)) for mixed in (plain, padded)]
     for ours, theirs in zip(*results, strict=True):
         assert torch.allclose(ours, theirs, atol=1e-12)

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from itertools import groupby
 from pkgutil import resolve_name
 from typing import NamedTuple, TypeAlias, TypeVar, cast
 
 import torch
-from jaxtyping import Bool, Float, Int, Shaped
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional as F
+from torch.nn.utils.rnn import pad_sequence
 
 from litebert.config import ATTENTION_KINDS, AlbertConfig
 from litebert.nn.batch import Batch, sequence_of
@@ -37,33 +38,30 @@ class Layout:
     """Which rows are queries and which are keys, sequence by sequence; keys are all tokens."""
 
     batch: Batch
-    queries: Int[Tensor, " queries"] | None = None  # the token of each query, ascending; None: every token is one
+    # The token of each query, ascending, or all of them: `rows[layout.queries]` are the rows of the queries.
+    queries: Int[Tensor, " queries"] | slice = field(default_factory=lambda: slice(None))
 
     @property
     def query_lengths(self) -> tuple[int, ...]:
         """How many queries each sequence has; read on the host."""
-        if self.queries is None:
+        if isinstance(self.queries, slice):
             return self.batch.lengths
         return tuple(torch.searchsorted(self.queries, self.batch.offsets).diff().tolist())
-
-    def of_queries(self, rows: Shaped[Tensor, "rows ..."]) -> Shaped[Tensor, "query_rows ..."]:
-        """Return the rows of the queries."""
-        return rows if self.queries is None else rows[self.queries]
 
 
 Attend: TypeAlias = Callable[[Tensor, Tensor, Tensor, Layout, float], Tensor]
 """(query, key, value, layout, dropout_prob) -> mixed: a row for each query; key and value have all tokens."""
 
 
-def attend_of(config: AlbertConfig, *, for_training: bool) -> Attend:
-    """Return the kernel for a kind of attention: its own, or masked scores if it has none."""
+def attend_of(config: AlbertConfig, *, in_rectangles: bool) -> Attend:
+    """Return the kernel for a kind of attention: its own, masked scores if it has none, or one of those for `full`."""
     kind, settings = ATTENTION_KINDS[config.attention], config.attention_settings
     if kind.attend is not None:
         attend = resolve_name(kind.attend) if isinstance(kind.attend, str) else kind.attend
         return partial(attend, **settings)
     if kind.visible is not None:
         return partial(masked, visible=partial(kind.visible, **settings))
-    return full if for_training else in_rectangles
+    return rectangles if in_rectangles else full
 
 
 def full(query: OfQueries, key: OfTokens, value: OfTokens, layout: Layout, dropout_prob: float) -> OfQueries:
@@ -72,15 +70,18 @@ def full(query: OfQueries, key: OfTokens, value: OfTokens, layout: Layout, dropo
     A stack is a run of sequences with equal numbers of queries and equal numbers of keys. It is a view, so the
     backward pass copies nothing.
     """
-    dtype, is_ragged = query.dtype, layout.queries is not None or len(set(layout.batch.lengths)) > 1
-    if query.is_cuda and is_ragged:
+    dtype, lengths = query.dtype, layout.batch.lengths
+    if query.is_cuda and (isinstance(layout.queries, Tensor) or len(set(lengths)) > 1):
         has_flash = not dropout_prob and _has_flash(dtype, query.shape[-1], query.device)
         return (_variable if has_flash else padded)(query, key, value, layout, dropout_prob)
     mixed, queries, keys = [], 0, 0
-    for (num_queries, num_keys), run in groupby(zip(layout.query_lengths, layout.batch.lengths, strict=True)):
+    for (num_queries, num_keys), run in groupby(zip(layout.query_lengths, lengths, strict=True)):
         count = sum(1 for _ in run)
-        q = stacked(query[queries : queries + count * num_queries], count)  # (sequences, heads, length, size)
-        k, v = (stacked(x[keys : keys + count * num_keys], count) for x in (key, value))
+        parts = (
+            query[queries : queries + count * num_queries],
+            *(x[keys : keys + count * num_keys] for x in (key, value)),
+        )
+        q, k, v = (x.view(count, -1, *x.shape[1:]).transpose(1, 2) for x in parts)  # (sequences, heads, length, size)
         if query.is_cuda or dtype != torch.bfloat16:
             own = F.scaled_dot_product_attention(q, k, v, dropout_p=dropout_prob)
         elif count >= _MANY:  # in bf16 on a CPU, large stacks train fastest as three plain products
@@ -91,13 +92,6 @@ def full(query: OfQueries, key: OfTokens, value: OfTokens, layout: Layout, dropo
         mixed.append(own.transpose(1, 2).flatten(0, 1))
         queries, keys = queries + count * num_queries, keys + count * num_keys
     return mixed[0] if len(mixed) == 1 else torch.cat(mixed)
-
-
-def stacked(
-    rows: Float[Tensor, "rows heads head_size"], count: int
-) -> Float[Tensor, "sequences heads length head_size"]:
-    """View the rows of `count` sequences of one length as a stack."""
-    return rows.view(count, len(rows) // count, *rows.shape[1:]).transpose(1, 2)
 
 
 def _products(query: Tensor, key: Tensor, value: Tensor, is_key: Tensor | None, dropout_prob: float = 0.0) -> Tensor:
@@ -120,30 +114,28 @@ def _variable(query: Tensor, key: Tensor, value: Tensor, layout: Layout, _dropou
     from torch.nn.attention.varlen import varlen_attn
 
     keys, longest = layout.batch.offsets, max(layout.batch.lengths)
-    queries = keys if layout.queries is None else torch.searchsorted(layout.queries, keys)  # the first of each sequence
+    queries = torch.searchsorted(layout.queries, keys) if isinstance(layout.queries, Tensor) else keys  # each first one
     offsets = (queries.to(torch.int32), keys.to(torch.int32))
     return cast(Tensor, varlen_attn(query, key, value, *offsets, longest, longest))
 
 
 def padded(query: Tensor, key: Tensor, value: Tensor, layout: Layout, dropout_prob: float) -> Tensor:
-    """Attend within rectangles as wide as the longest sequence; nothing is read on the host.
+    """Attend within one rectangle as wide as the longest sequence; nothing is read on the host.
 
     The number of queries of each sequence is known only on the device, so each query is placed in the column of its
     token.
     """
     batch, width = layout.batch, -(-max(layout.batch.lengths) // _ALIGNED) * _ALIGNED
-    sequences = sequence_of(batch)
-    columns = torch.arange(len(sequences), device=sequences.device) - batch.offsets[sequences]
-    rows = sequences * width + columns
-    rows_of_queries = layout.of_queries(rows)
-    sizes = batch.offsets.diff()[:, None]
-    is_key = torch.arange(width, device=rows.device) < sizes  # (sequences, width)
+    sequences, sizes = sequence_of(batch), batch.offsets.diff()
+    columns = torch.arange(len(sequences), device=sequences.device)
+    rows = sequences * width + columns - batch.offsets[sequences]  # (tokens,), where each lies in the rectangle
+    is_key = torch.arange(width, device=rows.device) < sizes[:, None]  # (sequences, width)
     q, k, v = (
-        stacked(x.new_zeros(len(sizes) * width, *x.shape[1:]).index_copy(0, at, x), len(sizes))
-        for x, at in ((query, rows_of_queries), (key, rows), (value, rows))
+        torch.unflatten(x.new_zeros(is_key.numel(), *x.shape[1:]).index_copy(0, at, x), 0, is_key.shape).transpose(1, 2)
+        for x, at in ((query, rows[layout.queries]), (key, rows), (value, rows))
     )  # (sequences, heads, width, size)
     mixed = F.scaled_dot_product_attention(q, k, v, is_key[:, None, None], dropout_p=dropout_prob)
-    return mixed.transpose(1, 2).flatten(0, 1)[rows_of_queries]
+    return mixed.transpose(1, 2).flatten(0, 1)[rows[layout.queries]]
 
 
 # For inference on a CPU: sequences of similar lengths in padded rectangles. There are few distinct widths, so few
@@ -153,24 +145,21 @@ def padded(query: Tensor, key: Tensor, value: Tensor, layout: Layout, dropout_pr
 class Rectangle(NamedTuple):
     """Sequences of one width, for one call of a kernel; `is_key` is None without padding."""
 
-    sequences: int
+    num_sequences: int
     queries: slice | Tensor
     keys: slice | Tensor
     is_key: Bool[Tensor, "sequences 1 1 width"] | None
 
 
-def in_rectangles(query: OfQueries, key: OfTokens, value: OfTokens, layout: Layout, dropout_prob: float) -> OfQueries:
+def rectangles(query: OfQueries, key: OfTokens, value: OfTokens, layout: Layout, _dropout_prob: float) -> OfQueries:
     """Attend to the whole sequence, without gradients."""
-    if query.is_cuda:
-        return full(query, key, value, layout, dropout_prob)
-    is_half = query.dtype == torch.bfloat16
-    rectangles, order = arranged(layout.query_lengths, layout.batch.lengths, query.dtype == torch.float32)
-    mixed = []
-    for rectangle in rectangles:
-        q = stacked(query[rectangle.queries], rectangle.sequences)
-        k, v = (stacked(x[rectangle.keys], rectangle.sequences) for x in (key, value))
+    is_half, mixed = query.dtype == torch.bfloat16, []
+    found, order = arranged(layout.query_lengths, layout.batch.lengths, query.dtype == torch.float32)
+    for count, queries, keys, is_key in found:
+        parts = query[queries], key[keys], value[keys]
+        q, k, v = (torch.unflatten(x, 0, (count, -1)).transpose(1, 2) for x in parts)  # (sequences, heads, width, size)
         kernel = _products if is_half and not _likes_fused(k.shape[-2]) else F.scaled_dot_product_attention
-        mixed.append(kernel(q, k, v, rectangle.is_key).transpose(1, 2).flatten(0, 1))
+        mixed.append(kernel(q, k, v, is_key).transpose(1, 2).flatten(0, 1))
     joined = mixed[0] if len(mixed) == 1 else torch.cat(mixed)
     return joined if order is None else joined.index_select(0, order)
 
@@ -178,7 +167,7 @@ def in_rectangles(query: OfQueries, key: OfTokens, value: OfTokens, layout: Layo
 @lru_cache(maxsize=8)
 def arranged(
     query_lengths: tuple[int, ...], key_lengths: tuple[int, ...], is_exact: bool
-) -> tuple[tuple[Rectangle, ...], Int[Tensor, " queries"] | None]:
+) -> tuple[list[Rectangle], Int[Tensor, " queries"] | None]:
     """Put sequences of similar lengths side by side; also return the order of the joined queries, if it is another.
 
     Exact rectangles are as wide as their longest sequence, so a single text needs no padding. For kernels that are
@@ -187,42 +176,30 @@ def arranged(
     by_width: dict[int, list[int]] = {}
     for number, length in enumerate(key_lengths):
         by_width.setdefault(16 if length <= 16 else -(-length // 32) * 32, []).append(number)
-    rectangles, joined = [], 0
+    own_queries, own_keys = (torch.split(torch.arange(sum(each)), list(each)) for each in (query_lengths, key_lengths))
+    found, joined = [], []
+    for width, members in by_width.items():
+        # (sequences, width): the row of each query and key, -1 where there is none
+        queries, keys = (pad_sequence([rows[n] for n in members], True, -1) for rows in (own_queries, own_keys))
+        keys = keys if is_exact else F.pad(keys, (0, width - keys.shape[1]), value=-1)
+        if query_lengths == key_lengths:
+            queries = keys
+        if queries.numel():  # some of these sequences have a query
+            is_key = keys >= 0
+            mask = None if bool(is_key.all()) else is_key[:, None, None]
+            found.append(Rectangle(len(members), _as_slice(queries), _as_slice(keys), mask))
+            joined.append(queries.flatten())
+    places = torch.cat(joined)  # the query that each joined row is
     order = torch.empty(sum(query_lengths), dtype=torch.int64)
-    for width, stack in by_width.items():
-        most = max(query_lengths[number] for number in stack)
-        if not most:  # none of these sequences has a query
-            continue
-        width = max(key_lengths[number] for number in stack) if is_exact else width
-        keys, is_key = _rows(stack, key_lengths, width)
-        is_subset = query_lengths != key_lengths
-        queries, is_query = _rows(stack, query_lengths, most) if is_subset else (keys, is_key)
-        # Where each query's row is after all rectangles are joined; padding rows have no query.
-        order[queries[is_query.flatten()]] = joined + is_query.flatten().nonzero().flatten()
-        joined += len(queries)
-        mask = None if bool(is_key.all()) else is_key.view(len(stack), 1, 1, width)
-        rectangles.append(Rectangle(len(stack), _as_slice(queries), _as_slice(keys), mask))
-    is_in_order = joined == len(order) and torch.equal(order, torch.arange(joined))
-    return tuple(rectangles), None if is_in_order else order
+    order[places[places >= 0]] = (places >= 0).nonzero().flatten()
+    return found, None if torch.equal(places, torch.arange(len(order))) else order
 
 
-def _rows(
-    stack: list[int], lengths: tuple[int, ...], width: int
-) -> tuple[Int[Tensor, " rows"], Bool[Tensor, "sequences width"]]:
-    """Return the rows of some sequences, and which are not padding; padding repeats a row."""
-    sizes = torch.tensor(lengths)
-    starts, sizes = (sizes.cumsum(0) - sizes)[stack, None], sizes[stack, None]
-    columns = torch.arange(width)
-    is_row = columns < sizes
-    rows = torch.where(is_row, starts + columns, starts.clamp(max=sum(lengths) - 1))
-    return rows.flatten(), is_row
-
-
-def _as_slice(rows: Int[Tensor, " rows"]) -> slice | Tensor:
-    """Return consecutive rows as a slice, which copies nothing."""
-    start = int(rows[0])
-    is_stretch = torch.equal(rows, torch.arange(start, start + len(rows)))
-    return slice(start, start + len(rows)) if is_stretch else rows
+def _as_slice(rows: Int[Tensor, "sequences width"]) -> slice | Tensor:
+    """Return consecutive rows as a slice, which copies nothing; padding repeats the first row of all."""
+    flat, start = rows.flatten(), int(rows[0, 0])
+    is_stretch = start >= 0 and torch.equal(flat, torch.arange(start, start + len(flat)))
+    return slice(start, start + len(flat)) if is_stretch else flat.clamp(min=0)
 
 
 @lru_cache
@@ -241,7 +218,8 @@ def masked(
     query: OfQueries, key: OfTokens, value: OfTokens, layout: Layout, dropout_prob: float, *, visible: Visible
 ) -> OfQueries:
     """Mask the scores of all pairs of tokens: the definition of any kind, for which memory grows with the square."""
-    return layout.of_queries(attention(_everywhere(query, layout), key, value, layout.batch, visible, dropout_prob))
+    mixed = attention(_everywhere(query, layout), key, value, layout.batch, visible, dropout_prob)
+    return mixed[layout.queries]
 
 
 def local(
@@ -282,12 +260,12 @@ def local(
 
     # Each [CLS] reads its whole sequence.
     to_all = full(everywhere[batch.first_tokens], key, value, Layout(batch, batch.first_tokens), dropout_prob)
-    return layout.of_queries(mixed.index_copy(0, batch.first_tokens, to_all))
+    return mixed.index_copy(0, batch.first_tokens, to_all)[layout.queries]
 
 
 def _everywhere(query: Tensor, layout: Layout) -> Tensor:
     """Return a row for every token, with zeros where it is no query."""
-    if layout.queries is None:
+    if isinstance(layout.queries, slice):
         return query
     return query.new_zeros(len(layout.batch.ids), *query.shape[1:]).index_copy(0, layout.queries, query)
 

@@ -7,7 +7,6 @@ the token list.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import torch
 from jaxtyping import Bool, Float
@@ -17,7 +16,7 @@ from litebert.config import AlbertConfig, HeadConfig
 from litebert.errors import LitebertError, RequestError
 from litebert.fast.attention import Layout
 from litebert.fast.steps import engine_of
-from litebert.nn.batch import Batch
+from litebert.nn.batch import Batch, sequence_of
 from litebert.nn.heads import AlbertForTask, Network
 from litebert.nn.model import initialise
 
@@ -78,8 +77,8 @@ def logits_by_step(network: AlbertForTask, batch: Batch) -> list[Float[Tensor, "
         return [network(batch)]
     first = batch.first_tokens
     _, *inner, last = network.albert.states(batch, first)
-    by_step = [*(hidden[first] for hidden in inner), last]
-    return [head(network.albert.pool(x)) for head, x in zip(network.heads, by_step, strict=False)]
+    states = [*(hidden[first] for hidden in inner), last]  # of [CLS], after each step
+    return [head(network.albert.pool(x)) for head, x in zip(network.heads, states, strict=False)]
 
 
 def mean_by_depth(losses: Sequence[Float[Tensor, " sequences"]]) -> Float[Tensor, " sequences"]:
@@ -100,29 +99,29 @@ def patient_logits(network: AlbertForTask, batch: Batch, patience: int) -> Float
     step. The result does not depend on the rest of the batch.
     """
     albert, heads = network.albert, require_exits(network, patience).heads
-    steps = engine_of(albert).steps(albert)
-    layout, hidden = Layout(batch), next(albert.states(batch))
+    steps, hidden = engine_of(albert).steps(albert), next(albert.states(batch))
     running = torch.arange(len(batch.lengths), device=hidden.device)  # (sequences,), those that have not stopped
     repeats = torch.full_like(running, -1)  # the first classifier repeats nothing
     answers = torch.zeros(len(running), network.head_config.num_outputs, device=hidden.device)
     for number, (step, head) in enumerate(zip(steps, heads, strict=False), start=1):
-        first = layout.batch.first_tokens
-        if is_last := number == len(steps):  # the last step computes only [CLS]
-            layout = replace(layout, queries=first)
-        hidden = step(hidden, layout)
-        logits = head(albert.pool(hidden[: len(first)] if is_last else hidden[first]))  # (running, outputs)
+        first = batch.first_tokens
+        if number < len(steps):
+            hidden = step(hidden, Layout(batch))
+            pooled = albert.pool(hidden[first])
+        else:  # the last step computes only [CLS]
+            pooled = albert.pool(step(hidden, Layout(batch, first))[: len(first)])
+        logits = head(pooled)  # (running, outputs)
         is_same = is_same_answer(answers[running], logits, network.head_config.problem_type)
         answers[running], repeats[running] = logits, torch.where(is_same, repeats[running] + 1, 0)
         is_running = repeats[running] < patience
-        if is_last or not is_running.any():
+        if not is_running.any():
             break
         if not is_running.all():  # drop the tokens of what has stopped
-            running, batch, sizes = running[is_running], layout.batch, layout.batch.offsets.diff()
-            rows = is_running.repeat_interleave(sizes).nonzero().flatten()
-            sizes = sizes[is_running]
+            running, kept = running[is_running], is_running[sequence_of(batch)].nonzero().flatten()
+            sizes = batch.offsets.diff()[is_running]
             offsets = torch.cat([sizes.new_zeros(1), sizes.cumsum(0)])
-            flat = (batch.ids[rows], batch.positions[rows], batch.segments[rows])
-            layout, hidden = Layout(Batch(*flat, offsets, tuple(sizes.tolist()))), hidden[rows]
+            flat = (batch.ids[kept], batch.positions[kept], batch.segments[kept])
+            batch, hidden = Batch(*flat, offsets, tuple(sizes.tolist())), hidden[kept]
     return answers
 
 

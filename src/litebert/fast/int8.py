@@ -35,7 +35,6 @@ from litebert.fast.steps import (
     block,
     make_steps,
     norm_of,
-    onednn,
     packed_linear,
     pays,
 )
@@ -173,13 +172,13 @@ class Product:
     def __init__(self, *layers: nn.Module) -> None:
         """Pack one layer, or several side by side."""
         found = [layer for layer in layers if isinstance(layer, Int8Linear)]
-        self._scale = torch.cat([layer.scale for layer in found]).float()
-        self._weight = torch.ops.onednn.qlinear_prepack(torch.cat([layer.quantized for layer in found]), None)
-        self._zeros = torch.zeros(len(self._scale), dtype=torch.int32)
+        scale = torch.cat([layer.scale for layer in found]).float()
+        weight = torch.ops.onednn.qlinear_prepack(torch.cat([layer.quantized for layer in found]), None)
+        self._weight = (weight, scale, torch.zeros(len(scale), dtype=torch.int32))
 
     def __call__(
         self,
-        x: Tensor,
+        x: UInt8[Tensor, "rows inputs"],
         grid: ByteGrid,
         bias: Tensor,
         *,
@@ -189,16 +188,15 @@ class Product:
         dtype: torch.dtype = torch.float32,
     ) -> Tensor:
         """Return the product, activated or added to, in `dtype` or, with `onto`, as bytes."""
-        given = (x, grid.scale, grid.zero, self._weight, self._scale, self._zeros)
-        result, kind = (onto, torch.uint8) if onto is not None else (ByteGrid(1.0, 0), dtype)
+        result = (1.0, 0, dtype) if onto is None else (*onto, torch.uint8)
         total: Tensor
         if add is not None:
-            total = _OPS.binary(*given, add, bias, *result, kind, 1.0, 0, *_ADDED)
+            total = _OPS.binary(x, *grid, *self._weight, add, bias, *result, 1.0, 0, *_ADDED)
             return total
         # GELU's exact form is computed faster than its tanh form; they differ by less than 5e-4, a fraction of a step
         # of any grid for the result.
         name, variant = FUSED_ACTIVATIONS["gelu" if activation in ("gelu_new", "gelu_pytorch_tanh") else activation]
-        total = _OPS.default(*given, bias, *result, kind, name, [], variant)
+        total = _OPS.default(x, *grid, *self._weight, bias, *result, name, [], variant)
         return total
 
 
@@ -229,8 +227,8 @@ def int8_steps(albert: Albert) -> list[Step]:
     Between the two blocks of a step, hidden states are shifted by its second mean.
     """
     ranges, shifts, biases = (albert.get_buffer(name) for name in Int8Calibration._fields)
-    attend = attend_of(albert.config, for_training=False)
-    inner = torch.bfloat16 if pays(onednn, torch.bfloat16) else torch.float32
+    attend = attend_of(albert.config, in_rectangles=True)
+    inner = torch.bfloat16 if pays(torch.bfloat16) else torch.float32
     attention, feed_forward = albert.attention, albert.feed_forward
     first = [(Product(each.query, each.key, each.value), Product(each.output)) for each in attention]
     second = [(Product(each.intermediate), Product(each.output)) for each in feed_forward]

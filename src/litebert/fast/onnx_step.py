@@ -58,7 +58,7 @@ def with_graphs(albert: Albert, steps: Sequence[Step], *, is_forced: bool) -> Se
 def _alone_by(graph: Graph, step: Step, x: Tensor, layout: Layout) -> Tensor:
     """Compute a single short text by the graph, all else by the step."""
     lengths = layout.batch.lengths
-    is_alone = len(lengths) == 1 and lengths[0] <= _MOST_ROWS and layout.queries is None
+    is_alone = len(lengths) == 1 and lengths[0] <= _MOST_ROWS and isinstance(layout.queries, slice)
     return graph(x[: lengths[0]]) if is_alone else step(x, layout)
 
 

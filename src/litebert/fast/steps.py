@@ -75,9 +75,9 @@ def block(
     if len(x) > num_tokens:  # a slice costs a copy in the backward pass
         projected = projected[:num_tokens]
     query, key, value = projected.unbind(1)
-    mixed = mixing.attend(layout.of_queries(query), key, value, layout, mixing.dropout_prob)
+    mixed = mixing.attend(query[layout.queries], key, value, layout, mixing.dropout_prob)
     # After attention, not beside its query: the order in which gradients of x are added up decides their last bits.
-    x = x if layout.queries is None else filled(layout.of_queries(x))
+    x = filled(x[layout.queries])
     x = mixing.norm(mixing.output(filled(mixed).flatten(-2), x))
     return widening.norm(widening.output(widening.intermediate(x, None), x))
 
@@ -92,7 +92,8 @@ def make_steps(
 ) -> list[Step]:
     """Prepare each block of a plan once, and return the plan's steps; by default all of the encoder's."""
     plan, dtype = albert.plan if plan is None else tuple(plan), dtype or albert.dtype
-    attend = attend_of(albert.config, for_training=for_training)
+    is_on_cpu = albert.embedding.norm.weight.device.type == "cpu"
+    attend = attend_of(albert.config, in_rectangles=is_on_cpu and not for_training)
     mixing, widening = {}, {}
     for i in {step.attention for step in plan}:
         mix = albert.attention[i]
@@ -128,9 +129,10 @@ class Engine:
 
     def __init__(self) -> None:
         self.is_checkpointed = False
-        self._is_packed, self._backend = False, "torch"  # what a copy does again when it is first used
-        # The address of each weight and the number of writes to it, with the steps that were packed from them.
-        self._packed: tuple[list[tuple[int, int]], Sequence[Step]] | None = None
+        self.backend: str | None = None  # what computes packed weights; None: they are not packed
+        # The steps that were packed, and of each weight then the address and the number of writes to it.
+        self._packed: Sequence[Step] | None = None
+        self._stamps: list[tuple[int, int]] = []
 
     def __call__(
         self, albert: Albert, batch: Batch, queries: Tensor | None = None, steps: Sequence[Step] | None = None
@@ -148,45 +150,29 @@ class Engine:
 
     def steps(self, albert: Albert) -> Sequence[Step]:
         """Return the steps at the depth of the encoder; packed weights are forgotten if they have changed."""
-        if self._is_packed and not self.is_current(albert):
-            self._is_packed, self._packed = False, None
-        if self._is_packed and not torch.is_grad_enabled():
-            if self._packed is None:
-                self.pack(albert, self._backend)
-            assert self._packed is not None
-            return self._packed[1][: albert.depth]
-        steps = make_steps(albert, training_linear, for_training=True)[: albert.depth]
-        return [partial(checkpoint, step, use_reentrant=False) for step in steps] if self.is_checkpointed else steps
+        if self.backend is not None:
+            weights = (w for module in albert.modules() for w in module._parameters.values() if w is not None)
+            stamps = [(w.data_ptr(), 0 if w.is_inference() else w._version) for w in weights]
+            if albert.training or (self._packed is not None and stamps != self._stamps):
+                self.backend = self._packed = None
+        if self.backend is None or torch.is_grad_enabled():
+            steps = make_steps(albert, training_linear, for_training=True)[: albert.depth]
+            return [partial(checkpoint, s, use_reentrant=False) for s in steps] if self.is_checkpointed else steps
+        if self._packed is None:
+            from litebert.fast.int8 import int8_steps, is_int8, kernels_work
 
-    def pack(self, albert: Albert, backend: str = "torch") -> None:
-        """Pack the current weights for inference; short single texts are computed by the backend."""
-        from litebert.fast.int8 import int8_steps, is_int8, kernels_work
+            has_int8 = is_int8(albert) and kernels_work()  # without these kernels, rounded weights compute in float32
+            self._stamps = stamps
+            self._packed = int8_steps(albert) if has_int8 else make_steps(albert, packed_linear)
+            if self.backend != "torch":
+                from litebert.fast.onnx_step import with_graphs
 
-        has_int8 = is_int8(albert) and kernels_work()  # without these kernels, rounded weights compute in float32
-        steps: Sequence[Step] = int8_steps(albert) if has_int8 else make_steps(albert, packed_linear)
-        if backend != "torch":
-            from litebert.fast.onnx_step import with_graphs
-
-            steps = with_graphs(albert, steps, is_forced=backend == "onnxruntime")
-        self._packed, self._is_packed, self._backend = (_stamps(albert), steps), True, backend
-
-    def is_current(self, albert: Albert) -> bool:
-        """Tell whether the weights, as they are now, are packed, or those of a copy are about to be."""
-        is_same = self._packed is None or self._packed[0] == _stamps(albert)
-        return self._is_packed and not albert.training and is_same
+                self._packed = with_graphs(albert, self._packed, is_forced=self.backend == "onnxruntime")
+        return self._packed[: albert.depth]
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave packed weights out of copies and pickles: they are addresses, layouts and kernels of this process."""
-        return self.__dict__ | {"_packed": None}
-
-
-def _stamps(albert: Albert) -> list[tuple[int, int]]:
-    return [
-        (weight.data_ptr(), 0 if weight.is_inference() else weight._version)
-        for module in albert.modules()
-        for weight in module._parameters.values()
-        if weight is not None
-    ]
+        return self.__dict__ | {"_packed": None, "_stamps": []}
 
 
 def engine_of(albert: Albert) -> Engine:
@@ -210,17 +196,25 @@ def checkpoint_gradients(albert: Albert) -> None:
     engine_of(albert).is_checkpointed = True
 
 
-def pack(albert: Albert) -> None:
+@torch.no_grad()
+def pack(albert: Albert, backend: str = "torch") -> None:
     """Pack the current weights for inference, in eight bits if they are stored so.
 
     Training and gradients use the weights themselves; if these change, packed ones are dropped.
     """
-    engine_of(albert).pack(albert)
+    engine = engine_of(albert)
+    engine.backend, engine._packed = backend, None
+    engine.steps(albert)
 
 
+@torch.no_grad()
 def is_packed(albert: Albert) -> bool:
-    """Tell whether the weights, as they are now, are packed."""
-    return isinstance(albert.engine, Engine) and albert.engine.is_current(albert)
+    """Tell whether the weights, as they are now, are packed, or those of a copy are about to be."""
+    engine = albert.engine
+    if not isinstance(engine, Engine) or engine.backend is None:
+        return False
+    engine.steps(albert)  # forgets what has changed
+    return engine.backend is not None
 
 
 def use_backend(albert: Albert, backend: str) -> None:
@@ -233,7 +227,7 @@ def use_backend(albert: Albert, backend: str) -> None:
         raise no_such_name("LB-975", "there is no such backend", str(backend), get_args(Backend), next='backend="auto"')
     is_installed = all(find_spec(package) for package in ("onnx", "onnxruntime"))
     if backend != "torch" and (backend != "auto" or is_installed) and is_packed(albert):
-        engine_of(albert).pack(albert, backend)
+        pack(albert, backend)
 
 
 def refuse_non_finite(network: Network) -> None:
@@ -316,13 +310,11 @@ def exact_dtype(device: torch.device) -> torch.dtype:
     return torch.float32 if device.type == "mps" else torch.float64
 
 
-# For inference: weights packed once, without dropout and without gradients. torch has the kernels (MKL's and oneDNN's)
+# For inference on a CPU: weights packed once, without dropout and without gradients. torch has the kernels (oneDNN's)
 # but no public name for them. They are tried once per process, and replaced by public ones if they are missing, wrong
 # or slower.
 
-Kernel: TypeAlias = Callable[[Tensor, Tensor, Activation], Linear]
-"""(weight, bias, activation) -> a linear layer in the dtype of the weight."""
-_MKL_ROWS, _PIECE = 1_024, 384
+_PIECE = 384
 FUSED_ACTIVATIONS: dict[Activation, tuple[str, str]] = {  # the kernel's names, and their variants
     "gelu_new": ("gelu", "tanh"),
     "gelu_pytorch_tanh": ("gelu", "tanh"),
@@ -338,59 +330,38 @@ def packed_linear(
 ) -> Linear:
     """Return (x, y) -> activation(x W^T + b), or x W^T + b + y, on rows of `dtype`."""
     weight, bias = weight.detach().to(dtype), bias.detach().to(dtype)
-    if weight.device.type != "cpu":
-        return _plain(weight, bias, activation)
-    if dtype == torch.float32 and activation == "linear":
-        return _kernel_in_fp32()(weight, bias, activation)
-    return (onednn if pays(onednn, dtype) else _plain)(weight, bias, activation)
+    return (onednn if weight.device.type == "cpu" and pays(dtype) else plain)(weight, bias, activation)
 
 
 @lru_cache
-def pays(kernel: Kernel, dtype: torch.dtype) -> bool:
-    """Tell whether a kind of packed product exists here, is right, and is not slower (10 ms)."""
+def pays(dtype: torch.dtype) -> bool:
+    """Tell whether packed products exist here, are right, and are not slower (10 ms)."""
     draws = torch.Generator().manual_seed(0)
     weight, bias = (torch.randn(*shape, generator=draws).to(dtype) for shape in ((768, 768), (768,)))
     rows = [torch.randn(number, 768, generator=draws).to(dtype) for number in (1, 100, 128)]
-    plain, tolerance = _plain(weight, bias, "linear"), torch.finfo(dtype).eps * 768
+    theirs, tolerance = plain(weight, bias, "linear"), torch.finfo(dtype).eps * 768
     try:
-        packed = kernel(weight, bias, "linear")
-        pairs = [(packed(x, y).float(), plain(x, y).float()) for x in rows for y in (None, x)]
-        is_right = all(torch.allclose(*pair, rtol=0.01, atol=tolerance) for pair in pairs)
+        ours = onednn(weight, bias, "linear")
+        pairs = [(ours(x, y).float(), theirs(x, y).float()) for x in rows for y in (None, x)]
     except (RuntimeError, AttributeError, NotImplementedError):
         return False
-    ours, theirs = fastest(lambda linear: linear(rows[-1], None), (packed, plain), rounds=5)
-    return is_right and ours < 1.3 * theirs
+    packed, unpacked = fastest(lambda linear: linear(rows[-1], None), (ours, theirs), rounds=5)
+    return packed < 1.3 * unpacked and all(torch.allclose(*pair, rtol=0.01, atol=tolerance) for pair in pairs)
 
 
-@lru_cache
-def _kernel_in_fp32() -> Kernel:
-    """Return the fastest kind of product in float32 on this CPU (25 ms).
+def plain(weight: Tensor, bias: Tensor, activation: Activation) -> Linear:
+    """Return the layer by torch's public functions."""
+    activate = ACTIVATIONS[activation]
 
-    On a Xeon with AVX-512, oneDNN's was 1.1 to 1.5 times faster than MKL's, above all for the few rows of one short
-    text; elsewhere it may be slower.
-    """
-    found: list[Kernel] = [kernel for kernel in (onednn, mkl) if pays(kernel, torch.float32)]
-    if not found:
-        return _plain
-    weight = torch.full((768, 768), 0.5)
-    products = [kernel(weight, weight[0], "linear") for kernel in found]
-    few, many = (
-        fastest(lambda product, x=x: product(x, None), products, rounds=5)  # type: ignore[misc]
-        for x in (weight[:16], weight[:128])
-    )
-    costs = [a / min(few) + b / min(many) for a, b in zip(few, many, strict=True)]  # few and many rows count equally
-    return found[costs.index(min(costs))]
+    def apply(x: Tensor, y: Tensor | None) -> Tensor:
+        product: Tensor = activate(F.linear(x, weight, bias))
+        return product if y is None else product.add_(y)
 
-
-def mkl(weight: Tensor, bias: Tensor, _: Activation) -> Linear:
-    """Pack for any number of rows, which the operator takes as an argument."""
-    blocked = torch.ops.mkl._mkl_reorder_linear_weight(weight.contiguous(), _MKL_ROWS)
-    product = torch.ops.mkl._mkl_linear.default
-    shape = weight.new_zeros(()).expand(weight.shape)  # once the weight is packed, the operator only needs its shape
-    return lambda x, y: _plus(product(x, blocked, shape, bias, len(x)), y)
+    return apply
 
 
 def onednn(weight: Tensor, bias: Tensor, activation: Activation) -> Linear:
+    """Return the layer with its weight in the layout of oneDNN's kernels, which also add and activate."""
     blocked = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), None)
     product = torch.ops.mkldnn._linear_pointwise
     name, variant = FUSED_ACTIVATIONS[activation]
@@ -402,7 +373,7 @@ def onednn(weight: Tensor, bias: Tensor, activation: Activation) -> Linear:
             total = product.default(x, blocked, bias, name, [], variant)
         elif len(x) > _PIECE and _likes_pieces(torch.get_num_threads(), x.dtype):
             pieces = zip(torch.split(x, _PIECE), torch.split(y, _PIECE), strict=True)
-            total = torch.cat([apply(*piece) for piece in pieces])
+            total = torch.cat([product.binary(*piece, blocked, bias, "add") for piece in pieces])
         else:
             total = product.binary(x, y, blocked, bias, "add")
         return total
@@ -423,12 +394,3 @@ def _likes_pieces(num_threads: int, dtype: torch.dtype) -> bool:
     choices = ((x,), torch.split(x, _PIECE))
     whole, pieces = fastest(lambda parts: [product(part, None) for part in parts], choices, rounds=5)
     return pieces < 0.8 * whole
-
-
-def _plain(weight: Tensor, bias: Tensor, activation: Activation) -> Linear:
-    activate = ACTIVATIONS[activation]
-    return lambda x, y: _plus(activate(F.linear(x, weight, bias)), y)
-
-
-def _plus(product: Tensor, y: Tensor | None) -> Tensor:
-    return product if y is None else product.add_(y)

@@ -19,7 +19,7 @@ from litebert.folder.config import PUBLISHED_SHAPES, doubts, read_head, read_lay
 from litebert.folder.names import ALBERT, BERT, TensorNames
 from litebert.folder.weights import damaged_model, read_weights
 from litebert.nn import AlbertForPretraining, AlbertForTask, Network
-from litebert.nn.model import without_numbers
+from litebert.nn.heads import without_numbers
 
 _BY_PIECE = ("albert.embedding.word.weight", "masked_lm.bias")  # parameters with one row per piece
 _NEXT_SENTENCE = (

@@ -33,18 +33,13 @@ class Batch:
     @classmethod
     def from_lists(cls, ids: Sequence[Sequence[int]], segments: Sequence[Sequence[int]] | None = None) -> Batch:
         """Join lists of ids and of segment ids (default 0); an empty sequence is refused (LB-450)."""
-        lengths = [len(sequence) for sequence in ids]
+        lengths = tuple(map(len, ids))
         if not all(lengths):
             raise LitebertError("LB-450", "a batch cannot hold an empty sequence", next="encode with frame=True")
         flat = torch.tensor([*chain(*ids)], dtype=torch.int64)
         types = torch.zeros_like(flat) if segments is None else torch.tensor([*chain(*segments)], dtype=torch.int64)
-        return cls.from_flat(flat, types, lengths)
-
-    @classmethod
-    def from_flat(cls, ids: Int[Tensor, " tokens"], segments: Int[Tensor, " tokens"], lengths: Sequence[int]) -> Batch:
-        """Take tokens that already lie end to end; positions count from 0 in each sequence."""
         positions = torch.tensor([*chain(*map(range, lengths))], dtype=torch.int64)
-        return cls(ids, positions, segments, torch.tensor([0, *accumulate(lengths)]), tuple(lengths))
+        return cls(flat, positions, types, torch.tensor([0, *accumulate(lengths)]), lengths)
 
     @classmethod
     def from_padded(
@@ -65,10 +60,9 @@ class Batch:
     ) -> Shaped[Tensor, "sequences width ..."]:
         """Lay per-token values out as a rectangle, with zeros where there is no token."""
         width = int(self.positions.max()) + 1 if width is None else width
-        # a row for each sequence, and in it a token at its position: what from_padded has dropped stays empty
-        sequence = torch.arange(len(self.lengths), device=values.device).repeat_interleave(self.offsets.diff())
+        # A row for each sequence, and in it a token at its position: what from_padded has dropped stays empty.
         rectangle = values.new_zeros(len(self.lengths), width, *values.shape[1:])
-        return rectangle.index_put((sequence, self.positions), values)
+        return rectangle.index_put((sequence_of(self), self.positions), values)
 
     def to(self, device: torch.device | str) -> Batch:
         """Return the batch on a device: itself if it is already there."""
@@ -91,9 +85,8 @@ def sequence_of(batch: Batch) -> Int[Tensor, " tokens"]:
 
 def mean_by_sequence(rows: Float[Tensor, "tokens ..."], batch: Batch) -> Float[Tensor, "sequences ..."]:
     """Return the mean of the rows of each sequence."""
-    sums = rows.new_zeros(len(batch.lengths), *rows.shape[1:]).index_add(
-        0, sequence_of(batch), rows
-    )  # (sequences, ...)
+    zeros = rows.new_zeros(len(batch.lengths), *rows.shape[1:])
+    sums = zeros.index_add(0, sequence_of(batch), rows)  # (sequences, ...)
     return sums / batch.offsets.diff().view(-1, *[1] * (rows.ndim - 1))
 
 

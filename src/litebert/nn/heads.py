@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -11,6 +12,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.overrides import TorchFunctionMode
 
 from litebert.config import AlbertConfig, HeadConfig
 from litebert.nn.batch import Batch, filled
@@ -31,14 +33,11 @@ class MaskedLMHead(nn.Module):
         self, hidden: Float[Tensor, "masked hidden"], table: Float[Tensor, "vocab embed"]
     ) -> Float[Tensor, "masked vocab"]:
         """Score every word of the vocabulary at the given positions, in the dtype of `hidden`; the norm in float32."""
-        active = self.activation(_linear(hidden, self.dense.weight, self.dense.bias))  # (masked, embed)
-        vectors = self.norm(active.to(self.norm.weight.dtype)).to(hidden.dtype)
-        return _linear(vectors, table, self.bias)
-
-
-def _linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """x W^T + b in the dtype of x; every batch masks another number of tokens, so the rows are rounded up."""
-    return F.linear(filled(x), weight.to(x.dtype), bias.to(x.dtype))[: len(x)]
+        dtype, dense = hidden.dtype, self.dense
+        x = filled(hidden)  # every batch masks another number of tokens
+        x = self.activation(F.linear(x, dense.weight.to(dtype), dense.bias.to(dtype)))  # (rows, embed)
+        x = self.norm(x.to(self.norm.weight.dtype)).to(dtype)
+        return F.linear(x, table.to(dtype), self.bias.to(dtype))[: len(hidden)]
 
 
 @dataclass(frozen=True)
@@ -118,10 +117,10 @@ class AlbertForPretraining(nn.Module):
 
     def read(self, *states: Float[Tensor, "_ hidden"]) -> PretrainingOutput:
         """Return the logits of each head from the states that it reads: of masked tokens, and of first ones."""
-        pairs = zip(self.heads, states, strict=True)
-        return PretrainingOutput(
-            {name: PRETRAINING_HEADS[name].logits(self.get_submodule(name), rows, self.albert) for name, rows in pairs}
-        )
+        logits = PretrainingOutput()
+        for name, rows in zip(self.heads, states, strict=True):
+            logits[name] = PRETRAINING_HEADS[name].logits(self.get_submodule(name), rows, self.albert)
+        return logits
 
 
 class LinearHead(nn.Module):
@@ -163,9 +162,10 @@ class AlbertForTask(nn.Module):
 
     def forward(self, batch: Batch) -> Float[Tensor, "rows outputs"]:
         """Return logits: one row per sequence from a pooled head, one per token from others."""
-        first = batch.first_tokens if self.head_config.is_pooled else None
-        hidden = self.albert(batch, first)
-        rows = hidden.float() if first is None else self.albert.pool(hidden)
+        if self.head_config.is_pooled:
+            rows = self.albert.pool(self.albert(batch, batch.first_tokens))
+        else:
+            rows = self.albert(batch).float()
         texts = (batch,) if self.head_config.record.reads_texts else ()
         logits: Tensor = self.head(rows, *texts)
         return logits
@@ -173,3 +173,22 @@ class AlbertForTask(nn.Module):
 
 Network: TypeAlias = AlbertForPretraining | AlbertForTask
 """What a model folder holds: the encoder with its pretraining heads, or with a task head."""
+
+
+@contextmanager
+def without_numbers() -> Iterator[None]:
+    """Within the block, build modules of shapes alone, to be filled from a file.
+
+    They are on the meta device. Drawing numbers there, only to discard them, would load torch's compiler.
+    """
+    with torch.device("meta"), _LeaveOutInit():
+        yield
+
+
+class _LeaveOutInit(TorchFunctionMode):
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Skip the functions of torch.nn.init, which return the tensor that they fill."""
+        kwargs = kwargs or {}
+        if getattr(function, "__module__", "") == "torch.nn.init":
+            return kwargs["tensor"] if "tensor" in kwargs else args[0]
+        return function(*args, **kwargs)

@@ -7,15 +7,13 @@ Lines of modeling.py are those of google-research/albert. Everything here is pla
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias, cast
+from typing import NamedTuple, TypeAlias, cast
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.overrides import TorchFunctionMode
 
 from litebert.config import ATTENTION_KINDS, AlbertConfig
 from litebert.config.schema import Activation
@@ -47,8 +45,7 @@ class Embedding(nn.Module):
         self.norm = nn.LayerNorm(size, eps=config.layer_norm_eps)
         self.dropout = nn.Dropout(config.hidden_dropout_prob)
         # V x E + E x H parameters instead of V x H (paper 3.1); where E is H, no projection is needed.
-        projects = config.projects_embeddings
-        self.projection: nn.Module = nn.Linear(size, config.hidden_size) if projects else nn.Identity()
+        self.projection = nn.Linear(size, config.hidden_size) if config.projects_embeddings else nn.Identity()
 
     def forward(self, batch: Batch) -> Float[Tensor, "tokens hidden"]:
         """Embed every token; a sequence longer than the position table is refused."""
@@ -58,8 +55,8 @@ class Embedding(nn.Module):
             expected = f"at most {room} (max_position_embeddings)"
             raise LitebertError("LB-451", what, expected=expected, next="shorten the text, or split it into windows")
         total = self.word(batch.ids) + self.position(batch.positions) + self.segment(batch.segments)  # (tokens, embed)
-        embedded: Tensor = self.projection(self.dropout(self.norm(total)))
-        return embedded
+        hidden: Tensor = self.projection(self.dropout(self.norm(total)))
+        return hidden
 
 
 def attention(
@@ -98,10 +95,12 @@ class AttentionBlock(nn.Module):
 
     def forward(self, x: Float[Tensor, "tokens hidden"], batch: Batch) -> Float[Tensor, "tokens hidden"]:
         """Mix each token with those that it reads."""
-        query, key, value = (project(x).unflatten(-1, self.heads) for project in (self.query, self.key, self.value))
+        query, key, value = (layer(x).unflatten(-1, self.heads) for layer in (self.query, self.key, self.value))
         mixed = attention(query, key, value, batch, self.visible, self.attention_dropout_prob * self.training)
-        normed: Tensor = self.norm(x + self.dropout(self.output(mixed.flatten(-2))))
-        return normed
+        x = self.norm(
+            x + self.dropout(self.output(mixed.flatten(-2)))
+        )  # (tokens, heads, head_size) -> (tokens, hidden)
+        return x
 
 
 class FeedForwardBlock(nn.Module):
@@ -118,8 +117,8 @@ class FeedForwardBlock(nn.Module):
     def forward(self, x: Float[Tensor, "*tokens hidden"]) -> Float[Tensor, "*tokens hidden"]:
         """Transform each token alone."""
         wide = self.activation(self.intermediate(x))  # (tokens, intermediate)
-        normed: Tensor = self.norm(x + self.dropout(self.output(wide)))
-        return normed
+        x = self.norm(x + self.dropout(self.output(wide)))  # (tokens, hidden)
+        return x
 
 
 class Step(NamedTuple):
@@ -182,8 +181,8 @@ class Albert(nn.Module):
 
     def forward(self, batch: Batch, queries: Int[Tensor, " queries"] | None = None) -> Float[Tensor, "queries hidden"]:
         """Return the last hidden state of every token, or of the tokens at `queries`, in order."""
-        for hidden in self.states(batch, queries):
-            last = hidden  # one state at a time, not a list of them
+        for x in self.states(batch, queries):
+            last = x  # one state at a time, not a list of them
         return last
 
     def states(
@@ -214,22 +213,3 @@ def initialise(module: nn.Module, *, std: float, generator: torch.Generator | No
             nn.init.ones_(parameter)
         else:
             nn.init.trunc_normal_(parameter, 0.0, std, -2 * std, 2 * std, generator)
-
-
-@contextmanager
-def without_numbers() -> Iterator[None]:
-    """Within the block, build modules of shapes alone, to be filled from a file.
-
-    They are on the meta device. Drawing numbers there, only to discard them, would load torch's compiler.
-    """
-    with torch.device("meta"), _LeaveOutInit():
-        yield
-
-
-class _LeaveOutInit(TorchFunctionMode):
-    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Skip the functions of torch.nn.init, which return the tensor that they fill."""
-        kwargs = kwargs or {}
-        if getattr(function, "__module__", "") == "torch.nn.init":
-            return kwargs["tensor"] if "tensor" in kwargs else args[0]
-        return function(*args, **kwargs)

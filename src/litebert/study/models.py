@@ -138,7 +138,7 @@ def dominant_eigenvalue(albert: Albert, batch: Batch, state: Tensor, power_steps
     twice, which the fused blocks cannot.
     """
     length, last = batch.lengths[0], albert.plan[-1]
-    alone = Batch.from_flat(batch.ids[:length], batch.segments[:length], (length,))
+    alone = Batch.from_lists([batch.ids[:length].tolist()], [batch.segments[:length].tolist()])
     attend, transform = albert.attention[last.attention], albert.feed_forward[last.feed_forward]
     point = state[:length].detach().float()  # (tokens, hidden)
 

@@ -164,7 +164,7 @@ def _made_up(config: PretrainConfig, device: torch.device, *, times: int = 1) ->
     ids = torch.arange(number * length) % model.vocab_size
     masked = torch.arange(1, len(ids), max(1, round(1 / config.objective.mask_prob)))  # never the first [CLS]
     return PretrainingWork(
-        batch=Batch.from_flat(ids, torch.zeros_like(ids), [length] * number).to(device),
+        batch=Batch.from_padded(ids.view(number, length)).to(device),
         masked_positions=masked.to(device),
         masked_ids=ids[masked].to(device),
         sentence_labels=torch.zeros(number, dtype=torch.int64, device=device),
