@@ -164,12 +164,6 @@ def _system_error(error: OSError, written: Path | None = None) -> LitebertError:
         return LitebertError("LB-250", f"{name} may not be read or written", received=said, next=look)
     if number == errno.ENOENT:
         return LitebertError("LB-251", f"{name} does not exist", received=said, next=look)
-    if number in (errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENOTEMPTY):
-        what = f"{name} is a file where a folder is expected, or the reverse"
-        return LitebertError("LB-252", what, received=said, next=look)
-    if number in (errno.ENAMETOOLONG, errno.ELOOP, errno.EINVAL):
-        what = f"this file system does not accept the name {name}"
-        return LitebertError("LB-253", what, received=said, next="choose a shorter path")
     if number in (errno.EMFILE, errno.ENFILE):
         return ResourceError("LB-254", "too many files are open", received=said, next="ulimit -n 4096")
     return LitebertError("LB-255", f"the system cannot read or write {name}", received=said, next=look)

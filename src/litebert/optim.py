@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.optim.optimizer import Optimizer, ParamsT
 
 from litebert.config import OptimConfig
-from litebert.errors import LitebertError, did_you_mean
+from litebert.errors import LitebertError, counted, did_you_mean
 
 STATE_NAMES = ("adam_m", "adam_v")
 """The state of each parameter, named as upstream: the moving means of g and g squared."""
@@ -418,21 +418,16 @@ def load_state_tensors(
 ) -> None:
     """Load what `state_tensors` returned, so that training continues bit-equal; or refuse it, and change nothing."""
     live = state_tensors(optimizer, named_parameters)
-    problem = expected = ""
-    if unknown := sorted(tensors.keys() - live.keys()):
-        problem, expected = f"{len(unknown)} unknown {unknown[:3]}", did_you_mean(unknown[0], live)
-    elif missing := sorted(live.keys() - tensors.keys()):
-        problem, expected = f"{len(missing)} missing {missing[:3]}", f"all {len(live)} names"
-    for name in live.keys() & tensors.keys() if not problem else ():
-        theirs, ours = (f"{tuple(each.shape)} {each.dtype}" for each in (tensors[name], live[name]))
-        if theirs != ours:
-            problem, expected = f"{name} of {theirs}", ours
-    if problem:
+    theirs, ours = (
+        {name: f"{tuple(tensor.shape)} {tensor.dtype}" for name, tensor in each.items()} for each in (tensors, live)
+    )
+    wrong = [*sorted(theirs.keys() - ours.keys()), *sorted(name for name in ours if theirs.get(name) != ours[name])]
+    if wrong:
         raise LitebertError(
             "LB-423",
-            "the optimizer state belongs to another model",
-            received=problem,
-            expected=expected,
+            f"the optimizer state belongs to another model ({counted(len(wrong), 'tensor')})",
+            received=f"{wrong[0]} of {theirs.get(wrong[0], 'nothing')}",
+            expected=ours.get(wrong[0]) or did_you_mean(wrong[0], ours),
             next="resume with the model configuration the checkpoint was written with",
         )
     for name, moment in live.items():
