@@ -223,7 +223,11 @@ def test_private_kernels_multiply_rightly_any_number_of_rows(
     """Where torch has renamed them, everything works, slower; this test says so."""
     draws = torch.Generator().manual_seed(0)
     weight, bias, x, y = (torch.randn(*s, generator=draws) for s in ((70, 90), (70,), (num_rows, 90), (num_rows, 70)))
-    product = kernel(weight.to(dtype), bias.to(dtype), "linear")
+    try:
+        product = kernel(weight.to(dtype), bias.to(dtype), "linear")
+    except RuntimeError as error:
+        assert "needs the cpu support" in str(error)
+        pytest.skip("this CPU has no products in bf16")
     expected = torch.nn.functional.linear(x, weight, bias)
     assert _difference(product(x.to(dtype), None), expected) < tolerance
     for in_pieces in (False, True):
@@ -233,7 +237,7 @@ def test_private_kernels_multiply_rightly_any_number_of_rows(
 
 def test_probes_leave_the_random_numbers_of_others_alone() -> None:
     before = torch.get_rng_state()
-    probes = {steps.pays: (torch.bfloat16,), steps._likes_pieces: (2, torch.bfloat16)}
+    probes = {steps.pays: (torch.bfloat16,), steps._likes_pieces: (2, torch.float32)}
     for probe, arguments in {**probes, kernels._likes_fused: (32,), int8.kernels_work: ()}.items():
         probe.cache_clear()
         probe(*arguments)
@@ -260,6 +264,7 @@ def test_eight_bits_stay_close_with_their_kernels_and_without(make: Make, batch:
     assert _difference(eight(batch), plain) < 1e-5
 
 
+@pytest.mark.skipif(not int8.kernels_work(), reason="this CPU has no eight-bit products that are right at the ends")
 @torch.no_grad()
 def test_channels_far_from_zero_cost_eight_bits_little(make: Make, batch: Batch) -> None:
     network = make(initializer_range=0.02).albert
