@@ -333,6 +333,16 @@ def test_sigterm_ends_a_training_with_143_and_a_checkpoint(desk: Desk, tmp_path:
     assert list((tmp_path / "own" / "checkpoints").glob("step-*"))
 
 
+def test_a_warm_up_longer_than_the_time_takes_a_tenth_of_the_steps_that_fit(desk: Desk, tmp_path: Path) -> None:
+    corpus = ("pretrain", "--corpus", desk.corpus, "--preset", "tiny", "--minutes", 0.01, "--quiet", "--runs", tmp_path)
+    words = (*corpus, "train.batch_size=4", "objective.max_seq_length=64", "optim.warmup_steps=10000")
+    for _ in range(2):  # begun, and resumed with what is recorded
+        done = litebert(*words, "train.loader_workers=0")
+        assert done.code == 0, done.stderr
+        (tmp_path / "albert" / "model" / "config.json").unlink()
+    assert "optim.warmup_steps = 0.1" in litebert("config", "show", tmp_path / "albert").stdout
+
+
 def test_a_training_without_a_finite_number_exits_with_five(desk: Desk, tmp_path: Path) -> None:
     wild = ["optim.name=adamw", "optim.learning_rate=10", "optim.weight_decay=10", "optim.clip_norm=1e30"]
     done = litebert(*trained(desk, *wild, "train.steps=60", "train.max_skipped_steps=2", "--runs", tmp_path))

@@ -191,9 +191,13 @@ def completed(
         config = with_train(precision=recorded.get("train.precision") or faster_precision(device))
     if train.minutes is None or resolved.origins["train.steps"].kind == "measured":
         return config, None
-    if recorded.get("train.minutes") == train.minutes:
-        return with_train(**{name: recorded[f"train.{name}"] for name in ("threads", "steps")}), None
-    return with_steps_for(config, train.minutes, device)
+    if recorded.get("train.minutes") != train.minutes:
+        return with_steps_for(config, train.minutes, device)
+    config = with_train(**{name: recorded[f"train.{name}"] for name in ("threads", "steps")})
+    if Run(folder).file.origins["optim.warmup_steps"].kind == "measured":
+        optim = config.optim.model_copy(update={"warmup_steps": recorded["optim.warmup_steps"]})
+        config = config.model_copy(update={"optim": optim})
+    return config, None
 
 
 def shape_of_start(resolved: Resolved[PretrainConfig], tokenizer: Tokenizer | None) -> AlbertConfig:
