@@ -34,7 +34,6 @@ class LoopbackHub:
     """What the server knows, and what it does wrong: `fault` is a word of `_Handler`."""
 
     repositories: dict[str, Repository] = field(default_factory=dict)
-    uploads: dict[str, bytes] = field(default_factory=dict)
     requests: list[str] = field(default_factory=list)
     fault: str = ""
     url: str = ""
@@ -63,7 +62,7 @@ class _Handler(BaseHTTPRequestHandler):
         path, fault = unquote(urlsplit(self.path).path), self.hub.fault
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         self.hub.requests.append(f"{self.command} {path}")
-        if fault == "silent" or (fault == "silent upload" and self.command == "PUT"):
+        if fault == "silent":
             self.hub.over.wait(20)
             return
         try:
@@ -85,7 +84,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._begin(status, headers | ({"Location": self.path} if status == 302 else {}))
             self.wfile.write(b"" if self.command == "HEAD" else data)
 
-    do_HEAD = do_POST = do_PUT = do_GET
+    do_HEAD = do_POST = do_GET
 
     def _begin(self, status: int, headers: dict[str, str]) -> None:
         self.send_response(status)
@@ -123,15 +122,11 @@ class _Handler(BaseHTTPRequestHandler):
             return
         if fault == "other bytes":
             data = data[::-1]
-        elif fault in ("short length", "cut off"):
-            data = data[: len(data) // 2]
+        elif fault == "short length":
+            data = data[:size]
         elif fault == "slow":
-            for byte in data[:200]:
-                if self.hub.over.wait(0.1):
-                    return
-                self.wfile.write(bytes([byte]))
+            self.hub.over.wait(5)
         self.wfile.write(data)
-        self.close_connection = fault == "cut off"
 
     def create(self, body: bytes) -> object:
         asked = json.loads(body)
@@ -147,23 +142,9 @@ class _Handler(BaseHTTPRequestHandler):
         self.hub.repositories[name].branches.add(branch)
         return {}
 
-    def validate(self, body: bytes) -> object:
-        return {"errors": [], "warnings": []}
-
     def preupload(self, name: str, revision: str, body: bytes) -> object:
-        modes = {True: "lfs", False: "regular"}
         files = json.loads(body)["files"]
-        upload = [{"uploadMode": modes[each["path"].endswith(".safetensors")], "shouldIgnore": False} for each in files]
-        return {"files": [one | two for one, two in zip(upload, files, strict=True)]}
-
-    def batch(self, name: str, body: bytes) -> object:
-        objects = json.loads(body)["objects"]
-        links = [{"actions": {"upload": {"href": f"{self.hub.url}/upload/{each['oid']}"}}} for each in objects]
-        return {"transfer": "basic", "objects": [one | two for one, two in zip(objects, links, strict=True)]}
-
-    def upload(self, oid: str, body: bytes) -> object:
-        self.hub.uploads[oid] = body
-        return {}
+        return {"files": [each | {"uploadMode": "regular", "shouldIgnore": False} for each in files]}
 
     def commit(self, name: str, revision: str, body: bytes) -> object:
         repository = self._repository(name, revision)
@@ -172,9 +153,7 @@ class _Handler(BaseHTTPRequestHandler):
             if entry["key"] == "header":
                 repository.messages.append(value["summary"])
             else:
-                is_large = entry["key"] == "lfsFile"
-                data = self.hub.uploads[value["oid"]] if is_large else base64.b64decode(value["content"])
-                repository.files[value["path"]] = data
+                repository.files[value["path"]] = base64.b64decode(value["content"])
         url = f"{self.hub.url}/{name}/commit/{repository.commit}"
         return {"commitUrl": url, "commitOid": repository.commit, "success": True}
 
@@ -186,10 +165,8 @@ _ROUTES = [
     (rf"(?:HEAD|GET) /{_NAME}/resolve/([^/]+)/(.+)", _Handler.file),
     (r"POST /api/repos/create", _Handler.create),
     (rf"POST /api/models/{_NAME}/branch/(.+)", _Handler.branch),
-    (r"POST /api/validate-yaml", _Handler.validate),
+    (r"POST /api/validate-yaml", lambda _handler, _body: {"errors": [], "warnings": []}),
     (rf"POST /api/models/{_NAME}/preupload/(.+)", _Handler.preupload),
-    (rf"POST /{_NAME}\.git/info/lfs/objects/batch", _Handler.batch),
-    (r"PUT /upload/(\w+)", _Handler.upload),
     (rf"POST /api/models/{_NAME}/commit/(.+)", _Handler.commit),
 ]
 

