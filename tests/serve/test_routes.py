@@ -58,14 +58,22 @@ def test_openai_clients_work_unchanged(server, folders: dict[str, Path]) -> None
 
 INPUTS = {"model": "base", "input": ["a" * MAX_CHARACTERS] * (MAX_TEXTS + 1)}
 REFUSED = {
-    "a list of at most 32": ("LB-954", "embed", {"texts": ["a"] * (MAX_TEXTS + 1)}),
-    "a list of at least 1": ("LB-954", "embed", {"texts": []}),
-    "at most 10,000 characters": ("LB-954", "embed", {"texts": ["a" * (MAX_CHARACTERS + 1)]}),
-    "at most 50": ("LB-954", "fill", {"text": "[MASK]", "top": 51}),
+    "List should have at most 32 items after validation, not 33": (
+        "LB-954",
+        "embed",
+        {"texts": ["a"] * (MAX_TEXTS + 1)},
+    ),
+    "List should have at least 1 item after validation, not 0": ("LB-954", "embed", {"texts": []}),
+    "String should have at most 10000 characters": ("LB-954", "embed", {"texts": ["a" * (MAX_CHARACTERS + 1)]}),
+    "less than or equal to 50": ("LB-954", "fill", {"text": "[MASK]", "top": 51}),
     "as many pairs as texts": ("LB-954", "classify", {"texts": ["a"], "pairs": ["b", "c"]}),
-    "text": ("LB-954", "fill", {"text": 1}),
-    "a whole number": ("LB-954", "fill", {"text": "[MASK]", "top": "3"}),
-    "a list of at most 2,048": ("LB-954", "embeddings", {"model": "base", "input": ["a"] * 2_049}),
+    "a valid string": ("LB-954", "fill", {"text": 1}),
+    "a valid integer": ("LB-954", "fill", {"text": "[MASK]", "top": "3"}),
+    "List should have at most 2048 items after validation, not 2049": (
+        "LB-954",
+        "embeddings",
+        {"model": "base", "input": ["a"] * 2_049},
+    ),
     "at most 320,000 characters together": ("LB-954", "embeddings", INPUTS),
     "only the fields that /docs lists": ("LB-954", "fill", {"text": "[MASK]", "secret-word": 1}),
     "at most 128 tokens": ("LB-973", "score", {"text": "a 1 " * 200}),

@@ -246,8 +246,8 @@ NO_PASSAGES: dict[str, tuple[str, str]] = {
     passage("h", answers=["C", "E"]): ("LB-827", "'A', 'B', 'C' or 'D'"),
     passage("h", options=[["a", "b"], ["c", "d"]]): ("LB-827", "up to 4 options, C among them"),
     passage("h", options=[list("abcde"), list("abcd")]): ("LB-827", "not 5"),
-    passage("h", questions="Who?"): ("LB-827", "a list of texts"),
-    passage("h", article=None): ("LB-827", "text"),
+    passage("h", questions="Who?"): ("LB-827", "a valid tuple"),
+    passage("h", article=None): ("LB-827", "a valid string"),
 }
 
 

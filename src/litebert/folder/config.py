@@ -150,7 +150,7 @@ def build_config(fields: dict[str, Json], path: Path) -> AlbertConfig:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         received = f"{'.'.join(map(str, first['loc']))} = {first['input']!r}"[:200] if first["loc"] else None
-        raise damaged_model("LB-601", what, received, expected(error, AlbertConfig)) from error
+        raise damaged_model("LB-601", what, received, expected(error)) from error
 
 
 def read_head(folder: Path, *, tensors: Shapes) -> HeadConfig | None:
@@ -190,7 +190,7 @@ def read_head(folder: Path, *, tensors: Shapes) -> HeadConfig | None:
         return HeadConfig.model_validate(fields)
     except ValidationError as error:
         what, received = f"{source} describes no {kind} head that can be built", error.errors(include_url=False)[0]
-        raise damaged_model("LB-661", what, received["input"], expected(error, HeadConfig)) from error
+        raise damaged_model("LB-661", what, received["input"], expected(error)) from error
 
 
 def doubts(config: AlbertConfig) -> tuple[str, ...]:

@@ -251,7 +251,7 @@ def shape_of_student(resolved: Resolved[PretrainConfig]) -> AlbertConfig:
             "LB-988",
             "with what it takes from its teacher, the student cannot have this shape",
             received=f"{shape['num_hidden_layers']} layers, {shape['num_hidden_groups']} groups",
-            expected=expected(error, AlbertConfig),
+            expected=expected(error),
             next="litebert distil --help",
         ) from error
     for name in FROM_TEACHER[:3]:

@@ -78,7 +78,7 @@ def _passage(line: str, place: str) -> RacePassage:
     except ValidationError as error:
         where = ".".join(map(str, error.errors(include_url=False)[0]["loc"]))
         what, advice = f"{place}: not a passage of RACE" + (f" ({where})" if where else ""), "take this line out"
-        wanted = expected(error, RacePassage)
+        wanted = expected(error)
         raise LitebertError("LB-827", what, received=line, expected=wanted, next=advice) from error
 
 
