@@ -16,15 +16,7 @@ from typing_extensions import TypedDict
 from litebert.answers import Shown
 from litebert.errors import LitebertError
 from litebert.files import require_new, staged_folder
-from litebert.interop.reports import (
-    GoogleExport,
-    GoogleImport,
-    HuggingFaceImport,
-    OnnxReport,
-    ProgramReport,
-    Quantized,
-    WebReport,
-)
+from litebert.interop.reports import ExportReport, GoogleExport, ModelImport, Quantized, WebReport
 
 OutputFolder = Annotated[Path, "New folder.", Required]
 Head = Annotated[str | None, "`none` for the encoder alone; else the model's own."]
@@ -43,13 +35,13 @@ def import_google(
     labels: Annotated[str, "Names of a classifier's labels, in order: A,B,C."] = "",
     heads: Annotated[int | None, "Attention heads, if the configuration is wrong."] = None,
     optimizer: Annotated[bool, "Keep the optimizer's moments and its steps."] = False,
-) -> GoogleImport:
+) -> ModelImport:
     """Convert a checkpoint of Google's code to a model folder.
 
     litebert import google albert_base_v2.tar.gz --output models/base
     litebert import google race/model.ckpt-best --head multiple-choice --output models/race
 
-    PATH is a .tar.gz or .tar, a folder (of a checkpoint, or an unpacked TF-Hub module), or a prefix such as
+    PATH is a .tar.gz, a folder (of a checkpoint, or an unpacked TF-Hub module), or a prefix such as
     model.ckpt-best. albert_config.json and the vocabulary are looked for beside it.
     """
     from litebert.interop.google import import_checkpoint
@@ -81,7 +73,7 @@ def import_huggingface(
     ] = None,
     heads: Annotated[int | None, "Override num_attention_heads (xlarge: 16 or 32)."] = None,
     dtype: Annotated[Literal["float32", "float16", "bfloat16"], "Of the weights that are written."] = "float32",
-) -> HuggingFaceImport:
+) -> ModelImport:
     """Convert a model of transformers, in a folder or OWNER/NAME on the Hub, to a model folder.
 
     litebert import huggingface albert/albert-base-v1 --activation gelu_new --output models/v1
@@ -120,35 +112,25 @@ def export_onnx(
     *,
     int8: Annotated[bool, "Quantise all weights: a quarter of the size."] = False,
     head: Head = None,
-    texts: Annotated[Path | None, "Compare on these: one per line."] = None,
-    no_latency: Annotated[bool, "Do not measure times."] = False,
-) -> OnnxReport:
+) -> ExportReport:
     """Write one ONNX file, float32 or int8.
 
     litebert export onnx runs/mine exported/model.onnx
-    litebert export onnx runs/mine small/model.onnx --int8 --texts my-sentences.txt
+    litebert export onnx runs/mine small/model.onnx --int8
 
     OUTPUT ends in .onnx; config.json and the tokenizer of the folder MODEL are put beside it. The inputs are
     input_ids, attention_mask and token_type_ids: int64, of any batch size and length. Before anything is written,
-    onnxruntime runs the model on a few sentences or on --texts (a tab separates a second text), and the export is
-    refused if the outputs are not those of the network. The table shows the size, the largest difference, the
-    correlation of outputs over the texts, how often the first choice is the same, and milliseconds per batch.
+    onnxruntime runs the model on a few sentences, and the export is refused if the outputs are not those of the
+    network. What is printed is the size, the largest difference, the correlation of outputs over the texts, and how
+    often the first choice is the same.
     """
     from litebert.hub.transfer import locate
     from litebert.interop.export import onnx
-    from litebert.interop.export.program import OUR_TEXTS, read_texts
 
-    return onnx.export_onnx(
-        locate(model),
-        output,
-        int8=int8,
-        head=head,
-        texts=OUR_TEXTS if texts is None else read_texts(texts),
-        has_latency=not no_latency,
-    )
+    return onnx.export_onnx(locate(model), output, int8=int8, head=head)
 
 
-def export_program(model: str, output: Path, *, head: Head = None) -> ProgramReport:
+def export_program(model: str, output: Path, *, head: Head = None) -> ExportReport:
     """Write a torch program (.pt2).
 
     litebert export program runs/mine exported/model.pt2

@@ -21,12 +21,12 @@ from torch import Tensor
 from litebert.config import ATTENTION_KINDS, HEADS, PRESETS, AlbertConfig, HeadConfig, HeadKind, numbered_labels
 from litebert.errors import DamagedError, LitebertError, NoVocabularyError, disk_errors
 from litebert.files import Json, read_json, require_new, staged_folder, write_bytes, write_json, write_text
-from litebert.folder.config import build_config, doubts
+from litebert.folder.config import architecture, build_config, doubts
 from litebert.folder.model import build_network, head_of, load_model, save_model
 from litebert.folder.names import GOOGLE, canonical, groups_on_disk, tensor_names
 from litebert.folder.weights import read_tensors, read_weights, widened, write_weights
 from litebert.interop.bundle import Bundle, read_bundle, write_bundle
-from litebert.interop.reports import GoogleExport, GoogleImport
+from litebert.interop.reports import GoogleExport, ModelImport
 from litebert.tokenizer import Tokenizer
 from litebert.tokenizer.tokenizer import read_vocabulary
 
@@ -66,7 +66,7 @@ def import_checkpoint(
     labels: Sequence[str] = (),
     attention_heads: int | None = None,
     has_optimizer: bool = False,
-) -> GoogleImport:
+) -> ModelImport:
     """Write the model folder `output` from an archive, a folder, a prefix or a TF-Hub module.
 
     With `has_optimizer` the folder also gets the moments, under the names of `litebert.optim.state_tensors`, and the
@@ -74,7 +74,7 @@ def import_checkpoint(
     head may not.
     """
     require_new(output, force=None)
-    with checkpoint_at(path, workplace=output.absolute().parent) as (prefix, notes):
+    with checkpoint_at(path, workplace=output.absolute().parent) as prefix:
         bundle = read_bundle(prefix)
         entries = {name.removeprefix("module/"): entry for name, entry in bundle.entries.items()}  # TF-Hub's names
         bundle = replace(bundle, entries=entries)
@@ -88,7 +88,7 @@ def import_checkpoint(
         if beside is None:
             what = f"there is no {CONFIG_FILE} with the checkpoint {prefix}"
             raise LitebertError("LB-715", what, next="put the one that belongs to it there, or give it with --config")
-        settings, unsaid = read_official_config(beside, attention_heads=attention_heads)
+        settings, notes = read_official_config(beside, attention_heads=attention_heads)
         groups, inner = settings.num_hidden_groups, settings.inner_group_num
         if blocks != set(product(range(groups), range(inner))):  # before a network of so many is built
             what, again = f"{prefix} and its configuration do not belong together", "give the right one with --config"
@@ -98,6 +98,8 @@ def import_checkpoint(
         if has_optimizer and not has_slots:
             what = f"{prefix} has no optimizer: no variable ends in {_SLOTS[0]}, as in the released ones"
             raise LitebertError("LB-724", what, next="omit --optimizer")
+        if has_slots and not has_optimizer:
+            notes.append("the optimizer was omitted: --optimizer keeps it")
 
         def tensor(variable: str) -> Tensor:
             """Read a variable, or a moment of it, as we store it: kernels as [out, in]."""
@@ -116,7 +118,7 @@ def import_checkpoint(
         idle = {name: widened(tensors[each], each) for name, each in _POOLER.items() if is_idle and each in tensors}
 
         vocabulary = tokenizer or _beside(prefix, _VOCABULARIES)
-        step, about_words = None, "no tokenizer was found with the checkpoint: add one with --tokenizer FILE"
+        step = None
         with staged_folder(output) as staged:
             save_model(loaded.network, staged, also=idle)
             if has_optimizer:  # a variable that never had a gradient has no moments: zeros
@@ -129,40 +131,27 @@ def import_checkpoint(
                 write_weights(staged / OPTIMIZER_FILE, moments, dtype=torch.float32)
                 step = int(bundle.read(_STEP)) if _STEP in entries else 0
                 write_json(staged / STATE_FILE, {"step": step})
-            if vocabulary is not None:
+            if vocabulary is None:
+                notes.append("no tokenizer was found with the checkpoint: add one with --tokenizer FILE")
+            else:
                 words = Tokenizer.load(vocabulary)
                 words.save(staged, max_length=settings.max_position_embeddings)
-                sizes = f"{words.vocab_size:,} pieces, the word table {settings.vocab_size:,} rows"
-                differs = words.vocab_size != settings.vocab_size
-                about_words = f"{vocabulary.name} has {sizes}: make sure that they belong together" if differs else ""
+                if words.vocab_size != settings.vocab_size:
+                    sizes = f"{words.vocab_size:,} pieces, the word table {settings.vocab_size:,} rows"
+                    notes.append(f"{vocabulary.name} has {sizes}: make sure that they belong together")
 
-        found = parameters.keys() - loaded.missing
-        used = {wanted[name] for name in found} | {_POOLER[name] for name in idle}
-        unused = tuple(sorted(set(stored) - used))
-        lacking = sorted({name.rpartition(".")[0] for name in loaded.missing})
-        whole = {name.split(".")[0] for name in found} - {name.split(".")[0] for name in loaded.missing}
-        pretraining = {"masked_lm": "masked LM", "sentence_order": "sentence order"}
-        remarks = (
-            *notes,
-            *unsaid,
-            f"not in the checkpoint: {', '.join(lacking)}" if lacking else "",
-            f"left out: {', '.join(unused)}" if unused else "",
-            "the optimizer was omitted: --optimizer keeps it" if has_slots and not has_optimizer else "",
-            about_words,
-        )
-        return GoogleImport(
-            checkpoint=prefix.name,
-            folder=str(output),
-            num_variables=len(used),
-            num_parameters=sum(parameters[name].numel() for name in found),
-            dtypes=tuple(sorted({str(bundle.dtype(name)).removeprefix("torch.") for name in used})),
-            heads=(task.kind,) if task else tuple(name for module, name in pretraining.items() if module in whole),
-            tokenizer=vocabulary.name if vocabulary else None,
-            optimizer_step=step,
-            missing=tuple(sorted(loaded.missing)),
-            unused=unused,
-            notes=tuple(filter(None, remarks)),
-        )
+    found = parameters.keys() - loaded.missing
+    used = {wanted[name] for name in found} | {_POOLER[name] for name in idle}
+    return ModelImport(
+        source=str(path),
+        output=str(output),
+        architecture=architecture(task, found),
+        num_parameters=sum(parameters[name].numel() for name in found),
+        optimizer_step=step,
+        missing=tuple(sorted(loaded.missing)),
+        unused=tuple(sorted(set(stored) - used)),
+        notes=tuple(notes),
+    )
 
 
 def find_head(bundle: Bundle, *, kind: HeadKind | None, labels: tuple[str, ...]) -> HeadConfig | None:
@@ -326,55 +315,38 @@ MAX_ENTRIES = 1_000  # the released models have at most nine files
 MAX_RATIO = 100  # unpacked bytes per byte of an archive, beyond the first MiB
 _MAX_READ = 1 << 20  # bytes that tarfile may ask for at once: it would read a header of any size into memory
 _PART = re.compile(r"\.(index|meta|data-\d{5}-of-\d{5})$")
-_STATE = re.compile(r'^model_checkpoint_path:\s*"([^"]*)"', re.MULTILINE)
 
 
 @contextmanager
-def checkpoint_at(path: Path, *, workplace: Path) -> Iterator[tuple[Path, list[str]]]:
-    """Yield the prefix of the checkpoint at a path, and notes about the choice.
-
-    An archive is unpacked in `workplace` until the end of the block.
-    """
+def checkpoint_at(path: Path, *, workplace: Path) -> Iterator[Path]:
+    """Yield the prefix of the checkpoint at a path; an archive is unpacked in `workplace` meanwhile."""
     prefix = path if path.is_dir() else path.with_name(_PART.sub("", path.name))  # "." and "/" have no name
-    start = b""
+    is_archive = False
     if path.is_file():
         with path.open("rb") as file:
-            start = file.read(512)
-    if path.is_dir():
-        yield _find_in(path, path)
-    elif prefix.with_name(f"{prefix.name}.index").is_file():
-        yield prefix, []
-    elif start.startswith(b"\x1f\x8b") or start[257:262] == b"ustar":  # a gzip, or a plain tar
+            is_archive = file.read(2) == b"\x1f\x8b"  # gzip
+    if is_archive:
         workplace.mkdir(parents=True, exist_ok=True)
         with TemporaryDirectory(prefix=".unpacked-", dir=workplace) as folder:
             unpack(path, Path(folder))
             yield _find_in(Path(folder), path)
+    elif not path.is_dir() and prefix.with_name(f"{prefix.name}.index").is_file():
+        yield prefix
     else:
-        yield _find_in(prefix, path)  # there is none
+        yield _find_in(prefix, path)
 
 
-def _find_in(folder: Path, given: Path) -> tuple[Path, list[str]]:
-    """Find the checkpoint in a folder, or in a folder below; of several, the one that `checkpoint` names."""
-    for pattern in ("*.index", "*/*.index", "*/*/*.index"):
-        if found := sorted(path.with_suffix("") for path in folder.glob(pattern) if path.is_file()):
-            break
-    else:
-        what, received = f"there is no TensorFlow checkpoint at {given}", None if given.exists() else "no such path"
-        expected = "a .tar.gz, a folder with *.index, or a prefix such as model.ckpt-best (TensorFlow 1.0 or later)"
-        next_step = "litebert import google --help; unpack a .zip yourself and give its folder"
-        raise LitebertError("LB-718", what, received=received, expected=expected, next=next_step)
+def _find_in(folder: Path, given: Path) -> Path:
+    """Find the one checkpoint in a folder, or in a folder below."""
+    patterns = ("*.index", "*/*.index", "*/*/*.index")
+    found = sorted(path.with_suffix("") for pattern in patterns for path in folder.glob(pattern) if path.is_file())
     if len(found) == 1:
-        return found[0], []
-    state = found[0].with_name("checkpoint")
-    text = state.read_text("utf-8", "replace") if state.is_file() and state.stat().st_size < 1 << 20 else ""
-    match = _STATE.search(text)
-    chosen = next((each for each in found if match and each.name == match[1].rpartition("/")[2]), None)
-    if chosen is None:
-        what = f"{given} has more than one checkpoint, and no file `checkpoint` that names one of them"
-        next_step, names = f"litebert import google {found[-1]} --output FOLDER", [each.name for each in found[:8]]
-        raise LitebertError("LB-716", what, received=", ".join(names), next=next_step)
-    others = ", ".join(each.name for each in found if each != chosen)
-    return chosen, [f"took {chosen.name}, which the file `checkpoint` names; also there: {others}"]
+        return found[0]
+    what = f"there is {'more than one' if found else 'no'} TensorFlow checkpoint at {given}"
+    names = [each.relative_to(folder).as_posix() for each in found[:8]]
+    received = ", ".join(names) or ("no such path" if not given.exists() else None)
+    expected = "a .tar.gz, a folder with *.index, or a prefix such as model.ckpt-best (TensorFlow 1.0 or later)"
+    raise LitebertError("LB-718", what, received=received, expected=expected, next="litebert import google --help")
 
 
 def _beside(prefix: Path, patterns: tuple[str, ...]) -> Path | None:
@@ -386,14 +358,11 @@ def _beside(prefix: Path, patterns: tuple[str, ...]) -> Path | None:
 
 
 def unpack(archive: Path, into: Path) -> None:
-    """Write the plain files of a .tar or .tar.gz below the folder `into`, within limits of size and number."""
+    """Write the plain files of a .tar.gz below the folder `into`, within limits of size and number."""
     unpacked = 0
     try:
-        with disk_errors(into), archive.open("rb") as file:
-            is_gzip = file.read(2) == b"\x1f\x8b"
-            file.seek(0)
-            plain = cast(BinaryIO, gzip.GzipFile(fileobj=file)) if is_gzip else file
-            bounded = _Bounded(plain, min(MAX_BYTES, MAX_RATIO * archive.stat().st_size + (1 << 20)))
+        with disk_errors(into), gzip.open(archive) as plain:
+            bounded = _Bounded(cast(BinaryIO, plain), min(MAX_BYTES, MAX_RATIO * archive.stat().st_size + (1 << 20)))
             try:
                 with tarfile.open(fileobj=cast(BinaryIO, bounded), mode="r:") as tar:
                     for number, member in enumerate(tar):

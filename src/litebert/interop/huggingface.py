@@ -13,9 +13,10 @@ import torch
 from torch import Tensor
 
 from litebert.errors import DamagedError, LitebertError, NoVocabularyError
-from litebert.files import Json, read_json, require_new, staged_folder
+from litebert.files import Json, require_new, staged_folder
 from litebert.folder.config import (
     CONFIG_FILE,
+    architecture,
     build_config,
     doubts,
     read_head,
@@ -27,7 +28,7 @@ from litebert.folder.model import build_network, save_model
 from litebert.folder.names import BERT
 from litebert.folder.weights import INDEX_FILE, read_weights, shard_names, weights_path
 from litebert.hub.transfer import locate
-from litebert.interop.reports import HuggingFaceImport
+from litebert.interop.reports import ModelImport
 from litebert.tokenizer import Tokenizer
 
 PICKLED_FILE = "pytorch_model.bin"
@@ -48,7 +49,7 @@ def import_model(
     activation: Literal["gelu", "gelu_new"] | None = None,
     heads: int | None = None,
     dtype: Literal["float32", "float16", "bfloat16"] = "float32",
-) -> HuggingFaceImport:
+) -> ModelImport:
     """Read a folder or a model of the Hub, and write config.json, safetensors and the tokenizer.
 
     `legacy_pickle` allows pytorch_model.bin where there is no safetensors file; `activation` and `heads` overrule its
@@ -95,17 +96,17 @@ def import_model(
             about_tokenizer.append(f"{error.what}{also}: add spiece.model or vocab.txt to work on texts")
         if vectors := read_sentence_vectors(source):
             write_sentence_transformers(staged, **asdict(vectors))
-        written = read_json(staged / CONFIG_FILE, command=f"ls {staged}")
     # What the user has settled with an option is no doubt any more.
     beyond_doubt = {"hidden_act": "gelu_new", "num_attention_heads": 1}
     settled = {name: value for name, value in beyond_doubt.items() if name in changes}
     unsettled = doubts(config.model_copy(update=settled)) + (loaded.notes if layout is BERT else ())
-    lacking = sorted({name.split(".")[0] for name in loaded.missing})
-    return HuggingFaceImport(
-        source=source,
-        output=output,
-        architecture=str(written["architectures"]).strip("[']"),
-        num_parameters=sum(p.numel() for p in loaded.network.parameters() if not p.is_meta),
+    lacking, parameters = sorted({name.split(".")[0] for name in loaded.missing}), loaded.network.state_dict()
+    return ModelImport(
+        source=str(source),
+        output=str(output),
+        architecture=architecture(head, parameters.keys() - loaded.missing),
+        num_parameters=sum(parameters[name].numel() for name in parameters.keys() - loaded.missing),
+        optimizer_step=None,
         missing=tuple(sorted(loaded.missing)),
         unused=loaded.unused,
         notes=(*(_WITHOUT[part] for part in lacking), *unsettled, *about_tokenizer),

@@ -11,25 +11,22 @@ from pathlib import Path
 
 
 @dataclass(frozen=True)
-class GoogleImport:
-    """What was read from Google's checkpoint and written: `missing` parameters and `unused` variables by name."""
+class ModelImport:
+    """What was read and written; `missing` are parameters and `unused` names in the source, as it has them."""
 
-    checkpoint: str
-    folder: str
-    num_variables: int
+    source: str
+    output: str
+    architecture: str
     num_parameters: int
-    dtypes: tuple[str, ...]
-    heads: tuple[str, ...]
-    tokenizer: str | None
     optimizer_step: int | None
     missing: tuple[str, ...]
     unused: tuple[str, ...]
     notes: tuple[str, ...]
 
     def __str__(self) -> str:
-        size = f"{self.num_variables} variables, {self.num_parameters:,} parameters in {' and '.join(self.dtypes)}"
-        heads = f"heads  {', '.join(self.heads) or 'none'}"
-        return "\n".join([f"read   {self.checkpoint}: {size}", heads, *_steps(self), f"wrote  {self.folder}"])
+        lines = [f"{self.output}: {self.architecture}, {self.num_parameters:,} parameters", *_steps(self)]
+        lines += [f"missing: {name}" for name in self.missing]
+        return "\n".join([*lines, *(f"not used: {name}" for name in self.unused)])
 
 
 @dataclass(frozen=True)
@@ -48,27 +45,9 @@ class GoogleExport:
         return "\n".join([f"wrote  {self.prefix}: {size}", *_steps(self), f"files  {', '.join(self.files)}"])
 
 
-def _steps(report: GoogleImport | GoogleExport) -> list[str]:
+def _steps(report: ModelImport | GoogleExport) -> list[str]:
     step = report.optimizer_step
     return [] if step is None else [f"steps  {step:,}, with the optimizer's moments"]
-
-
-@dataclass(frozen=True)
-class HuggingFaceImport:
-    """What was read and written: tensors that were missing or not used, by name, and notes."""
-
-    source: Path
-    output: Path
-    architecture: str
-    num_parameters: int
-    missing: tuple[str, ...]
-    unused: tuple[str, ...]
-    notes: tuple[str, ...]
-
-    def __str__(self) -> str:
-        lines = [f"{self.output}: {self.architecture}, {self.num_parameters:,} parameters"]
-        lines += [f"missing: {name}" for name in self.missing]
-        return "\n".join([*lines, *(f"not used: {name}" for name in self.unused)])
 
 
 @dataclass(frozen=True)
@@ -80,70 +59,25 @@ class Parity:
     correlation: float  # the lowest of all outputs, of deviations from the mean: what tells one text from another
     same_choice: float | None  # the share of equal first choices, where something is chosen
 
-
-@dataclass(frozen=True)
-class OnnxRow:
-    """A row of the table: a runtime, its file, how exact it is and how long a batch takes."""
-
-    name: str
-    bytes: int
-    ratio: float
-    parity: Parity | None  # none for the network itself
-    milliseconds: dict[str, float]  # by shape, if measured
+    def __str__(self) -> str:
+        choice = "" if self.same_choice is None else f", the same first choice in {self.same_choice:.1%}"
+        return f"differs by up to {self.max_difference:.1e}, correlation {self.correlation:.5f}{choice}"
 
 
 @dataclass(frozen=True)
-class Products:
-    """How many products have a constant operand, by the arithmetic that computes them."""
-
-    floating: int
-    integer: int
-
-
-@dataclass(frozen=True)
-class OnnxReport:
+class ExportReport:
     """What was written, what it takes and gives, and how it compares."""
 
     output: Path
     head: str
-    opset: int
-    inputs: tuple[str, ...]
-    outputs: tuple[str, ...]
-    products: Products
-    rows: tuple[OnnxRow, ...]
-    notes: tuple[str, ...]
-
-    def __str__(self) -> str:
-        shapes = list(self.rows[0].milliseconds)
-        table = [("", "MB", "of weights", "max diff", "correlation", "same choice", *(f"{each} ms" for each in shapes))]
-        for row in self.rows:
-            near = ["-", "-", "-"]
-            if (found := row.parity) is not None:
-                same = "-" if found.same_choice is None else f"{found.same_choice:.1%}"
-                near = [f"{found.max_difference:.1e}", f"{found.correlation:.5f}", same]
-            times = (f"{value:.1f}" for value in row.milliseconds.values())
-            table.append((row.name, f"{row.bytes / 1e6:.1f}", f"{row.ratio:.0%}", *near, *times))
-        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-        lines = ["  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in table]
-        products = f"{self.products.floating} products with weights in float, {self.products.integer} in int8"
-        outputs = f"gives {', '.join(self.outputs)}; opset {self.opset}; {products}"
-        return "\n".join([f"{self.output} ({self.head})", outputs, "", *lines])
-
-
-@dataclass(frozen=True)
-class ProgramReport:
-    """What was written, its inputs and outputs, and how far it is from the ragged network."""
-
-    output: Path
-    head: str
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     bytes: int
-    max_difference: float
+    parity: Parity
+    notes: tuple[str, ...]
 
     def __str__(self) -> str:
-        size, gives = f"{self.bytes / 1e6:.1f} MB", ", ".join(self.outputs)
-        return f"{self.output} ({self.head}): {size}, gives {gives}; max difference {self.max_difference:.1e}"
+        return f"{self.output} ({self.head}): {self.bytes / 1e6:.1f} MB, gives {', '.join(self.outputs)}\n{self.parity}"
 
 
 @dataclass(frozen=True)
@@ -159,7 +93,7 @@ class WebReport:
     def __str__(self) -> str:
         lines = [f"{size:>12,}  {name}" for name, size in sorted(self.files.items(), key=lambda item: -item[1])]
         lines.append(f"{self.transfer:>12,}  bytes that a browser fetches; {', '.join(self.verbs)}")
-        lines.append(f"int8 against the network: correlation {self.parity.correlation:.4f}")
+        lines.append(str(self.parity))
         return "\n".join([*lines, f"try it: python -m http.server --directory {self.output}"])
 
 

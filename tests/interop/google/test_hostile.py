@@ -272,14 +272,13 @@ def _refused(archive: Path, code: str) -> None:
     assert set(archive.parents[1].rglob("*")) == before
 
 
-@pytest.mark.parametrize("mode", ["w", "w:gz"])
 @pytest.mark.parametrize("format", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
-def test_files_arrive_whole(tmp_path: Path, mode: str, format: int) -> None:
+def test_files_arrive_whole(tmp_path: Path, format: int) -> None:
     contents = {"a/b": os.urandom(70_000), "./c": b"", "wörter.txt": "ß".encode(), "d": b"1" * 512}
     if format != tarfile.USTAR_FORMAT:
         contents["folder/" * 10 + "n" * 150] = b"long"
     members = [_file("a", b"", type=tarfile.DIRTYPE), *(_file(name, data) for name, data in contents.items())]
-    google.unpack(_archive(tmp_path / "x.tar", *members, mode=mode, format=format), tmp_path / "out")
+    google.unpack(_archive(tmp_path / "x.tgz", *members, format=format), tmp_path / "out")
     found = {p.relative_to(tmp_path / "out"): p.read_bytes() for p in (tmp_path / "out").rglob("*") if p.is_file()}
     assert found == {Path(name): data for name, data in contents.items()}
 
@@ -357,15 +356,12 @@ def _lying(size: int, kind: bytes = tarfile.REGTYPE, after: bytes = b"") -> byte
     ],
     ids=range(11),
 )
-@pytest.mark.parametrize("is_packed", [True, False])
-def test_headers_that_lie_are_refused_without_reading_what_they_promise(
-    tmp_path: Path, data: bytes, is_packed: bool
-) -> None:
+def test_headers_that_lie_are_refused_without_reading_what_they_promise(tmp_path: Path, data: bytes) -> None:
     (tmp_path / "in").mkdir()
-    (tmp_path / "in" / "x.tar").write_bytes(gzip.compress(data) if is_packed else data)
+    (tmp_path / "in" / "x.tgz").write_bytes(data if data.startswith(b"\x1f\x8b") else gzip.compress(data))
     tracemalloc.start()
     try:
-        _refused(tmp_path / "in" / "x.tar", "LB-70[12]|LB-718")
+        _refused(tmp_path / "in" / "x.tgz", "LB-70[12]|LB-718")
         assert tracemalloc.get_traced_memory()[1] < 8 << 20
     finally:
         tracemalloc.stop()

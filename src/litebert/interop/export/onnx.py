@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Mapping, Sequence
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import numpy as np
 import torch
 
 from litebert.errors import LitebertError, missing_package
-from litebert.fast import pack
 from litebert.interop.export import program
 from litebert.interop.export.network import INPUTS, PaddedNetwork, open_source, require_free, write_export
-from litebert.interop.export.program import Inputs, RunBatch, Text
-from litebert.interop.reports import OnnxReport, OnnxRow, Products
+from litebert.interop.export.program import RunBatch
+from litebert.interop.reports import ExportReport
 
 try:
     import onnx
@@ -39,50 +35,45 @@ def export_onnx(
     *,
     int8: bool = False,
     head: str | None = None,
-    texts: Sequence[Text] = program.OUR_TEXTS,
-    has_latency: bool = True,
     has_states: bool = False,
     table_bits: int = 8,
-) -> OnnxReport:
+) -> ExportReport:
     """Write a model folder as one ONNX file, with the tokenizer beside it.
 
     The outputs are those of the folder's head, or of the encoder with `head="none"`; `has_states` gives both, and
-    `table_bits` is for `quantise`. onnxruntime first runs the model on `texts`, and the file is not written if its
+    `table_bits` is for `quantise`. onnxruntime first runs the model on a few texts, and the file is not written if its
     outputs are wrong.
     """
     require_free(output, suffix=".onnx", source=folder)
     source = open_source(folder, head=head, has_states=has_states)
-    network, names = source.network, source.padded.output_names
-    graph = to_graph(source.padded)
-    products = count_products(graph)
-    files = {"onnxruntime fp32": graph.SerializeToString()}
+    graph, notes = to_graph(source.padded), tuple[str, ...]()
+    data = graph.SerializeToString()
+    parity = program.compare_with_network(start(data), source)
+    program.require_equal(parity, what=str(output))
     if int8:
-        graph = quantise(graph, table_bits=table_bits)
-        products = require_integer(graph)
-        files["onnxruntime int8"] = graph.SerializeToString()
-    runners = {name: start(data) for name, data in files.items()}
-    batches = list(program.padded_batches(texts, source.tokenizer, source.padded))
-    parities = {name: program.compare(run, network, batches) for name, run in runners.items()}
-    program.require_equal(parities["onnxruntime fp32"], what=str(output))
-    notes: tuple[str, ...] = ()
-    if int8:
-        near = parities["onnxruntime int8"]
+        small = quantise(graph, table_bits=table_bits)
+        require_integer(small)
+        data = small.SerializeToString()
+        parity = program.compare_with_network(start(data), source)
         # Outputs that hardly vary may be close but uncorrelated; NaN is neither.
-        if not (near.max_difference <= _LARGEST_SHARE * near.scale or near.correlation >= _LEAST_CORRELATION):
+        if not (parity.max_difference <= _LARGEST_SHARE * parity.scale or parity.correlation >= _LEAST_CORRELATION):
             what = f"{output} was not written: int8 changes this network's outputs too much"
             limits = f"at least {_LEAST_CORRELATION}, or differences below {_LARGEST_SHARE:.0%}"
-            found = f"a correlation of {near.correlation:.3f} with its own outputs"
+            found = f"a correlation of {parity.correlation:.3f} with its own outputs"
             raise LitebertError("LB-760", what, received=found, expected=limits, next="omit --int8")
-        if not (near.correlation >= _GOOD_CORRELATION and (near.same_choice or 1) >= _GOOD_CHOICES):
+        if not (parity.correlation >= _GOOD_CORRELATION and (parity.same_choice or 1) >= _GOOD_CHOICES):
             notes = ("int8 moves these outputs visibly: evaluate the file on your own data before use",)
-    pack(network.albert)  # as it is served; the graph was compared with the plain network
-    everybody = {"litebert": lambda inputs: program.ragged_outputs(network, inputs, names)} | runners
-    times = measure(everybody, source.padded, vocab_size=network.config.vocab_size) if has_latency else {}
-    write_export(output, list(files.values())[-1], source=folder)
-    weights = sum(path.stat().st_size for path in folder.glob("*.safetensors"))
-    sizes = {"litebert": weights} | {name: len(data) for name, data in files.items()}
-    rows = (OnnxRow(name, n, n / weights, parities.get(name), times.get(name, {})) for name, n in sizes.items())
-    return OnnxReport(output, source.head, OPSET, INPUTS, names, products, tuple(rows), notes)
+    write_export(output, data, source=folder)
+    return ExportReport(output, source.head, INPUTS, source.padded.output_names, len(data), parity, notes)
+
+
+def start(model: bytes) -> RunBatch:
+    """Return a graph as a function that onnxruntime computes."""
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3  # errors only
+    session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    names = [output.name for output in session.get_outputs()]
+    return lambda inputs: dict(zip(names, session.run(names, inputs), strict=True))
 
 
 # --- the graph -------------------------------------------------------------------------------------------------------
@@ -120,8 +111,11 @@ def to_graph(network: PaddedNetwork) -> onnx.ModelProto:
     return model
 
 
-def count_products(model: onnx.ModelProto) -> Products:
-    """Follow constants through the graph, so that a transposed or rescaled weight counts too."""
+def count_products(model: onnx.ModelProto) -> tuple[int, int]:
+    """Return how many products have a constant operand, in float and in int8.
+
+    Constants are followed through the graph, so that a transposed or rescaled weight counts, too.
+    """
     constants = {tensor.name for tensor in model.graph.initializer}
     floating = integer = 0
     for node in model.graph.node:
@@ -131,17 +125,18 @@ def count_products(model: onnx.ModelProto) -> Products:
         elif any(is_constant[:2]):
             floating += node.op_type in ("MatMul", "Gemm", "Einsum", "Conv")
             integer += "Quantize" in node.op_type or "Integer" in node.op_type or node.op_type == "QLinearMatMul"
-    return Products(floating, integer)
+    return floating, integer
 
 
-def require_integer(model: onnx.ModelProto) -> Products:
+def require_integer(model: onnx.ModelProto) -> None:
     """Refuse a graph that still multiplies weights in float, or none in int8."""
-    products = count_products(model)
-    if products.floating or not products.integer:
-        what = "the graph is not int8: products with weights stayed in float"
-        found = f"{products.floating} in float, {products.integer} in int8"
+    floating, integer = count_products(model)
+    if floating or not integer:
+        what, found = (
+            "the graph is not int8: products with weights stayed in float",
+            f"{floating}, and {integer} in int8",
+        )
         raise LitebertError("LB-759", what, received=found, next="pip install -U torch onnxscript, or omit --int8")
-    return products
 
 
 # --- int8: weights with one scale per column; activations are quantised dynamically ----------------------------------
@@ -215,51 +210,3 @@ def quantise(model: onnx.ModelProto, *, table_bits: int = 8) -> onnx.ModelProto:
     )
     onnx.checker.check_model(result, full_check=True)
     return result
-
-
-# --- onnxruntime -----------------------------------------------------------------------------------------------------
-
-_SHAPES = ((1, 16), (1, 128), (8, 128))
-
-
-def start(model: bytes) -> RunBatch:
-    """Return the graph as a function that uses as many threads as torch."""
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = torch.get_num_threads()
-    options.inter_op_num_threads = 1
-    options.log_severity_level = 3  # errors only
-    # Threads that keep spinning after a run would slow down torch.
-    options.add_session_config_entry("session.force_spinning_stop", "1")
-    session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-    names = [output.name for output in session.get_outputs()]
-    return lambda inputs: dict(zip(names, session.run(names, inputs), strict=True))
-
-
-def measure(
-    runners: Mapping[str, RunBatch], network: PaddedNetwork, *, vocab_size: int, rounds: int = 7
-) -> dict[str, dict[str, float]]:
-    """Return the median milliseconds of each runner at each shape; `1x16` is one row of 16.
-
-    After a warm-up round the runners are interleaved, so that other work on the machine slows all of them alike.
-    """
-    times: dict[str, dict[str, float]] = {name: {} for name in runners}
-    for batch, length in _SHAPES:
-        if length not in network.lengths:
-            continue
-        inputs = full_rectangle(batch, length, axes=network.axes, vocab_size=vocab_size)
-        taken: dict[str, list[float]] = {name: [] for name in runners}
-        for _ in range(1 + rounds):
-            for name, run in runners.items():
-                begin = time.perf_counter()
-                run(inputs)
-                taken[name].append(1e3 * (time.perf_counter() - begin))
-        for name, milliseconds in taken.items():
-            times[name][f"{batch}x{length}"] = median(milliseconds[1:])
-    return times
-
-
-def full_rectangle(batch: int, length: int, *, axes: tuple[str, ...], vocab_size: int) -> Inputs:
-    """Return inputs of one shape, without padding."""
-    shape = (batch, 1, length) if "choices" in axes else (batch, length)
-    ids = np.arange(np.prod(shape)).reshape(shape) % vocab_size
-    return dict(zip(INPUTS, (ids, np.ones_like(ids), np.zeros_like(ids)), strict=True))

@@ -8,47 +8,46 @@ from __future__ import annotations
 import io
 import logging
 import warnings
-from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 from torch.export import Dim, ExportedProgram
 
 from litebert.errors import LitebertError
-from litebert.files import read_capped
 from litebert.folder.model import head_of
 from litebert.interop.export.network import (
     INPUTS,
     NUM_STARTS,
     PaddedNetwork,
+    SourceModel,
     allowed_positions,
     open_source,
     require_free,
     write_export,
 )
-from litebert.interop.reports import Parity, ProgramReport
+from litebert.interop.reports import ExportReport, Parity
 from litebert.nn import AlbertForTask, Batch, Network
 from litebert.tasks.kinds.family import frame_ids
 from litebert.tasks.kinds.spans import score_spans
 from litebert.tokenizer import Tokenizer
 
-Text: TypeAlias = tuple[str, str | None]
 Inputs: TypeAlias = dict[str, NDArray[np.int64]]
 Outputs: TypeAlias = Mapping[str, NDArray[np.float32]]
 RunBatch: TypeAlias = Callable[[Inputs], Outputs]
 
 _EQUAL = 1e-4  # largest difference allowed between runtimes in float32, for numbers up to one
-_ROWS_AT_ONCE, _NUM_CHOICES = 8, 4
+_NUM_CHOICES = 4
 _TRACED_SIZES = {"batch": 2, "choices": 3, "length": 8}
 _BANNED = -1e29  # a value below this means "never" and is not compared
 _OVER_POSITIONS = ("start_logits", "end_logits", "no_answer_logits")  # their last axis is not one of features
 _NOT_CHOICES = ("last_hidden_state", "pooler_output", "no_answer_logits")
-OUR_TEXTS: tuple[Text, ...] = (
+OUR_TEXTS = (
     ("Where did the boat come from?", "The boat had come down the river from the old mill."),
     ("Who opened the door?", "Nobody answered, so Clara opened the door herself and went in."),
     ("When does the market close?", "The market closes at six, but on Friday it stays open late."),
@@ -66,7 +65,7 @@ OUR_TEXTS: tuple[Text, ...] = (
 )  # fmt: skip
 
 
-def export_program(folder: Path, output: Path, *, head: str | None = None) -> ProgramReport:
+def export_program(folder: Path, output: Path, *, head: str | None = None) -> ExportReport:
     """Write a model folder as a program for torch.export.load, for any batch size and length.
 
     It is loaded as a user would and compared with the network before anything is written.
@@ -84,10 +83,10 @@ def export_program(folder: Path, output: Path, *, head: str | None = None) -> Pr
             outputs = call(*(torch.from_numpy(inputs[name]) for name in INPUTS))
         return {name: values.numpy() for name, values in zip(names, outputs, strict=True)}
 
-    parity = compare(run, source.network, padded_batches(OUR_TEXTS, source.tokenizer, source.padded))
+    parity = compare_with_network(run, source)
     require_equal(parity, what=str(output))
     write_export(output, data, source=folder)
-    return ProgramReport(output, source.head, INPUTS, names, len(data), parity.max_difference)
+    return ExportReport(output, source.head, INPUTS, names, len(data), parity, notes=())
 
 
 def trace(network: PaddedNetwork) -> ExportedProgram:
@@ -125,32 +124,25 @@ def quiet() -> Iterator[None]:
 # --- the check -------------------------------------------------------------------------------------------------------
 
 
-def read_texts(path: Path) -> tuple[Text, ...]:
-    """Read one text per line, or two with a tab between them."""
-    lines = read_capped(path, 16 << 20, command=f"ls -l {path}").decode("utf-8", "replace").splitlines()
-    parts = [line.partition("\t") for line in lines if line.strip()]
-    if not parts:
-        what, omit = f"{path} has no texts to compare on", "omit --texts to compare on a few built-in sentences"
-        raise LitebertError("LB-753", what, expected="one text per line, or two with a tab between them", next=omit)
-    return tuple((first, second if tab else None) for first, tab, second in parts)
+def compare_with_network(run: RunBatch, source: SourceModel) -> Parity:
+    """Compare a runtime with the ragged network on a few texts."""
+    inputs = our_inputs(source.tokenizer, source.padded)
+    outputs = run(inputs)
+    expected = ragged_outputs(source.network, inputs, outputs, starts=outputs.get("start_top_index"))
+    return compare(outputs, expected)
 
 
-def padded_batches(texts: Sequence[Text], tokenizer: Tokenizer, network: PaddedNetwork) -> Iterator[Inputs]:
-    """Yield texts as padded batches: rows, or questions with their choices."""
-    lengths, has_choices = network.lengths, "choices" in network.axes
-    ids_of = [[None if text is None else tokenizer.encode(text).ids for text in pair] for pair in texts]
-    framed = [frame_ids(tokenizer, first or [], second, max_length=lengths[-1]) for first, second in ids_of]
-    for begin in range(0, len(framed), _ROWS_AT_ONCE):
-        rows = framed[begin : begin + _ROWS_AT_ONCE]
-        choices = min(_NUM_CHOICES, len(rows))
-        if has_choices:
-            rows = rows[: len(rows) // choices * choices]
-        shape = (len(rows), max(lengths[0], *(len(ids) for ids, _ in rows)))
-        ids, mask, segments = np.full(shape, tokenizer.pad_id), np.zeros(shape, int), np.zeros(shape, int)
-        for row, (tokens, types) in enumerate(rows):
-            ids[row, : len(tokens)], segments[row, : len(tokens)], mask[row, : len(tokens)] = tokens, types, 1
-        laid_out = (-1, choices, shape[1]) if has_choices else shape
-        yield {name: x.reshape(laid_out) for name, x in zip(INPUTS, (ids, mask, segments), strict=True)}
+def our_inputs(tokenizer: Tokenizer, network: PaddedNetwork) -> Inputs:
+    """Return our texts as one padded batch: rows, or questions with their choices."""
+    lengths = network.lengths
+    pairs = [[tokenizer.encode(text).ids for text in pair] for pair in OUR_TEXTS]
+    rows = [frame_ids(tokenizer, *pair, max_length=lengths[-1]) for pair in pairs]
+    shape = (len(rows), max(lengths[0], *(len(ids) for ids, _ in rows)))
+    ids, mask, segments = np.full(shape, tokenizer.pad_id), np.zeros(shape, int), np.zeros(shape, int)
+    for row, (tokens, types) in enumerate(rows):
+        ids[row, : len(tokens)], segments[row, : len(tokens)], mask[row, : len(tokens)] = tokens, types, 1
+    laid_out = (-1, _NUM_CHOICES, shape[1]) if "choices" in network.axes else shape
+    return {name: x.reshape(laid_out) for name, x in zip(INPUTS, (ids, mask, segments), strict=True)}
 
 
 @torch.inference_mode()
@@ -163,29 +155,29 @@ def ragged_outputs(
     """
     shape = inputs["input_ids"].shape  # (batch, length), or (batch, choices, length)
     ids, mask, segments = (torch.from_numpy(inputs[name]).reshape(-1, shape[-1]) for name in INPUTS)
-    batch, task = Batch.from_padded(ids, mask, segments), head_of(network)
+    batch, task, of = Batch.from_padded(ids, mask, segments), head_of(network), cast(Any, network)
     if isinstance(network, AlbertForTask) and "start_top_index" in names:
         chosen = NUM_STARTS if starts is None else torch.from_numpy(np.asarray(starts))
         spans = score_spans(network, batch, allowed_positions(mask, segments), chosen)
         found = {"start_logits": spans.start, "end_logits": spans.end, "no_answer_logits": spans.no_answer}
         return {name: values.numpy() for name, values in found.items()}
     hidden = network.albert(batch)  # (tokens, hidden)
-    of: Any = network
+    compute: dict[str, Callable[[], Tensor]] = {
+        "last_hidden_state": lambda: hidden,
+        "prediction_logits": lambda: of.masked_lm(hidden, of.albert.embedding.word.weight),
+        "pooler_output": lambda: of.albert.pool(hidden[batch.first_tokens]),
+        "sop_logits": lambda: of.sentence_order(of.albert.pool(hidden[batch.first_tokens])),
+    }
     outputs = {}
     for name in names:
         is_by_token = name in ("last_hidden_state", "prediction_logits")
-        if name == "last_hidden_state":
-            values = hidden
-        elif name == "prediction_logits":
-            values = of.masked_lm(hidden, of.albert.embedding.word.weight)
-        elif task is not None and name in task.record.logits and not task.is_pooled:
-            values = of.head(hidden, *((batch,) if task.record.reads_texts else ()))
-            is_by_token = not task.record.reads_texts
+        if task is None or name in compute:
+            values = compute[name]()
+        else:
+            values = of(batch)
+            is_by_token = not (task.is_pooled or task.record.reads_texts)
             if len(task.record.logits) > 1:
                 values = values[:, task.record.logits.index(name)]
-        else:
-            values = of.albert.pool(hidden[batch.first_tokens])
-            values = values if name == "pooler_output" else of.head(values) if task else of.sentence_order(values)
         if is_by_token:  # (tokens, ...) becomes (batch, length, ...)
             values = batch.to_padded(values, width=shape[-1])
             values[mask == 0] = -torch.inf
@@ -193,36 +185,25 @@ def ragged_outputs(
     return outputs
 
 
-def compare(run: RunBatch, network: Network, batches: Iterable[Inputs]) -> Parity:
-    """Compare a runtime with the ragged network on real tokens; padding is excluded."""
-    # Of each output: rows, column sums and products of both sides, summed so that no outputs need to be kept
-    moments: defaultdict[str, list[Any]] = defaultdict(lambda: [0, 0.0, 0.0])
-    differences, scales = [0.0], [0.0]
+def compare(outputs: Outputs, expected: Outputs) -> Parity:
+    """Compare a runtime's outputs with those of the ragged network on real tokens; padding is excluded."""
+    differences, scales, correlations = [0.0], [0.0], [1.0]
     same: list[NDArray[np.bool_]] = []
-    for inputs in batches:
-        outputs = run(inputs)
-        starts = outputs.get("start_top_index")
-        for name, expected in ragged_outputs(network, inputs, outputs, starts=starts).items():
-            valid = ~(expected <= _BANNED)  # NaN is compared, and never equal
-            width = 1 if name in _OVER_POSITIONS else expected.shape[-1]
-            pair = np.stack([x[valid].reshape(-1, width).astype(np.float64) for x in (expected, outputs[name])])
-            flat = pair.reshape(2, -1)
-            moments[name] = [
-                old + new for old, new in zip(moments[name], (pair.shape[1], pair.sum(1), flat @ flat.T), strict=True)
-            ]
+    for name, ours in expected.items():
+        valid, theirs = ~(ours <= _BANNED), outputs[name]  # NaN is compared, and never equal
+        width = 1 if name in _OVER_POSITIONS else ours.shape[-1]
+        pair = np.stack([x[valid].reshape(-1, width).astype(np.float64) for x in (ours, theirs)])  # (2, rows, width)
+        with np.errstate(invalid="ignore", divide="ignore"):  # infinite or constant outputs
             differences.append(float(np.abs(pair[0] - pair[1]).max(initial=0)))
             scales.append(float(np.abs(pair[0]).max(initial=0)))
-            if name not in _NOT_CHOICES and expected.shape[-1] > 1:
-                ours, theirs = (np.where(valid, x, -np.inf).argmax(-1) for x in (expected, outputs[name]))
-                same.append((ours == theirs)[valid.any(-1)])
-    correlations = []
-    for count, totals, products in moments.values():  # of deviations from the column means
-        with np.errstate(invalid="ignore", divide="ignore"):  # infinite or constant outputs
-            covariance = products - totals @ totals.T / max(count, 1)
-            variances = covariance.diagonal()
-            is_constant = variances <= 1e-12 * products.diagonal()
-            correlation = covariance[0, 1] / np.sqrt(variances.prod())
+            deviations = (pair - pair.mean(1, keepdims=True)).reshape(2, -1)
+            covariance = deviations @ deviations.T
+            is_constant = covariance.diagonal() <= 1e-12 * (pair**2).sum((1, 2))
+            correlation = covariance[0, 1] / np.sqrt(covariance.diagonal().prod())
         correlations.append(float(is_constant.all()) if is_constant.any() else float(correlation))
+        if name not in _NOT_CHOICES and ours.shape[-1] > 1:
+            first, second = (np.where(valid, x, -np.inf).argmax(-1) for x in (ours, theirs))
+            same.append((first == second)[valid.any(-1)])
     return Parity(
         max_difference=float(np.max(differences)),
         scale=float(np.max(scales)),

@@ -64,7 +64,6 @@ def export_web(folder: Path, output: Path, *, runtime: Path | None = None) -> We
             Path(scratch) / "model.onnx",
             int8=True,
             head=None if has_head else ENCODER_ONLY,
-            has_latency=False,
             has_states=True,
             table_bits=_TABLE_BITS,
         )
@@ -94,9 +93,8 @@ def export_web(folder: Path, output: Path, *, runtime: Path | None = None) -> We
     with staged_folder(output) as staged:
         for name, data in files.items():
             write_bytes(staged / name, data)
-    parity = next(row.parity for row in reversed(report.rows) if row.parity)
     written = {name: len(data) for name, data in files.items()}
-    return WebReport(output, verbs, written, parity, sum(written.values()) - written["README.txt"])
+    return WebReport(output, verbs, written, report.parity, sum(written.values()) - written["README.txt"])
 
 
 def vocabulary(folder: Path, tokenizer: Tokenizer) -> dict[str, Json]:
