@@ -246,7 +246,7 @@ NO_PASSAGES: dict[str, tuple[str, str]] = {
     passage("h", answers=["C", "E"]): ("LB-827", "'A', 'B', 'C' or 'D'"),
     passage("h", options=[["a", "b"], ["c", "d"]]): ("LB-827", "up to 4 options, C among them"),
     passage("h", options=[list("abcde"), list("abcd")]): ("LB-827", "not 5"),
-    passage("h", questions="Who?"): ("LB-827", "a valid tuple"),
+    passage("h", questions="Who?"): ("LB-827", "a valid list"),
     passage("h", article=None): ("LB-827", "a valid string"),
 }
 
