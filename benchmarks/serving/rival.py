@@ -33,8 +33,8 @@ class Body(BaseModel):
     texts: list[str]
 
 
-def embedder(model: Path, engine: str) -> Embed:
-    """Load a model in an engine, on one thread in float32; return what gives the mean-pooled vector of each text."""
+def embedder(model: Path, engine: str, precision: str) -> Embed:
+    """Load a model in an engine, on one thread; return what gives the mean-pooled vector of each text."""
     torch.set_num_threads(1)
     tokenizer = AutoTokenizer.from_pretrained(model)
     with tempfile.TemporaryDirectory() as scratch:
@@ -43,7 +43,7 @@ def embedder(model: Path, engine: str) -> Embed:
         export = {"onnxruntime": export_onnx, "openvino": export_openvino}.get(engine)
         if export:
             export(root / "model", root, is_quantised=False)
-        rival = rivals.load(f"{engine} fp32", root)
+        rival = rivals.load(f"{engine} {precision}", root)
 
     @torch.inference_mode()
     def embed(texts: list[str]) -> list[list[float]]:
@@ -90,9 +90,9 @@ def make_app(embed: Embed) -> FastAPI:
     return app
 
 
-def main(model: Path, *, engine: Engine = "transformers", port: int) -> None:
+def main(model: Path, *, engine: Engine = "transformers", precision: Literal["fp32", "bf16"] = "fp32", port: int) -> None:
     """Serve until the process is ended."""
-    uvicorn.run(make_app(embedder(model, engine)), port=port, log_level="error")
+    uvicorn.run(make_app(embedder(model, engine, precision)), port=port, log_level="error")
 
 
 if __name__ == "__main__":

@@ -130,8 +130,10 @@ class Engine:
     def __init__(self) -> None:
         self.is_checkpointed = False
         self.backend: str | None = None  # what computes packed weights; None: they are not packed
-        # The steps that were packed, and of each weight then the address and the number of writes to it.
+        # The steps that were packed; the modules and weights of which, each in the dictionary that held it; and of each
+        # weight the address and the number of writes to it.
         self._packed: Sequence[Step] | None = None
+        self._held: list[tuple[dict[str, Any], str, nn.Module | Tensor]] = []
         self._stamps: list[tuple[int, int]] = []
 
     def __call__(
@@ -150,11 +152,8 @@ class Engine:
 
     def steps(self, albert: Albert) -> Sequence[Step]:
         """Return the steps at the depth of the encoder; packed weights are forgotten if they have changed."""
-        if self.backend is not None:
-            weights = (w for module in albert.modules() for w in module._parameters.values() if w is not None)
-            stamps = [(w.data_ptr(), 0 if w.is_inference() else w._version) for w in weights]
-            if albert.training or (self._packed is not None and stamps != self._stamps):
-                self.backend = self._packed = None
+        if self.backend is not None and (albert.training or (self._packed is not None and self._has_changed())):
+            self.backend = self._packed = None
         if self.backend is None or torch.is_grad_enabled():
             steps = make_steps(albert, training_linear, for_training=True)[: albert.depth]
             return [partial(checkpoint, s, use_reentrant=False) for s in steps] if self.is_checkpointed else steps
@@ -162,7 +161,9 @@ class Engine:
             from litebert.fast.int8 import int8_steps, is_int8, kernels_work
 
             has_int8 = is_int8(albert) and kernels_work()  # without these kernels, rounded weights compute in float32
-            self._stamps = stamps
+            places = [place for module in albert.modules() for place in (module._modules, module._parameters)]
+            self._held = [(place, name, one) for place in places for name, one in place.items() if one is not None]
+            self._stamps = self._stamps_now()
             self._packed = int8_steps(albert) if has_int8 else make_steps(albert, packed_linear)
             if self.backend != "torch":
                 from litebert.fast.onnx_step import with_graphs
@@ -170,9 +171,18 @@ class Engine:
                 self._packed = with_graphs(albert, self._packed, is_forced=self.backend == "onnxruntime")
         return self._packed[: albert.depth]
 
+    def _has_changed(self) -> bool:
+        """Tell whether a packed module or weight was replaced or written to; each call asks, so it takes microseconds."""
+        is_replaced = any(place.get(name) is not one for place, name, one in self._held)
+        return is_replaced or self._stamps_now() != self._stamps
+
+    def _stamps_now(self) -> list[tuple[int, int]]:
+        weights = [one for _, _, one in self._held if isinstance(one, Tensor)]
+        return [(w.data_ptr(), 0 if w.is_inference() else w._version) for w in weights]
+
     def __getstate__(self) -> dict[str, Any]:
         """Leave packed weights out of copies and pickles: they are addresses, layouts and kernels of this process."""
-        return self.__dict__ | {"_packed": None, "_stamps": []}
+        return self.__dict__ | {"_packed": None, "_held": [], "_stamps": []}
 
 
 def engine_of(albert: Albert) -> Engine:

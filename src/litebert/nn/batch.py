@@ -85,9 +85,7 @@ def sequence_of(batch: Batch) -> Int[Tensor, " tokens"]:
 
 def mean_by_sequence(rows: Float[Tensor, "tokens ..."], batch: Batch) -> Float[Tensor, "sequences ..."]:
     """Return the mean of the rows of each sequence."""
-    zeros = rows.new_zeros(len(batch.lengths), *rows.shape[1:])
-    sums = zeros.index_add(0, sequence_of(batch), rows)  # (sequences, ...)
-    return sums / batch.offsets.diff().view(-1, *[1] * (rows.ndim - 1))
+    return torch.segment_reduce(rows, "mean", lengths=batch.offsets.diff())
 
 
 def moved(tensor: Tensor, device: torch.device | str) -> Tensor:
