@@ -90,7 +90,9 @@ def make_app(embed: Embed) -> FastAPI:
     return app
 
 
-def main(model: Path, *, engine: Engine = "transformers", precision: Literal["fp32", "bf16"] = "fp32", port: int) -> None:
+def main(
+    model: Path, *, engine: Engine = "transformers", precision: Literal["fp32", "bf16"] = "fp32", port: int
+) -> None:
     """Serve until the process is ended."""
     uvicorn.run(make_app(embedder(model, engine, precision)), port=port, log_level="error")
 
