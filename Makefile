@@ -80,7 +80,7 @@ study: $(VENV)/.user  ## the paper's tables at a small scale: an hour or two of 
 	for t in $(STUDIES); do \
 	  $(BIN)/litebert study ablation $$t --corpus build/study/corpus --output build/study --seeds 1,2,3 --afford 1.5 || exit 1; \
 	done
-	$(BIN)/litebert study page build/study --html build/study/study.html
+	$(BIN)/litebert study page build/study --html build/study/study.html --force
 
 docs: $(VENV)/.dev  ## the documentation as a site, in build/site
 	$(BIN)/pip install -q -c constraints.txt -e ".[docs]"

@@ -21,11 +21,13 @@ def writers(desk: Desk) -> dict[str, list[object]]:
     """Return commands that write what --output (or the last option) names."""
     few = desk.folder / "few.txt"
     few.write_text("".join(f"{text}\n" for text in TEXTS))
+    if not (study := desk.folder / "study").exists():
+        assert litebert("study", "layers", desk.base, "--texts", few, "--depths", 16, "--output", study).code == 0
     return {
         "average": ["runs", "average", desk.base, "--output"],
         "predict": ["predict", desk.reviews, "--data", desk.table("reviews.csv"), "--quiet", "--output"],
         "filter": ["corpus", "filter", desk.stories, "--documents", "blank-line", "--output"],
-        "html": ["study", "layers", desk.base, "--texts", few, "--depths", 16, "--html"],
+        "html": ["study", "page", study, "--html"],
     }
 
 

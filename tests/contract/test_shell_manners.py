@@ -37,7 +37,7 @@ def test_every_help_has_examples_and_no_help_or_list_loads_torch(desk: Desk) -> 
         done = litebert(*name.split(), "--help")
         assert done.code == 0
         assert done.stdout.startswith(f"Usage: litebert {name}")
-        assert len(re.findall(rf"(?m)^ *litebert {name}\b", done.stdout)) >= 2, name
+        assert re.search(rf"(?m)^ *litebert {name}\b", done.stdout), name
     words = [[*name.split(), "--help"] for name in leaves()] + [["--version"], ["help"]]
     words += [["runs", "list", "--runs", str(desk.folder / "runs")]]
     code = f"""
@@ -212,7 +212,6 @@ CASES = [
     ("predict", "RUNS/reviews --data REVIEWS --output answers --quiet"),
     ("pretrain", f"--corpus CORPUS --preset tiny {shlex.join(QUICK)} --dry-run"),
     ("quantize", "RUNS/base int8 --texts few.txt"),
-    ("recipes copy", "laptop mine.toml"),
     ("recipes list", ""),
     ("report", "RUNS/base"),
     ("runs clean", "RUNS --dry-run"),
@@ -406,11 +405,3 @@ def test_a_plan_writes_nothing_and_a_text_too_small_for_the_vocabulary_has_fewer
     shown = litebert("config", "show", tmp_path / "runs" / "albert", "--origin").stdout
     assert "train.steps = 2  # command line: train.steps=2" in shown
     assert int(re.search(r"model.vocab_size = (\d+)", shown)[1]) < 1_000
-
-
-def test_a_recipe_is_copied_once(tmp_path: Path) -> None:
-    assert litebert("recipes", "copy", "laptop", "mine.toml", cwd=tmp_path).code == 0
-    copied = (tmp_path / "mine.toml").read_bytes()
-    says(litebert("recipes", "copy", "laptop", "mine.toml", cwd=tmp_path), 1, "mine.toml")
-    assert "paper-base" in litebert("recipes", "list").stdout
-    assert (tmp_path / "mine.toml").read_bytes() == copied

@@ -120,7 +120,7 @@ def test_commands_print_what_they_write_and_the_page_has_it_all(
 
     out = tmp_path / "out"
     given = [model, "--texts", model.parent / "texts.txt", "--output", out, "--json"]
-    layers = printed("layers", *given, "--limit", 3, "--depths", "16,21", "--html", tmp_path / "one.html")
+    layers = printed("layers", *given, "--limit", 3, "--depths", "16,21")
     assert layers == [json.loads((out / "layers-small.json").read_text())]
     assert [fate.depth for fate in Layers.model_validate(layers[0]).fates] == [16, 21]
     assert (out / "layers-1.svg").read_text().startswith("<?xml")
@@ -148,10 +148,9 @@ def test_a_claim_is_measured_with_its_bytes_and_its_network_time() -> None:
     assert f"{result.training_speed.median:.2f} times as fast" in costs_part(found).finding
 
 
-@pytest.mark.parametrize(("option", "code"), [("--output", "LB-008"), ("--html", "LB-619")])
 def test_what_cannot_be_written_is_refused_before_the_measuring(
-    option: str, code: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "file").touch()
-    assert run(["study", "cost", option, str(tmp_path / "file")]) == 1
-    assert code in capsys.readouterr().err
+    assert run(["study", "cost", "--output", str(tmp_path / "file")]) == 1
+    assert "LB-008" in capsys.readouterr().err

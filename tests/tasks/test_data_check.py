@@ -184,7 +184,7 @@ def run(*arguments: object) -> tuple[int, str]:
 
 def test_exit_code_is_3_where_training_would_stop(write: Write, tokenizer: Tokenizer, tmp_path: Path) -> None:
     good, bad = write("g.csv", HEAD + GOOD), write("b.csv", f"{HEAD}{GOOD}x\n")
-    assert [run(*words)[0] for words in ((good,), (bad,), (good, "--dev", bad))] == [0, 3, 3]
+    assert [run(*words)[0] for words in ((good,), (bad,), (good, bad))] == [0, 3, 3]
     tokenizer.save(tmp_path / "vocabulary")
     code, output = run(bad, "--model", tmp_path / "vocabulary", "--json")
     report = json.loads(output)

@@ -62,11 +62,10 @@ def build_from_texts(
     """
     from litebert.hub import locate
 
-    vocabulary, corpus = Path(folder) / "tokenizer", Path(folder) / "corpus"
+    vocabulary = Path(folder) / "tokenizer" if start is None else locate(fspath(start))
+    corpus = Path(folder) / "corpus"
     speak = (lambda _: None) if quiet else say
-    if start is not None:
-        vocabulary = locate(fspath(start))
-    elif not (vocabulary / "tokenizer_config.json").exists():
+    if start is None and not (vocabulary / "tokenizer_config.json").exists():
         speak(f"training a vocabulary of {vocab_size:,} pieces")
         trained = _trained(texts, vocabulary, vocab_size=vocab_size, is_limit=True, column=column)
         if trained.vocab_size < vocab_size:
@@ -106,7 +105,6 @@ def tokenizer_train(
     """Train a SentencePiece vocabulary with the official settings.
 
     litebert tokenizer train my-text.txt --vocab-size 16000 --output vocabularies/mine
-    litebert tokenizer train wiki.parquet --output vocabularies/wiki --cased
     """
     trained = _trained(inputs, output, vocab_size=vocab_size, column=column, cased=cased)
     text = f"{trained.vocab_size:,} pieces in {output}"
@@ -129,8 +127,7 @@ def tokenizer_encode(
 ) -> Shown[Encoded]:
     """Show the ids, pieces and offsets of a text.
 
-    litebert tokenizer encode "The cat sat." --tokenizer vocabularies/mine
-    litebert tokenizer encode "The [MASK] sat." --tokenizer models/mine --special-tokens --json
+    litebert tokenizer encode "The [MASK] sat." --tokenizer models/mine --special-tokens
     """
     found = Tokenizer.load(vocabulary_path(tokenizer)).encode(text, pair, special_tokens=special_tokens)
     rows = zip(found.ids, found.pieces, found.offsets, strict=True)
@@ -176,7 +173,7 @@ def corpus_build(
     litebert corpus build stories.jsonl --tokenizer vocabularies/mine --output corpora/mine
     litebert corpus build wiki.parquet --tokenizer models/mine --output corpora/wiki --held-out 0.02
     """
-    summary = build_corpus(
+    found = build_corpus(
         paths(inputs),
         tokenizer=vocabulary_path(tokenizer),
         output=output,
@@ -189,13 +186,10 @@ def corpus_build(
         cluster=cluster,
         report=None if quiet else _say_progress,
     )
-    lines = [
-        f"{name:<9} {part.documents:,} documents, {part.sentences:,} sentences, {part.tokens:,} tokens"
-        for name, part in (("train", summary.train), ("held out", summary.held_out))
-        if part
-    ]
-    found = Built(path=str(summary.path), train=summary.train, held_out=summary.held_out)
-    return Shown(found, "\n".join(lines))
+    parts = {"train": found.train, "held out": found.held_out}
+    counts = "{:<9} {:,} documents, {:,} sentences, {:,} tokens"
+    lines = [counts.format(name, p.documents, p.sentences, p.tokens) for name, p in parts.items() if p]
+    return Shown(Built(path=str(found.path), train=found.train, held_out=found.held_out), "\n".join(lines))
 
 
 def corpus_check(
@@ -212,7 +206,6 @@ def corpus_check(
     The exit code is 3 if something is damaged or cannot be read.
 
     litebert corpus check my-text.txt --tokenizer vocabularies/mine
-    litebert corpus check corpora/mine --json
     litebert corpus check corpora/mine --verify
     """
     given = paths(inputs)
@@ -230,7 +223,6 @@ def corpus_merge(*corpora: Annotated[Path, Required], output: Annotated[Path, "F
     """Join corpora that were built alike into one; no text is read again.
 
     litebert corpus merge corpora/one corpora/two --output corpora/both
-    litebert corpus merge corpora/2024-* --output corpora/2024
     """
     counts = merge_corpora(corpora, output)
     return f"{output}  {counts.documents:,} documents, {counts.tokens:,} tokens"
@@ -251,7 +243,6 @@ def corpus_mix(
 ) -> Shown[Mixture]:
     """Print the shares of several corpora in a mix, and the settings that draw them.
 
-    litebert corpus mix corpora/wiki corpora/news --temperature 2
     litebert corpus mix corpora/wiki corpora/news --weights 3,1
     """
     words = [f"data.mix={json.dumps([str(corpus) for corpus in corpora[1:]])}"]
@@ -270,8 +261,7 @@ def corpus_stats(
 ) -> Shown[CorpusStats]:
     """Count documents, sentences, pieces, lengths, unknown pieces and repeats of a corpus.
 
-    litebert corpus stats corpora/wiki
-    litebert corpus stats corpora/wiki --plot lengths.svg --json
+    litebert corpus stats corpora/wiki --plot lengths.svg
     """
     found = tools.corpus_stats(Corpus.open(corpus))
     of_sentences, of_documents = (
@@ -306,7 +296,6 @@ def corpus_filter(
     """Write the documents worth keeping to a .jsonl file, which `corpus build` reads.
 
     litebert corpus filter raw.jsonl --near-duplicates 0.8 --output clean.jsonl
-    litebert corpus filter raw.txt --keep my_filters:is_english --output english.jsonl
     """
     counts = filter_documents(
         paths(inputs),
@@ -324,7 +313,6 @@ def corpus_push(corpus: Path, url: str) -> str:
     """Upload a corpus to object storage, from which `pretrain --corpus URL` reads it.
 
     litebert corpus push corpora/wiki s3://bucket/wiki
-    litebert corpus push corpora/wiki gs://bucket/wiki
     AWS_ENDPOINT_URL=http://localhost:9000 litebert corpus push corpora/wiki s3://bucket/wiki
     """
     from litebert.corpus.remote import push_corpus

@@ -18,7 +18,7 @@ from litebert.api.settings import Overrides, Paths, Progress, paths, require_typ
 from litebert.api.training import finetune
 from litebert.config import ObjectiveConfig, Precision, PretrainConfig, TrainConfig
 from litebert.corpus import Corpus, build_corpus
-from litebert.errors import LitebertError, RequestError, no_such_name
+from litebert.errors import LitebertError, RequestError, no_such_name, say
 from litebert.files import require_new, write_bytes, write_text
 from litebert.objectives import Loader
 from litebert.reading.source import find_files
@@ -68,14 +68,13 @@ class Evaluation:
         return "\n".join(lines)
 
 
+OF_A_TASK = ("models", "data", "split", "columns", "best", "clean", "precision", "depth", "patience")
 USED_BY = {
     "a prediction file": ("predictions", "data", "null_odds"),
     "a measure without fine-tuning": ("models", "on", "data", "limit", "precision"),
     "a pretrained model": ("models", "data", "columns", "precision"),
-    "a fine-tuned run": (*("models", "data", "split", "columns", "best", "clean", "precision", "depth", "patience"),),
-    "a model folder without its run": (
-        *("models", "data", "split", "task", "columns", "best", "clean", "precision", "depth", "patience"),
-    ),
+    "a fine-tuned run": OF_A_TASK,
+    "a model folder without its run": (*OF_A_TASK, "task"),
 }
 """The options that act on what is evaluated; the others are refused."""
 
@@ -114,7 +113,7 @@ def evaluate(
     litebert evaluate --predictions predictions.json --data dev-v1.1.json
     """
     given = dict(locals())
-    from litebert.inference.finetuned import Finetuned, data_of, measured, run_of, with_clean_threshold, with_patience
+    from litebert.inference.finetuned import data_of, measured, run_of, with_clean_threshold, with_patience
     from litebert.inference.model import Model
     from litebert.study.zero_shot import MEASURES
     from litebert.tasks.finetuning import doubts
@@ -162,9 +161,7 @@ def evaluate(
     if what == "a pretrained model":
         return _of_pretrained(chosen[0], data, columns, precision)
     with Progress("examples", "evaluating", is_quiet=quiet) as progress:
-        open_one = partial(Finetuned.open, kept="best" if best else "last", task=task, columns=columns, depth=depth)
-        opened = [open_one(path, precision=precision, progress=progress.advance) for path in chosen]
-        progress.say(f"precision: {opened[0].precision}")
+        opened = _opened(chosen, progress, best=best, task=task, columns=columns, depth=depth, precision=precision)
         folder = Path(data) if data is not None else data_of(chosen[0])
         if clean:
             opened = with_clean_threshold(opened, folder)
@@ -179,6 +176,15 @@ def evaluate(
             rows = {name: family.rows(examples, answers)}
             doubtful += doubts(dataset.key_measure, values, constant[name], rows, family.baseline)
         return Evaluation(measures, constant, tuple(doubtful), family.baseline)
+
+
+def _opened(models: Sequence[str], progress: Progress, *, best: bool, **how: Any) -> list[Finetuned]:
+    from litebert.inference.finetuned import Finetuned
+
+    kept: Any = "best" if best else "last"
+    opened = [Finetuned.open(path, kept=kept, progress=progress.advance, **how) for path in models]
+    progress.say(f"precision: {opened[0].precision}")
+    return opened
 
 
 # ---- pretrained models ----------------------------------------------------------------------------------------------
@@ -309,11 +315,10 @@ def predict(
 
     Several runs are averaged. In the shell an output is needed; in Python the answers are in `rows`, too.
 
-    litebert predict runs/mrpc --data glue --output submission
     litebert predict runs/seed-1 runs/seed-2 --data squad --split dev --output answers
     """
     require_types(predict, locals())
-    from litebert.inference.finetuned import Finetuned, data_of
+    from litebert.inference.finetuned import data_of
     from litebert.tasks.named import OWN
 
     chosen = paths(models)
@@ -322,9 +327,7 @@ def predict(
     if output is not None and not force:
         require_new(Path(output))
     with Progress("examples", "predicting", is_quiet=quiet) as progress:
-        open_one = partial(Finetuned.open, kept="best" if best else "last", task=task, columns=columns)
-        opened = [open_one(path, precision=precision, progress=progress.advance) for path in chosen]
-        progress.say(f"precision: {opened[0].precision}")
+        opened = _opened(chosen, progress, best=best, task=task, columns=columns, precision=precision)
         dataset = opened[0].dataset
         if data is None and dataset.name == OWN:  # never the training file, unless it is named
             what, advice = (
@@ -365,7 +368,6 @@ def glue(
     name: Annotated[str, "Runs are NAME/TASK."] = "glue",
     runs: Annotated[str | Path, "Folder of the runs."] = "runs",
     submission: Annotated[str | Path | None, "Folder for answers to the test sets."] = None,
-    best: Annotated[bool, "Submit best evaluations instead of last steps."] = False,
     settings: Overrides = (),
     quiet: Annotated[bool, "No progress on stderr."] = False,
 ) -> GlueRuns:
@@ -374,8 +376,7 @@ def glue(
     Each task is a run of its own. Rerun the command to resume. All files are looked at before any training. Test
     answers average the models of all seeds.
 
-    litebert glue --model models/mine --data glue --tasks mrpc,rte --seeds 1,2,3
-    litebert glue --model models/mine --data glue --submission submission --markdown
+    litebert glue --model models/mine --data glue --tasks mrpc,rte --seeds 1,2,3 --submission submission
     """
     require_types(glue, locals())
     words = [tasks] if isinstance(tasks, str) else tasks
@@ -384,7 +385,7 @@ def glue(
     from litebert.report.comparison import glue_table
     from litebert.tasks.named.glue import DATASETS, GLUE_TASKS, glue_zip
 
-    progress, folder = Progress("", "", is_quiet=quiet), Path(data)
+    folder = Path(data)
     trainable = {task.name: task for task in GLUE_TASKS if "train" in task.splits}
     for each in names:
         if each not in trainable:
@@ -414,7 +415,8 @@ def glue(
 
     trained: dict[str, Run] = {}
     for task in chosen:
-        progress.say(f"{task}: {Path(runs) / name / task}")
+        if not quiet:
+            say(f"{task}: {Path(runs) / name / task}")
         trained[task] = run = finetune(
             task, model=model, data=data, name=f"{name}/{task}", runs=runs, seeds=seeds, settings=settings, quiet=quiet
         )
@@ -425,8 +427,7 @@ def glue(
         files: dict[str, str] = {}
         for task, source in answered.items():
             parts = trained[source].seeds or (trained[source],)
-            models = [Finetuned.open(part.folder, kept="best" if best else "last") for part in parts]
-            progress.say(f"{task}: answering {', '.join(DATASETS[task].test_splits)}")
+            models = [Finetuned.open(part.folder) for part in parts]
             files |= _answers(models, DATASETS[task], folder, DATASETS[task].test_splits).files
         for file, text in files.items():
             write_text(Path(submission) / file, text)

@@ -1,7 +1,6 @@
-"""Models from and for other programs, the Hub and eight bits, as functions.
+"""Models from and for other programs, the Hub and eight bits: the options and the help of what other chapters do.
 
-Each checks what was typed and calls the chapter that does the work, which is imported only then: help needs no torch,
-and none of the extras.
+Those are imported when they are called: help needs no torch, and none of the extras.
 """
 
 from __future__ import annotations
@@ -77,7 +76,6 @@ def import_huggingface(
     """Convert a model of transformers, in a folder or OWNER/NAME on the Hub, to a model folder.
 
     litebert import huggingface albert/albert-base-v1 --activation gelu_new --output models/v1
-    litebert import huggingface downloads/albert_chinese --legacy-pickle --output models/chinese
     """
     from litebert.interop.huggingface import import_model
 
@@ -94,7 +92,6 @@ def export_google(
 ) -> GoogleExport:
     """Write a checkpoint for Google's code.
 
-    litebert export google runs/mine exported
     litebert export google runs/mine/checkpoints/step-000001000 exported/model.ckpt-1000 --optimizer
 
     OUTPUT is a folder, or a prefix such as exported/model.ckpt-best. albert_config.json, the vocabulary
@@ -134,7 +131,6 @@ def export_program(model: str, output: Path, *, head: Head = None) -> ExportRepo
     """Write a torch program (.pt2).
 
     litebert export program runs/mine exported/model.pt2
-    litebert export program runs/mine exported/encoder.pt2 --head none
 
     OUTPUT runs without litebert; config.json and the tokenizer of the folder MODEL are put beside it. Load it with
     torch.export.load(PATH).module(); its inputs are input_ids, attention_mask and token_type_ids, int64, of any batch
@@ -185,8 +181,6 @@ def quantize(
     examples of its task.
 
     litebert quantize runs/mrpc models/mrpc-int8 --data glue --evaluate
-    litebert evaluate models/mrpc-int8 --task mrpc --data glue
-    litebert quantize runs/mine models/int8 --texts texts.txt
     """
     if bool(texts) == (data is not None) or (data is None and (evaluate or task)):
         what, advice = "calibration needs --texts FILE, or --data of a run: one of the two", "litebert quantize --help"
@@ -234,8 +228,7 @@ def hub_pull(
     With --output the folder is also copied, byte for byte, to that place. `litebert import huggingface` converts a
     model instead.
 
-    litebert hub pull albert/albert-base-v2
-    litebert hub pull albert/albert-base-v2 --output models/base --json
+    litebert hub pull albert/albert-base-v2 --output models/base
     """
     from litebert.hub.transfer import HubName, model_files, pull
 
@@ -268,7 +261,6 @@ def hub_push(
     that the folder is part of. Other files in the folder are not sent.
 
     litebert hub push runs/mine OWNER/mine --license apache-2.0 --language en --dry-run
-    litebert hub push runs/mine OWNER/mine --private
     """
     from litebert.errors import say
     from litebert.hub.card import CARD_FILE, card_of
@@ -280,12 +272,10 @@ def hub_push(
     sizes = {path: file.stat().st_size for path, file in files.items()} | {CARD_FILE: len(card.encode())}
     branch, visibility = to.revision or "main", "private" if private else "public"
     made = "the README.md of the folder" if is_kept else "made from what is on disk"
-    shown = [
-        f"{to.repository}, branch {branch} ({visibility}, if it is new): {message}",
-        *(f"  {size:>13,}  {path}" for path, size in sizes.items()),
-        f"  {sum(sizes.values()):>13,}  bytes; {CARD_FILE} {made}",
-    ]
-    words = "\n".join(shown)
+    lines = [f"{to.repository}, branch {branch} ({visibility}, if it is new): {message}"]
+    lines += [f"  {size:>13,}  {path}" for path, size in sizes.items()]
+    lines += [f"  {sum(sizes.values()):>13,}  bytes; {CARD_FILE} {made}"]
+    words = "\n".join(lines)
     if dry_run:
         plan = PublicationPlan(to.repository, branch, private, message, sizes, "kept" if is_kept else "made")
         return Shown(plan, f"{words}\n\n{card}")

@@ -183,7 +183,6 @@ def runs_list(*, runs: Annotated[Path, "Folder of the runs."] = Path("runs")) ->
 
     `last` is the last step, `best` the best evaluation; over several seeds, their medians.
 
-    litebert runs list
     litebert runs list --runs experiments --csv
     """
     table, errors = tables.list_runs(runs)
@@ -196,7 +195,6 @@ def runs_compare(*runs: Annotated[Path, Required]) -> Table:
 
     A folder with the runs of several seeds counts as one run.
 
-    litebert runs compare runs/mrpc runs/mrpc-further
     litebert runs compare runs/one runs/two --markdown
     """
     named = {str(folder): Run.open(folder) for folder in runs}
@@ -214,8 +212,7 @@ def runs_tail(
 ) -> Iterator[Shown[dict[str, Cell]]]:
     """Print the last rows of a run's log, while it trains or afterwards; as JSON, one row a line.
 
-    litebert runs tail runs/mine --follow
-    litebert runs tail runs/mine --rows 3 --json
+    litebert runs tail runs/mine --rows 3
     """
     Run.open(run)  # refuses what is not a run
     num_shown = max(0, len(read_log(run)[0]) - rows)
@@ -237,17 +234,15 @@ def runs_average(
     *,
     output: Annotated[Path, "Model to write."],
     last: Annotated[int, Ge(1), "Checkpoints to average."] = 1,
-    until: Annotated[int | None, "Latest step to take; default: the newest checkpoint."] = None,
     force: Annotated[bool, "Replace the model if it exists."] = False,
 ) -> str:
     """Write the mean of the last checkpoints of a run (by default, the last alone) as a model.
 
     litebert runs average runs/mine --last 3 --output models/averaged
-    litebert runs average runs/mine --until 20000 --output models/at-20000
     """
     from litebert.train.checkpoint import average_checkpoints
 
-    steps = average_checkpoints(run, output, last=last, until=until, force=force)
+    steps = average_checkpoints(run, output, last=last, force=force)
     return f"{output}  from steps {', '.join(f'{step:,}' for step in steps)}"
 
 
@@ -262,7 +257,6 @@ def runs_clean(
     """Remove the checkpoints of finished runs, and what failed runs left behind; models stay.
 
     litebert runs clean runs --dry-run
-    litebert runs clean runs/mine
     """
     if not folder.is_dir():
         raise LitebertError("LB-888", f"there is no folder {folder}", next="litebert runs list")
@@ -281,7 +275,6 @@ def report(run: Path) -> Shown[Report]:
     """Write report.html into the folder RUN, finished or not, and print its path.
 
     litebert report runs/mine
-    litebert report runs/mine --json
     """
     path = str(write_report(run))
     return Shown({"report": path}, path)

@@ -31,7 +31,6 @@ from litebert.config import (
 )
 from litebert.config.load import Description
 from litebert.errors import LitebertError, no_such_name, say, show_status
-from litebert.files import require_new, write_text
 from litebert.runs import Run
 
 # `{"train.steps": 1000}`, or words as in the shell: `["train.steps=1000"]`
@@ -185,8 +184,7 @@ def recipe_settings(kind: str, name: str) -> Settings:
 def recipes_show(name: str) -> str:
     """Print a recipe.
 
-    litebert recipes show laptop
-    litebert recipes show mrpc
+    litebert recipes show laptop > mine.toml
     """
     for kind in KINDS:
         if name in recipe_names(kind):
@@ -198,7 +196,6 @@ def recipes_list() -> Shown[dict[str, dict[str, str]]]:
     """List the recipes with their first line.
 
     litebert recipes list
-    litebert recipes list --json
     """
     found: dict[str, dict[str, str]] = {}
     lines = []
@@ -208,34 +205,13 @@ def recipes_list() -> Shown[dict[str, dict[str, str]]]:
     return Shown(found, "\n".join(lines))
 
 
-class Copied(TypedDict):
-    name: str
-    path: str
-
-
-def recipes_copy(
-    name: str, target: Path, *, force: Annotated[bool, "Replace the file if it exists."] = False
-) -> Shown[Copied]:
-    """Write a recipe to a file, which you can change and pass to --recipe.
-
-    litebert recipes copy laptop my-recipe.toml
-    litebert recipes copy mrpc my-mrpc.toml --force
-    """
-    text = recipes_show(name)
-    require_new(target, force=force)
-    write_text(target, f"{text}\n")
-    note = f"{target}: a copy of {name}; change it, then pass it to --recipe"
-    return Shown({"name": name, "path": str(target)}, "", (note,))
-
-
 # ---- the settings there are, and those of a run ---------------------------------------------------------------------
 
 
 def config_list(kind: RecipeKind = "pretrain") -> Shown[list[Description]]:
     """List every setting of pretraining, or of fine-tuning, with its default and its meaning.
 
-    litebert config list
-    litebert config list finetune --json
+    litebert config list finetune
     """
     found = list(describe(PretrainConfig if kind == "pretrain" else FinetuneConfig))
     width = max(len(row.name) for row in found)
@@ -254,7 +230,6 @@ def config_show(
     """Show the settings a run was made with.
 
     litebert config show runs/mine --origin
-    litebert config show runs/mrpc --json
     """
     file = Run.open(run).file
     origins = {name: str(each) for name, each in file.origins.items()}

@@ -27,22 +27,7 @@ Found = TypeVar("Found")
 TITLE = "What the paper found, and what we found"
 
 
-@dataclass(frozen=True)
-class Files:
-    """Where a study is written; a page is replaced only with --force."""
-
-    output: Annotated[Path | None, "Folder of metrics and figures."] = None
-    html: Annotated[Path | None, "Write one page."] = None
-    force: Annotated[bool, "Replace the page."] = False
-
-    def __post_init__(self) -> None:  # before anything is measured
-        if self.output is not None:
-            require_replaceable(self.output, as_folder=True)
-        if self.html is not None:
-            require_new(self.html, force=self.force)
-
-
-NO_FILES = Files()
+Output = Annotated[Path | None, "Folder of metrics and figures."]
 
 
 @dataclass(frozen=True)
@@ -76,7 +61,7 @@ def study_layers(
     texts: Annotated[Path, "A file with one text per line."],
     limit: Annotated[int, Ge(1), "Texts read."] = 32,
     depths: Annotated[tuple[int, ...], "Depths to report."] = (24, 48, 96),
-    files: Files = NO_FILES,
+    output: Output = None,
 ) -> Study[list[Layers]]:
     """Compare the input and the output of every step, and apply the last step further.
 
@@ -84,9 +69,9 @@ def study_layers(
     within 8 steps), close in (steps shrink by half), or wander. Without a model, the one that comes with the package is
     measured.
 
-    litebert study layers --texts my-text.txt
-    litebert study layers runs/mine models/bert --texts my-text.txt --depths 24,48,96 --json
+    litebert study layers runs/mine models/bert --texts my-text.txt --depths 24,48,96 --output study
     """
+    _require(output)
     from litebert.inference import Model
     from litebert.study.models import measure_layers
 
@@ -96,7 +81,7 @@ def study_layers(
         model = Model.load(path)
         say(model.source)
         found.append(measure_layers(model, lines, depths=sorted(depths)))
-    return _written(found, layers_part(found), {f"layers-{Path(each.source).name}": each for each in found}, files)
+    return _written(found, layers_part(found), {f"layers-{Path(each.source).name}": each for each in found}, output)
 
 
 def study_ablation(
@@ -117,8 +102,6 @@ def study_ablation(
         "TASK=PATH: fine-tune each row at a fixed budget, on sst2, squad, race-middle, or a file of your own.",
     ] = (),
     more: Annotated[Path | None, "Second corpus, for the table `data` alone."] = None,
-    html: Annotated[Path | None, "Write one page."] = None,
-    force: Annotated[bool, "Replace the page."] = False,
 ) -> Study[Ablation]:
     """Train the rows of a table of the paper, and say whether its ordering is reproduced.
 
@@ -132,7 +115,7 @@ def study_ablation(
     """
     from litebert.study.trials import ablate
 
-    files = Files(output, html, force)
+    _require(output)
     found = ablate(
         name,
         corpus,
@@ -145,7 +128,7 @@ def study_ablation(
         more=more,
         say=say,
     )
-    study = _written(found, ablation_part(found), {}, files)
+    study = _written(found, ablation_part(found), {}, output)
     return replace(study, written=(output / f"{name}.json", *study.written))
 
 
@@ -155,20 +138,20 @@ def study_cost(
     seq_length: Annotated[int, Ge(8), Le(512), "Tokens of a sequence."] = 64,
     rounds: Annotated[int, Ge(1), "Measurements of each time; their median counts."] = 3,
     precision: Literal["fp32", "bf16"] = "fp32",
-    files: Files = NO_FILES,
+    output: Output = None,
 ) -> Study[Costs]:
     """Time a training step and inference of ALBERT-large, ALBERT-xxlarge and BERT-large.
 
     The networks have random weights; BERT-large alone needs 5 GB. The times of data-parallel training are computed: the
     measured step, then the ring all-reduce of its gradients.
 
-    litebert study cost
-    litebert study cost --precision bf16 --tokens 512 --rounds 5 --json
+    litebert study cost --precision bf16 --tokens 512 --rounds 5
     """
+    _require(output)
     from litebert.study.models import measure_costs
 
     found = measure_costs(tokens=tokens, seq_length=seq_length, rounds=rounds, precision=precision, say=say)
-    return _written(found, costs_part(found), {"cost": found}, files)
+    return _written(found, costs_part(found), {"cost": found}, output)
 
 
 class PageFound(TypedDict):
@@ -176,26 +159,30 @@ class PageFound(TypedDict):
     findings: dict[str, str]
 
 
-def study_page(folder: Path, *, html: Annotated[Path, "The page to write."]) -> Shown[PageFound]:
+def study_page(
+    folder: Path, *, html: Annotated[Path, "The page to write."], force: Annotated[bool, "Replace the page."] = False
+) -> Shown[PageFound]:
     """Write one page of all studies whose metrics files are in FOLDER, and print its path.
 
     litebert study page study --html study.html
-    litebert study page study --html study.html --json
     """
+    require_new(html, force=force)
     parts = read_parts(folder)
     write_text(html, pages.study_page(TITLE, parts).html())
     return Shown({"page": str(html), "findings": {part.name: part.finding for part in parts}}, str(html))
 
 
-def _written(found: Found, part: Part, metrics: Mapping[str, BaseModel], files: Files) -> Study[Found]:
-    """Write the metrics files by name, the figures and the page."""
+def _require(output: Path | None) -> None:
+    if output is not None:  # before anything is measured
+        require_replaceable(output, as_folder=True)
+
+
+def _written(found: Found, part: Part, metrics: Mapping[str, BaseModel], output: Path | None) -> Study[Found]:
+    """Write the metrics files by name, and the figures."""
     written: list[Path] = []
-    if files.output is not None:
+    if output is not None:
         for name, record in metrics.items():
-            written.append(files.output / f"{name}.json")
+            written.append(output / f"{name}.json")
             write_json(written[-1], record.model_dump(mode="json"))
-        written += write_pictures(files.output, part)
-    if files.html is not None:
-        write_text(files.html, pages.study_page(TITLE, [part]).html())
-        written.append(files.html)
+        written += write_pictures(output, part)
     return Study(found, part, tuple(written))

@@ -88,13 +88,13 @@ def pretrain(
 
     litebert pretrain my-text.txt --preset mini --minutes 30 --name mine
     litebert pretrain --corpus corpora/wiki --recipe paper-base train.steps=1000
-    litebert pretrain my-text.txt --from models/mine --minutes 30 --name mine-further
     """
     require_types(pretrain, locals())
     from litebert.distributed import joined
     from litebert.hub import locate
     from litebert.train import pretrain as pretraining
-    from litebert.train.run import choose_device, with_measured, write_to_tensorboard
+    from litebert.train.estimate import most_tokens
+    from litebert.train.run import choose_device, duration, with_measured, write_to_tensorboard
 
     folder, inputs, size = run_folder(runs, name), paths(texts), count(vocab_size, "vocab_size")
     start = None if start is None else fspath(start)
@@ -129,14 +129,26 @@ def pretrain(
         say("measuring a few steps on this machine")
         known = None if has_corpus else size if start is None else Tokenizer.load(locate(start)).vocab_size
         config, needs = pretraining.plan(resolved, folder, vocab_size=known)
-        data = str(corpus)
+        train, model, data, time = config.train, config.model, str(corpus), None
         if corpus is None:
             ends = "blank lines" if documents == "blank-line" else "the end of each file"
             share = f"{held_out:.1%} of them held out, at least one or the end of the only one"
             megabytes = sum(source.size for source in sources) / 1e6
             data = f"{counted(len(sources), 'file')}, {megabytes:,.1f} MB; documents end at {ends}; {share}"
-        before = "" if has_corpus else "the corpus is" if start else "the vocabulary and the corpus are"
-        return config.train, _plan_of_pretraining(config, needs, folder, data=data, before=before)
+        if train.minutes is not None:
+            made = "" if has_corpus else "the corpus is" if start else "the vocabulary and the corpus are"
+            time = f"{duration(60 * train.minutes)} of training{f'; before it {made} made' * bool(made)}; "
+            time += "after it the model and its report are written"
+        tokens, shape = train.steps * most_tokens(config), f"H {model.hidden_size} x {model.num_hidden_layers} layers"
+        lines = {
+            "model": f"{shape}, E {model.embedding_size}, vocabulary {model.vocab_size:,}",
+            "parameters": f"{needs.num_parameters:,}",
+            "data": data,
+            "objective": f"masked LM {config.objective.mask_prob:.0%}, sentence {config.objective.sentence}",
+            "steps": f"{train.steps:,} of {train.batch_size:,} sequences",
+            "tokens": f"{tokens / 1e6:,.1f} M at most",
+        }
+        return train, _plan_of(lines, needs, train, folder, time=time, tokens=tokens)
 
     if dry_run:
         return Run(folder, plan=plan()[1])
@@ -194,29 +206,6 @@ def distil(
     return pretrain(**{**given, "settings": flags({"distil.teacher": fspath(teacher)}) | overrides(settings)})
 
 
-def _plan_of_pretraining(
-    config: PretrainConfig, needs: Estimate, folder: Path, *, data: str, before: str
-) -> Shown[Planned]:
-    """Say what a pretraining will do and need; `before` is what must be made first, if anything."""
-    from litebert.train.estimate import most_tokens
-    from litebert.train.run import duration
-
-    train, model, time = config.train, config.model, None
-    if train.minutes is not None:
-        time = f"{duration(60 * train.minutes)} of training{f'; before it {before} made' * bool(before)}; "
-        time += "after it the model and its report are written"
-    tokens, shape = train.steps * most_tokens(config), f"H {model.hidden_size} x {model.num_hidden_layers} layers"
-    lines = {
-        "model": f"{shape}, E {model.embedding_size}, vocabulary {model.vocab_size:,}",
-        "parameters": f"{needs.num_parameters:,}",
-        "data": data,
-        "objective": f"masked LM {config.objective.mask_prob:.0%}, sentence {config.objective.sentence}",
-        "steps": f"{train.steps:,} of {train.batch_size:,} sequences",
-        "tokens": f"{tokens / 1e6:,.1f} M at most",
-    }
-    return _plan_of(lines, needs, train, folder, time=time, tokens=tokens)
-
-
 def _plan_of(
     lines: Mapping[str, str],
     needs: Estimate,
@@ -253,9 +242,6 @@ def _plan_of(
     return Shown(cast("Planned", values), "\n".join(f"{name:<{width}}  {text}" for name, text in facts))
 
 
-START = "model.start"
-
-
 def finetune(
     task: Annotated[str | Path, "A named task, or your own file of examples."],
     *,
@@ -271,7 +257,6 @@ def finetune(
     seeds: Annotated[Sequence[int], "Several runs, 1,2,3: median, mean and spread."] = (),
     random: Annotated[bool, "Start from random weights, as a control."] = False,
     teacher: Annotated[str | Path | None, "Also learn from a run fine-tuned on this task."] = None,
-    skip_unlabelled: Annotated[bool, "Omit rows without a label, and print their number."] = False,
     settings: Overrides = (),
     dry_run: DryRun = False,
     quiet: Quiet = False,
@@ -280,9 +265,8 @@ def finetune(
 
     Without a model it starts from the packaged one. With several seeds there is a run for each, in `run.seeds`.
 
-    litebert finetune reviews.csv
-    litebert finetune mrpc --model models/mine --data glue
     litebert finetune reviews.csv --model models/mine --column text=body --epochs 2
+    litebert finetune mrpc --model models/mine --data glue
     """
     require_types(finetune, locals())
     from litebert.distributed import joined
@@ -306,13 +290,12 @@ def finetune(
     folder = run_folder(runs, name or (own.name.split(".")[0] if own else task))
     given = flags(
         {
-            START: None if model is None else fspath(model),
+            "model.start": None if model is None else fspath(model),
             "model.random": random or None,
             "data.folder": None if data is None else str(data),
             "data.dev": None if dev is None else str(dev),
             "data.columns": list(columns) or None,
             "data.problem": problem,
-            "data.missing_labels": "skip" if skip_unlabelled else None,
             "teacher.run": None if teacher is None else fspath(teacher),
             "train.epochs": epochs,
             "train.steps": None if epochs is None else 0,
@@ -321,8 +304,8 @@ def finetune(
         }
     )
     chosen = recipe_settings("finetune", recipe or task) | given | overrides(settings)
-    if START not in chosen:
-        chosen |= {START: Setting(str(packaged_model()), Origin())}
+    if "model.start" not in chosen:
+        chosen |= {"model.start": Setting(str(packaged_model()), Origin())}
     resolved = resolve(FinetuneConfig, chosen)
     seeded = {folder / f"seed-{seed}": resolve(FinetuneConfig, chosen | flags({"train.seed": seed})) for seed in seeds}
     trained = seeded or {folder: resolved}
@@ -332,7 +315,7 @@ def finetune(
         prepared, needs = fine_tuning.plan_finetuning(resolved, folder)
         train, optim = prepared.config.train, prepared.config.optim
         shape, key = prepared.network_config, prepared.key_measure
-        start = PACKAGED if resolved.origins[START] == Origin() else resolved.config.model.start
+        start = PACKAGED if resolved.origins["model.start"] == Origin() else resolved.config.model.start
         rate = f"{optim.learning_rate:g} ({prepared.resolved.origins['optim.learning_rate']})"
         of_head = f", of the head {optim.head_rate_scale:g} times that" * (optim.head_rate_scale != 1)
         without = f"{key} {prepared.baseline[key]:.4f} without any learning" if key in prepared.baseline else "unknown"
@@ -370,8 +353,6 @@ def runs_resume(run: str | Path, *, quiet: Quiet = False) -> Run:
     """Continue a run, or those of its seeds that are not finished, as its command would.
 
     litebert runs resume runs/mine
-    litebert runs resume runs/mine --quiet
-    torchrun --nproc-per-node 2 -m litebert runs resume runs/mine
     """
     from litebert.distributed import joined
     from litebert.train.finetune import finetune
@@ -403,7 +384,6 @@ def runs_resume(run: str | Path, *, quiet: Quiet = False) -> Run:
 
 def data_check(
     *files: Annotated[Path, Required],
-    dev: Annotated[tuple[Path, ...], "Evaluation files, checked for overlap."] = (),
     columns: Annotated[tuple[str, ...], "--column", "ROLE=NAME: text=review, label=stars, ..."] = (),
     problem: Annotated[Problem | None, "Kind of your own task, if the guess is wrong."] = None,
     task: Annotated[str | None, "A named task; FILE is its folder."] = None,
@@ -412,8 +392,8 @@ def data_check(
 ) -> DataReport:
     """Say what a file of examples contains and what is wrong with it.
 
-    The first FILE is the one to train on; the others are compared with it, as --dev is. The exit code is 3 if something
-    would stop the training.
+    The first FILE is the one to train on; the others, to evaluate on, are compared with it. The exit code is 3 if
+    something would stop the training.
 
     litebert data check reviews.csv --column text=body --model models/mine
     litebert data check train.jsonl dev.jsonl test.jsonl --json
@@ -435,5 +415,4 @@ def data_check(
             expected="a file of your own, or the name of the task whose folder it is",
             next=f"litebert data check {files[0]} --task mrpc, or whichever task it is",
         )
-    others = [*files[1:], *dev]
-    return check_files(files[0], others, columns=columns, problem=problem, tokenizer=tokenizer, max_length=length)
+    return check_files(files[0], files[1:], columns=columns, problem=problem, tokenizer=tokenizer, max_length=length)

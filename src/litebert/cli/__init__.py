@@ -44,7 +44,7 @@ VERBS = {
     "predict": "answer a complete split or file, in the form that a leaderboard wants",
     "pretrain": "pretrain an ALBERT from text or from a corpus",
     "quantize": "write an eight-bit copy of a model, for inference on a CPU",
-    "recipes": "list, show or copy the packaged recipes",
+    "recipes": "list or show the packaged recipes",
     "report": "write a run's report.html again",
     "runs": "list, compare, follow, resume, average and clean runs",
     "score": "say how likely texts are",
@@ -68,7 +68,7 @@ MODULES = {
         "import huggingface, quantize"
     ),
     "api.runs": "report, runs average, runs clean, runs compare, runs list, runs tail",
-    "api.settings": "config list, config show, recipes copy, recipes list, recipes show",
+    "api.settings": "config list, config show, recipes list, recipes show",
     "api.study": "study ablation, study cost, study layers, study page",
     "api.training": "data check, distil, finetune, pretrain, runs resume",
     "cli.help": "completion, doctor, help",

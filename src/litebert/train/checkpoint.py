@@ -200,23 +200,21 @@ def _damaged(path: Path, received: str) -> DamagedError:
 # Averages of checkpoints
 
 
-def average_checkpoints(
-    run: Path, output: Path, *, last: int = 1, until: int | None = None, force: bool = False
-) -> list[int]:
-    """Write the mean weights of the `last` checkpoints up to a step; return their steps.
+def average_checkpoints(run: Path, output: Path, *, last: int = 1, force: bool = False) -> list[int]:
+    """Write the mean weights of the `last` checkpoints; return their steps.
 
     With `last` 1 this writes one checkpoint as a model.
     """
     require_new(output, force=force)
     every = Checkpoints(run / "checkpoints", keep=1).newest_first()
-    chosen = [path for path in every if until is None or step_of(path) <= until][:last]
+    chosen = every[:last]
     if len(chosen) < last:
         steps = ", ".join(f"{step_of(path):,}" for path in reversed(every))
         raise LitebertError(
             "LB-265",
             f"{run} has too few checkpoints",
             received=f"{len(chosen)} of {last}; there are steps {steps or 'none'}",
-            expected=f"{last} checkpoints" + (f" up to step {until:,}" if until else ""),
+            expected=f"{last} checkpoints",
             next="lower --last; new runs keep more with train.keep_checkpoints or train.keep_every",
         )
     for path in chosen:
