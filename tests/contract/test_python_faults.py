@@ -71,6 +71,7 @@ def test_words_that_are_explained_are_those_of_the_text_also_behind_a_prompt(tmp
     model = litebert.load(prompted)
     assert not np.allclose(model.embed("Anna left."), plain.embed("Anna left."), atol=1e-3)
     found = model.explain("similar", *texts.values())
+    assert [word.word for word in found.words if word.part == "prompt" and word.word.strip()] == ["find", "this:"] * 2
     words = [(word.part, word.word) for word in found.words if word.part in texts]
     assert words == [("first", "Anna"), ("first", "left."), ("second", "Bert"), ("second", "came.")]
     assert all(texts[word.part][word.start : word.end] == word.word for word in found.words if word.part in texts)

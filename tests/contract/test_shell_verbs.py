@@ -257,21 +257,6 @@ def test_a_text_of_several_sentences_is_ordered_at_its_joins(desk: Desk, tmp_pat
     assert "no order in one sentence" in rows[1]["error"]
 
 
-def test_search_finds_the_nearest_and_explain_adds_up(desk: Desk, tmp_path: Path) -> None:
-    (tmp_path / "t.txt").write_text("\n".join(TEXTS))
-    matches = litebert("search", TEXTS[1], tmp_path / "t.txt", "--model", desk.base, "--json").json
-    assert [set(match) for match in matches] == [{"number", "text", "score"}] * 3
-    assert (matches[0]["number"], matches[0]["score"]) == (1, pytest.approx(1, abs=1e-5))
-    assert [match["score"] for match in matches] == sorted((match["score"] for match in matches), reverse=True)
-    found = litebert("explain", "classify", TEXTS[0], "--model", desk.reviews, "--json").json
-    assert set(found) == {"verb", "answer", "kind", "score", "blank", "error", "words"}
-    total = sum(word["attribution"] for word in found["words"])
-    assert total == pytest.approx(found["score"] - found["blank"], abs=1e-3)
-    assert [TEXTS[0][word["start"] : word["end"]] for word in found["words"]] == [
-        word["word"] for word in found["words"]
-    ]
-
-
 def test_texts_may_begin_with_a_dash(desk: Desk) -> None:
     done = litebert("classify", "- a bad film", "-3 of 10", "--model", desk.reviews, "--json")
     assert (done.code, len(done.json)) == (0, 2), done.stderr

@@ -71,16 +71,6 @@ def test_the_score_is_that_of_the_verbs_answer() -> None:
     assert model.explain("classify", TEXTS[1], answer=other).score < found.score
 
 
-def test_what_a_prompt_adds_stands_apart() -> None:
-    model = Model(_model(None).network, _model(None).tokenizer)
-    model.vectors = model.vectors.__class__(prompt="a film ")
-    found = model.explain("similar", *TEXTS[:2])
-    assert abs(found.error) < 0.02
-    assert [word.word for word in found.words if word.part == "prompt" and word.word.strip()] == ["a", "film"] * 2
-    for name, text in zip(("first", "second"), TEXTS[:2], strict=True):
-        assert all(text[word.start : word.end] == word.word for word in found.words if word.part == name)
-
-
 def test_the_network_that_threads_share_stays_as_it_is() -> None:
     model = _model(None)
     before, batch = model.embed(TEXTS), Batch.from_lists([[2, 7, 3]])

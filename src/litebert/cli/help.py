@@ -30,7 +30,6 @@ def help(  # noqa: A001
 ) -> None:
     """Show the help of a verb, as VERB --help does.
 
-    litebert help fill
     litebert help corpus build
     litebert help --schema fill
     """
@@ -51,7 +50,6 @@ def completion(shell: Literal["bash", "zsh", "fish"]) -> None:
     """Print the script that completes verbs and options in SHELL.
 
     litebert completion bash >> ~/.bashrc
-    litebert completion fish > ~/.config/fish/completions/litebert.fish
     """
     kind = get_completion_class(shell)
     assert kind is not None, "click knows these shells"
@@ -145,7 +143,6 @@ def doctor() -> Shown[list[Check]]:
     The exit code is 1 if something is wrong.
 
     litebert doctor
-    litebert doctor --json
     """
     import torch
 
