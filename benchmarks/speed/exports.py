@@ -22,7 +22,7 @@ from benchmarks.texts import VOCABULARY, Texts, arriving, made_up
 from litebert.config import preset
 from litebert.fast import calibrate, to_int8
 from litebert.folder import load_model, save_model
-from litebert.interop.export.onnx import require_integer
+from litebert.interop.export.onnx import count_products, require_integer
 from litebert.nn import AlbertForPretraining, Batch
 from litebert.tokenizer import Tokenizer
 
@@ -97,7 +97,9 @@ def export_onnx(model: Path, root: Path, *, is_quantised: bool) -> None:
     onnxruntime.InferenceSession(root / "fp32.onnx", options)
     logging.getLogger().setLevel(logging.ERROR)
     quantize_dynamic(root / "folded.onnx", root / "int8.onnx", weight_type=QuantType.QInt8, per_channel=True)
-    print("onnxruntime int8:", require_integer(onnx.load(root / "int8.onnx")))
+    model = onnx.load(root / "int8.onnx")
+    require_integer(model)
+    print("onnxruntime int8: products in float and in int8", count_products(model))
 
 
 def export_openvino(model: Path, root: Path, *, is_quantised: bool) -> None:

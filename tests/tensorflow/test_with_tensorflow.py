@@ -13,8 +13,6 @@ from litebert.folder import save_model
 from litebert.interop.bundle import read_bundle
 from litebert.interop.google import export_checkpoint, import_checkpoint
 from litebert.nn import AlbertForPretraining
-from litebert.optim import Lamb
-from litebert.train.checkpoint import Checkpoints, RunProgress
 
 pytestmark = pytest.mark.tensorflow
 Run = Callable[..., None]
@@ -70,22 +68,6 @@ def test_what_we_write_tensorflow_restores_bit_for_bit(with_tensorflow: Run, tmp
         for name in ours.entries:
             assert np.array_equal(read[name], ours.read(name)), name
             assert f"torch.{read[f'{name}:dtype']}" == str(ours.dtype(name))
-
-
-def test_the_optimizer_of_a_run_reaches_tensorflow(with_tensorflow: Run, tmp_path: Path) -> None:
-    network = AlbertForPretraining(SHAPE)
-    optimizer = Lamb(network.parameters())
-    for parameter in network.parameters():
-        parameter.grad = parameter.detach() + 0.1
-    optimizer.step()
-    step = Checkpoints(tmp_path, keep=1).save(network, optimizer, RunProgress(step=300))
-    prefix = tmp_path / "model.ckpt-300"
-    export_checkpoint(step, prefix, has_optimizer=True)
-    with_tensorflow("read_checkpoint.py", prefix, tmp_path / "read.npz")
-    moment = optimizer.state[network.albert.pooler.weight]["adam_v"]
-    with np.load(tmp_path / "read.npz", allow_pickle=False) as read:
-        assert read["global_step"] == 300
-        assert np.array_equal(read["bert/pooler/dense/kernel/adam_v"], moment.T)
 
 
 @pytest.mark.parametrize("damage", ["index", "data", "short", "missing"])

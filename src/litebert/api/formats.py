@@ -84,15 +84,10 @@ def import_huggingface(
     )
 
 
-def export_google(
-    model: str,
-    output: Path,
-    *,
-    optimizer: Annotated[bool, "Include the optimizer's moments; MODEL is a checkpoint."] = False,
-) -> GoogleExport:
+def export_google(model: str, output: Path) -> GoogleExport:
     """Write a checkpoint for Google's code.
 
-    litebert export google runs/mine/checkpoints/step-000001000 exported/model.ckpt-1000 --optimizer
+    litebert export google runs/mine exported
 
     OUTPUT is a folder, or a prefix such as exported/model.ckpt-best. albert_config.json, the vocabulary
     (30k-clean.model) and the file `checkpoint` are written beside it.
@@ -100,7 +95,7 @@ def export_google(
     from litebert.hub.transfer import locate
     from litebert.interop.google import export_checkpoint
 
-    return export_checkpoint(locate(model), output, has_optimizer=optimizer)
+    return export_checkpoint(locate(model), output)
 
 
 def export_onnx(

@@ -35,16 +35,8 @@ from transformers import AutoTokenizer, {kind}
 
 tokenizer = AutoTokenizer.from_pretrained({name})
 model = {kind}.from_pretrained({name}).eval()
-{theirs}
 ```
 """
-_THEIR_TEXTS = '"The cat sat on the mat.", return_tensors="pt"'
-_THEIR_CALLS = {
-    "AlbertForQuestionAnswering": f'outputs = model(**tokenizer("Who sat there?", {_THEIR_TEXTS}))',
-    "AlbertForMultipleChoice": """\
-texts = tokenizer(["Who sat there?"] * 2, ["the cat", "nobody"], return_tensors="pt", padding=True)
-outputs = model(**{name: rows[None] for name, rows in texts.items()})""",
-}
 
 
 def write_card(folder: Path, *, name: str | None = None) -> None:
@@ -130,21 +122,20 @@ def model_card(folder: Path, *, name: str | None = None, license: str = "", lang
         remarks.append("transformers has no such head: it reads the encoder alone.")
         theirs = "AlbertModel"
 
-    # Code with a call for each verb that the weights allow, here and with transformers
+    # Code with a call for each verb that the weights allow
     calls = {
         "masked_lm": 'model.fill("The cat sat on the [MASK].")',
         "sentence_order": 'model.order("He opened the door.", "Nobody was there.")',
     }
     embed = 'model.embed(["A first text.", "Another one."])'
     ours = [f"model.{head.record.python_example}"] if head else [*(calls[part] for part in parts), embed]
-    call = _THEIR_CALLS.get(theirs, f"outputs = model(**tokenizer({_THEIR_TEXTS}))")
     sections = [
         f"---\n{yaml}---\n",
         f"# {title}\n",
         f"{sentence}.\n",
         _table(table),
         *(f"> {note}\n" for note in remarks),
-        _USE.format(name=json.dumps(name), ours="\n".join(ours), kind=theirs, theirs=call),
+        _USE.format(name=json.dumps(name), ours="\n".join(ours), kind=theirs),
         *(_training(Run.open(run), folder.name) if run is not None else []),
     ]
     return "\n".join(sections)

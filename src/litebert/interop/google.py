@@ -24,7 +24,7 @@ from litebert.files import Json, read_json, require_new, staged_folder, write_by
 from litebert.folder.config import architecture, build_config, doubts
 from litebert.folder.model import build_network, head_of, load_model, save_model
 from litebert.folder.names import GOOGLE, canonical, groups_on_disk, tensor_names
-from litebert.folder.weights import read_tensors, read_weights, widened, write_weights
+from litebert.folder.weights import read_weights, widened, write_weights
 from litebert.interop.bundle import Bundle, read_bundle, write_bundle
 from litebert.interop.reports import GoogleExport, ModelImport
 from litebert.tokenizer import Tokenizer
@@ -209,11 +209,10 @@ def read_official_config(path: Path, *, attention_heads: int | None = None) -> t
 # --- from a model folder ---------------------------------------------------------------------------------------------
 
 
-def export_checkpoint(model: Path, output: Path, *, has_optimizer: bool = False) -> GoogleExport:
+def export_checkpoint(model: Path, output: Path) -> GoogleExport:
     """Write a model folder as a checkpoint from which Google's code continues, with its configuration.
 
-    `output` is a prefix such as `folder/model.ckpt-best`, or a folder, which gets one of that name. With
-    `has_optimizer` the folder is a run's checkpoint; its moments and steps go along.
+    `output` is a prefix such as `folder/model.ckpt-best`, or a folder, which gets one of that name.
     """
     network = load_model(model).network
     config, head = network.config, head_of(network)
@@ -259,29 +258,6 @@ def export_checkpoint(model: Path, output: Path, *, has_optimizer: bool = False)
             stored = dict(zip(_POOLER, (torch.zeros(size, size), torch.zeros(size)), strict=True))
         weights |= {v: as_variable(v, widened(stored[name], f"{model}: {name}")) for name, v in _POOLER.items()}
 
-    # The optimizer's moments, of each of its parameters alone: those of shared ones are sums over layers
-    variables, step = dict(weights), 0
-    if has_optimizer:
-        path = model / OPTIMIZER_FILE
-        moments = read_tensors(path) if path.is_file() and config.sharing == "all" else {}
-        shapes = {name + slot: each.shape for name, each in parameters.items() for slot in _SLOTS}
-        if {name: tensor.shape for name, tensor in moments.items()} != shapes:
-            raise LitebertError(
-                "LB-726",
-                f"{model} has no optimizer that Google's code can continue with",
-                received=f"sharing {config.sharing}, {len(moments)} moments in {path}",
-                expected=f"sharing all, and both moments of all {len(parameters)} parameters",
-                next="omit --optimizer, or give a checkpoint folder of a run, runs/NAME/checkpoints/step-N",
-            )
-        for name, tensor in moments.items():
-            parameter, _, slot = name.rpartition("/")
-            (variable,) = places[parameter]
-            if variable in weights:
-                variables[f"{variable}/{slot}"] = as_variable(variable, widened(tensor, f"{path}: {name}"))
-        recorded = read_json(model / STATE_FILE, command=f"ls -l {model}").get("step")
-        step = recorded if isinstance(recorded, int) and 0 <= recorded < 1 << 63 else 0
-    variables[_STEP] = torch.tensor(step)
-
     vocabulary = {}
     try:  # Google's code cannot read tokenizer.json: the vocabulary is made from it if need be
         words = read_vocabulary(model)
@@ -294,16 +270,15 @@ def export_checkpoint(model: Path, output: Path, *, has_optimizer: bool = False)
     write_text(prefix.with_name(CONFIG_FILE), json.dumps(table, indent=2, sort_keys=True) + "\n")
     for name, data in vocabulary.items():
         write_bytes(prefix.with_name(name), data)
-    written = write_bundle(prefix, variables)
+    written = write_bundle(prefix, weights | {_STEP: torch.tensor(0)})
     quoted = '"' + prefix.name.replace("\\", "\\\\").replace('"', '\\"') + '"'  # for tf.train.latest_checkpoint
     state = f"model_checkpoint_path: {quoted}\nall_model_checkpoint_paths: {quoted}\n"
     write_text(prefix.with_name("checkpoint"), state)
     return GoogleExport(
         prefix=str(prefix),
         files=(CONFIG_FILE, *vocabulary, *(path.name for path in written), "checkpoint"),
-        num_variables=len(variables),
+        num_variables=len(weights) + 1,
         num_parameters=sum(each.numel() for each in weights.values()),
-        optimizer_step=step if has_optimizer else None,
         notes=tuple(notes),
     )
 

@@ -24,7 +24,9 @@ class ModelImport:
     notes: tuple[str, ...]
 
     def __str__(self) -> str:
-        lines = [f"{self.output}: {self.architecture}, {self.num_parameters:,} parameters", *_steps(self)]
+        lines = [f"{self.output}: {self.architecture}, {self.num_parameters:,} parameters"]
+        if self.optimizer_step is not None:
+            lines.append(f"optimizer: after {self.optimizer_step:,} steps")
         lines += [f"missing: {name}" for name in self.missing]
         return "\n".join([*lines, *(f"not used: {name}" for name in self.unused)])
 
@@ -37,17 +39,11 @@ class GoogleExport:
     files: tuple[str, ...]
     num_variables: int
     num_parameters: int
-    optimizer_step: int | None
     notes: tuple[str, ...]
 
     def __str__(self) -> str:
         size = f"{self.num_variables} variables, {self.num_parameters:,} parameters in float32"
-        return "\n".join([f"wrote  {self.prefix}: {size}", *_steps(self), f"files  {', '.join(self.files)}"])
-
-
-def _steps(report: ModelImport | GoogleExport) -> list[str]:
-    step = report.optimizer_step
-    return [] if step is None else [f"steps  {step:,}, with the optimizer's moments"]
+        return f"{self.prefix}: {size}\nfiles: {', '.join(self.files)}"
 
 
 @dataclass(frozen=True)

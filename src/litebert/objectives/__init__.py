@@ -17,15 +17,6 @@ from litebert.objectives.sequences import (
 )
 
 __all__ = [
-    "NO_LABEL",
-    "SENTENCE_OBJECTIVES",
-    "Loader",
-    "PretrainingBatch",
-    "Samples",
-    "SentenceObjective",
-    "Vocabulary",
-    "longest_first",
-    "mask",
-    "prefetch",
-    "sentence_objective",
-]
+    "NO_LABEL", "SENTENCE_OBJECTIVES", "Loader", "PretrainingBatch", "Samples", "SentenceObjective", "Vocabulary",
+    "longest_first", "mask", "prefetch", "sentence_objective",
+]  # fmt: skip

@@ -68,8 +68,11 @@ def export_onnx(
 
 
 def start(model: bytes) -> RunBatch:
-    """Return a graph as a function that onnxruntime computes."""
+    """Return a graph as a function that onnxruntime computes with as many threads as torch."""
     options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = torch.get_num_threads()
+    # Threads that keep spinning after a run would slow down torch.
+    options.add_session_config_entry("session.force_spinning_stop", "1")
     options.log_severity_level = 3  # errors only
     session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     names = [output.name for output in session.get_outputs()]
