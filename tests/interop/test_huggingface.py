@@ -20,25 +20,14 @@ from litebert.nn import Batch
 from litebert.tokenizer import Tokenizer, train_tokenizer
 from litebert.tokenizer.train import write_tokenizer
 
-SHAPE = {
-    "vocab_size": 36,
-    "embedding_size": 16,
-    "hidden_size": 32,
-    "intermediate_size": 48,
-    "num_attention_heads": 4,
-    "num_hidden_layers": 3,
-    "max_position_embeddings": 40,
-}
+from .transformers_models import random_model
+
 IDS = torch.tensor([[2, 7, 9, 3, 30, 3, 0], [2, 20, 3, 8, 9, 10, 3]])
 
 
 def _theirs(name: str, folder: Path, **changes: object) -> nn.Module:
     """Save a small model as transformers saves it, all weights random."""
-    config = transformers.AlbertConfig(**(SHAPE | changes))
-    model = getattr(transformers, name)(config).eval()
-    generator = torch.Generator().manual_seed(1)
-    for parameter in model.parameters():
-        nn.init.normal_(parameter, std=0.2, generator=generator)
+    model = random_model(name, **({"vocab_size": 36, "max_position_embeddings": 40} | changes))
     model.save_pretrained(folder)
     return model
 

@@ -14,27 +14,11 @@ from litebert.errors import LitebertError
 from litebert.hub import packaged_model
 from litebert.interop.in_transformers import EngineForward
 
-SHAPE = {
-    "vocab_size": 90,
-    "hidden_size": 32,
-    "num_hidden_layers": 3,
-    "num_attention_heads": 4,
-    "intermediate_size": 48,
-    "max_position_embeddings": 64,
-}
+from .transformers_models import random_model
+
 HEADS = ("Model", "ForPreTraining", "ForMaskedLM", "ForTokenClassification", "ForQuestionAnswering")
 MODELS = [(f"{family}{head}", {}) for family in ("Albert", "Bert") for head in HEADS]
 MODELS.append(("AlbertModel", {"num_hidden_groups": 3, "inner_group_num": 2, "embedding_size": 32}))
-
-
-def _model(name: str, **changes: object) -> hf.PreTrainedModel:
-    is_albert = name.startswith("Albert")
-    config = hf.AlbertConfig(**(SHAPE | {"embedding_size": 16} | changes)) if is_albert else hf.BertConfig(**SHAPE)
-    model, generator = getattr(hf, name)(config), torch.Generator().manual_seed(1)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.copy_(0.2 * torch.randn(parameter.shape, generator=generator))
-    return model.eval()
 
 
 def _inputs() -> dict[str, Tensor]:
@@ -62,7 +46,7 @@ def _uses_engine(model: nn.Module, monkeypatch: pytest.MonkeyPatch) -> Callable[
 @pytest.mark.parametrize(("name", "changes"), MODELS)
 @torch.no_grad()
 def test_every_head_gives_what_it_gave(name: str, changes: dict[str, int], monkeypatch: pytest.MonkeyPatch) -> None:
-    model, inputs = _model(name, **changes), _inputs()
+    model, inputs = random_model(name, **changes), _inputs()
     expected, mask = model(**inputs), inputs["attention_mask"].bool()
     alone = model(inputs["input_ids"], return_dict=False)  # without a mask, and as a tuple
     used = _uses_engine(litebert.optimize(model), monkeypatch)
@@ -81,7 +65,7 @@ def test_every_head_gives_what_it_gave(name: str, changes: dict[str, int], monke
 )
 @torch.no_grad()
 def test_what_the_engine_does_not_compute_is_the_originals(change: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    model, inputs = litebert.optimize(_model("AlbertModel")), _inputs()
+    model, inputs = litebert.optimize(random_model("AlbertModel")), _inputs()
     used, plain = _uses_engine(model, monkeypatch), _inputs()
     if change == "left padding":
         inputs = {name: values.flip(1) for name, values in inputs.items()}
@@ -101,7 +85,7 @@ def test_what_the_engine_does_not_compute_is_the_originals(change: str, monkeypa
 
 
 def test_training_and_gradients_are_the_originals(monkeypatch: pytest.MonkeyPatch) -> None:
-    model, inputs = _model("AlbertForSequenceClassification"), _inputs()
+    model, inputs = random_model("AlbertForSequenceClassification"), _inputs()
     twin = copy.deepcopy(model)
     used = _uses_engine(litebert.optimize(model), monkeypatch)
     for one in (model.train(), twin.train()):
@@ -114,7 +98,7 @@ def test_training_and_gradients_are_the_originals(monkeypatch: pytest.MonkeyPatc
 
 @torch.no_grad()
 def test_new_weights_count_at_once_and_a_copy_has_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    model, inputs = litebert.optimize(_model("AlbertModel")), _inputs()
+    model, inputs = litebert.optimize(random_model("AlbertModel")), _inputs()
     before = model(**inputs)[1]
     twin = copy.deepcopy(model)
     for parameter in twin.parameters():
@@ -148,7 +132,7 @@ def test_pipelines_and_sentence_transformers_run_on_the_engine(monkeypatch: pyte
 
 
 def test_the_signature_stays_twice_is_once_and_other_models_are_refused() -> None:
-    model = _model("BertModel")
+    model = random_model("BertModel")
     expected = inspect.signature(model.forward)
     litebert.optimize(litebert.optimize(model))
     assert inspect.signature(model.forward) == expected
