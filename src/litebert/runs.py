@@ -49,7 +49,6 @@ class RunFile(BaseModel, frozen=True):
 
 
 def is_run(folder: Path) -> bool:
-    """Tell whether a run was begun in `folder`."""
     return (folder / RUN_FILE).is_file()
 
 
@@ -280,7 +279,6 @@ class Run:
 
     @classmethod
     def open(cls, folder: str | Path) -> Self:
-        """Open a run that was begun earlier."""
         run = cls(Path(folder))
         if not is_run(run.folder) and not run.seeds:
             found = "a folder without run.json" if run.folder.is_dir() else "no such folder"
@@ -305,7 +303,6 @@ class Run:
 
     @property
     def name(self) -> str:
-        """The name of the run: that of its folder."""
         return self.folder.resolve().name
 
     @cached_property
@@ -322,13 +319,11 @@ class Run:
         return self.file.settings
 
     def setting(self, name: str) -> str:
-        """Return one setting as text."""
         value = self.settings.get(name, "unknown")
         return f"{value:,}" if isinstance(value, int | float) else str(value)
 
     @property
     def has_model(self) -> bool:
-        """Whether the model of the last step was written."""
         return (self.folder / "model" / "config.json").is_file()
 
     @cached_property
@@ -373,7 +368,6 @@ class Run:
 
     @property
     def step(self) -> int:
-        """The last recorded step."""
         return max((row.step for row in (*self.training, *self.evaluations)), default=0)
 
     @property

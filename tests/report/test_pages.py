@@ -286,21 +286,28 @@ def test_long_and_hostile_texts_are_cut_and_escaped_and_many_stay_a_small_page(m
     assert page.count("word ") < 100
 
 
-LINES = ["{", "7", "{}", '{"expected": "a", "score": "much"}', 100_000 * "[", "\x00"]
+LINES = ["{", "7", "{}", 100_000 * "["]
+STEPS = ["", ', "step": -1', ', "step": 1.5', ', "step": 1, "tokens": 1' + 400 * "0"]
+LOG = [*LINES, *(f'{{"kind": "train"{step}}}' for step in STEPS), '{"kind": 3, "step": 1}']
 RESULTS = [None, {"last": 3}, {"last": {"step": 4}}, {"best": {"step": "four", "accuracy": 1}}, {"fresh": 1}]
-RESULTS += [{"best": {"step": 4, "accuracy": None}}]
+DAMAGE = [("metrics.jsonl", "LB-651", line) for line in LOG]
+DAMAGE += [("answers/dev.jsonl", "LB-654", line) for line in [*LINES, '{"expected": "a", "score": "much"}', "\x00"]]
+DAMAGE += [("result.json", "LB-653", changes) for changes in [*RESULTS, {"best": {"step": 4, "accuracy": None}}]]
 
 
-@pytest.mark.parametrize("damage", [*LINES, *RESULTS], ids=lambda damage: str(damage)[:20])
-def test_damaged_answers_and_results_are_named(make_finetuned: MakeRun, damage: str | dict[str, Json] | None) -> None:
-    run, named = make_finetuned(), r"LB-654(?s:.*)dev\.jsonl(?s:.*)line 2(?s:.*)next: +\S"
+@pytest.mark.parametrize(("file", "code", "damage"), DAMAGE, ids=lambda given: str(given)[:20])
+def test_a_damaged_file_is_named_and_the_old_report_stays(
+    make_finetuned: MakeRun, file: str, code: str, damage: str | dict[str, Json] | None
+) -> None:
+    run = make_finetuned()
+    page, path = write_report(run).read_bytes(), run / file
     if isinstance(damage, str):
-        (run / "answers" / "dev.jsonl").write_text(json.dumps(row()) + "\n" + damage + "\n")
+        append_line(path, damage)
     else:
-        path, named = run / "result.json", r"LB-653(?s:.*)result\.json(?s:.*)next: +\S"
         path.write_text(json.dumps({**json.loads(path.read_text()), **damage} if damage else {}))
-    with pytest.raises(DamagedError, match=named):
+    with pytest.raises(DamagedError, match=rf"{code}(?s:.*){re.escape(file)}(?s:.*)next: +\S"):
         write_report(run)
+    assert (run / "report.html").read_bytes() == page
 
 
 def test_seeds_are_summarised_for_last_steps_and_best_evaluations(make_finetuned: MakeRun) -> None:

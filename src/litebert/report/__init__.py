@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from litebert.files import write_text
-from litebert.report.training import finetuning_page, page_of_seeds, pretraining_page
+from litebert.report.training import finetuning_page, pretraining_page
 from litebert.runs import Run
 
 REPORT_FILE = "report.html"
@@ -18,5 +18,5 @@ def write_report(folder: Path) -> Path:
     """
     run = Run.open(folder)
     page = pretraining_page if run.kind == "pretraining" else finetuning_page
-    write_text(folder / REPORT_FILE, (page_of_seeds if run.seeds else page)(run).html())
+    write_text(folder / REPORT_FILE, page(run).html())
     return folder / REPORT_FILE

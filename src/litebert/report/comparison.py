@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from litebert.config import PRESETS
 from litebert.errors import LitebertError
 from litebert.files import Json
 from litebert.metrics import Spread
 from litebert.report.tables import Cell, Table, written
-from litebert.runs import EvaluatedStep, Run
+from litebert.runs import EvaluatedStep, Result, Run
 
 if TYPE_CHECKING:
     from litebert.tasks.named import PublishedScore
@@ -23,23 +23,16 @@ DECIMALS = 4  # measures are rounded once, so that every format has the same num
 WORSE = 0.01  # nats that a held-out loss may lie above the lowest one before that is worth a word
 
 
-class Reached(NamedTuple):
-    """The key measure of a run with its last and its best evaluation."""
-
-    measure: str
-    last: EvaluatedStep
-    best: EvaluatedStep
-
-
-def reached_by(run: Run) -> list[Reached]:
+def reached_by(run: Run) -> list[Result]:
     """Return what a run reached, or what each of its seeds did; nothing if it did not get so far."""
-    if run.seeds:
-        return [found for seed in run.seeds for found in reached_by(seed)]
     if run.kind == "fine-tuning":
-        return [Reached(run.outcome.key_measure, run.outcome.last, run.outcome.best)] if run.outcome else []
+        return [each.outcome for each in run.seeds or (run,) if each.outcome]
     measure = "masked_lm_accuracy"
     steps = [step for step in map(EvaluatedStep.of, run.evaluations) if measure in step.measures]
-    return [Reached(measure, steps[-1], max(steps, key=lambda step: step.measures[measure]))] if steps else []
+    if not steps:
+        return []
+    best = max(steps, key=lambda step: step.measures[measure])
+    return [Result(task="", key_measure=measure, last=steps[-1], best=best, num_evaluations=len(steps), fresh=())]
 
 
 def spreads(evaluations: Sequence[EvaluatedStep]) -> dict[str, Spread]:
@@ -48,12 +41,12 @@ def spreads(evaluations: Sequence[EvaluatedStep]) -> dict[str, Spread]:
     return {name: Spread.of([each.measures[name] for each in evaluations]) for name in names}
 
 
-def medians(reached: Sequence[Reached]) -> list[float | None]:
+def medians(reached: Sequence[Result]) -> list[float | None]:
     """Return the medians of the key measure over several seeds: of their last steps, and of their best."""
     if not reached:
         return [None, None]
     ends = ([each.last for each in reached], [each.best for each in reached])
-    return [spreads(steps)[reached[0].measure].median for steps in ends]
+    return [spreads(steps)[reached[0].key_measure].median for steps in ends]
 
 
 # ---- what a pretraining reached, and doubts about it ----------------------------------------------------------------
@@ -69,14 +62,12 @@ def share(value: float) -> str:
 
 
 def network_of(run: Run) -> str:
-    """Return the preset and the shape of a network in a few words."""
     origin = run.file.origins.get("model.hidden_size")
     preset = f"{origin.detail}: " if origin and origin.kind == "preset" else ""
     return f"{preset}{run.setting('model.num_hidden_layers')} layers of {run.setting('model.hidden_size')}"
 
 
 def sentence_task(run: Run) -> str:
-    """Return the paper's name of the second objective."""
     return "Next sentence" if run.settings.get("objective.sentence") == "next" else "Sentence order"
 
 
@@ -113,8 +104,7 @@ def doubts_of(run: Run) -> tuple[str, ...]:
     """Return reasons not to trust what a run reached; of several seeds, those of any."""
     if run.kind == "pretraining":
         return tuple(said for said, is_doubtful in pretraining_findings(run).items() if is_doubtful)
-    results = (each.outcome for each in run.seeds or (run,))
-    return tuple(dict.fromkeys(doubt for result in results if result for doubt in result.doubts))
+    return tuple(dict.fromkeys(doubt for result in reached_by(run) for doubt in result.doubts))
 
 
 # ---- the runs in a folder, and some of them side by side ------------------------------------------------------------
@@ -140,7 +130,7 @@ def list_runs(folder: Path) -> tuple[Table, list[LitebertError]]:
             progress = (min(each.step for each in parts), steps if isinstance(steps, int) else None)
             reached = reached_by(run)
             ends = (None if value is None else round(value, DECIMALS) for value in medians(reached))
-            measured = (all(each.has_model for each in parts), reached[0].measure if reached else None, *ends)
+            measured = (all(each.has_model for each in parts), reached[0].key_measure if reached else None, *ends)
             name, doubts = str(run.folder.relative_to(folder)), "; ".join(doubts_of(run)) or None
             rows.append((name, run.kind, *trained, len(parts), *progress, *measured, doubts))
         except LitebertError as error:
@@ -213,7 +203,6 @@ NEAREST = ("base-v2", "base-v1", "xxlarge-v1")
 
 
 def published_on_dev(task: str) -> list[PublishedScore]:
-    """Return the published scores of a task on held-out sets whose answers are public."""
     from litebert.tasks.named import published  # torch comes with it
 
     return [score for score in published(task) if score.split == "dev"]
@@ -269,7 +258,7 @@ def glue_table(runs: Mapping[str, Run]) -> Table:
     rows = list[tuple[Cell, ...]]()
     for task, run in runs.items():
         reached = reached_by(run)
-        measure = reached[0].measure
+        measure = reached[0].key_measure
         yours = [None if value is None else round(percent(task, value), 2) for value in medians(reached)]
         # that of the model itself, or else of the smallest ALBERT that has one
         by_model = {s.model: s for s in reversed(published_on_dev(task)) if named(measure, [s.measure])}

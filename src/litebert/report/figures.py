@@ -161,11 +161,13 @@ def chart(
 def chart_of(
     run: Run, name: str, title: str, caption: str, write: Callable[[float], str], **style: Any
 ) -> list[Figure]:
-    """Return the figure of one number of a run, in training and held out; its caption counts the gaps."""
-    held_out = curve_of(run.evaluations, name, most_points=MOST_EVALUATIONS)
-    lines = [Line("training", "train", curve_of(run.training, name))]
-    lines.append(Line("held out", "held-out", held_out, has_markers=True))
-    gaps = sum(not math.isfinite(row.values.get(name, 0.0)) for row in (*run.training, *run.evaluations))
+    """Return the figure of one number of a run (over seeds, their mean); its caption counts the gaps."""
+    runs = run.seeds or (run,)
+    training = curve_across(curve_of(each.training, name) for each in runs)
+    held_out = curve_across(curve_of(each.evaluations, name, most_points=MOST_EVALUATIONS) for each in runs)
+    lines = [Line("training", "train", training), Line("held out", "held-out", held_out, has_markers=True)]
+    rows = (row for each in runs for row in (*each.training, *each.evaluations))
+    gaps = sum(not math.isfinite(row.values.get(name, 0.0)) for row in rows)
     caption = f"{gaps:,} non-finite values are omitted. {caption}" if gaps else caption
     return chart(title, caption, lines, write, **style)
 
@@ -237,8 +239,6 @@ def reliability_figure(title: str, caption: str, measured: Calibration) -> Figur
 
 
 def counts_figure(title: str, description: str, counts: Sequence[int]) -> Figure:
-    """Return a bar for each count, by its place."""
-
     def fill(axes: Axes) -> None:
         axes.bar(range(len(counts)), counts, width=1.0, color=PALETTE["ink"])
         axes.set_xlabel(title)

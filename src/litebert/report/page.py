@@ -22,8 +22,6 @@ Block: TypeAlias = str | Mapping[str, Any]
 
 
 class Section(NamedTuple):
-    """A part of the page under its heading."""
-
     title: str
     blocks: Sequence[Block]
 
@@ -33,7 +31,6 @@ def paragraph(text: str, *, style: str) -> Block:
 
 
 def commands(*lines: str) -> Block:
-    """Return lines for a shell, or code."""
     return {"kind": "commands", "lines": lines}
 
 
@@ -65,7 +62,6 @@ class Page:
     of: str = "report"
 
     def html(self) -> str:
-        """Return the page as one file."""
         style = (files("litebert.report") / "page.css").read_text("utf-8").partition("*/\n")[2]
         return _template().render(page=self, style=style, draw=draw, version=litebert.__version__)
 
@@ -100,7 +96,6 @@ class Part:
 
 
 def study_page(title: str, parts: Sequence[Part]) -> Page:
-    """Return studies as one page."""
     sections = []
     for part in parts:
         blocks: list[Block] = [f"The paper: {part.paper}", paragraph(f"Here: {part.finding}", style="status")]

@@ -73,7 +73,6 @@ class Table:
         return buffer.getvalue().rstrip("\n")
 
     def as_json(self) -> list[dict[str, Cell]]:
-        """Return each row as a dictionary by heading."""
         return [dict(zip(self.headings, row, strict=True)) for row in self.rows]
 
     def _words(self) -> list[list[str]]:

@@ -1,4 +1,4 @@
-"""The pages of trainings: a pretraining, a fine-tuning, and one with several seeds.
+"""The pages of trainings: a pretraining, and a fine-tuning with one seed or several.
 
 Each says what was reached beside what no learning reaches; last step and best evaluation stand side by side.
 """
@@ -30,22 +30,11 @@ from litebert.config.schema import StartConfig
 from litebert.files import Json
 from litebert.metrics import calibration
 from litebert.report import comparison
-from litebert.report.comparison import published_on_dev, share, spreads, start_of
-from litebert.report.figures import (
-    MOST_EVALUATIONS,
-    Figure,
-    Line,
-    Rule,
-    chart,
-    chart_of,
-    curve_across,
-    curve_of,
-    rate_charts,
-    reliability_figure,
-)
+from litebert.report.comparison import published_on_dev, reached_by, share, spreads, start_of
+from litebert.report.figures import Figure, Rule, chart_of, rate_charts, reliability_figure
 from litebert.report.page import Block, Page, Section, commands, details, figures, paragraph, table
 from litebert.report.tables import number, written
-from litebert.runs import Answered, Kind, Run, finite, read_answers
+from litebert.runs import Answered, Kind, Result, Run, finite, read_answers
 
 MOST_NOTES = 50
 MOST_MEASURES = 2  # drawn as long as no key measure is known
@@ -58,7 +47,6 @@ Answers = Mapping[str, Sequence[Answered]]
 
 # ---- what every run has ---------------------------------------------------------------------------------------------
 
-NEIGHBOURS = "Lines are means of neighbouring log lines; bands show their lowest and highest."
 _EXAMPLES: dict[Kind, BaseModel] = {
     "pretraining": PretrainConfig(data=DataConfig(corpus="")),
     # model_construct does not validate: the defaults have no data, which validation would refuse.
@@ -67,25 +55,25 @@ _EXAMPLES: dict[Kind, BaseModel] = {
 """A configuration of each kind, with only the required settings set."""
 
 
-def _page_of_run(run: Run, name: str, facts: Mapping[str, str], sections: Sequence[Section], sources: str) -> Page:
-    """Return the page of a run with its own sections, and those that every run has."""
-    status = f"Not finished: step {run.step:,} of {run.setting('train.steps')}. There is no model yet."
-    if run.has_model:
-        status = f"Finished after {run.step:,} steps."
-    elif run.step == 0:
-        status = "Not finished: no training step was logged yet."
-    notes: Block = "Nothing unusual was noted: no step was skipped."
-    if run.remarks:
-        shown, total = run.remarks[-MOST_NOTES:], len(run.remarks)
-        caption = f"{total:,} notes" if len(shown) == total else f"The last {len(shown)} of {total:,} notes"
-        notes = table(caption, ("Step", "What happened"), ((f"{note.step:,}", note.text) for note in shown))
-    common = (_settings(run), _surroundings(run), Section("Notes", [notes]))
-    kind = f"{run.kind.capitalize()} run"
-    return Page(name, kind, (*sections, *common), f"the run's run.json, metrics.jsonl{sources}", status, facts)
+def _page_of_run(run: Run, facts: Mapping[str, str], sections: Sequence[Section], sources: str) -> Page:
+    several = ", several seeds" if run.seeds else ""
+    folder, status = run.folder.resolve(), f"Finished after {run.step:,} steps."
+    if run.seeds:
+        status = f"{len(reached_by(run))} of {len(run.seeds)} seeds are finished."
+    elif not run.has_model:
+        reached = f"step {run.step:,} of {run.setting('train.steps')}. There is no model yet."
+        status = f"Not finished: {reached if run.step else 'no training step was logged yet.'}"
+    return Page(
+        f"{folder.parent.name}/{folder.name}" if folder.name.startswith("seed-") else folder.name,
+        f"{run.kind.capitalize()} run{several}",
+        (*sections, _settings(run), _surroundings(run), *([] if run.seeds else [_notes(run)])),
+        sources,
+        status,
+        facts if run.seeds else {**facts, **_effort(run)},
+    )
 
 
 def _report_line(run: Run) -> str:
-    """Return the command that writes a page again."""
     return f"litebert report {shlex.quote(str(run.folder))}"
 
 
@@ -113,25 +101,22 @@ def _effort(run: Run) -> dict[str, str]:
     }
 
 
-def _curves(drawn: Sequence[Figure], run: Run, *, bands: str = NEIGHBOURS) -> Section:
-    """Return the figures of a training; `bands` explains the bands around their lines."""
+def _curves(drawn: Sequence[Figure], run: Run) -> Section:
     if not drawn:
         return Section("Curves", ["No step was logged yet."])
-    words = f"{bands} A log line is the mean of {run.settings.get('train.log_every')} training steps."
+    lines = "the seeds" if run.seeds else "neighbouring log lines"
+    words = f"Lines are means of {lines}; bands show their lowest and highest."
+    words = f"{words} A log line is the mean of {run.settings.get('train.log_every')} training steps."
     return Section("Curves", [paragraph(words, style="quiet"), figures(drawn)])
 
 
-def _settings(run: Run, changed: Mapping[str, Json] = {}) -> Section:
-    """Return the settings that differ from their defaults, and a folded table of all settings.
-
-    `changed` are those that several seeds do not have in common.
-    """
+def _settings(run: Run) -> Section:
     example = _EXAMPLES[run.kind]
     described = {setting.name: setting for setting in describe(type(example))}
-    required = {name: each.default for name, each in described.items() if each.default == "required"}
-    defaults = flattened(example) | required
+    defaults = flattened(example) | {name: "required" for name, each in described.items() if each.default == "required"}
+    settings = {**run.settings, "train.seed": _seeds(run)} if run.seeds else run.settings
     rows = []
-    for name, value in {**run.settings, **changed}.items():
+    for name, value in settings.items():
         meaning = described[name].description if name in described else "not a setting of this version"
         origin = written(str(run.file.origins.get(name, "unknown")))
         rows.append((name, written(value), written(defaults.get(name, "unknown")), origin, meaning))
@@ -142,8 +127,11 @@ def _settings(run: Run, changed: Mapping[str, Json] = {}) -> Section:
     return Section("Settings", [first, details(f"All {len(rows)} settings", every)])
 
 
+def _seeds(run: Run) -> str:
+    return ", ".join(str(each.seed) for each in run.seeds) or str(run.settings.get("train.seed", "unknown"))
+
+
 def _surroundings(run: Run) -> Section:
-    """Return the machine, and the data that the run learnt from, with counts and hashes."""
     environment: dict[str, Json] = {"litebert": run.file.litebert, **run.file.environment}
     machine = [(name, "none" if value is None else written(value)) for name, value in environment.items()]
     data = [(n, f"{value:,}" if isinstance(value, int) else written(value)) for n, value in run.file.data.items()]
@@ -152,11 +140,18 @@ def _surroundings(run: Run) -> Section:
     return Section("Environment and data", blocks)
 
 
+def _notes(run: Run) -> Section:
+    if not run.remarks:
+        return Section("Notes", ["Nothing unusual was noted: no step was skipped."])
+    shown, total = run.remarks[-MOST_NOTES:], len(run.remarks)
+    caption = f"{total:,} notes" if len(shown) == total else f"The last {len(shown)} of {total:,} notes"
+    return Section("Notes", [table(caption, ("Step", "What happened"), ((f"{n.step:,}", n.text) for n in shown))])
+
+
 # ---- pretraining ----------------------------------------------------------------------------------------------------
 
 
 def pretraining_page(run: Run) -> Page:
-    """Return the page of a pretraining run."""
     setting, model = run.setting, shlex.quote(str(run.folder / "model"))
     network = f"{comparison.network_of(run)}, {setting('model.num_attention_heads')} heads"
     length = setting("objective.max_seq_length")
@@ -165,14 +160,14 @@ def pretraining_page(run: Run) -> Page:
         "Embedding": f"{setting('model.vocab_size')} tokens x {setting('model.embedding_size')}",
         "Batch": f"{setting('train.batch_size')} sequences of at most {length} tokens",
         "Optimizer": f"{setting('optim.name')}, peak rate {setting('optim.learning_rate')}",
-        **_effort(run),
     }
     shell = [f'litebert fill "The cat sat on the [MASK]." --model {model}']
     if run.trains_sentences and run.settings.get("objective.sentence") != "next":
         shell.append(f'litebert order "He opened the door." "Nobody was there." --model {model}')
     shell.append(f'litebert embed "A sentence." --model {model}')
     use = _next_steps(run, shell, 'fill("The cat sat on the [MASK].")')
-    return _page_of_run(run, run.name, facts, (_held_out(run), _curves(_pretraining_charts(run), run), use), "")
+    sections = (_held_out(run), _curves(_pretraining_charts(run), run), use)
+    return _page_of_run(run, facts, sections, "the run's run.json, metrics.jsonl")
 
 
 def loss(value: float) -> str:
@@ -236,8 +231,9 @@ def _pretraining_charts(run: Run) -> list[Figure]:
 
 
 def finetuning_page(run: Run) -> Page:
-    """Return the page of a fine-tuning run."""
-    result, answers, known = run.outcome, read_answers(run.folder), set(run.labels)
+    """Return the page of a fine-tuning run, or of several seeds: their mean results and their spread."""
+    parts, results = run.seeds or (run,), reached_by(run)
+    answers, known = read_answers(run.folder), set(run.labels)  # of several seeds, their own pages have them
     # where each answer is one of several labels: not text, not a number, not a set of labels
     single = {
         split: rows
@@ -246,38 +242,36 @@ def finetuning_page(run: Run) -> Page:
     }
     rules = {_accuracy_of(n, answers): Rule("commonest label", _commonest(rows)[1]) for n, rows in single.items()}
     drawn = chart_of(run, "loss", "Training loss", "Lower is better.", "{:.3g}".format)
-    for name in _measures_drawn(run):
+    for name in _measures_drawn(next((each for each in parts if each.outcome), parts[0])):
         drawn += chart_of(run, name, f"Held-out {name}", "Higher is better.", number, rule=rules.get(name))
+    words = "Confusion, calibration and the worst errors are on the page of each seed:"
+    each_seed = Section("Each seed", [words, commands(*map(_report_line, (*run.seeds, run)))])
     sections = (
-        _result(run, answers, single),
-        *_published(run, {"last step": result.last.measures, "best": result.best.measures} if result else {}),
-        _curves([*drawn, *rate_charts(run)], run),
+        Section("Result", _result_of_seeds(run, results) if run.seeds else _result(run, answers, single)),
+        *_published(run, results),
+        _curves(drawn if run.seeds else [*drawn, *rate_charts(run)], run),
         *_confusion(single, run.labels),
         *_calibration(single if run.labels else answers),  # no set of labels, no tags
         *_worst(answers),
-        _use(run, answers),
+        each_seed if run.seeds else _use(run, answers),
     )
-    folder = run.folder.resolve()
-    name = f"{folder.parent.name}/{folder.name}" if folder.name.startswith("seed-") else folder.name
-    fresh = ", ".join(sorted({n.rpartition(".")[0] or n for n in result.fresh})) if result else ""
-    facts = _facts(run, run.config, fresh) | {"Seed": str(run.settings.get("train.seed", "unknown")), **_effort(run)}
-    return _page_of_run(run, name, facts, sections, ", result.json and answers")
-
-
-def _facts(run: Run, config: Mapping[str, Json], fresh: str = "") -> dict[str, str]:
-    setting, shape = run.setting, [config.get(name) for name in ("num_hidden_layers", "hidden_size")]
+    setting, shape = run.setting, [parts[0].config.get(name) for name in ("num_hidden_layers", "hidden_size")]
     sets = {n.removesuffix(" examples"): count for n, count in run.file.data.items() if n.endswith(" examples")}
     counts = {name: f"{count:,} examples" for name, count in sets.items()}
-    return {
+    fresh = {name.rpartition(".")[0] or name for result in results for name in result.fresh}
+    facts = {
         "Task": setting("task.name"),
         "Started from": start_of(run),
         "Network": "" if None in shape else f"{shape[0]} layers of {shape[1]}",
-        "New, not pretrained": fresh,
+        "New, not pretrained": ", ".join(sorted(fresh)),
         "Trained on": counts.pop("training", ""),
         "Evaluated on": "; ".join(f"{split}: {count}" for split, count in counts.items()),
         "Batch": f"{setting('train.batch_size')}, at most {setting('task.max_length')} pieces each",
         "Optimizer": f"{setting('optim.name')}, peak rate {setting('optim.learning_rate')}",
+        "Seed": _seeds(run),
     }
+    files = "its seed folders" if run.seeds else "the run's run.json, metrics.jsonl, result.json and answers"
+    return _page_of_run(run, facts, sections, files)
 
 
 def _measures_drawn(run: Run) -> list[str]:
@@ -301,16 +295,16 @@ def _accuracy_of(split: str, answers: Answers) -> str:
     return f"{split}_accuracy" if len(answers) > 1 else "accuracy"
 
 
-def _result(run: Run, answers: Answers, single: Answers) -> Section:
+def _result(run: Run, answers: Answers, single: Answers) -> list[Block]:
     if (result := run.outcome) is None:
         if not run.evaluations:
-            return Section("Result", ["Nothing was evaluated yet."])
+            return ["Nothing was evaluated yet."]
         row = run.evaluations[-1]
         cells = [(name, number(value)) for name, value in row.values.items() if name != "step"]
         so_far = table("The last evaluation so far", ("Measure", f"At step {row.step:,}"), cells, style="numbers")
-        return Section("Result", ["The run is not finished; its best evaluation is chosen when it is.", so_far])
+        return ["The run is not finished; its best evaluation is chosen when it is.", so_far]
     last, best = result.last, result.best
-    lines = [
+    blocks: list[Block] = [
         "The last step is what training ended with (model/). The best evaluation is that with "
         f"the highest {result.key_measure} of {result.num_evaluations:,} (best/): it was chosen on the examples "
         "that it is measured on, which flatters it. Compare each with figures chosen likewise."
@@ -324,7 +318,7 @@ def _result(run: Run, answers: Answers, single: Answers) -> Section:
             label, most = _commonest(rows)
             gain = "" if accuracy > most else ": no gain over that"
             unlearnt = f"; always answering '{label}', its commonest label, gets {most:.1%}{gain}"
-        lines.append(
+        blocks.append(
             f"At the last step {accuracy:.1%} of {split} are right{unlearnt}. With {len(rows):,} "
             f"examples, differences below {100 * error:.1f} points may be chance (two standard errors)."
         )
@@ -333,21 +327,51 @@ def _result(run: Run, answers: Answers, single: Answers) -> Section:
         label = f"{name}, key measure" if name == result.key_measure else name
         shown.append((label, number(value), number(best.measures.get(name, math.nan))))
     headings = ("Measure", f"Last step, {last.step:,}", f"Best evaluation, step {best.step:,}")
-    caption = "Measured on held-out examples, without dropout"
-    return Section("Result", [*lines, table(caption, headings, shown, style="numbers")])
+    return [*blocks, table("Measured on held-out examples, without dropout", headings, shown, style="numbers")]
 
 
-def _published(run: Run, columns: Mapping[str, Mapping[str, float]]) -> list[Section]:
-    """Return published figures beside the reader's own, given by column and measure, and what the recipe says."""
-    blocks = list[Block]()
+def _result_of_seeds(run: Run, results: Sequence[Result]) -> list[Block]:
+    blocks: list[Block] = ["No seed is finished yet."]
+    if results:
+        ends, rows = [spreads([each.last for each in results]), spreads([each.best for each in results])], []
+        for name in ends[0]:
+            found = (end[name] for end in ends)
+            pairs = ((number(each.median), f"{number(each.mean)} ± {number(each.spread)}") for each in found)
+            rows.append((name, *(text for pair in pairs for text in pair)))
+        words = (
+            "Last steps are what training ended with. Best evaluations are each seed's highest "
+            f"{results[0].key_measure}: chosen on the examples that they are measured on, which "
+            "flatters them. The two are never mixed; ± is the standard deviation over seeds."
+        )
+        measures = (f"{what}: {how}" for what in ("Last steps", "Best evaluations") for how in ("median", "mean"))
+        caption = f"Over {len(results)} {'seeds' if len(results) > 1 else 'seed'}"
+        blocks = [words, table(caption, ("Measure", *measures), rows, style="numbers")]
+    by_seed = []
+    for each in run.seeds:
+        cells = [f"not finished, step {each.step:,}", "", "", ""]
+        if result := each.outcome:
+            kept = (result.last, result.best)
+            cells = [text for end in kept for text in (f"{end.step:,}", number(end.measures[result.key_measure]))]
+        by_seed.append((str(each.seed), *cells))
+    headings = ("Seed", "Last step", "key measure", "Best evaluation, step", "key measure")
+    return [*blocks, table("Each seed by the key measure", headings, by_seed, style="numbers")]
+
+
+def _published(run: Run, results: Sequence[Result]) -> list[Section]:
+    """Return published figures beside the reader's own (medians over seeds), and what the recipe says."""
+    blocks, yours = list[Block](), dict[str, dict[str, float]]()
+    for name, steps in (("last step", [r.last for r in results]), ("best", [r.best for r in results])):
+        if steps:
+            column = f"median of {name}{'s' * (name == 'last step')}" if run.seeds else name
+            yours[column] = {measure: spread.median for measure, spread in spreads(steps).items()}
     if scores := published_on_dev(run.setting("task.name")):
         rows = []
         for score in scores:
-            names = [(measures, comparison.named(score.measure, list(measures))) for measures in columns.values()]
-            yours = [f"{comparison.percent(score.task, measures[n]):.1f}" if n else "" for measures, n in names]
+            names = [(measures, comparison.named(score.measure, list(measures))) for measures in yours.values()]
+            cells = [f"{comparison.percent(score.task, measures[n]):.1f}" if n else "" for measures, n in names]
             source = f"{score.table}, row {score.row}"
-            rows.append((score.model, score.measure, f"{score.percent:.1f}", *yours, source))
-        headings = ("Model", "Measure", "Published", *(f"Yours, {name}" for name in columns), "Source")
+            rows.append((score.model, score.measure, f"{score.percent:.1f}", *cells, source))
+        headings = ("Model", "Measure", "Published", *(f"Yours, {name}" for name in yours), "Source")
         caption = "Percent, on dev; tables of arXiv 1909.11942 v6, README of google-research/albert"
         blocks += [comparison.comparability(run), table(caption, headings, rows, style="numbers")]
     origins = run.file.origins.values()
@@ -363,7 +387,6 @@ def _published(run: Run, columns: Mapping[str, Mapping[str, float]]) -> list[Sec
 
 
 def _confusion(single: Answers, labels: Sequence[str]) -> list[Section]:
-    """Return the confusions of each held-out set whose answers are single labels."""
     tables, words = list[Block](), ["What the last step answers: a row for each label that was right."]
     for split, rows in single.items():
         if len({row.answer for row in rows}) == 1:
@@ -385,7 +408,6 @@ def _confusion(single: Answers, labels: Sequence[str]) -> list[Section]:
 
 
 def _calibration(answers: Answers) -> list[Section]:
-    """Return the calibration of each held-out set with one answer and a confidence for each row."""
     drawn, words = list[Figure](), list[Block]()
     for split, rows in answers.items():
         sure = [row.confidence for row in rows if row.confidence is not None]
@@ -420,7 +442,6 @@ def shortened(text: str, most: int) -> str:
 
 
 def _worst(answers: Answers) -> list[Section]:
-    """Return the worst errors of each held-out set, with their texts."""
     if not answers:
         return []
 
@@ -445,7 +466,6 @@ def _worst(answers: Answers) -> list[Section]:
 
 
 def _use(run: Run, answers: Answers) -> Section:
-    """Return the commands that use a finished run, or resume it."""
     classes = run.config.get("architectures")
     kind = kind_of_class(str(classes[0])) if isinstance(classes, list) and classes else None
     place, model = shlex.quote(str(run.folder)), shlex.quote(str(run.folder / "model"))
@@ -457,60 +477,3 @@ def _use(run: Run, answers: Answers) -> Section:
             words, python = 'classify "A text." --pair "Its pair."', 'classify(["A text."], ["Its pair."])'
         shell += [f"litebert {words} --model {model}"] if words else []
     return _next_steps(run, shell, python)
-
-
-# ---- several seeds --------------------------------------------------------------------------------------------------
-
-
-def page_of_seeds(run: Run) -> Page:
-    """Return the page of several seeds: their mean results and their spread."""
-    results = [each.outcome for each in run.seeds if each.outcome]
-    blocks: list[Block] = ["No seed is finished yet."]
-    medians: dict[str, dict[str, float]] = {}
-    if results:
-        last_steps, best_steps = spreads([r.last for r in results]), spreads([r.best for r in results])
-        for name, found in {"median of last steps": last_steps, "median of best": best_steps}.items():
-            medians[name] = {measure: spread.median for measure, spread in found.items()}
-        rows = []
-        for name in last_steps:
-            pair = (last_steps[name], best_steps[name])
-            ends = ((number(each.median), f"{number(each.mean)} ± {number(each.spread)}") for each in pair)
-            rows.append((name, *(text for end in ends for text in end)))
-        words = (
-            "Last steps are what training ended with. Best evaluations are each seed's highest "
-            f"{results[0].key_measure}: chosen on the examples that they are measured on, which "
-            "flatters them. The two are never mixed; ± is the standard deviation over seeds."
-        )
-        measures = (f"{what}: {how}" for what in ("Last steps", "Best evaluations") for how in ("median", "mean"))
-        caption = f"Over {len(results)} {'seeds' if len(results) > 1 else 'seed'}"
-        blocks = [words, table(caption, ("Measure", *measures), rows, style="numbers")]
-    by_seed = []
-    for each in run.seeds:
-        cells = [f"not finished, step {each.step:,}", "", "", ""]
-        if result := each.outcome:
-            kept = (result.last, result.best)
-            cells = [text for end in kept for text in (f"{end.step:,}", number(end.measures[result.key_measure]))]
-        by_seed.append((str(each.seed), *cells))
-    headings = ("Seed", "Last step", "key measure", "Best evaluation, step", "key measure")
-    blocks.append(table("Each seed by the key measure", headings, by_seed, style="numbers"))
-
-    losses = Line("training", "train", curve_across(curve_of(each.training, "loss") for each in run.seeds))
-    drawn = chart("Training loss", "Lower is better.", [losses], "{:.3g}".format)
-    for name in _measures_drawn(next((each for each in run.seeds if each.outcome), run.seeds[0])):
-        points = curve_across(curve_of(each.evaluations, name, most_points=MOST_EVALUATIONS) for each in run.seeds)
-        line = Line("held out", "held-out", points, has_markers=True)
-        drawn += chart(f"Held-out {name}", "Higher is better.", [line], number)
-
-    seeds = ", ".join(str(each.seed) for each in run.seeds)
-    words = "Confusion, calibration and the worst errors are on the page of each seed:"
-    sections = (
-        Section("Result", blocks),
-        *_published(run, medians),
-        _curves(drawn, run, bands="Lines are means of the seeds; bands show their lowest and highest."),
-        Section("Each seed", [words, commands(*map(_report_line, (*run.seeds, run)))]),
-        _settings(run, {"train.seed": seeds}),
-        _surroundings(run),
-    )
-    status = f"{len(results)} of {len(run.seeds)} seeds are finished."
-    facts = _facts(run, run.seeds[0].config) | {"Seed": seeds}
-    return Page(run.name, "Fine-tuning run, several seeds", sections, "its seed folders", status, facts)
