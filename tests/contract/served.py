@@ -141,10 +141,9 @@ def server(desk: Desk) -> Iterator[Server]:
 
 @pytest.fixture(scope="session")
 def guarded(desk: Desk, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """Give a server with keys, a short queue and little patience."""
+    """Give a server with keys."""
     keys = tmp_path_factory.mktemp("keys") / "keys.txt"
     keys.write_text("# of the laboratory\nkey-one\nkey-two\n")
-    words = ("--queue", 2, "--client-seconds", 1, "--api-keys", keys)
-    with serve(f"base={desk.base}", *words) as started:
+    with serve(f"base={desk.base}", "--api-keys", keys) as started:
         started.wait_for("base is ready")
         yield started

@@ -1,11 +1,6 @@
 """Every route over HTTP: what it answers, what it refuses, and that batches answer as texts alone do."""
 
-import base64
-import json
 import signal
-import socket
-import time
-from array import array
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -51,36 +46,6 @@ def test_a_batch_answers_as_each_of_its_texts_alone(server: Server) -> None:
         assert together == near(alone * 4)
 
 
-def test_requests_at_once_get_their_own_answers(server: Server) -> None:
-    def ask(number: int) -> object:
-        return server.ask("/v1/embed", {"texts": [f"Anna walked {number} times to the market."]}).json["result"]
-
-    alone = [ask(number) for number in range(24)]
-    with ThreadPoolExecutor(24) as pool:
-        assert list(pool.map(ask, range(24))) == near(alone)
-
-
-def test_embeddings_have_the_form_of_openai(server: Server) -> None:
-    plain = server.ask("/v1/embeddings", {"model": "base", "input": TEXTS, "encoding_format": "float"}).json
-    assert (plain["object"], plain["model"]) == ("list", "base")
-    assert [(each["object"], each["index"]) for each in plain["data"]] == [("embedding", n) for n in range(3)]
-    assert plain["usage"]["prompt_tokens"] == plain["usage"]["total_tokens"] > 6
-    vectors = [each["embedding"] for each in plain["data"]]
-    assert [sum(x * x for x in vector) for vector in vectors] == [pytest.approx(1, abs=1e-5)] * 3
-    packed = server.ask("/v1/embeddings", {"model": "base", "input": TEXTS[0], "encoding_format": "base64"}).json
-    assert list(array("f", base64.b64decode(packed["data"][0]["embedding"]))) == near(vectors[0])
-    many = server.ask("/v1/embeddings", {"model": "base", "input": ["a"] * 300}).json
-    assert [each["index"] for each in many["data"]] == list(range(300))
-
-
-def test_steps_and_attention_show_the_inside(server: Server) -> None:
-    steps = server.ask("/v1/steps", {"text": "Anna walked home. " * 30}).json["result"]
-    assert len(steps["l2"]) == len(steps["cosine"]) == 3
-    heads = server.ask("/v1/attention", {"text": "Anna walked home.", "step": 2}).json["result"]
-    assert all(sum(row) == pytest.approx(1, abs=0.01) for head in heads["heads"] for row in head)
-    assert len(heads["pieces"]) == len(heads["heads"][0])
-
-
 def test_an_explanation_adds_up(server: Server) -> None:
     body = {"model": "classify", "verb": "classify", "texts": TEXTS[:1], "answer": "good"}
     reply = server.ask("/v1/explain", body)
@@ -109,54 +74,59 @@ def test_models_health_metrics_and_pages_are_told(server: Server) -> None:
 
 
 WHOLE = {"text": "[MASK]"}
-MALFORMED: dict[str, tuple[int, str, object]] = {
-    **{
-        f"not JSON: {raw[:20]!r}": (400, "/v1/fill", raw)
-        for raw in (
-            b"", b"{", b"[", b"nul", b"'a'", b"a=1", b"<a/>", b"\x00", b"\xfe\xff", b'{"text": NaN}',
-            b'{"text": Infinity}', b'{"text": 1e999}', b'{"text": "\xff"}', b'{"text": "\\ud800"}',
-            b'{"text": "a", "text": "b"}', b'{"text": 01}', b'{"text": "[MASK]"}{"text": "[MASK]"}',
-            b'{"text": "[MASK]",}', b"[" * 100_000, b'{"a":' * 500, b'{"text": [[[[[[[[[[[[[[[[[[]]]]]]]]]]]]]]]]]]}',
-        )
-    },
-    **{f"not an object: {raw!r}": (422, "/v1/fill", raw) for raw in (b"[]", b"1", b'"a"', b"null", b"true")},
-    "nothing": (422, "/v1/fill", {}),
-    "a number as text": (422, "/v1/fill", {"text": 1}),
-    "null as text": (422, "/v1/fill", {"text": None}),
-    "a text as number": (422, "/v1/fill", {**WHOLE, "top": "3"}),
-    "too many": (422, "/v1/fill", {**WHOLE, "top": 51}),
-    "none": (422, "/v1/fill", {**WHOLE, "top": 0}),
-    "an unknown field": (422, "/v1/fill", {**WHOLE, CANARY: 1}),
-    "no blank": (422, "/v1/fill", {"text": CANARY}),
-    "no texts": (422, "/v1/embed", {"texts": []}),
-    "a text for texts": (422, "/v1/embed", {"texts": CANARY}),
-    "too many texts": (422, "/v1/embed", {"texts": ["a"] * 33}),
-    "a long text": (422, "/v1/embed", {"texts": ["a" * 10_001]}),
-    "an unknown pooling": (422, "/v1/embed", {"texts": ["a"], "pooling": CANARY}),
-    "fewer pairs": (422, "/v1/classify", {"model": "classify", "texts": ["a", "b"], "pairs": ["c"]}),
-    "one choice": (422, "/v1/choose", {"model": "choose", "question": "a", "choices": ["b"]}),
-    "no context": (422, "/v1/answer", {"model": "answer", "question": "a"}),
-    "no head": (422, "/v1/classify", {"texts": [CANARY]}),
-    "one sentence": (422, "/v1/order", {"first": CANARY}),
-    "a long text to score": (422, "/v1/score", {"text": "a" * 1_001}),
-    "a step too far": (422, "/v1/attention", {"text": "a", "step": 99}),
-    "token ids": (422, "/v1/embeddings", {"model": "base", "input": [1, 2]}),
-    "too many inputs": (422, "/v1/embeddings", {"model": "base", "input": ["a"] * 2_049}),
-    "an unknown encoding": (422, "/v1/embeddings", {"model": "base", "input": "a", "encoding_format": CANARY}),
-    "no such model": (404, "/v1/fill", {**WHOLE, "model": CANARY}),
-    "no such route": (404, f"/v1/{CANARY}", {}),
-    "a body too large": (413, "/v1/embed", {"texts": ["a" * 2_000_001]}),
+NOT_JSON = [
+    b"", b"{", b"[", b"nul", b"'a'", b"a=1", b"<a/>", b"\x00", b"\xfe\xff", b"\xef\xbb\xbf{}", b"{} // no", b'"\x00"',
+    b'{"text": NaN}', b'{"text": Infinity}', b'{"text": 1e999}', b'{"text": 01}', b"9" * 5_000, b'{"text": "\xff"}',
+    b'{"text": "\\ud800"}', b'{"\\udc00": 1}', b'"\xed\xa0\x80"', '{"a": 1}'.encode("utf-16"),
+    b'{"text": "a", "text": "b"}', b'[{"a": {"b": 1, "b": 2}}]', b'{"text": "[MASK]"}{"text": "[MASK]"}',
+    b'{"text": "[MASK]",}', b"[" * 250_000 + b"]" * 250_000, b'{"a":' * 500,
+]  # fmt: skip
+MALFORMED: dict[str, tuple[int, str, object, str]] = {
+    **{f"not JSON: {raw[:20]!r}": (400, "fill", raw, "one JSON value in UTF-8") for raw in NOT_JSON},
+    **{f"not an object: {raw!r}": (422, "fill", raw, "") for raw in (b"[]", b"1", b'"a"', b"null", b"true")},
+    "nothing": (422, "fill", {}, "expected: the field text"),
+    "texts for a text": (422, "fill", {"texts": ["[MASK]"]}, "text is missing; texts was sent"),
+    "a text for no texts": (422, "embed", {"text": "a"}, "texts is missing; text was sent"),
+    "a number as text": (422, "fill", {"text": 1}, "expected: text;"),
+    "null as text": (422, "fill", {"text": None}, "expected: text;"),
+    "a deep list as text": (422, "fill", b'{"text": ' + b"[" * 99 + b"]" * 99 + b"}", "expected: text;"),
+    "a text as number": (422, "fill", {**WHOLE, "top": "3"}, "a whole number"),
+    "too many": (422, "fill", {**WHOLE, "top": 51}, "at most 50"),
+    "none": (422, "fill", {**WHOLE, "top": 0}, "expected: 1 or more"),
+    "an unknown field": (422, "fill", {**WHOLE, CANARY: 1}, "only the fields that /docs lists"),
+    "no blank": (422, "fill", {"text": CANARY}, ""),
+    "no texts": (422, "embed", {"texts": []}, "a list of at least 1"),
+    "a text for texts": (422, "embed", {"texts": CANARY}, ""),
+    "too many texts": (422, "embed", {"texts": ["a"] * 33}, "a list of at most 32"),
+    "a long text": (422, "embed", {"texts": ["a" * 10_001]}, "at most 10,000 characters"),
+    "an unknown pooling": (422, "embed", {"texts": ["a"], "pooling": CANARY}, ""),
+    "fewer pairs": (422, "classify", {"texts": ["a", "b"], "pairs": ["c"]}, "as many pairs as texts"),
+    "one choice": (422, "choose", {"model": "choose", "question": "a", "choices": ["b"]}, ""),
+    "no context": (422, "answer", {"model": "answer", "question": "a"}, "the field context"),
+    "no head": (422, "classify", {"texts": [CANARY]}, "one of fill, "),
+    "one sentence": (422, "order", {"first": CANARY}, ""),
+    "a long text to score": (422, "score", {"text": "a" * 1_001}, "at most 1,000 characters"),
+    "many tokens to score": (422, "score", {"text": "a 1 " * 200}, "at most 128 tokens"),
+    "a step too far": (422, "attention", {"text": "a", "step": 99}, "a step from 1 to 3"),
+    "token ids": (422, "embeddings", {"model": "base", "input": [1, 2]}, ""),
+    "too many inputs": (422, "embeddings", {"model": "base", "input": ["a"] * 2_049}, "a list of at most 2,048"),
+    "too much input": (422, "embeddings", {"model": "base", "input": ["a" * 10_000] * 33}, "at most 320,000"),
+    "an unknown encoding": (422, "embeddings", {"model": "base", "input": "a", "encoding_format": CANARY}, ""),
+    "no such model": (404, "fill", {**WHOLE, "model": CANARY}, ""),
+    "no such route": (404, CANARY, {}, ""),
+    "a body too large": (413, "embed", {"texts": ["a" * 2_000_001]}, ""),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("status", "path", "body"), MALFORMED.values(), ids=MALFORMED)
+@pytest.mark.parametrize(("status", "route", "body", "said"), MALFORMED.values(), ids=MALFORMED)
 def test_a_malformed_request_is_refused_in_json_without_an_echo(
-    server: Server, status: int, path: str, body: object
+    server: Server, status: int, route: str, body: object, said: str
 ) -> None:
-    reply = server.ask(path, raw=body) if isinstance(body, bytes) else server.ask(path, body)
+    reply = server.ask(f"/v1/{route}", raw=body) if isinstance(body, bytes) else server.ask(f"/v1/{route}", body)
     assert reply.status == status, reply.body
     assert set(reply.json["error"]) == {"message", "type", "param", "code"}
     assert reply.json["error"]["code"].startswith("LB-")
+    assert said in reply.json["error"]["message"]
     assert CANARY.encode() not in reply.body and b"Traceback" not in reply.body
     assert not [line for line in server.lines if "Traceback" in line]
     assert server.ask("/v1/fill", WHOLE).status == 200
@@ -169,7 +139,6 @@ def test_only_plain_json_by_post_is_read(server: Server) -> None:
     assert (reply.status, reply.headers["allow"]) == (405, "POST")
     reply = server.ask("/v1/fill", method="OPTIONS", headers={"Origin": "http://elsewhere"})
     assert "access-control-allow-origin" not in reply.headers
-    assert server.ask("/live", headers={"A": "a" * 17_000}).status == 431
     assert server.ask("/v1/embed", {"texts": ["a" * 10_000] * 32}).status == 200
 
 
@@ -187,15 +156,6 @@ def test_without_a_key_only_health_and_pages_are_open(guarded: Server, key: str 
         assert reply.status == KEYS[key]
         assert KEYS[key] == 200 or reply.headers["www-authenticate"] == "Bearer"
     assert guarded.ask("/live", headers=headers).status == 200
-
-
-def test_a_slow_client_is_closed_and_slows_nobody(guarded: Server) -> None:
-    with socket.create_connection(("127.0.0.1", guarded.port), timeout=20) as link:
-        link.sendall(b"POST /v1/embed HTTP/1.1\r\nHost: a\r\n")
-        started = time.monotonic()
-        assert guarded.ask("/live").status == 200
-        assert link.recv(4_096) == b""
-        assert time.monotonic() - started < 15
 
 
 def test_sigterm_answers_what_was_accepted_and_exits_with_zero(desk: Desk) -> None:
@@ -217,15 +177,3 @@ def test_settings_that_guard_nothing_are_refused(tmp_path, words: list[str]) -> 
     done = litebert("serve", "nowhere", *words, cwd=tmp_path)
     assert done.code in (1, 2)
     assert words[0] in done.stderr.partition("received: serve")[0] or words[1] in done.stderr.splitlines()[0]
-
-
-@pytest.mark.parametrize(
-    ("route", "body", "missing", "sent"),
-    [("fill", {"texts": ["[MASK]"]}, "text", "texts"), ("embed", {"text": "a"}, "texts", "text")],
-)
-def test_a_missing_field_is_named_beside_the_one_that_was_sent(
-    server: Server, route: str, body: dict, missing: str, sent: str
-) -> None:
-    message = json.dumps(server.ask(f"/v1/{route}", body).json["error"])
-    assert "missing" in message or "needs" in message
-    assert {missing, sent} <= set(message.replace('"', " ").replace(":", " ").replace(",", " ").split())

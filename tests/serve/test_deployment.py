@@ -1,5 +1,6 @@
 """The nginx and systemd examples of docs/serving.md and the Dockerfile, with names of this machine put in."""
 
+import http.client
 import json
 import re
 import shutil
@@ -7,10 +8,7 @@ import socket
 import ssl
 import subprocess
 import sys
-import time
-import urllib.error
-import urllib.request
-from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -27,75 +25,45 @@ def _block(language: str) -> str:
     return found[1]
 
 
-def _free_port() -> int:
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        return int(listening.getsockname()[1])
-
-
-@pytest.fixture(scope="module")
-def proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Give the address of nginx, configured as the page says, in front of a server."""
+def test_nginx_hands_requests_on_and_keeps_the_metrics_inside(tmp_path: Path) -> None:
     if not (nginx := shutil.which("nginx")):
         pytest.skip("nginx is not installed")
-    place = tmp_path_factory.mktemp("nginx")
     words = ["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
-    made = subprocess.run(
-        ["openssl", *words, "-keyout", place / "key.pem", "-out", place / "cert.pem"], capture_output=True
-    )
-    assert made.returncode == 0, made.stderr
-    command = [sys.executable, "-m", "litebert", "serve", "--port", "0", "--threads", "1"]
-    server = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    assert server.stderr is not None
-    port = next(found[1] for line in server.stderr if (found := re.search(r"http://127\.0\.0\.1:(\d+)", line)))
-    outer = _free_port()
-    block = _block("nginx").replace("127.0.0.1:8000", f"127.0.0.1:{port}").replace("443 ssl", f"127.0.0.1:{outer} ssl")
-    certificate = f"ssl_certificate {place}/cert.pem; ssl_certificate_key {place}/key.pem;"
-    configuration = f"""
-        pid {place}/pid; error_log {place}/error.log;
-        events {{}}
-        http {{
-          access_log off; {certificate}
-          client_body_temp_path {place}/body; proxy_temp_path {place}/proxy; fastcgi_temp_path {place}/f;
-          uwsgi_temp_path {place}/u; scgi_temp_path {place}/s;
-          {block}
-        }}"""
-    (place / "nginx.conf").write_text(configuration)
-    running = subprocess.Popen([nginx, "-c", place / "nginx.conf", "-g", "daemon off;"])
-    try:
-        deadline = time.monotonic() + 60
-        while _status(f"https://127.0.0.1:{outer}/ready") != 200:
-            assert time.monotonic() < deadline, (place / "error.log").read_text()
-            time.sleep(0.1)
-        yield f"https://127.0.0.1:{outer}"
-    finally:
-        running.terminate()
-        server.terminate()
-        running.wait(30)
-        server.wait(30)
-        server.stderr.close()
+    words += ["-keyout", "key.pem", "-out", "cert.pem"]
+    subprocess.run(["openssl", *words], cwd=tmp_path, capture_output=True, check=True)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        outer = free.getsockname()[1]
+    trusting = ssl._create_unverified_context()
+    with serve() as server:
+        block = _block("nginx").replace("127.0.0.1:8000", f"127.0.0.1:{server.port}")
+        block = block.replace("443 ssl", f"127.0.0.1:{outer} ssl")
+        kinds = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+        (tmp_path / "nginx.conf").write_text(f"""
+            pid pid; error_log error.log;
+            events {{}}
+            http {{
+              access_log off; ssl_certificate cert.pem; ssl_certificate_key key.pem;
+              {" ".join(f"{kind}_temp_path {kind};" for kind in kinds)}
+              {block}
+            }}""")
 
+        def status(path: str, body: object = None) -> int:
+            with closing(http.client.HTTPSConnection("127.0.0.1", outer, context=trusting)) as link:
+                try:
+                    return server.ask(path, body, link=link).status
+                except OSError:
+                    return 0
 
-def _status(url: str, body: bytes | None = None) -> int:
-    context = ssl.create_default_context()
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    request = urllib.request.Request(url, body, {"Content-Type": "application/json"})
-    try:
-        with urllib.request.urlopen(request, context=context, timeout=60) as answer:
-            answer.read()
-            return int(answer.status)
-    except urllib.error.HTTPError as error:
-        return error.code
-    except OSError:
-        return 0
-
-
-def test_nginx_hands_requests_on_and_keeps_the_metrics_inside(proxy: str) -> None:
-    asked = json.dumps({"text": "The cat sat on the [MASK]."}).encode()
-    assert [_status(f"{proxy}/v1/fill", asked) for _ in range(3)] == [200, 200, 200]
-    assert _status(f"{proxy}/") == 200
-    assert _status(f"{proxy}/metrics") == 403
-    assert _status(f"{proxy}/v1/fill", b" " * 3_000_000) == 413
+        start = [nginx, "-p", tmp_path, "-c", "nginx.conf", "-e", "error.log", "-g", "daemon off;"]
+        with subprocess.Popen(start) as running:
+            try:
+                server.wait_until(lambda: status("/ready") == 200)
+                asked = {"text": "The cat sat on the [MASK]."}
+                assert [status("/v1/fill", asked) for _ in range(3)] == [200, 200, 200]
+                assert [status("/"), status("/metrics")] == [200, 403]
+                assert status("/v1/fill", " " * 3_000_000) == 413
+            finally:
+                running.terminate()
 
 
 def test_systemd_accepts_the_unit(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The parts of the server that no client can reach one by one: strict JSON, slow bodies, the queue, the self-test."""
+"""The parts of the server that no client can reach one by one: slow bodies, the queue, the self-test."""
 
 import asyncio
 import json
@@ -18,37 +18,15 @@ from litebert.folder import save_model
 from litebert.inference.verbs import VERBS
 from litebert.serve import Options
 from litebert.serve.batching import Job, ServedModel, self_test
-from litebert.serve.guard import Bodies, ClientLeftError, HttpError, Metrics, decode, encode
+from litebert.serve.guard import Bodies, ClientLeftError, HttpError, Metrics, decode, reply
 from litebert.serve.server import _listen
 from tests.contract.golden import near
 
-REFUSED = {
-    "nested duplicate keys": b'[{"a": {"b": 1, "b": 2}}]',
-    "long integer": b"9" * 5_000,
-    "surrogate in utf-8": b'"\xed\xa0\x80"',
-    "lone surrogate in a key": rb'{"\udc00": 1}',
-    "byte order mark": b"\xef\xbb\xbf{}",
-    "utf-16": '{"a": 1}'.encode("utf-16"),
-    "control character": b'"\x00"',
-    "comment": b"{} // no",
-    "depth 17": b"[" * 17 + b"]" * 17,
-    "depth 250,000": b"[" * 250_000,
-}
 
-
-@pytest.mark.parametrize("body", REFUSED.values(), ids=REFUSED)
-def test_what_is_not_strict_json_is_refused(body: bytes) -> None:
-    with pytest.raises(HttpError, match="LB-951") as caught:
-        decode(body)
-    assert caught.value.status == 400
-
-
-@pytest.mark.parametrize(
-    "value", [{"a": [1, -2.5e10, True, None, "é 漢 😀"]}, "[[[[[[[[[[[[[[[[[[[[", '\\"{[', [[[[]]]], 10**300]
-)
+@pytest.mark.parametrize("value", [{"a": [1, -2.5e10, True, None, "é 漢 😀"]}, '\\"{[', [[[[]]]], 10**300])
 def test_json_is_read_as_it_was_written(value: object) -> None:
     assert decode(json.dumps(value).encode()) == value
-    assert decode(encode(value)) == value
+    assert decode(bytes(reply(value).body)) == value
 
 
 Message = dict[str, object]
@@ -108,22 +86,18 @@ def test_jobs_are_computed_together_within_the_budget_and_a_full_queue_refuses(f
     assert (refusal.status, refusal.retry_after) == (429, 1)
 
 
-ROWS = {
-    "order": ("base", [{"first": "Anna left.", "second": "Bert came."}, {"first": "It rained. Anna left."}] * 2),
-    "choose": ("choose", [{"question": "Who?", "context": "Anna left.", "choice1": "Anna", "choice2": "Bert"}] * 2),
-    "answer": (
-        "answer",
-        [{"question": "Who?", "context": "Anna left the house. " * 20}, {"question": "a", "context": "b"}],
-    ),
-    "classify": ("classify", [{"text": "Anna left."}, {"text": "Anna left.", "second": "Bert came."}] * 2),
+WHO = {"question": "Who?", "context": "Anna left.", "choice1": "Anna", "choice2": "Bert"}
+ROWS = {  # for each verb, of several shapes
+    "order": [{"first": "Anna left.", "second": "Bert came."}, {"first": "It rained. Anna left."}] * 2,
+    "choose": [WHO, WHO, {"question": "What?", "choice1": "a", "choice2": "b", "choice3": "c"}],
+    "answer": [{"question": "Who?", "context": "Anna left the house. " * 20}, {"question": "a", "context": "b"}],
+    "classify": [{"text": "Anna left."}, {"text": "Anna left.", "second": "Bert came."}] * 2,
 }
-ROWS["choose"][1].append({"question": "What?", "choice1": "a", "choice2": "b", "choice3": "c"})
 
 
 @pytest.mark.parametrize("verb", ROWS)
 def test_requests_of_a_verb_share_passes_and_are_answered_as_alone(folders: dict[str, Path], verb: str) -> None:
-    name, rows = ROWS[verb]
-    model, passes = litebert.load(folders[name]), list[int]()
+    rows, model, passes = ROWS[verb], litebert.load(folders["base" if verb == "order" else verb]), list[int]()
     model.network.albert.embedding.register_forward_hook(lambda *given: passes.append(1))
     together, shared = VERBS[verb].answer(model, rows), len(passes)
     alone = [VERBS[verb].answer(model, [row])[0] for row in rows]

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.contract.served import Reply
+
 from .conftest import ask_all
 
 WORDS = "Anna found a red ball under the tree and took it home before noon"
@@ -18,17 +20,31 @@ HEAVY = {"texts": ["word " * 1_990] * 32}
 
 
 @contextmanager
-def _busy(server) -> Iterator[None]:
-    """Keep the model busy with three requests, one of which at least still waits."""
-    threads = [threading.Thread(target=server.ask, args=("/v1/embed", HEAVY)) for _ in range(3)]
+def asking(server, number: int, replies: list[tuple[float, Reply]] | None = None) -> Iterator[None]:
+    """Ask so many heavy requests at once; each reply is added with the seconds that it took."""
+
+    def ask() -> None:
+        begun = time.monotonic()
+        reply = server.ask("/v1/embed", HEAVY)
+        if replies is not None:
+            replies.append((time.monotonic() - begun, reply))
+
+    threads = [threading.Thread(target=ask) for _ in range(number)]
     for thread in threads:
         thread.start()
     try:
-        server.wait_until(lambda: server.metric("litebert_queue_requests") > 0)
         yield
     finally:
         for thread in threads:
             thread.join()
+
+
+@contextmanager
+def busy(server) -> Iterator[None]:
+    """Keep the model busy with three requests, one of which at least still waits."""
+    with asking(server, 3):
+        server.wait_until(lambda: server.metric("litebert_queue_requests") > 0)
+        yield
 
 
 def _vectors(server, calls: list[tuple[str, object]], clients: int) -> list[list[float]]:
@@ -54,57 +70,39 @@ def test_concurrent_answers_equal_single_ones(server) -> None:
 
 
 def test_overload_is_refused_quickly_and_is_over_when_it_ends(small_server) -> None:
-    """An open loop far beyond capacity: each client asks again as soon as it is answered."""
-    started = time.monotonic()
-    single = small_server.ask("/v1/embed", HEAVY)
-    seconds = time.monotonic() - started
-    assert single.status == 200
-    waits: dict[int, list[float]] = {200: [], 429: []}
-
-    def ask() -> None:
-        begun = time.monotonic()
-        reply = small_server.ask("/v1/embed", HEAVY)
-        waits.setdefault(reply.status, []).append(time.monotonic() - begun)
-        if reply.status == 429:
-            assert reply.code == "LB-957"
-            assert int(reply.headers["retry-after"]) >= 1
-
-    threads = [threading.Thread(target=ask) for _ in range(40)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert set(waits) == {200, 429}, {status: len(times) for status, times in waits.items()}
-    assert 4 <= len(waits[200]) < 20  # the queue of four, and what was computed meanwhile
-    assert len(waits[429]) >= 20
-    assert max(waits[200]) < 20 * seconds + 2
+    alone, replies = list[tuple[float, Reply]](), list[tuple[float, Reply]]()
+    with asking(small_server, 1, alone):
+        pass
+    with asking(small_server, 40, replies):
+        pass
+    taken = [seconds for seconds, reply in replies if reply.status == 200]
+    refused = [reply for _, reply in replies if reply.status == 429]
+    assert len(taken) + len(refused) == 40, {reply.status for _, reply in replies}
+    assert 4 <= len(taken) < 20  # the queue of four, and what was computed meanwhile
+    assert {reply.code for reply in refused} == {"LB-957"}
+    assert all(int(reply.headers["retry-after"]) >= 1 for reply in refused)
+    assert max(taken) < 20 * alone[0][0] + 2
     assert small_server.metric("litebert_queue_requests") == 0
     assert small_server.ask("/v1/embed", {"texts": ["a"]}).status == 200
 
 
 def test_what_no_queue_takes_is_refused_unread_and_health_is_told(small_server) -> None:
-    threads = [threading.Thread(target=small_server.ask, args=("/v1/embed", HEAVY)) for _ in range(12)]
-    for thread in threads:
-        thread.start()
-    with closing(small_server.connect()) as link:  # read, this body would be refused with 400
-        replies = [small_server.ask("/v1/fill", raw=b"no JSON", link=link)]
-        while replies[-1].status != 429:
-            assert len(replies) < 10_000
-            replies.append(small_server.ask("/v1/fill", raw=b"no JSON", link=link))
-        assert replies[-1].code == "LB-957"
-        assert int(replies[-1].headers["retry-after"]) >= 1
-        assert small_server.ask("/live", link=link).status == 200
-    assert small_server.ask("/v1/fill", raw=b"no JSON", headers={}).status == 401
-    assert small_server.ask("/v1/nothing", {}).status == 404
-    for thread in threads:
-        thread.join()
+    with asking(small_server, 12):
+        with closing(small_server.connect()) as link:  # read, this body would be refused with 400
+            tries = (small_server.ask("/v1/fill", raw=b"no JSON", link=link) for _ in range(10_000))
+            refused = next(reply for reply in tries if reply.status == 429)
+            assert refused.code == "LB-957"
+            assert int(refused.headers["retry-after"]) >= 1
+            assert small_server.ask("/live", link=link).status == 200
+        assert small_server.ask("/v1/fill", raw=b"no JSON", headers={}).status == 401
+        assert small_server.ask("/v1/nothing", {}).status == 404
     assert small_server.ask("/v1/fill", raw=b"no JSON").status == 400
 
 
 def test_a_deadline_is_kept_and_its_work_not_done(small_server) -> None:
     """Three requests keep the model busy; the fourth waits in vain, and never reaches it."""
     tokens = small_server.metric("litebert_tokens_total")
-    with _busy(small_server):
+    with busy(small_server):
         started = time.monotonic()
         late = small_server.ask("/v1/embed", {**HEAVY, "timeout_ms": 5})
         waited = time.monotonic() - started
@@ -118,7 +116,7 @@ def test_a_deadline_is_kept_and_its_work_not_done(small_server) -> None:
 def test_a_client_that_leaves_frees_its_place(small_server) -> None:
     left = small_server.metric("litebert_abandoned_total")
     body = json.dumps(HEAVY).encode()
-    with _busy(small_server):
+    with busy(small_server):
         with socket.create_connection(("127.0.0.1", small_server.port)) as link:
             link.sendall(
                 b"POST /v1/embed HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer first\r\n"
@@ -138,13 +136,12 @@ def test_thousands_of_requests_leak_nothing(server, rounds: int) -> None:
         ("/v1/embed", {"texts": 3}),
         ("/v1/order", {"first": "a", "second": "b"}),
     ]
-    processes = [server.process.pid]
     _load(server, calls * 100, leavers=rounds // 10)
-    before = [_usage(pid) for pid in processes]
+    memory, files = _usage(server.process.pid)
     _load(server, calls * rounds, leavers=rounds // 10)
-    for (memory, files), (memory_now, files_now) in zip(before, map(_usage, processes), strict=True):
-        assert memory_now - memory < 8 << 10, "kB"
-        assert files_now <= files + 1
+    memory_now, files_now = _usage(server.process.pid)
+    assert memory_now - memory < 8 << 10, "kB"
+    assert files_now <= files + 1
 
 
 def _load(server, calls: list[tuple[str, object]], *, leavers: int) -> None:

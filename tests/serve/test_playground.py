@@ -9,16 +9,8 @@ from pathlib import Path
 
 import pytest
 
-FLAGS = [
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
+FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"]
+FLAGS += ["--disable-background-networking", "--disable-component-update"]
 CHROMIUM = shutil.which("chromium") or "/usr/bin/chromium"
 pytestmark = [pytest.mark.browser, pytest.mark.skipif(not Path(CHROMIUM).exists(), reason="chromium is not installed")]
 ALL = {"base": ["fill", "order", "score", "embed"], "classify": ["classify"], "answer": ["answer"]}
@@ -47,9 +39,9 @@ def open_page(browser, server) -> Iterator[Callable]:
         context.set_default_timeout(60_000)
         contexts.append(context)
         page = context.new_page()
-        page.on("console", lambda message: _note(faults, message))
+        page.on("console", lambda told: faults.append(told.text) if told.type in ("error", "warning") else None)
         page.on("pageerror", lambda error: faults.append(str(error)))
-        page.on("request", lambda request: _require_own(faults, request.url, origin))
+        page.on("request", lambda asked: None if asked.url.startswith((origin, "data:")) else faults.append(asked.url))
         page.goto(path)
         page.wait_for_selector(".run, .route, #key-row:not([hidden])")
         return page
@@ -58,16 +50,6 @@ def open_page(browser, server) -> Iterator[Callable]:
     for context in contexts:
         context.close()
     assert faults == []
-
-
-def _note(faults: list[str], message) -> None:
-    if message.type in ("error", "warning"):
-        faults.append(message.text)
-
-
-def _require_own(faults: list[str], url: str, origin: str) -> None:
-    if not url.startswith((origin, "data:")):
-        faults.append(url)
 
 
 def _ask(page) -> None:

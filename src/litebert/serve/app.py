@@ -6,7 +6,7 @@ import asyncio
 import base64
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import Annotated, Any, Generic, Literal, TypeAlias, TypeVar, Union, get_type_hints
@@ -41,7 +41,7 @@ from litebert.config.load import wanted
 from litebert.inference.model import Model
 from litebert.inference.verbs import CHOICES, VERBS
 from litebert.serve import Options
-from litebert.serve.batching import Attention, Job, ServedModel, Steps, count_tokens
+from litebert.serve.batching import Attention, Job, ServedModel, Steps, attention, count_tokens, steps
 from litebert.serve.guard import (
     MAX_BODY_BYTES,
     MAX_CHARACTERS,
@@ -66,7 +66,13 @@ Name = Annotated[str, StringConstraints(max_length=200)]
 Result = TypeVar("Result")
 Endpoint: TypeAlias = Callable[[Request], Awaitable[Response]]
 
-LEFT_OUT = ("self", "progress", "max_length", "patience")  # arguments of the methods that requests do not have
+LEFT_OUT = ("self", "model", "progress", "max_length", "patience")  # arguments that requests do not have
+LIMITS: dict[str, Any] = {
+    **dict.fromkeys(("text", "first", "second", "question", "context"), Text),
+    **dict.fromkeys(("texts", "pairs"), Texts),
+    "choices": Annotated[list[Text], Field(min_length=2, max_length=MAX_TEXTS)],
+}
+"""What an argument of this name may be."""
 
 
 class RequestBody(BaseModel):
@@ -117,19 +123,6 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
 }
 
 
-class StepsBody(RequestBody):
-    """Show how the hidden states of a text move from step to step."""
-
-    text: Annotated[Text, Field(examples=["The cat sat on the mat."])]
-
-
-class AttentionBody(RequestBody):
-    """Show what each head attends to in one step."""
-
-    text: Annotated[Text, Field(examples=["The cat sat on the mat."])]
-    step: Annotated[int, Field(ge=1, le=1_000, examples=[1])] = 1
-
-
 class ExplainBody(RequestBody):
     """Say how much each word adds to an answer; unset, the answer is the one the model gives."""
 
@@ -140,11 +133,11 @@ class ExplainBody(RequestBody):
 
 @dataclass(frozen=True)
 class Route:
-    """A verb over HTTP: what it answers, and its body or, for a method of `Model`, an example of its arguments."""
+    """A verb over HTTP: what it answers, an example of its arguments, its function if that is no method of `Model`."""
 
     result: Any
-    example: Mapping[str, Any] = field(default_factory=dict)
-    body: type[RequestBody] | None = None
+    example: Mapping[str, Any]
+    function: Callable[..., Any] | None = None
 
 
 PEOPLE, FILMS = "Ada left at noon.", ["A fine film.", "A dull one."]
@@ -160,37 +153,33 @@ ROUTES = {
     "tag": Route(list[list[answers.Tagged]], {"texts": ["Ada lives in London."]}),
     "choose": Route(answers.Choice, {"question": "Who left at noon?", "choices": ["Ada", "Bert"], "context": PEOPLE}),
     "answer": Route(list[answers.SpanFound], {"question": "When did Ada leave?", "context": PEOPLE}),
-    "steps": Route(Steps, body=StepsBody),
-    "attention": Route(Attention, body=AttentionBody),
-    "explain": Route(answers.Explanation, body=ExplainBody),
+    "steps": Route(Steps, {"text": "The cat sat on the mat."}, steps),
+    "attention": Route(Attention, {"text": "The cat sat on the mat.", "step": 1}, attention),
+    "explain": Route(answers.Explanation, {}),
 }
 
 
 def body_of(verb: str) -> type[RequestBody]:
-    """Return the body of a verb's route: the arguments of the method, in their order, with limits."""
-    if own := ROUTES[verb].body:
-        return own
-    method, example = getattr(Model, verb), ROUTES[verb].example
-    hints = get_type_hints(method, include_extras=True)
+    """Return the body of a verb's route: the arguments of its function, in their order, with limits."""
+    if verb == "explain":  # its texts are one argument each
+        return ExplainBody
+    example, function = ROUTES[verb].example, ROUTES[verb].function or getattr(Model, verb)
+    hints = get_type_hints(function, include_extras=True)
     fields: dict[str, Any] = {}
-    for name, parameter in inspect.signature(method).parameters.items():
+    for name, parameter in inspect.signature(function).parameters.items():
         if name in LEFT_OUT:
             continue
-        kind: Any = hints[name]
-        if name in ("texts", "pairs"):
-            kind = Texts
-        elif name == "choices":
-            kind = Annotated[list[Text], Field(min_length=2, max_length=MAX_TEXTS)]
-        elif name in ("text", "first", "second", "question", "context"):
-            kind = Short if verb == "score" else Text
-        elif name == "top":
+        kind: Any = LIMITS.get(name, hints[name])
+        if name == "top":
             kind = Annotated[kind, Le(MAX_TOP)]
+        elif verb == "score":
+            kind = Short
         if parameter.default is None:
             kind = kind | None
         shown = Field(examples=[example[name]] if name in example else None)
         is_required = parameter.default is inspect.Parameter.empty
         fields[name] = (Annotated[kind, shown], ... if is_required else parameter.default)
-    body = create_model(f"{verb.capitalize()}Body", __base__=RequestBody, __doc__=method.__doc__, **fields)
+    body = create_model(f"{verb.capitalize()}Body", __base__=RequestBody, __doc__=function.__doc__, **fields)
     assert issubclass(body, RequestBody)
     return body
 
@@ -226,7 +215,6 @@ class Service:
     options: Options
 
     def named(self, name: str | None) -> ServedModel:
-        """Return a model by its name."""
         for model in self.models:
             if name is None or model.name == name:
                 return model

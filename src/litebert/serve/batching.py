@@ -78,16 +78,13 @@ class ServedModel:
 
     @property
     def is_ready(self) -> bool:
-        """Whether a tested model answers."""
         return self._loaded[0] is not None
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What is known of the model that answers."""
         return self._loaded[1]
 
     def count_pieces(self, texts: Sequence[str]) -> int:
-        """Count the tokens that are read of texts."""
         model = self._loaded[0]
         assert model is not None
         longest = model.network.config.max_position_embeddings
@@ -101,7 +98,6 @@ class ServedModel:
             self._thread.start()
 
     async def reload(self) -> None:
-        """Load the model's files again."""
         try:
             await self.start()
         except Exception as error:  # noqa: BLE001 - whatever the new files do, the old model answers
@@ -179,7 +175,6 @@ class ServedModel:
     # The model's thread
 
     def _compute(self) -> None:
-        """Answer what waits until the server stops."""
         while True:
             with self._arrived:
                 self._arrived.wait_for(lambda: self._jobs or self._is_stopping)
@@ -326,7 +321,7 @@ class Attention(TypedDict):
 
 @torch.inference_mode()
 def steps(model: Model, text: str) -> Steps:
-    """Return L2 distance and cosine between the input and the output of each step (Figure 1)."""
+    """Show how the hidden states of a text move from step to step: L2 distance and cosine (Figure 1)."""
     batch, pieces = _framed(model, text, model.network.config.max_position_embeddings)
     states = [state.float() for state in model.network.albert.states(batch)]
     pairs = list(pairwise(states))
@@ -341,8 +336,8 @@ def steps(model: Model, text: str) -> Steps:
 
 
 @torch.inference_mode()
-def attention(model: Model, text: str, *, step: int) -> Attention:
-    """Return the attention of each head in one step, counted from 1: `heads` by query by key."""
+def attention(model: Model, text: str, *, step: int = 1) -> Attention:
+    """Show what each head attends to in one step, counted from 1: `heads` by query by key."""
     albert = model.network.albert
     if not 1 <= step <= albert.depth:
         what, next_step = f"this model has only {albert.depth} steps", "GET /v1/models says how many each model has"
@@ -361,7 +356,6 @@ def attention(model: Model, text: str, *, step: int) -> Attention:
 
 
 def _framed(model: Model, text: str, longest: int) -> tuple[Batch, list[str]]:
-    """Return a framed text, cut to `longest` tokens, and its pieces."""
     encoding = model.tokenizer.encode(text, frame=True)
     ids = [*encoding.ids[:-1][: longest - 1], encoding.ids[-1]]
     pieces = [*encoding.pieces[:-1][: longest - 1], encoding.pieces[-1]]

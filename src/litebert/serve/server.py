@@ -103,7 +103,6 @@ def serve(paths: Mapping[str, str | None], options: Options) -> None:
 
 
 def _listen(host: str, port: int) -> socket.socket:
-    """Return a listening socket."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # asyncio turns Nagle's algorithm off only where the protocol is named; else the body of an answer waits 40 ms.
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
