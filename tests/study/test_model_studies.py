@@ -10,38 +10,17 @@ import litebert
 from litebert.cli import run
 from litebert.config import AlbertConfig
 from litebert.errors import LitebertError
-from litebert.folder import save_model
-from litebert.nn import Albert, AlbertForPretraining, Batch
+from litebert.nn import Albert, Batch
 from litebert.study import Layers, measure_costs, measure_layers, sizes_of
 from litebert.study.findings import costs_part
 from litebert.study.models import Claim, dominant_eigenvalue, fate_of, layers_of
-from litebert.tokenizer import Tokenizer
 
-TEXTS = ["In the morning Anna walked to the house. There Anna found a red ball under a tree."] * 6
-SHAPE = {
-    "embedding_size": 8,
-    "hidden_size": 16,
-    "num_attention_heads": 2,
-    "intermediate_size": 32,
-    "num_hidden_layers": 3,
-    "initializer_range": 0.3,
-}
+SHAPE = {"vocab_size": 60, "embedding_size": 8, "hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 32}
 
 
 def network(**changes: object) -> Albert:
-    config = AlbertConfig(**({"vocab_size": 60, **SHAPE} | changes))
+    config = AlbertConfig(**{**SHAPE, "num_hidden_layers": 3, "initializer_range": 0.3, **changes})
     return Albert(config, generator=torch.Generator().manual_seed(1)).eval()
-
-
-@pytest.fixture(scope="module")
-def model(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("models") / "small"
-    tokenizer = Tokenizer.load(corpus / "tokenizer")
-    config = AlbertConfig(vocab_size=tokenizer.vocab_size, max_position_embeddings=64, **SHAPE)
-    save_model(AlbertForPretraining(config, generator=torch.Generator().manual_seed(1)), folder)
-    tokenizer.save(folder, max_length=64)
-    (folder.parent / "texts.txt").write_text("\n".join(TEXTS) + "\n")
-    return folder
 
 
 @pytest.mark.parametrize(
@@ -100,26 +79,28 @@ def test_the_dominant_eigenvalue_is_that_of_the_whole_jacobian() -> None:
     assert dominant_eigenvalue(albert, batch, state, 400).modulus == pytest.approx(largest, rel=0.03)
 
 
-def test_what_says_nothing_is_refused(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    loaded = litebert.load(model)
+def test_what_says_nothing_is_refused(small_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    loaded = litebert.load(small_model)
     with pytest.raises(LitebertError, match="LB-749"):
         measure_layers(loaded, [""])
     with pytest.raises(LitebertError, match="LB-761"):
-        measure_layers(loaded, TEXTS, depths=[4])
-    assert run(["study", "layers", str(model), "--texts", "x", "--depths", "24,x"]) == 2
+        measure_layers(loaded, ["the cat"], depths=[4])
+    assert run(["study", "layers", str(small_model), "--texts", "x", "--depths", "24,x"]) == 2
     assert run(["study", "page", str(tmp_path), "--html", str(tmp_path / "page.html")]) == 1
     assert "LB-764" in capsys.readouterr().err
 
 
 def test_commands_print_what_they_write_and_the_page_has_it_all(
-    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    small_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    (tmp_path / "texts.txt").write_text("the cat sat on the mat\n" * 6)
+
     def printed(*words: object) -> object:
         assert run(["study", *map(str, words)]) == 0
         return json.loads(capsys.readouterr().out)
 
     out = tmp_path / "out"
-    given = [model, "--texts", model.parent / "texts.txt", "--output", out, "--json"]
+    given = [small_model, "--texts", tmp_path / "texts.txt", "--output", out, "--json"]
     layers = printed("layers", *given, "--limit", 3, "--depths", "16,21")
     assert layers == [json.loads((out / "layers-small.json").read_text())]
     assert [fate.depth for fate in Layers.model_validate(layers[0]).fates] == [16, 21]
@@ -133,8 +114,7 @@ def test_commands_print_what_they_write_and_the_page_has_it_all(
 
 
 def test_a_claim_is_measured_with_its_bytes_and_its_network_time() -> None:
-    small = {"vocab_size": 50, "embedding_size": 8, "hidden_size": 16, "num_attention_heads": 2}
-    shape = AlbertConfig(**small, intermediate_size=32, num_hidden_layers=2)
+    shape = AlbertConfig(**SHAPE, num_hidden_layers=2)
     unshared = shape.model_copy(update={"sharing": "none", "num_hidden_layers": 24})
     found = measure_costs([Claim("shared", shape, "unshared", unshared, 1.7)], tokens=16, seq_length=8, rounds=3)
     (result,) = found.claims

@@ -25,13 +25,6 @@ COUNTS = {
     "xlarge": (XLARGE, 3.188e20, (2443, 2518, 7329, 7555)),
     "xxlarge": (XXLARGE, 6.388e20, (4859, 4935, 14578, 14805)),
 }
-# Paper Tables 3 and 4 (H 768, 12 layers, body only): E, then all shared, attention, ffn, none; what the paper prints.
-ABLATIONS = [
-    (64, (9_681_408, 61_645_056, 35_684_352, 87_648_000), (10, None, None, 87)),
-    (128, (11_683_584, 63_647_232, 37_686_528, 89_650_176), (12, 64, 38, 89)),
-    (256, (15_687_936, 67_651_584, 41_690_880, 93_654_528), (16, None, None, 93)),
-    (768, (31_114_752, 83_078_400, 57_117_696, 109_081_344), (31, 83, 57, 108)),
-]
 
 
 @pytest.mark.parametrize("name", COUNTS)
@@ -46,21 +39,9 @@ def test_every_part_of_the_published_models_is_counted_to_the_digit(name: str) -
     assert found == pytest.approx(flops, abs=0.05 if name == "base" else 0.5)
 
 
-@pytest.mark.parametrize(("embedding", "bodies", "printed"), ABLATIONS)
-def test_every_row_of_the_papers_tables_3_and_4_is_counted_to_the_digit(
-    embedding: int, bodies: tuple[int, ...], printed: tuple[int | None, ...]
-) -> None:
-    for sharing, body, millions in zip(("all", "attention", "ffn", "none"), bodies, printed, strict=True):
-        assert sizes_of(AlbertConfig(embedding_size=embedding, sharing=sharing)).body == body
-        assert millions is None or body / 1e6 == pytest.approx(millions, abs=1.1)
-
-
-def test_tables_1_and_12_are_met_within_the_papers_own_spread() -> None:
+def test_table_1_is_met_within_the_papers_own_spread() -> None:
     for name, printed in PAPER_PARAMETERS.items():
         assert sizes_of(preset(name)).body / 1e6 == pytest.approx(float(printed.rstrip("M")), rel=0.06)
-    for hidden, millions in ((1_024, 17.68), (2_048, 58.72), (4_096, 222.60), (6_144, 495.52)):
-        shape = {"hidden_size": hidden, "intermediate_size": 4 * hidden, "num_hidden_layers": 3}
-        assert round(sizes_of(AlbertConfig(**shape, num_attention_heads=16)).body / 1e6, 2) == millions
     assert sizes_of(preset("base-v2")).bytes_fp32 / 1e6 == pytest.approx(47, abs=1)
     assert sizes_of(preset("bert-large")).bytes_fp32 / 1e9 == pytest.approx(1.3, abs=0.05)
 

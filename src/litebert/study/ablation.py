@@ -78,12 +78,10 @@ class Variant(_Described):
     part: str = ""
 
     def num_layers(self, scale: Scale) -> int:
-        """Return the depth of the network."""
         full = self.layers or (scale.base if self.shape == "base" else scale.large).num_layers
         return max(1, full // 2) if self.halved else full
 
     def words(self, scale: Scale) -> Words:
-        """Return the settings of the network and those of the row."""
         shape = scale.base if self.shape == "base" else scale.large
         hidden, embedding = self.width * shape.hidden_size, scale.usual_embedding
         if self.embedding is not None:
@@ -130,12 +128,10 @@ def _file() -> _File:
 
 
 def scales() -> dict[str, Scale]:
-    """Return the scales by name."""
     return _file().scales
 
 
 def grids() -> dict[str, Grid]:
-    """Return the tables by name, the paper's first."""
     return _file().tables
 
 
@@ -252,7 +248,6 @@ class Ordering(NamedTuple):
 
     @property
     def verdict(self) -> str:
-        """Say in a few words whether the paper's order is reproduced."""
         if not (pairs := sum(self)):
             return "nothing to compare"
         if pairs in self:

@@ -86,7 +86,6 @@ class Layers(BaseModel):
 
 
 def layers_part(found: Sequence[Layers]) -> Part:
-    """Return Figure 1: one line per model, within its depth and beyond it."""
     fates, steps = list[tuple[Cell, ...]](), list[tuple[Cell, ...]]()
     for each in found:
         depth, end, judged = each.eigenvalue_at_depth, each.eigenvalue_at_end, {fate.depth for fate in each.fates}
@@ -191,7 +190,6 @@ class Costs(BaseModel):
 
 
 def costs_part(found: Costs) -> Part:
-    """Return the claims of speed and cost, with the time that three network speeds add."""
     headings = ["networks", "paper", "training step", "low", "high", "inference", "low", "high", "by FLOPs"]
     headings += ["parameters", "beside", "gradient MB", "beside", "training GB", "beside"]
     headings += [f"at {speed} Gbit/s" for speed in GIGABITS]

@@ -245,7 +245,6 @@ def step_seconds(network: AlbertForPretraining, batch: Batch) -> float:
 
 @torch.no_grad()
 def forward_seconds(network: AlbertForPretraining, batch: Batch) -> float:
-    """Return the CPU seconds of the encoder."""
     begun = time.process_time()
     network.albert(batch)
     return time.process_time() - begun

@@ -141,7 +141,6 @@ class Bench:
 
     @cached_property
     def variants(self) -> dict[str, Variant]:
-        """The rows by label."""
         return grids()[self.table].variants(self.scale)
 
     def words(self, variant: Variant, seed: int) -> Words:
@@ -174,7 +173,6 @@ class Bench:
         return self.runs / f"{self.scale_name}-{int(hashed(0, json.dumps(named))):016x}"
 
     def finished(self, variant: Variant, seed: int) -> Trial | None:
-        """Return the record of a finished trial."""
         path = self.folder(variant, seed) / TRIAL_FILE
         if not path.is_file():
             return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
 from statistics import mean
@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from litebert.errors import LitebertError
 from litebert.inference.model import Model
 from litebert.metrics import regression_measures
-from litebert.reading.source import find_table, read_rows
-from litebert.reading.tables import Dialect, scan_delimited, scan_json, scan_json_lines
+from litebert.reading.tables import Row
+from litebert.tasks.own.table import open_table
 
 _PAIR_COLUMNS = (("sentence1", "sentence2", "score"), ("sentence_A", "sentence_B", "relatedness_score"))
 _MOST_BLOCKED = 4_096  # questions whose cosines with all paragraphs are in memory at once
@@ -27,7 +27,7 @@ def blimp(model: Model, data: Path, *, limit: int | None = None) -> dict[str, fl
     Sentences are compared by pseudo-log-likelihood (Salazar et al., 2020); BLiMP is that of Warstadt et al. (2020). All
     paradigms (`UID`) have the same weight; `limit` takes the first pairs of each.
     """
-    seen, rows = Counter[object](), list[Mapping[str, object]]()
+    seen, rows = Counter[object](), list[Row]()
     for row in _rows(data):
         seen[row["UID"]] += 1
         if limit is None or seen[row["UID"]] <= limit:
@@ -92,20 +92,8 @@ MEASURES: dict[str, Callable[..., dict[str, float]]] = {"blimp": blimp, "sts": s
 """What `litebert evaluate --on` measures; each takes a model, a file, and a limit on its rows."""
 
 
-def _rows(data: Path) -> Iterator[Mapping[str, object]]:
-    source = find_table(data)
-    if source.kind == ".jsonl":
-        scanned = scan_json_lines(source)
-    elif source.kind == ".json":
-        scanned = scan_json(source)
-    else:
-        dialect = Dialect("," if source.kind == ".csv" else "\t", "none")
-        header = tuple(next(read_rows(source))[1].split(dialect.delimiter))
-        scanned = scan_delimited(source, dialect, header, has_header=True)
-    for _, row in scanned:
-        if isinstance(row, LitebertError):
-            raise row
-        yield row
+def _rows(data: Path) -> Iterator[Row]:
+    return (row for _, row in open_table(data, has_header=True).rows())
 
 
 def _unit(vectors: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -1,0 +1,52 @@
+"""The tables and sentences of the pages are what the metrics files and the scripts say."""
+
+import importlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from litebert.study import Costs, Layers
+from litebert.study.findings import read_findings
+
+ROOT = Path(__file__).parents[2]
+MEASURED = ROOT / "benchmarks" / "study"
+
+
+def script(name: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    monkeypatch.syspath_prepend(str(ROOT))
+    return vars(importlib.import_module(name))
+
+
+def test_the_tables_of_the_studies_are_those_of_the_metrics_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    tables = script("benchmarks.study.tables", monkeypatch)
+    texts = [path.read_text("utf-8") for path in tables["PAGES"]]
+    assert sum(len(tables["BLOCK"].findall(text)) for text in texts) >= 10
+    assert [tables["page_with_tables"](text) for text in texts] == texts
+
+
+def test_the_tables_of_the_scale_map_that_need_no_measurement_are_those_of_its_script(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    page = (ROOT / "benchmarks" / "scale_map.md").read_text("utf-8")
+    tables = script("benchmarks.scale_map", monkeypatch)["computed_tables"]().split("\n\n")
+    assert [table in page for table in tables] == [True, True]
+
+
+def test_the_sentences_about_figure_1_hold() -> None:
+    found = {layers.source: layers for layers in read_findings(Layers, MEASURED, "layers-*")}
+    assert set(found) == {"packaged", "books-wiki-mini", "minilm-bert", "pl-bert"}
+    assert all(layers.eigenvalue_at_depth.modulus > 1 for layers in found.values())
+    large = found["pl-bert"]
+    assert min(step.residual for step in large.beyond) > 1 / 3
+    assert {fate.period for fate in large.fates} == {4, 5}
+
+
+def test_the_table_of_costs_is_that_of_its_metrics() -> None:
+    (found,) = read_findings(Costs, MEASURED, "cost")
+    for claim in found.claims:
+        own, other = (size / 1e6 for size in claim.gradient_bytes)
+        speeds = (claim.training_speed.median, claim.inference_speed.median, claim.flops_speed)
+        cells = [f"{claim.name} / {claim.beside}", f"{claim.paper_speed}", *(f"{speed:.2f}" for speed in speeds)]
+        cells += [f"{own:,.0f} / {other:,.0f}", *(f"{claim.speed_at(speed):.2f}" for speed in (1, 10, 100))]
+        assert f"| {' | '.join(cells)} |" in (ROOT / "docs" / "study.md").read_text("utf-8")
