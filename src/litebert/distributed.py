@@ -66,7 +66,6 @@ class World:
         return [float(total) for total in held]
 
     def of_first(self, number: float) -> float:
-        """Return the first process's number."""
         return self.totals(number if self.is_first else 0.0)[0]
 
     def sum_(self, tensors: Sequence[Tensor]) -> None:

@@ -19,7 +19,7 @@ import litebert
 from litebert.files import hash_file
 from litebert.runs import read_metrics
 
-from .test_several_processes import JOBS, _pretrain
+from .test_several_processes import JOBS, _pretrain, require_alike
 
 pytestmark = pytest.mark.slow
 
@@ -145,10 +145,4 @@ def test_two_hosts_train_what_one_process_trains(hosts: dict[str, str], corpus: 
         for place, name in enumerate(hosts.values())
     ]
     assert [child.wait(timeout=500) for child in children] == [0, 0]
-    alone, hosts_rows = (read_metrics(tmp_path / name) for name in ("alone", "hosts"))
-    assert len(hosts_rows) > 6
-    clock = {"tokens_per_second", "kind"}
-    for expected, row in zip(alone, hosts_rows, strict=True):
-        assert row["kind"] == expected["kind"]
-        kept = {name: value for name, value in row.items() if name not in clock}
-        assert kept == pytest.approx({n: v for n, v in expected.items() if n not in clock}, rel=1e-6, abs=3e-7)
+    require_alike(tmp_path / "alone", tmp_path / "hosts")
