@@ -1,4 +1,4 @@
-"""Corpora on a real S3 server (moto) behind a proxy that fails; `make test-storage`."""
+"""Corpora in storage: a folder that a URL names, and a real S3 server (moto) behind a proxy; `make test-storage`."""
 
 import os
 import socket
@@ -8,38 +8,39 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
 from litebert.config import PretrainConfig, resolve, settings_from_words
-from litebert.corpus import Corpus, build_corpus, remote
+from litebert.corpus import Corpus, build_corpus
 from litebert.corpus.remote import local_corpus, push_corpus
-from litebert.errors import DamagedError, ResourceError
+from litebert.errors import DamagedError, LitebertError, ResourceError
 from litebert.files import hash_file
 from litebert.objectives import Loader
 from litebert.objectives.windows import Windowed
 from litebert.reading import source as storage
+from litebert.reading.source import write_object
 from litebert.train.sources import loader_for
 
 SERVER = os.environ.get("LITEBERT_MOTO_SERVER")
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(SERVER is None, reason="no moto: set LITEBERT_MOTO_SERVER")]
-BUCKET = "s3://bucket"
+WITH_SERVER = [pytest.mark.slow, pytest.mark.skipif(SERVER is None, reason="no moto: set LITEBERT_MOTO_SERVER")]
+
+
+FAULTS: list[str] = []
+"""What the proxy does with the next requests instead of passing them on."""
 
 
 class Proxy(ThreadingHTTPServer):
-    """Pass requests on; `faults` says what to do with the next ones instead."""
+    """Pass requests on, but for the faults."""
 
     daemon_threads = True
 
     def __init__(self, port: int) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
-        self.upstream, self.faults, self.requests = f"http://127.0.0.1:{port}", list[str](), 0
-
-    def next_fault(self) -> str:
-        self.requests += 1
-        return self.faults.pop(0) if self.faults else ""
+        self.upstream = f"http://127.0.0.1:{port}"
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -48,7 +49,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _pass(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        fault = self.server.next_fault()
+        fault = FAULTS.pop(0) if FAULTS else ""
         if fault == "hang":
             time.sleep(3)
         if fault in ("503", "hang"):
@@ -101,103 +102,132 @@ def moto() -> Iterator[int]:
         process.kill()
 
 
-@pytest.fixture
-def proxy(moto: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
-    monkeypatch.setattr(storage, "PAUSE_SECONDS", 0.01)
-    monkeypatch.setattr(storage, "_TIMEOUT", "2s")
+@pytest.fixture(params=["folder", pytest.param("server", marks=WITH_SERVER)])
+def bucket(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Give the URL of an empty bucket; `faults` are what its server does wrong."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    FAULTS.clear()
+    if request.param == "folder":
+        yield f"file://{tmp_path}/bucket"
+        return
+    monkeypatch.setattr(storage, "PAUSE", timedelta(milliseconds=10))
+    monkeypatch.setattr(storage, "_TIMEOUT", "2s")
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "test")
     monkeypatch.setenv("AWS_REGION", "us-east-1")
-    with Proxy(moto) as server:
+    with Proxy(request.getfixturevalue("moto")) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{server.server_port}")
-        storage._object_store.cache_clear()
-        yield server
+        storage._store.cache_clear()
+        yield f"s3://bucket/{tmp_path.name}"
         server.shutdown()
 
 
-def _hashes(folder: Path) -> dict[str, str]:
-    files = (path for path in folder.rglob("*.npy"))
-    return {str(path.relative_to(folder)): hash_file(path) for path in files}
-
-
-def test_a_corpus_survives_errors_timeouts_and_cut_bodies(proxy: Proxy, corpus: Path) -> None:
-    proxy.faults = ["503", "", "503", "", "", "hang"]
-    push_corpus(corpus, f"{BUCKET}/stories")
-    proxy.faults = ["", "cut", "503", "", "cut", "", "hang", "cut", "503"]
-    found = local_corpus(f"{BUCKET}/stories")
-    assert Corpus.open(found, verify=True).num_tokens == Corpus.open(corpus).num_tokens
-    assert not proxy.faults
-    assert _hashes(found) == _hashes(corpus)
-    before = proxy.requests
-    assert local_corpus(f"{BUCKET}/stories") == found
-    assert proxy.requests == before
-    proxy.faults = ["503"] * 50
-    with pytest.raises(ResourceError, match="LB-270"):
-        local_corpus(f"{BUCKET}/never")
+def fail_with(bucket: str, faults: list[str]) -> None:
+    """Let the next requests fail; a folder has no faults."""
+    FAULTS[:] = faults if bucket.startswith("s3") else []
 
 
 @pytest.fixture
-def sharded(proxy: Proxy, stories: Path, corpus: Path, tmp_path: Path) -> Path:
-    """Give a corpus of many small shards."""
-    (tmp_path / "long.txt").write_text(stories.read_text() * 6)
-    storage.write_object(f"{BUCKET}/long.txt", tmp_path / "long.txt")
-    settings = {"sentences": "line", "held_out": 0.1, "shard_tokens": Corpus.open(corpus).num_tokens // 2, "workers": 1}
-    settings["tokenizer"] = corpus / "tokenizer"
-    build_corpus([tmp_path / "long.txt"], output=tmp_path / "sharded", **settings)
-    proxy.faults = ["503", "", "cut", "hang"]
-    build_corpus([f"{BUCKET}/long.txt"], output=tmp_path / "remote", **settings)  # is built like a local text
-    assert _hashes(tmp_path / "remote") == _hashes(tmp_path / "sharded")
-    proxy.faults = []
+def sharded(bucket: str, stories: Path, corpus: Path, tmp_path: Path) -> Path:
+    """Give a corpus of many small shards, which was pushed as `stories`, from a text in the bucket."""
+    text = stories.read_bytes()
+    write_object(f"{bucket}/stories.txt", text)
+    fail_with(bucket, ["503", "", "cut", "hang"])
+    settings = {"sentences": "line", "held_out": 0.1, "shard_tokens": Corpus.open(corpus).num_tokens // 8}
+    for name, source in (("remote", f"{bucket}/stories.txt"), ("sharded", stories)):
+        build_corpus([source], tokenizer=corpus / "tokenizer", output=tmp_path / name, workers=1, **settings)
+    assert arrays(tmp_path / "remote") == arrays(tmp_path / "sharded")
+    fail_with(bucket, ["503", "", "503", "", "", "hang"])
+    push_corpus(tmp_path / "sharded", f"{bucket}/stories")
+    assert not FAULTS
     return tmp_path / "sharded"
 
 
-def _loader(corpus: Path, window: int) -> Loader | Windowed:
+def arrays(folder: Path) -> dict[str, str]:
+    return {str(path.relative_to(folder)): hash_file(path) for path in folder.rglob("*.npy")}
+
+
+def num_bytes(folder: Path, pattern: str = "**/*.npy") -> int:
+    return sum(path.stat().st_size for path in folder.glob(pattern))
+
+
+def test_a_corpus_comes_back_as_it_was_pushed_and_goes_to_make_room(
+    bucket: str, sharded: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fail_with(bucket, ["", "cut", "503", "", "cut", "", "hang", "cut", "503"])
+    found = local_corpus(f"{bucket}/stories")
+    whole = Corpus.open(found, verify=True)
+    assert not FAULTS
+    assert whole.held_out() is not None
+    assert arrays(found) == arrays(sharded)
+    fail_with(bucket, ["503"] * 50)
+    assert local_corpus(f"{bucket}/stories") == found, "nothing is asked of the storage again"
+    FAULTS.clear()
+    push_corpus(sharded, f"{bucket}/again")
+    monkeypatch.setenv("LITEBERT_CORPUS_CACHE_GB", str(1.5 * num_bytes(sharded) / 1e9))
+    Corpus.open(local_corpus(f"{bucket}/again"))  # makes room for itself
+    assert len(list(found.glob("shard-*"))) < len(whole.shards)
+    with pytest.raises(DamagedError, match="LB-340"):
+        [shard.require_unchanged() for shard in whole.shards]
+
+
+def loader(corpus: Path, window: int) -> Loader | Windowed:
     words = [f"data.corpus={corpus}", f"data.window={window}", "train.batch_size=16"]
     config = resolve(PretrainConfig, settings_from_words(words)).config
     return loader_for(corpus, config=config)
 
 
 def test_a_streamed_corpus_gives_the_batches_of_a_local_one_within_its_bound(
-    proxy: Proxy, sharded: Path, monkeypatch: pytest.MonkeyPatch
+    bucket: str, sharded: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    push_corpus(sharded, f"{BUCKET}/sharded")
-    opened = Corpus.open(sharded)
-    shards = opened.manifest.shards
-    window = 2 * max(record.counts.tokens for record in shards)
-    assert len(shards) > 8
-    size = sum(path.stat().st_size for path in sharded.glob("shard-*/*.npy"))
-    limit = 0.75 * size
+    records = Corpus.open(sharded).manifest.shards
+    window, limit = 2 * max(record.counts.tokens for record in records), 0.8 * num_bytes(sharded)
     monkeypatch.setenv("LITEBERT_CORPUS_CACHE_GB", str(limit / 1e9))
+    fail_with(bucket, ["", "503", "", "cut", "hang", "", "cut", "503"] * 2)
+    found = local_corpus(f"{bucket}/stories")
     with pytest.raises(ResourceError, match="LB-271"):
-        Corpus.open(local_corpus(f"{BUCKET}/sharded"))
-    proxy.faults = ["", "503", "", "cut", "hang", "", "cut", "503"] * 2
-    found = local_corpus(f"{BUCKET}/sharded")
+        Corpus.open(found)
     assert not list(found.glob("shard-*"))
-    ours, theirs = _loader(found, window), _loader(sharded, window)
+    ours, theirs = loader(found, window), loader(sharded, window)
     for step in range(2 * theirs.epoch_size // 16):
         batch, expected = ours.batch(step), theirs.batch(step)
         assert batch.masked_ids.tolist() == expected.masked_ids.tolist()
         assert batch.ids.tolist() == expected.ids.tolist()
-        assert remote._size(found) <= limit
-    assert not proxy.faults
-    with pytest.raises(ResourceError, match="LB-271"):
-        Corpus.open(found)
+        assert num_bytes(found) <= limit
+    assert not FAULTS
+    assert 1 < len(list(found.glob("shard-*"))) < len(records)
 
 
-def test_a_damaged_shard_of_a_streamed_corpus_is_noticed(proxy: Proxy, sharded: Path) -> None:
-    push_corpus(sharded, f"{BUCKET}/streamed-damaged")
-    found = local_corpus(f"{BUCKET}/streamed-damaged")
+def test_a_damaged_shard_of_a_streamed_corpus_is_noticed(bucket: str, sharded: Path) -> None:
+    found = local_corpus(f"{bucket}/stories")
     corpus = Corpus.without_shards(found)
     name = f"{corpus.manifest.shards[1].name}/tokens.npy"
-    data = bytearray((sharded / name).read_bytes())
-    data[-1] ^= 1
-    url = f"{BUCKET}/streamed-damaged/{name}"
-    storage.filesystem(BUCKET).pipe_file(url, bytes(data))
+    whole = (sharded / name).read_bytes()
+    write_object(f"{bucket}/stories/{name}", whole[:-1] + bytes([whole[-1] ^ 1]))
     assert len(corpus.open_shards([0])) == 1
     with pytest.raises(DamagedError, match="LB-330"):
         corpus.open_shards([1])
-    storage.filesystem(BUCKET).pipe_file(url, (sharded / name).read_bytes())
+    write_object(f"{bucket}/stories/{name}", whole)
     assert len(corpus.open_shards([0, 1])) == 2
     assert Corpus.open(found).num_tokens == corpus.num_tokens
+
+
+REFUSED = [
+    ("never", "", "LB-273"),
+    *(("stories", size, "LITEBERT_CORPUS_CACHE_GB") for size in ("x", "-1", "nan", "inf")),
+]
+
+
+@pytest.mark.parametrize(("name", "gigabytes", "told"), REFUSED)
+def test_what_cannot_be_fetched_is_refused(
+    bucket: str, sharded: Path, monkeypatch: pytest.MonkeyPatch, name: str, gigabytes: str, told: str
+) -> None:
+    if gigabytes:
+        monkeypatch.setenv("LITEBERT_CORPUS_CACHE_GB", gigabytes)
+    with pytest.raises(LitebertError, match=told):
+        Corpus.open(local_corpus(f"{bucket}/{name}"))
+    fail_with(bucket, ["503"] * 50)
+    if FAULTS:
+        with pytest.raises(ResourceError, match="LB-270"):
+            local_corpus(f"{bucket}/another")

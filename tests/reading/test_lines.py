@@ -6,7 +6,6 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-import fsspec
 import pytest
 import zstandard
 
@@ -71,7 +70,7 @@ def test_line_of_a_gigabyte_is_refused_in_a_hundred_megabytes(write: Callable[[s
 _MEASURE = """
 import re, sys
 from pathlib import Path
-import zstandard
+import pyarrow
 from litebert.reading.source import find_text, read_lines
 
 def peak():
@@ -148,7 +147,7 @@ def test_what_is_no_text_is_refused(
         find_texts([])
 
 
-MISSING = [("a.txt.zst", "zstandard", "data"), ("a.parquet", "pyarrow", "data"), ("memory://a", "fsspec", "cluster")]
+MISSING = [("a.txt.zst", "pyarrow", "data"), ("a.parquet", "pyarrow", "data"), ("s3://a/b.txt", "obstore", "cluster")]
 
 
 @pytest.mark.parametrize(("name", "package", "extra"), MISSING)
@@ -161,13 +160,11 @@ def test_missing_package_names_its_extra(
     assert caught.value.next == f"pip install 'litebert[{extra}]'"
 
 
-def test_url_is_read_like_a_file() -> None:
-    with fsspec.open("memory://stories/a.txt", "wb") as file:
-        file.write(b"One.\n\nTwo.\n")
-    found = find_text("memory://stories/a.txt")
+def test_url_is_read_like_a_file(write: Callable[[str, bytes], Path]) -> None:
+    found = find_text(write("a.txt", b"One.\n\nTwo.\n").as_uri())
     assert found.size == 11
     assert [passage.text for passage in read_passages(found, TextSettings(sentences="line"))] == ["One.", "Two."]
-    for url in ("memory://nowhere.txt", "nosuchscheme://bucket/a.txt"):
+    for url in ("file:///nowhere.txt", "nosuchscheme://bucket/a.txt"):
         with pytest.raises(LitebertError, match="cannot be read"):
             find_text(url)
 
@@ -187,21 +184,3 @@ def test_folder_in_the_place_of_a_named_file_is_refused(tmp_path: Path, monkeypa
     for name in ("", ".", "..", "folder.json"):
         with pytest.raises(LitebertError, match=r"LB-303[\s\S]*it is a folder"):
             find_file(Path(name))
-
-
-@pytest.mark.parametrize(("error", "attempts"), [(TypeError("a bug"), 1), (OSError("the network"), sources.ATTEMPTS)])
-def test_what_repeating_cannot_mend_is_not_repeated(
-    monkeypatch: pytest.MonkeyPatch, error: Exception, attempts: int
-) -> None:
-    tried = []
-
-    class Store:
-        def size(self, url: str) -> int:
-            tried.append(url)
-            raise error
-
-    monkeypatch.setattr(sources, "PAUSE_SECONDS", 0)
-    monkeypatch.setattr(sources, "filesystem", lambda url: Store())
-    with pytest.raises((LitebertError, TypeError)):
-        find_text("s3://bucket/a.txt")
-    assert len(tried) == attempts

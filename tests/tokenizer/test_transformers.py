@@ -21,7 +21,7 @@ from litebert import files
 from litebert.errors import LitebertError
 from litebert.files import Json
 from litebert.tokenizer import Tokenizer
-from litebert.tokenizer.modelfile import ModelFile, ends_in_number_comma, read_model
+from litebert.tokenizer.modelfile import ModelFile, Piece, ends_in_number_comma, read_model
 from litebert.tokenizer.models import Normalizer
 from litebert.tokenizer.tokenizer_json import read_tokenizer_json
 
@@ -177,8 +177,8 @@ def folder(own_made: dict[str, Path], tmp_path: Path) -> Path:
     return only_json(own_made["ours"], tmp_path / "folder")
 
 
-def contents(model: ModelFile) -> tuple[list[tuple[str, float, int]], bytes]:
-    return [tuple(piece) for piece in model.pieces], model.charsmap
+def contents(model: ModelFile) -> tuple[tuple[Piece, ...], bytes]:
+    return model.pieces, model.charsmap
 
 
 def rebuilt(folder: Path) -> ModelFile:

@@ -1,7 +1,6 @@
 """An input, on this disk or in object storage: looked up before any work is done; its bytes, decompressed; its lines.
 
-Object storage such as S3 is reached through fsspec, or obstore where it is installed; failing requests are repeated.
-Memory is bounded, and every error names the file and the line.
+Object storage such as S3 is reached through obstore. Memory is bounded, and every error names the file and the line.
 """
 
 from __future__ import annotations
@@ -10,16 +9,16 @@ import gzip
 import stat
 import sys
 import tempfile
-import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
+from datetime import timedelta
 from functools import lru_cache
 from io import BufferedIOBase
 from pathlib import Path, PurePosixPath
 from shlex import quote
-from typing import IO, Any, TypeVar, cast
+from typing import IO, Any, cast
 
 from litebert.errors import (
     DamagedError,
@@ -30,8 +29,6 @@ from litebert.errors import (
     did_you_mean,
     missing_package,
 )
-
-Made = TypeVar("Made")
 
 COMPRESSIONS = (".gz", ".zst")
 DELIMITED = (".csv", ".tsv")
@@ -49,15 +46,9 @@ MAX_LINE_BYTES = 64 << 20
 MAX_ROW_BYTES = 8 << 20  # a line of a table is a row, of which several copies are in memory
 
 ATTEMPTS = 6
-PAUSE_SECONDS = 0.5  # the pause before the second request to a storage; each later pause is twice as long
-OBJECT_BYTES = 16 << 20
+PAUSE = timedelta(seconds=0.5)  # before the second request to a storage; each later pause is twice as long
+_OBJECT_BYTES = 16 << 20
 _TIMEOUT = "30s"
-_OBJECT_STORES = ("s3", "s3a", "gs", "az", "abfs")
-# Repeating a request does not help if something is not there, not allowed, or wrong in the program itself.
-_HOPELESS = (
-    FileNotFoundError, PermissionError, LitebertError, ImportError, NotImplementedError,
-    ArithmeticError, AssertionError, AttributeError, LookupError, MemoryError, NameError, TypeError, ValueError,
-)  # fmt: skip
 
 
 class CorruptStreamError(Exception):
@@ -116,7 +107,7 @@ def _find(name: str, kinds: Sequence[str], content: str) -> Source:
     """Look up a file of one of `kinds`; it must be a file that can be read, and not empty."""
     try:
         if is_url(name):
-            size = int(_tried(lambda: filesystem(name).size(name), name))
+            size = object_size(name)
         else:
             found = Path(name).stat()
             if not stat.S_ISREG(found.st_mode):  # opening a pipe would wait for a writer
@@ -190,7 +181,7 @@ def _source(name: str, size: int) -> Source:
 
 
 def _unreadable(name: str, error: Exception) -> LitebertError:
-    received = getattr(error, "strerror", None) or str(error)
+    received = getattr(error, "strerror", None) or _first_line(error)
     look = f"name the files in it: {quote(name)}/*" if received == "it is a folder" else f"ls -l {quote(name)}"
     advice = "check the URL and your credentials" if is_url(name) else look
     return RequestError("LB-303", f"{name} cannot be read", received=received, next=advice)
@@ -218,7 +209,8 @@ def read_pieces(source: Source) -> Iterator[bytes]:
     with closing(open_source(source)) as file:
         length = 0
         try:
-            for piece in {"": _plain, ".gz": _gunzipped, ".zst": _unzstd}[source.compression](file):
+            unpacked = _unpacked(file, source.compression)
+            while piece := unpacked.read(PIECE_BYTES):
                 length += len(piece)
                 if length > BOMB_BYTES and length > BOMB_RATIO * file.tell():
                     raise DamagedError(
@@ -231,46 +223,22 @@ def read_pieces(source: Source) -> Iterator[bytes]:
                 if source.on_read is not None:
                     source.on_read(file.tell())
                 yield piece
-        except OSError as error:
-            raise _unreadable(source.name, error) from error
+        except (EOFError, OSError, zlib.error) as error:
+            if getattr(error, "errno", None):  # of the system
+                raise _unreadable(source.name, error) from error
+            raise CorruptStreamError(str(error)) from error
 
 
-def _plain(file: IO[bytes]) -> Iterator[bytes]:
-    return iter(lambda: file.read(PIECE_BYTES), b"")
-
-
-def _gunzipped(file: IO[bytes]) -> Iterator[bytes]:
+def _unpacked(file: IO[bytes], compression: str) -> Any:
+    if compression == "":
+        return file
+    if compression == ".gz":
+        return gzip.GzipFile(fileobj=file)
     try:
-        with gzip.GzipFile(fileobj=file) as unzipped:
-            yield from iter(lambda: unzipped.read(PIECE_BYTES), b"")
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise CorruptStreamError(str(error)) from error
-
-
-def _unzstd(file: IO[bytes]) -> Iterator[bytes]:
-    """Decompress frame after frame; 128 stored bytes at a time give at most 4 MiB."""
-    try:
-        import zstandard
+        import pyarrow
     except ImportError as error:
-        raise missing_package("zstandard", extra="data", needed_for="a .zst input") from error
-    decompressor = zstandard.ZstdDecompressor()
-    frame = decompressor.decompressobj()
-    held, is_open = bytearray(), True
-    try:
-        while rest := file.read(128):
-            while rest:
-                if frame.eof:
-                    frame = decompressor.decompressobj()
-                held += frame.decompress(rest)
-                if len(held) >= PIECE_BYTES:
-                    yield bytes(held)
-                    held.clear()
-                rest, is_open = frame.unused_data, not frame.eof
-    except zstandard.ZstdError as error:
-        raise CorruptStreamError(str(error)) from error
-    if is_open:
-        raise CorruptStreamError("the file ends inside a zstd frame")
-    yield bytes(held)
+        raise missing_package("pyarrow", extra="data", needed_for="a .zst input") from error
+    return pyarrow.CompressedInputStream(pyarrow.PythonFile(file, "r"), "zstd")
 
 
 # ---- lines: strict UTF-8 --------------------------------------------------------------------------------------------
@@ -354,76 +322,62 @@ def _typed() -> Iterator[bytes]:
 # ---- objects in a storage -------------------------------------------------------------------------------------------
 
 
+def object_size(url: str) -> int:
+    """Return the size of an object in bytes."""
+    with _storage(url) as (store, path):
+        return int(store.head(path)["size"])
+
+
 def read_object(url: str) -> Iterator[bytes]:
-    """Yield an object in pieces; a missing one raises FileNotFoundError at once."""
-
-    def piece(start: int, stop: int) -> bytes:
-        data = bytes(filesystem(url).cat_file(url, start, stop))
-        if len(data) != stop - start:
-            raise OSError(f"{len(data):,} bytes arrived of {stop - start:,}")
-        return data
-
-    size = int(_tried(lambda: filesystem(url).size(url), url))
-    for start in range(0, size, OBJECT_BYTES):
-        yield _tried(lambda start=start: piece(start, min(start + OBJECT_BYTES, size)), url)  # type: ignore[misc]
+    """Yield an object in pieces; a missing one raises FileNotFoundError."""
+    with _storage(url) as (store, path):
+        for piece in store.get(path).stream(min_chunk_size=_OBJECT_BYTES):
+            yield bytes(piece)
 
 
-def write_object(url: str, path: Path) -> None:
-    """Upload a file as an object, and check its size there."""
-    data = path.read_bytes()
-
-    def write() -> None:
-        filesystem(url).pipe_file(url, data)
-        if (size := filesystem(url).size(url)) != len(data):
-            raise OSError(f"{size:,} bytes arrived of {len(data):,}")
-
-    _tried(write, url)
+def write_object(url: str, content: bytes | Path) -> None:
+    """Upload bytes or a file as an object."""
+    with _storage(url) as (store, path):
+        store.put(path, content)
 
 
-def filesystem(url: str) -> Any:
-    """Return the fsspec file system of a URL; credentials and endpoint come from the usual variables."""
-    protocol = url.split("://", maxsplit=1)[0]
-    if protocol in _OBJECT_STORES:
-        with suppress(ImportError):
-            return _object_store(protocol)
+@contextmanager
+def _storage(url: str) -> Iterator[tuple[Any, str]]:
+    """Give the store of a URL and the path in it, for a block of requests."""
     try:
-        import fsspec
+        from obstore.exceptions import BaseError
     except ImportError as error:
-        raise missing_package("fsspec", extra="cluster", needed_for="a URL") from error
+        raise missing_package("obstore", extra="cluster", needed_for="a URL") from error
+    scheme, _, place = url.partition("://")
+    host, _, path = place.partition("/")
     try:
-        return fsspec.filesystem(protocol)
-    except ImportError as error:
-        what = f"reading {protocol}:// needs a driver of its own"
-        raise LitebertError("LB-311", what, received=str(error), next="pip install obstore") from error
+        store = _store(f"{scheme}://{host}")
+    except BaseError as error:
+        raise _unreadable(url, error) from error
+    try:
+        yield store, path
+    except BaseError as error:
+        raise ResourceError(
+            "LB-270",
+            f"the object storage fails: {url}",
+            received=_first_line(error),
+            expected=f"an answer within {ATTEMPTS} attempts",
+            next="check the endpoint and the network; rerun the command to resume",
+        ) from error
 
 
-@lru_cache(maxsize=4)
-def _object_store(protocol: str) -> Any:
-    from obstore.fsspec import FsspecStore
+@lru_cache(maxsize=16)
+def _store(root: str) -> Any:
+    """Return the store at a root such as s3://bucket; credentials and endpoint come from the usual variables."""
+    from obstore.store import from_url
 
-    return FsspecStore(  # type: ignore[call-overload]
-        protocol,
+    backoff = {"init_backoff": PAUSE, "base": 2, "max_backoff": PAUSE * 2**ATTEMPTS}
+    return from_url(
+        root,
         client_options={"timeout": _TIMEOUT, "allow_http": True},
-        retry_config={"max_retries": 0},
-        skip_instance_cache=True,
+        retry_config={"max_retries": ATTEMPTS - 1, "backoff": backoff},
     )
 
 
-def _tried(make: Callable[[], Made], url: str) -> Made:
-    """Repeat a request with growing pauses until it succeeds."""
-    for attempt in range(ATTEMPTS):
-        if attempt:
-            time.sleep(PAUSE_SECONDS * 2 ** (attempt - 1))
-        try:
-            return make()
-        except _HOPELESS:
-            raise
-        except Exception as error:  # noqa: BLE001  every driver has errors of its own
-            failure = error
-    raise ResourceError(
-        "LB-270",
-        f"the object storage fails: {url}",
-        received=(str(failure).splitlines() or [type(failure).__name__])[0],
-        expected=f"an answer within {ATTEMPTS} attempts",
-        next="check the endpoint and the network; rerun the command to resume",
-    ) from failure
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]

@@ -1,8 +1,8 @@
-"""Read and write sentencepiece's model files; refuse harmful ones before they are parsed.
+"""Read and write sentencepiece's model files; refuse harmful ones before native code uses them.
 
-The number and size of all sections are checked first, then sentencepiece's own protobuf module parses them, then the
-character map is checked, so that no text can make native code read outside of it. Only models for an ALBERT tokenizer
-are accepted: unigram models that put one space before the text and between words.
+The size of a file is limited first, then sentencepiece's own protobuf module parses it, then pieces and the character
+map are checked, so that no text can make native code read outside of it. Only models for an ALBERT tokenizer are
+accepted: unigram models that put one space before the text and between words.
 """
 
 from __future__ import annotations
@@ -21,12 +21,9 @@ from litebert.errors import DamagedError, LitebertError
 MAX_MODEL_BYTES = 16 << 20
 MAX_PIECES = 300_000
 MAX_PIECE_BYTES = 1024
-_PIECE_FRAME = 32  # bytes of a piece besides its text: score, type, tags and lengths
-_MAX_SECTION, _MAX_NORMALIZER = 1 << 20, 8 << 20  # the most bytes in a section, and in one with a character map
 
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED = 1, 2, 3, 4
 _UNIGRAM = 1
-_PIECES, _NORMALIZERS = 1, (3, 5)  # numbers of sections: one for each piece, one for each of the two normalisers
 
 
 class Piece(NamedTuple):
@@ -38,10 +35,11 @@ class Piece(NamedTuple):
 
 
 class ModelFile(NamedTuple):
-    """A checked model file: its pieces by id, and its normaliser's character map."""
+    """A checked model file: its pieces by id, its normaliser's character map, and what native code may load of it."""
 
     pieces: tuple[Piece, ...]
     charsmap: bytes
+    checked: bytes
 
 
 def damaged_vocabulary(name: str, fault: object) -> DamagedError:
@@ -82,8 +80,14 @@ def write_model(pieces: Sequence[Piece], charsmap: bytes) -> bytes:
 def read_model(data: bytes, name: str) -> ModelFile:
     """Parse and check the bytes of a sentencepiece model; errors call it `name`."""
     try:
-        _check_sections(data)
+        # Every piece begins with a byte 10, and so does its text: this limits what parsing will allocate, which protobuf
+        # does not. Other bytes are rarely 10, and the official model has 64,000 of them.
+        if len(data) > MAX_MODEL_BYTES or data.count(b"\n") > 3 * MAX_PIECES:
+            raise ValueError(f"{len(data):,} bytes, or pieces, beyond {MAX_MODEL_BYTES:,} and {MAX_PIECES:,}")
         model = ModelProto.FromString(data)
+        if len(model.pieces) > MAX_PIECES:
+            raise ValueError(f"more than {MAX_PIECES:,} pieces")
+        model.DiscardUnknownFields()  # among them texts that sentencepiece encodes whenever it loads a model
         pieces = tuple(Piece(row.piece, row.score, row.type) for row in model.pieces)
         for index, (text, score, kind) in enumerate(pieces):
             if isinstance(text, bytes):  # what protobuf returns where it is not UTF-8
@@ -117,48 +121,7 @@ def read_model(data: bytes, name: str) -> ModelFile:
         what = f"{name} is a sentencepiece model of a kind that ALBERT does not use"
         expected = "a unigram model with sentencepiece's default handling of spaces"
         raise LitebertError("LB-208", what, received=found, expected=expected, next="litebert tokenizer train --help")
-    return ModelFile(pieces, normalizer.precompiled_charsmap)
-
-
-def _check_sections(data: bytes) -> None:
-    """Limit what parsing will allocate: the number of pieces and the size of every section.
-
-    protobuf has no such limit: a file of a million pieces would take 19 s and half a gigabyte.
-    """
-    if len(data) > MAX_MODEL_BYTES:
-        raise ValueError(f"{len(data):,} bytes, of which a model has at most {MAX_MODEL_BYTES:,}")
-    seen: set[int] = set()
-    at = num_pieces = 0
-    while at < len(data):
-        key, at = _varint(data, at)
-        size, at = _varint(data, at)
-        number = key >> 3
-        if key & 7 != 2:  # the wire type of messages
-            raise ValueError(f"field {number} before byte {at} is not a message")
-        if size > len(data) - at:
-            raise ValueError(f"{size:,} bytes announced at byte {at}, {len(data) - at} left")
-        at += size
-        if number == _PIECES:
-            num_pieces += 1
-            if num_pieces > MAX_PIECES:
-                raise ValueError(f"more than {MAX_PIECES:,} pieces")
-            if size > MAX_PIECE_BYTES + _PIECE_FRAME:
-                raise ValueError(f"piece {num_pieces - 1:,} has an impossible text of {size:,} bytes")
-        elif number in seen:
-            raise ValueError(f"section {number} is there twice")
-        elif size > (_MAX_NORMALIZER if number in _NORMALIZERS else _MAX_SECTION):
-            raise ValueError(f"section {number} is too large: {size:,} bytes")
-        seen.add(number)
-
-
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """Return the number at a place (7 bits per byte, the lowest first, at most 10 bytes), and the place after it."""
-    value = 0
-    for index in range(at, min(at + 10, len(data))):
-        value |= (data[index] & 0x7F) << 7 * (index - at)
-        if data[index] < 0x80:
-            return value, index + 1
-    raise ValueError(f"unfinished number at byte {at}")
+    return ModelFile(pieces, normalizer.precompiled_charsmap, model.SerializeToString())
 
 
 def check_charsmap(data: bytes) -> None:

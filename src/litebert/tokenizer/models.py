@@ -199,7 +199,7 @@ class UnigramModel(_Vocabulary):
     """A checked sentencepiece model with ALBERT's rules around it: commas are split off digits."""
 
     def __init__(self, data: bytes, normalizer: Normalizer, *, name: str) -> None:
-        pieces = read_model(data, name).pieces
+        pieces, _, checked = read_model(data, name)
         unknown = next(piece.text for piece in pieces if piece.kind == UNKNOWN)
         special, texts = UNIGRAM_SPECIAL._replace(unk=unknown), [piece.text for piece in pieces]
         super().__init__(data, normalizer, special, texts, name, f"unigram {normalizer}")
@@ -208,7 +208,7 @@ class UnigramModel(_Vocabulary):
         self.pieces_end_at_spaces = not any(SPACE in piece.lstrip(SPACE) for piece in self.pieces)
         self._processor = sentencepiece.SentencePieceProcessor()
         try:
-            self._processor.LoadFromSerializedProto(data)
+            self._processor.LoadFromSerializedProto(checked)
         except (RuntimeError, ValueError, IndexError) as error:
             raise damaged_vocabulary(name, f"sentencepiece refuses it: {error}") from error
         self._never_spelled = frozenset(piece.text for piece in pieces if piece.kind in (UNKNOWN, CONTROL))

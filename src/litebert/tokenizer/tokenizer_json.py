@@ -87,7 +87,7 @@ def tokenizer_json(model: UnigramModel | WordPieceModel) -> dict[str, Json]:
 
 
 def _unigram_steps(model: UnigramModel) -> dict[str, Json]:
-    pieces, charsmap = read_model(model.data, "the model")  # not kept in the model: it holds 3 MB
+    pieces, charsmap, _ = read_model(model.data, "the model")  # not kept in the model: it holds 3 MB
     best = max((piece.score for piece in pieces if piece.kind == NORMAL), default=0.0)
     # The steps of our preprocessing, then those of sentencepiece's own normaliser.
     steps = [_replace(f"[{_class(str.isspace)}▁]+", " ")]
