@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from litebert.cli import cli
 from litebert.corpus import Corpus, build_corpus
 from litebert.corpus.text import TextSettings
-from litebert.corpus.tools import DistinctCount, corpus_stats, filter_documents, load_keep, merge_corpora
+from litebert.corpus.tools import corpus_stats, filter_documents, load_keep, merge_corpora
 from litebert.errors import LitebertError
 
 Write = Callable[[str, bytes | str], Path]
@@ -98,13 +98,3 @@ def test_a_function_of_ones_own_decides(write: Write, tmp_path: Path, monkeypatc
     assert (counts.kept, counts.refused) == (1, 1)
     with pytest.raises(LitebertError, match="LB-278"):
         load_keep("my_filters:is_long")
-
-
-def test_distinct_hashes_are_counted_in_bounded_memory() -> None:
-    hashes = np.random.default_rng(1).integers(0, 2**64, 100_000, np.uint64)
-    exact, bounded = DistinctCount(150_000), DistinctCount(150_000, most=4_096)
-    for part in np.split(np.concatenate([hashes, hashes[:50_000]]), 10):
-        exact.add(part)
-        bounded.add(part)
-    assert exact.estimate == 100_000
-    assert bounded.estimate == pytest.approx(100_000, rel=0.05)

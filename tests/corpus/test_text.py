@@ -19,20 +19,20 @@ def test_blank_lines_end_documents_where_asked_and_passages_of_a_long_one(
     source: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = source("a.txt", "\n\none\ntwo\n \t\n\nthree\n")
-    first, last = Passage("one\ntwo", 3, is_start=True), Passage("three", 7, is_start=True)
+    first, last = Passage("one\ntwo", 3, 0), Passage("three", 7, 1)
     assert list(read_passages(file, BLANK_LINE)) == [first, last]
-    assert list(read_passages(file, FILE)) == [Passage("one\ntwo\n \t\n\nthree", 3, is_start=True)]
+    assert list(read_passages(file, FILE)) == [Passage("one\ntwo\n \t\n\nthree", 3, 0)]
     monkeypatch.setattr(text, "PASSAGE_CHARACTERS", 5)
-    assert list(read_passages(file, FILE)) == [first, Passage("three", 7, is_start=False)]
+    assert list(read_passages(file, FILE)) == [first, Passage("three", 7, 0)]
 
 
 def words_of(passages: list[Passage]) -> list[list[str]]:
     """Return the words of each document."""
     documents: list[list[str]] = []
     for passage in passages:
-        if passage.is_start:
+        if passage.document == len(documents):
             documents.append([])
-        documents[-1] += passage.text.split()
+        documents[passage.document] += passage.text.split()
     return documents
 
 

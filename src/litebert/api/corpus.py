@@ -259,7 +259,7 @@ def corpus_mix(
 def corpus_stats(
     corpus: Path, *, plot: Annotated[Path | None, "Also plot the lengths, as an SVG file."] = None
 ) -> Shown[CorpusStats]:
-    """Count documents, sentences, pieces, lengths, unknown pieces and repeats of a corpus.
+    """Count documents, sentences, pieces, lengths and unknown pieces of a corpus.
 
     litebert corpus stats corpora/wiki --plot lengths.svg
     """
@@ -272,8 +272,8 @@ def corpus_stats(
         title = "Sentences by length in pieces (the last bar: all longer ones)"
         write_bytes(plot, picture(counts_figure(title, of_sentences, found.histogram), "svg"))
     facts = {
-        "documents": f"{found.documents:,}, {found.repeated_documents:,} of them repeat another",
-        "sentences": f"{found.sentences:,}, {found.repeated_sentence_share:.2%} repeat another",
+        "documents": f"{found.documents:,}",
+        "sentences": f"{found.sentences:,}",
         "pieces": f"{found.pieces:,}",
         "unknown pieces": f"{found.unknown_share:.4%}",
         "vocabulary in use": f"{found.used_share:.1%}",

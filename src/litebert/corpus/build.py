@@ -52,7 +52,7 @@ from litebert.corpus.shards import (
     read_record,
     write_record,
 )
-from litebert.corpus.text import TextSettings, read_passages, sentence_chunks
+from litebert.corpus.text import TextSettings, read_documents, sentence_chunks
 from litebert.errors import LitebertError, ResourceError, missing_package
 from litebert.reading.source import Source, find_texts
 from litebert.tokenizer import Tokenizer
@@ -150,7 +150,7 @@ def build_corpus(
             with _reported(folder, len(jobs), sum(source.size for source in sources), report):
                 run_on_ray(jobs) if cluster else run_local(jobs, workers=workers)
             _finish(folder, plan, len(jobs), loaded)
-    manifests = [read_record(side / MANIFEST, Manifest, command=_again(folder)) for _, side in _sides(folder, plan)]
+    manifests = [read_record(side / MANIFEST, Manifest) for _, side in _sides(folder, plan)]
     num_shards = sum(len(manifest.shards) for manifest in manifests)
     return CorpusSummary(folder, num_shards, manifests[0].counts, manifests[1].counts if held_out else None)
 
@@ -179,10 +179,6 @@ def _part_record(folder: Path, part: int) -> Path:
     return folder / PARTS / f"{part:05d}.json"
 
 
-def _again(folder: Path) -> str:
-    return f"rm -r {quote(str(folder))}, then rerun the command"
-
-
 # ---- one part: the shards of each of its sides ----------------------------------------------------------------------
 
 
@@ -197,7 +193,7 @@ class ShardSeries:
         self._stack, self._folder, self._part, self._plan, self._unknown_id = stack, folder, part, plan, unknown_id
         self.shards: list[ShardRecord] = []
         while (path := self._next_path() / SHARD).exists():
-            self.shards.append(read_record(path, ShardRecord, command=_again(path.parent)))
+            self.shards.append(read_record(path, ShardRecord))
         self.consumed = self.shards[-1].consumed if self.shards else 0
         self._writer: ShardWriter | None = None
         self._document: int | None = None  # the number of the current one
@@ -273,18 +269,19 @@ def build_part(part: int, sources: Sequence[Source], *, plan: CorpusPlan, tokeni
         nonlocal num_documents, bytes_before
         chosen, batch, size = series[0], list[tuple[ShardSeries, int, list[str]]](), 0
         for source in sources:
-            for passage in read_passages(replace(source, on_read=note), text):
-                if passage.is_start:
-                    num_documents += 1
-                    chosen = series[bool(plan.held_out) and is_held_out(passage.text, plan.held_out)]
-                if num_documents <= chosen.consumed:
-                    continue
-                for sentences in sentence_chunks(passage.text, text):
-                    batch.append((chosen, num_documents - 1, sentences))
-                    size += sum(map(len, sentences)) + 1
-                    if size >= BATCH_CHARACTERS:
-                        yield batch
-                        batch, size = [], 0
+            for passages in read_documents(replace(source, on_read=note), text):
+                for at, passage in enumerate(passages):
+                    if at == 0:
+                        chosen = series[bool(plan.held_out) and is_held_out(passage.text, plan.held_out)]
+                    if num_documents < chosen.consumed:
+                        continue
+                    for sentences in sentence_chunks(passage.text, text):
+                        batch.append((chosen, num_documents, sentences))
+                        size += sum(map(len, sentences)) + 1
+                        if size >= BATCH_CHARACTERS:
+                            yield batch
+                            batch, size = [], 0
+                num_documents += 1
             bytes_before += source.size
         if batch:
             yield batch
@@ -324,17 +321,16 @@ def is_held_out(text: str, share: float) -> bool:
 
 def _begin(output: Path, plan: CorpusPlan) -> bool:
     """Prepare a folder for building; return whether the corpus is already finished."""
-    is_finished, command = (output / MANIFEST).exists(), _again(output)
-    begun = plan
+    is_finished, begun = (output / MANIFEST).exists(), plan
     if is_finished:
-        begun = read_record(output / MANIFEST, Manifest, command=command).plan
+        begun = read_record(output / MANIFEST, Manifest).plan
     elif (output / PLAN).exists():
         for folder in (output, output / HELD_OUT):
             files.remove_unfinished(folder)
             files.remove_unfinished(folder / PARTS)
         # Without any work the first try failed on its input: a corrected command may use the same folder.
         if any(any(output.rglob(pattern)) for pattern in ("shard-*", f"{PARTS}/*")):
-            begun = read_record(output / PLAN, CorpusPlan, command=command)
+            begun = read_record(output / PLAN, CorpusPlan)
     else:
         files.remove_unfinished(output, PLAN)
         if any(output.iterdir()):
@@ -354,7 +350,7 @@ def _begin(output: Path, plan: CorpusPlan) -> bool:
             f"{output} was begun with other settings or inputs",
             received="; ".join(changed),
             expected="the same command, or another folder",
-            next=f"choose another --output, or {command}",
+            next=f"choose another --output, or rm -r {quote(str(output))}, then rerun the command",
         )
     if is_finished:
         _clean(output)
@@ -368,7 +364,7 @@ def _finish(output: Path, plan: CorpusPlan, num_parts: int, tokenizer: Tokenizer
     manifests = []
     for _, folder in _sides(output, plan):
         paths = [_part_record(folder, part) for part in range(num_parts)]
-        manifests.append(joined([read_record(path, Manifest, command=_again(output)) for path in paths], plan))
+        manifests.append(joined([read_record(path, Manifest) for path in paths], plan))
     num_sentences = sum(manifest.counts.sentences for manifest in manifests)
     if num_sentences < (2 if plan.held_out else 1):  # nothing can become of this build: the folder may be used again
         for path in output.iterdir():
@@ -453,7 +449,7 @@ def _clean(output: Path) -> None:
     for folder in (output, output / HELD_OUT):
         files.remove_unfinished(folder)
         if (folder / MANIFEST).exists():
-            manifest = read_record(folder / MANIFEST, Manifest, command=_again(output))
+            manifest = read_record(folder / MANIFEST, Manifest)
             for path in {*folder.glob("shard-*")} - {folder / record.name for record in manifest.shards}:
                 shutil.rmtree(path)
         shutil.rmtree(folder / PARTS, ignore_errors=True)

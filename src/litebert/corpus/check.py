@@ -8,15 +8,13 @@ from array import array
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from litebert.corpus.corpus import Corpus
 from litebert.corpus.shards import HELD_OUT, hash_runs
-from litebert.corpus.text import Passage, TextSettings, read_passages, sentence_chunks
+from litebert.corpus.text import Passage, TextSettings, read_documents, sentence_chunks
 from litebert.errors import DamagedError, LitebertError
 from litebert.reading.findings import Advice, CheckReport, Findings
 from litebert.reading.source import Source, find_texts
@@ -64,16 +62,6 @@ DAMAGE = (
 # ---- texts ----------------------------------------------------------------------------------------------------------
 
 
-@dataclass
-class _Document:
-    """What is known so far about the document being read."""
-
-    line: int
-    hashed: hashlib.blake2b = field(default_factory=partial(hashlib.blake2b, digest_size=8))
-    num_sentences: int = 0
-    beginning: str = ""
-
-
 def check_text(
     inputs: Iterable[str | Path],
     *,
@@ -93,35 +81,17 @@ def check_text(
     found, seen, lines = Findings(ADVICE), SeenDocuments(), RepeatedLines()
     counts = Counter(inputs=0, documents=0, sentences=0, characters=0)
     sources, first_unknown, has_blank_lines = find_texts(inputs), "", False
-    for source in sources:
-        counts["inputs"] += 1
-        seen.start_input(source.name)
-        passages, document = read_passages(source, settings), None
-        while True:
-            try:
-                passage = next(passages, None)
-            except LitebertError as error:
-                found.add("unreadable", source.name, f"{error.what}: {error.received}", advice=error.next)
-                passage = None
-            if document and (passage is None or passage.is_start):  # it ends
-                counts["documents"] += 1
-                where = f"{source.name}:{document.line}"
-                if document.num_sentences == 0:
-                    found.add("empty document", where)
-                else:
-                    seen.add(int.from_bytes(document.hashed.digest(), "little"), document.line)
-                if document.num_sentences == 1:
-                    found.add("single-sentence document", where, document.beginning)
-            if passage is None:
-                break
-            if document is None or passage.is_start:
-                document = _Document(passage.line)
 
-            # Characters and lines.
-            text = passage.text
+    def look_at(source: Source, passages: Iterable[Passage]) -> None:
+        """Look at one document."""
+        nonlocal first_unknown, has_blank_lines
+        first_line, num_sentences, beginning = 0, 0, ""
+        hashed = hashlib.blake2b(digest_size=8)
+        for passage in passages:
+            text, first_line = passage.text, first_line or passage.line
             has_blank_lines = has_blank_lines or "\n\n" in text
             counts["characters"] += len(text)
-            document.hashed.update("".join(text.split()).encode())
+            hashed.update("".join(text.split()).encode())
             for kind, pattern in DAMAGE:
                 if first := pattern.search(text):
                     around = " ".join(text[max(0, first.start() - 30) : first.end() + 30].split())
@@ -132,11 +102,9 @@ def check_text(
                 if SHORT_CHARACTERS < len(line) <= LINE_CHARACTERS and not line.isspace():
                     lines.add(line.strip(), f"{source.name}:{number if source.kind == '.txt' else passage.line}")
 
-            # Sentences and their pieces.
             for chunk in sentence_chunks(text, settings):
-                counts["sentences"] += len(chunk)
-                document.num_sentences += len(chunk)
-                document.beginning = document.beginning or (chunk[0] if chunk else "")
+                num_sentences += len(chunk)
+                beginning = beginning or (chunk[0] if chunk else "")
                 for sentence in chunk:
                     if not SHORT_CHARACTERS < len(sentence) <= LONG_CHARACTERS:
                         kind = "short sentence" if len(sentence) <= SHORT_CHARACTERS else "long sentence"
@@ -147,6 +115,24 @@ def check_text(
                     for sentence, ids in zip(chunk, encoded, strict=True):
                         if unknown.add(sentence, ids) and not first_unknown:
                             first_unknown = _line(source, passage, max(0, text.find(sentence)))
+
+        counts["documents"] += 1
+        counts["sentences"] += num_sentences
+        if num_sentences == 0:
+            found.add("empty document", f"{source.name}:{first_line}")
+            return
+        seen.add(int.from_bytes(hashed.digest(), "little"), first_line)
+        if num_sentences == 1:
+            found.add("single-sentence document", f"{source.name}:{first_line}", beginning)
+
+    for source in sources:
+        counts["inputs"] += 1
+        seen.start_input(source.name)
+        try:
+            for passages in read_documents(source, settings):
+                look_at(source, passages)
+        except LitebertError as error:
+            found.add("unreadable", source.name, f"{error.what}: {error.received}", advice=error.next)
 
     # What only all inputs together show.
     seen.report_repeated(found)

@@ -30,6 +30,7 @@ from litebert.corpus.shards import (
     Shard,
     ShardRecord,
     StampedFile,
+    build_again,
     damaged,
     open_shard,
     read_record,
@@ -78,8 +79,7 @@ class Corpus:
                 received="a build that was stopped" if is_begun else f"no {MANIFEST}",
                 next="rerun the command that began it to resume" if is_begun else build,
             )
-        command = f"rm -r {quote(str(path))}, then {build}"
-        return cls(path, (), read_record(path / MANIFEST, Manifest, command=command))
+        return cls(path, (), read_record(path / MANIFEST, Manifest))
 
     def open_shards(self, numbers: Iterable[int], *, windows: int = 1) -> tuple[Shard, ...]:
         """Map and verify some shards; a streamed corpus fetches them, with room in the cache for `windows` as many."""
@@ -121,16 +121,15 @@ class Corpus:
         """Check the files beside the arrays: each shard's record and the tokenizer's; yield them."""
         with tempfile.TemporaryDirectory() as folder:
             self.tokenizer().save(folder)
-            tokenizer = {path.name: path.read_bytes() for path in sorted(Path(folder).iterdir())}
-        for record in self.manifest.shards:
-            path = self.path / record.name / SHARD
-            if not path.is_file() or read_record(path, ShardRecord, command=self.command) != record:
-                raise damaged(path, received="another file, or none", expected="", command=self.command)
-            yield path
-        for name, written in tokenizer.items():
-            path = self.path / TOKENIZER / name
-            if not path.is_file() or path.read_bytes() != written:
-                raise damaged(path, received="another file, or none", expected="", command=self.command)
+            written = {self.path / TOKENIZER / path.name: path.read_bytes() for path in sorted(Path(folder).iterdir())}
+        shards = {self.path / record.name / SHARD: record for record in self.manifest.shards}
+        for path in (*shards, *written):
+            is_file = path.is_file()
+            is_same = is_file and (
+                read_record(path, ShardRecord) == shards[path] if path in shards else path.read_bytes() == written[path]
+            )
+            if not is_same:
+                raise damaged(path, received="another file, or none", next=build_again(self.path))
             yield path
 
     def tokenizer(self) -> Tokenizer:
@@ -147,14 +146,9 @@ class Corpus:
                 f"{path} is not the tokenizer that made this corpus",
                 received=found,
                 expected=f"hash {self.tokenizer_hash[:16]}…",
-                next=f"restore the former tokenizer, or {self.command}",
+                next=f"restore the former tokenizer, or {build_again(self.path)}",
             )
         return tokenizer
-
-    @property
-    def command(self) -> str:
-        """The command that builds this corpus again."""
-        return self.manifest.plan.command(self.path)
 
     @property
     def tokenizer_hash(self) -> str:

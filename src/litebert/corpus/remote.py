@@ -38,7 +38,7 @@ def cache_folder() -> Path:
 
 def push_corpus(folder: Path, url: str) -> int:
     """Upload a finished corpus to object storage, its manifest last; return the bytes."""
-    read_record(folder / MANIFEST, Manifest, command="litebert corpus build")
+    read_record(folder / MANIFEST, Manifest)
     files = (path for path in folder.rglob("*") if path.is_file() and path.name != MANIFEST)
     names = sorted(str(path.relative_to(folder)) for path in files)
     last = [name for name in (f"{HELD_OUT}/{MANIFEST}", MANIFEST) if (folder / name).is_file()]
@@ -69,7 +69,7 @@ def local_corpus(corpus: str | Path) -> Path:
         hashes: dict[str, str] = {}
         if f"{HELD_OUT}/{MANIFEST}" in small:
             _get(url, folder, f"{HELD_OUT}/{MANIFEST}", None)
-            held_out = read_record(folder / HELD_OUT / MANIFEST, Manifest, command=f"rm -r {folder}")
+            held_out = read_record(folder / HELD_OUT / MANIFEST, Manifest)
             _make_room(url, folder, held_out.shards, 1)
             for shard in held_out.shards:
                 hashes |= {f"{HELD_OUT}/{shard.name}/{file}": each.blake2b for file, each in shard.files.items()}
@@ -143,7 +143,7 @@ def _get(url: str, folder: Path, name: str, expected: str | None) -> None:
             write_stream(path, read_object(f"{url}/{name}"))
     path.unlink()
     received, command = "another hash, each time it was fetched", f"litebert corpus push FOLDER {url}"
-    raise damaged(f"{url}/{name}", received=received, expected=f"blake2b {expected:.16}…", command=command)
+    raise damaged(f"{url}/{name}", received=received, expected=f"blake2b {expected:.16}…", next=command)
 
 
 def _at_once(work: Callable[[Item], object], items: Iterable[Item]) -> None:

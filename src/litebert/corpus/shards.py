@@ -110,17 +110,6 @@ class CorpusPlan(Section):
         """The dtype of each array of a shard; that of token ids has 16 bits if they fit."""
         return {"tokens": "<u2" if self.vocab_size <= 65_536 else "<u4", "sentences": "<i8", "documents": "<i8"}
 
-    def command(self, output: Path) -> str:
-        """Return the command that builds this corpus again."""
-        names = " ".join(quote(record.name) for record in self.inputs[:3])
-        folder = quote(str(output))
-        more = f" … ({len(self.inputs)} inputs)" if len(self.inputs) > 3 else ""
-        return (
-            f"rm -r {folder}, then litebert corpus build {names}{more} --output {folder} "
-            f"--tokenizer TOKENIZER --sentences {self.sentences} --documents {self.documents} "
-            f"--column {self.column} --language {self.language} --held-out {self.held_out}"
-        )
-
 
 class Manifest(Section):
     """A finished corpus, or its held-out part."""
@@ -138,14 +127,15 @@ def joined(manifests: Sequence[Manifest], plan: CorpusPlan) -> Manifest:
     return Manifest(part=manifests[0].part, plan=plan, counts=counts, shards=shards)
 
 
-def read_record(path: Path, model: type[Wanted], *, command: str) -> Wanted:
-    """Read one of these files; errors name `command` as the next step."""
-    value = read_json(path, command=command, limit=MANIFEST_BYTES)
+def read_record(path: Path, model: type[Wanted]) -> Wanted:
+    """Read one of these files."""
+    advice = "delete the corpus that it belongs to, then rerun the command that built it"
+    value = read_json(path, command=advice, limit=MANIFEST_BYTES)
     try:
         return model.model_validate(value)
     except ValidationError as error:
         what, expected = f"{path} is damaged or of another version", f"what litebert writes in format {FORMAT}"
-        raise DamagedError("LB-323", what, received=refused(error), expected=expected, next=command) from error
+        raise DamagedError("LB-323", what, received=refused(error), expected=expected, next=advice) from error
 
 
 def write_record(path: Path, record: Section) -> None:
@@ -153,9 +143,14 @@ def write_record(path: Path, record: Section) -> None:
     write_json(path, record.model_dump(mode="json"))
 
 
-def damaged(path: Path | str, *, received: str, expected: str, command: str) -> DamagedError:
-    """Return the error for a file of a corpus that is not what the build wrote; `command` is the next step."""
-    return DamagedError("LB-330", f"{path} is not what was written", received=received, expected=expected, next=command)
+def build_again(folder: Path) -> str:
+    """Return the advice to build a corpus again."""
+    return f"litebert corpus build, with the inputs and settings in {quote(str(folder / MANIFEST))}"
+
+
+def damaged(path: Path | str, *, received: str, expected: str = "", next: str) -> DamagedError:
+    """Return the error for a file of a corpus that is not what the build wrote."""
+    return DamagedError("LB-330", f"{path} is not what was written", received=received, expected=expected, next=next)
 
 
 # ---- written --------------------------------------------------------------------------------------------------------
@@ -252,7 +247,6 @@ class StampedFile:
 
     path: Path
     stored: StoredFile
-    command: str  # that builds it again
     stamp: tuple[int, int, int, int] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -262,7 +256,12 @@ class StampedFile:
         """Read every byte, and compare the hash with that of what was written."""
         if (found := hash_file(self.path)) != self.stored.blake2b:
             expected = f"blake2b {self.stored.blake2b[:16]}…"
-            raise damaged(self.path, received=f"blake2b {found[:16]}…", expected=expected, command=self.command)
+            raise damaged(self.path, received=f"blake2b {found[:16]}…", expected=expected, next=self.advice)
+
+    @property
+    def advice(self) -> str:
+        """What to do about damage: the file is in a shard, and the shard in its corpus."""
+        return build_again(self.path.parent.parent)
 
     @property
     def entry(self) -> Json:
@@ -284,7 +283,7 @@ class StampedFile:
             received = "it was deleted"
         if received:
             what = f"{self.path} changed while it was in use"
-            raise DamagedError("LB-340", what, received=received, next=self.command)
+            raise DamagedError("LB-340", what, received=received, next=self.advice)
         self.stamp = now
 
 
@@ -316,8 +315,7 @@ class Shard:
 
 def open_shard(folder: Path, record: ShardRecord, plan: CorpusPlan) -> Shard:
     """Map the files of a shard, which have the sizes that were written."""
-    path, command = folder / record.name, plan.command(folder)
-    arrays, files = [], []
+    path, arrays, files = folder / record.name, [], []
     for name, dtype in plan.dtypes.items():
         length = record.counts.length(name)
         place, size = path / f"{name}.npy", HEADER_BYTES + length * np.dtype(dtype).itemsize
@@ -325,10 +323,10 @@ def open_shard(folder: Path, record: ShardRecord, plan: CorpusPlan) -> Shard:
         found = place.stat().st_size if place.is_file() else 0
         if stored is None or not found == stored.size == size:
             received = f"{found:,} bytes" if found else "no such file"
-            raise damaged(place, received=received, expected=f"{size:,} bytes", command=command)
+            raise damaged(place, received=received, expected=f"{size:,} bytes", next=build_again(folder))
         # A plain array indexes faster than a memory map; nothing is copied.
         arrays.append(np.asarray(np.memmap(place, dtype, mode="r", offset=HEADER_BYTES, shape=(length,))))
-        files.append(StampedFile(place, stored, command))
+        files.append(StampedFile(place, stored))
     return Shard(arrays[0], arrays[1], arrays[2], path, tuple(files))
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import chain, groupby, islice
+from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 import sentencex
@@ -55,11 +56,11 @@ class TextSettings:
 
 
 class Passage(NamedTuple):
-    """Some text of a document, and the line or row where it starts; `is_start` marks a document's first passage."""
+    """Some text of a document, the line or row where it starts, and the number of the document in its input, from 0."""
 
     text: str
     line: int
-    is_start: bool
+    document: int
 
 
 def read_passages(source: Source, settings: TextSettings) -> Iterator[Passage]:
@@ -76,45 +77,42 @@ def read_passages(source: Source, settings: TextSettings) -> Iterator[Passage]:
         raise no_content(source.name, "text")
 
 
-def read_documents(source: Source, settings: TextSettings) -> Iterator[str]:
-    """Yield the text of each document of one input, whole."""
-    held: list[str] = []
-    for passage in read_passages(source, settings):
-        if passage.is_start and held:
-            yield "\n".join(held)
-            held = []
-        held.append(passage.text)
-    yield "\n".join(held)
+def read_documents(source: Source, settings: TextSettings) -> Iterator[Iterator[Passage]]:
+    """Yield the passages of each document of one input; they must be read before the next document."""
+    for _, passages in groupby(read_passages(source, settings), key=attrgetter("document")):
+        yield passages
 
 
 def _text_passages(lines: Iterable[tuple[int, str]], *, ends_at_blank: bool) -> Iterator[Passage]:
     held: list[str] = []
-    size, first, is_start = 0, 1, True
+    size, first, document, has_begun = 0, 1, 0, False
     for number, line in lines:
         is_blank = not line or line.isspace()
         wants_end = ends_at_blank or size >= PASSAGE_CHARACTERS
         if held and ((is_blank and wants_end) or size >= LONGEST_PASSAGE):
-            yield Passage("\n".join(held), first, is_start)
-            held, size, is_start = [], 0, False
-        if is_blank and ends_at_blank:
-            is_start = True
+            yield Passage("\n".join(held), first, document)
+            held, size, has_begun = [], 0, True
+        if is_blank and ends_at_blank and has_begun:
+            document, has_begun = document + 1, False
         if is_blank and not held:
             continue
         first = first if held else number
         held.append(line)
         size += len(line) + 1
     if held:
-        yield Passage("\n".join(held), first, is_start)
+        yield Passage("\n".join(held), first, document)
 
 
 def _row_passages(source: Source, column: str) -> Iterator[Passage]:
     rows = enumerate(read_parquet(source, [column]), 1) if source.kind == ".parquet" else read_lines(source)
+    document = 0
     for number, row in rows:
         if isinstance(row, str) and (not row or row.isspace()):
             continue
         place = source.place(number)
         for text in texts_of(parse_row(row, place) if isinstance(row, str) else row, column, place):
-            yield Passage(text, number, is_start=True)
+            yield Passage(text, number, document)
+            document += 1
 
 
 def read_texts(inputs: Iterable[str | Path], *, column: str = "text") -> Iterator[str]:

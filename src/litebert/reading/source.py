@@ -372,11 +372,11 @@ def _store(root: str) -> Any:
     from obstore.store import from_url
 
     backoff = {"init_backoff": PAUSE, "base": 2, "max_backoff": PAUSE * 2**ATTEMPTS}
-    return from_url(
-        root,
-        client_options={"timeout": _TIMEOUT, "allow_http": True},
-        retry_config={"max_retries": ATTEMPTS - 1, "backoff": backoff},
-    )
+    options: Any = {
+        "client_options": {"timeout": _TIMEOUT, "allow_http": True},
+        "retry_config": {"max_retries": ATTEMPTS - 1, "backoff": backoff},
+    }
+    return from_url(root, **options)
 
 
 def _first_line(error: Exception) -> str:
