@@ -55,11 +55,11 @@ def stories(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def corpus(stories: Path) -> Path:
     """Give a corpus of the stories with its own vocabulary and a held-out part."""
     from litebert.corpus import build_corpus
-    from litebert.tokenizer.train import train_tokenizer, write_tokenizer
+    from litebert.tokenizer import Tokenizer, train_tokenizer
 
     folder = stories.parent
     lines = stories.read_text(encoding="utf-8").splitlines()
-    write_tokenizer(folder / "tokenizer", train_tokenizer(lines, vocab_size=90))
+    Tokenizer.from_model(train_tokenizer(lines, vocab_size=90)).save(folder / "tokenizer")
     build_corpus(
         [stories], tokenizer=folder / "tokenizer", output=folder / "corpus", sentences="line", held_out=0.2, workers=1
     )
@@ -92,11 +92,12 @@ def small_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from litebert.config import AlbertConfig
     from litebert.folder import save_model
     from litebert.nn import AlbertForPretraining
-    from litebert.tokenizer.train import train_tokenizer, write_tokenizer
+    from litebert.tokenizer import Tokenizer, train_tokenizer
 
     lines = ["the cat sat on the mat", "a dog ran after the cat", "the mat was red and blue"] * 9
     folder = tmp_path_factory.mktemp("model") / "small"
-    tokenizer = write_tokenizer(folder, train_tokenizer(lines, vocab_size=36))
+    tokenizer = Tokenizer.from_model(train_tokenizer(lines, vocab_size=36))
+    tokenizer.save(folder)
     config = AlbertConfig(
         vocab_size=tokenizer.vocab_size,
         embedding_size=16,

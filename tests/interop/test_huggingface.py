@@ -18,7 +18,6 @@ from litebert.folder.config import doubts
 from litebert.interop.huggingface import import_model
 from litebert.nn import Batch
 from litebert.tokenizer import Tokenizer, train_tokenizer
-from litebert.tokenizer.train import write_tokenizer
 
 from .transformers_models import random_model
 
@@ -124,7 +123,8 @@ def test_settings_that_are_known_to_be_wrong_are_overruled(tmp_path: Path) -> No
 def test_a_vocabulary_or_a_pipeline_becomes_a_complete_folder(tmp_path: Path, is_bare: bool) -> None:
     _theirs("AlbertModel", tmp_path / "in", vocab_size=36 if is_bare else 30)
     lines = ["the cat sat on the mat", "a dog ran after the cat"] * 9
-    made = write_tokenizer(tmp_path / "made", train_tokenizer(lines, vocab_size=30))
+    made = Tokenizer.from_model(train_tokenizer(lines, vocab_size=30))
+    made.save(tmp_path / "made")
     if is_bare:
         shutil.copyfile(tmp_path / "made/spiece.model", tmp_path / "in/spiece.model")
     else:

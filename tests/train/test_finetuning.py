@@ -36,7 +36,7 @@ from litebert.nn import AlbertForPretraining, AlbertForTask
 from litebert.runs import read_metrics, read_result
 from litebert.tasks.finetuning import MAX_EPOCHS, with_suited
 from litebert.tasks.kinds.family import joined, targets_of
-from litebert.tokenizer import Tokenizer, train_tokenizer, write_tokenizer
+from litebert.tokenizer import Tokenizer, train_tokenizer
 from litebert.train.finetune import finetune, plan_finetuning, prepare
 
 STEPS = 3
@@ -60,7 +60,8 @@ def films(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("films")
     (folder / "train.csv").write_text(_rows(96), encoding="utf-8")
     (folder / "dev.csv").write_text(_rows(24, first=200), encoding="utf-8")
-    tokenizer = write_tokenizer(folder / "start", train_tokenizer(_rows(96).splitlines(), vocab_size=50))
+    tokenizer = Tokenizer.from_model(train_tokenizer(_rows(96).splitlines(), vocab_size=50))
+    tokenizer.save(folder / "start")
     sizes = {"vocab_size": tokenizer.vocab_size, "embedding_size": 16, "hidden_size": 32, "num_hidden_layers": STEPS}
     sizes |= {"num_attention_heads": 2, "intermediate_size": 64, "max_position_embeddings": 40}
     config = AlbertConfig(**sizes, initializer_range=0.2)

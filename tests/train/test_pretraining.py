@@ -21,7 +21,7 @@ from litebert.folder import load_model
 from litebert.objectives.windows import CYCLE, Mixed, counts_in_cycle
 from litebert.runs import Run, clean, read_metrics
 from litebert.tokenizer import Tokenizer
-from litebert.tokenizer.train import train_tokenizer, write_tokenizer
+from litebert.tokenizer.train import train_tokenizer
 from litebert.train.checkpoint import average_checkpoints
 from litebert.train.loop import MIN_STEPS, Pace
 from litebert.train.pretrain import plan, pretrain
@@ -221,7 +221,7 @@ def test_what_does_not_go_with_the_model_is_refused(trained: Path, tmp_path: Pat
 def test_pieces_that_two_vocabularies_share_keep_their_vectors(
     trained: Path, stories: Path, tmp_path: Path, configure: Configure
 ) -> None:
-    write_tokenizer(tmp_path / "other", train_tokenizer(stories.read_text().splitlines(), vocab_size=80))
+    Tokenizer.from_model(train_tokenizer(stories.read_text().splitlines(), vocab_size=80)).save(tmp_path / "other")
     settings = {"tokenizer": tmp_path / "other", "sentences": "line", "held_out": 0.2, "workers": 1}
     build_corpus([stories], output=tmp_path / "corpus", **settings)
     words = [f"data.corpus={tmp_path / 'corpus'}", f"start.model={trained / 'model'}"]

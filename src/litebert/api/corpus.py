@@ -22,7 +22,7 @@ from litebert.files import readable_bytes, write_bytes
 from litebert.inference.texts import count
 from litebert.report.figures import counts_figure, picture
 from litebert.tokenizer import Tokenizer
-from litebert.tokenizer.train import train_tokenizer, write_tokenizer
+from litebert.tokenizer.train import train_tokenizer
 from litebert.train.sources import shares_of
 
 Texts = Annotated[Paths, "Text files, folders or URLs."]
@@ -86,7 +86,9 @@ def _trained(
     is_same = there.is_file() and there.read_bytes() == model
     if (folder / "tokenizer_config.json").exists() and not is_same:  # a model or a corpus may need it
         raise LitebertError("LB-105", f"{folder} has another vocabulary", next="choose another --output")
-    return write_tokenizer(folder, model, lowercase=not cased)
+    tokenizer = Tokenizer.from_model(model, lowercase=not cased)
+    tokenizer.save(folder)
+    return tokenizer
 
 
 class TrainedVocabulary(TypedDict):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 
 import sentencepiece
 from sentencepiece.sentencepiece_model_pb2 import ModelProto  # type: ignore[attr-defined]
@@ -13,7 +12,6 @@ from sentencepiece.sentencepiece_model_pb2 import ModelProto  # type: ignore[att
 from litebert.errors import LitebertError
 from litebert.tokenizer.modelfile import NORMAL, ends_in_number_comma
 from litebert.tokenizer.models import Normalizer, single_text
-from litebert.tokenizer.tokenizer import Tokenizer
 from litebert.tokenizer.tokenizer_json import NUMBER_COMMA_PENALTY
 
 USER_SYMBOLS = ("(", ")", '"', "-", ".", "–", "£", "€")
@@ -23,8 +21,6 @@ USER_SYMBOLS = ("(", ")", '"', "-", ".", "–", "£", "€")
 _NUM_THREADS = 16
 # sentencepiece skips lines above 4,192 bytes; no piece crosses a space, so cutting there is free.
 _LINE = re.compile(r"\S.{0,1000}(?!\S)|\S+", re.S)
-_TOO_LARGE = re.compile(r"Vocabulary size too high \(\d+\)\. Please set it to a value <= (\d+)")
-_TOO_SMALL = re.compile(r"Vocabulary size is smaller than required_chars\. \d+ vs (\d+)")
 
 
 def train_tokenizer(
@@ -45,6 +41,7 @@ def train_tokenizer(
     The official code splits the comma off pieces such as `▁2010,`, so their scores are lowered by 100: they are never
     chosen, and sentencepiece, this package and transformers agree.
 
+    >>> from litebert.tokenizer import Tokenizer
     >>> texts = ["The cat sat on the mat.", "The mat was flat.", "That cat was fat."]
     >>> tokenizer = Tokenizer.from_model(train_tokenizer(texts, vocab_size=28))
     >>> tokenizer.decode(tokenizer.encode("THE fat cat").ids)
@@ -89,34 +86,15 @@ def train_tokenizer(
     except (RuntimeError, ValueError) as error:
         if failure is not None:
             raise failure from error
-        received = f"vocab_size={vocab_size:,} and {num_lines:,} lines"
         if num_lines == 0:
             what, again = "there is no text to train a vocabulary on", "give some thousands of sentences"
             raise LitebertError("LB-220", what, next=again) from error
-        if found := _TOO_LARGE.search(str(error)):
-            what, limit = "the text is too small for this vocabulary", f"at most {int(found[1]):,} pieces for this text"
-            again = f"set vocab_size={found[1]} (--vocab-size {found[1]}) or less, or give more text"
-            raise LitebertError("LB-221", what, received=received, expected=limit, next=again) from error
-        if found := _TOO_SMALL.search(str(error)):
-            what = "the vocabulary is too small for the characters of the text"
-            limit = f"at least {found[1]}: its characters and the special pieces"
-            again = f"set vocab_size={found[1]} or more, or a lower character_coverage"
-            raise LitebertError("LB-222", what, received=received, expected=limit, next=again) from error
-        what, limit = "sentencepiece could not train on this text", "vocab_size > 13, character_coverage 0.98 to 1"
-        again = "litebert tokenizer train --help"
-        raise LitebertError("LB-223", what, received=error, expected=limit, next=again) from error
+        what = f"no vocabulary of {vocab_size:,} pieces can be trained on these {num_lines:,} lines"
+        again = "set vocab_size (--vocab-size) as it says, give more text, or see litebert tokenizer train --help"
+        said = str(error).rpartition("] ")[2]  # after the place in sentencepiece's code
+        raise LitebertError("LB-221", what, received=said or error, next=again) from error
     model = ModelProto.FromString(written.getvalue())
     for piece in model.pieces:
         if piece.type == NORMAL and ends_in_number_comma(piece.piece):
             piece.score -= NUMBER_COMMA_PENALTY
     return bytes(model.SerializeToString())
-
-
-def write_tokenizer(folder: str | Path, model: bytes, *, lowercase: bool = True, max_length: int = 512) -> Tokenizer:
-    """Write the tokenizer folder of a trained model, and return its tokenizer.
-
-    `lowercase` must be the value that it was trained with.
-    """
-    tokenizer = Tokenizer.from_model(model, lowercase=lowercase)
-    tokenizer.save(folder, max_length=max_length)
-    return tokenizer
