@@ -2,9 +2,6 @@
 
 import resource
 import shutil
-import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from unittest.mock import Mock
@@ -158,32 +155,6 @@ def test_a_change_while_in_use_is_an_error_and_never_a_signal(corpus: Path, name
             file.truncate(200) if how == "truncated" else (file.seek(130), file.write(b"\x07"))
     with pytest.raises(DamagedError, match="LB-340"):
         opened.require_unchanged()
-
-
-CUT_OFF = """
-import os, sys
-from litebert.corpus import Corpus, Shard
-from litebert.errors import DamagedError
-if sys.argv[3] == "unchecked":
-    Shard.require_unchanged = lambda _: None
-shard = Corpus.open(sys.argv[1]).shards[1]
-os.truncate(sys.argv[2], 0)
-try:
-    print(shard.between(0, 1))
-except DamagedError as error:
-    sys.exit(error.code)
-"""
-
-
-@pytest.mark.parametrize("name", ["tokens", "sentences"])
-def test_each_read_of_a_file_that_was_cut_off_is_an_error_in_the_process_itself(corpus: Path, name: str) -> None:
-    """Without the check it is a signal, SIGBUS, and no word: train.loader_workers=0 reads here."""
-    path = array(corpus, name)
-    content, words = path.read_bytes(), [sys.executable, "-c", CUT_OFF, str(corpus), str(path)]
-    done = subprocess.run([*words, ""], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr.strip()) == (1, "LB-340")
-    path.write_bytes(content)
-    assert subprocess.run([*words, "unchecked"], capture_output=True, check=False).returncode == -signal.SIGBUS
 
 
 @pytest.mark.parametrize("change", ["model", "settings", "deleted"])

@@ -197,7 +197,6 @@ class ShardSeries:
         self.consumed = self.shards[-1].consumed if self.shards else 0
         self._writer: ShardWriter | None = None
         self._document: int | None = None  # the number of the current one
-        self._num_sentences = 0  # that it has so far
         self._left_out = Counter[str]()
 
     @property
@@ -221,7 +220,6 @@ class ShardSeries:
                 self._writer = ShardWriter(self._next_path(), self._plan, self._unknown_id)
                 self._stack.push(self._writer.stack)
             self._writer.append(kept)
-            self._num_sentences += len(kept)
 
     def close(self, side: Side, *, consumed: int) -> None:
         """Finish the last shard, and write the manifest, which also counts the empty documents after it."""
@@ -233,12 +231,10 @@ class ShardSeries:
         write_record(record, Manifest(part=side, plan=self._plan, counts=counts, shards=tuple(self.shards)))
 
     def _end_document(self) -> None:
-        if self._document is None:
-            return
-        if self._writer and self._num_sentences:
-            self._writer.end_document()
-        self._left_out["empty_documents"] += self._num_sentences == 0
-        self._document, self._num_sentences = None, 0
+        if self._document is not None:
+            has_sentences = self._writer is not None and self._writer.end_document()
+            self._left_out["empty_documents"] += not has_sentences
+            self._document = None
 
     def _finish_shard(self, writer: ShardWriter, consumed: int) -> None:
         self.shards.append(writer.finish(consumed, Counts(**self._left_out)))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import re
 from array import array
-from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
@@ -121,13 +120,12 @@ def check_text(
         if num_sentences == 0:
             found.add("empty document", f"{source.name}:{first_line}")
             return
-        seen.add(int.from_bytes(hashed.digest(), "little"), first_line)
+        seen.add(int.from_bytes(hashed.digest(), "little"), source.name, first_line)
         if num_sentences == 1:
             found.add("single-sentence document", f"{source.name}:{first_line}", beginning)
 
     for source in sources:
         counts["inputs"] += 1
-        seen.start_input(source.name)
         try:
             for passages in read_documents(source, settings):
                 look_at(source, passages)
@@ -217,9 +215,8 @@ def _look_at(corpus: Corpus, tokenizer: Tokenizer, found: Findings) -> SeenDocum
     seen = SeenDocuments()
     for shard in corpus.shards:
         name, starts = shard.path.name, shard.sentences[shard.documents]
-        seen.start_input(name)
         for number, hashed in enumerate(hash_runs(shard.tokens, starts).tolist()):
-            seen.add(hashed, number)
+            seen.add(hashed, name, number)
         long = shard.sentences[:-1][np.diff(shard.sentences) > LONG_TOKENS]  # where they start, in tokens
         single = starts[:-1][np.diff(shard.documents) == 1]
         unknown = np.flatnonzero(shard.tokens == tokenizer.unk_id)
@@ -238,21 +235,16 @@ def _look_at(corpus: Corpus, tokenizer: Tokenizer, found: Findings) -> SeenDocum
 
 
 class SeenDocuments:
-    """Store a hash of 8 bytes and a line number of 4 bytes for every document."""
+    """Store a hash and a place for every document, in 16 bytes."""
 
     def __init__(self) -> None:
-        self._hashes, self._lines = array("Q"), array("I")
-        self._names, self._starts = list[str](), list[int]()  # of the inputs: their first document
+        self._hashes, self._places = array("Q"), array("Q")  # a place is the number of its input and its line
+        self._inputs = dict[str, int]()
 
-    def start_input(self, name: str) -> None:
-        """Note that the next documents come from another input."""
-        self._names.append(name)
-        self._starts.append(len(self._hashes))
-
-    def add(self, hashed: int, line: int) -> None:
-        """Store a document by its hash."""
+    def add(self, hashed: int, name: str, line: int) -> None:
+        """Store a document by its hash; `name` is that of its input."""
         self._hashes.append(hashed)
-        self._lines.append(min(line, 0xFFFFFFFF))
+        self._places.append(self._inputs.setdefault(name, len(self._inputs)) << 32 | line)
 
     @property
     def hashes(self) -> Hashes:
@@ -261,7 +253,8 @@ class SeenDocuments:
 
     def place(self, document: int) -> str:
         """Name the input of a document and its line."""
-        return f"{self._names[bisect_right(self._starts, document) - 1]}:{self._lines[document]}"
+        number, line = divmod(self._places[document], 1 << 32)
+        return f"{list(self._inputs)[number]}:{line}"
 
     def report_repeated(self, found: Findings) -> None:
         """Add a finding if documents repeat others."""

@@ -197,12 +197,15 @@ class ShardWriter:
         self._num_unknown += int(np.count_nonzero(ids == self._unknown_id))
         self._held, self._num_held = [], 0
 
-    def end_document(self) -> None:
-        """End the current document: the next sentence starts another one."""
+    def end_document(self) -> bool:
+        """End the current document, so that the next sentence starts another one; tell whether it has sentences."""
+        if self._start == self._num_sentences:
+            return False
         self._write("documents", np.array([self._num_sentences]))
         self._num_documents += 1
         self._num_single += self._num_sentences - self._start == 1
         self._start = self._num_sentences
+        return True
 
     def finish(self, consumed: int, left_out: Counts) -> ShardRecord:
         """Give the shard its final name; `left_out` counts what only the caller knows."""
