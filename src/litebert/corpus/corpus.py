@@ -10,7 +10,7 @@ import os
 import resource
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -63,8 +63,8 @@ class Corpus:
         Files that were verified before and have not changed since are not read again, unless `verify` is set.
         """
         corpus = cls.without_shards(path)
-        fetch_shards(corpus.path, corpus.manifest.shards)
-        return cls(corpus.path, corpus._opened(corpus.manifest.shards, verify=verify), corpus.manifest)
+        shards = corpus.open_shards(range(len(corpus.manifest.shards)), verify=verify)
+        return cls(corpus.path, shards, corpus.manifest)
 
     @classmethod
     def without_shards(cls, path: str | Path) -> Self:
@@ -81,13 +81,10 @@ class Corpus:
             )
         return cls(path, (), read_record(path / MANIFEST, Manifest))
 
-    def open_shards(self, numbers: Iterable[int], *, windows: int = 1) -> tuple[Shard, ...]:
+    def open_shards(self, numbers: Iterable[int], *, windows: int = 1, verify: bool = False) -> tuple[Shard, ...]:
         """Map and verify some shards; a streamed corpus fetches them, with room in the cache for `windows` as many."""
         records = [self.manifest.shards[number] for number in numbers]
         fetch_shards(self.path, records, windows=windows)
-        return self._opened(records)
-
-    def _opened(self, records: Sequence[ShardRecord], *, verify: bool = False) -> tuple[Shard, ...]:
         # A mapped file stays open: raise the soft limit of this process, as far as the hard one allows.
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         wanted = 3 * len(records) + SPARE_FILES
