@@ -172,7 +172,7 @@ class Engine:
         return self._packed[: albert.depth]
 
     def _has_changed(self) -> bool:
-        """Tell whether a packed module or weight was replaced or written to; each call asks, so it takes microseconds."""
+        """Tell whether a packed module or weight was replaced or written to; each call asks."""
         is_replaced = any(place.get(name) is not one for place, name, one in self._held)
         return is_replaced or self._stamps_now() != self._stamps
 
