@@ -175,11 +175,13 @@ def main(
                     measured = measure(each, *route)
                     if number:  # the first round warms up
                         found.setdefault(each.name, {}).setdefault(name, []).append(measured)
+    precision = "litebert in bf16, the others in float32 where nothing is said" if bf16 else "float32"
     text = (
-        f"`python -m benchmarks.serving.run --rounds {rounds} --requests {requests}`, model {model}, "
-        f"{'litebert in bf16, rivals in float32 where not said' if bf16 else 'float32'}, one core for every server, {rounds} rounds of {requests} requests ({requests // 2} of one short text) in turns, "
-        "closed loop; medians over the rounds. Ratios are of litebert to the other within a round: throughput above 1 "
-        f"and waiting times below 1 are in favour of litebert. Vectors differ by {furthest:.0e} at most."
+        f"`python -m benchmarks.serving.run --rounds {rounds} --requests {requests}{' --bf16' * bf16}`, model {model}, "
+        f"{precision}, one core for every server, {rounds} rounds of {requests} requests ({requests // 2} of one short "
+        "text) in turns, closed loop; medians over the rounds. Ratios are of litebert to the other within a round: "
+        "throughput above 1 and waiting times below 1 are in favour of litebert. Vectors differ by "
+        f"{furthest:.0e} at most."
     )
     pages = (page(name, each) for name, each in found.items())
     results = "\n\n".join(["## The last run", text, machine(), *pages]) + "\n"
