@@ -3,7 +3,7 @@
 import gzip
 import json
 from collections.abc import Callable, Sequence
-from itertools import groupby, product
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -15,14 +15,7 @@ from litebert.tokenizer import Tokenizer, train_tokenizer
 WHO = ("Jürgen", "Anna", "Old Marta", "Émile", "The captain", "Sister Clara")
 WHERE = ("Århus", "Porto", "Malmö", "Galway", "Tallinn")
 WHAT = ("lanterns", "letters", "apples", "violins")
-
-
-def _context(number: int, who: str, where: str, what: str) -> str:
-    day = ("Monday", "Tuesday", "Friday")[number % 3]
-    return (
-        f"On {day} {who} sailed to {where} with {137 * number % 4000 + 1000:,} {what}. "
-        f"It rained.  Nobody waited at the “{where}” harbour, and the {what} stayed aboard."
-    )
+WriteSquad = Callable[..., Path]
 
 
 @pytest.fixture(scope="session")
@@ -30,12 +23,12 @@ def voyages() -> list[SpanExample]:
     """Give 240 questions on 60 contexts; one in four has no answer there."""
     examples = []
     for number, (who, where, what) in enumerate(list(product(WHO, WHERE, WHAT))[::2]):
-        context = _context(number, who, where, what)
-        asked = {
-            f"Who sailed to {where}?": who,
-            "Where did the ship go?": where,
-            f"How many {what} were there?": f"{137 * number % 4000 + 1000:,}",
-        }
+        day, count = ("Monday", "Tuesday", "Friday")[number % 3], f"{137 * number % 4000 + 1000:,}"
+        context = (
+            f"On {day} {who} sailed to {where} with {count} {what}. "
+            f"It rained.  Nobody waited at the “{where}” harbour, and the {what} stayed aboard."
+        )
+        asked = {f"Who sailed to {where}?": who, "Where did the ship go?": where, f"How many {what}?": count}
         for index, (question, text) in enumerate(asked.items()):
             answers = (GoldAnswer(text, context.index(text)),)
             examples.append(SpanExample(f"v{number}-{index}", question, context, answers, who))
@@ -50,36 +43,21 @@ def tokenizer(voyages: list[SpanExample]) -> Tokenizer:
 
 
 @pytest.fixture(scope="session")
-def official(real_data: Path) -> Tokenizer:
-    return Tokenizer.load(real_data / "tokenizer" / "spiece.model")
-
-
-@pytest.fixture(scope="session")
-def write_squad() -> Callable[..., Path]:
-    """Give a writer of files in SQuAD's layout; those that end in .gz are packed."""
+def write_squad() -> WriteSquad:
+    """Give a writer of files in SQuAD's layout, a paragraph a question; those that end in .gz are packed."""
     return _write
 
 
 def _write(path: Path, examples: Sequence[SpanExample], *, version: str = "1.1") -> Path:
-    articles: list[Json] = [
-        {
-            "title": title,
-            "paragraphs": [
-                {"context": context, "qas": [_question(one, version) for one in questions]}
-                for context, questions in groupby(rows, key=lambda one: one.context)
-            ],
-        }
-        for title, rows in groupby(examples, key=lambda one: one.title)
-    ]
+    articles: list[Json] = []
+    for example in examples:
+        question: dict[str, Json] = {"id": example.id, "question": example.question}
+        if example.answers is not None:
+            question["answers"] = [{"text": answer.text, "answer_start": answer.start} for answer in example.answers]
+        if version.startswith("v2"):
+            question["is_impossible"] = example.is_impossible
+        paragraph: Json = {"context": example.context, "qas": [question]}
+        articles.append({"title": example.title, "paragraphs": [paragraph]})
     data = json.dumps({"version": version, "data": articles}).encode()
     write_bytes(path, gzip.compress(data) if path.suffix == ".gz" else data)
     return path
-
-
-def _question(example: SpanExample, version: str) -> dict[str, Json]:
-    question: dict[str, Json] = {"id": example.id, "question": example.question}
-    if example.answers is not None:
-        question["answers"] = [{"text": answer.text, "answer_start": answer.start} for answer in example.answers]
-    if version.startswith("v2"):
-        question["is_impossible"] = example.is_impossible
-    return question

@@ -80,8 +80,11 @@ class SpanExample:
         return self.answers == ()
 
 
-def require_bounded_context(context: str, where: str) -> None:
-    """Check that the windows of a context fit in memory."""
+def gold_answers(context: str, found: Iterable[tuple[str, float | None]], where: str) -> tuple[GoldAnswer, ...]:
+    """Return right answers as they stand in a context, given their texts and starts; without a start, the first place.
+
+    `where` names the question in errors. All windows of a context are in memory at once, so it may not be too long.
+    """
     if len(context) > MAX_CONTEXT:
         raise LitebertError(
             "LB-811",
@@ -90,6 +93,19 @@ def require_bounded_context(context: str, where: str) -> None:
             expected=f"at most {MAX_CONTEXT:,}; `litebert answer` reads a text of any length",
             next="split the context into chapters, each with its questions",
         )
+    answers = []
+    for text, start in found:
+        begin = context.find(text) if start is None else int(start)
+        stands = context[begin : begin + len(text)] if begin >= 0 else ""
+        if not text.strip() or stands != text:
+            raise LitebertError(
+                "LB-802",
+                f"{where}: the answer is not in the context where it should be",
+                received=repr(text) if start is None else f"{text!r}; {stands!r} is at {begin:,}",
+                next="correct the start: the position of the answer's first character, from 0, not in bytes",
+            )
+        answers.append(GoldAnswer(text, begin))
+    return tuple(answers)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -283,21 +299,24 @@ NO_SPAN = ProposedSpan("", 0, 0, -1e6, -1e6)
 
 @dataclass(frozen=True)
 class SpanAnswer:
-    """The answer to one question, empty if none is given, and the proposals, best first.
+    """The answer to one question: its proposals, best first.
 
-    `null_score` (conditional head) is the logit of "no answer"; at `threshold` or more, if one was set, no answer is
-    given.
+    `null_score` (conditional head) is the logit of "no answer"; at `threshold` or more, by default even odds, no answer
+    is given.
     """
 
-    text: str
     n_best: tuple[ProposedSpan, ...]
     null_score: float | None = None
     threshold: float | None = None
 
-    def kept(self, threshold: float | None) -> str:
-        """Return the best proposal, or "" if the null score reaches a threshold (None: never)."""
-        is_answered = threshold is None or self.null_score is None or self.null_score < threshold
-        return self.n_best[0].text if is_answered else ""
+    @property
+    def text(self) -> str:
+        """The answer, empty if none is given."""
+        return self.kept(EVEN_ODDS if self.threshold is None else self.threshold)
+
+    def kept(self, threshold: float) -> str:
+        """Return the best proposal, or "" if the null score reaches a threshold."""
+        return self.n_best[0].text if self.null_score is None or self.null_score < threshold else ""
 
 
 def likeliest(scores: NDArray[np.floating], number: int) -> NDArray[np.int64]:
@@ -393,9 +412,11 @@ class SpanAnswering(Family[SpanExample, SpanAnswer]):
     n_best: int = 20
     num_starts: int = 20
     num_ends: int = 20
+    null_threshold: float | None = None
     learns_from_teacher: ClassVar[bool] = False
     baseline: ClassVar[str] = "no answer"
     nothing: ClassVar[ProposedSpan] = EMPTY
+    of_no_window: ClassVar[float | None] = None  # the null score of a question without any window
 
     @property
     def key_measure(self) -> str:
@@ -473,22 +494,19 @@ class SpanAnswering(Family[SpanExample, SpanAnswer]):
         return [self._merged_windows(*pair) for pair in zip(examples, windows, strict=True)]
 
     def _merged_windows(self, example: SpanExample, windows: Sequence[tuple[SpanFeature, Output]]) -> SpanAnswer:
-        return self.decided(proposals(example.context, windows, n_best=self.n_best, nothing=self.nothing), None)
-
-    def decided(self, found: tuple[ProposedSpan, ...], null_score: float | None) -> SpanAnswer:  # noqa: ARG002
-        """Return the answer that follows from the proposals: the best one."""
-        return SpanAnswer(found[0].text, found)
+        return SpanAnswer(proposals(example.context, windows, n_best=self.n_best, nothing=self.nothing))
 
     def _proposed(self, answers: Sequence[SpanAnswer]) -> Iterator[ProposedSpan]:
         return (span for each in answers for span in each.n_best if replace(span, probability=1.0) != self.nothing)
 
-    def _best(self, spans: Iterable[ProposedSpan]) -> tuple[ProposedSpan, ...]:
-        return ranked(sorted(spans, key=lambda span: -span.score), self.n_best, self.nothing)
+    def _decided(self, spans: Iterable[ProposedSpan], null_score: float | None) -> SpanAnswer:
+        best = ranked(sorted(spans, key=lambda span: -span.score), self.n_best, self.nothing)
+        return SpanAnswer(best, null_score, self.null_threshold)
 
     def merged(self, answers: Sequence[SpanAnswer]) -> SpanAnswer:
         """Return the answer to a question, given the answers from parts of its windows."""
         nulls = (answer.null_score for answer in answers if answer.null_score is not None)
-        return self.decided(self._best(self._proposed(answers)), min(nulls, default=NO_WINDOW))
+        return self._decided(self._proposed(answers), min(nulls, default=self.of_no_window))
 
     def averaged(self, answers: Sequence[Sequence[SpanAnswer]], /) -> list[SpanAnswer]:
         """Return the answers of an ensemble (paper 4.9; squad_utils.py L1330).
@@ -506,17 +524,17 @@ class SpanAnswering(Family[SpanExample, SpanAnswer]):
                 end_score = sum(span.end_score for span in same) / len(same)
                 spans.append(replace(same[0], start_score=start_score, end_score=end_score))
             nulls = [answer.null_score for answer in of_one if answer.null_score is not None]
-            found.append(self.decided(self._best(spans), sum(nulls) / len(nulls) if nulls else None))
+            found.append(self._decided(spans, sum(nulls) / len(nulls) if nulls else None))
         return found
 
     def measures(self, examples: Sequence[SpanExample], answers: Sequence[SpanAnswer], /) -> dict[str, float]:
         """Return `exact` and `f1` in percent, as evaluate-v1.1.py does."""
-        questions, given = labelled(examples, answers)
-        return _without_totals(squad1_measures(gold(questions), answered(questions, given, None)))
+        wanted, found, _ = compared(examples, answers)
+        return _without_totals(squad1_measures(wanted, found))
 
     def constant(self, _: Sequence[SpanExample], examples: Sequence[SpanExample], /) -> list[SpanAnswer]:
         """Answer nothing: no span is commoner than another."""
-        return [SpanAnswer("", (NO_SPAN,)) for _ in examples]
+        return [SpanAnswer((NO_SPAN,), self.of_no_window, self.null_threshold) for _ in examples]
 
     def expected(self, example: SpanExample, /) -> str | None:
         if example.answers is None:
@@ -554,8 +572,8 @@ class ConditionalSpanAnswering(SpanAnswering):
     head: HeadConfig = CONDITIONAL
     num_starts: int = 5
     num_ends: int = 5
-    null_threshold: float | None = None
     nothing: ClassVar[ProposedSpan] = NO_SPAN
+    of_no_window: ClassVar[float | None] = NO_WINDOW
 
     def losses(self, network: AlbertForTask, batch: Batch, targets: Tensor) -> Tensor:
         """Return half of three cross entropies: start, end after the right start, "no answer"."""
@@ -580,29 +598,18 @@ class ConditionalSpanAnswering(SpanAnswering):
         return found
 
     def _merged_windows(self, example: SpanExample, windows: Sequence[tuple[SpanFeature, Output]]) -> SpanAnswer:
+        found = super()._merged_windows(example, [(window, output[1:]) for window, output in windows])
         null_score = min((float(output[0, 2]) for _, output in windows), default=NO_WINDOW)
-        spans = [(window, output[1:]) for window, output in windows]
-        return self.decided(proposals(example.context, spans, n_best=self.n_best, nothing=self.nothing), null_score)
-
-    def decided(self, found: tuple[ProposedSpan, ...], null_score: float | None) -> SpanAnswer:
-        """Return the best proposal, or no answer where the null score says so."""
-        answer = SpanAnswer(found[0].text, found, null_score, self.null_threshold)
-        return replace(answer, text=answer.kept(EVEN_ODDS if self.null_threshold is None else self.null_threshold))
+        return SpanAnswer(found.n_best, null_score, self.null_threshold)
 
     def measures(self, examples: Sequence[SpanExample], answers: Sequence[SpanAnswer], /) -> dict[str, float]:
         """Return the measures of evaluate-v2.0.py, in percent, and the threshold used."""
-        questions, given = labelled(examples, answers)
-        wanted, nulls, tuned = gold(questions), null_scores(questions, given), self.null_threshold
-        is_official = tuned is None
-        if tuned is None:
-            tuned = official_threshold(questions, given)
-        measured = squad2_measures(wanted, answered(questions, given, tuned), nulls if is_official else None)
-        measured |= threshold_measures(wanted, answered(questions, given, None), nulls)
-        return _without_totals(measured | {"threshold": tuned})
-
-    def constant(self, _: Sequence[SpanExample], examples: Sequence[SpanExample], /) -> list[SpanAnswer]:
-        """Give no answer to any question."""
-        return [SpanAnswer("", (NO_SPAN,), NO_WINDOW, self.null_threshold) for _ in examples]
+        wanted, found, nulls = compared(examples, answers)
+        of_best = threshold_measures(wanted, found, nulls)
+        threshold = of_best["best_f1_threshold"] if self.null_threshold is None else self.null_threshold
+        kept = {key: text if nulls[key] < threshold else "" for key, text in found.items()}
+        measured = squad2_measures(wanted, kept, nulls if self.null_threshold is None else None)
+        return _without_totals(measured | of_best | {"threshold": threshold})
 
 
 SPAN_FAMILIES = {each.head.kind: each for each in (SpanAnswering(), ConditionalSpanAnswering())}
@@ -629,18 +636,16 @@ def _without_totals(measures: dict[str, float]) -> dict[str, float]:
 
 def official_threshold(examples: Sequence[SpanExample], answers: Sequence[SpanAnswer]) -> float:
     """Return the threshold that the official evaluation tunes on the answers it measures."""
-    wanted, found = gold(examples), answered(examples, answers, None)
-    return threshold_measures(wanted, found, null_scores(examples, answers))["best_f1_threshold"]
+    return threshold_measures(*compared(examples, answers))["best_f1_threshold"]
 
 
 def tuned_threshold(examples: Sequence[SpanExample], answers: Sequence[SpanAnswer]) -> float:
     """Return the threshold with the highest F1, midway between two null scores; the lowest of equally good ones."""
-    require_some(len(answers))
-    wanted = gold(examples)
-    scores = raw_scores(wanted, answered(examples, answers, None))
+    wanted, found, nulls = compared(examples, answers)
+    require_some(len(wanted))
+    scores = raw_scores(wanted, found)
     gains = np.array([scores[key][1] - float(not wanted[key]) for key in wanted])  # of answering over not answering
-    nulls = np.array(list(null_scores(examples, answers).values()))
-    values, places = np.unique(nulls, return_inverse=True)
+    values, places = np.unique(np.array(list(nulls.values())), return_inverse=True)
     gained = np.concatenate([[0.0], np.cumsum(np.bincount(places, weights=gains))])
     between = np.concatenate([[values[0]], (values[1:] + values[:-1]) / 2, [values[-1] + 1.0]])
     return float(between[gained.argmax()])
@@ -651,32 +656,22 @@ def given_texts(examples: Sequence[SpanExample], answers: Sequence[SpanAnswer]) 
 
     If no threshold was set and the right answers are known, it is tuned on these.
     """
-    questions, measured = labelled(examples, answers)
-    if not questions or measured[0].null_score is None or measured[0].threshold is not None:
+    if not compared(examples, answers)[2] or answers[0].threshold is not None:
         return [answer.text for answer in answers]
-    threshold = official_threshold(questions, measured)
+    threshold = official_threshold(examples, answers)
     return [answer.kept(threshold) for answer in answers]
 
 
-def labelled(
-    examples: Sequence[SpanExample], answers: Sequence[SpanAnswer]
-) -> tuple[list[SpanExample], list[SpanAnswer]]:
-    """Omit questions whose answer is unknown."""
-    kept = [pair for pair in zip(examples, answers, strict=True) if pair[0].answers is not None]
-    return [example for example, _ in kept], [answer for _, answer in kept]
-
-
 def gold(examples: Sequence[SpanExample]) -> dict[str, list[str]]:
-    """Return the right answers by question."""
-    return {example.id: [one.text for one in example.answers or ()] for example in examples}
+    """Return the right answers by question, of those whose answer is known."""
+    return {each.id: [one.text for one in each.answers] for each in examples if each.answers is not None}
 
 
-def answered(examples: Sequence[SpanExample], answers: Sequence[SpanAnswer], threshold: float | None) -> dict[str, str]:
-    """Return the answers by question, "" for those whose null score reaches the threshold."""
-    return {example.id: answer.kept(threshold) for example, answer in zip(examples, answers, strict=True)}
-
-
-def null_scores(examples: Sequence[SpanExample], answers: Sequence[SpanAnswer]) -> dict[str, float]:
-    """Return the null scores by question."""
-    pairs = zip(examples, answers, strict=True)
-    return {example.id: answer.null_score for example, answer in pairs if answer.null_score is not None}
+def compared(
+    examples: Sequence[SpanExample], answers: Sequence[SpanAnswer]
+) -> tuple[dict[str, list[str]], dict[str, str], dict[str, float]]:
+    """Return by question, of those whose answer is known: the right answers, the best proposal, the null score."""
+    wanted = gold(examples)
+    known = {each.id: answer for each, answer in zip(examples, answers, strict=True) if each.id in wanted}
+    found = {key: answer.n_best[0].text for key, answer in known.items()}
+    return wanted, found, {key: a.null_score for key, a in known.items() if a.null_score is not None}

@@ -19,13 +19,12 @@ from litebert.reading.tables import read_layout
 from litebert.tasks.kinds.family import Dataset
 from litebert.tasks.kinds.spans import (
     ConditionalSpanAnswering,
-    GoldAnswer,
     SpanAnswer,
     SpanAnswering,
     SpanExample,
     given_texts,
     gold,
-    require_bounded_context,
+    gold_answers,
 )
 
 # The files
@@ -91,15 +90,7 @@ def read_squad(source: Source) -> SquadFile:
 
 def _example(question: _SquadQuestion, context: str, title: str, name: str) -> SpanExample:
     where = f"{name}, question {question.id}"
-    require_bounded_context(context, where)
-    answers = tuple(GoldAnswer(one.text, one.answer_start) for one in question.answers or ())
-    for answer in answers:
-        stands = context[answer.start : answer.start + len(answer.text)] if answer.start >= 0 else ""
-        if not answer.text.strip() or stands != answer.text:
-            what = f"{where}: the answer is not where answer_start says"
-            received = f"{answer.text!r} at {answer.start:,}, where {stands!r} stands"
-            advice = "correct answer_start: the position of the answer's first character, from 0, not in bytes"
-            raise LitebertError("LB-802", what, received=received, next=advice)
+    answers = gold_answers(context, [(one.text, one.answer_start) for one in question.answers or ()], where)
     if answers and question.is_impossible:
         what, received = f"{where} has an answer and says it has none", f"is_impossible and {answers[0].text!r}"
         raise LitebertError("LB-805", what, received=received, next="correct one of the two")
@@ -198,7 +189,7 @@ def score_predictions(dataset: Path, predictions: Path, *, null_odds: Path | Non
     """
     source = find_file(dataset)
     file = read_squad(source)
-    wanted = gold([example for example in file.examples if example.answers is not None])
+    wanted = gold(file.examples)
     found = read_layout(find_file(predictions), _TEXTS, what="question id to answer")
     if not wanted:
         advice = f"litebert evaluate --predictions {predictions} --data dev-v1.1.json"

@@ -25,11 +25,10 @@ from litebert.tasks.kinds.choice import ChoiceExample, MultipleChoice
 from litebert.tasks.kinds.family import Answer, Family
 from litebert.tasks.kinds.spans import (
     ConditionalSpanAnswering,
-    GoldAnswer,
     SpanAnswer,
     SpanAnswering,
     SpanExample,
-    require_bounded_context,
+    gold_answers,
 )
 from litebert.tasks.kinds.tagging import TagAnswer, TagExample, TokenClassification
 from litebert.tasks.kinds.text import Label, Scores, TextClassification, TextExample
@@ -460,20 +459,8 @@ class SpanRows(RowReading[SpanExample, SpanAnswer]):
     def example(self, id: str, row: Row, place: str, *, is_labelled: bool) -> SpanExample:
         """Turn a row into an example; an empty list of answers means that there is none."""
         question, context = self.texts(row, "question", "context")
-        require_bounded_context(context, place)
-        if not is_labelled:
-            return SpanExample(id, question, context)
-        answers = []
-        for text, start in _answers(row, self.columns):
-            begin = context.find(text) if start is None else int(start)  # without a start: where it first occurs
-            stands = context[begin : begin + len(text)] if begin >= 0 else ""
-            if not text.strip() or stands != text:
-                what = f"{place}: the answer is not in the context where it should be"
-                received = repr(text) if start is None else f"{text!r}; {stands!r} is at {begin:,}"
-                advice = "correct this row; count characters from 0, not bytes"
-                raise LitebertError("LB-866", what, received=received, next=advice)
-            answers.append(GoldAnswer(text, begin))
-        return SpanExample(id, question, context, tuple(answers))
+        answers = gold_answers(context, _answers(row, self.columns) if is_labelled else (), place)
+        return SpanExample(id, question, context, answers if is_labelled else None)
 
     def lacks_label(self, row: Row) -> bool:  # noqa: ARG002
         """Return False: a question without an answer is labelled as unanswerable."""

@@ -1,0 +1,399 @@
+"""Spans: windows as the official code cuts them, the best spans as a slow search finds them, losses, thresholds."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import assume, example, given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from torch import Tensor
+
+from litebert.config import AlbertConfig
+from litebert.errors import LitebertError
+from litebert.metrics import normalized_answer, squad2_measures
+from litebert.nn import AlbertForTask
+from litebert.tasks.finetuning import answer
+from litebert.tasks.kinds.family import Family, Feature, joined, targets_of
+from litebert.tasks.kinds.spans import (
+    EMPTY,
+    NO_SPAN,
+    ConditionalSpanAnswering,
+    GoldAnswer,
+    ProposedSpan,
+    SpanAnswer,
+    SpanAnswering,
+    SpanExample,
+    SpanFeature,
+    compared,
+    given_texts,
+    most_context,
+    official_threshold,
+    proposals,
+    score_spans,
+    tuned_threshold,
+    windows_of,
+)
+from litebert.tasks.named.squad import DATASETS
+from litebert.tokenizer import Tokenizer
+
+Spans: TypeAlias = Family[SpanExample, SpanAnswer]
+BOTH = pytest.mark.parametrize("family", [SpanAnswering(), ConditionalSpanAnswering()])
+FEW = settings(deadline=None, max_examples=60)
+
+
+@pytest.fixture(scope="module")
+def official(real_data: Path) -> Tokenizer:
+    return Tokenizer.load(real_data / "tokenizer" / "spiece.model")
+
+
+# Windows
+
+GOLDEN_IDS = (
+    "2 76 23 14 6241 22781 18 25425 520 60 3 14 6241 22781 18 25425 13 5 1430 9 137 15 3165 264 6 "
+    "23 520 19 123 4974 15 19 7013 9 32 63 8819 2724 9 3"
+)
+GOLDEN = SpanExample(
+    "golden",
+    "When was the Café Königsplatz opened?",
+    "The Café  Königsplatz (est. 1,905) was opened in May 1905, in Munich. It has 2,000 seats.",
+    (GoldAnswer("May 1905", 49),),
+)
+
+
+def _windows(
+    example: SpanExample, tokenizer: Tokenizer, *, max_length: int = 64, training: bool = True
+) -> list[SpanFeature]:
+    return list(SpanAnswering(doc_stride=8).windows([example], tokenizer, max_length=max_length, training=training))
+
+
+def _found(example: SpanExample, window: SpanFeature) -> str:
+    """Cut the text of a window's target out of the context, as decoding does."""
+    assert window.target is not None
+    first, last = (int(place) - window.first for place in window.target[:2])
+    assert 0 <= first <= last < len(window.offsets)
+    return example.context[window.offsets[first, 0] : window.offsets[last, 1]]
+
+
+def test_the_official_golden_example_has_its_ids_and_answer(official: Tokenizer) -> None:
+    (window,) = _windows(GOLDEN, official)
+    assert window.ids[0] == [int(number) for number in GOLDEN_IDS.split()]
+    assert window.segments[0] == [0] * 11 + [1] * 29
+    assert window.target is not None
+    assert window.target.tolist() == [28, 29, 0]
+    assert _found(GOLDEN, window) == "May 1905"
+
+
+@pytest.mark.parametrize(
+    ("context", "text"),
+    [
+        ("The naïve café in Århus was full.", "naïve café"),
+        ("Die Straße nach Köln.", "Köln"),
+        ("A cafe\u0301 by the sea.", "cafe\u0301"),
+        ("The ﬁrst ﬂoor is let.", "ﬁrst ﬂoor"),
+        ("He said “never again” and left.", "never again"),
+        ("He said “never again” and left.", "“never again”"),
+        ("It took 1,905, or 2,000, days.", "1,905"),
+        ("One  two\n\nthree\tfour.", "two\n\nthree"),
+        ("  Leading and  trailing  ", "trailing"),
+        ("The name 東京 is short.", "東京"),
+        ("Half is ½, a third ⅓.", "½"),
+        ("x\u200by and \U0001f600 smiles.", "\U0001f600"),
+        ("U.S. No. 5 № 6 (№7)", "№ 6"),
+        ("İstanbul and Ürümqi", "İstanbul"),
+        ("50% of €20", "50%"),
+        ("In 1905 they left.", "05 in 1905"),  # inside a piece: the whole piece
+        ("東京は日本の首都です。", "日本 in 東京は日本の首都です。"),
+    ],
+)
+def test_an_answer_is_found_again_letter_by_letter(official: Tokenizer, context: str, text: str) -> None:
+    text, _, piece = text.partition(" in ")
+    asked = SpanExample("q", "What?", context, (GoldAnswer(text, context.index(text)),))
+    (window,) = _windows(asked, official)
+    assert normalized_answer(_found(asked, window)) == normalized_answer(piece or text)
+    assert text in _found(asked, window)
+
+
+@FEW
+@given(st.text(min_size=1, max_size=60), st.integers(0, 59), st.integers(1, 30))
+def test_any_piece_of_any_text_lies_inside_its_target(
+    tokenizer: Tokenizer, context: str, start: int, length: int
+) -> None:
+    def spelled(text: str) -> str:  # without spaces and what the tokenizer passes over: control characters
+        return "".join(character for character in text if tokenizer.encode(character).ids)
+
+    start %= len(context)
+    text = context[start : start + length]
+    assume(text.strip())
+    asked = SpanExample("q", "Who?", context, (GoldAnswer(text, start),))
+    for window in _windows(asked, tokenizer, max_length=200):
+        assert spelled(text) in spelled(_found(asked, window))
+
+
+@FEW
+@given(st.integers(0, 300), st.integers(1, 300), st.integers(1, 200))
+@example(430, 300, 128)
+def test_windows_leave_no_gap_and_a_piece_counts_where_most_is_shown_around_it(
+    pieces: int, room: int, stride: int
+) -> None:
+    windows = windows_of(pieces, room=room, doc_stride=stride)
+    chosen = most_context(windows, pieces)
+    assert [start for start, _ in windows] == [n * min(room, stride) for n in range(len(windows))]
+    assert all(0 < stop - start <= room for start, stop in windows)
+    assert sum(stop == pieces for _, stop in windows) == (1 if pieces else 0)
+    for piece in range(pieces):
+        scores = [
+            min(piece - start, stop - 1 - piece) + 0.01 * (stop - start) if start <= piece < stop else -1.0
+            for start, stop in windows
+        ]
+        assert chosen[piece] == scores.index(max(scores))
+        assert max(scores) > 0  # it is in a window
+
+
+def test_windows_without_the_answer_stay_and_those_to_answer_have_no_target(
+    tokenizer: Tokenizer, voyages: list[SpanExample]
+) -> None:
+    learnt, asked = (_windows(voyages[0], tokenizer, max_length=32, training=each) for each in (True, False))
+    targets = [tuple(window.target.tolist()) for window in learnt if window.target is not None]
+    assert len(targets) == len(learnt) > 2
+    assert {target for target in targets if target[2]} == {(0, 0, 1)}
+    assert any(not target[2] for target in targets)
+    assert all(window.target is None and window.num_tokens <= 32 for window in asked)
+    num_pieces = len(tokenizer.encode(voyages[0].context).ids)
+    assert sum(int(window.has_most_context.sum()) for window in asked) == num_pieces
+
+
+@pytest.mark.parametrize(
+    ("code", "question", "answers", "training"),
+    [
+        ("LB-807", "Who? " * 50, None, False),  # no room is left for the context
+        ("LB-806", "Who?", None, True),
+        ("LB-806", "Who?", (GoldAnswer("Ada", 0), GoldAnswer("Ada", 0)), True),
+    ],
+)
+def test_a_question_that_cannot_be_learnt_or_asked_is_refused(
+    tokenizer: Tokenizer, code: str, question: str, answers: tuple[GoldAnswer, ...] | None, training: bool
+) -> None:
+    with pytest.raises(LitebertError, match=code):
+        _windows(SpanExample("q", question, "Ada left.", answers), tokenizer, training=training)
+
+
+def test_real_answers_are_found_again_unless_they_end_inside_a_piece(official: Tokenizer, real_data: Path) -> None:
+    asked = DATASETS["squad"].read(real_data / "squad", "dev")[::7]
+    examples = [replace(one, answers=(one.answers or ())[:1]) for one in asked]
+    seen, num_cut = set(), 0
+    for window in SpanAnswering().windows(examples, official, max_length=384, training=True):
+        if window.target is None or window.target[2]:
+            continue
+        example = examples[window.example]
+        ((answer,), found) = example.answers or (), _found(example, window)
+        seen.add(example.id)
+        assert answer.text in found
+        if normalized_answer(found) != normalized_answer(answer.text):
+            num_cut += 1  # it starts or ends inside a piece
+            starts, stops = zip(*official.encode(example.context).offsets, strict=True)
+            assert answer.start not in starts or answer.start + len(answer.text) not in stops
+    assert len(seen) == len(examples)
+    assert num_cut <= 0.004 * len(examples)
+
+
+# Decoding
+
+CONTEXT = "Ada met Bob, and Ada left with Bob at noon."
+
+
+def _window(start: int, stop: int, counts: range) -> SpanFeature:
+    """Show some words of the context after a question of two pieces; those in `counts` have most context here."""
+    ends = [place for place, letter in enumerate(CONTEXT + " ") if letter == " "]
+    words = list(zip([0, *[end + 1 for end in ends]], ends, strict=False))[start:stop]
+    length, most = 4 + len(words) + 1, np.array([place in counts for place in range(start, stop)])
+    shown = {"offsets": np.array(words, dtype=np.int32), "has_most_context": most}
+    return SpanFeature(ids=([0] * length,), segments=([0] * length,), target=None, example=0, **shown)
+
+
+WINDOWS = (_window(0, 6, range(5)), _window(3, 10, range(5, 10)))
+
+
+def _searched(
+    logits: tuple[NDArray[np.float32], ...], *, number: int, longest: int
+) -> Iterator[tuple[float, str, int]]:
+    """Try every pair of positions, as the official loops do."""
+    for window, (start, end) in zip(WINDOWS, logits, strict=True):
+        starts = sorted(range(len(start)), key=lambda i: -start[i])[:number]
+        ends = sorted(range(len(end)), key=lambda i: -end[i])[:number]
+        for first, last in ((first, last) for first in starts for last in ends):
+            is_inside = window.first <= first <= last < window.first + len(window.offsets)
+            if not is_inside or last - first + 1 > longest:
+                continue
+            if window.has_most_context[first - window.first]:
+                begin = window.offsets[first - window.first, 0]
+                stop = window.offsets[last - window.first, 1]
+                yield float(start[first]) + float(end[last]), CONTEXT[begin:stop], begin
+
+
+@FEW
+@given(st.integers(0, 10**6), st.integers(1, 20), st.integers(1, 6))
+def test_proposals_are_those_of_a_search_over_all_pairs(seed: int, number: int, longest: int) -> None:
+    random = np.random.Generator(np.random.Philox(seed))
+    logits = tuple(random.integers(-3, 4, (2, len(window.ids[0]))).astype(np.float32) for window in WINDOWS)
+    family = SpanAnswering(num_starts=number, num_ends=number, max_answer_length=longest, n_best=4)
+    rows = [family.likely(*pair) for pair in logits]
+    found = proposals(CONTEXT, zip(WINDOWS, rows, strict=True), n_best=4, nothing=EMPTY)
+    searched: dict[str, tuple[str, float, int]] = {}  # a text in two places is proposed once, where it scores best
+    for score, text, begin in sorted(_searched(logits, number=number, longest=longest), key=lambda p: -p[0]):
+        searched.setdefault(text, (text, score, begin))
+    expected = list(searched.values())[:4] or [("empty", 0.0, 0)]
+    assert [(span.text, span.score, span.start) for span in found] == expected
+    assert sum(span.probability for span in found) == pytest.approx(1.0)
+
+
+def test_an_ensemble_averages_a_span_over_the_models_that_propose_it() -> None:
+    both = SpanAnswer((ProposedSpan("a", 0, 1, 2.0, 2.0), ProposedSpan("b", 2, 3, 1.0, 1.0)), -1.0)
+    alone = SpanAnswer((ProposedSpan("b", 2, 3, 3.0, 4.0), NO_SPAN), 2.0)
+    (answer,) = ConditionalSpanAnswering().averaged([[both], [alone]])
+    scores = [(span.text, span.start_score, span.end_score) for span in answer.n_best]
+    assert (scores, answer.null_score) == ([("b", 2.0, 2.5), ("a", 2.0, 2.0)], 0.5)
+    assert sum(span.probability for span in answer.n_best) == pytest.approx(1.0)
+    one, other = (SpanAnswer((ProposedSpan("Ada", 17 * n, 17 * n + 3, 1.0 - n, 1.0),)) for n in (0, 1))
+    (answer,) = SpanAnswering().averaged([[one], [other]])  # one text at two places stays apart until it is ranked
+    assert [(span.start, span.score) for span in answer.n_best] == [(0, 2.0)]
+
+
+def test_a_question_on_an_empty_context_is_answered_as_officially() -> None:
+    blank = [SpanExample("q", "Who?", " ")]
+    for family, text, null_score in ((SpanAnswering(), "empty", None), (ConditionalSpanAnswering(), "", 1e6)):
+        (found,) = family.answers(blank, [], [])
+        assert (found.text, found.null_score) == (text, null_score)
+        assert (family.merged([]).text, family.merged([]).null_score) == (text, null_score)
+
+
+# Losses, the beam and rows
+
+
+def _network(family: Spans) -> AlbertForTask:
+    sizes = {"vocab_size": 140, "embedding_size": 32, "hidden_size": 64, "num_hidden_layers": 2}
+    sizes |= {"num_attention_heads": 4, "intermediate_size": 128, "max_position_embeddings": 96}
+    return AlbertForTask(AlbertConfig(**sizes), family.head, generator=torch.Generator().manual_seed(0)).eval()
+
+
+def _features(
+    family: Spans, examples: list[SpanExample], tokenizer: Tokenizer, *, training: bool = False
+) -> list[Feature]:
+    return family.features(examples, tokenizer, max_length=96, training=training)
+
+
+def _allowed(feature: Feature) -> Tensor:
+    """Mark [CLS] and the context of a window."""
+    last = len(feature.ids[0]) - 1
+    return torch.tensor([[n == 0 or (s == 1 and n < last) for n, s in enumerate(feature.segments[0])]])
+
+
+@BOTH
+def test_the_loss_is_half_of_the_official_cross_entropies(
+    family: SpanAnswering, tokenizer: Tokenizer, voyages: list[SpanExample]
+) -> None:
+    network = _network(family)
+    (feature, *_) = _features(family, voyages[:1], tokenizer, training=True)
+    assert feature.target is not None
+    start, end, is_impossible = map(int, feature.target)
+    assert not is_impossible
+    batch = joined([feature])
+    if isinstance(family, ConditionalSpanAnswering):
+        spans = score_spans(network, batch, _allowed(feature), torch.tensor([[start]]))
+        no_answer = -(1 - spans.no_answer[0].sigmoid()).log()
+        expected = (no_answer - spans.start[0, start] - spans.end[0, 0, end]) / 2
+    else:
+        logits = network(batch).log_softmax(0)
+        expected = -(logits[start, 0] + logits[end, 1]) / 2
+    torch.testing.assert_close(family.losses(network, batch, targets_of([feature]))[0], expected)
+
+
+@torch.inference_mode()
+def test_the_official_beam_is_five_starts_with_five_ends_each(tokenizer: Tokenizer, voyages: list[SpanExample]) -> None:
+    family = ConditionalSpanAnswering(max_answer_length=1_000)
+    network = _network(family)
+    (feature, *_) = _features(family, voyages[:1], tokenizer)
+    (rows,) = family.outputs(network, joined([feature]))
+    spans = score_spans(network, joined([feature]), _allowed(feature), 5)
+    expected = {
+        (int(start), int(end)): float(spans.start[0, start] + spans.end[0, n, end])
+        for n, start in enumerate(spans.chosen[0])
+        for end in spans.end[0, n].topk(5).indices
+        if end >= start
+    }
+    assert {(int(row[0]), int(row[1])): float(row[2] + row[3]) for row in rows[1:]} == pytest.approx(expected)
+    assert rows[0, 2] == pytest.approx(float(spans.no_answer[0]))
+
+
+@BOTH
+def test_an_answer_does_not_depend_on_its_batch_and_rows_say_how_sure_it_is(
+    family: SpanAnswering, tokenizer: Tokenizer, voyages: list[SpanExample]
+) -> None:
+    network, examples = _network(family), [*voyages[2:6], replace(voyages[0], answers=None)]
+    together = answer(network, family, examples, _features(family, examples, tokenizer))
+    alone = [answer(network, family, [one], _features(family, [one], tokenizer))[0] for one in examples]
+    assert [one.n_best[0].text for one in together] == [one.n_best[0].text for one in alone]
+    rows = family.rows(examples, together)
+    assert [row.expected for row in rows] == ["1,000", "", "Jürgen", "Århus", None]
+    assert rows[-1].score is None
+    assert all(row.confidence is not None and 0 <= row.confidence <= 1 for row in rows)
+
+
+# When no answer is given
+
+
+def _questions(rows: list[tuple[bool, float]]) -> tuple[list[SpanExample], list[SpanAnswer]]:
+    """Give questions, each with whether it is impossible and the null score of its answer, Ada."""
+    ada = (GoldAnswer("Ada", 0),)
+    examples = [SpanExample(str(n), "Who?", "Ada left.", () if bad else ada) for n, (bad, _) in enumerate(rows)]
+    return examples, [SpanAnswer((ProposedSpan("Ada", 0, 3, 0.0, 0.0),), null) for _, null in rows]
+
+
+# Is a question impossible, and its null score; the official threshold, the answers to submit, F1; the clean threshold
+SEPARABLE = [(False, -3.0), (False, -2.0), (True, 0.5), (True, 4.0)]
+THRESHOLDS = {
+    "the question that set it stays unanswered": (SEPARABLE, -2.0, "Ada,,,", 75.0, -0.75),
+    "above 1 is no answer, whatever was tuned": ([(False, 2.0), (False, 3.0), (True, 4.0)], 3.0, "Ada,,", 100 / 3, 3.5),
+    "negative where nothing is best": ([(True, -2.0), (True, 3.0)], 0.0, "Ada,", 50.0, -2.0),
+}
+
+
+@pytest.mark.parametrize("name", THRESHOLDS)
+def test_the_official_threshold_has_its_quirks_and_the_clean_one_gets_all_right(name: str) -> None:
+    rows, official, texts, f1, clean = THRESHOLDS[name]
+    examples, answers = _questions(rows)
+    assert official_threshold(examples, answers) == official
+    assert ",".join(given_texts(examples, answers)) == texts
+    measured = ConditionalSpanAnswering().measures(examples, answers)
+    assert (measured["f1"], measured["threshold"]) == (pytest.approx(f1), official)
+    assert measured["best_f1"] == 100.0
+    assert tuned_threshold(examples, answers) == clean
+    measured = ConditionalSpanAnswering(null_threshold=clean).measures(examples, answers)
+    assert (measured["f1"], measured["threshold"]) == (100.0, clean)
+
+
+@FEW
+@given(st.lists(st.tuples(st.booleans(), st.integers(-4, 4)), min_size=1, max_size=12))
+def test_no_threshold_does_better_than_the_clean_one(rows: list[tuple[bool, int]]) -> None:
+    examples, answers = _questions([(bad, float(null)) for bad, null in rows])
+    wanted, found, nulls = compared(examples, answers)
+
+    def f1(threshold: float) -> float:
+        return squad2_measures(wanted, {key: "" if nulls[key] >= threshold else found[key] for key in found})["f1"]
+
+    best = max(f1(threshold) for threshold in np.arange(-5.0, 6.0, 0.5))
+    assert f1(tuned_threshold(examples, answers)) == best
+
+
+def test_where_nobody_knows_the_answers_even_odds_decide_and_nothing_is_measured() -> None:
+    unlabelled = [SpanExample("q", "Who?", "Ada left.")]
+    for null_score, text in ((-0.5, "Ada"), (0.5, "")):
+        _, answers = _questions([(False, null_score)])
+        assert given_texts(unlabelled, ConditionalSpanAnswering().averaged([answers])) == [text]
+        for measure in (ConditionalSpanAnswering().measures, tuned_threshold):
+            with pytest.raises(LitebertError, match="LB-430"):
+                measure(unlabelled, answers)
