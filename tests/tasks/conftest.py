@@ -29,11 +29,8 @@ def tiny(tokenizer: Tokenizer) -> AlbertConfig:
 
 
 def random_network(tokenizer: Tokenizer, head: HeadConfig) -> AlbertForTask:
-    """Give a network of two blocks with large random weights, in which nothing is dropped."""
-    sizes = {"embedding_size": 16, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
-    names = ("classifier_dropout_prob", "hidden_dropout_prob", "attention_probs_dropout_prob")
-    none = dict.fromkeys(names, 0.0)
-    made = AlbertForTask(AlbertConfig(vocab_size=tokenizer.vocab_size, intermediate_size=64, **sizes, **none), head)
+    """Give a network with large random weights, in which nothing is dropped."""
+    made = AlbertForTask(tiny(tokenizer), head).eval()
     generator = torch.Generator().manual_seed(0)
     for parameter in made.parameters():
         torch.nn.init.normal_(parameter, std=0.2, generator=generator)

@@ -53,24 +53,16 @@ def _alone(network: AlbertForTask, tokenizer: Tokenizer, example: ChoiceExample)
     return torch.cat([network(Batch.from_lists([ids], [kinds]))[0] for ids, kinds in pairs])
 
 
-def test_a_batch_of_questions_with_two_to_four_choices_has_the_loss_of_each_alone(
+def test_questions_with_two_to_four_choices_have_the_loss_and_the_answers_of_each_alone(
     network: AlbertForTask, tokenizer: Tokenizer
 ) -> None:
-    expected = [
-        F.cross_entropy(_alone(network, tokenizer, example)[None], torch.tensor([example.label])) for example in ALL
-    ]
-    found = _losses(network, tokenizer, ALL, 4)
-    torch.testing.assert_close(found, torch.stack(expected), rtol=1e-5, atol=1e-6)
-
-
-def test_answers_are_probabilities_of_the_choices_that_there_are(network: AlbertForTask, tokenizer: Tokenizer) -> None:
+    alone = [_alone(network, tokenizer, example) for example in ALL]
+    losses = [F.cross_entropy(logits[None], torch.tensor([e.label])) for logits, e in zip(alone, ALL, strict=True)]
+    torch.testing.assert_close(_losses(network, tokenizer, ALL, 4), torch.stack(losses), rtol=1e-5, atol=1e-6)
     family = MultipleChoice()
-    features = family.features(ALL, tokenizer, max_length=64, training=False)
-    answers = answer(network, family, ALL, features)
-    assert [len(scores.values) for scores in answers] == [4, 2, 3]
-    for example, scores in zip(ALL, answers, strict=True):
-        expected = _alone(network, tokenizer, example).softmax(0)
-        np.testing.assert_allclose(scores.values, expected.detach().numpy(), rtol=1e-4)
+    answers = answer(network, family, ALL, family.features(ALL, tokenizer, max_length=64, training=False))
+    for logits, scores in zip(alone, answers, strict=True):
+        np.testing.assert_allclose(scores.values, logits.softmax(0).detach().numpy(), rtol=1e-4)
 
 
 def test_the_loss_is_that_of_transformers(network: AlbertForTask, tokenizer: Tokenizer, tmp_path: Path) -> None:
@@ -124,23 +116,19 @@ def test_every_blank_takes_the_choice_and_questions_without_one_are_followed_by_
 
 
 def test_accuracy_is_reported_by_group_where_there_are_several() -> None:
-    groups = ("middle", "high", "high", "high")
+    groups, family = ("middle", "high", "high", "high"), MultipleChoice()
     asked = [ChoiceExample(str(n), "", "", ("a", "b"), label=0, group=group) for n, group in enumerate(groups)]
-    right, wrong = Scores((0.6, 0.4)), Scores((0.4, 0.6))
-    family = MultipleChoice()
-    assert family.measures(asked, [right, right, wrong, right]) == {
-        "accuracy": 0.75,
-        "accuracy_high": pytest.approx(2 / 3),
-        "accuracy_middle": 1.0,
-    }
-    assert family.measures(asked[1:], [right, wrong, wrong]) == {"accuracy": pytest.approx(1 / 3)}
+    answers = [Scores((0.6, 0.4))] * 2 + [Scores((0.4, 0.6)), Scores((0.6, 0.4))]
+    third = pytest.approx(2 / 3)
+    measured = {"accuracy": 0.75, "accuracy_high": third, "accuracy_middle": 1.0}
+    assert family.measures(asked, answers) == measured
+    assert family.measures(asked[1:], answers[1:]) == {"accuracy": third}
     with pytest.raises(LitebertError, match="LB-430"):
         family.measures([], [])
 
 
 def test_rows_show_the_chosen_text_beside_the_right_one() -> None:
-    unlabelled = ChoiceExample("7", CONTEXT, "Who?", ("Anna", "David"))
-    rows = MultipleChoice().rows([TWO, unlabelled], [Scores((0.9, 0.1)), Scores((0.3, 0.7))])
-    first, second = rows
-    assert (first.expected, first.answer, first.confidence, first.score) == ("river", "house", 0.9, 0.0)
-    assert (second.expected, second.answer, second.score) == (None, "David", None)
+    asked = [TWO, ChoiceExample("7", CONTEXT, "Who?", ("Anna", "David"))]
+    rows = MultipleChoice().rows(asked, [Scores((0.9, 0.1)), Scores((0.3, 0.7))])
+    found = [(row.expected, row.answer, row.confidence, row.score) for row in rows]
+    assert found == [("river", "house", 0.9, 0.0), (None, "David", 0.7, None)]

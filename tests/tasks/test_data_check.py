@@ -85,7 +85,7 @@ FOUND: dict[str, tuple[str, bytes | str, list[tuple[str, int, str, str]]]] = {
     "answers elsewhere": (
         "q.jsonl",
         "\n".join(map(answer, (0, 1, 99))),
-        [("unusable row (LB-866)", 2, "line 2; line 3", "")],
+        [("unusable row (LB-802)", 2, "line 2; line 3", "")],
     ),
 }
 
@@ -135,24 +135,16 @@ def test_lengths_and_unknown_pieces_are_counted(write: Write, tokenizer: Tokeniz
     assert framed.longest == max(len(tokenizer.encode(*pair).ids) for pair in (("one", "two"), ("row", "number")))
 
 
-SPANS = (
-    '{"question": "Who?", "context": "Me.", "answer": "Me", "answer_start": 0}\n'
-    '{"question": "Why?", "context": "Me.", "answer": null, "answer_start": null}\n'
-)
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "labels"),
-    [
+def test_every_kind_of_row_is_looked_at(write: Write) -> None:
+    spans = '{"question": "%s", "context": "Me.", "answer": %s, "answer_start": %s}\n'
+    for name, content, labels in (
         ("t.conll", "Anna B-PER\ngoes O\n\nhome O\n", {"B-PER": 1, "O": 2}),
         ("c.jsonl", '{"question": "?", "choices": ["a", "b"], "label": 1}\n', {"choice 2": 1}),
-        ("q.jsonl", SPANS, {"answered": 1, "unanswerable": 1}),
+        ("q.jsonl", spans % ("Who?", '"Me"', 0) + spans % ("Why?", "null", "null"), {"answered": 1, "unanswerable": 1}),
         ("m.jsonl", '{"text": "a b", "tags": ["x", "y"]}\n{"text": "c", "tags": []}\n', {"x": 1, "y": 1}),
-    ],
-)
-def test_every_kind_of_row_is_looked_at(name: str, content: str, labels: dict[str, int], write: Write) -> None:
-    report = check_files(write(name, content))
-    assert (report.splits[0].labels, report.exit_code) == (labels, 0)
+    ):
+        report = check_files(write(name, content))
+        assert (report.splits[0].labels, report.exit_code) == (labels, 0)
 
 
 def test_folder_of_a_named_task_is_looked_through(tmp_path: Path) -> None:

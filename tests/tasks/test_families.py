@@ -3,15 +3,15 @@
 import importlib
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
 import litebert
 from litebert.config import HeadConfig, TeacherConfig
@@ -45,44 +45,40 @@ CONTEXT = "Anna took a red ball to the river."
 BALL = (GoldAnswer("red ball", 12),)
 TAGGED = [TagExample(str(n), ("Anna", "took", "ball"), (1, 0, 0)) for n in range(4)]
 CHOICES = [ChoiceExample(str(n), CONTEXT, "Where?", ("river", "ball"), n % 2) for n in range(4)]
-FAMILIES: dict[str, tuple[Family[Any, Any], Sequence[Any]]] = {
-    "classification": (classifier("single_label_classification", "no", "yes"), texts(0, 1, 1, 1)),
-    "vectors": (classifier("single_label_classification", "no", "yes").on_vectors(), texts(0, 1, 1, 1)),
-    "vector score": (
-        classifier("regression", "score").on_vectors(),
-        [TextExample(str(n), "Anna", "a red ball", n / 2) for n in range(4)],
+LABELS, SCORE = classifier("single_label_classification", "no", "yes"), classifier("regression", "score")
+SCORED = [TextExample(str(n), "Anna", "a red ball", n / 2) for n in range(4)]
+ASKED = [SpanExample(str(n), "What?", CONTEXT, BALL if n % 2 else ()) for n in range(4)]
+ANSWERED = [replace(example, answers=BALL) for example in ASKED]
+# A family, labelled examples, and what answering the commonest of these measures
+FAMILIES: dict[str, tuple[Family[Any, Any], Sequence[Any], str, float]] = {
+    "classification": (LABELS, texts(0, 1, 1, 1), "accuracy", 0.75),
+    "vectors": (LABELS.on_vectors(), texts(0, 1, 1, 1), "accuracy", 0.75),
+    "vector score": (SCORE.on_vectors(), SCORED, "pearson", 0.0),
+    "multi-label": (
+        classifier("multi_label_classification", "red", "old"),
+        texts((0,), (0, 1), (), (0,)),
+        "exact_match",
+        0.5,
     ),
-    "multi-label": (classifier("multi_label_classification", "red", "old"), texts((0,), (0, 1), (), (0,))),
-    "regression": (classifier("regression", "score"), texts(0.5, 1.5, 2.0, 4.0)),
-    "tagging": (TokenClassification(HeadConfig(kind="token-classification", labels=("O", "B-PER"))), TAGGED),
-    "choice": (MultipleChoice(num_choices=2), CHOICES),
-    "spans": (SpanAnswering(), [SpanExample(str(n), "What?", CONTEXT, BALL) for n in range(4)]),
-    "conditional spans": (
-        ConditionalSpanAnswering(),
-        [SpanExample(str(n), "What?", CONTEXT, BALL if n % 2 else ()) for n in range(4)],
+    "regression": (SCORE, texts(0.5, 1.5, 2.0, 4.0), "pearson", 0.0),
+    "tagging": (
+        TokenClassification(HeadConfig(kind="token-classification", labels=("O", "B-PER"))),
+        TAGGED,
+        "accuracy",
+        2 / 3,
     ),
+    "choice": (MultipleChoice(num_choices=2), CHOICES, "accuracy", 0.5),
+    "spans": (SpanAnswering(), ANSWERED, "exact", 0.0),
+    "conditional spans": (ConditionalSpanAnswering(), ASKED, "exact", 50.0),
 }
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_every_family_passes_the_harness(name: str, passes_harness: Harness) -> None:
-    assert passes_harness(*FAMILIES[name])
-
-
-@pytest.mark.parametrize(
-    ("name", "measure", "value"),
-    [
-        ("classification", "accuracy", 0.75),
-        ("multi-label", "exact_match", 0.5),
-        ("regression", "pearson", 0.0),
-        ("tagging", "accuracy", 2 / 3),
-        ("choice", "accuracy", 0.5),
-        ("spans", "exact", 0.0),
-        ("conditional spans", "exact", 50.0),
-    ],
-)
-def test_baseline_gives_what_is_commonest_in_training(name: str, measure: str, value: float) -> None:
-    family, examples = FAMILIES[name]
+def test_every_family_passes_the_harness_and_its_baseline_gives_what_is_commonest(
+    name: str, passes_harness: Harness
+) -> None:
+    family, examples, measure, value = FAMILIES[name]
+    assert passes_harness(family, examples)
     measures = family.measures(examples, family.constant(examples, examples))
     assert measures[measure] == pytest.approx(value)
 
@@ -162,45 +158,46 @@ def test_two_data_sets_of_one_name_are_refused() -> None:
         register(replace(DATASETS["sst2"], key_measure="f1"))
 
 
+# Learning from a teacher, here the network itself
+
+
+@pytest.fixture
+def lesson(small_tokenizer: Tokenizer, trained: Trained) -> Callable[..., tuple[Tensor, Tensor, Callable[..., Tensor]]]:
+    """Give a function: the teacher's outputs, the losses against labels, and the losses by a TeacherConfig."""
+
+    def given(name: str, *, has_state: bool = False) -> tuple[Tensor, Tensor, Callable[..., Tensor]]:
+        family, examples, *_ = FAMILIES[name]
+        network = trained(family, examples, small_tokenizer).eval()
+        plain = family.features(examples, small_tokenizer, max_length=32, training=True)
+        size = network.config.hidden_size if has_state else None
+        own = taught(family, plain, examples, network, small_tokenizer, max_length=32, state_size=size)
+        batch, targets, wanted = joined(own), targets_of(own), taught_by(own)
+        assert wanted is not None
+
+        def losses(outputs: Tensor, **settings: float) -> Tensor:
+            return taught_losses(family, TeacherConfig(**settings), network, batch, targets, outputs)
+
+        return wanted, family.losses(network, batch, targets), losses
+
+    return given
+
+
 @pytest.mark.parametrize("name", ["classification", "multi-label", "regression", "choice"])
-def test_teacher_mixes_its_share_into_the_loss(name: str, small_tokenizer: Tokenizer, trained: Trained) -> None:
-    family, examples = FAMILIES[name]
-    assert family.learns_from_teacher
-    network = trained(family, examples, small_tokenizer).eval()
-    plain = family.features(examples, small_tokenizer, max_length=32, training=True)
-    own = taught(family, plain, examples, network, small_tokenizer, max_length=32)
-    batch, targets, wanted = joined(own), targets_of(own), taught_by(own)
-    assert wanted is not None
-    labels = family.losses(network, batch, targets)
-    ignored = partial(taught_losses, family, TeacherConfig(weight=0.0))
-    assert torch.allclose(ignored(network, batch, targets, wanted), labels)
-    copied = partial(taught_losses, family, TeacherConfig(weight=1.0, temperature=3.0))
-    near = copied(network, batch, targets, wanted).mean()
-    assert near < copied(network, batch, targets, -wanted).mean()
+def test_teacher_mixes_its_share_into_the_loss(name: str, lesson: Callable[..., Any]) -> None:
+    wanted, of_labels, losses = lesson(name)
+    assert torch.allclose(losses(wanted, weight=0.0), of_labels)
+    near, far = (losses(outputs, weight=1.0, temperature=3.0).mean() for outputs in (wanted, -wanted))
+    assert near < far
 
 
-@pytest.mark.parametrize("reads_vectors", [False, True])
-def test_teacher_gives_what_its_head_reads_too(
-    reads_vectors: bool, small_tokenizer: Tokenizer, trained: Trained
-) -> None:
-    family, examples = FAMILIES["classification"]
-    assert isinstance(family, TextClassification)
-    family = family.on_vectors() if reads_vectors else family
-    network = trained(family, examples, small_tokenizer).eval()
-    hidden_size = network.config.hidden_size
-    plain = family.features(examples, small_tokenizer, max_length=32, training=True)
-    own = taught(family, plain, examples, network, small_tokenizer, max_length=32, state_size=hidden_size)
-    size = 3 * hidden_size if reads_vectors else hidden_size
-    batch, targets, wanted = joined(own), targets_of(own), taught_by(own)
-    assert wanted is not None
-    logits_alone = wanted.view(len(own), -1)[:, :-size]
-    with_state = partial(taught_losses, family, TeacherConfig(hidden=2.0))
-    without = taught_losses(family, TeacherConfig(), network, batch, targets, logits_alone)
-    assert torch.allclose(with_state(network, batch, targets, wanted), without, atol=1e-5)
-    far = wanted.view(len(own), -1).clone()
-    far[:, -size:] *= -1  # a squared error of four times the size
-    moved = with_state(network, batch, targets, far)
-    assert torch.allclose(moved, without + 8.0, atol=1e-3)
+@pytest.mark.parametrize(("name", "size"), [("classification", 16), ("vectors", 48)])
+def test_teacher_gives_what_its_head_reads_too(name: str, size: int, lesson: Callable[..., Any]) -> None:
+    wanted, of_labels, losses = lesson(name, has_state=True)
+    rows = wanted.view(len(of_labels), -1)
+    without = losses(rows[:, :-size])
+    assert torch.allclose(losses(wanted, hidden=2.0), without, atol=1e-5)
+    far = torch.cat([rows[:, :-size], -rows[:, -size:]], dim=1)  # a squared error of four times the size
+    assert torch.allclose(losses(far, hidden=2.0), without + 8.0, atol=1e-3)
 
 
 @pytest.mark.parametrize(
@@ -215,6 +212,6 @@ def test_teacher_gives_what_its_head_reads_too(
 def test_a_teacher_that_does_not_fit_is_refused(
     teacher: str, student: str, state_size: int | None, small_tokenizer: Tokenizer, trained: Trained
 ) -> None:
-    network, (family, examples) = trained(*FAMILIES[teacher], small_tokenizer), FAMILIES[student]
+    network, (family, examples, *_) = trained(*FAMILIES[teacher][:2], small_tokenizer), FAMILIES[student]
     with pytest.raises(LitebertError, match="LB-884"):
         taught(family, [], examples, network, small_tokenizer, max_length=32, state_size=state_size)

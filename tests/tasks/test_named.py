@@ -85,30 +85,41 @@ def test_real_files_of_other_layouts_are_read(real_data: Path, tmp_path: Path) -
     assert (len(read), {example.label for example in read}) == (5_000, {0, 1, 2})
 
 
-def test_mnli_has_two_dev_sets_and_labels_in_the_official_order(tmp_path: Path) -> None:
-    for split, label in [("matched", "Neutral"), ("mismatched", "contradiction")]:
-        row = f"0\tx\tA man sleeps.\tA man is.\t{label}"
-        write(tmp_path, f"MNLI/dev_{split}.tsv", "index\tgenre\tsentence1\tsentence2\tgold_label", row)
-    dataset = DATASETS["mnli"]
-    read = [dataset.read(tmp_path, split)[0] for split in dataset.dev_splits]
-    assert read == [TextExample("0", "A man sleeps.", "A man is.", label) for label in (2, 0)]
-    assert dataset.family.head.labels == ("contradiction", "entailment", "neutral")
+MNLI_HEAD, QQP_HEAD = (
+    "index\tgenre\tsentence1\tsentence2\tgold_label",
+    "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate",
+)
+QUOTED = f'{PAIR_HEAD}\n3\t "It  rains. \tIt is wet.\tEntailment'.encode()  # quotes mean nothing
+RAINS = [TextExample("3", ' "It  rains. ', "It is wet.", 0)]
+# A task and its split, its file, what that holds, and the examples
+LAYOUTS: dict[str, tuple[str, str, str, bytes, list[TextExample]]] = {
+    **{
+        f"in its own folder, packed{end}": ("rte", "train", f"train.tsv{end}", pack(QUOTED), RAINS)
+        for end, pack in (("", bytes), (".gz", gzip.compress), (".zst", zstandard.compress))
+    },
+    "two dev sets, labels in the official order": (
+        "mnli",
+        "dev_matched",
+        "MNLI/dev_matched.tsv",
+        f"{MNLI_HEAD}\n0\tx\tA man sleeps.\tA man is.\tNeutral".encode(),
+        [TextExample("0", "A man sleeps.", "A man is.", 2)],
+    ),
+    "a line that breaks off, which QQP has": (
+        "qqp",
+        "train",
+        "QQP/train.tsv",
+        f"{QQP_HEAD}\n8\t1\t2\tWho is\n7\t1\t2\tWho?\tWhom?\t1".encode(),
+        [TextExample("7", "Who?", "Whom?", 1)],
+    ),
+}
 
 
-def test_qqp_skips_lines_that_break_off_and_only_these(tmp_path: Path) -> None:
-    head, whole = "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate", "7\t1\t2\tWho?\tWhom?\t1"
-    write(tmp_path, "QQP/train.tsv", head, "8\t1\t2\tWho is", whole)
-    assert DATASETS["qqp"].read(tmp_path, "train") == [TextExample("7", "Who?", "Whom?", 1)]
-    write(tmp_path, "QQP/train.tsv", head, whole, f"{whole}\t1")
-    assert (error_of(tmp_path, "qqp").code, "line 3" in error_of(tmp_path, "qqp").what) == ("LB-823", True)
-
-
-@pytest.mark.parametrize("end", ["", ".gz", ".zst"])
-def test_files_may_be_packed_and_lie_in_the_given_folder_itself(tmp_path: Path, end: str) -> None:
-    data = f'{PAIR_HEAD}\n3\t "It  rains. \tIt is wet.\tEntailment'.encode()  # quotes mean nothing
-    packed = {"": data, ".gz": gzip.compress(data), ".zst": zstandard.compress(data)}[end]
-    (tmp_path / f"train.tsv{end}").write_bytes(packed)
-    assert DATASETS["rte"].read(tmp_path, "train") == [TextExample("3", ' "It  rains. ', "It is wet.", 0)]
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_files_are_read_as_they_are_packed_and_laid_out(tmp_path: Path, name: str) -> None:
+    task, split, file, content, examples = LAYOUTS[name]
+    (tmp_path / file).parent.mkdir(exist_ok=True)
+    (tmp_path / file).write_bytes(content)
+    assert DATASETS[task].read(tmp_path, split) == examples
 
 
 GOOD = {"sentence1": "A.", "sentence2": "B.", "label": 1, "idx": 9}
@@ -117,6 +128,7 @@ MALFORMED = {
     "another task's labels": ("wnli", "tsv", [PAIR_HEAD, "0\tA.\tB.\tentailment"], "LB-825", 2),
     "a short line": ("wnli", "tsv", [PAIR_HEAD, "0\tA.\tB.\t1", "1\tA."], "LB-823", 3),
     "a label": ("wnli", "tsv", [PAIR_HEAD, "0\tA.\tB.\t2"], "LB-825", 2),
+    "a long line": ("qqp", "tsv", [QQP_HEAD, "7\t1\t2\tWho?\tWhom?\t1\t1"], "LB-823", 2),
     "nothing": ("wnli", "tsv", [""], "LB-822", 1),
     "a header where none is": ("cola", "tsv", ["source\tlabel\toriginal\tsentence"], "LB-825", 1),
     "a column less": ("cola", "tsv", ["gj04\t1\t\tA sentence.", "gj04\t1\tA sentence."], "LB-823", 2),
@@ -154,6 +166,7 @@ def test_parquet_files_of_the_hub_are_read_with_its_order_of_labels(tmp_path: Pa
     for part in range(2):  # parts follow each other, and test labels of -1 are none
         columns = {"sentence": [f"text {part}"], "label": [-1], "idx": [part]}
         pq.write_table(pa.table(columns), tmp_path / f"test-0000{part}-of-00002.parquet")
+    assert DATASETS["mnli"].dev_splits == ("dev_matched", "dev_mismatched")
     assert DATASETS["cola"].read(tmp_path, "test") == [TextExample("0", "text 0"), TextExample("1", "text 1")]
     pq.write_table(pa.table({"sentence": ["one"], "label": [0]}), tmp_path / "train-00000-of-00001.parquet")
     assert (error_of(tmp_path, "sst2").code, error_of(tmp_path, "sst2").received) == ("LB-822", "sentence, label")
@@ -162,26 +175,23 @@ def test_parquet_files_of_the_hub_are_read_with_its_order_of_labels(tmp_path: Pa
 # GLUE: what leaves
 
 SPELT = {
-    ("cola", "test"): ("CoLA.tsv", "0", "1"),
-    ("sst2", "test"): ("SST-2.tsv", "0", "1"),
-    ("mrpc", "test"): ("MRPC.tsv", "0", "1"),
-    ("qqp", "test"): ("QQP.tsv", "0", "1"),
-    ("qnli", "test"): ("QNLI.tsv", "entailment", "not_entailment"),
-    ("rte", "test"): ("RTE.tsv", "entailment", "not_entailment"),
-    ("wnli", "test"): ("WNLI.tsv", "0", "1"),
-    ("mnli", "test_matched"): ("MNLI-m.tsv", "contradiction", "entailment"),
-    ("mnli", "test_mismatched"): ("MNLI-mm.tsv", "contradiction", "entailment"),
-    ("ax", "test"): ("AX.tsv", "contradiction", "entailment"),
-    ("stsb", "test"): ("STS-B.tsv", "5.000", "0.000"),  # cut to the scale
+    **{name: (f"{file}.tsv", "0", "1") for name, file in {"cola": "CoLA", "sst2": "SST-2", "mrpc": "MRPC"}.items()},
+    **{name: (f"{name.upper()}.tsv", "0", "1") for name in ("qqp", "wnli")},
+    **{name: (f"{name.upper()}.tsv", *WORDS) for name in ("qnli", "rte")},
+    "mnli matched": ("MNLI-m.tsv", "contradiction", "entailment"),
+    "mnli mismatched": ("MNLI-mm.tsv", "contradiction", "entailment"),
+    "ax": ("AX.tsv", "contradiction", "entailment"),
+    "stsb": ("STS-B.tsv", "5.000", "0.000"),  # cut to the scale
 }
 
 
-@pytest.mark.parametrize(("task", "split"), SPELT)
-def test_answers_are_written_as_the_leaderboard_spells_them(task: str, split: str) -> None:
-    file, *predictions = SPELT[task, split]
+@pytest.mark.parametrize("name", SPELT)
+def test_answers_are_written_as_the_leaderboard_spells_them(name: str) -> None:
+    file, *predictions = SPELT[name]
+    task, _, part = name.partition(" ")
     asked = [TextExample("0", "a"), TextExample("1", "b")]
     answers = [Scores((5.2,)), Scores((-0.01,))] if task == "stsb" else [Scores((0.9, 0.1, 0)), Scores((0.2, 0.8, 0))]
-    written = dict(DATASETS[task].submission(split, asked, answers))
+    written = dict(DATASETS[task].submission(f"test_{part}".rstrip("_"), asked, answers))
     assert written == {file: "index\tprediction\n0\t{}\n1\t{}\n".format(*predictions)}
 
 
@@ -265,16 +275,11 @@ def test_answers_leave_as_letters_by_question() -> None:
     assert (name, json.loads(str(text))) == ("race-high-test.json", {"high1.txt-0": "C", "high1.txt-1": "A"})
 
 
-@pytest.mark.parametrize(
-    ("name", "split", "size"),
-    [("race-middle", "dev", 1_436), ("race-high", "dev", 3_451), ("race", "dev", 4_887), ("race", "train", 87_866)],
-)
-def test_the_real_files_have_the_published_number_of_questions(
-    real_data: Path, name: str, split: str, size: int
-) -> None:
-    examples = DATASETS[name].read(real_data / "race", split)
-    assert len(examples) == len({example.id for example in examples}) == size
-    assert {len(example.choices) for example in examples} == {4}
+def test_the_real_files_have_the_published_number_of_questions(real_data: Path) -> None:
+    for name, split, size in (("race-middle", "dev", 1_436), ("race-high", "dev", 3_451), ("race", "train", 87_866)):
+        examples = DATASETS[name].read(real_data / "race", split)
+        assert len(examples) == len({example.id for example in examples}) == size
+        assert {len(example.choices) for example in examples} == {4}
 
 
 # The recipes (Table 14 and run_glue.sh, official-behaviour 6.6) and the published scores

@@ -13,7 +13,7 @@ from litebert.folder import save_model
 from litebert.folder.names import tensor_names
 from litebert.nn import AlbertForPretraining
 from litebert.objectives import PretrainingBatch
-from litebert.tasks.pretraining import Pretraining, _correct, commonest_share, masked_loss, micro_batches
+from litebert.tasks.pretraining import Pretraining, _correct, masked_loss, micro_batches
 
 CONFIG = AlbertConfig(
     vocab_size=50, embedding_size=12, hidden_size=24, num_hidden_layers=3, num_attention_heads=3, intermediate_size=40
@@ -31,11 +31,7 @@ CPU = torch.device("cpu")
 
 
 def _task(network: AlbertForPretraining) -> Pretraining:
-    return Pretraining(network, open_loader=_unused, held_out=[BATCH], train=TrainConfig())
-
-
-def _unused() -> None:
-    raise AssertionError
+    return Pretraining(network, held_out=[BATCH], train=TrainConfig())
 
 
 @pytest.fixture
@@ -107,16 +103,10 @@ def test_a_micro_batch_without_masked_words_still_has_its_sentence_loss(network:
 
 
 def test_evaluation_reports_the_share_of_the_commonest_token(network: AlbertForPretraining) -> None:
-    task = _task(network)
-    measures = task.evaluate()
-    assert measures["masked_lm_baseline"] == commonest_share([BATCH]) == 0.25
-    assert set(measures) == {
-        "masked_lm_loss",
-        "masked_lm_accuracy",
-        "masked_lm_baseline",
-        "sentence_order_loss",
-        "sentence_order_accuracy",
-    }
+    measures = _task(network).evaluate()
+    assert measures["masked_lm_baseline"] == 0.25
+    kinds = ("masked_lm_loss", "masked_lm_accuracy", "sentence_order_loss", "sentence_order_accuracy")
+    assert set(measures) == {*kinds, "masked_lm_baseline"}
     assert network.training
 
 
@@ -129,9 +119,10 @@ def drawn(rows: int, vocab: int) -> tuple[torch.Tensor, torch.Tensor]:
     return logits, torch.randint(vocab, (rows,), generator=generator)
 
 
-@pytest.mark.parametrize("rows", [1, 31, 32, 33, 100])
+@pytest.mark.parametrize("rows", [1, 32, 33, 100])
 def test_bf16_loss_and_gradient_are_those_of_a_float32_copy(rows: int) -> None:
     numbers, labels = drawn(rows, 500)
+    assert torch.equal(masked_loss(numbers, labels), F.cross_entropy(numbers, labels, reduction="sum"))
     ours, theirs = (numbers.bfloat16().requires_grad_() for _ in range(2))
 
     loss = masked_loss(ours, labels) / rows
@@ -141,12 +132,6 @@ def test_bf16_loss_and_gradient_are_those_of_a_float32_copy(rows: int) -> None:
 
     assert loss.item() == pytest.approx(expected.item(), rel=1e-6)
     torch.testing.assert_close(ours.grad, theirs.grad, rtol=2e-2, atol=1e-6)
-
-
-def test_float32_is_computed_as_before() -> None:
-    logits, labels = drawn(40, 500)
-
-    assert torch.equal(masked_loss(logits, labels), F.cross_entropy(logits, labels, reduction="sum"))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

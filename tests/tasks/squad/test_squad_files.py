@@ -11,7 +11,14 @@ import pytest
 from litebert.errors import DamagedError, LitebertError
 from litebert.files import Json, write_bytes, write_json, write_text
 from litebert.reading.source import find_file
-from litebert.tasks.kinds.spans import EMPTY, ConditionalSpanAnswering, GoldAnswer, ProposedSpan, SpanAnswer, SpanExample
+from litebert.tasks.kinds.spans import (
+    EMPTY,
+    ConditionalSpanAnswering,
+    GoldAnswer,
+    ProposedSpan,
+    SpanAnswer,
+    SpanExample,
+)
 from litebert.tasks.named.squad import DATASETS, read_squad, score_predictions
 
 from .conftest import WriteSquad
@@ -138,7 +145,7 @@ def test_a_context_of_ten_megabytes_is_refused_at_once(write_squad: WriteSquad, 
     long = "The Nile is long. " * 600_000
     write_squad(tmp_path / "dev.json", [replace(NILE, context=long)])
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    with pytest.raises(LitebertError, match="LB-811: .*question q"):
+    with pytest.raises(LitebertError, match=r"LB-811: .*question q"):
         read_squad(find_file(tmp_path / "dev.json"))
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
     assert grown < (64 << 10) + len(long) // 1024  # kB beyond the file
