@@ -98,28 +98,20 @@ def test_columns_are_understood(words: str) -> None:
 
 
 CHOSEN = {
-    "text=notes label=mine": table(sentence=LONG, notes=OTHER, label=FEW, mine=["x", "y", "x", "y"]),
-    "text=premise": table(premise=LONG, hypothesis=OTHER, label=FEW),
-    "tokens=satz tags=marken": table(satz=LONG, marken=OTHER, label=FEW),
-    "label=toxic,rude": table(text=LONG, toxic=FEW, rude=FEW),
+    "text=notes label=mine": (
+        table(sentence=LONG, notes=OTHER, label=FEW, mine=["x", "y", "x", "y"]),
+        "texts: text=notes label=mine",
+    ),
+    "text=premise": (table(premise=LONG, hypothesis=OTHER, label=FEW), "texts: text=premise label=label"),
+    "tokens=satz tags=marken": (table(satz=LONG, marken=OTHER, label=FEW), "words: tokens=satz tags=marken"),
+    "label=toxic,rude": (table(text=LONG, toxic=FEW, rude=FEW), "texts: text=text label=toxic,rude"),
 }
 
 
-@pytest.mark.parametrize(
-    ("words", "found"),
-    zip(
-        CHOSEN,
-        [
-            "texts: text=notes label=mine",
-            "texts: text=premise label=label",
-            "words: tokens=satz tags=marken",
-            "texts: text=text label=toxic,rude",
-        ],
-        strict=True,
-    ),
-)
-def test_what_is_chosen_wins_over_every_guess(words: str, found: str) -> None:
-    assert guessed(CHOSEN[words], *words.split()) == found
+@pytest.mark.parametrize("words", CHOSEN)
+def test_what_is_chosen_wins_over_every_guess(words: str) -> None:
+    rows, found = CHOSEN[words]
+    assert guessed(rows, *words.split()) == found
 
 
 @pytest.mark.parametrize(
@@ -433,7 +425,6 @@ def test_runs_of_other_columns_or_files_are_not_averaged(tmp_path: Path) -> None
     other = table_dataset(paths[0], columns=("text=title",))
     require_same_data({"a": a, "also a": a}, paths[0])
     require_same_data({"a": a, "b": b}, tmp_path / "new.csv")
-    with pytest.raises(LitebertError, match="LB-881"):
-        require_same_data({"a": a, "b": b}, paths[0])
-    with pytest.raises(LitebertError, match="LB-880"):
-        require_same_data({"a": a, "other": other}, paths[0])
+    for runs in ({"a": a, "b": b}, {"a": a, "other": other}):
+        with pytest.raises(LitebertError, match="LB-880"):
+            require_same_data(runs, paths[0])

@@ -26,7 +26,7 @@ from litebert.files import Json, LockedLog, hash_file, require_replaceable, writ
 from litebert.inference.model import Model
 from litebert.inference.verbs import Row, Verb
 from litebert.reading.source import COMPRESSIONS, STANDARD_INPUT, TABLES, TEXTS, find_text, read_lines
-from litebert.tasks.own.columns import SYNONYMS, chosen_header
+from litebert.tasks.own.columns import HEADERS, SYNONYMS
 from litebert.tasks.own.table import open_table
 
 CHUNK = 256  # rows that are answered, and written, together
@@ -88,9 +88,10 @@ def rows_of(
     columns. `columns` are choices such as text=body, or body alone for the first role; `shared` are the parts that
     all rows without their own have; `trained` are the columns, by role, of the table that the model was trained on.
     """
-    roles, has_header, chosen = verb.roles, chosen_header(columns), dict[str, str]()
+    roles, chosen = verb.roles, dict[str, str]()
+    has_header = next((HEADERS[choice] for choice in columns if choice in HEADERS), None)
     for choice in columns:
-        if chosen_header([choice]) is not None:
+        if choice in HEADERS:
             continue
         role, _, name = choice.partition("=") if "=" in choice else (roles[0], "", choice)
         role = SYNONYMS.get(role, role)

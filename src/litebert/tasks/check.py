@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import blake2b
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,7 @@ from litebert.errors import LitebertError, MissingFileError, RequestError, count
 from litebert.reading.findings import Advice, CheckReport, Finding, Findings
 from litebert.reading.source import CorruptStreamError, read_pieces
 from litebert.reading.tables import Row
-from litebert.tasks.own.columns import LEARNT, chosen_header
+from litebert.tasks.own.columns import LEARNT, chosen_columns
 from litebert.tasks.own.table import TableFile, open_table
 from litebert.tokenizer import Tokenizer
 from litebert.tokenizer.tokenizer import UnknownPieces
@@ -148,7 +148,7 @@ def check_files(
 
     check = _Check(tokenizer, max_length)
     try:
-        table = open_table(train, has_header=chosen_header(columns))
+        table = open_table(train, has_header=chosen_columns(columns).has_header)
         check.notes = [f"{train}: {table.writing}"]
         good = replace(table, scan=partial(_Check(None, max_length).good_rows, table))
         reading, check.notes = settle(good, columns, problem)
@@ -254,15 +254,13 @@ class _Check:
         """Check the numbered examples of one split; `place` names a row by its number."""
         say, labels = partial(self.found.add, detail=name), Counter[str]()
         seen: dict[bytes, dict[str | None, list[int]]] = {}  # by texts and answer: the first row, how many there are
-        counter = _Lengths(self.tokenizer, family) if self.tokenizer else None
+        pieces = _Pieces(self.tokenizer, family) if self.tokenizer else None
         num_rows = num_labelled = 0
-        for number, example in examples:
+        for number, example in pieces.counted(examples) if pieces else examples:
             num_rows += 1
             where, texts, answer = place(number), family.texts(example), family.expected(example)
             num_labelled += answer is not None
             labels.update(family.labels(example))
-            if counter:
-                counter.add(number, example)
             if any("\ufffd" in text for text in texts):
                 self.found.add("lost character", where, texts[0])
             if not texts[0] or texts[0].isspace():
@@ -283,7 +281,7 @@ class _Check:
         # What needs all rows
         if num_rows and not num_labelled:
             say("no labels", name, times=num_rows)
-        lengths = counter.report(self.max_length) if counter else None
+        lengths = pieces.report(self.max_length) if pieces else None
         if lengths and lengths.num_too_long and family.head.is_pooled:
             example = f"{lengths.num_too_long / num_rows:.2%} of rows lose their end"
             say("too long", place(lengths.first_too_long), example, times=lengths.num_too_long)
@@ -307,46 +305,40 @@ def _hash(texts: Sequence[str]) -> bytes:
     return blake2b(joined.encode("utf-8", "surrogatepass"), digest_size=8).digest()
 
 
-class _Lengths:
-    """Count the pieces of examples, many of them at once: how long they are, what is cut off, what is unknown."""
+class _Pieces:
+    """Count the pieces of examples on their way: how long each is, what is cut off, what is unknown."""
 
     def __init__(self, tokenizer: Tokenizer, family: Family[Any, Any]) -> None:
-        self.tokenizer, self.family = tokenizer, family
-        self.held: list[tuple[int, Any]] = []
-        self.lengths, self.first = Counter[int](), dict[int, int]()  # of each length: how many, the first row
-        self.first_unknown, self.unknown = 0, UnknownPieces(tokenizer)
+        self.tokenizer, self.family, self.unknown = tokenizer, family, UnknownPieces(tokenizer)
+        self.lengths, self.numbers, self.first_unknown = list[int](), list[int](), 0
 
-    def add(self, number: int, example: Any) -> None:
-        self.held.append((number, example))
-        if len(self.held) >= AT_ONCE:
-            self.count()
-
-    def count(self) -> None:
-        examples = [example for _, example in self.held]
-        for feature in self.family.features(examples, self.tokenizer, max_length=_WHOLE, training=False):
-            number, text = self.held[feature.example][0], " ".join(self.family.texts(examples[feature.example]))
-            length = max(map(len, feature.ids))  # of choices, the longest
-            self.lengths[length] += 1
-            self.first.setdefault(length, number)
-            if self.unknown.add(text, [*chain(*feature.ids)]):
-                self.first_unknown = self.first_unknown or number
-        self.held = []
+    def counted(self, examples: Iterable[tuple[int, Any]]) -> Iterator[tuple[int, Any]]:
+        """Yield the examples with their numbers as they come, many of them encoded together."""
+        rest = iter(examples)
+        while held := list(islice(rest, AT_ONCE)):
+            given = [example for _, example in held]
+            for feature in self.family.features(given, self.tokenizer, max_length=_WHOLE, training=False):
+                number, example = held[feature.example]
+                self.lengths.append(max(map(len, feature.ids)))  # of choices, the longest
+                self.numbers.append(number)
+                if self.unknown.add(" ".join(self.family.texts(example)), [*chain(*feature.ids)]):
+                    self.first_unknown = self.first_unknown or number
+            yield from held
 
     def report(self, max_length: int) -> LengthReport | None:
-        self.count()
         if not self.lengths:
             return None
-        lengths, unknown = np.array([*self.lengths.elements()]), self.unknown
+        lengths, unknown = np.array(self.lengths), self.unknown
         median, share_95 = np.quantile(lengths, [0.5, 0.95], method="inverted_cdf")
-        too_long = [length for length in self.lengths if length > max_length]
+        too_long = np.flatnonzero(lengths > max_length)
         return LengthReport(
             max_length=max_length,
             mean=float(lengths.mean()),
             median=int(median),
             share_95=int(share_95),
             longest=int(lengths.max()),
-            num_too_long=sum(self.lengths[length] for length in too_long),
-            first_too_long=min((self.first[length] for length in too_long), default=0),
+            num_too_long=len(too_long),
+            first_too_long=self.numbers[too_long[0]] if len(too_long) else 0,
             num_pieces=unknown.num_pieces,
             num_unknown=unknown.num_unknown,
             first_unknown=self.first_unknown,

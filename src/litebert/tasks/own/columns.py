@@ -131,9 +131,10 @@ def list_of(value: object) -> list[object] | None:
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns of each role; most roles have one column."""
+    """The columns of each role, most often one; `has_header` says whether the first line has their names."""
 
     names: Mapping[Role, Names]
+    has_header: bool | None = None
 
     def one(self, role: Role) -> str | None:
         """Return the column of a role, the first of several; None if it has none."""
@@ -151,10 +152,11 @@ class Columns:
     def words(self) -> Names:
         """Return the assignments that a user would type for these columns.
 
-        >>> Columns({"text": ("body",), "choices": ("a", "b")}).words()
-        ('text=body', 'choices=a,b')
+        >>> Columns({"text": ("1",), "choices": ("2", "3")}, has_header=False).words()
+        ('text=1', 'choices=2,3', 'header=no')
         """
-        return tuple(f"{role}={','.join(names)}" for role, names in self.names.items())
+        words = tuple(f"{role}={','.join(names)}" for role, names in self.names.items())
+        return words if self.has_header is not False else (*words, "header=no")
 
     def require_in(self, columns: Sequence[str], *, without: Collection[Role] = (), where: str = "") -> None:
         """Check that a table has the columns of all roles, or of all but some."""
@@ -166,20 +168,19 @@ class Columns:
                 raise RequestError("LB-851", what, received=f"{role}={name}", expected=wanted, next=advice)
 
 
-def chosen_header(words: Iterable[str]) -> bool | None:
-    """Return True or False for header=yes or header=no among the words, None for neither."""
-    headers = {"header=yes": True, "header=no": False}
-    return next((headers[word] for word in words if word in headers), None)
+HEADERS = {"header=yes": True, "header=no": False}
 
 
-def chosen_columns(words: Iterable[str], columns: Sequence[str] | None) -> Columns:
-    """Read assignments as a user types them: role=name, or role=name,name for several columns.
+def chosen_columns(words: Iterable[str], columns: Sequence[str] | None = None) -> Columns:
+    """Read assignments as a user types them: role=name, role=name,name for several columns, header=yes or header=no.
 
     Names must be among `columns`, if these are known.
     """
     names: dict[Role, Names] = {}
+    has_header = None
     for word in words:
-        if chosen_header([word]) is not None:
+        if word in HEADERS:
+            has_header = HEADERS[word]
             continue
         role, equals, name = word.partition("=")
         role = SYNONYMS.get(role, role)
@@ -189,7 +190,7 @@ def chosen_columns(words: Iterable[str], columns: Sequence[str] | None) -> Colum
             raise RequestError("LB-850", f"{word} does not say what a column is", expected=wanted, next=advice)
         is_one = role not in SEVERAL or name in (columns or ())
         names[role] = (name,) if is_one else tuple(name.split(","))
-    chosen = Columns(names)
+    chosen = Columns(names, has_header)
     if columns is not None:
         chosen.require_in(columns)
     return chosen
@@ -294,7 +295,7 @@ def guess_columns(
             wanted = f"one of {', '.join(found)}, as these look like {_POSE[shape]}"
             advice = "omit this choice; or name the problem: --problem NAME"
             raise RequestError("LB-841", f"these rows have no {role}", received=received, expected=wanted, next=advice)
-    return shape, Columns({role: columns for role, columns in found.items() if columns})
+    return shape, Columns({role: columns for role, columns in found.items() if columns}, chosen.has_header)
 
 
 class _Guess:

@@ -21,7 +21,7 @@ from litebert import rng
 from litebert.errors import LitebertError
 from litebert.files import Json
 from litebert.tasks.kinds.family import Answer, Dataset, Example, Family
-from litebert.tasks.own.columns import are_worded, chosen_columns, chosen_header, guess_columns, pair_flags
+from litebert.tasks.own.columns import are_worded, chosen_columns, guess_columns, pair_flags
 from litebert.tasks.own.examples import READINGS, SHAPES, RowReading
 from litebert.tasks.own.table import TableFile, open_table
 
@@ -49,8 +49,9 @@ def settle(table: TableFile, columns: Sequence[str], problem: str | None) -> tup
     if text and worded and not chosen.all("text") and not found.one("second"):
         pair = pair_flags([name for name in sample[0] if name in (text, worded[0])])
         notes.append(f"warning: not used, though it looks like text: {', '.join(worded)}; for pairs: {pair}")
-    has_header = False if table.has_header is False else chosen_header(columns)
-    return kind(found, settled, labels, has_header, table.columns), notes
+    if table.has_header is False:  # then other files have none, either
+        found = replace(found, has_header=False)
+    return kind(found, settled, labels, table.columns), notes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +64,7 @@ class TableDataset(Dataset[Example, Answer]):
     @property
     def settled(self) -> dict[str, Json]:
         """What `table_dataset` needs to read new files without the training file."""
-        columns, labels = list(self.reading.words), list(self.reading.labels)
+        columns, labels = list(self.reading.columns.words()), list(self.reading.labels)
         return {"columns": columns, "problem": self.reading.problem, "labels": labels}  # type: ignore[dict-item]
 
 
@@ -86,11 +87,12 @@ def table_dataset(
     file, `read` returns all rows: with labels as "train" or "dev", without as "test".
     """
     if train:
-        reading, notes = settle(open_table(train, has_header=chosen_header(columns)), columns, problem)
+        table = open_table(train, has_header=chosen_columns(columns).has_header)
+        reading, notes = settle(table, columns, problem)
     else:
         assert problem is not None, "without a training file, a record says what was settled"
-        known, has_header = chosen_columns(columns, None), chosen_header(columns)
-        reading, notes = READINGS[SHAPES[problem]](known, problem, tuple(labels), has_header, known.used), []
+        known = chosen_columns(columns)
+        reading, notes = READINGS[SHAPES[problem]](known, problem, tuple(labels), known.used), []
     notes.append(f"evaluated on: {dev or f'{held_out * 100:g} % of the rows, the same share of each label'}")
     for path in filter(None, (train, dev) if skips_unlabelled else ()):
         number = sum(reading.lacks_label(row) for _, row in reading.open(path, is_labelled=True).rows())
@@ -172,14 +174,12 @@ def answer_table(
 def require_same_data(datasets: Mapping[str, Dataset[Any, Any]], data: Path) -> None:
     """Check that runs may be averaged: none may have trained on rows that others hold out."""
     own = {name: each for name, each in datasets.items() if isinstance(each, TableDataset)}
-    columns = {name: " ".join(dataset.reading.words) for name, dataset in own.items()}
-    if len({*columns.values()}) > 1:
-        received = "; ".join(f"{name}: {words}" for name, words in columns.items())
-        what, advice = "runs that read different columns cannot be averaged", "add --column ROLE=NAME for all"
-        raise LitebertError("LB-880", what, received=received, next=f"evaluate them one by one, or {advice}")
-    trained_on = {name: dataset.train for name, dataset in own.items() if dataset.train}
-    held_out_by = [name for name, path in trained_on.items() if path.absolute() == data.absolute()]
-    if held_out_by and len(held_out_by) < len(datasets):
-        what = f"these runs do not hold out the same rows of {data}"
-        received = "; ".join(f"{name}: trained on {path}" for name, path in trained_on.items())
-        raise LitebertError("LB-881", what, received=received, next="--data FILE, on which none of them was trained")
+    columns = {name: " ".join(dataset.reading.columns.words()) for name, dataset in own.items()}
+    held_out_by = [each for each in own.values() if each.train and each.train.absolute() == data.absolute()]
+    if len({*columns.values()}) > 1 or 0 < len(held_out_by) < len(datasets):
+        raise LitebertError(
+            "LB-880",
+            "these runs cannot be averaged: they read other columns, or do not hold out the same rows",
+            received="; ".join(f"{name}: {columns[name]}, trained on {each.train}" for name, each in own.items()),
+            next="evaluate them one by one; or add --column ROLE=NAME for all, or --data FILE that none was trained on",
+        )

@@ -23,13 +23,7 @@ from litebert.errors import LitebertError, did_you_mean
 from litebert.reading.tables import Row
 from litebert.tasks.kinds.choice import ChoiceExample, MultipleChoice
 from litebert.tasks.kinds.family import Answer, Family
-from litebert.tasks.kinds.spans import (
-    ConditionalSpanAnswering,
-    SpanAnswer,
-    SpanAnswering,
-    SpanExample,
-    gold_answers,
-)
+from litebert.tasks.kinds.spans import ConditionalSpanAnswering, SpanAnswer, SpanAnswering, SpanExample, gold_answers
 from litebert.tasks.kinds.tagging import TagAnswer, TagExample, TokenClassification
 from litebert.tasks.kinds.text import Label, Scores, TextClassification, TextExample
 from litebert.tasks.own.columns import LEARNT, Columns, Role, RowShape, label_of, list_of, number_of, text_of
@@ -44,13 +38,12 @@ Found: TypeAlias = tuple[str, tuple[str, ...], str]
 class RowReading(ABC, Generic[Read, Answer]):
     """Turns the rows of one problem into examples; `labels` are the names of labels, tags or choices in the file.
 
-    `has_header` and `names` say whether the training file had a header and which columns.
+    `names` are those of all columns of the training file.
     """
 
     columns: Columns
     problem: str
     labels: tuple[str, ...] = ()
-    has_header: bool | None = None
     names: tuple[str, ...] = ()
     problems: ClassVar[tuple[str, ...]]
     learnt: ClassVar[Role] = "label"  # the role of the column with the right answers
@@ -62,15 +55,10 @@ class RowReading(ABC, Generic[Read, Answer]):
 
     def open(self, path: Path, *, is_labelled: bool) -> TableFile:
         """Open a file with the same columns; only with `is_labelled` does it need the labels."""
-        table = open_table(path, has_header=self.has_header, known=self.names)
+        table = open_table(path, has_header=self.columns.has_header, known=self.names)
         optional = ("id",) if is_labelled else ("id", *LEARNT)
         self.columns.require_in(table.columns, without=optional, where=f" in {path}")
         return table
-
-    @property
-    def words(self) -> list[str]:
-        """The assignments that a user would type for these columns."""
-        return [*self.columns.words(), *(("header=no",) if self.has_header is False else ())]
 
     @property
     @abstractmethod
