@@ -227,13 +227,10 @@ def test_a_checkpoint_is_the_same_to_earlier_versions() -> None:
     assert progress.to_json() == earlier
 
 
-def test_memory_is_in_bytes_on_macos_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_time_left_counts_evaluations_and_memory_is_in_bytes_on_macos_too(monkeypatch: pytest.MonkeyPatch) -> None:
     kilobytes = run.memory_bytes()
     monkeypatch.setattr(run.sys, "platform", "darwin")
     assert run.memory_bytes() < kilobytes / 512
-
-
-def test_the_time_left_counts_evaluations() -> None:
     timed = RunLog(Path("unused"), 20, eval_every=5, evaluation_seconds=60)
     assert timed._left(10, 2.0) == "2m20s"  # ten steps, and the evaluations at 15 and 20
     assert RunLog(Path("unused"), 20, ends=time.monotonic() + 90.4)._left(3, 1.0) == "1m30s"

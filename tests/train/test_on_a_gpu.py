@@ -1,6 +1,6 @@
 """What runs on a GPU, tried without one: tensors without numbers, which no host can wait for."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import MagicMock
@@ -31,30 +31,19 @@ LENGTHS = (9, 7, 7)
 AMPERE, TURING = (8, 0), (7, 5)
 
 
-def _network(dropout: float, kind: str, dtype: torch.dtype) -> AlbertForPretraining:
+def _task(dropout: float, kind: str, dtype: torch.dtype) -> Pretraining:
     sizes = {"vocab_size": 50, "embedding_size": 16, "hidden_size": 32, "num_hidden_layers": 2}
     sizes |= {"num_attention_heads": 2, "intermediate_size": 64, "hidden_dropout_prob": dropout}
     config = AlbertConfig(**sizes, attention_probs_dropout_prob=dropout, attention=kind)
-    return AlbertForPretraining(config, dtype=dtype)
+    return Pretraining(AlbertForPretraining(config, dtype=dtype).train(), held_out=(), train=TrainConfig())
 
 
-def _task(network: AlbertForPretraining) -> Pretraining:
-    return Pretraining(network, open_loader=lambda: pytest.fail("no batch is read"), held_out=(), train=TrainConfig())
-
-
-def _work() -> PretrainingWork:
-    ids = torch.arange(sum(LENGTHS)) % 50
-    masked = torch.tensor([1, 8, 12, 20])
+def _work(of: Callable[[Tensor], Tensor] = lambda tensor: tensor) -> PretrainingWork:
+    """Give a micro-batch of three sequences; `of` is applied to each tensor."""
+    ids, masked = torch.arange(sum(LENGTHS)) % 50, torch.tensor([1, 8, 12, 20])
     batch = Batch.from_lists([each.tolist() for each in ids.split(LENGTHS)])
-    return PretrainingWork(batch, masked, ids[masked], torch.tensor([0, 1, 0]), 4, 3)
-
-
-def _as_fake(mode: FakeTensorMode, work: PretrainingWork) -> PretrainingWork:
-    batch = work.batch
-    parts = (batch.ids, batch.positions, batch.segments, batch.offsets)
-    fake = Batch(*map(mode.from_tensor, parts), batch.lengths)
-    rest = (work.masked_positions, work.masked_ids, work.sentence_labels)
-    return PretrainingWork(fake, *map(mode.from_tensor, rest), 4, 3)
+    batch = Batch(*map(of, (batch.ids, batch.positions, batch.segments, batch.offsets)), batch.lengths)
+    return PretrainingWork(batch, *map(of, (masked, ids[masked], torch.tensor([0, 1, 0]))), 4, 3)
 
 
 @pytest.fixture
@@ -98,16 +87,15 @@ def test_a_step_never_waits_for_the_device(
     expected: set[str],
 ) -> None:
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: capability)
-    work = _work()
     with FakeTensorMode() as mode:
         with without_numbers():
-            network = _network(dropout, kind, dtype)
+            task = _task(dropout, kind, dtype)
+        network = task.network
         for module in network.modules():
             for name, parameter in list(module.named_parameters(recurse=False)):
                 setattr(module, name, nn.Parameter(torch.empty(parameter.shape)))
         rule = build_optimizer(OptimConfig(name=optimizer), network.named_parameters())
-        loss = _task(network.train()).loss(_as_fake(mode, work))
-        loss.total.backward()
+        task.loss(_work(mode.from_tensor)).total.backward()
         norm = clip_gradients(network.parameters(), 1.0)
         rule.step()
         with pytest.raises(DataDependentOutputException):
@@ -127,32 +115,32 @@ def test_padded_attention_is_that_of_the_reference(is_part: bool) -> None:
         assert torch.allclose(ours, theirs, atol=1e-12)
 
 
-def _step(dtype: torch.dtype, loss_scale: float) -> tuple[StepResult, AlbertForPretraining]:
+def _step(dtype: torch.dtype, loss_scale: float) -> tuple[StepResult, dict[str, Tensor]]:
+    """Take a step; return its result, and the weights after it."""
     torch.manual_seed(1)
-    network = _network(0.0, "full", dtype).train()
-    network.albert.embedding.word.weight.data *= 3
-    rule = build_optimizer(OptimConfig(name="adamw"), network.named_parameters())
-    result = training_step(
-        _task(network), [_work()], rule, step=0, learning_rate=0.01, clip_norm=1.0, seed=1, loss_scale=loss_scale
-    )
-    return result, network
+    task = _task(0.0, "full", dtype)
+    task.network.albert.embedding.word.weight.data *= 3
+    rule = build_optimizer(OptimConfig(name="adamw"), task.network.named_parameters())
+    given = {"step": 0, "learning_rate": 0.01, "clip_norm": 1.0, "seed": 1}
+    result = training_step(task, [_work()], rule, **given, loss_scale=loss_scale)
+    return result, task.network.state_dict()
 
 
 def test_the_scale_of_the_loss_changes_no_bit_in_float32() -> None:
     (plain, one), (scaled, other) = _step(torch.float32, 1.0), _step(torch.float32, 2.0**15)
     assert plain == scaled
-    assert all(map(torch.equal, one.state_dict().values(), other.state_dict().values()))
+    assert all(map(torch.equal, one.values(), other.values()))
 
 
 def test_fp16_trains_as_fp32_does_and_an_overflow_changes_nothing() -> None:
     (exact, _), (half, _) = _step(torch.float32, 1.0), _step(torch.float16, 2.0**10)
     assert half.loss == pytest.approx(exact.loss, rel=1e-3)
     assert half.gradient_norm == pytest.approx(exact.gradient_norm, rel=1e-2)
-    overflown, network = _step(torch.float16, 2.0**40)
+    overflown, after = _step(torch.float16, 2.0**40)
     assert not overflown.is_finite
     torch.manual_seed(1)
-    untouched = _network(0.0, "full", torch.float16)
-    assert torch.equal(network.albert.pooler.weight, untouched.albert.pooler.weight)
+    untouched = _task(0.0, "full", torch.float16).network
+    assert torch.equal(after["albert.pooler.weight"], untouched.albert.pooler.weight)
 
 
 def test_the_scale_halves_at_an_overflow_and_doubles_after_many_steps(monkeypatch: pytest.MonkeyPatch) -> None:
