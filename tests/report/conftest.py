@@ -9,11 +9,20 @@ from pathlib import Path
 
 import pytest
 
-from litebert.config import AlbertConfig, FinetuneConfig, HeadConfig, Origin, PretrainConfig, Setting, resolve
+from litebert.config import (
+    AlbertConfig,
+    FinetuneConfig,
+    HeadConfig,
+    Origin,
+    PretrainConfig,
+    Setting,
+    TrainConfig,
+    resolve,
+)
 from litebert.files import Json, write_json, write_text
 from litebert.folder import write_config
 from litebert.report import write_report
-from litebert.train.run import RunLog, begin
+from litebert.train.run import RunLog, Session, begin
 
 MakeRun = Callable[..., Path]
 
@@ -62,7 +71,7 @@ def make_run(tmp_path: Path) -> MakeRun:
         }
         data = {"tokenizer": "a1b2c3", "training tokens": 1_234_567}
         begin(folder, resolve(PretrainConfig, settings), data=data)
-        log = RunLog(folder, 40, is_quiet=True)
+        log = RunLog(Session(folder), TrainConfig(steps=40), is_quiet=True)
         for step in range(last_step + 1):
             if step:
                 log.training(step, 4_000, measures(step), {"learning_rate": 1e-3, "gradient_norm": 2.0 / step})
@@ -107,7 +116,7 @@ def write_finetuned(
     data |= {f"{split} examples": 4 for split in splits}
     begin(folder, resolve(FinetuneConfig, settings | typed), data=data)
     prefixes = [f"{split}_" for split in splits] if len(splits) > 1 else [""]
-    log = RunLog(folder, 40, is_quiet=True)
+    log = RunLog(Session(folder), TrainConfig(steps=40), is_quiet=True)
 
     def measures(value: float) -> dict[str, float]:
         return {f"{each}{name}": value / part for each in prefixes for name, part in (("accuracy", 1), ("f1", 2))}

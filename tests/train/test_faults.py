@@ -15,6 +15,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from litebert.config import TrainConfig
 from litebert.errors import LitebertError, NonFiniteError, ResourceError
 from litebert.optim import build_optimizer
 from litebert.runs import read_metrics
@@ -23,7 +24,7 @@ from litebert.tasks.pretraining import Pretraining
 from litebert.train import checkpoint, loop, run
 from litebert.train.checkpoint import Checkpoints, RunProgress, manifest_of
 from litebert.train.pretrain import pretrain
-from litebert.train.run import RunLog
+from litebert.train.run import RunLog, Session
 
 from .conftest import At, Configure, checkpoints_of, state_of
 
@@ -189,6 +190,7 @@ def test_a_run_whose_folder_is_deleted_says_so(tmp_path: Path, configure: Config
 
 TALK = """
 import sys
+from litebert.config import TrainConfig
 from litebert.errors import say
 for step in range(5):
     say(f"line {step}")
@@ -209,7 +211,7 @@ def test_a_terminal_has_a_bar_that_lines_replace(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(screen, "isatty", lambda: True)
     monkeypatch.setattr("sys.stderr", screen)
     monkeypatch.setattr("litebert.train.run.STATUS_SECONDS", 0.0)
-    progress = RunLog(tmp_path, 40)
+    progress = RunLog(Session(tmp_path), TrainConfig(steps=40))
     for step in range(1, 11):
         progress.advance(step, 40)
     progress.say("held out")
@@ -231,6 +233,7 @@ def test_the_time_left_counts_evaluations_and_memory_is_in_bytes_on_macos_too(mo
     kilobytes = run.memory_bytes()
     monkeypatch.setattr(run.sys, "platform", "darwin")
     assert run.memory_bytes() < kilobytes / 512
-    timed = RunLog(Path("unused"), 20, eval_every=5, evaluation_seconds=60)
+    unused, train = Session(Path("unused")), TrainConfig(steps=20, eval_every=5)
+    timed = RunLog(unused, train, evaluation_seconds=60)
     assert timed._left(10, 2.0) == "2m20s"  # ten steps, and the evaluations at 15 and 20
-    assert RunLog(Path("unused"), 20, ends=time.monotonic() + 90.4)._left(3, 1.0) == "1m30s"
+    assert RunLog(unused, train, ends=time.monotonic() + 90.4)._left(3, 1.0) == "1m30s"

@@ -72,15 +72,8 @@ def finetune(
             return 0
         with threads(settings.threads):
             network = prepared.network(torch.Generator().manual_seed(rng.torch_seed(settings.seed, "init", 0)))
-            best = BestModel(folder / "best", key, network, tokenizer, opened, settings.patience)
-            log = RunLog(
-                folder,
-                settings.steps,
-                is_quiet=is_quiet,
-                listeners=(best,),
-                is_first=world.is_first,
-                eval_every=settings.eval_every,
-            )
+            best = BestModel(opened, key, network, tokenizer, settings.patience)
+            log = RunLog(opened, settings, is_quiet, listeners=(best,))
             start = None if config.model.random else start_from(network, prepared.start)
             network.to(choose_device(settings.device)).train()
             # which modules are new and which were left out; several parameters of a module are one
@@ -102,7 +95,7 @@ def finetune(
                 teacher=config.teacher if config.teacher.run else None,
                 world=world,
             )
-            is_finished = train(task, config, opened, log, optimizer, tokenizer, best)
+            is_finished = train(task, config, log, optimizer, tokenizer, best)
             if not is_finished and (code := opened.exit_code()):  # by a signal, not because nothing improved
                 return code
         if world.is_first:

@@ -24,7 +24,7 @@ from litebert.runs import METRICS_FILE, read_metrics
 from litebert.tasks.base import Task, Work
 from litebert.tokenizer import Tokenizer
 from litebert.train.checkpoint import Checkpoints, RunProgress
-from litebert.train.run import BestModel, RunLog, Session
+from litebert.train.run import BestModel, RunLog
 
 FIRST_SCALE, STEPS_PER_SCALE = 2.0**15, 2_000
 """The loss scale in fp16 at first, and the finite steps after which it is doubled."""
@@ -45,14 +45,13 @@ LOOKS, RECENT = 50, 10
 def train(
     task: Task[Work],
     config: PretrainConfig | FinetuneConfig,
-    session: Session,
     log: RunLog,
     optimizer: MomentOptimizer,
     tokenizer: Tokenizer,
     best: BestModel | None = None,
 ) -> bool:
     """Train to the last step, or to where a stop is requested; tell whether that was the last."""
-    settings, optim, network = config.train, config.optim, task.network
+    settings, optim, network, session = config.train, config.optim, task.network, log.session
     folder, world = session.folder, session.world
     checkpoints = Checkpoints(folder / "checkpoints", settings.keep_checkpoints, settings.keep_every, tokenizer)
     if world.is_first:

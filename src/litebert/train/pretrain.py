@@ -89,24 +89,16 @@ def pretrain(
                 teacher.encoder.to(device)
             if settings.gradient_checkpointing:
                 checkpoint_gradients(network.albert)
-            best = None
-            if settings.keep_best:
-                best = BestModel(folder / "best", "masked_lm_accuracy", network, sources.tokenizer, opened)
-            log = RunLog(
-                folder,
-                settings.steps,
-                is_quiet=is_quiet,
-                listeners=(best, *listeners) if best else listeners,
-                is_first=world.is_first,
-                measures=(*pretraining_measures(), *DISTILLATION_MEASURES),
-                eval_every=settings.eval_every,
-            )
+            is_kept = settings.keep_best
+            best = BestModel(opened, "masked_lm_accuracy", network, sources.tokenizer) if is_kept else None
+            measures = (*pretraining_measures(), *DISTILLATION_MEASURES)
+            log = RunLog(opened, settings, is_quiet, (best, *listeners) if best else listeners, measures)
             optimizer = build_optimizer(config.optim, network.named_parameters())
             if start:
                 for line in take_start(network, optimizer, config, sources.tokenizer):
                     log.say(line)
             task = task_of(network, config, sources, teacher, world)
-            if not train(task, config, opened, log, optimizer, sources.tokenizer, best):
+            if not train(task, config, log, optimizer, sources.tokenizer, best):
                 return opened.exit_code()
         with averaged(optimizer):
             if world.is_first:

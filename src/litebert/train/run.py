@@ -246,15 +246,14 @@ class RunLog:
     of the remaining steps and evaluations; a run by the clock `ends` at a time of `time.monotonic`.
     """
 
-    folder: Path
-    total_steps: int
+    session: Session
+    train: TrainConfig
     is_quiet: bool = False
     listeners: tuple[Listener, ...] = ()
-    is_first: bool = True
     measures: tuple[Measure, ...] = ()
-    eval_every: int = 1 << 40
     ends: float | None = None
     evaluation_seconds: float = 0.0
+    total_steps: int = field(init=False)
     _since: float = field(default_factory=time.perf_counter)
     _pace: float = 0.0  # seconds per step
     _last_step: int = 0
@@ -262,9 +261,12 @@ class RunLog:
     _patience: float = FIRST_LINE_SECONDS
     _drawn: float = 0.0
 
+    def __post_init__(self) -> None:
+        self.total_steps = self.train.steps
+
     def resume_at(self, step: int) -> None:
         """Drop the rows after `step`, which will be written again; restart the clock."""
-        for row in truncate_after(self.folder, step) if self.is_first else ():
+        for row in truncate_after(self.session.folder, step) if self.session.world.is_first else ():
             self.say(f"line {row.line} of metrics.jsonl is damaged, moved to {DAMAGED_FILE}")
         self._since, self._last_step = time.perf_counter(), step
 
@@ -327,7 +329,7 @@ class RunLog:
 
     def warn(self, text: str) -> None:
         """Say what nobody may miss, such as a damaged checkpoint: in a quiet run, too."""
-        if self.is_first:
+        if self.session.world.is_first:
             say(text)
 
     def say(self, text: str) -> None:
@@ -337,10 +339,10 @@ class RunLog:
             self.warn(text)
 
     def _record(self, row: dict[str, Json]) -> None:
-        if not self.is_first:
+        if not self.session.world.is_first:
             return
-        require_run(self.folder)
-        append_line(self.folder / METRICS_FILE, line_of(row))
+        require_run(self.session.folder)
+        append_line(self.session.folder / METRICS_FILE, line_of(row))
         for listener in self.listeners:
             listener(row)
 
@@ -348,7 +350,7 @@ class RunLog:
         if self.ends is not None:
             return duration(max(0.0, self.ends - time.monotonic()))
         # one evaluation at each multiple of eval_every, and one at the end
-        evaluations = (self.total_steps - 1) // self.eval_every - step // self.eval_every + 1
+        evaluations = (self.total_steps - 1) // self.train.eval_every - step // self.train.eval_every + 1
         seconds = pace * (self.total_steps - step) + max(0, evaluations) * self.evaluation_seconds
         return duration(max(0.0, seconds))
 
@@ -386,16 +388,15 @@ def duration(seconds: float) -> str:
 
 @dataclass
 class BestModel:
-    """Write the network to `folder` whenever the key measure improves; ties keep the earlier step.
+    """Write the network to the run's `best` whenever the key measure improves; ties keep the earlier step.
 
     With `patience`, that many evaluations in a row without improvement stop the run, as a signal does.
     """
 
-    folder: Path
+    session: Session
     key_measure: str
     network: Network
     tokenizer: Tokenizer
-    session: Session
     patience: int | None = None
     value: float = -math.inf
     step: int = 0
@@ -410,7 +411,7 @@ class BestModel:
         if isinstance(value, int | float) and isinstance(step, int) and math.isfinite(value) and value > self.value:
             self.value, self.step, self._since = float(value), step, 0
             if not is_written:
-                write_model(self.folder, self.network, self.tokenizer)
+                write_model(self.session.folder / "best", self.network, self.tokenizer)
         self.session.has_stalled = self.patience is not None and self._since >= self.patience
 
 
