@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import blake2b
@@ -17,7 +16,6 @@ from typing_extensions import TypedDict
 
 from litebert.errors import LitebertError, MissingFileError, RequestError, counted
 from litebert.reading.findings import Advice, CheckReport, Finding, Findings
-from litebert.reading.source import CorruptStreamError, read_pieces
 from litebert.reading.tables import Row
 from litebert.tasks.own.columns import LEARNT, chosen_columns
 from litebert.tasks.own.table import TableFile, open_table
@@ -37,7 +35,6 @@ AT_ONCE = 2_048
 """Examples that are encoded together."""
 _WHOLE = 1 << 24  # pieces: nothing is cut
 _SHOWN_LABELS = 12
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 ADVICE: Advice = {
     "unusable file": ("error", "correct this first: nothing after it was checked"),
@@ -51,7 +48,6 @@ ADVICE: Advice = {
     "lost character": ("warning", "U+FFFD stands for lost bytes: reconvert the text"),
     "unknown piece": ("warning", "the vocabulary lacks these characters"),
     "too long": ("warning", "raise task.max_length, or accept the loss"),
-    "byte-order mark": ("note", "ignored when the file is read"),
     "no labels": ("note", "can be answered, but neither trained nor evaluated on"),
 }
 """The severity of each kind and what to do, in the order in which they are reported."""
@@ -162,9 +158,6 @@ def check_files(
 
     def examples(table: TableFile, *, is_labelled: bool) -> Iterator[tuple[int, Any]]:
         """Yield the number and the example of each row that training could use."""
-        with suppress(CorruptStreamError):  # found again, with its place, when the rows are read
-            if next(read_pieces(table.source), b"").startswith(_BYTE_ORDER_MARK):
-                check.found.add("byte-order mark", table.source.name)
         for number, row in check.good_rows(table):
             try:
                 yield number, reading.example_of(table, number, row, is_labelled=is_labelled)
