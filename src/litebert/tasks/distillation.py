@@ -207,6 +207,7 @@ class Lesson(MicroBatch):
     world: World
 
 
+@dataclass(eq=False)
 class Distillation(Task[Lesson]):
     """The task of distillation.
 
@@ -214,32 +215,26 @@ class Distillation(Task[Lesson]):
     Hidden states are compared by squared error relative to the teacher's size, vectors by cosine.
     """
 
-    network: AlbertForPretraining
+    pretraining: Pretraining
+    teacher: Teacher
+    surface: Surface
+    open_texts: Callable[[], Samples]
+    held_out_texts: Sequence[PretrainingBatch]
+    distil: DistilConfig
 
-    def __init__(
-        self,
-        pretraining: Pretraining,
-        *,
-        teacher: Teacher,
-        tokenizer: Tokenizer,
-        open_texts: Callable[[], Samples],
-        held_out_texts: Sequence[PretrainingBatch],
-        distil: DistilConfig,
-    ) -> None:
-        self.network, self._pretraining, self._world = pretraining.network, pretraining, pretraining.world
-        self.num_sums = pretraining.num_sums + 4  # the errors of states and vectors, each with its count
-        self._teacher, self._surface, self._distil = teacher, Surface(tokenizer), distil
-        self._open_texts, self._held_out_texts = open_texts, held_out_texts
+    def __post_init__(self) -> None:
+        self.network: AlbertForPretraining = self.pretraining.network
+        self.num_sums = self.pretraining.num_sums + 4  # the errors of states and vectors, each with its count
         # the teacher's layer at the same share of the depth, for each step of the student
-        depth = len(self.network.albert.plan)
-        self._layers = [round(step * len(teacher.encoder.plan) / depth) for step in range(1, depth + 1)]
+        depth, of_teacher = len(self.network.albert.plan), len(self.teacher.encoder.plan)
+        self._layers = [round(step * of_teacher / depth) for step in range(1, depth + 1)]
 
     def batches(self, start: int, stop: int) -> Iterator[Sequence[Lesson]]:
         """Yield two lessons a step: pairs, then texts."""
-        steps, world, workers = range(start, stop), self._world, self._pretraining.train.loader_workers
-        pairs_of = self._pretraining.open_loader
+        steps, world, workers = range(start, stop), self.pretraining.world, self.pretraining.train.loader_workers
+        pairs_of = self.pretraining.open_loader
         assert pairs_of is not None
-        loaders = pairs_of, self._open_texts
+        loaders = pairs_of, self.open_texts
         both = (prefetch(each, steps, rank=world.rank, world_size=world.size, workers=workers) for each in loaders)
         for pairs, texts in zip(*both, strict=True):
             sizes = world.totals(pairs.offsets[-1], texts.offsets[-1])  # in tokens
@@ -254,15 +249,15 @@ class Distillation(Task[Lesson]):
         batch = longest_first(batch)
         ids = unmasked(batch)
         (work,) = micro_batches(batch if is_masked else replace(batch, ids=ids), None, device, world)
-        if is_masked and not self._distil.hidden:
+        if is_masked and not self.distil.hidden:
             return Lesson(work.batch, work, alignment=None, reading=None, share=share, world=world)
-        texts, spans = self._surface.read(ids, batch.offsets)
-        theirs, their_spans = self._teacher.encode(texts)
+        texts, spans = self.surface.read(ids, batch.offsets)
+        theirs, their_spans = self.teacher.encode(texts)
         return Lesson(
             batch=work.batch,
             pretraining=work if is_masked else None,
             alignment=align(spans, their_spans),
-            reading=self._teacher.read(theirs.to(device), self._layers),
+            reading=self.teacher.read(theirs.to(device), self._layers),
             share=share,
             world=world,
         )
@@ -282,27 +277,27 @@ class Distillation(Task[Lesson]):
             # the last step has half of the weight
             hidden = (torch.stack(errors[:-1]).mean() + errors[-1]) / 2 if errors[1:] else errors[0]
             read = work.share
-        total = work.share * (self._distil.hidden * hidden)  # each lesson weighs what it has of the step's tokens
+        total = work.share * (self.distil.hidden * hidden)  # each lesson weighs what it has of the step's tokens
         sums = [hidden * read, hidden.new_full((), read / work.world.size)]
         if work.pretraining is not None:
             masked = work.pretraining.masked_positions
             heads = (PRETRAINING_HEADS[name] for name in self.network.heads)
             logits = self.network.read(*(states[-1][head.reads(work.batch, masked)] for head in heads))
-            pretraining = self._pretraining.loss(work.pretraining, logits)
-            total = total + self._distil.pretraining * pretraining.total
+            pretraining = self.pretraining.loss(work.pretraining, logits)
+            total = total + self.distil.pretraining * pretraining.total
             nothing = hidden.new_zeros(())
             return Loss(total, summed([*pretraining.sums, *sums, nothing, nothing]))
         assert work.reading is not None
-        vectors = pool(states[-1].float(), work.batch, self._teacher.pooling)
+        vectors = pool(states[-1].float(), work.batch, self.teacher.pooling)
         distances = 1 - F.cosine_similarity(vectors, work.reading[1].float(), dim=-1)  # (texts,)
         (num_texts,) = work.world.totals(len(distances))
-        total = total + self._distil.vectors * distances.sum() / num_texts
-        zeros = hidden.new_zeros(self._pretraining.num_sums)
+        total = total + self.distil.vectors * distances.sum() / num_texts
+        zeros = hidden.new_zeros(self.pretraining.num_sums)
         return Loss(total, summed([*zeros, *sums, distances.sum(), hidden.new_full((), len(distances))]))
 
     def measures(self, sums: Sequence[float]) -> dict[str, float]:
         *pretraining, hidden, lessons, vector, texts = sums
-        return self._pretraining.measures(pretraining) | {
+        return self.pretraining.measures(pretraining) | {
             "hidden_error": hidden / (lessons or 1.0),
             "vector_error": vector / (texts or 1.0),
         }
@@ -310,12 +305,12 @@ class Distillation(Task[Lesson]):
     @torch.no_grad()
     def evaluate(self) -> dict[str, float]:
         """Measure as pretraining does, and against the teacher on held-out plain texts."""
-        values = self._pretraining.evaluate()
+        values = self.pretraining.evaluate()
         self.network.eval()
         sums = torch.zeros(self.num_sums, dtype=torch.float64)
-        for batch in self._world.share(self._held_out_texts):
+        for batch in self.pretraining.world.share(self.held_out_texts):
             sums += self.loss(self._lesson(batch, 1.0, ALONE, is_masked=False)).sums.cpu()
-        self._world.sum_([sums])
+        self.pretraining.world.sum_([sums])
         self.network.train()
         measured = self.measures(sums.tolist())
         return values | {measure.name: measured[measure.name] for measure in DISTILLATION_MEASURES}

@@ -60,38 +60,32 @@ class FinetuningWork(MicroBatch):
     wanted: Tensor | None = None
 
 
+@dataclass(eq=False)
 class Finetuning(Task[FinetuningWork], Generic[Example, Answer]):
     """The task of fine-tuning; with a `teacher`, the features have its outputs."""
 
     network: AlbertForTask
+    family: Family[Example, Answer]
+    features: Sequence[Feature]
+    held_out: Mapping[str, LabelledSet[Example]]
+    train: TrainConfig
+    teacher: TeacherConfig | None = None
+    world: World = ALONE
+    _answers: dict[str, list[Answer]] | None = None
 
     num_sums = 2  # the weighted losses, the weights
 
-    def __init__(
-        self,
-        network: AlbertForTask,
-        family: Family[Example, Answer],
-        *,
-        features: Sequence[Feature],
-        held_out: Mapping[str, LabelledSet[Example]],
-        train: TrainConfig,
-        teacher: TeacherConfig | None = None,
-        world: World = ALONE,
-    ) -> None:
-        accelerate(network)
-        self.network, self.family, self._world = network, family, world
-        self._features, self._held_out, self._train = features, held_out, train
-        self._teacher = teacher
-        self._answers: dict[str, list[Answer]] | None = None
+    def __post_init__(self) -> None:
+        accelerate(self.network)
 
     def batches(self, start: int, stop: int) -> Iterator[Sequence[FinetuningWork]]:
-        train, device = self._train, device_of(self.network)
+        train, device = self.train, device_of(self.network)
         for step in range(start, stop):
-            numbers = drawn(len(self._features), step, batch_size=train.batch_size, seed=train.seed)
-            features = [self._features[number] for number in numbers]
+            numbers = drawn(len(self.features), step, batch_size=train.batch_size, seed=train.seed)
+            features = [self.features[number] for number in numbers]
             features.sort(key=lambda feature: -feature.num_tokens)  # memory peaks in the first micro-batch
             step_weight = sum(feature.weight for feature in features) or 1.0
-            features = self._world.share(features)
+            features = self.world.share(features)
             size, works = train.micro_batch_size or len(features), list[FinetuningWork]()
             for first in range(0, len(features), size):
                 part = features[first : first + size]
@@ -103,10 +97,10 @@ class Finetuning(Task[FinetuningWork], Generic[Example, Answer]):
 
     def loss(self, work: FinetuningWork) -> Loss:
         self._answers = None  # the step will change the weights
-        if self._teacher is None or work.wanted is None:
+        if self.teacher is None or work.wanted is None:
             losses = self.family.losses(self.network, work.batch, work.targets)
         else:
-            losses = taught_losses(self.family, self._teacher, self.network, work.batch, work.targets, work.wanted)
+            losses = taught_losses(self.family, self.teacher, self.network, work.batch, work.targets, work.wanted)
         total = losses.sum()
         return Loss(total / work.step_weight, summed([total, total.new_full((), work.weight)]))
 
@@ -115,9 +109,9 @@ class Finetuning(Task[FinetuningWork], Generic[Example, Answer]):
 
     def evaluate(self) -> dict[str, float]:
         """Measure on every held-out set; if there are several, names begin with the set's name."""
-        measured, world = dict[str, float](), self._world
+        measured, world = dict[str, float](), self.world
         self._answers = {}
-        for name, held_out in self._held_out.items():
+        for name, held_out in self.held_out.items():
             # processes share the groups of similar length
             features, outputs = held_out.features, dict[int, Output]()
             groups = list(by_length([feature.num_tokens for feature in features]))
@@ -128,7 +122,7 @@ class Finetuning(Task[FinetuningWork], Generic[Example, Answer]):
             ordered = [outputs[number] for number in range(len(features))]
             answers = self.family.answers(held_out.examples, features, ordered)
             self._answers[name] = answers
-            prefix = f"{name}_" if len(self._held_out) > 1 else ""
+            prefix = f"{name}_" if len(self.held_out) > 1 else ""
             values = self.family.measures(held_out.examples, answers)
             measured |= {f"{prefix}{key}": value for key, value in values.items()}
         self.network.train()
@@ -138,7 +132,7 @@ class Finetuning(Task[FinetuningWork], Generic[Example, Answer]):
         """Answer every held-out set, as the last evaluation did if no step has followed it."""
         return self._answers or {
             name: answer(self.network, self.family, held_out.examples, held_out.features)
-            for name, held_out in self._held_out.items()
+            for name, held_out in self.held_out.items()
         }
 
 

@@ -7,7 +7,7 @@ under the same name; the loss of a step, the log, the report and the checkpoints
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -128,35 +128,30 @@ def pretraining_measures() -> tuple[Measure, ...]:
 # The task
 
 
+@dataclass(eq=False)
 class Pretraining(Task[PretrainingWork]):
-    """The task of pretraining."""
+    """The task of pretraining; without a loader it only evaluates."""
 
     network: AlbertForPretraining
+    held_out: Sequence[PretrainingBatch]
+    train: TrainConfig
+    open_loader: Callable[[], Samples] | None = None
+    early: EarlyConfig = field(default_factory=EarlyConfig)
+    mask_id: int | None = None
+    world: World = ALONE
 
-    def __init__(
-        self,
-        network: AlbertForPretraining,
-        *,
-        open_loader: Callable[[], Samples] | None = None,
-        held_out: Sequence[PretrainingBatch],
-        train: TrainConfig,
-        early: EarlyConfig | None = None,
-        mask_id: int | None = None,
-        world: World = ALONE,
-    ) -> None:
-        accelerate(network)
-        self.network, self.world, self.train, self.open_loader = network, world, train, open_loader
-        self._held_out, self._mask_id, self._early = held_out, mask_id, early or EarlyConfig()
+    def __post_init__(self) -> None:
+        accelerate(self.network)
         self.num_sums = 3 * len(OBJECTIVES)
 
     def batches(self, start: int, stop: int) -> Iterator[Sequence[PretrainingWork]]:
         """Yield the micro-batches of each step on the network's device; set the network's depth."""
-        assert self.open_loader is not None, "a task without a loader only evaluates"
+        assert self.open_loader is not None
         steps, train, world = range(start, stop), self.train, self.world
         made = prefetch(self.open_loader, steps, rank=world.rank, world_size=world.size, workers=train.loader_workers)
         for step, batch in zip(steps, made, strict=True):
             # the depth depends on the step alone: a run that was stopped resumes exactly
-            self.network.albert.depth = depth_at(step, self._early, train.steps, self.network.config.num_steps)
+            self.network.albert.depth = depth_at(step, self.early, train.steps, self.network.config.num_steps)
             yield list(micro_batches(batch, train.micro_batch_size, device_of(self.network), world))
 
     def loss(self, work: PretrainingWork, logits: PretrainingOutput | None = None) -> Loss:
@@ -194,12 +189,12 @@ class Pretraining(Task[PretrainingWork]):
         exact = exact_dtype(device)
         sums = torch.zeros(self.num_sums, dtype=exact, device=device)
         hidden = torch.zeros(3, dtype=exact, device=device)  # of the positions that show [MASK]
-        for batch in self.world.share(self._held_out):
+        for batch in self.world.share(self.held_out):
             for work in micro_batches(batch, self.train.micro_batch_size, device):
                 logits = self.network(work.batch, work.masked_positions)
                 sums += self.loss(work, logits).sums
-                if self._mask_id is not None:
-                    is_hidden = work.batch.ids[work.masked_positions] == self._mask_id
+                if self.mask_id is not None:
+                    is_hidden = work.batch.ids[work.masked_positions] == self.mask_id
                     scores, labels = logits.masked_lm[is_hidden].float(), work.masked_ids[is_hidden]
                     loss = F.cross_entropy(scores, labels, reduction="sum")
                     hidden += summed([loss, _correct(scores, labels), is_hidden.sum()])
@@ -209,7 +204,7 @@ class Pretraining(Task[PretrainingWork]):
         loss, correct, count = hidden.tolist()
         if count:
             measured |= {"mask_token_loss": loss / count, "mask_token_accuracy": correct / count}
-        return measured | {"masked_lm_baseline": commonest_share(self._held_out)}
+        return measured | {"masked_lm_baseline": commonest_share(self.held_out)}
 
 
 def micro_batches(

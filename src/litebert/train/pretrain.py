@@ -24,7 +24,7 @@ from litebert.objectives.sequences import log_frequencies
 from litebert.optim import MomentOptimizer, averaged, build_optimizer, load_state_tensors
 from litebert.runs import Run
 from litebert.tasks.base import Task
-from litebert.tasks.distillation import DISTILLATION_MEASURES, Distillation, Teacher
+from litebert.tasks.distillation import DISTILLATION_MEASURES, Distillation, Surface, Teacher
 from litebert.tasks.pretraining import Pretraining, pretraining_measures
 from litebert.tasks.start import attend_locally, begin_as_teacher
 from litebert.tokenizer import Tokenizer
@@ -125,7 +125,7 @@ def task_of(
     return Distillation(
         task,
         teacher=teacher,
-        tokenizer=sources.tokenizer,
+        surface=Surface(sources.tokenizer),
         open_texts=sources.batches(plain),
         held_out_texts=sources.evaluation(plain),
         distil=config.distil,
