@@ -16,7 +16,6 @@ from litebert.tasks.kinds.family import Family
 from litebert.tokenizer import Tokenizer, train_tokenizer
 from litebert.train.loop import training_step
 
-Trained = Callable[[Family[Any, Any], Sequence[Any], Tokenizer], AlbertForTask]
 Harness = Callable[[Family[Any, Any], Sequence[Any]], dict[str, float]]
 Write = Callable[[str, bytes | str], Path]
 STORY = "Anna took a red ball to the river in the morning."
@@ -60,7 +59,7 @@ def passes_harness(small_tokenizer: Tokenizer, tmp_path: Path) -> Harness:
     """Give the harness: it takes a family and labelled examples, and returns the measures."""
 
     def check(family: Family[Any, Any], examples: Sequence[Any]) -> dict[str, float]:
-        network = _trained(family, examples, small_tokenizer)
+        network = trained(family, examples, small_tokenizer)
         save_model(network, tmp_path)
         loaded = load_model(tmp_path).network
         assert isinstance(loaded, AlbertForTask)
@@ -83,7 +82,7 @@ def passes_harness(small_tokenizer: Tokenizer, tmp_path: Path) -> Harness:
     return check
 
 
-def _trained(family: Family[Any, Any], examples: Sequence[Any], tokenizer: Tokenizer) -> AlbertForTask:
+def trained(family: Family[Any, Any], examples: Sequence[Any], tokenizer: Tokenizer) -> AlbertForTask:
     """Train a tiny network for one step in two micro-batches, then evaluate it."""
     network = AlbertForTask(tiny(tokenizer), family.head, generator=torch.Generator().manual_seed(0))
     features = family.features(examples, tokenizer, max_length=32, training=True)
@@ -103,9 +102,3 @@ def _trained(family: Family[Any, Any], examples: Sequence[Any], tokenizer: Token
     assert any(not torch.equal(old, new) for old, new in changed)
     assert task.evaluate()
     return network
-
-
-@pytest.fixture
-def trained() -> Trained:
-    """Give a function that trains a tiny network for one step."""
-    return _trained

@@ -28,7 +28,7 @@ from litebert.tasks.kinds.text import TextClassification, TextExample
 from litebert.tasks.named import DATASETS, register
 from litebert.tokenizer import Tokenizer
 
-from .conftest import Harness, Trained, tiny
+from .conftest import Harness, tiny, trained
 
 ROOT = Path(__file__).parents[2]
 
@@ -131,7 +131,7 @@ def test_family_of_the_how_to_passes_the_harness_and_trains(
 
 
 def test_labels_of_the_how_to_are_a_class_and_a_line(
-    blocks: list[str], small_tokenizer: Tokenizer, trained: Trained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    blocks: list[str], small_tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "ordinal.py").write_text(blocks[2], encoding="utf-8")
@@ -161,38 +161,33 @@ def test_two_data_sets_of_one_name_are_refused() -> None:
 # Learning from a teacher, here the network itself
 
 
-@pytest.fixture
-def lesson(small_tokenizer: Tokenizer, trained: Trained) -> Callable[..., tuple[Tensor, Tensor, Callable[..., Tensor]]]:
-    """Give a function: the teacher's outputs, the losses against labels, and the losses by a TeacherConfig."""
+def lesson(name: str, tokenizer: Tokenizer, *, has_state: bool = False) -> tuple[Tensor, Tensor, Callable[..., Tensor]]:
+    """Give the teacher's outputs, the losses against labels, and a function: the losses by a TeacherConfig."""
+    family, examples, *_ = FAMILIES[name]
+    network = trained(family, examples, tokenizer).eval()
+    plain = family.features(examples, tokenizer, max_length=32, training=True)
+    size = network.config.hidden_size if has_state else None
+    own = taught(family, plain, examples, network, tokenizer, max_length=32, state_size=size)
+    batch, targets, wanted = joined(own), targets_of(own), taught_by(own)
+    assert wanted is not None
 
-    def given(name: str, *, has_state: bool = False) -> tuple[Tensor, Tensor, Callable[..., Tensor]]:
-        family, examples, *_ = FAMILIES[name]
-        network = trained(family, examples, small_tokenizer).eval()
-        plain = family.features(examples, small_tokenizer, max_length=32, training=True)
-        size = network.config.hidden_size if has_state else None
-        own = taught(family, plain, examples, network, small_tokenizer, max_length=32, state_size=size)
-        batch, targets, wanted = joined(own), targets_of(own), taught_by(own)
-        assert wanted is not None
+    def losses(outputs: Tensor, **settings: float) -> Tensor:
+        return taught_losses(family, TeacherConfig(**settings), network, batch, targets, outputs)
 
-        def losses(outputs: Tensor, **settings: float) -> Tensor:
-            return taught_losses(family, TeacherConfig(**settings), network, batch, targets, outputs)
-
-        return wanted, family.losses(network, batch, targets), losses
-
-    return given
+    return wanted, family.losses(network, batch, targets), losses
 
 
 @pytest.mark.parametrize("name", ["classification", "multi-label", "regression", "choice"])
-def test_teacher_mixes_its_share_into_the_loss(name: str, lesson: Callable[..., Any]) -> None:
-    wanted, of_labels, losses = lesson(name)
+def test_teacher_mixes_its_share_into_the_loss(name: str, small_tokenizer: Tokenizer) -> None:
+    wanted, of_labels, losses = lesson(name, small_tokenizer)
     assert torch.allclose(losses(wanted, weight=0.0), of_labels)
     near, far = (losses(outputs, weight=1.0, temperature=3.0).mean() for outputs in (wanted, -wanted))
     assert near < far
 
 
 @pytest.mark.parametrize(("name", "size"), [("classification", 16), ("vectors", 48)])
-def test_teacher_gives_what_its_head_reads_too(name: str, size: int, lesson: Callable[..., Any]) -> None:
-    wanted, of_labels, losses = lesson(name, has_state=True)
+def test_teacher_gives_what_its_head_reads_too(name: str, size: int, small_tokenizer: Tokenizer) -> None:
+    wanted, of_labels, losses = lesson(name, small_tokenizer, has_state=True)
     rows = wanted.view(len(of_labels), -1)
     without = losses(rows[:, :-size])
     assert torch.allclose(losses(wanted, hidden=2.0), without, atol=1e-5)
@@ -210,7 +205,7 @@ def test_teacher_gives_what_its_head_reads_too(name: str, size: int, lesson: Cal
     ],
 )
 def test_a_teacher_that_does_not_fit_is_refused(
-    teacher: str, student: str, state_size: int | None, small_tokenizer: Tokenizer, trained: Trained
+    teacher: str, student: str, state_size: int | None, small_tokenizer: Tokenizer
 ) -> None:
     network, (family, examples, *_) = trained(*FAMILIES[teacher][:2], small_tokenizer), FAMILIES[student]
     with pytest.raises(LitebertError, match="LB-884"):

@@ -24,7 +24,7 @@ from litebert.tasks.own.dataset import drawn, require_same_data, table_dataset
 from litebert.tasks.own.examples import count_labels, in_order, problem_of
 from litebert.tokenizer import Tokenizer
 
-from .conftest import STORY, Trained, Write
+from .conftest import STORY, Write, trained
 
 # Columns
 
@@ -196,9 +196,7 @@ PROBLEMS: dict[str, tuple[str, str, type[Any], str, int]] = {
 
 
 @pytest.mark.parametrize("problem", PROBLEMS)
-def test_every_problem_goes_from_file_to_answers(
-    problem: str, write: Write, small_tokenizer: Tokenizer, trained: Trained
-) -> None:
+def test_every_problem_goes_from_file_to_answers(problem: str, write: Write, small_tokenizer: Tokenizer) -> None:
     name, content, kind, key, num_labels = PROBLEMS[problem]
     path = write(name, content)
     dataset = table_dataset(path, held_out=0.2)
