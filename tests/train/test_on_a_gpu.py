@@ -31,11 +31,11 @@ LENGTHS = (9, 7, 7)
 AMPERE, TURING = (8, 0), (7, 5)
 
 
-def _task(dropout: float, kind: str, dtype: torch.dtype) -> Pretraining:
+def _network(dropout: float, kind: str, dtype: torch.dtype) -> AlbertForPretraining:
     sizes = {"vocab_size": 50, "embedding_size": 16, "hidden_size": 32, "num_hidden_layers": 2}
     sizes |= {"num_attention_heads": 2, "intermediate_size": 64, "hidden_dropout_prob": dropout}
     config = AlbertConfig(**sizes, attention_probs_dropout_prob=dropout, attention=kind)
-    return Pretraining(AlbertForPretraining(config, dtype=dtype).train(), held_out=(), train=TrainConfig())
+    return AlbertForPretraining(config, dtype=dtype).train()
 
 
 def _work(of: Callable[[Tensor], Tensor] = lambda tensor: tensor) -> PretrainingWork:
@@ -87,15 +87,16 @@ def test_a_step_never_waits_for_the_device(
     expected: set[str],
 ) -> None:
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: capability)
-    with FakeTensorMode() as mode:
+    mode = FakeTensorMode()
+    work = _work(mode.from_tensor)
+    with mode:
         with without_numbers():
-            task = _task(dropout, kind, dtype)
-        network = task.network
+            network = _network(dropout, kind, dtype)
         for module in network.modules():
             for name, parameter in list(module.named_parameters(recurse=False)):
                 setattr(module, name, nn.Parameter(torch.empty(parameter.shape)))
         rule = build_optimizer(OptimConfig(name=optimizer), network.named_parameters())
-        task.loss(_work(mode.from_tensor)).total.backward()
+        Pretraining(network, held_out=(), train=TrainConfig()).loss(work).total.backward()
         norm = clip_gradients(network.parameters(), 1.0)
         rule.step()
         with pytest.raises(DataDependentOutputException):
@@ -118,12 +119,13 @@ def test_padded_attention_is_that_of_the_reference(is_part: bool) -> None:
 def _step(dtype: torch.dtype, loss_scale: float) -> tuple[StepResult, dict[str, Tensor]]:
     """Take a step; return its result, and the weights after it."""
     torch.manual_seed(1)
-    task = _task(0.0, "full", dtype)
-    task.network.albert.embedding.word.weight.data *= 3
-    rule = build_optimizer(OptimConfig(name="adamw"), task.network.named_parameters())
+    network = _network(0.0, "full", dtype)
+    network.albert.embedding.word.weight.data *= 3
+    rule = build_optimizer(OptimConfig(name="adamw"), network.named_parameters())
+    task = Pretraining(network, held_out=(), train=TrainConfig())
     given = {"step": 0, "learning_rate": 0.01, "clip_norm": 1.0, "seed": 1}
     result = training_step(task, [_work()], rule, **given, loss_scale=loss_scale)
-    return result, task.network.state_dict()
+    return result, network.state_dict()
 
 
 def test_the_scale_of_the_loss_changes_no_bit_in_float32() -> None:
@@ -139,7 +141,7 @@ def test_fp16_trains_as_fp32_does_and_an_overflow_changes_nothing() -> None:
     overflown, after = _step(torch.float16, 2.0**40)
     assert not overflown.is_finite
     torch.manual_seed(1)
-    untouched = _task(0.0, "full", torch.float16).network
+    untouched = _network(0.0, "full", torch.float16)
     assert torch.equal(after["albert.pooler.weight"], untouched.albert.pooler.weight)
 
 
