@@ -1,17 +1,13 @@
 """Multiple choice: framing as the official code, loss and answers over each question's choices."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn import functional as F
-from transformers import AlbertForMultipleChoice
 
 from litebert.errors import LitebertError
-from litebert.folder import save_model
 from litebert.nn import AlbertForTask, Batch
 from litebert.tasks.finetuning import answer
 from litebert.tasks.kinds.choice import HEAD, ChoiceExample, MultipleChoice, question_texts
@@ -39,12 +35,6 @@ def network(tokenizer: Tokenizer) -> AlbertForTask:
     return random_network(tokenizer, HEAD)
 
 
-def _losses(network: AlbertForTask, tokenizer: Tokenizer, examples: list[ChoiceExample], number: int) -> torch.Tensor:
-    family = MultipleChoice(num_choices=number)
-    features = family.features(examples, tokenizer, max_length=64, training=True)
-    return family.losses(network, joined(features), targets_of(features))
-
-
 def _alone(network: AlbertForTask, tokenizer: Tokenizer, example: ChoiceExample) -> torch.Tensor:
     """Compute a question's logits choice by choice, as if no other question were there."""
     family = MultipleChoice(num_choices=len(example.choices))
@@ -58,25 +48,13 @@ def test_questions_with_two_to_four_choices_have_the_loss_and_the_answers_of_eac
 ) -> None:
     alone = [_alone(network, tokenizer, example) for example in ALL]
     losses = [F.cross_entropy(logits[None], torch.tensor([e.label])) for logits, e in zip(alone, ALL, strict=True)]
-    torch.testing.assert_close(_losses(network, tokenizer, ALL, 4), torch.stack(losses), rtol=1e-5, atol=1e-6)
     family = MultipleChoice()
+    features = family.features(ALL, tokenizer, max_length=64, training=True)
+    found = family.losses(network, joined(features), targets_of(features))
+    torch.testing.assert_close(found, torch.stack(losses), rtol=1e-5, atol=1e-6)
     answers = answer(network, family, ALL, family.features(ALL, tokenizer, max_length=64, training=False))
     for logits, scores in zip(alone, answers, strict=True):
         np.testing.assert_allclose(scores.values, logits.softmax(0).detach().numpy(), rtol=1e-4)
-
-
-def test_the_loss_is_that_of_transformers(network: AlbertForTask, tokenizer: Tokenizer, tmp_path: Path) -> None:
-    save_model(network, tmp_path)
-    theirs = AlbertForMultipleChoice.from_pretrained(tmp_path).eval()
-    features = MultipleChoice().features([FOUR], tokenizer, max_length=64, training=True)
-    batch = joined(features)
-    ids, segments, ones = (
-        batch.to_padded(values)[None] for values in (batch.ids, batch.segments, torch.ones_like(batch.ids))
-    )
-    labels = torch.tensor([FOUR.label])
-    expected = theirs(input_ids=ids, token_type_ids=segments, attention_mask=ones, labels=labels).loss
-    found = _losses(network, tokenizer, [FOUR], 4)
-    torch.testing.assert_close(found[0], expected, rtol=1e-5, atol=1e-6)
 
 
 @settings(deadline=None, max_examples=40)
