@@ -49,7 +49,7 @@ def kill_at(point: int) -> None:
 
 
 class Saving:
-    """Saves checkpoints of a small network, one after the other, here or in a fork that is killed."""
+    """Saves checkpoints of a small network, one after the other, here or in a fork."""
 
     def __init__(self, folder: Path, model: str) -> None:
         self.network = load_model(Path(model)).network
@@ -70,9 +70,6 @@ class Saving:
             finally:
                 os._exit(1)
         return child
-
-    def num_invalid(self) -> int:
-        return sum(not is_valid(path) for path in self.checkpoints.newest_first())
 
 
 def was_killed(child: int) -> bool:
@@ -97,7 +94,8 @@ def saves(folder: Path, model: str) -> int:
         point += 1
         shutil.copytree(before, now)
         is_killed = was_killed(saving.forked(range(4, 5), point=point))
-        invalid += len(saving.checkpoints.newest_first()) < 2 or saving.num_invalid() > 0
+        left = saving.checkpoints.newest_first()
+        invalid += len(left) < 2 or not all(map(is_valid, left))
         shutil.rmtree(now)
     assert point > 15
     return invalid
@@ -105,17 +103,19 @@ def saves(folder: Path, model: str) -> int:
 
 def readers(folder: Path, model: str) -> int:
     """Verify what is there while writers save and are killed; return how often that failed."""
-    saving, invalid, seen, draw = Saving(folder, model), 0, 0, random.Random(int(time.time()))
+    saving, invalid, seen = Saving(folder, model), 0, 0
+    checkpoints, draw = saving.checkpoints, random.Random(int(time.time()))
     for _ in range(NUM_KILLS):
-        step = max([checkpoint.step_of(path) for path in saving.checkpoints.newest_first()] or [0]) + 1
+        step = max([checkpoint.step_of(path) for path in checkpoints.newest_first()] or [0]) + 1
         child = saving.forked(range(step, step + 10_000))
         until = time.monotonic() + draw.uniform(0.02, 0.2)
         while time.monotonic() < until:
-            seen += len(saving.checkpoints.newest_first())
-            invalid += saving.num_invalid()
+            for path in checkpoints.newest_first():
+                invalid += not is_valid(path)
+                seen += 1
         os.kill(child, signal.SIGKILL)
         assert was_killed(child)
-        invalid += saving.num_invalid()
+        invalid += sum(not is_valid(path) for path in checkpoints.newest_first())
     assert seen > NUM_KILLS
     return invalid
 
