@@ -195,11 +195,6 @@ def test_an_error_has_its_parts_and_advice_names_the_function_that_was_called() 
         assert "pretrain" not in caught.value.next
 
 
-def test_no_choices_are_refused(desk: Desk) -> None:
-    with pytest.raises(LitebertError, match="choices"):
-        litebert.load(desk.choices).choose("Who?", [])
-
-
 # ---- other processes and devices ------------------------------------------------------------------------------------
 
 

@@ -145,6 +145,8 @@ def test_a_model_names_its_verbs_and_refuses_others(loaded: Callable[[str], Mode
 def test_a_text_without_a_word_breaks_no_verb(loaded: Callable[[str], Model], text: str) -> None:
     assert loaded("base").score(text).words == ()
     assert loaded("tags").tag(text) == ()
+    with pytest.raises(LitebertError, match="choices"):
+        loaded("choices").choose(text or "Who?", [])
     assert loaded("spans").answer("Who?", text) == ()
     assert np.isfinite(loaded("base").embed([text, "Anna"])).all()
     with pytest.raises(LitebertError, match=r"MASK"):

@@ -383,15 +383,6 @@ def test_a_corpus_that_was_killed_is_resumed_to_the_same_bytes(desk: Desk, tmp_p
     assert digest(tmp_path / "killed") == digest(tmp_path / "whole")
 
 
-@pytest.mark.parametrize(
-    "claim", ["Requests of mixed lengths share ragged batches;", "pickle is never opened", "40 ms to `--help`"]
-)
-def test_a_page_promises_no_more_than_is_so(claim: str) -> None:
-    root = Path(__file__).parents[2]
-    pages = " ".join((root / name).read_text("utf-8") for name in ("README.md", "CONTRIBUTING.md", "docs/serving.md"))
-    assert claim not in " ".join(pages.split())
-
-
 def test_a_plan_writes_nothing_and_a_text_too_small_for_the_vocabulary_has_fewer_pieces(
     desk: Desk, tmp_path: Path
 ) -> None:
