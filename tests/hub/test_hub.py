@@ -258,7 +258,7 @@ def test_what_should_not_be_sent_is_refused(hub, folder: Path) -> None:
 # ---- the card -------------------------------------------------------------------------------------------------------
 
 
-def test_a_card_tells_the_run_but_no_paths(hub, small_model: Path, folder: Path) -> None:
+def test_a_card_tells_the_run_and_the_command_but_no_paths(hub, small_model: Path, folder: Path) -> None:
     card = model_card(small_model, name="me/new", license="apache-2.0", languages=["en", "de"])
     assert ModelCard(card).data.to_dict() == {
         "license": "apache-2.0",
@@ -293,6 +293,8 @@ def test_a_card_tells_the_run_but_no_paths(hub, small_model: Path, folder: Path)
     for part in ("| masked_lm_loss | 7.25 |", "step 8 of the run", "`c0ffee`", "optim.learning_rate"):
         assert part in text
     assert "/home/me" not in text and "train.seed" not in text
+    command = "litebert pretrain --corpus CORPUS --recipe laptop --name"
+    assert f"{command} {place.name} optim.learning_rate=0.001 train.steps=70\n" in text
 
     # A card of ours is written anew, one of the user's is sent as it is.
     write_card(folder)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from litebert.config import Origin
 from litebert.errors import LitebertError, NoVocabularyError, counted
@@ -142,7 +143,7 @@ def model_card(folder: Path, *, name: str | None = None, license: str = "", lang
 
 
 def _training(run: Run, kept: str) -> list[str]:
-    """Return what the run recorded: measures (of the best step for the model in `best`), data, settings.
+    """Return what the run recorded: measures (of the best step for the model in `best`), data, settings, command.
 
     Settings of the network are in its config.json; paths are private, so the data are named by their hashes.
     """
@@ -156,6 +157,25 @@ def _training(run: Run, kept: str) -> list[str]:
         rows = [f"| {name} | {value:.6g} | {shown[name]} |" for name, value in evaluated.measures.items()]
         measures = "\n".join(["| | this model | commonest label |", "|---|---|---|", *rows, ""])
 
+    # The command: folders are private, so of paths it has names alone.
+    if run.kind == "pretraining":
+        words, start = ["pretrain", "--corpus", "CORPUS"], "--from" if settings.get("start.model") else ""
+    else:
+        task, own = str(settings["task.name"]), PurePath(str(settings.get("data.train") or "DATA")).name
+        words = ["finetune", own] if task == "table" else ["finetune", task, "--data", "DATA"]
+        start = "" if origins.get("model.start") == Origin() else "--model"
+    words += [start, "MODEL"] if start else []
+    recipes = sorted({origin.detail for origin in origins.values() if origin.kind == "recipe"})
+    words += ["--recipe", recipes[0]] if recipes else []
+    presets = {origin.detail for origin in origins.values() if origin.kind == "preset" and origin.is_typed}
+    words += [word for name in presets for word in ("--preset", name)]
+    words += ["--name", run.name]
+    for name, origin in sorted(origins.items()):
+        is_private = name.startswith("data.") or name in ("start.model", "model.start", "task.name")
+        if origin.kind in ("flag", "file", "measured") and not is_private:
+            value = settings.get(name)
+            words.append(f"{name}={value if isinstance(value, str) else json.dumps(value)}")
+
     given = {name: f"`{value}`" for name, value in settings.items() if origins.get(name) != Origin()}
     return [
         f"## Training\n\nlitebert {run.file.litebert}, step {evaluated.step:,} of the run `{run.folder.name}`.\n",
@@ -165,6 +185,8 @@ def _training(run: Run, kept: str) -> list[str]:
         _table({name: f"`{value}`" for name, value in run.file.data.items()}),
         "Settings that were set (all others are defaults):\n",
         _table({name: value for name, value in given.items() if not name.startswith(("model.", "data."))}),
+        "The command that trains it again, with the data and the model named above:\n",
+        f"```sh\n{shlex.join(['litebert', *words])}\n```\n",
     ]
 
 
