@@ -59,8 +59,13 @@ ELSEWHERE = {
 """Commands whose examples are not run here, by the reason or the tests that run them."""
 NAMED = {name for names in ELSEWHERE.values() for name in names.split(", ")}
 NOT_RUN = {
+    "litebert corpus filter raw.txt --keep my_filters:is_english --output english.jsonl",
+    "litebert corpus merge corpora/2024-* --output corpora/2024",
+    "litebert recipes show mrpc",
     "litebert runs average runs/mine --last 3 --output models/averaged",
+    "litebert runs tail runs/mine --follow",
     "litebert tokenizer train my-text.txt --vocab-size 16000 --output vocabularies/mine",
+    "litebert tokenizer train wiki.parquet --output vocabularies/wiki --cased",
     "litebert study layers runs/mine models/bert --texts my-text.txt --depths 24,48,96 --output study",
 }
 """Examples that need other files, minutes, or an end that nobody types."""
@@ -110,7 +115,7 @@ def desk(tmp_path: Path, stories: Path, corpus: Path, monkeypatch: pytest.Monkey
     assert done.code == 0, done.stderr
     tuning = ("finetune", "reviews.csv", "--model", "models/mine", *QUICK)
     assert litebert(*tuning, "--name", "reviews").code == 0
-    for name in ("runs/one", "runs/two", "experiments/one"):
+    for name in ("runs/mrpc", "runs/mrpc-further", "runs/one", "runs/two", "experiments/one"):
         shutil.copytree("runs/reviews", name)
     return tmp_path
 

@@ -37,7 +37,7 @@ def test_every_help_has_examples_and_no_help_or_list_loads_torch(desk: Desk) -> 
         done = litebert(*name.split(), "--help")
         assert done.code == 0
         assert done.stdout.startswith(f"Usage: litebert {name}")
-        assert re.search(rf"(?m)^ *litebert {name}\b", done.stdout), name
+        assert len(re.findall(rf"(?m)^ *litebert {name}\b", done.stdout)) >= 2, name
     words = [[*name.split(), "--help"] for name in leaves()] + [["--version"], ["help"]]
     words += [["runs", "list", "--runs", str(desk.folder / "runs")]]
     code = f"""

@@ -154,7 +154,8 @@ MISSING = [("a.txt.zst", "pyarrow", "data"), ("a.parquet", "pyarrow", "data"), (
 def test_missing_package_names_its_extra(
     write: Callable[[str, bytes | str], Path], monkeypatch: pytest.MonkeyPatch, name: str, package: str, extra: str
 ) -> None:
-    monkeypatch.setitem(sys.modules, package, None)
+    for module in (package, *(name for name in sys.modules if name.startswith(f"{package}."))):
+        monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(LitebertError, match=package) as caught:
         list(read_passages(find_text(name if "://" in name else str(write(name, b"x"))), TextSettings()))
     assert caught.value.next == f"pip install 'litebert[{extra}]'"

@@ -106,6 +106,7 @@ def tokenizer_train(
 ) -> Shown[TrainedVocabulary]:
     """Train a SentencePiece vocabulary with the official settings.
 
+    litebert tokenizer train wiki.parquet --output vocabularies/wiki --cased
     litebert tokenizer train my-text.txt --vocab-size 16000 --output vocabularies/mine
     """
     trained = _trained(inputs, output, vocab_size=vocab_size, column=column, cased=cased)
@@ -129,6 +130,7 @@ def tokenizer_encode(
 ) -> Shown[Encoded]:
     """Show the ids, pieces and offsets of a text.
 
+    litebert tokenizer encode "The cat sat." --tokenizer vocabularies/mine
     litebert tokenizer encode "The [MASK] sat." --tokenizer models/mine --special-tokens
     """
     found = Tokenizer.load(vocabulary_path(tokenizer)).encode(text, pair, special_tokens=special_tokens)
@@ -224,6 +226,7 @@ def corpus_check(
 def corpus_merge(*corpora: Annotated[Path, Required], output: Annotated[Path, "Folder to write."]) -> str:
     """Join corpora that were built alike into one; no text is read again.
 
+    litebert corpus merge corpora/2024-* --output corpora/2024
     litebert corpus merge corpora/one corpora/two --output corpora/both
     """
     counts = merge_corpora(corpora, output)
@@ -246,6 +249,7 @@ def corpus_mix(
     """Print the shares of several corpora in a mix, and the settings that draw them.
 
     litebert corpus mix corpora/wiki corpora/news --weights 3,1
+    litebert corpus mix corpora/wiki corpora/news --temperature 2
     """
     words = [f"data.mix={json.dumps([str(corpus) for corpus in corpora[1:]])}"]
     words += [f"data.weights=[{weights}]"] * (weights is not None)
@@ -263,6 +267,7 @@ def corpus_stats(
 ) -> Shown[CorpusStats]:
     """Count documents, sentences, pieces, lengths and unknown pieces of a corpus.
 
+    litebert corpus stats corpora/wiki
     litebert corpus stats corpora/wiki --plot lengths.svg
     """
     found = tools.corpus_stats(Corpus.open(corpus))
@@ -298,6 +303,7 @@ def corpus_filter(
     """Write the documents worth keeping to a .jsonl file, which `corpus build` reads.
 
     litebert corpus filter raw.jsonl --near-duplicates 0.8 --output clean.jsonl
+    litebert corpus filter raw.txt --keep my_filters:is_english --output english.jsonl
     """
     counts = filter_documents(
         paths(inputs),
@@ -315,6 +321,7 @@ def corpus_push(corpus: Path, url: str) -> str:
     """Upload a corpus to object storage, from which `pretrain --corpus URL` reads it.
 
     litebert corpus push corpora/wiki s3://bucket/wiki
+    litebert corpus push corpora/wiki gs://bucket/wiki
     AWS_ENDPOINT_URL=http://localhost:9000 litebert corpus push corpora/wiki s3://bucket/wiki
     """
     from litebert.corpus.remote import push_corpus

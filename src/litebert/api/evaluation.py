@@ -315,6 +315,7 @@ def predict(
 
     Several runs are averaged. In the shell an output is needed; in Python the answers are in `rows`, too.
 
+    litebert predict runs/mrpc --data glue --output submission
     litebert predict runs/seed-1 runs/seed-2 --data squad --split dev --output answers
     """
     require_types(predict, locals())
@@ -376,6 +377,7 @@ def glue(
     Each task is a run of its own. Rerun the command to resume. All files are looked at before any training. Test
     answers average the models of all seeds.
 
+    litebert glue --model models/mine --data glue --submission submission --markdown
     litebert glue --model models/mine --data glue --tasks mrpc,rte --seeds 1,2,3 --submission submission
     """
     require_types(glue, locals())

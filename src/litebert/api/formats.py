@@ -76,6 +76,7 @@ def import_huggingface(
     """Convert a model of transformers, in a folder or OWNER/NAME on the Hub, to a model folder.
 
     litebert import huggingface albert/albert-base-v1 --activation gelu_new --output models/v1
+    litebert import huggingface downloads/albert_chinese --legacy-pickle --output models/chinese
     """
     from litebert.interop.huggingface import import_model
 
@@ -88,6 +89,7 @@ def export_google(model: str, output: Path) -> GoogleExport:
     """Write a checkpoint for Google's code.
 
     litebert export google runs/mine exported
+    litebert export google runs/mine/checkpoints/step-000001000 exported/model.ckpt-1000
 
     OUTPUT is a folder, or a prefix such as exported/model.ckpt-best. albert_config.json, the vocabulary
     (30k-clean.model) and the file `checkpoint` are written beside it.
@@ -126,6 +128,7 @@ def export_program(model: str, output: Path, *, head: Head = None) -> ExportRepo
     """Write a torch program (.pt2).
 
     litebert export program runs/mine exported/model.pt2
+    litebert export program runs/mine exported/encoder.pt2 --head none
 
     OUTPUT runs without litebert; config.json and the tokenizer of the folder MODEL are put beside it. Load it with
     torch.export.load(PATH).module(); its inputs are input_ids, attention_mask and token_type_ids, int64, of any batch
@@ -175,6 +178,7 @@ def quantize(
     A few hundred texts determine the range of every activation. A run of litebert finetune is calibrated on training
     examples of its task.
 
+    litebert quantize runs/mine models/int8 --texts texts.txt
     litebert quantize runs/mrpc models/mrpc-int8 --data glue --evaluate
     """
     if bool(texts) == (data is not None) or (data is None and (evaluate or task)):
@@ -223,6 +227,7 @@ def hub_pull(
     With --output the folder is also copied, byte for byte, to that place. `litebert import huggingface` converts a
     model instead.
 
+    litebert hub pull albert/albert-base-v2
     litebert hub pull albert/albert-base-v2 --output models/base
     """
     from litebert.hub.transfer import HubName, model_files, pull
@@ -255,6 +260,7 @@ def hub_push(
     Its README.md is the model card; without one, a card is written from the configuration, the tokenizer and the run
     that the folder is part of. Other files in the folder are not sent.
 
+    litebert hub push runs/mine OWNER/mine --private
     litebert hub push runs/mine OWNER/mine --license apache-2.0 --language en --dry-run
     """
     from litebert.errors import say

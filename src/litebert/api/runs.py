@@ -183,6 +183,7 @@ def runs_list(*, runs: Annotated[Path, "Folder of the runs."] = Path("runs")) ->
 
     `last` is the last step, `best` the best evaluation; over several seeds, their medians.
 
+    litebert runs list
     litebert runs list --runs experiments --csv
     """
     table, errors = tables.list_runs(runs)
@@ -195,6 +196,7 @@ def runs_compare(*runs: Annotated[Path, Required]) -> Table:
 
     A folder with the runs of several seeds counts as one run.
 
+    litebert runs compare runs/mrpc runs/mrpc-further
     litebert runs compare runs/one runs/two --markdown
     """
     named = {str(folder): Run.open(folder) for folder in runs}
@@ -213,6 +215,7 @@ def runs_tail(
     """Print the last rows of a run's log, while it trains or afterwards; as JSON, one row a line.
 
     litebert runs tail runs/mine --rows 3
+    litebert runs tail runs/mine --follow
     """
     Run.open(run)  # refuses what is not a run
     num_shown = max(0, len(read_log(run)[0]) - rows)
@@ -256,6 +259,7 @@ def runs_clean(
 ) -> Shown[Cleaned]:
     """Remove the checkpoints of finished runs, and what failed runs left behind; models stay.
 
+    litebert runs clean runs/mine
     litebert runs clean runs --dry-run
     """
     if not folder.is_dir():
@@ -275,6 +279,7 @@ def report(run: Path) -> Shown[Report]:
     """Write report.html into the folder RUN, finished or not, and print its path.
 
     litebert report runs/mine
+    litebert report runs/mine --json
     """
     path = str(write_report(run))
     return Shown({"report": path}, path)

@@ -184,6 +184,7 @@ def recipe_settings(kind: str, name: str) -> Settings:
 def recipes_show(name: str) -> str:
     """Print a recipe.
 
+    litebert recipes show mrpc
     litebert recipes show laptop > mine.toml
     """
     for kind in KINDS:
@@ -196,6 +197,7 @@ def recipes_list() -> Shown[dict[str, dict[str, str]]]:
     """List the recipes with their first line.
 
     litebert recipes list
+    litebert recipes list --json
     """
     found: dict[str, dict[str, str]] = {}
     lines = []
@@ -211,6 +213,7 @@ def recipes_list() -> Shown[dict[str, dict[str, str]]]:
 def config_list(kind: RecipeKind = "pretrain") -> Shown[list[Description]]:
     """List every setting of pretraining, or of fine-tuning, with its default and its meaning.
 
+    litebert config list
     litebert config list finetune
     """
     found = list(describe(PretrainConfig if kind == "pretrain" else FinetuneConfig))
@@ -229,6 +232,7 @@ def config_show(
 ) -> Shown[SettingsOfRun]:
     """Show the settings a run was made with.
 
+    litebert config show runs/mrpc --json
     litebert config show runs/mine --origin
     """
     file = Run.open(run).file

@@ -69,6 +69,7 @@ def study_layers(
     within 8 steps), close in (steps shrink by half), or wander. Without a model, the one that comes with the package is
     measured.
 
+    litebert study layers --texts my-text.txt
     litebert study layers runs/mine models/bert --texts my-text.txt --depths 24,48,96 --output study
     """
     _require(output)
@@ -145,6 +146,7 @@ def study_cost(
     The networks have random weights; BERT-large alone needs 5 GB. The times of data-parallel training are computed: the
     measured step, then the ring all-reduce of its gradients.
 
+    litebert study cost
     litebert study cost --precision bf16 --tokens 512 --rounds 5
     """
     _require(output)
@@ -165,6 +167,7 @@ def study_page(
     """Write one page of all studies whose metrics files are in FOLDER, and print its path.
 
     litebert study page study --html study.html
+    litebert study page study --html study.html --force
     """
     require_new(html, force=force)
     parts = read_parts(folder)

@@ -353,6 +353,7 @@ def runs_resume(run: str | Path, *, quiet: Quiet = False) -> Run:
     """Continue a run, or those of its seeds that are not finished, as its command would.
 
     litebert runs resume runs/mine
+    litebert runs resume runs/mine --quiet
     """
     from litebert.distributed import joined
     from litebert.train.finetune import finetune

@@ -50,6 +50,7 @@ def completion(shell: Literal["bash", "zsh", "fish"]) -> None:
     """Print the script that completes verbs and options in SHELL.
 
     litebert completion bash >> ~/.bashrc
+    litebert completion fish > ~/.config/fish/completions/litebert.fish
     """
     kind = get_completion_class(shell)
     assert kind is not None, "click knows these shells"
@@ -143,6 +144,7 @@ def doctor() -> Shown[list[Check]]:
     The exit code is 1 if something is wrong.
 
     litebert doctor
+    litebert doctor --json
     """
     import torch
 

@@ -94,7 +94,8 @@ litebert classify "A fine film." "Dull." --model runs/sst2
 litebert classify "It rains." --pair "It is wet." --model runs/rte --json
 litebert classify reviews.csv --column body --model runs/sst2 --output answers.jsonl""",
     "tag": """
-litebert tag "Ada Lovelace lived in London." --model runs/names""",
+litebert tag "Ada Lovelace lived in London." --model runs/names
+litebert tag "He left." "She stayed." --model runs/names --json""",
     "answer": """
 litebert answer "Who left?" --context "Ada left at noon." --model runs/squad
 litebert answer questions.csv --file report.txt --model runs/squad --output answers.jsonl""",

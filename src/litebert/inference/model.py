@@ -558,8 +558,9 @@ class Model:
             raise LitebertError("LB-935", what, received=f"{longest:,} characters", expected=expected, next=advice)
         if verb not in self.verbs and verb not in ("similar", "index", "explain"):
             raise self._unable(verb)
-        if self.remark and any(self.tokenizer.reads_in_fragments(text[:300]) for text in found[:3]):
-            self.remark(
+        remark = self.remark  # another thread may take it away
+        if remark and any(self.tokenizer.reads_in_fragments(text[:300]) for text in found[:3]):
+            remark(
                 f"note: {found[0][:60]!r} falls into single letters or unknown pieces: the vocabulary of this model "
                 "was not made for its language, and answers about such texts mean little"
             )
