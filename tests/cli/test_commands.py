@@ -63,6 +63,7 @@ NOT_RUN = {
     "litebert corpus merge corpora/2024-* --output corpora/2024",
     "litebert recipes show mrpc",
     "litebert runs average runs/mine --last 3 --output models/averaged",
+    "litebert runs average runs/mine --output models/last",
     "litebert runs tail runs/mine --follow",
     "litebert tokenizer train my-text.txt --vocab-size 16000 --output vocabularies/mine",
     "litebert tokenizer train wiki.parquet --output vocabularies/wiki --cased",

@@ -150,11 +150,9 @@ def arrays(folder: Path) -> dict[str, str]:
 
 
 def num_bytes(folder: Path, pattern: str = "**/*.npy") -> int:
-    total = 0
-    for path in folder.glob(pattern):
-        with suppress(FileNotFoundError):  # a download that has ended is renamed meanwhile
-            total += path.stat().st_size
-    return total
+    while True:
+        with suppress(FileNotFoundError):  # a download that has ended is renamed while this looks
+            return sum(path.stat().st_size for path in folder.glob(pattern))
 
 
 def test_a_corpus_comes_back_as_it_was_pushed_and_goes_to_make_room(

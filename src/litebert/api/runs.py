@@ -241,6 +241,7 @@ def runs_average(
 ) -> str:
     """Write the mean of the last checkpoints of a run (by default, the last alone) as a model.
 
+    litebert runs average runs/mine --output models/last
     litebert runs average runs/mine --last 3 --output models/averaged
     """
     from litebert.train.checkpoint import average_checkpoints
