@@ -152,8 +152,12 @@ class Engine:
 
     def steps(self, albert: Albert) -> Sequence[Step]:
         """Return the steps at the depth of the encoder; packed weights are forgotten if they have changed."""
-        if self.backend is not None and (albert.training or (self._packed is not None and self._has_changed())):
-            self.backend = self._packed = None
+        if self.backend is not None:  # each call asks whether a module or weight was replaced or written to
+            weights = [one for _, _, one in self._held if isinstance(one, Tensor)]
+            stamps = [(w.data_ptr(), 0 if w.is_inference() else w._version) for w in weights]
+            is_replaced = any(place.get(name) is not one for place, name, one in self._held)
+            if albert.training or is_replaced or stamps != self._stamps:
+                self.backend, self._packed, self._held, self._stamps = None, None, [], []
         if self.backend is None or torch.is_grad_enabled():
             steps = make_steps(albert, training_linear, for_training=True)[: albert.depth]
             return [partial(checkpoint, s, use_reentrant=False) for s in steps] if self.is_checkpointed else steps
@@ -163,22 +167,14 @@ class Engine:
             has_int8 = is_int8(albert) and kernels_work()  # without these kernels, rounded weights compute in float32
             places = [place for module in albert.modules() for place in (module._modules, module._parameters)]
             self._held = [(place, name, one) for place in places for name, one in place.items() if one is not None]
-            self._stamps = self._stamps_now()
+            weights = [one for _, _, one in self._held if isinstance(one, Tensor)]
+            self._stamps = [(w.data_ptr(), 0 if w.is_inference() else w._version) for w in weights]
             self._packed = int8_steps(albert) if has_int8 else make_steps(albert, packed_linear)
             if self.backend != "torch":
                 from litebert.fast.onnx_step import with_graphs
 
                 self._packed = with_graphs(albert, self._packed, is_forced=self.backend == "onnxruntime")
         return self._packed[: albert.depth]
-
-    def _has_changed(self) -> bool:
-        """Tell whether a packed module or weight was replaced or written to; each call asks."""
-        is_replaced = any(place.get(name) is not one for place, name, one in self._held)
-        return is_replaced or self._stamps_now() != self._stamps
-
-    def _stamps_now(self) -> list[tuple[int, int]]:
-        weights = [one for _, _, one in self._held if isinstance(one, Tensor)]
-        return [(w.data_ptr(), 0 if w.is_inference() else w._version) for w in weights]
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave packed weights out of copies and pickles: they are addresses, layouts and kernels of this process."""
@@ -213,7 +209,7 @@ def pack(albert: Albert, backend: str = "torch") -> None:
     Training and gradients use the weights themselves; if these change, packed ones are dropped.
     """
     engine = engine_of(albert)
-    engine.backend, engine._packed = backend, None
+    engine.backend, engine._packed, engine._held, engine._stamps = backend, None, [], []
     engine.steps(albert)
 
 
