@@ -14,13 +14,14 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch.nn import functional as F
 
 from litebert.cli.command import command_of
 from litebert.config import ObjectiveConfig, PretrainConfig
 from litebert.files import read_json, write_json, write_text
 from litebert.folder import save_model, write_sentence_transformers
+from litebert.folder.weights import write_weights
 from litebert.nn import AlbertForPretraining
 from litebert.objectives import longest_first
 from litebert.runs import Run
@@ -85,7 +86,7 @@ def main(runs: tuple[Path, ...], out: Path, *, weights: tuple[float, ...] = ()) 
     # All matrices in float8: 3 bits of mantissa, half the bytes of bf16.
     path = out / "model.safetensors"
     stored = {name: w.to(torch.float8_e4m3fn) if w.ndim == 2 else w for name, w in load_file(path).items()}
-    save_file(stored, path, metadata={"format": "pt"})
+    write_weights(path, stored, dtype=None)
     Tokenizer.load(run.folder / "model").save(out)
     (out / "spiece.model").unlink()  # tokenizer.json holds the same pieces; transformers reads it
     write_sentence_transformers(out, pooling="mean", normalize=True)

@@ -108,6 +108,7 @@ def model() -> Model:
 
 
 def test_it_takes_eight_megabytes_at_most_and_its_card_says_what_it_was_made_of(model: Model) -> None:
+    assert not model.notes  # such as that its file has no hash
     files = [path for path in Path(model.source).rglob("*") if path.is_file()]
     assert sum(path.stat().st_size for path in files) <= 8_000_000
     card = (Path(model.source) / "README.md").read_text(encoding="utf-8")

@@ -36,9 +36,10 @@ def damaged_model(code: str, what: str, received: object, expected: str | None =
     return DamagedError(code, what, received=received, expected=expected, next=again)
 
 
-def write_weights(path: Path, tensors: dict[str, Tensor], *, dtype: torch.dtype) -> None:
-    """Write tensors as one safetensors file with its hash, atomically; floats as `dtype`, integers unchanged."""
-    cast = {name: (t.to(dtype) if t.is_floating_point() else t).cpu().contiguous() for name, t in tensors.items()}
+def write_weights(path: Path, tensors: dict[str, Tensor], *, dtype: torch.dtype | None) -> None:
+    """Write tensors as one safetensors file with its hash, atomically; floats as `dtype` unless it is None."""
+    is_cast = {name: dtype is not None and t.is_floating_point() for name, t in tensors.items()}
+    cast = {name: (t.to(dtype) if is_cast[name] else t).cpu().contiguous() for name, t in tensors.items()}
     data = memoryview(save(cast, metadata={"format": "pt"}))
     stop = 8 + int.from_bytes(data[:8], "little")
     # The hash is added by hand: the library writes several entries of metadata in an order that is never the same.
