@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from litebert.cli import cli
 from litebert.corpus import Corpus, build_corpus
 from litebert.corpus.text import TextSettings
-from litebert.corpus.tools import corpus_stats, filter_documents, load_keep, merge_corpora
+from litebert.corpus.tools import corpus_stats, filter_documents, merge_corpora
 from litebert.errors import LitebertError
 
 Write = Callable[[str, bytes | str], Path]
@@ -86,15 +86,3 @@ def test_the_first_of_near_duplicates_stays(write: Write, tmp_path: Path) -> Non
     assert (counts.kept, counts.near_duplicates) == (2, 2)
     kept = [json.loads(line)["text"] for line in (tmp_path / "clean.jsonl").read_text().splitlines()]
     assert kept == [" ".join(words), " ".join(other)]
-
-
-def test_a_function_of_ones_own_decides(write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "my_filters.py").write_text("def is_short(text):\n    return len(text) < 9\n")
-    monkeypatch.syspath_prepend(tmp_path)
-    source = write("documents.txt", "Short.\n\nThis one is longer.\n")
-    keep = load_keep("my_filters:is_short")
-    settings = TextSettings(documents="blank-line")
-    counts = filter_documents([source], tmp_path / "c.jsonl", settings=settings, keep=keep)
-    assert (counts.kept, counts.refused) == (1, 1)
-    with pytest.raises(LitebertError, match="LB-278"):
-        load_keep("my_filters:is_long")

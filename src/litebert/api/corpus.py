@@ -16,7 +16,7 @@ from litebert.config import PretrainConfig, resolve, settings_from_words
 from litebert.corpus import BuildProgress, CheckReport, Corpus, build_corpus, check_corpus, check_text, tools
 from litebert.corpus.shards import MANIFEST, PLAN, Counts
 from litebert.corpus.text import TextSettings, read_texts
-from litebert.corpus.tools import QUANTILES, CorpusStats, filter_documents, load_keep, merge_corpora
+from litebert.corpus.tools import QUANTILES, CorpusStats, filter_documents, merge_corpora
 from litebert.errors import LitebertError, say
 from litebert.files import readable_bytes, write_bytes
 from litebert.inference.texts import count
@@ -295,7 +295,6 @@ def corpus_filter(
     *,
     output: Annotated[Path, "A .jsonl file."],
     near_duplicates: Annotated[float | None, "Omit documents this near to an earlier one."] = None,
-    keep: Annotated[str | None, "MODULE:FUNCTION: keep texts that this function accepts."] = None,
     force: Annotated[bool, "Replace the file if it exists."] = False,
     documents: Documents = "blank-line",
     column: Column = "text",
@@ -303,18 +302,16 @@ def corpus_filter(
     """Write the documents worth keeping to a .jsonl file, which `corpus build` reads.
 
     litebert corpus filter raw.jsonl --near-duplicates 0.8 --output clean.jsonl
-    litebert corpus filter raw.txt --keep my_filters:is_english --output english.jsonl
+    litebert corpus filter stories.jsonl --near-duplicates 0.5 --output unlike.jsonl
     """
     counts = filter_documents(
         paths(inputs),
         output,
         settings=TextSettings(documents=documents, column=column),
         near_duplicates=near_duplicates,
-        keep=None if keep is None else load_keep(keep),
         force=force,
     )
-    omitted = f"{counts.near_duplicates:,} near duplicates and {counts.refused:,} others omitted"
-    return f"{counts.kept:,} documents kept, {omitted}"
+    return f"{counts.kept:,} documents kept, {counts.near_duplicates:,} near duplicates omitted"
 
 
 def corpus_push(corpus: Path, url: str) -> str:

@@ -5,7 +5,6 @@ Those are imported when they are called: help needs no torch, and none of the ex
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal, Required
@@ -14,7 +13,6 @@ from typing_extensions import TypedDict
 
 from litebert.answers import Shown
 from litebert.errors import LitebertError
-from litebert.files import require_new, staged_folder
 from litebert.interop.reports import ExportReport, GoogleExport, ModelImport, Quantized, WebReport
 
 OutputFolder = Annotated[Path, "New folder.", Required]
@@ -217,31 +215,19 @@ class PublicationPlan:
 
 
 def hub_pull(
-    name: str,
-    *,
-    output: Annotated[Path | None, "New folder for a copy."] = None,
-    revision: Annotated[str | None, "Branch, tag or commit; by default the newest."] = None,
+    name: str, *, revision: Annotated[str | None, "Branch, tag or commit; by default the newest."] = None
 ) -> Shown[Fetched]:
     """Fetch the model OWNER/NAME into the cache and print its folder there.
 
-    With --output the folder is also copied, byte for byte, to that place. `litebert import huggingface` converts a
-    model instead.
+    `litebert import huggingface` converts a model to a folder of your own.
 
     litebert hub pull albert/albert-base-v2
-    litebert hub pull albert/albert-base-v2 --output models/base
+    litebert hub pull albert/albert-base-v2 --revision main
     """
-    from litebert.hub.transfer import HubName, model_files, pull
+    from litebert.hub.transfer import HubName, pull
 
-    if output is not None:
-        require_new(output, force=None)
-    folder = pull(HubName.read(name, revision=revision))
-    if output is not None:
-        with staged_folder(output) as staged:
-            for file_name, file in model_files(folder).items():
-                (staged / file_name).parent.mkdir(exist_ok=True)
-                shutil.copyfile(file, staged / file_name)
-    found = str(output or folder)
-    return Shown({"folder": found}, found)
+    folder = str(pull(HubName.read(name, revision=revision)))
+    return Shown({"folder": folder}, folder)
 
 
 def hub_push(

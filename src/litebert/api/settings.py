@@ -13,7 +13,7 @@ from importlib.resources import as_file
 from importlib.resources import files as package_files
 from numbers import Integral
 from pathlib import Path
-from typing import Annotated, Literal, Self, TypeAlias, get_type_hints
+from typing import Literal, Self, TypeAlias, get_type_hints
 
 from pydantic import JsonValue, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
@@ -227,18 +227,13 @@ class SettingsOfRun(TypedDict):
     origins: dict[str, str]
 
 
-def config_show(
-    run: Path, *, origin: Annotated[bool, "Say where each value came from."] = False
-) -> Shown[SettingsOfRun]:
-    """Show the settings a run was made with.
+def config_show(run: Path) -> Shown[SettingsOfRun]:
+    """Show the settings a run was made with, and where each value came from.
 
+    litebert config show runs/mine
     litebert config show runs/mrpc --json
-    litebert config show runs/mine --origin
     """
     file = Run.open(run).file
     origins = {name: str(each) for name, each in file.origins.items()}
-    lines = [
-        f"{name} = {json.dumps(value)}" + (f"  # {origins.get(name, 'default')}" if origin else "")
-        for name, value in file.settings.items()
-    ]
+    lines = [f"{name} = {json.dumps(value)}  # {origins.get(name, 'default')}" for name, value in file.settings.items()]
     return Shown({"settings": file.settings, "origins": origins}, "\n".join(lines))

@@ -94,9 +94,8 @@ def study_ablation(
     seeds: Annotated[tuple[int, ...], "Seeds, separated by commas."] = (1, 2),
     rows: Annotated[tuple[str, ...], "--row", "Train only this row; may be repeated."] = (),
     afford: Annotated[
-        float, Ge(0), "CPU minutes that a row may take; the cost of longer rows is predicted. 0: train none."
+        float, Ge(0), "CPU minutes that a row may take; the cost of longer rows is predicted. 0: train none, inf: all."
     ] = 10.0,
-    train_all: Annotated[bool, "--all", "Train every row, whatever its cost."] = False,
     probes: Annotated[
         tuple[str, ...],
         "--probe",
@@ -123,7 +122,7 @@ def study_ablation(
         output,
         scale=scale,
         seeds=seeds,
-        most_cpu_seconds=None if train_all else 60 * afford,
+        most_cpu_seconds=60 * afford,
         only=rows,
         probes=probes,
         more=more,

@@ -1,4 +1,4 @@
-"""Training as functions: `pretrain`, `distil`, `finetune`, and `resume` for a run that was begun."""
+"""Training as functions: `pretrain`, `distil`, `finetune`; and a look at a file before one."""
 
 from __future__ import annotations
 
@@ -24,16 +24,7 @@ from litebert.api.settings import (
     require_types,
     run_folder,
 )
-from litebert.config import (
-    FinetuneConfig,
-    Origin,
-    PretrainConfig,
-    Problem,
-    Setting,
-    TrainConfig,
-    resolve,
-    without_retired,
-)
+from litebert.config import FinetuneConfig, Origin, PretrainConfig, Problem, Setting, TrainConfig, resolve
 from litebert.corpus.build import require_share
 from litebert.corpus.text import TextSettings, require_text
 from litebert.errors import LitebertError, counted, say
@@ -347,37 +338,6 @@ def finetune(
                 break
         run = Run(folder, code)
         return concluded(run, quiet=quiet, was_finished=was_finished) if world.is_first else run
-
-
-def runs_resume(run: str | Path, *, quiet: Quiet = False) -> Run:
-    """Continue a run, or those of its seeds that are not finished, as its command would.
-
-    litebert runs resume runs/mine
-    litebert runs resume runs/mine --quiet
-    """
-    from litebert.distributed import joined
-    from litebert.train.finetune import finetune
-    from litebert.train.pretrain import pretrain
-    from litebert.train.run import choose_device
-
-    opened = Run.open(run)
-    was_finished, code = opened.is_finished, 0
-    for each in opened.seeds or (opened,):
-        # what a person chose, and the precision that was measured; the other settings are derived from the data again
-        origins = each.file.origins
-        decided = {
-            name: Setting(value, origins[name])
-            for name, value in without_retired(each.settings).items()
-            if origins[name].kind in ("preset", "recipe", "file", "flag") or name == "train.precision"
-        }
-        with joined(choose_device(str(each.settings.get("train.device", "auto")))) as world:
-            if each.kind == "fine-tuning":
-                code = finetune(resolve(FinetuneConfig, decided), each.folder, is_quiet=quiet, world=world)
-            else:
-                code = pretrain(resolve(PretrainConfig, decided), each.folder, is_quiet=quiet, world=world)
-        if code:
-            break
-    return concluded(Run(opened.folder, code), quiet=quiet, was_finished=was_finished)
 
 
 # ---- before a fine-tuning -------------------------------------------------------------------------------------------

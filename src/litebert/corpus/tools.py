@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -31,8 +30,6 @@ from litebert.errors import LitebertError, missing_package
 from litebert.files import remove_unfinished, require_new, staged_folder, write_stream
 from litebert.reading.source import find_texts
 
-Keep = Callable[[str], bool]
-
 SHINGLE_WORDS = 5
 NUM_PERMUTATIONS, NUM_BANDS = 128, 16
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
@@ -47,7 +44,6 @@ class Filtered:
 
     kept: int = 0
     near_duplicates: int = 0
-    refused: int = 0
 
 
 def filter_documents(
@@ -56,7 +52,6 @@ def filter_documents(
     *,
     settings: TextSettings,
     near_duplicates: float | None = None,
-    keep: Keep | None = None,
     force: bool = False,
 ) -> Filtered:
     """Write the documents to keep to a new .jsonl file, which `corpus build` reads.
@@ -71,9 +66,7 @@ def filter_documents(
         for source in find_texts(inputs):
             for passages in read_documents(source, settings):
                 text = "\n".join(passage.text for passage in passages)
-                if keep is not None and not keep(text):
-                    counts.refused += 1
-                elif is_known is not None and is_known(text):
+                if is_known is not None and is_known(text):
                     counts.near_duplicates += 1
                 else:
                     counts.kept += 1
@@ -111,18 +104,6 @@ def _near_duplicates(threshold: float) -> Callable[[str], bool]:
         return False
 
     return is_known
-
-
-def load_keep(name: str) -> Keep:
-    """Import a function `module:name` that decides whether a text is kept."""
-    module, _, attribute = name.partition(":")
-    try:
-        return cast(Keep, getattr(importlib.import_module(module), attribute))
-    except (ImportError, AttributeError, ValueError) as error:
-        what = "there is no such function to keep documents by"
-        expected = "module:function, where Python finds the module"
-        advice = "PYTHONPATH=. litebert corpus filter ... --keep my_filters:is_english"
-        raise LitebertError("LB-278", what, received=f"{name}: {error}", expected=expected, next=advice) from error
 
 
 # ---- merge ----------------------------------------------------------------------------------------------------------
