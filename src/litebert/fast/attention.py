@@ -96,9 +96,14 @@ def full(query: OfQueries, key: OfTokens, value: OfTokens, layout: Layout, dropo
 
 def _products(query: Tensor, key: Tensor, value: Tensor, is_key: Tensor | None, dropout_prob: float = 0.0) -> Tensor:
     """Attend by two products and a softmax, which in bf16 may be faster than the fused kernel."""
-    scores = query * query.shape[-1] ** -0.5 @ key.transpose(-1, -2)
-    if is_key is not None:
-        scores = scores.masked_fill(~is_key, -torch.inf)
+    scale = query.shape[-1] ** -0.5
+    if is_key is None:
+        scores = query * scale @ key.transpose(-1, -2)  # (sequences, heads, queries, keys)
+    else:  # one pass over the scores scales them and adds -inf where there is no key
+        mask = torch.zeros(is_key.shape, dtype=query.dtype).masked_fill_(~is_key, -torch.inf)
+        mask = mask.expand(*query.shape[:3], -1).flatten(0, 1)
+        scores = torch.baddbmm(mask, query.flatten(0, 1), key.flatten(0, 1).transpose(-1, -2), alpha=scale)
+        scores = torch.unflatten(scores, 0, query.shape[:2])
     mixed: Tensor = F.dropout(scores.softmax(-1), dropout_prob) @ value
     return mixed
 
