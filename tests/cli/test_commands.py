@@ -10,8 +10,7 @@ from pathlib import Path
 import click
 import pytest
 
-from litebert.api.bulk import count_rows
-from litebert.cli import cli
+from litebert.cli import cli, verbs
 from litebert.errors import LitebertError, harmless
 from tests.contract.shell import QUICK, litebert
 
@@ -190,8 +189,8 @@ def test_a_pretraining_that_learned_nothing_says_so(corpus: Path, tmp_path: Path
 def test_progress_knows_how_many_rows_there_are(tmp_path: Path) -> None:
     (tmp_path / "t.txt").write_text("a\nb\n")
     (tmp_path / "t.csv").write_text("text\na\nb\n")
-    assert count_rows([str(tmp_path / "t.txt"), str(tmp_path / "t.csv")]) == 4
-    assert count_rows(["-"]) is None
+    assert verbs._count_rows(verbs.find_sources([str(tmp_path / "t.txt"), str(tmp_path / "t.csv")])) == 4
+    assert verbs._count_rows(verbs.find_sources(["-"])) is None
 
 
 def test_a_corrected_command_takes_over_an_output_without_rows(pretrained: Path, tmp_path: Path) -> None:
@@ -207,7 +206,7 @@ def test_rows_without_an_answer_are_known_again_when_the_command_is_rerun(
     (tmp_path / "t.jsonl").write_text('{"text": "Anna left."}\n{"text": " "}\n{"text": null}\n')
     words = ("embed", tmp_path / "t.jsonl", "--model", pretrained, "--output", tmp_path / "v.npy")
     with monkeypatch.context() as patch, pytest.raises(ZeroDivisionError):
-        patch.setattr("litebert.api.bulk.write_stream", lambda *_: 1 / 0)
+        patch.setattr("litebert.cli.verbs.write_stream", lambda *_: 1 / 0)
         litebert(*words)
     done = litebert(*words)
     assert (done.code, "resuming after 3 rows" in done.stderr) == (0, True), done.stderr

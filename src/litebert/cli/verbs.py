@@ -1,25 +1,62 @@
-"""The verbs of a model on texts, files of texts and standard input, made from `inference.verbs`."""
+"""The verbs of a model on texts, files of texts and standard input, made from `inference.verbs`.
+
+Answers that go to a file stand in `OUTPUT.unfinished` first, whatever the format of the output: a line of JSON with
+the command, then one for each row with a digest of what was answered. A rerun cuts off a half-written line, checks
+that the rows before are the ones it reads now, and continues. At the end the rows are written in the output's own
+format, atomically.
+"""
 
 from __future__ import annotations
 
-import inspect
+import base64
+import csv
+import hashlib
+import io
+import json
+import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, nullcontext
 from dataclasses import dataclass, fields
 from functools import partial
+from inspect import getdoc
+from itertools import chain, islice
+from os.path import isfile
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_type_hints
+from typing import Annotated, Any, Literal, TypeAlias, get_type_hints
 
 import click
+import numpy as np
 from annotated_types import Ge
+from pydantic_core import to_jsonable_python
 
 from litebert.answers import Explanation, Match, Shown
+from litebert.api.settings import Progress
 from litebert.cli.command import TextCommand, argument, help_of, option, options_of, show, show_json
 from litebert.errors import LitebertError, RequestError, counted, say
-from litebert.files import read_capped
+from litebert.files import Json, LockedLog, hash_file, require_replaceable, write_stream
 from litebert.inference.model import PACKAGED, Model
 from litebert.inference.verbs import CHOICES, VERBS, Row, Verb
+from litebert.reading.source import (
+    COMPRESSIONS,
+    DELIMITED,
+    STANDARD_INPUT,
+    TABLES,
+    TEXTS,
+    Source,
+    find_file,
+    find_table,
+    find_text,
+    read_lines,
+    read_pieces,
+)
+from litebert.tasks.own.columns import HEADERS, SYNONYMS
+from litebert.tasks.own.table import open_table
+
+CHUNK = 256  # rows that are answered, and written, together
+Numbered: TypeAlias = tuple[int, "Row | LitebertError"]
+Answered: TypeAlias = tuple[int, "Row | LitebertError", Any]
+"""A row with its number in the input, and its answer, or the error that says why it has none."""
 
 
 @dataclass(frozen=True)
@@ -116,21 +153,82 @@ def verb_command(name: str) -> click.Command:
     def run(**given: Any) -> None:
         loading = Loading(**{each.name: given.pop(each.name) for each in fields(Loading)})
         bulk = Bulk(**{each.name: given.pop(each.name) for each in fields(Bulk)})
-        options = {each: given.pop(each) for each in verb.options}
-        files, rows, shared = _typed(verb, **given)
-        model = loading.load()
-        answer = partial(verb.answer, model, **options)
-        if rows and bulk.output is None:
-            _show_answers(verb, model, rows, answer, as_json=bulk.as_json)
-        else:
-            command = {"options": options, "precision": loading.precision, "depth": loading.depth}
-            _answer_rows(verb, files, rows, shared, model, answer, command, bulk)
+        _answer(verb, loading, bulk, {each: given.pop(each) for each in verb.options}, given)
 
-    parts = [inspect.getdoc(method) or "", f"A file has the columns {', '.join(verb.roles[:4])}; - is standard input."]
+    parts = [getdoc(method) or "", f"A file has the columns {', '.join(verb.roles[:4])}; - is standard input."]
     return TextCommand(name, callback=run, params=params, help=help_of("\n\n".join([*parts, EXAMPLES[name].strip()])))
 
 
-def _typed(
+def _answer(verb: Verb, loading: Loading, bulk: Bulk, options: dict[str, Any], typed: dict[str, Any]) -> None:
+    """Answer what is typed in the terminal; the rows of files chunk by chunk, in the terminal or in a file."""
+    sources, rows, shared = _read_words(verb, **typed)
+    model = loading.load()
+    answer = partial(verb.answer, model, **options)
+    if rows and bulk.output is None:
+        if verb.name in ("embed", "classify"):
+            seconds = [row["second"] for row in rows if "second" in row]
+            if longer := model.too_long([row["text"] for row in rows], seconds or None):
+                say(f"note: longer than the model reads at once: text {', '.join(str(each + 1) for each in longer)}")
+        found = answer(rows)
+        if bulk.as_json:
+            shown = [verb.plain(each) for each in found]
+            is_list = verb.name in ("score", "classify", "tag", "embed") or len(rows) > 1
+            show_json(shown if is_list else shown[0])
+            return
+        for row, each in zip(rows, found, strict=True):
+            line = verb.line(row, each)  # without the question, which stands above it
+            show(line.partition("\n")[2] if verb.name in ("answer", "choose") else line)
+        return
+
+    total: int | None = len(rows)
+    numbered: Iterator[Numbered] = iter(enumerate(rows, 1))
+    if sources:
+        from litebert.inference.finetuned import run_of
+        from litebert.runs import Run
+
+        run = run_of(model.source)
+        columns = Run(run).file.data.get("columns") if run else None  # of the table that the model was trained on
+        trained = dict(str(each).split("=", 1) for each in columns) if isinstance(columns, list) else {}
+        total, numbered = _count_rows(sources), rows_of(sources, bulk.columns, verb, shared, trained)
+    file, num_rows, bad = None, 0, list[tuple[int, LitebertError]]()
+    if bulk.output is not None:
+        if bulk.output.resolve() in [Path(source.location).resolve() for source in sources]:
+            what = f"the output {bulk.output} would replace the input"
+            raise LitebertError("LB-949", what, next="choose another --output")
+        command = {"options": options, "precision": loading.precision, "depth": loading.depth}
+        file = AnswerFile(bulk.output, verb, model, {**command, "columns": list(bulk.columns)}, force=bulk.force)
+        if file.num_done:
+            say(f"resuming after {counted(file.num_done, 'row')}")
+            total = None if total is None else max(0, total - file.num_done)
+    is_quiet = bulk.quiet or (file is None and sys.stdout.isatty())  # where rows are seen, they are the progress
+    with (
+        closing(file) if file else nullcontext(),
+        Progress("rows", "answering", total=total, is_quiet=is_quiet) as done,
+    ):
+        for chunk in answer_rows(file.resume(numbered) if file else numbered, verb, answer):
+            num_rows += len(chunk)
+            bad += [(number, found) for number, _, found in chunk if isinstance(found, LitebertError)]
+            if file:
+                file.write(chunk)
+            for number, asked, given in () if file else chunk:
+                if bulk.as_json:
+                    show_json(record_of(verb, number, given))
+                elif not isinstance(asked, LitebertError) and not isinstance(given, LitebertError):
+                    show(verb.line(asked, given))
+            done.advance(len(chunk))
+        if file:
+            file.finish()
+    for number, error in bad[:5]:
+        say(f"row {number} skipped: {error.what}{f' ({error.received})' if error.received else ''}")
+    if file or bad:
+        skipped = f", {len(bad):,} of them skipped" if bad else ""
+        say(f"{counted(num_rows, 'row')}{skipped}{f': {bulk.output}' if bulk.output else ''}")
+
+
+# ---- words: texts that are typed, or files --------------------------------------------------------------------------
+
+
+def _read_words(
     verb: Verb,
     texts: Sequence[str] = (),
     pairs: Sequence[str] = (),
@@ -138,20 +236,21 @@ def _typed(
     file: Path | None = None,
     choices: Sequence[str] = (),
     **parts: str | None,
-) -> tuple[Sequence[str], list[Row], Row]:
+) -> tuple[list[Source], list[Row], Row]:
     """Return the files that words name, or the rows that they are; and what rows of files have in common."""
-    from litebert.api.bulk import is_file
-
     example, needed = EXAMPLES[verb.name].split("\n")[1], verb.roles[: verb.num_needed]
     if context is not None and file is not None:
         both = "a question needs one text that contains its answer"
         raise RequestError("LB-535", both, received="both --context and --file", next=example)
-    context = context if file is None else _read(file)
+    if file is not None:
+        context = "\n".join(line for _, line in read_lines(find_file(file)))
+        if not context.strip():
+            raise LitebertError("LB-310", f"{file} is empty", expected="a text", next=f"ls -l {file}")
     shared = {} if context is None else {"context": context}
     typed = {role: word for role, word in parts.items() if word is not None}
     words = [*texts, *typed.values(), *choices]
-    files = words if is_file(words) else []
-    if pairs and (files or len(pairs) != len(texts)):
+    sources = find_sources(words)
+    if pairs and (sources or len(pairs) != len(texts)):
         raise LitebertError(
             "LB-946",
             "texts and pairs do not match",
@@ -159,8 +258,8 @@ def _typed(
             expected="one --pair for each typed text; of a file, a column: --column second=NAME",
             next=example,
         )
-    if files:
-        return files, [], shared
+    if sources:
+        return sources, [], shared
     rows = [{"text": text} for text in texts]
     for row, second in zip(rows, pairs, strict=False):
         row["second"] = second
@@ -179,94 +278,266 @@ def _typed(
     return [], list(rows), shared
 
 
-def _read(file: Path) -> str:
-    """Read the text that questions are about: strict UTF-8, not empty."""
-    data = read_capped(file, 16 << 20, command=f"ls {file.parent}")
-    try:
-        text = data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        found, advice = f"byte 0x{data[error.start]:02x} at {error.start:,}", f"iconv -f latin1 -t utf-8 {file}"
-        raise LitebertError("LB-309", f"{file} is not UTF-8", received=found, next=advice) from error
-    if not text.strip():
-        raise LitebertError("LB-310", f"{file} is empty", expected="a text", next=f"ls -l {file}")
-    return text
+def find_sources(words: Sequence[str]) -> list[Source]:
+    """Look up the files that words name, "-" for standard input; none if they are texts. A mixture is refused."""
+
+    kinds = (*TEXTS, *TABLES)
+    there = [
+        word == "-" or (_bare(word).endswith(kinds) and (word.split() == [word] or isfile(word)))  # noqa: PTH113  any text
+        for word in words
+    ]
+    if any(there) and not all(there):
+        received = f"the file {words[there.index(True)]} and the text {words[there.index(False)]!r}"
+        raise RequestError("LB-948", "files and texts cannot be mixed", received=received, next="use two commands")
+    return [_find(word) for word in words] if any(there) else []
 
 
-def _show_answers(
-    verb: Verb, model: Model, rows: list[Row], answer: Callable[[list[Row]], Sequence[Any]], *, as_json: bool
-) -> None:
-    """Answer typed rows in the terminal."""
-    if verb.name in ("embed", "classify"):
-        seconds = [row["second"] for row in rows if "second" in row]
-        if longer := model.too_long([row["text"] for row in rows], seconds or None):
-            say(f"note: longer than the model reads at once: text {', '.join(str(each + 1) for each in longer)}")
-    found = answer(rows)
-    if as_json:
-        shown = [verb.plain(each) for each in found]
-        is_list = verb.name in ("score", "classify", "tag", "embed") or len(rows) > 1
-        show_json(shown if is_list else shown[0])
-        return
-    for row, each in zip(rows, found, strict=True):
-        line = verb.line(row, each)  # without the question, which stands above it
-        show(line.partition("\n")[2] if verb.name in ("answer", "choose") else line)
+def _find(word: str) -> Source:
+    if word == "-":
+        return STANDARD_INPUT
+    return find_text(word) if _bare(word).endswith(".txt") else find_table(Path(word))
 
 
-def _answer_rows(
-    verb: Verb,
-    files: Sequence[str],
-    typed: list[Row],
-    shared: Row,
-    model: Model,
-    answer: Callable[[list[Row]], Sequence[Any]],
-    command: dict[str, Any],
-    bulk: Bulk,
-) -> None:
-    """Answer the rows of files, or typed ones, chunk by chunk; print or write them, and say which have no answer."""
-    from litebert.api.bulk import AnswerFile, answer_rows, count_rows, record_of, rows_of
-    from litebert.api.settings import Progress
-    from litebert.inference.finetuned import run_of
-    from litebert.runs import read_run
+def _bare(word: str) -> str:
+    """Return a name without the ending of a compression."""
+    return word.lower().removesuffix(".gz").removesuffix(".zst")
 
-    rows: Iterator[tuple[int, Row | LitebertError]] = iter(enumerate(typed, 1))
-    if files:
-        recorded = None if (run := run_of(model.source)) is None else read_run(run)
-        columns = recorded.data.get("columns") if recorded else None
-        trained = dict(str(each).split("=", 1) for each in columns) if isinstance(columns, list) else {}
-        rows = rows_of(files, bulk.columns, verb, shared, trained)
-    total, file = len(typed) or count_rows(files), None
-    num_rows, bad = 0, list[tuple[int, LitebertError]]()
-    with ExitStack() as stack:
-        if bulk.output is not None:
-            if bulk.output.resolve() in [Path(name).resolve() for name in files]:
-                what = f"the output {bulk.output} would replace the input"
-                raise LitebertError("LB-949", what, next="choose another --output")
-            file = AnswerFile(bulk.output, verb, model, {**command, "columns": list(bulk.columns)}, force=bulk.force)
-            stack.callback(file.close)
-            if file.num_done:
-                say(f"resuming after {counted(file.num_done, 'row')}")
-                total = None if total is None else max(0, total - file.num_done)
-            rows = file.resume(rows)
-        is_quiet = bulk.quiet or (file is None and sys.stdout.isatty())  # where rows are seen, they are the progress
-        progress = stack.enter_context(Progress("rows", "answering", total=total, is_quiet=is_quiet))
-        for chunk in answer_rows(rows, verb, answer):
-            num_rows += len(chunk)
-            bad += [(number, found) for number, _, found in chunk if isinstance(found, LitebertError)]
-            if file is not None:
-                file.write(chunk)
+
+# ---- the rows of files ----------------------------------------------------------------------------------------------
+
+
+def _count_rows(sources: Sequence[Source]) -> int | None:
+    """Estimate the rows of files by their lines; None where the lines cannot be counted."""
+    if any(each is STANDARD_INPUT or each.kind == ".parquet" or each.compression for each in sources):
+        return None
+    num_lines = sum(piece.count(b"\n") for each in sources for piece in read_pieces(each))
+    return max(0, num_lines - sum(each.kind in DELIMITED for each in sources))
+
+
+def rows_of(
+    sources: Sequence[Source], columns: Sequence[str], verb: Verb, shared: Row, trained: Mapping[str, str]
+) -> Iterator[Numbered]:
+    """Yield the rows of files, numbered from 1 through all of them.
+
+    A row of a text file is a line, blank ones are passed over; of a table, a record, not counting the names of its
+    columns. `columns` are choices such as text=body, or body alone for the first role; `shared` are the parts that
+    all rows without their own have; `trained` are the columns, by role, of the table that the model was trained on.
+    """
+    roles, chosen, has_header = verb.roles, dict[str, str](), None
+    for choice in columns:
+        if choice in HEADERS:
+            has_header = HEADERS[choice]
+            continue
+        role, _, name = choice.partition("=") if "=" in choice else (roles[0], "", choice)
+        role = SYNONYMS.get(role, role)
+        if role not in roles or not name:
+            raise RequestError(
+                "LB-915",
+                "this does not choose a column",
+                received=choice,
+                expected=f"NAME, or ROLE=NAME with a role of {', '.join(roles)}; or header=no",
+                next=f"--column {roles[0]}=NAME",
+            )
+        chosen[role] = name
+    usual = [*((role, name) for name, role in SYNONYMS.items()), *trained.items()]
+    before = number = 0
+    for source in sources:
+        table = None
+        if source.kind != ".txt":
+            table = open_table(Path(source.name), has_header=has_header)
+            if has_header is None and not set(chosen.values()) <= set(table.columns):
+                table = open_table(Path(source.name), has_header=True)  # a chosen name is in a header
+        there = table.columns if table else (roles[0],)
+        # a column is the chosen one, one with the name of the role, that of the training, or one with a usual name
+        names = {role: role for role in roles}
+        names |= {role: name for role, name in usual if role in roles and role not in there and name in there}
+        names |= chosen if table else {}
+        for role in (*(role for role in roles[: verb.num_needed] if role not in shared), *(chosen if table else ())):
+            if names[role] not in there:
+                raise RequestError(
+                    "LB-944",
+                    f"{source.name} has no column {names[role]}",
+                    received=", ".join(map(str, there))[:200] + " alone, a line each" * (table is None),
+                    expected=f"a table with a column named {role}, or the name of the one to use",
+                    next=f"add --column {role}=NAME",
+                )
+        for number, (place, row) in enumerate(table.scan() if table else read_lines(source), before + 1):
+            if isinstance(row, str):
+                if row.strip():
+                    yield number, {**shared, roles[0]: row}
+            elif isinstance(row, LitebertError):
+                yield number, row
             else:
-                for number, row, found in chunk:
-                    if bulk.as_json:
-                        show_json(record_of(verb, number, found))
-                    elif not isinstance(row, LitebertError) and not isinstance(found, LitebertError):
-                        show(verb.line(row, found))
-            progress.advance(len(chunk))
-        if file is not None:
-            file.finish()
-    for number, error in bad[:5]:
-        say(f"row {number} skipped: {error.what}{f' ({error.received})' if error.received else ''}")
-    if file is not None or bad:
-        skipped = f", {len(bad):,} of them skipped" if bad else ""
-        say(f"{counted(num_rows, 'row')}{skipped}{f': {bulk.output}' if bulk.output else ''}")
+                values = {role: row.get(name) for role, name in names.items() if name in there}
+                texts = {role: value for role, value in values.items() if isinstance(value, str)}
+                empty = next((names[role] for role in values if role not in texts), None)
+                what = f"{source.place(place)} has no text in column {empty}"
+                yield number, {**shared, **texts} if empty is None else _no_text(what)
+        before = number
+
+
+def _no_text(what: str) -> LitebertError:
+    return LitebertError("LB-945", what, next="correct or delete the row")
+
+
+# ---- answers --------------------------------------------------------------------------------------------------------
+
+
+def answer_rows(
+    rows: Iterable[Numbered], verb: Verb, answer: Callable[[list[Row]], Sequence[Any]]
+) -> Iterator[list[Answered]]:
+    """Yield answers in order, a chunk at a time; a row that cannot be answered has an error."""
+    remaining = iter(rows)
+    while chunk := list(islice(remaining, CHUNK)):
+        good: dict[int, Row] = {}
+        found: dict[int, Any] = {}
+        for number, row in chunk:
+            if isinstance(row, LitebertError):
+                found[number] = row
+            elif row[verb.roles[0]].strip():
+                good[number] = row
+            else:  # any answer would be an accident
+                found[number] = _no_text(f"the {verb.roles[0]} is blank")
+        try:
+            found |= zip(good, answer(list(good.values())) if good else (), strict=True)
+        except RequestError:  # what is wrong with the request is wrong with every row
+            raise
+        except LitebertError:  # one of the rows is refused: each by itself
+            for number, row in good.items():
+                try:
+                    found[number] = answer([row])[0]
+                except LitebertError as error:
+                    found[number] = error
+        yield [(number, row, found[number]) for number, row in chunk]
+
+
+def record_of(verb: Verb, number: int, answer: Any) -> dict[str, Any]:
+    """Return what is written for a row: its number with its answer, or with what is wrong."""
+    if isinstance(answer, LitebertError):
+        return {"row": number, "error": answer.what}
+    return {"row": number, "answer": to_jsonable_python(verb.plain(answer))}
+
+
+class AnswerFile:
+    """The output of a bulk command while it is written; a second process that begins it is refused.
+
+    `num_done` rows were answered before; `resume` passes over them.
+    """
+
+    def __init__(self, path: Path, verb: Verb, model: Model, command: Mapping[str, Json], *, force: bool) -> None:
+        others = {".parquet", ".tsv", ".npz", *COMPRESSIONS} | ({".npy"} if verb.name != "embed" else set())
+        is_folder = not path.name or path.is_dir()
+        if is_folder or path.suffix in others:
+            raise LitebertError(
+                "LB-914",
+                f"answers of {verb.name} cannot be written to a {'folder' if is_folder else path.suffix}",
+                received=str(path),
+                expected="a file that ends in .jsonl or .csv, or in .npy for vectors",
+                next=f"--output {path / 'answers.jsonl' if is_folder else path.with_suffix('.jsonl')}",
+            )
+        require_replaceable(path)
+        self._path, self._verb = path, verb
+        # the weights count, not their name; cards and reports do not
+        files = [p for p in Path(model.source).glob("*") if p.is_file() and p.suffix not in (".md", ".html")]
+        hashes = "".join(f"{path.name} {hash_file(path)}\n" for path in sorted(files)) or model.source
+        begun_by: dict[str, Json] = {"verb": verb.name, "model": _digest(hashes, 16), **command}
+        self._log = LockedLog(path.with_name(f"{path.name}.unfinished"))
+        if force:
+            self._log.clear()
+        elif path.exists():
+            self._log.remove()
+            raise LitebertError("LB-941", f"{path} exists", next="choose another --output, or add --force")
+        self.num_done = max(0, self._log.num_lines - 1)
+        if self.num_done and {**json.loads(next(self._log.lines())), "pid": 0} != {**begun_by, "pid": 0}:
+            raise self._begun_by_another("another model, verb or option")
+        if self.num_done == 0:  # a command that failed before its first row binds no other
+            self._log.clear()
+            self._log.append([json.dumps({**begun_by, "pid": os.getpid()})])
+
+    def _begun_by_another(self, received: str) -> LitebertError:
+        self._log.close()
+        what, advice = f"{self._log.path} was begun by another command", "choose another --output, or add --force"
+        return LitebertError("LB-942", what, received=received, next=advice)
+
+    def resume(self, rows: Iterable[Numbered]) -> Iterator[Numbered]:
+        """Return the rows that are left, after a check that those before are the ones that were answered."""
+        remaining = iter(rows)
+        for record in islice(self._records(), self.num_done):
+            number, row = next(remaining, (0, {}))
+            if (record["row"], record["of"]) != (number, _digest_of(row)):
+                raise self._begun_by_another(f"an input whose row {record['row']} was another")
+        return remaining
+
+    def write(self, chunk: Sequence[Answered]) -> None:
+        """Append answered rows."""
+        lines = []
+        for number, row, answer in chunk:
+            record = record_of(self._verb, number, answer) | {"of": _digest_of(row)}
+            if self._path.suffix == ".npy" and "answer" in record:  # 4 bytes a number instead of 20
+                record["answer"] = base64.b64encode(np.asarray(answer, "<f4").tobytes()).decode()
+            lines.append(json.dumps(record, ensure_ascii=False))
+        self._log.append(lines)
+
+    def finish(self) -> None:
+        """Write all rows in the format of the output, and remove the unfinished file."""
+        write = {".csv": self._csv, ".npy": self._npy}.get(self._path.suffix, self._jsonl)
+        write_stream(self._path, write())
+        self._log.remove()
+
+    def close(self) -> None:
+        """Let another process continue."""
+        self._log.close()
+
+    def _records(self) -> Iterator[dict[str, Any]]:
+        return map(json.loads, islice(self._log.lines(), 1, None))
+
+    def _jsonl(self) -> Iterator[bytes]:
+        for record in self._records():
+            del record["of"]
+            yield (json.dumps(record, ensure_ascii=False) + "\n").encode()
+
+    def _csv(self) -> Iterator[bytes]:
+        """A column for each field of the answers, which all have the same ones."""
+        first = next((record for record in self._records() if "answer" in record), {})
+        names = ["row", *(name for name in _flat(first) if name not in ("row", "of")), "error"]
+        for record in chain([dict(zip(names, names, strict=True))], self._records()):
+            line = io.StringIO()
+            csv.DictWriter(line, names, extrasaction="ignore", lineterminator="\n").writerow(_flat(record))
+            yield line.getvalue().encode()
+
+    def _npy(self) -> Iterator[bytes]:
+        """One float32 array, a vector per row; a row without an answer is NaN."""
+        found = (base64.b64decode(record["answer"]) for record in self._records() if "answer" in record)
+        missing = np.full(len(next(found, b"")) // 4, np.nan, dtype="<f4").tobytes()
+        header, shape = io.BytesIO(), (self._log.num_lines - 1, len(missing) // 4)  # (rows, hidden)
+        np.lib.format.write_array_header_1_0(header, {"descr": "<f4", "fortran_order": False, "shape": shape})
+        yield header.getvalue()
+        for record in self._records():
+            yield base64.b64decode(record["answer"]) if "answer" in record else missing
+
+
+def _digest(text: str, size: int = 6) -> str:
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=size).hexdigest()
+
+
+def _digest_of(row: Row | LitebertError) -> str:
+    return _digest(row.what if isinstance(row, LitebertError) else json.dumps(dict(row), sort_keys=True))
+
+
+def _flat(record: Mapping[str, object], prefix: str = "") -> dict[str, object]:
+    """Return nested tables as columns of one name, `values.positive`; cells without line breaks, lists as JSON."""
+    flat: dict[str, object] = {}
+    for name, value in record.items():
+        if isinstance(value, Mapping):
+            flat |= _flat(value, "" if name == "answer" else f"{prefix}{name}.")
+        elif isinstance(value, list | tuple):
+            flat[f"{prefix}{name}"] = json.dumps(value, ensure_ascii=False)
+        else:
+            flat[f"{prefix}{name}"] = " ".join(value.splitlines()) if isinstance(value, str) else value
+    return flat
+
+
+# ---- two verbs that are not asked row by row ------------------------------------------------------------------------
 
 
 def search(
@@ -283,10 +554,11 @@ def search(
     litebert search "a stormy night" stories.txt
     litebert search "late delivery" reviews.csv --column body --top 3 --json
     """
-    from litebert.api.bulk import read_texts_of
-    from litebert.api.settings import Progress
-
-    model, texts = loading.load(), read_texts_of(file, column)
+    model, texts = loading.load(), list[str]()
+    for _, row in rows_of([_find(str(file))], [column], Verb("search", lambda *_: (), lambda *_: ""), {}, {}):
+        if isinstance(row, LitebertError):
+            raise row
+        texts.append(row["text"])
     with Progress("texts", "embedded", total=len(texts), is_quiet=quiet) as progress:
         index = model.index(texts, progress=progress.advance)
     found = list(index.search(query, top=top))
