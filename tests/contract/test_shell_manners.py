@@ -71,7 +71,7 @@ MISTAKES: dict[str, tuple[int, list[str], list[str]]] = {
     "help of nothing": (2, ["help", "nothing"], ["nothing"]),
     "a negative count": (2, ["fill", "[MASK]", "--top", "-3"], ["--top", "-3"]),
     "a port": (2, ["serve", "--port", "99999"], ["--port"]),
-    "a queue": (2, ["serve", "--queue", "0"], ["at least 1"]),
+    "a queue": (2, ["serve", "--queue", "0"], ["--queue", "0"]),
     "a time": (2, ["serve", "--client-seconds", "0"], ["--client-seconds"]),
     "rows": (2, ["runs", "tail", "x", "--rows", "-3"], ["-3"]),
     "a vocabulary": (2, ["pretrain", "x.txt", "--vocab-size", "-1"], ["-1"]),

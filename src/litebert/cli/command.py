@@ -9,15 +9,14 @@ JSON, and the items of an iterator as they come. Its `notes` go to stderr, and i
 
 from __future__ import annotations
 
-import collections.abc
 import inspect
 import json
+import math
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import MISSING, fields, is_dataclass
-from operator import ge, gt, le
 from pathlib import Path
 from types import GenericAlias, NoneType, UnionType
 from typing import Annotated, Any, Literal, Required, Union, get_args, get_origin, get_type_hints
@@ -33,11 +32,11 @@ PRINTED = {"json": "JSON", "csv": "CSV", "markdown": "Markdown"}
 
 def command_of(function: Callable[..., object], name: str) -> click.Command:
     """Return the command of a function."""
-    hints, signature = get_type_hints(function, include_extras=True), inspect.signature(function)
+    hints, parameters = get_type_hints(function, include_extras=True), inspect.signature(function).parameters
     params: list[click.Parameter] = []
     records: dict[str, type] = {}
     texts: click.Argument | None = None
-    for each in signature.parameters.values():
+    for each in parameters.values():
         hint = hints[each.name]
         if isinstance(hint, type) and is_dataclass(hint):
             records[each.name] = hint
@@ -51,30 +50,28 @@ def command_of(function: Callable[..., object], name: str) -> click.Command:
             params.append(option(each.name, hint, each.default))
         else:
             is_rest = each.kind is each.VAR_POSITIONAL
-            word = argument(
-                each.name, GenericAlias(tuple, (hint, ...)) if is_rest else hint, () if is_rest else each.default
-            )
+            word = argument(each.name, GenericAlias(tuple, (hint, ...)), ()) if is_rest else None
+            word = word or argument(each.name, hint, each.default)
             texts = word if word.nargs == -1 else texts
             params.append(word)
     returned = hints.get("return", NoneType)
-    formats = () if returned in (NoneType, str) else getattr(returned, "formats", ("json",))
-    for form in formats:
+    for form in () if returned in (NoneType, str) else getattr(returned, "formats", ("json",)):
         params.append(click.Option([f"--{form}", "written_as"], flag_value=form, help=f"Print {PRINTED[form]}."))
 
     def run(written_as: str | None = None, **given: Any) -> None:
         for name, record in records.items():
             given[name] = record(**{field.name: given.pop(field.name) for field in fields(record)})
-        if "settings" in signature.parameters and texts is not None:
+        if "settings" in parameters and texts is not None:
             words = given[str(texts.name)]
             given["settings"] = tuple(filter(is_setting, words))
             given[str(texts.name)] = tuple(word for word in words if word not in given["settings"])
-        words = []
-        for each in signature.parameters.values():
+        placed = list[Any]()
+        for each in parameters.values():
             if each.kind is each.VAR_POSITIONAL:
-                words += given.pop(each.name)
+                placed += given.pop(each.name)
             elif each.kind is not each.KEYWORD_ONLY and each.name in given:
-                words.append(given.pop(each.name))
-        present(function(*words, **given), written_as)
+                placed.append(given.pop(each.name))
+        present(function(*placed, **given), written_as)
 
     return TextCommand(name, callback=run, params=params, help=help_of(function.__doc__ or ""))
 
@@ -94,7 +91,6 @@ def option(name: str, hint: Any, default: Any) -> click.Option:
     if kind is bool:
         flag = f"{flag}/--no-{flag[2:]}" if None in notes else flag
         return click.Option([flag, name], is_flag=True, default=default, help=meaning)
-    is_required = Required in notes or default is ABSENT
     is_given = default is not None and default is not ABSENT
     return click.Option(
         [flag, name],
@@ -102,7 +98,7 @@ def option(name: str, hint: Any, default: Any) -> click.Option:
         multiple=is_several and kind is not int,
         **({"default": default} if is_given else {}),
         show_default=is_given and default not in ("", (), []),
-        required=is_required,
+        required=Required in notes or default is ABSENT,
         help=meaning,
     )
 
@@ -126,19 +122,19 @@ def _apart(hint: Any) -> tuple[Any, bool, list[Any]]:
 
     Where paths and strings are allowed, alone or several, words are several strings: str | Path | Sequence[str | Path].
     """
+    parts, notes, is_several = [hint], list[Any](), False
     if get_origin(hint) is Annotated:
-        inner, *notes = get_args(hint)
-        kind, is_several, more = _apart(inner)
-        return kind, is_several, [*notes, *more]
-    if get_origin(hint) in (Union, UnionType):
-        parts = [_apart(each) for each in get_args(hint) if each is not NoneType]
-        kinds = [kind for kind, _, _ in parts]
-        notes = [None] * (NoneType in get_args(hint)) + [note for _, _, notes in parts for note in notes]
-        return (str if str in kinds else kinds[0]), any(is_several for _, is_several, _ in parts), notes
-    if get_origin(hint) in (tuple, list, collections.abc.Sequence):
-        kind, _, notes = _apart(get_args(hint)[0])
-        return kind, True, notes
-    return hint, False, []
+        parts, notes = [get_args(hint)[0]], list(get_args(hint)[1:])
+    elif get_origin(hint) in (Union, UnionType):
+        parts = [each for each in get_args(hint) if each is not NoneType]
+        notes = [None] * (NoneType in get_args(hint))
+    elif get_origin(hint) in (tuple, list, Sequence):
+        parts, is_several = [get_args(hint)[0]], True
+    else:
+        return hint, False, []
+    kinds, severals, inner = zip(*map(_apart, parts), strict=True)
+    notes += [note for notes in inner for note in notes]
+    return (str if str in kinds else kinds[0]), is_several or any(severals), notes
 
 
 def is_setting(word: str) -> bool:
@@ -157,23 +153,23 @@ def help_of(docstring: str) -> str:
 
 def present(found: object, written_as: str | None = None) -> None:
     """Print what a function returned, in the first process of several, and end the process if it failed."""
+
+    def plain(value: Any) -> Any:
+        return value.as_json() if hasattr(value, "as_json") else value
+
     if isinstance(found, Iterator):
         for each in found:
-            show_json(_plain(each)) if written_as == "json" else show(str(each))
+            show_json(plain(each)) if written_as == "json" else show(str(each))
     elif found is not None and os.environ.get("RANK", "0") in ("", "0"):
         if written_as == "json":
-            if (plain := _plain(found)) is not None:
-                show_json(plain, indent=2)
+            if (value := plain(found)) is not None:
+                show_json(value, indent=2)
         elif text := str(found) if written_as is None else getattr(found, f"as_{written_as}")():
             show(text)
         for each in getattr(found, "notes", ()):
             say(each)
     if code := getattr(found, "exit_code", 0):
         sys.exit(code)
-
-
-def _plain(found: Any) -> Any:
-    return found.as_json() if hasattr(found, "as_json") else found
 
 
 def show(text: str) -> None:
@@ -212,43 +208,45 @@ class TextCommand(click.Command):
         return super().parse_args(ctx, marked + args[end:])
 
 
-class Word(click.ParamType[Any, Any]):
-    """A text or a path as it was typed, without the mark; a number within limits; or several numbers: 1,2,3."""
+class Typed(click.ParamType[Any, Any]):
+    """A text or a path as it was typed, without the mark."""
 
-    def __init__(self, kind: type, limits: tuple[Ge | Gt | Le, ...] = (), *, is_several: bool = False) -> None:
-        self.name = "text" if kind is str else "path" if kind is Path else "numbers" if is_several else "number"
-        self._kind, self._limits, self._is_several = kind, limits, is_several
+    def __init__(self, kind: type) -> None:
+        self.name, self._kind = "path" if kind is Path else "text", kind
+
+    def convert(self, value: Any, _: click.Parameter | None, __: click.Context | None) -> Any:
+        return self._kind(value.removeprefix(_MARK)) if isinstance(value, str) else value
+
+
+class Real(click.FloatRange):
+    """A number within limits; click's own takes NaN for one within any."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if not isinstance(value, str):
-            return value
-        if self._kind in (str, Path):
-            return self._kind(value.removeprefix(_MARK))
-        what = "whole number" if self._kind is int else "number"
-        try:
-            numbers = tuple(self._kind(part) for part in (value.split(",") if self._is_several else [value]) if part)
-        except ValueError:
-            numbers = ()
-        if self._is_several:
-            if not numbers or any(number < 0 for number in numbers):
-                self.fail(f"{value!r} is not a list of whole numbers from 0, such as 1,2,3", param, ctx)
-            return numbers
-        if not numbers:
-            self.fail(f"{value} is not a {what}", param, ctx)
-        (number,) = numbers
-        for limit in self._limits:
-            for name, words, is_within in (("ge", "of at least", ge), ("gt", "above", gt), ("le", "of at most", le)):
-                bound = getattr(limit, name, None)
-                if bound is not None and not is_within(number, bound):
-                    self.fail(f"{value} is not a {what} {words} {bound}", param, ctx)
-        return number
+        number = super().convert(value, param, ctx)
+        return self.fail(f"{value} is not a number", param, ctx) if math.isnan(number) else number
 
 
-NUMBERS = Word(int, is_several=True)
+class Numbers(click.ParamType[Any, Any]):
+    """Several whole numbers: 1,2,3."""
+
+    name = "numbers"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if isinstance(value, str) and not re.fullmatch(r"\d+(,\d+)*", value):
+            self.fail(f"{value!r} is not a list of whole numbers from 0, such as 1,2,3", param, ctx)
+        return tuple(map(int, value.split(","))) if isinstance(value, str) else value
+
+
+NUMBERS = Numbers()
 
 
 def _type_of(kind: Any, notes: list[Any]) -> click.ParamType[Any, Any]:
     if get_origin(kind) is Literal:
         return click.Choice(list(get_args(kind)))
-    limits = tuple(note for note in notes if isinstance(note, Ge | Gt | Le))
-    return Word(kind if kind in (int, float, Path) else str, limits)
+    if kind not in (int, float):
+        return Typed(Path if kind is Path else str)
+    low: Any = next((note for note in notes if isinstance(note, Ge | Gt)), None)
+    high: Any = next((note.le for note in notes if isinstance(note, Le)), None)
+    if kind is int:
+        return click.IntRange(low.ge if isinstance(low, Ge) else None, high)
+    return Real(getattr(low, "ge", getattr(low, "gt", None)), high, min_open=isinstance(low, Gt))
