@@ -6,7 +6,6 @@ import inspect
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Required
 
@@ -122,60 +121,57 @@ def evaluate(
     require_types(evaluate, given)
     chosen = paths(models)
     if (predictions is None) == (not chosen) or (on is not None and len(chosen) > 1):
-        raise LitebertError(
-            "LB-525",
-            "this is not one thing to evaluate",
-            received=f"{len(chosen)} runs, --predictions {predictions} and --on {on}",
-            expected="litebert evaluate RUN..., evaluate RUN --on ..., or evaluate --predictions FILE",
-            next="litebert evaluate --help",
-        )
+        received = f"{len(chosen)} runs, --predictions {predictions} and --on {on}"
+        expected = "litebert evaluate RUN..., evaluate RUN --on ..., or evaluate --predictions FILE"
+        what, advice = "this is not one thing to evaluate", "litebert evaluate --help"
+        raise LitebertError("LB-525", what, received=received, expected=expected, next=advice)
+
+    # what is evaluated, and whether every option acts on it
+    run = run_of(chosen[0]) if chosen else None
+    is_pretrained = len(chosen) == 1 and (Run(run).kind == "pretraining" if run else task is None)
     if predictions is not None:
         what = "a prediction file"
     elif on is not None:
         what = "a measure without fine-tuning"
-    elif len(chosen) == 1 and task is None and _is_pretrained(chosen[0]):
+    elif is_pretrained:
         what = "a pretrained model"
     else:
-        what = "a fine-tuned run" if run_of(chosen[0]) else "a model folder without its run"
+        what = "a fine-tuned run" if run else "a model folder without its run"
     for name, each in inspect.signature(evaluate).parameters.items():
         if name not in (*USED_BY[what], "quiet") and given[name] != each.default:
             flag = "--column" if name == "columns" else f"--{name.replace('_', '-')}"
-            raise RequestError(
-                "LB-916",
-                f"{flag} has nothing to act on",
-                received=f"{flag} for {what}",
-                expected=f"{flag} for {', '.join(other for other, names in USED_BY.items() if name in names)}",
-                next=f"omit {flag}",
-            )
-    is_alone = what == "a pretrained model" and run_of(chosen[0]) is None
-    if data is None and (predictions or on or is_alone):
+            expected = f"{flag} for {', '.join(other for other, names in USED_BY.items() if name in names)}"
+            nothing, received = f"{flag} has nothing to act on", f"{flag} for {what}"
+            raise RequestError("LB-916", nothing, received=received, expected=expected, next=f"omit {flag}")
+    if data is None and (predictions or on or (is_pretrained and run is None)):
         wanted = "dev-v1.1.json" if predictions else "STS-B/dev.tsv" if on else "my-text.txt"
         advice = f"litebert evaluate ... --data {wanted}"
         raise LitebertError("LB-526", f"{what} needs the data to measure on: --data", next=advice)
+
     if predictions is not None:
         odds = None if null_odds is None else Path(null_odds)
         return Evaluation({"predictions": score_predictions(Path(str(data)), Path(predictions), null_odds=odds)})
     if on is not None:
         model = Model.load(chosen[0], precision=precision or "fp32")
         return Evaluation({on: MEASURES[on](model, Path(str(data)), limit=limit)})
-    if what == "a pretrained model":
+    if is_pretrained:
         return _of_pretrained(chosen[0], data, columns, precision)
     with Progress("examples", "evaluating", is_quiet=quiet) as progress:
         opened = _opened(chosen, progress, best=best, task=task, columns=columns, depth=depth, precision=precision)
         folder = Path(data) if data is not None else data_of(chosen[0])
-        if clean:
-            opened = with_clean_threshold(opened, folder)
-        if patience is not None:
-            opened = with_patience(opened, patience)
-        dataset = opened[0].dataset
-        family, measures, constant, doubtful = dataset.family, {}, {}, list[str]()
+        opened = with_clean_threshold(opened, folder) if clean else opened
+        opened = opened if patience is None else with_patience(opened, patience)
+        dataset, family = opened[0].dataset, opened[0].dataset.family
+        found = Evaluation({}, {}, (), family.baseline)
         for name in [split] if split else dataset.dev_splits:
             values, examples, answers = measured(opened, folder, name)
             always = family.constant(examples, examples)
-            measures[name], constant[name] = values, {} if always is None else family.measures(examples, always)
+            found.measures[name] = values
+            found.baseline[name] = {} if always is None else family.measures(examples, always)
             rows = {name: family.rows(examples, answers)}
-            doubtful += doubts(dataset.key_measure, values, constant[name], rows, family.baseline)
-        return Evaluation(measures, constant, tuple(doubtful), family.baseline)
+            more = doubts(dataset.key_measure, values, found.baseline[name], rows, family.baseline)
+            found = replace(found, doubts=(*found.doubts, *more))
+        return found
 
 
 def _opened(models: Sequence[str], progress: Progress, *, best: bool, **how: Any) -> list[Finetuned]:
@@ -188,18 +184,6 @@ def _opened(models: Sequence[str], progress: Progress, *, best: bool, **how: Any
 
 
 # ---- pretrained models ----------------------------------------------------------------------------------------------
-
-
-def _is_pretrained(path: str) -> bool:
-    """Tell whether a run or a model folder has pretraining heads only."""
-    from litebert.folder import read_head, read_weights
-    from litebert.hub import locate
-    from litebert.inference.finetuned import run_of
-
-    if (run := run_of(path)) is not None:
-        return Run(run).kind == "pretraining"
-    folder = locate(path)
-    return read_head(folder, tensors={name: tuple(t.shape) for name, t in read_weights(folder).items()}) is None
 
 
 def _of_pretrained(
@@ -222,7 +206,10 @@ def _of_pretrained(
     of_order = {name for name in loaded.missing if name.startswith("sentence_order.")}
     if not isinstance(loaded.network, AlbertForPretraining) or loaded.missing - of_order:
         what, received = f"{folder} lacks the masked-LM head", ", ".join(sorted(loaded.missing)[:5]) or "another head"
-        raise LitebertError("LB-927", what, received=received, next="choose a model that litebert pretrained")
+        advice = (
+            "choose a model that was pretrained; of a fine-tuned one, its run, or add --task mrpc or whichever it is"
+        )
+        raise LitebertError("LB-927", what, received=received, next=advice)
     if of_order:  # its logits are computed, but nothing measures them
         loaded.network.sentence_order.to_empty(device="cpu").requires_grad_(False)
         for parameter in loaded.network.sentence_order.parameters():
@@ -242,11 +229,13 @@ def _of_pretrained(
             build_corpus([str(data)], tokenizer=folder, output=corpus, documents="blank-line", column=column, workers=1)
             shards, vocabulary = Corpus.open(corpus).shards, vocabulary_of(Tokenizer.load(folder))
             # the same sequences and masks for every model with one vocabulary
-            draw = partial(Loader, batch_size=32, seed=12_345, purpose="evaluation")
-            held_out = list(draw(shards, vocabulary=vocabulary, config=objective).once(1_024))
-    size = None if config is None else config.train.micro_batch_size
-    task = Pretraining(loaded.network, held_out=held_out, train=TrainConfig(micro_batch_size=size))
-    return Evaluation({"held out" if data is None else "texts": task.evaluate()})
+            drawn = Loader(
+                shards, vocabulary=vocabulary, config=objective, batch_size=32, seed=12_345, purpose="evaluation"
+            )
+            held_out = list(drawn.once(1_024))
+    train = TrainConfig(micro_batch_size=config.train.micro_batch_size if config else None)
+    measures = Pretraining(loaded.network, held_out=held_out, train=train).evaluate()
+    return Evaluation({"held out" if data is None else "texts": measures})
 
 
 # ---- predictions ----------------------------------------------------------------------------------------------------
@@ -277,25 +266,22 @@ class Predictions:
         return "\n".join(f"{each['file']}  {each['examples']:,} answers ({each['split']})" for each in self.as_json())
 
     def __repr__(self) -> str:
-        counts = ", ".join(f"{split}: {len(rows):,} answers" for split, rows in self.rows.items())
-        return f"Predictions({counts})"
+        return f"Predictions({', '.join(f'{split}: {len(rows):,} answers' for split, rows in self.rows.items())})"
 
 
 def _answers(models: Sequence[Finetuned], dataset: Dataset[Any, Any], data: Path, splits: Sequence[str]) -> Predictions:
     """Answer every example of some splits; several models are averaged."""
     from litebert.inference.finetuned import ensemble_answers
 
-    rows: dict[str, tuple[AnswerRow, ...]] = {}
-    files: dict[str, str] = {}
-    split_of: dict[str, str] = {}
+    found = Predictions({}, {}, {})
     for name in splits:
         examples = dataset.read(data, name)
         answers = ensemble_answers(models, examples)
-        rows[name] = tuple(dataset.family.rows(examples, answers))
+        found.rows[name] = tuple(dataset.family.rows(examples, answers))
         made = dataset.submission(name, examples, answers)
-        files |= made
-        split_of |= dict.fromkeys(made, name)
-    return Predictions(rows, files, split_of)
+        found.files.update(made)
+        found.split_of.update(dict.fromkeys(made, name))
+    return found
 
 
 def predict(
@@ -331,11 +317,8 @@ def predict(
         opened = _opened(chosen, progress, best=best, task=task, columns=columns, precision=precision)
         dataset = opened[0].dataset
         if data is None and dataset.name == OWN:  # never the training file, unless it is named
-            what, advice = (
-                "there are no examples to answer",
-                f"litebert predict {chosen[0]} --data FILE --output FOLDER",
-            )
-            raise LitebertError("LB-923", what, received="no --data", expected="the file to answer", next=advice)
+            advice = f"litebert predict {chosen[0]} --data FILE --output FOLDER"
+            raise LitebertError("LB-923", "there are no examples to answer: --data names the file", next=advice)
         folder = Path(data) if data is not None else data_of(chosen[0])
         found = _answers(opened, dataset, folder, [split] if split else dataset.test_splits)
     if not found.files:
@@ -409,10 +392,9 @@ def glue(
                 find_files(folder, trainable[task].patterns(split))
     if submission is not None:
         empty: dict[str, str] = {}
-        for task in answered:
-            for split in DATASETS[task].test_splits:
-                DATASETS[task].read(folder, split)
-                empty |= dict.fromkeys(DATASETS[task].submission(split, [], []), "")
+        for dataset, split in ((DATASETS[task], split) for task in answered for split in DATASETS[task].test_splits):
+            dataset.read(folder, split)
+            empty |= dict.fromkeys(dataset.submission(split, [], []), "")
         glue_zip(empty)
 
     trained: dict[str, Run] = {}
@@ -424,7 +406,8 @@ def glue(
         )
         if run.exit_code:
             return GlueRuns((), (), exit_code=run.exit_code, runs=trained)
-    archive = None
+    table = glue_table(trained)
+    found = GlueRuns(table.headings, table.rows, decimals=2, notes=table.notes, runs=trained)
     if submission is not None:
         files: dict[str, str] = {}
         for task, source in answered.items():
@@ -435,6 +418,5 @@ def glue(
             write_text(Path(submission) / file, text)
         archive = Path(submission) / "glue.zip"
         write_bytes(archive, glue_zip(files))
-    table = glue_table(trained)
-    notes = (*table.notes, f"test answers: {archive}") if archive else table.notes
-    return GlueRuns(table.headings, table.rows, decimals=2, notes=notes, runs=trained, archive=archive)
+        found = replace(found, archive=archive, notes=(*found.notes, f"test answers: {archive}"))
+    return found

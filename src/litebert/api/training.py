@@ -4,26 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from functools import partial
 from os import fspath
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Required, cast
+from typing import TYPE_CHECKING, Annotated, Any, Required
 
 from annotated_types import Ge
 
 from litebert.answers import Shown
 from litebert.api.corpus import Column, Documents, Sentences, Texts, build_from_texts, vocabulary_path
 from litebert.api.runs import Planned, Run, concluded
-from litebert.api.settings import (
-    Overrides,
-    flags,
-    overrides,
-    paths,
-    recipe_names,
-    recipe_settings,
-    require_types,
-    run_folder,
-)
+from litebert.api.settings import Overrides, flags, overrides, paths, recipe_settings, require_types, run_folder
 from litebert.config import FinetuneConfig, Origin, PretrainConfig, Problem, Setting, TrainConfig, resolve
 from litebert.corpus.build import require_share
 from litebert.corpus.text import TextSettings, require_text
@@ -31,7 +21,6 @@ from litebert.errors import LitebertError, counted, say
 from litebert.inference import PACKAGED
 from litebert.inference.texts import count
 from litebert.reading.source import find_texts, is_url
-from litebert.runs import RunFile, read_run
 from litebert.tasks.check import DataReport, check_dataset, check_files
 from litebert.tokenizer import Tokenizer
 
@@ -87,29 +76,26 @@ def pretrain(
     from litebert.train.estimate import most_tokens
     from litebert.train.run import choose_device, duration, with_measured, write_to_tensorboard
 
+    # what can be checked before any work
     folder, inputs, size = run_folder(runs, name), paths(texts), count(vocab_size, "vocab_size")
     start = None if start is None else fspath(start)
-
-    # what can be checked before any work
     if bool(inputs) == (corpus is not None):
         raise LitebertError(
             "LB-523",
             "pretraining needs texts or a corpus, one of the two",
             received=f"{len(inputs)} texts and --corpus {corpus}",
-            expected="litebert pretrain TEXT... or litebert pretrain --corpus FOLDER",
-            next="litebert pretrain --help",
+            next="litebert pretrain TEXT..., or litebert pretrain --corpus FOLDER",
         )
     require_share(held_out)
     sources = find_texts(inputs) if inputs else ()
+    layout: Any = {"sentences": sentences, "documents": documents, "column": column}
     if sources and held_out and not any(is_url(source.location) for source in sources):
-        require_text(sources, TextSettings(sentences=sentences, documents=documents, column=column))
+        require_text(sources, TextSettings(**layout))
     chosen = overrides(settings)
     if minutes is not None and "train.steps" in chosen:
         received, advice = f"--minutes {minutes:g} and train.steps", "omit --minutes, or train.steps"
         raise LitebertError("LB-106", "the run has two lengths", received=received, next=advice)
-    if recipe is None:  # a run that an earlier version began resumes with its recipe
-        recorded = read_run(folder) or RunFile()
-        recipe = "further" if start and Origin("recipe", "laptop") not in recorded.origins.values() else "laptop"
+    recipe = recipe or ("further" if start else "laptop")
     own = {"data.corpus": str(corpus or folder / "corpus"), "start.model": start, "train.minutes": minutes}
     given = flags({**own, "model.preset": preset})
     resolved = resolve(PretrainConfig, recipe_settings("pretrain", recipe), given, chosen)
@@ -120,26 +106,26 @@ def pretrain(
         say("measuring a few steps on this machine")
         known = None if has_corpus else size if start is None else Tokenizer.load(locate(start)).vocab_size
         config, needs = pretraining.plan(resolved, folder, vocab_size=known)
-        train, model, data, time = config.train, config.model, str(corpus), None
+        train, model, data, tokens = config.train, config.model, str(corpus), config.train.steps * most_tokens(config)
         if corpus is None:
             ends = "blank lines" if documents == "blank-line" else "the end of each file"
-            share = f"{held_out:.1%} of them held out, at least one or the end of the only one"
             megabytes = sum(source.size for source in sources) / 1e6
-            data = f"{counted(len(sources), 'file')}, {megabytes:,.1f} MB; documents end at {ends}; {share}"
-        if train.minutes is not None:
-            made = "" if has_corpus else "the corpus is" if start else "the vocabulary and the corpus are"
-            time = f"{duration(60 * train.minutes)} of training{f'; before it {made} made' * bool(made)}; "
-            time += "after it the model and its report are written"
-        tokens, shape = train.steps * most_tokens(config), f"H {model.hidden_size} x {model.num_hidden_layers} layers"
+            data = f"{counted(len(sources), 'file')}, {megabytes:,.1f} MB; documents end at {ends}; "
+            data += f"{held_out:.1%} of them held out, at least one or the end of the only one"
         lines = {
-            "model": f"{shape}, E {model.embedding_size}, vocabulary {model.vocab_size:,}",
+            "model": f"H {model.hidden_size} x {model.num_hidden_layers} layers, E {model.embedding_size}, "
+            f"vocabulary {model.vocab_size:,}",
             "parameters": f"{needs.num_parameters:,}",
             "data": data,
             "objective": f"masked LM {config.objective.mask_prob:.0%}, sentence {config.objective.sentence}",
             "steps": f"{train.steps:,} of {train.batch_size:,} sequences",
             "tokens": f"{tokens / 1e6:,.1f} M at most",
         }
-        return train, _plan_of(lines, needs, train, folder, time=time, tokens=tokens)
+        if train.minutes is not None:
+            made = "" if has_corpus else "the corpus is" if start else "the vocabulary and the corpus are"
+            lines["time"] = f"{duration(60 * train.minutes)} of training{f'; before it {made} made' * bool(made)}; "
+            lines["time"] += "after it the model and its report are written"
+        return train, _plan_of(lines, needs, train, folder, tokens=tokens)
 
     if dry_run:
         return Run(folder, plan=plan()[1])
@@ -153,12 +139,10 @@ def pretrain(
             resolved = with_measured(resolved, resolved.config.model_copy(update={"train": train}))
             say(planned.text)
         if corpus is None and not (was_finished and has_corpus):
-            layout: Any = {"sentences": sentences, "documents": documents, "column": column, "held_out": held_out}
-            make = partial(build_from_texts, texts, folder, start=start, vocab_size=size, quiet=quiet, **layout)
-            world.from_first(lambda: str(make()))
+            how = {"start": start, "vocab_size": size, "held_out": held_out, "quiet": quiet, **layout}
+            world.from_first(lambda: str(build_from_texts(texts, folder, **how)))
         listeners = (write_to_tensorboard(folder / "tensorboard"),) if tensorboard and world.is_first else ()
-        code = pretraining.pretrain(resolved, folder, is_quiet=quiet, listeners=listeners, world=world)
-        run = Run(folder, code)
+        run = Run(folder, pretraining.pretrain(resolved, folder, is_quiet=quiet, listeners=listeners, world=world))
         return concluded(run, quiet=quiet, was_finished=was_finished) if world.is_first else run
 
 
@@ -198,39 +182,29 @@ def distil(
 
 
 def _plan_of(
-    lines: Mapping[str, str],
-    needs: Estimate,
-    train: TrainConfig,
-    folder: Path,
-    *,
-    time: str | None = None,
-    tokens: int | None = None,
-    notes: Sequence[str] = (),
+    lines: Mapping[str, str], needs: Estimate, train: TrainConfig, folder: Path, notes: Sequence[str] = (), **more: int
 ) -> Shown[Planned]:
     """Add to the lines of a plan what the run needs, and what each of several processes holds and sends."""
     from litebert.distributed import world_size
     from litebert.train.run import duration
 
     seconds, size, batch_size = train.steps * needs.seconds_per_step, world_size(), train.batch_size
-    needed = {
+    facts = {
         "memory": f"{needs.memory_bytes / 2**30:.2f} GiB",
         "disk": f"{needs.disk_bytes / 2**30:.2f} GiB",
-        "time": time or f"{duration(seconds)} on this machine, without evaluations",
+        "time": f"{duration(seconds)} on this machine, without evaluations",
+        **lines,
     }
     if size > 1:
         gradients = 4 * needs.num_parameters  # bytes
         sent = 2 * (size - 1) / size * gradients  # by each process in a ring all-reduce (Patarasuk and Yuan, 2009)
-        low, high = batch_size // size, -(-batch_size // size)
-        share = f"{low:,}" if low == high else f"{low:,} or {high:,}"
+        share = f"{batch_size / size:,.4g} of {batch_size:,} sequences of a step"
         held = f"all weights, gradients and moments ({4 * gradients / 1e6:,.0f} MB)"
-        needed["processes"] = f"{size}; each holds {held} and {share} of {batch_size:,} sequences of a step"
-        passed = f"each process sends and receives {sent / 1e6:,.1f} MB"
-        needed["network"] = f"{gradients / 1e6:,.1f} MB of gradients a step; {passed}"
-    facts = [*lines.items(), *needed.items(), ("results", str(folder)), *(("note", note) for note in notes)]
-    width = max(len(name) for name, _ in facts)
-    values: dict[str, Any] = {**asdict(needs), "steps": train.steps, "seconds": seconds}
-    values |= {} if tokens is None else {"tokens": tokens}
-    return Shown(cast("Planned", values), "\n".join(f"{name:<{width}}  {text}" for name, text in facts))
+        facts["processes"] = f"{size}; each holds {held} and {share}, and sends {sent / 1e6:,.1f} MB a step"
+    rows = [*facts.items(), ("results", str(folder)), *(("note", note) for note in notes)]
+    width = max(len(name) for name, _ in rows)
+    values: Any = {**asdict(needs), "steps": train.steps, "seconds": seconds, **more}
+    return Shown(values, "\n".join(f"{name:<{width}}  {text}" for name, text in rows))
 
 
 def finetune(
@@ -271,13 +245,9 @@ def finetune(
     task = "table" if own else fspath(task)
     require_task(task)
     if own is None and data is None and not any(str(each).startswith("data.") for each in settings):
-        raise LitebertError(
-            "LB-531",
-            f"the data of {task} is missing",
-            received="no --data",
-            expected="the folder of a named task, or a file of your own instead of its name",
-            next=f"litebert finetune {task} --data FOLDER",
-        )
+        expected = "the folder of a named task, or a file of your own instead of its name"
+        advice = f"litebert finetune {task} --data FOLDER"
+        raise LitebertError("LB-531", f"the data of {task} is missing: --data", expected=expected, next=advice)
     folder = run_folder(runs, name or (own.name.split(".")[0] if own else task))
     given = flags(
         {
@@ -294,9 +264,8 @@ def finetune(
             "data.train": str(own) if own else None,
         }
     )
-    chosen = recipe_settings("finetune", recipe or task) | given | overrides(settings)
-    if "model.start" not in chosen:
-        chosen |= {"model.start": Setting(str(packaged_model()), Origin())}
+    start = {"model.start": Setting(str(packaged_model()), Origin())}
+    chosen = start | recipe_settings("finetune", recipe or task) | given | overrides(settings)
     resolved = resolve(FinetuneConfig, chosen)
     seeded = {folder / f"seed-{seed}": resolve(FinetuneConfig, chosen | flags({"train.seed": seed})) for seed in seeds}
     trained = seeded or {folder: resolved}
@@ -305,14 +274,14 @@ def finetune(
         """Measure what the run will need, on a few of its examples; writes nothing."""
         prepared, needs = fine_tuning.plan_finetuning(resolved, folder)
         train, optim = prepared.config.train, prepared.config.optim
-        shape, key = prepared.network_config, prepared.key_measure
-        start = PACKAGED if resolved.origins["model.start"] == Origin() else resolved.config.model.start
+        shape, key, task = prepared.network_config, prepared.key_measure, prepared.dataset
+        begun = PACKAGED if resolved.origins["model.start"] == Origin() else resolved.config.model.start
         rate = f"{optim.learning_rate:g} ({prepared.resolved.origins['optim.learning_rate']})"
         of_head = f", of the head {optim.head_rate_scale:g} times that" * (optim.head_rate_scale != 1)
         without = f"{key} {prepared.baseline[key]:.4f} without any learning" if key in prepared.baseline else "unknown"
         lines = {
-            "model": f"{start}, H {shape.hidden_size} x {shape.num_hidden_layers} layers",
-            "task": f"{prepared.dataset.name}, {prepared.dataset.family.head.kind}",
+            "model": f"{begun}, H {shape.hidden_size} x {shape.num_hidden_layers} layers",
+            "task": f"{task.name}, {task.family.head.kind}",
             "parameters": f"{needs.num_parameters:,}",
             "examples": f"{prepared.num_examples:,} in {len(prepared.features):,} sequences or windows",
             **{f"  {name}": f"{len(held.examples):,}" for name, held in prepared.held_out.items()},
@@ -321,21 +290,20 @@ def finetune(
             "commonest": without,
             "tokens": f"{prepared.mean_tokens * train.batch_size:,.0f} a step",
         }
-        return prepared, _plan_of(lines, needs, train, folder, notes=prepared.dataset.notes)
+        return prepared, _plan_of(lines, needs, train, folder, task.notes)
 
     if dry_run:
         return Run(folder, plan=planned()[1])
     with joined(choose_device(resolved.config.train.device)) as world:
         quiet = quiet or not world.is_first
-        was_finished, prepared = all(Run(each).is_finished for each in trained), None
+        was_finished, prepared, code = all(Run(each).is_finished for each in trained), None, 0
         if not was_finished and not quiet:
             first, described = planned()
             say(described.text)
             prepared = None if seeds else first
         for each, settled in trained.items():
-            code = fine_tuning.finetune(settled, each, prepared=prepared, is_quiet=quiet, world=world)
-            if code:  # a signal stopped it
-                break
+            # after a signal the other seeds wait for the next call
+            code = code or fine_tuning.finetune(settled, each, prepared=prepared, is_quiet=quiet, world=world)
         run = Run(folder, code)
         return concluded(run, quiet=quiet, was_finished=was_finished) if world.is_first else run
 
@@ -362,18 +330,13 @@ def data_check(
     from litebert.tasks.named import DATASETS, require_task
 
     tokenizer = None if model is None else Tokenizer.load(vocabulary_path(model))
-    length = max_length or 512
-    if max_length is None and (name := task or "table") in recipe_names("finetune"):
-        length = int(str(recipe_settings("finetune", name)["task.max_length"].value))
-    if task is not None and task != "table":
-        require_task(task)
-        return check_dataset(DATASETS[task], files[0], tokenizer=tokenizer, max_length=length)
+    named = task or "table"
+    require_task(named)
+    usual = recipe_settings("finetune", named).get("task.max_length")
+    length = max_length or (int(str(usual.value)) if usual else 512)
+    if named != "table":
+        return check_dataset(DATASETS[named], files[0], tokenizer=tokenizer, max_length=length)
     if files[0].is_dir():
-        raise LitebertError(
-            "LB-869",
-            f"{files[0]} is a folder",
-            received="no --task",
-            expected="a file of your own, or the name of the task whose folder it is",
-            next=f"litebert data check {files[0]} --task mrpc, or whichever task it is",
-        )
+        advice = f"litebert data check {files[0]} --task mrpc, or whichever task it is"
+        raise LitebertError("LB-869", f"{files[0]} is a folder, and no --task says of which task", next=advice)
     return check_files(files[0], files[1:], columns=columns, problem=problem, tokenizer=tokenizer, max_length=length)

@@ -22,7 +22,6 @@ from types import GenericAlias, NoneType, UnionType
 from typing import Annotated, Any, Literal, Required, Union, get_args, get_origin, get_type_hints
 
 import click
-from annotated_types import Ge, Gt, Le
 
 from litebert.errors import NonFiniteError, harmless, say
 
@@ -238,6 +237,7 @@ class Numbers(click.ParamType[Any, Any]):
 
 
 NUMBERS = Numbers()
+_LIMITS = ("gt", "ge", "le")
 
 
 def _type_of(kind: Any, notes: list[Any]) -> click.ParamType[Any, Any]:
@@ -245,8 +245,7 @@ def _type_of(kind: Any, notes: list[Any]) -> click.ParamType[Any, Any]:
         return click.Choice(list(get_args(kind)))
     if kind not in (int, float):
         return Typed(Path if kind is Path else str)
-    low: Any = next((note for note in notes if isinstance(note, Ge | Gt)), None)
-    high: Any = next((note.le for note in notes if isinstance(note, Le)), None)
+    low, least, most = (next((getattr(note, name) for note in notes if hasattr(note, name)), None) for name in _LIMITS)
     if kind is int:
-        return click.IntRange(low.ge if isinstance(low, Ge) else None, high)
-    return Real(getattr(low, "ge", getattr(low, "gt", None)), high, min_open=isinstance(low, Gt))
+        return click.IntRange(least, most)
+    return Real(least if low is None else low, most, min_open=low is not None)
