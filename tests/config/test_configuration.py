@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from litebert.api.settings import recipe_names
+from litebert.api.settings import recipes
 from litebert.api.settings import recipes_show as recipe_text
 from litebert.config import (
     PRESETS,
@@ -103,7 +103,7 @@ def test_what_is_missing_or_not_toml_is_one_clear_error(tmp_path: Path) -> None:
         settings_from_toml(tmp_path / "r.toml")
 
 
-@pytest.mark.parametrize("name", recipe_names("pretrain"))
+@pytest.mark.parametrize("name", recipes("pretrain"))
 def test_every_recipe_resolves(tmp_path: Path, name: str) -> None:
     write_text(tmp_path / "recipe.toml", recipe_text(name))
     resolved = resolve(PretrainConfig, CORPUS, settings_from_toml(tmp_path / "recipe.toml"))

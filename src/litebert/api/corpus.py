@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from os import fspath
 from pathlib import Path
 from typing import Annotated, Any, Literal, Required
 
@@ -44,26 +43,15 @@ def vocabulary_path(tokenizer: str | None) -> Path:
 
 
 def build_from_texts(
-    texts: Paths,
-    folder: str | Path,
-    *,
-    vocab_size: int = 8_000,
-    start: str | Path | None = None,
-    sentences: str = "segment",
-    documents: str = "blank-line",
-    column: str = "text",
-    held_out: float = 0.02,
-    quiet: bool = False,
+    texts: Paths, folder: Path, *, vocab_size: int, start: str | None, column: str, quiet: bool, **layout: Any
 ) -> Path:
     """Train a vocabulary and build a corpus in `folder`, each unless it exists; return the folder of the corpus.
 
-    The vocabulary has `vocab_size` pieces, or fewer if the texts are small. Training that continues from a model,
-    `start`, uses that model's vocabulary.
+    Training that continues from a model, `start`, uses that model's vocabulary.
     """
     from litebert.hub import locate
 
-    vocabulary = Path(folder) / "tokenizer" if start is None else locate(fspath(start))
-    corpus = Path(folder) / "corpus"
+    vocabulary, corpus = folder / "tokenizer" if start is None else locate(start), folder / "corpus"
     speak = (lambda _: None) if quiet else say
     if start is None and not (vocabulary / "tokenizer_config.json").exists():
         speak(f"training a vocabulary of {vocab_size:,} pieces")
@@ -71,8 +59,7 @@ def build_from_texts(
         if trained.vocab_size < vocab_size:
             speak(f"the text has only {trained.vocab_size:,} pieces")
     speak("building the corpus")
-    layout: Any = {"sentences": sentences, "documents": documents, "column": column, "held_out": held_out}
-    corpus_build(texts, tokenizer=str(vocabulary), output=corpus, quiet=quiet, **layout)
+    corpus_build(texts, tokenizer=str(vocabulary), output=corpus, column=column, quiet=quiet, **layout)
     return corpus
 
 
@@ -136,17 +123,8 @@ def tokenizer_encode(
     found = Tokenizer.load(vocabulary_path(tokenizer)).encode(text, pair, special_tokens=special_tokens)
     rows = zip(found.ids, found.pieces, found.offsets, strict=True)
     lines = [f"{number:>7}  {piece}  {start}-{end}" for number, piece, (start, end) in rows]
-    tokens: Encoded = {"ids": found.ids, "segments": found.segments, "pieces": found.pieces, "offsets": found.offsets}
+    tokens = Encoded(ids=found.ids, segments=found.segments, pieces=found.pieces, offsets=found.offsets)
     return Shown(tokens, "\n".join(lines))
-
-
-def _say_progress(progress: BuildProgress) -> None:
-    from litebert.train.run import duration
-
-    seconds, is_done = progress.seconds_left, progress.parts_done == progress.num_parts
-    left = "" if seconds is None or is_done else f"  left {duration(seconds)}"
-    speed = f"  {progress.tokens_per_second:,.0f} tok/s" if progress.tokens_per_second >= 1 else ""
-    say(f"part {progress.parts_done}/{progress.num_parts}  {progress.tokens:,} tokens{speed}{left}")
 
 
 # ---- corpora --------------------------------------------------------------------------------------------------------
@@ -177,6 +155,14 @@ def corpus_build(
     litebert corpus build stories.jsonl --tokenizer vocabularies/mine --output corpora/mine
     litebert corpus build wiki.parquet --tokenizer models/mine --output corpora/wiki --held-out 0.02
     """
+    from litebert.train.run import duration
+
+    def show(progress: BuildProgress) -> None:
+        seconds, is_done = progress.seconds_left, progress.parts_done == progress.num_parts
+        left = "" if seconds is None or is_done else f"  left {duration(seconds)}"
+        speed = f"  {progress.tokens_per_second:,.0f} tok/s" if progress.tokens_per_second >= 1 else ""
+        say(f"part {progress.parts_done}/{progress.num_parts}  {progress.tokens:,} tokens{speed}{left}")
+
     found = build_corpus(
         paths(inputs),
         tokenizer=vocabulary_path(tokenizer),
@@ -188,7 +174,7 @@ def corpus_build(
         held_out=held_out,
         workers=workers,
         cluster=cluster,
-        report=None if quiet else _say_progress,
+        report=None if quiet else show,
     )
     parts = {"train": found.train, "held out": found.held_out}
     counts = "{:<9} {:,} documents, {:,} sentences, {:,} tokens"
@@ -251,15 +237,15 @@ def corpus_mix(
     litebert corpus mix corpora/wiki corpora/news --weights 3,1
     litebert corpus mix corpora/wiki corpora/news --temperature 2
     """
-    words = [f"data.mix={json.dumps([str(corpus) for corpus in corpora[1:]])}"]
+    first, *others = map(str, corpora)
+    words = [f"data.mix={json.dumps(others)}"]
     words += [f"data.weights=[{weights}]"] * (weights is not None)
     words += [f"data.temperature={temperature:g}"] * (temperature != 1)
-    chosen = flags({"data.corpus": str(corpora[0])})
-    shares = shares_of(resolve(PretrainConfig, chosen, settings_from_words(words)).config, corpora[0])
+    config = resolve(PretrainConfig, flags({"data.corpus": first}), settings_from_words(words)).config
+    shares = {str(path): share for path, share in shares_of(config, corpora[0]).items()}
     lines = [f"{share:>7.2%}  {path}" for path, share in shares.items()]
-    settings = [str(corpora[0]), *words]
-    note = "next    litebert pretrain --corpus " + " ".join(settings)
-    return Shown(Mixture({str(path): share for path, share in shares.items()}, settings), "\n".join(lines), (note,))
+    note = "next    litebert pretrain --corpus " + " ".join([first, *words])
+    return Shown(Mixture(shares, [first, *words]), "\n".join(lines), (note,))
 
 
 def corpus_stats(

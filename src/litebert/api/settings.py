@@ -9,8 +9,8 @@ import re
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from importlib.resources import as_file
-from importlib.resources import files as package_files
+from importlib.resources import as_file, files
+from importlib.resources.abc import Traversable
 from numbers import Integral
 from pathlib import Path
 from typing import Literal, Self, TypeAlias, get_type_hints
@@ -151,17 +151,17 @@ class Progress:
 
 RecipeKind = Literal["pretrain", "finetune"]
 KINDS: tuple[RecipeKind, ...] = ("pretrain", "finetune")
-RECIPES = package_files("litebert") / "recipes"
 
 
-def recipe_names(*kinds: str) -> list[str]:
-    """Name the recipes of some kinds, or of all; names are unique across kinds.
+def recipes(*kinds: str) -> dict[str, Traversable]:
+    """Return the recipes of some kinds, or of all, by name; names are unique across kinds.
 
-    >>> "paper-base" in recipe_names("pretrain")
+    >>> "paper-base" in recipes("pretrain")
     True
     """
-    names = [entry.name for kind in kinds or KINDS for entry in (RECIPES / kind).iterdir()]
-    return sorted(name.removesuffix(".toml") for name in names if name.endswith(".toml"))
+    folders = (files("litebert") / "recipes" / kind for kind in kinds or KINDS)
+    found = {entry.name.removesuffix(".toml"): entry for folder in folders for entry in folder.iterdir()}
+    return dict(sorted(found.items()))
 
 
 def recipe_settings(kind: str, name: str) -> Settings:
@@ -169,16 +169,17 @@ def recipe_settings(kind: str, name: str) -> Settings:
 
     A task that another package registered needs no recipe: it gets the default settings.
     """
-    if name not in recipe_names(kind):
-        if Path(name).suffix == ".toml":
-            return settings_from_toml(Path(name))
-        from litebert.tasks.named import DATASETS  # needs torch
+    known = recipes(kind)
+    if name in known:
+        with as_file(known[name]) as path:
+            return settings_from_toml(path, origin=Origin("recipe", name))
+    if Path(name).suffix == ".toml":
+        return settings_from_toml(Path(name))
+    from litebert.tasks.named import DATASETS  # needs torch
 
-        if kind == "finetune" and name in DATASETS:
-            return {"task.name": Setting(name, Origin("recipe", name))}
-        raise no_such_name("LB-522", "no recipe has this name", name, recipe_names(kind), next="litebert recipes list")
-    with as_file(RECIPES / kind / f"{name}.toml") as path:
-        return settings_from_toml(path, origin=Origin("recipe", name))
+    if kind == "finetune" and name in DATASETS:
+        return {"task.name": Setting(name, Origin("recipe", name))}
+    raise no_such_name("LB-522", "no recipe has this name", name, known, next="litebert recipes list")
 
 
 def recipes_show(name: str) -> str:
@@ -187,10 +188,10 @@ def recipes_show(name: str) -> str:
     litebert recipes show mrpc
     litebert recipes show laptop > mine.toml
     """
-    for kind in KINDS:
-        if name in recipe_names(kind):
-            return (RECIPES / kind / f"{name}.toml").read_text(encoding="utf-8").rstrip("\n")
-    raise no_such_name("LB-522", "no recipe has this name", name, recipe_names(), next="litebert recipes list")
+    known = recipes()
+    if name not in known:
+        raise no_such_name("LB-522", "no recipe has this name", name, known, next="litebert recipes list")
+    return known[name].read_text(encoding="utf-8").rstrip("\n")
 
 
 def recipes_list() -> Shown[dict[str, dict[str, str]]]:
@@ -202,7 +203,7 @@ def recipes_list() -> Shown[dict[str, dict[str, str]]]:
     found: dict[str, dict[str, str]] = {}
     lines = []
     for kind in KINDS:
-        found[kind] = {name: recipes_show(name).splitlines()[0].lstrip("# ") for name in recipe_names(kind)}
+        found[kind] = {name: recipes_show(name).splitlines()[0].lstrip("# ") for name in recipes(kind)}
         lines += [f"{kind}:", *(f"  {name:<16}  {summary}" for name, summary in found[kind].items())]
     return Shown(found, "\n".join(lines))
 

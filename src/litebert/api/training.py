@@ -139,7 +139,7 @@ def pretrain(
             resolved = with_measured(resolved, resolved.config.model_copy(update={"train": train}))
             say(planned.text)
         if corpus is None and not (was_finished and has_corpus):
-            how = {"start": start, "vocab_size": size, "held_out": held_out, "quiet": quiet, **layout}
+            how: Any = {"start": start, "vocab_size": size, "held_out": held_out, "quiet": quiet, **layout}
             world.from_first(lambda: str(build_from_texts(texts, folder, **how)))
         listeners = (write_to_tensorboard(folder / "tensorboard"),) if tensorboard and world.is_first else ()
         run = Run(folder, pretraining.pretrain(resolved, folder, is_quiet=quiet, listeners=listeners, world=world))
