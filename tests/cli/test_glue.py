@@ -9,6 +9,7 @@ import pytest
 
 from litebert.tasks.named.glue import GLUE_TASKS, SUBMISSION_FILES, GlueTask
 from tests.contract.shell import QUICK, Done, litebert, says
+from tests.contract.tiny import Desk
 
 PEOPLE = ("Anna", "Bert", "Clara", "David")
 
@@ -43,16 +44,16 @@ def text(number: int) -> str:
     return f"{who} sees {whom} in the garden."
 
 
-def called(pretrained: Path, data: Path, *words: object) -> Done:
+def called(desk: Desk, data: Path, *words: object) -> Done:
     runs = data.parent / "runs"
-    return litebert("glue", "--model", pretrained, "--data", data, "--runs", runs, *QUICK, *words)
+    return litebert("glue", "--model", desk.base, "--data", data, "--runs", runs, *QUICK, *words)
 
 
-def test_tasks_are_trained_once_and_stand_in_one_table_beside_the_paper(pretrained: Path, data: Path) -> None:
-    shown = called(pretrained, data, "--tasks", "rte,stsb", "--json")
+def test_tasks_are_trained_once_and_stand_in_one_table_beside_the_paper(desk: Desk, data: Path) -> None:
+    shown = called(desk, data, "--tasks", "rte,stsb", "--json")
     assert shown.code == 0, shown.stderr
     assert "the best evaluation, which was chosen on dev itself" in shown.stderr
-    assert f"started from {pretrained}, which is none of the published models" in shown.stderr
+    assert f"started from {desk.base}, which is none of the published models" in shown.stderr
     runs, found = data.parent / "runs" / "glue", shown.json
     reached = json.loads((runs / "rte" / "result.json").read_text())
     last, best = (round(100 * reached[each]["accuracy"], 2) for each in ("last", "best"))
@@ -63,16 +64,16 @@ def test_tasks_are_trained_once_and_stand_in_one_table_beside_the_paper(pretrain
 
     log = runs / "rte" / "metrics.jsonl"
     before = log.stat().st_mtime_ns
-    again = called(pretrained, data, "--tasks", "rte,stsb", "--csv")
+    again = called(desk, data, "--tasks", "rte,stsb", "--csv")
     assert log.stat().st_mtime_ns == before
     rows = list(csv.DictReader(again.stdout.splitlines()))
     assert [(row["task"], float(row["last"])) for row in rows] == [(row["task"], row["last"]) for row in found]
-    people = called(pretrained, data, "--tasks", "rte,stsb").stdout
+    people = called(desk, data, "--tasks", "rte,stsb").stdout
     assert people.splitlines()[0].split()[:4] == ["task", "measure", "last", "best"]
 
 
-def test_several_seeds_are_one_line_of_medians(pretrained: Path, data: Path) -> None:
-    shown = called(pretrained, data, "--tasks", "rte", "--seeds", "1,2,3", "--markdown")
+def test_several_seeds_are_one_line_of_medians(desk: Desk, data: Path) -> None:
+    shown = called(desk, data, "--tasks", "rte", "--seeds", "1,2,3", "--markdown")
     line = shown.stdout.splitlines()[2].strip("| ").split(" | ")
     folder = data.parent / "runs" / "glue" / "rte"
     results = [json.loads((folder / f"seed-{seed}" / "result.json").read_text()) for seed in (1, 2, 3)]
@@ -82,10 +83,10 @@ def test_several_seeds_are_one_line_of_medians(pretrained: Path, data: Path) -> 
 
 
 @pytest.mark.slow
-def test_all_tasks_leave_as_one_archive(pretrained: Path, data: Path) -> None:
+def test_all_tasks_leave_as_one_archive(desk: Desk, data: Path) -> None:
     output = data.parent / "submission"
 
-    found = called(pretrained, data, "--submission", output, "--json")
+    found = called(desk, data, "--submission", output, "--json")
     assert found.code == 0, found.stderr
     assert [row["task"] for row in found.json] == [task.name for task in GLUE_TASKS if task.name != "ax"]
     with zipfile.ZipFile(output / "glue.zip") as archive:
@@ -97,7 +98,7 @@ def test_all_tasks_leave_as_one_archive(pretrained: Path, data: Path) -> None:
             assert (output / name).read_text("utf-8").splitlines() == lines
 
 
-def test_what_cannot_be_done_whole_is_refused_before_training(pretrained: Path, data: Path, tmp_path: Path) -> None:
+def test_what_cannot_be_done_whole_is_refused_before_training(desk: Desk, data: Path, tmp_path: Path) -> None:
     submission = ("--submission", data.parent / "submission")
     refused: dict[tuple[object, ...], tuple[str, ...]] = {
         ("--tasks", "rte", *submission): ("LB-826",),
@@ -105,17 +106,17 @@ def test_what_cannot_be_done_whole_is_refused_before_training(pretrained: Path, 
         ("--tasks", "ax"): ("LB-529",),
     }
     for words, said in refused.items():
-        says(called(pretrained, data, *words), 1, *said)
-    says(called(pretrained, tmp_path / "none"), 1, "LB-530", "no such folder")
+        says(called(desk, data, *words), 1, *said)
+    says(called(desk, tmp_path / "none"), 1, "LB-530", "no such folder")
     (data / "QQP" / "test.tsv").unlink()
-    says(called(pretrained, data, *submission), 1, "LB-820")
+    says(called(desk, data, *submission), 1, "LB-820")
     (data / "RTE" / "dev.tsv").unlink()
-    says(called(pretrained, data, "--tasks", "wnli,rte"), 1, "LB-820")
+    says(called(desk, data, "--tasks", "wnli,rte"), 1, "LB-820")
     assert not (data.parent / "runs").exists()
 
 
-def test_only_the_tasks_of_the_folder_are_trained(pretrained: Path, tmp_path: Path) -> None:
+def test_only_the_tasks_of_the_folder_are_trained(desk: Desk, tmp_path: Path) -> None:
     (rte,) = [task for task in GLUE_TASKS if task.name == "rte"]
     for split in rte.splits:
         write_split(tmp_path / "data", rte, split)
-    assert [row["task"] for row in called(pretrained, tmp_path / "data", "--json").json] == ["rte"]
+    assert [row["task"] for row in called(desk, tmp_path / "data", "--json").json] == ["rte"]

@@ -10,6 +10,7 @@ import threading
 from dataclasses import dataclass
 from pathlib import Path
 
+import click
 import pytest
 
 COMMAND = [sys.executable, "-m", "litebert"]
@@ -115,6 +116,18 @@ def near(value: object, rel: float = 1e-4, abs: float = 1e-5) -> object:
     if isinstance(value, list):
         return [near(each, rel, abs) for each in value]
     return {name: near(each, rel, abs) for name, each in value.items()} if isinstance(value, dict) else value
+
+
+def leaves(command: click.Command | None = None, path: tuple[str, ...] = ()) -> dict[str, click.Command]:
+    """Return every command that does something, by its words."""
+    from litebert.cli import cli
+
+    command = command or cli
+    if not isinstance(command, click.Group):
+        return {" ".join(path): command}
+    context = click.Context(command)
+    below = ((name, command.get_command(context, name)) for name in command.list_commands(context))
+    return {leaf: each for name, found in below for leaf, each in leaves(found, (*path, name)).items()}
 
 
 def story(number: int) -> str:

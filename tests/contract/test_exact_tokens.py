@@ -127,27 +127,11 @@ def test_golden_tokens_of_a_vocabulary_that_is_trained(tiny: Tiny) -> None:
     golden.require("tokens", "trained", [{"pieces": list(tokenizer.pieces), "hash": tokenizer.hash}])
 
 
-@pytest.mark.parametrize("vocabulary", ["packaged", "official"])
-def test_offsets_are_ordered_and_slice_the_text(request: pytest.FixtureRequest, vocabulary: str) -> None:
-    packaged = vocabulary == "packaged"
-    tokenizer = package.load().tokenizer if packaged else request.getfixturevalue("official")
-    for text in SAID:
-        encoding = tokenizer.encode(text)
-        assert len(encoding.ids) == len(encoding.pieces) == len(encoding.offsets) == len(encoding.segments)
-        starts = [start for start, _ in encoding.offsets]
-        assert starts == sorted(starts)
-        assert all(0 <= start <= end <= len(text) for start, end in encoding.offsets)
-        for piece, (start, end) in zip(encoding.pieces, encoding.offsets, strict=True):
-            if piece.isascii() and text.isascii():
-                assert text[start:end].lower() == piece.removeprefix("▁")
-
-
 def test_batches_ids_and_arrays_are_those_of_single_texts(tiny: Tiny) -> None:
     tokenizer = Tokenizer.load(tiny.tokenizer)
     expected = [tokenizer.encode(text).ids for text in SAID]
     assert tokenizer.encode_ids(SAID) == expected
     assert [each.ids for each in tokenizer.encode_batch(SAID)] == expected
-    assert [each.ids for each in tokenizer.encode_batch(SAID, num_threads=4)] == expected
     assert [tokenizer.encode_arrays(text)[0].tolist() for text in SAID] == expected
     assert [tokenizer.id(piece) for piece in tokenizer.pieces] == list(range(tokenizer.vocab_size))
 

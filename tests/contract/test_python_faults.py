@@ -2,8 +2,6 @@
 
 import json
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -196,29 +194,6 @@ def test_an_error_has_its_parts_and_advice_names_the_function_that_was_called() 
 
 
 # ---- other processes and devices ------------------------------------------------------------------------------------
-
-
-def test_the_package_loads_no_torch_before_it_is_needed() -> None:
-    code = "import sys, litebert; litebert.preset('tiny'); dir(litebert); assert 'torch' not in sys.modules"
-    assert subprocess.run([sys.executable, "-c", code], timeout=120).returncode == 0
-
-
-ELSEWHERE = """
-import sys, pickle
-from concurrent.futures import ProcessPoolExecutor
-import multiprocessing, litebert
-if __name__ == "__main__":
-    model = litebert.load(sys.argv[1])
-    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
-        assert pool.submit(model.classify, "Anna left.").result().labels == model.classify("Anna left.").labels
-"""
-
-
-def test_a_model_is_sent_to_a_pool_of_processes(desk: Desk, tmp_path: Path) -> None:
-    (tmp_path / "pool.py").write_text(ELSEWHERE)
-    words = [sys.executable, str(tmp_path / "pool.py"), str(desk.reviews)]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
 
 
 def test_networks_are_computed_on_any_device() -> None:

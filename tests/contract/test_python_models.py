@@ -13,7 +13,6 @@ import litebert
 from litebert import LitebertError, Model
 
 from . import golden
-from .shell import litebert as shell
 from .tiny import Desk
 
 TEXTS = ["A man is playing a guitar.", "Someone plays an instrument.", "The stock market fell."]
@@ -88,15 +87,6 @@ def test_networks_are_made_copied_and_pickled() -> None:
         with torch.no_grad():
             torch.testing.assert_close(twin(batch), network(batch), rtol=0, atol=0)
     assert pickle.loads(pickle.dumps(litebert.AlbertForPretraining(config))).state_dict().keys()
-
-
-def test_a_quantized_model_answers_nearly_as_before(desk: Desk, tmp_path: Path) -> None:
-    (tmp_path / "t.txt").write_text("\n".join(SENTENCES * 4))
-    done = shell("quantize", desk.base, tmp_path / "int8", "--texts", tmp_path / "t.txt")
-    assert done.code == 0, done.stderr
-    plain, small = litebert.load(desk.base).embed(TEXTS), litebert.load(tmp_path / "int8").embed(TEXTS)
-    cosines = (plain * small).sum(1) / np.linalg.norm(plain, axis=1) / np.linalg.norm(small, axis=1)
-    assert cosines.min() > 0.99
 
 
 # ---- the packaged model ---------------------------------------------------------------------------------------------

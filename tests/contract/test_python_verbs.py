@@ -6,7 +6,6 @@ from dataclasses import FrozenInstanceError, fields, is_dataclass
 from functools import cache
 from itertools import count, islice
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -16,50 +15,20 @@ import litebert
 from litebert import LitebertError, Model
 
 from .tiny import Desk, Random
+from .verbs import OF_TEXT, TEXTS, VERBS
 
-PAIR = "Bert found a red ball."
-TEXTS = ["Anna walked to the house.", "Nobody at the river knew."]
-
-
-class Verb(NamedTuple):
-    """A verb, the run that has it, what it is asked about a text, and the fields of an answer."""
-
-    run: str
-    ask: Callable[[Model, object], object]
-    fields: set[str]
-    is_list: bool = False
-    blank: str = ""
-
-
-OF_TEXTS = {
-    "fill": Verb("base", lambda m, t: m.fill(t), {"text", "words", "probability", "offsets"}, True, " [MASK]"),
-    "score": Verb("base", lambda m, t: m.score(t), {"text", "log_likelihood", "perplexity", "words"}),
-    "classify": Verb("reviews", lambda m, t: m.classify(t), {"labels", "values"}),
-    "regress": Verb("stars", lambda m, t: m.classify(t), {"labels", "values"}),
-    "tag": Verb("tags", lambda m, t: m.tag(t), {"word", "tag", "start", "end"}, True),
-    "embed": Verb("base", lambda m, t: m.embed(t), set()),
-}
-"""Verbs that take one text or several."""
-
-OTHERS = {
-    "order": Verb("base", lambda m, _: m.order(TEXTS[0], PAIR), {"is_in_order", "probability"}),
-    "coherence": Verb("base", lambda m, _: m.order(" ".join(TEXTS)), {"joins"}),
-    "choose": Verb(
-        "choices", lambda m, _: m.choose("Who?", ["Anna", "Bert"], context=PAIR), {"index", "text", "probabilities"}
-    ),
-    "answer": Verb(
-        "spans",
-        lambda m, _: m.answer("Who?", PAIR, top=2),
-        {"text", "start", "stop", "probability", "document", "no_answer"},
-        True,
-    ),
-    "search": Verb("base", lambda m, _: m.search(PAIR, TEXTS), {"number", "text", "score"}, True),
-    "explain": Verb(
+Asked = tuple[str, Callable[[Model], object], set[str]]
+OTHERS: dict[str, Asked] = {
+    "regress": ("stars", lambda m: m.classify(TEXTS[0]), {"labels", "values"}),
+    "coherence": ("base", lambda m: m.order(" ".join(TEXTS)), {"joins"}),
+    "search": ("base", lambda m: m.search(TEXTS[0], TEXTS), {"number", "text", "score"}),
+    "explain": (
         "reviews",
-        lambda m, _: m.explain("classify", TEXTS[0]),
+        lambda m: m.explain("classify", TEXTS[0]),
         {"verb", "answer", "kind", "score", "blank", "error", "words"},
     ),
 }
+"""What else is asked, beside the verbs of the shell: of which run, and the fields of an answer."""
 
 
 @pytest.fixture(scope="module")
@@ -78,46 +47,39 @@ KINDS: dict[str, Callable[[list[str]], object]] = {
 }
 
 
-@pytest.mark.parametrize("name", OF_TEXTS)
+@pytest.mark.parametrize("name", OF_TEXT)
 def test_one_text_has_one_answer_and_any_kind_of_list_a_list(loaded: Callable[[str], Model], name: str) -> None:
-    verb = OF_TEXTS[name]
-    model = loaded(verb.run)
-    texts = [text + verb.blank for text in TEXTS]
-    several = verb.ask(model, texts)
-    assert len(several) == 2
+    ask = getattr(loaded(VERBS[name].run), name)
+    texts = [row["text"] for row in VERBS[name].rows]
+    several, alone = ask(texts), ask(texts[0])
     for kind in KINDS.values():
-        found = verb.ask(model, kind(texts))
+        found = ask(kind(texts))
         assert type(found) is type(several)
         assert np.array_equal(found, several) if name == "embed" else found == several
-    assert len(verb.ask(model, [])) == 0
-    alone = verb.ask(model, texts[0])
+    assert (len(several), len(ask([]))) == (len(texts), 0)
     if name == "embed":
-        assert (several.shape, alone.shape, several.dtype) == ((2, 128), (128,), np.float32)
-        assert verb.ask(model, []).shape == (0, 128)
+        assert (several.shape, alone.shape, several.dtype) == ((3, 128), (128,), np.float32)
+        assert ask([]).shape == (0, 128)
         return
-    answers = list(alone) if verb.is_list else [alone]
-    assert answers
-    for answer in answers:
-        assert is_dataclass(answer)
-        assert {field.name for field in fields(answer)} == verb.fields
-        assert len(answer.to_pandas()) >= 1
     assert type(several[0]) is type(alone)
     assert "<t" in several._repr_html_()
     assert len(several.to_pandas()) >= 2
 
 
-@pytest.mark.parametrize("name", OTHERS)
+ANSWERS = {name: (v.run, lambda m, v=v: v.ask(m, v.rows[0]), v.fields) for name, v in VERBS.items()} | OTHERS
+
+
+@pytest.mark.parametrize("name", sorted(ANSWERS.keys() - {"embed", "similar"}))
 def test_an_answer_has_its_fields_and_is_a_table(loaded: Callable[[str], Model], name: str) -> None:
-    verb = OTHERS[name]
-    found = verb.ask(loaded(verb.run), None)
-    for answer in list(found) if verb.is_list else [found]:
-        assert is_dataclass(answer)
-        assert {field.name for field in fields(answer)} == verb.fields
-    assert len(found.to_pandas()) >= 1
+    run, ask, names = ANSWERS[name]
+    found = ask(loaded(run))
+    answers = list(found) if isinstance(found, tuple) else [found]
+    assert answers and all(is_dataclass(each) and {field.name for field in fields(each)} == names for each in answers)
+    assert all(len(each.to_pandas()) >= 1 for each in (found, *answers))
     assert repr(found)
 
 
-VERBS = {
+VERBS_OF = {
     "base": ("fill", "score", "order", "embed"),
     "reviews": ("classify", "embed"),
     "stars": ("classify", "embed"),
@@ -127,17 +89,14 @@ VERBS = {
 }
 
 
-@pytest.mark.parametrize("run", VERBS)
+@pytest.mark.parametrize("run", VERBS_OF)
 def test_a_model_names_its_verbs_and_refuses_others(loaded: Callable[[str], Model], run: str) -> None:
     model = loaded(run)
-    assert model.verbs == VERBS[run]
-    for name, verb in {**OF_TEXTS, **OTHERS}.items():
-        word = {"regress": "classify", "coherence": "order"}.get(name, name)
-        if word in (*model.verbs, "search", "explain"):
-            continue
+    assert model.verbs == VERBS_OF[run]
+    for name in VERBS.keys() - {*model.verbs, "similar"}:
         with pytest.raises(LitebertError) as caught:
-            verb.ask(model, TEXTS[0] + verb.blank)
-        assert word in caught.value.what
+            VERBS[name].ask(model, VERBS[name].rows[0])
+        assert name in caught.value.what
         assert caught.value.next
 
 
@@ -261,12 +220,8 @@ def test_answers_are_frozen_readable_and_tables(folder: Path) -> None:
     assert repr(model) == f"Model({str(folder)!r}, verbs: fill, score, order, embed)"
     assert list(found[1:].to_pandas()["text"]) == [found[1].text]
     assert list(found.to_pandas()["probability"]) == [each.probability for each in found]
-    nested = model.fill(["Anna [MASK].", "[MASK]."], top=2).to_pandas()
-    assert list(nested["text_number"]) == [0, 0, 1, 1]
-    order = model.order("Anna slept.", "She woke.")
-    assert list(order.to_pandas()["probability"]) == [order.probability]
-    score = model.score("Anna found a ball.")
-    assert list(score.to_pandas()["word"]) == ["Anna", "found", "a", "ball."]
+    assert list(model.fill(["Anna [MASK].", "[MASK]."], top=2).to_pandas()["text_number"]) == [0, 0, 1, 1]
+    assert list(model.score("Anna found a ball.").to_pandas()["word"]) == ["Anna", "found", "a", "ball."]
     with pytest.raises(FrozenInstanceError):
         found[0].text = "x"  # type: ignore[misc]
 

@@ -5,7 +5,6 @@ import gzip
 import json
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -14,67 +13,9 @@ import zstandard
 
 from .shell import litebert, near, says
 from .tiny import Desk
+from .verbs import OF_TEXT, TEXTS, VERBS, Row
 
-Row = dict[str, str]
-
-
-class Verb(NamedTuple):
-    """How a verb is typed, which rows a file of it has, and what an answer of it holds."""
-
-    run: str
-    rows: list[Row]
-    typed: list[list[str]]
-    fields: set[str]
-    shown: str
-
-
-TEXTS = ["Anna walked to the house.", "Bert found a red ball.", "Nobody at the river knew."]
-ROWS = [{"text": text} for text in TEXTS]
-ALONE = [[text] for text in TEXTS]
-PAIRS = [{"first": TEXTS[0], "second": text} for text in TEXTS[1:]]
-TYPED = [[TEXTS[0], text] for text in TEXTS[1:]]
-BLANKS = ["Anna walked to [MASK] house.", "Bert found a [MASK] ball."]
-ASKED = [{"question": "Who left?", "context": text} for text in TEXTS]
-CHOSEN = [{"question": "Who?", "context": text, "choice1": "Ada", "choice2": "Bert"} for text in TEXTS]
-SPAN = {"text", "start", "stop", "probability", "document", "no_answer"}
-VERBS = {
-    "fill": Verb(
-        "base",
-        [{"text": text} for text in BLANKS],
-        [[text] for text in BLANKS],
-        {"text", "words", "probability", "offsets"},
-        "house.",
-    ),
-    "score": Verb("base", ROWS, ALONE, {"text", "log_likelihood", "perplexity", "words"}, TEXTS[0]),
-    "order": Verb("base", PAIRS, TYPED, {"is_in_order", "probability"}, "in order"),
-    "similar": Verb("base", PAIRS, TYPED, {"cosine"}, "0."),
-    "embed": Verb("base", ROWS, ALONE, set(), "128 numbers"),
-    "classify": Verb("reviews", ROWS, ALONE, {"labels", "values"}, "good"),
-    "tag": Verb("tags", ROWS, ALONE, {"word", "tag", "start", "end"}, "/O"),
-    "answer": Verb("spans", ASKED, [["Who left?", "--context", text] for text in TEXTS], SPAN, "%"),
-    "choose": Verb(
-        "choices",
-        CHOSEN,
-        [["Who?", "Ada", "Bert", "--context", text] for text in TEXTS],
-        {"index", "text", "probabilities"},
-        "Bert",
-    ),
-}
-FORMATS = [
-    "csv",
-    "tsv",
-    "jsonl",
-    "ndjson",
-    "parquet",
-    "csv.gz",
-    "jsonl.gz",
-    "jsonl.zst",
-    "txt",
-    "txt.gz",
-    "stdin",
-    "files",
-]
-OF_TEXT = [name for name, verb in VERBS.items() if list(verb.rows[0]) == ["text"]]
+FORMATS = ["csv", "tsv", "jsonl", "ndjson", "parquet", "jsonl.gz", "jsonl.zst", "txt", "txt.gz", "stdin", "files"]
 CASES = [
     (name, kind)
     for name in VERBS
@@ -125,7 +66,7 @@ def test_a_typed_text_is_answered_for_people_and_for_machines(desk: Desk, name: 
             assert set(each) == verb.fields
 
 
-@pytest.mark.parametrize("name", ["fill", *[name for name in OF_TEXT if name != "fill"]])
+@pytest.mark.parametrize("name", OF_TEXT)
 def test_several_typed_texts_are_one_list(desk: Desk, name: str) -> None:
     verb = VERBS[name]
     words = [word for typed in verb.typed for word in typed]
@@ -146,6 +87,7 @@ def test_rows_of_every_kind_of_file_have_the_answers_of_typed_ones(
     done = litebert(name, *words, "--model", getattr(desk, verb.run), "--json", "--quiet", stdin=typed)
     assert done.code == 0, done.stderr
     assert [set(row) for row in done.rows] == [{"row", "answer"}] * len(verb.rows)
+    assert [row["row"] for row in done.rows] == [*range(1, len(verb.rows) + 1)]
     assert [row["answer"] for row in done.rows] == near(alone(desk, name))
 
 
@@ -203,23 +145,18 @@ def test_a_model_is_a_run_a_folder_or_the_one_that_comes_along(desk: Desk, given
     assert len(done.json[0]) == (384 if given == "packaged" else 128)
 
 
-def test_a_name_on_a_hub_that_is_not_there_is_one_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:1")
-    monkeypatch.setenv("HF_HOME", str(tmp_path))
-    says(litebert("embed", "a", "--model", "nobody/nothing"), 1, "nobody/nothing", "Hub")
-
-
 COLUMNS = {
-    "a name": (["--column", "body"], "id,body\n1,{0}\n2,{1}\n3,{2}\n"),
-    "a role": (["--column", "text=body"], "id,body\n1,{0}\n2,{1}\n3,{2}\n"),
-    "a number": (["--column", "2", "--column", "header=no"], "1,{0}\n2,{1}\n3,{2}\n"),
-    "a number of a role": (["--column", "header=no", "--column", "text=2"], "1,{0}\n2,{1}\n3,{2}\n"),
+    "a name": (["body"], "id,body\n1,{0}\n2,{1}\n3,{2}\n"),
+    "a role": (["text=body"], "id,body\n1,{0}\n2,{1}\n3,{2}\n"),
+    "a number": (["2", "header=no"], "1,{0}\n2,{1}\n3,{2}\n"),
+    "a number of a role": (["header=no", "text=2"], "1,{0}\n2,{1}\n3,{2}\n"),
 }
 
 
-@pytest.mark.parametrize(("words", "table"), COLUMNS.values(), ids=COLUMNS)
-def test_a_column_is_chosen_by_name_role_or_number(desk: Desk, tmp_path: Path, words: list[str], table: str) -> None:
+@pytest.mark.parametrize(("columns", "table"), COLUMNS.values(), ids=COLUMNS)
+def test_a_column_is_chosen_by_name_role_or_number(desk: Desk, tmp_path: Path, columns: list[str], table: str) -> None:
     (tmp_path / "t.csv").write_text(table.format(*TEXTS))
+    words = [word for column in columns for word in ("--column", column)]
     done = litebert("embed", tmp_path / "t.csv", *words, "--model", desk.base, "--json", "--quiet")
     assert done.code == 0, done.stderr
     assert [row["answer"] for row in done.rows] == near(alone(desk, "embed"))

@@ -11,11 +11,11 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from litebert.errors import LitebertError, as_litebert_error, did_you_mean, say
+from litebert.errors import LitebertError, as_litebert_error, say
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -92,10 +92,11 @@ def function_of(name: str) -> Callable[..., object]:
 class Commands(click.Group):
     """Commands by name, all verbs or those of one group; their functions are imported when they are called."""
 
-    def list_commands(self, _: click.Context) -> list[str]:
-        if self.name == "litebert":
-            return sorted(VERBS)
-        return sorted(each.partition(" ")[2] for each in HOMES if each.startswith(f"{self.name} "))
+    def __init__(self, name: str, **how: Any) -> None:
+        words = (each.partition(" ") for each in HOMES)
+        names = VERBS if name == "litebert" else [own for group, _, own in words if group == name]
+        lazy: Any = dict.fromkeys(names)  # click lists names, and suggests one
+        super().__init__(name, **how, commands=lazy)
 
     def get_command(self, _: click.Context, cmd_name: str) -> click.Command | None:
         name = cmd_name if self.name == "litebert" else f"{self.name} {cmd_name}"
@@ -110,15 +111,6 @@ class Commands(click.Group):
         from litebert.cli.verbs import verb_command
 
         return verb_command(name)
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        known = self.list_commands(ctx)
-        if args and not args[0].startswith("-") and args[0] not in known:
-            meant = did_you_mean(args[0], known)
-            ctx.fail(f"{'' if self.name == 'litebert' else f'{self.name} has '}no such verb: {args[0]} ({meant})")
-        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands with their summaries; of the verbs, without importing their functions."""

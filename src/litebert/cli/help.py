@@ -12,7 +12,6 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-import click
 from click.shell_completion import get_completion_class
 from pydantic import JsonValue, TypeAdapter
 from typing_extensions import TypedDict
@@ -34,15 +33,8 @@ def help(  # noqa: A001
     """
     if schema:
         show_json(schema_of(" ".join(verb)), indent=2)
-        return
-    command: click.Command = cli
-    context = click.Context(cli, info_name="litebert", **cli.context_settings)
-    for word in verb:
-        found = command.get_command(context, word) if isinstance(command, click.Group) else None
-        if found is None:
-            raise click.UsageError(f"no such verb: {' '.join(verb)}", context)
-        command, context = found, click.Context(found, info_name=word, parent=context)
-    show(command.get_help(context))
+    else:
+        cli.main([*verb, "--help"], prog_name="litebert", standalone_mode=False)
 
 
 def completion(shell: Literal["bash", "zsh", "fish"]) -> None:
