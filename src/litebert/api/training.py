@@ -101,7 +101,7 @@ def pretrain(
     resolved = resolve(PretrainConfig, recipe_settings("pretrain", recipe), given, chosen)
     has_corpus = corpus is not None or (folder / "corpus" / "corpus.json").is_file()
 
-    def plan() -> tuple[TrainConfig, Shown[Planned]]:
+    def plan() -> tuple[PretrainConfig, Shown[Planned]]:
         """Measure what the run will need; writes nothing, trains no vocabulary."""
         say("measuring a few steps on this machine")
         known = None if has_corpus else size if start is None else Tokenizer.load(locate(start)).vocab_size
@@ -125,7 +125,7 @@ def pretrain(
             made = "" if has_corpus else "the corpus is" if start else "the vocabulary and the corpus are"
             lines["time"] = f"{duration(60 * train.minutes)} of training{f'; before it {made} made' * bool(made)}; "
             lines["time"] += "after it the model and its report are written"
-        return train, _plan_of(lines, needs, train, folder, tokens=tokens)
+        return config, _plan_of(lines, needs, train, folder, tokens=tokens)
 
     if dry_run:
         return Run(folder, plan=plan()[1])
@@ -135,8 +135,9 @@ def pretrain(
             locate(teacher)  # before a vocabulary is trained for nothing
         was_finished = Run(folder).is_finished
         if not was_finished and not quiet:
-            train, planned = plan()
-            resolved = with_measured(resolved, resolved.config.model_copy(update={"train": train}))
+            config, planned = plan()
+            measured = {"train": config.train, "optim": config.optim}
+            resolved = with_measured(resolved, resolved.config.model_copy(update=measured))
             say(planned.text)
         if corpus is None and not (was_finished and has_corpus):
             how: Any = {"start": start, "vocab_size": size, "held_out": held_out, "quiet": quiet, **layout}
