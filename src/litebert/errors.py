@@ -9,7 +9,7 @@ import os
 import sys
 import unicodedata
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import ClassVar
 
@@ -44,11 +44,9 @@ class LitebertError(Exception):
             self.received = f"{line[:_LONGEST_RECEIVED]}… ({len(text):,} characters)" if is_long else line
 
     def __str__(self) -> str:
-        lines = [f"{self.code}: {_on_one_line(self.what)}"]
-        for name, value in (("received", self.received), ("expected", self.expected), ("next", self.next)):
-            if value:
-                lines.append(f"  {name + ':':<9} {_on_one_line(value)}")
-        return "\n".join(lines)
+        more = {"received": self.received, "expected": self.expected, "next": self.next}
+        lines = [f"  {name + ':':<9} {_on_one_line(value)}" for name, value in more.items() if value]
+        return "\n".join([f"{self.code}: {_on_one_line(self.what)}", *lines])
 
 
 class RequestError(LitebertError):
@@ -109,9 +107,7 @@ def missing_package(package: str, *, extra: str, needed_for: str) -> LitebertErr
 
 def _on_one_line(text: str) -> str:
     """Show line breaks and control characters, which the names of files may have, as in Python's strings."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    return harmless(text).replace("\n", "\\n").replace("\t", "\\t")
 
 
 # ---- failures of the system: files, disk, memory --------------------------------------------------------------------
@@ -141,23 +137,23 @@ def as_litebert_error(error: BaseException) -> LitebertError | None:
 
 @contextmanager
 def disk_errors(path: Path) -> Iterator[None]:
-    """Turn the system's errors while `path` is written into one message with sizes and advice."""
+    """Turn the system's errors, which have a number, while `path` is written into one message with advice."""
     try:
         yield
     except OSError as error:
+        if error.errno is None:
+            raise
         raise _system_error(error, path) from error
 
 
 def _system_error(error: OSError, written: Path | None = None) -> LitebertError:
     """Return the message for an error of the system, while `written` was written or anything else was done."""
     path = Path(os.fsdecode(error.filename)) if isinstance(error.filename, str | bytes) and error.filename else written
-    name = str(path) if path else "the file"
-    name = name if len(name) <= 120 else f"{name[:120]}…"
+    name = f"{str(path)[:120]}{'…' * (len(str(path)) > 120)}" if path else "the file"
     said, number = error.strerror or str(error) or type(error).__name__, error.errno
     look = f"ls -ld {_existing(path)}" if path else "check the paths that the command names"
     if number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-        place = written or path
-        free = f"{free_bytes(place):,} bytes free" if place else said
+        free = f"{free_bytes(written or path or Path.cwd()):,} bytes free"
         advice = "free some space or choose another folder, then rerun the command; nothing has the final name yet"
         return ResourceError("LB-001", f"the disk is full while writing {name}", received=free, next=advice)
     if number in (errno.EACCES, errno.EROFS, errno.EPERM):
@@ -172,11 +168,9 @@ def _system_error(error: OSError, written: Path | None = None) -> LitebertError:
 def _existing(path: Path) -> Path:
     """Return the deepest part of a path that exists."""
     for part in (path, *path.absolute().parents):
-        try:
+        with suppress(OSError, ValueError):
             part.lstat()
-        except (OSError, ValueError):
-            continue
-        return part
+            return part
     return Path.cwd()
 
 

@@ -43,21 +43,16 @@ def require_new(output: Path, *, force: bool | None = False, own: Collection[str
     """
     if not os.path.lexists(output):
         return
-    is_plain = not output.is_symlink()
-    names = {path.name for path in output.iterdir()} if is_plain and output.is_dir() else set()
-    is_above = is_plain and Path.cwd().resolve().is_relative_to(output.resolve())
-    is_ours = any(mark in names for mark in MARKS) or (bool(own) and names <= set(own))
-    may_replace = is_plain and not is_above and (output.is_file() or (output.is_dir() and (is_ours or not names)))
-    if may_replace and (force or (output.is_dir() and not names)):
+    is_folder, is_file = output.is_dir(), output.is_file()
+    names = {path.name for path in output.iterdir()} if is_folder else set()
+    is_ours = is_file or (is_folder and (not names.isdisjoint(MARKS) or names <= set(own)))
+    is_above = is_folder and Path.cwd().resolve().is_relative_to(output.resolve())
+    may_replace = is_ours and not is_above and not output.is_symlink()
+    if may_replace and (force or (is_folder and not names)):
         return
-    kind = "a link" if not is_plain else "a file" if output.is_file() else "a folder" if names else "a special file"
-    raise LitebertError(
-        "LB-619",
-        f"{output} exists already",
-        received=kind if not force else f"{kind} that litebert did not write",
-        expected="a new name, or --force to replace what litebert wrote" if force is False else "a new name",
-        next="choose another name",
-    )
+    what = f"{output} exists already" + (", and litebert did not write it" if force else "")
+    expected = "a new name, or --force to replace what litebert wrote" if force is False else "a new name"
+    raise LitebertError("LB-619", what, expected=expected, next="choose another name")
 
 
 def require_replaceable(path: Path, *, as_folder: bool = False) -> None:
@@ -80,7 +75,6 @@ def write_bytes(path: Path, data: bytes) -> None:
 def write_stream(path: Path, chunks: Iterable[bytes | memoryview]) -> None:
     """Replace `path` by the chunks end to end; if one of them fails, `path` stays unchanged."""
     require_replaceable(path)
-    _make_parent(path)
     staged = _staged_sibling(path)
     try:
         with disk_errors(path):
@@ -106,9 +100,10 @@ def write_json(path: Path, value: Json) -> None:
 
 def append_line(path: Path, line: str) -> None:
     """Append one line to a log; a crash can lose the last line but damages no earlier one."""
-    _make_parent(path)
-    with disk_errors(path), open(path, "ab") as file:
-        file.write(f"{line}\n".encode())
+    with disk_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with open(path, "ab") as file:
+            file.write(f"{line}\n".encode())
 
 
 class LockedLog:
@@ -118,21 +113,17 @@ class LockedLog:
     """
 
     def __init__(self, path: Path) -> None:
-        _make_parent(path)
         require_replaceable(path)
-        self.path, self.num_lines = path, 0
+        self.path, self.num_lines, end = path, 0, 0
         with disk_errors(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
             self._file = open(path, "a+b")  # noqa: SIM115
         if not _lock(self._file.fileno()):
             self._file.close()
             owner = re.search(rb'"pid": (\d+)', next(self.lines(), b""))
-            raise LitebertError(
-                "LB-009",
-                f"{path} is being written by another process",
-                received=f"process {int(owner[1])}" if owner else "a process that has just begun",
-                next="wait for the other command, or choose another --output",
-            )
-        end = 0
+            who = f"process {int(owner[1])}" if owner else "a process that has just begun"
+            advice = "wait for the other command, or choose another --output"
+            raise LitebertError("LB-009", f"{path} is being written by another process", received=who, next=advice)
         for line in self.lines():
             if line.endswith(b"\n"):
                 self.num_lines, end = self.num_lines + 1, end + len(line)
@@ -174,7 +165,6 @@ def staged_folder(final: Path) -> Iterator[Path]:
 
     An existing `final` is replaced. If the block raises, `final` is unchanged and nothing is left.
     """
-    _make_parent(final)
     staged, retired = _staged_sibling(final), _staged_sibling(final)
     try:
         with disk_errors(final):
@@ -235,12 +225,9 @@ def sync_file(path: Path) -> None:
         os.close(descriptor)
 
 
-def _make_parent(path: Path) -> None:
+def _staged_sibling(path: Path) -> Path:
     with disk_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-
-
-def _staged_sibling(path: Path) -> Path:
     return path.with_name(f"{path.name[:180]}{STAGING_MARK}{uuid.uuid4().hex[:12]}")
 
 
@@ -282,14 +269,9 @@ def read_capped(path: Path, limit: int, *, command: str) -> bytes:
     except (OSError, ValueError) as error:  # a name with a zero byte is a ValueError
         said = getattr(error, "strerror", None) or str(error)
         raise LitebertError("LB-004", f"{path} cannot be read", received=said, next=command) from error
-    other = "a folder" if stat.S_ISDIR(found.st_mode) else "a device or pipe"
-    raise LitebertError(
-        "LB-003",
-        f"{path} is not a file of the expected size",
-        received=f"{found.st_size:,} bytes" if is_file else other,
-        expected=f"a file of at most {limit:,} bytes",
-        next=command,
-    )
+    received = f"{found.st_size:,} bytes" if is_file else "a folder, device or pipe"
+    what, expected = f"{path} is not a file of the expected size", f"a file of at most {limit:,} bytes"
+    raise LitebertError("LB-003", what, received=received, expected=expected, next=command)
 
 
 def read_json(path: Path, *, command: str, limit: int = 16 << 20) -> dict[str, Json]:
@@ -300,8 +282,7 @@ def read_json(path: Path, *, command: str, limit: int = 16 << 20) -> dict[str, J
         if not isinstance(value, dict):
             raise ValueError(f"{type(value).__name__} instead of an object")
     except (ValueError, RecursionError) as error:
-        expected = "a JSON object in UTF-8 without NaN or Infinity"
-        what = f"{path} is not valid JSON"
+        what, expected = f"{path} is not valid JSON", "a JSON object in UTF-8 without NaN or Infinity"
         raise DamagedError("LB-005", what, received=error, expected=expected, next=command) from error
     return value
 

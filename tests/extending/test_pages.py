@@ -16,7 +16,7 @@ from litebert.config import ATTENTION_KINDS, AlbertConfig
 from litebert.errors import LitebertError
 from litebert.fast import pack
 from litebert.folder import save_model
-from litebert.interop.export.network import open_source
+from litebert.interop.export.program import open_source
 from litebert.nn import Albert, AlbertForPretraining, Batch
 from litebert.serve.batching import attention
 from litebert.tokenizer import Tokenizer

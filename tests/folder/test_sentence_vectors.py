@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 import transformers as hf
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer
@@ -16,6 +15,7 @@ from litebert.errors import LitebertError
 from litebert.folder import Pooling as Pooled
 from litebert.folder import SentenceVectors, read_sentence_vectors, write_sentence_transformers
 from litebert.interop.huggingface import import_model
+from tests.interop.transformers_models import random_model
 
 WORDS = ["the", "cat", "sat", "on", "mat", "a", "dog", "##s", "ran", ".", ",", "un", "##seen"]
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -28,17 +28,8 @@ def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("bert")
     (folder / "vocab.txt").write_text("\n".join([*SPECIAL, *WORDS]) + "\n")
     hf.BertTokenizer(vocab=str(folder / "vocab.txt")).save_pretrained(folder)
-    config = hf.BertConfig(
-        vocab_size=len(SPECIAL) + len(WORDS),
-        hidden_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        intermediate_size=48,
-        max_position_embeddings=48,
-        initializer_range=0.2,
-    )
-    torch.manual_seed(1)
-    hf.BertModel(config).save_pretrained(folder)
+    sizes = {"vocab_size": len(SPECIAL) + len(WORDS), "max_position_embeddings": 48}
+    random_model("BertModel", **sizes).save_pretrained(folder)
     return folder
 
 
@@ -53,7 +44,15 @@ def test_vectors_equal_those_of_sentence_transformers_in_its_folders_and_in_ours
     theirs.save(str(tmp_path / "theirs"))
     read = litebert.load(tmp_path / "theirs")
     assert read.vectors == SentenceVectors(pooling, normalize, max_length=20)
-    np.testing.assert_allclose(read.embed(TEXTS), theirs.encode(TEXTS), atol=1e-5)
+    expected = theirs.encode(TEXTS)
+    np.testing.assert_allclose(read.embed(TEXTS), expected, atol=1e-5)
+    report = import_model(tmp_path / "theirs", tmp_path / "imported")  # the BERT as an ALBERT, with its vectors
+    assert report.architecture == "AlbertModel" and not report.unused
+    for encode in (
+        litebert.load(tmp_path / "imported").embed,
+        SentenceTransformer(str(tmp_path / "imported"), device="cpu").encode,
+    ):
+        np.testing.assert_allclose(encode(TEXTS), expected, atol=1e-5)
     ours = shutil.copytree(small_model, tmp_path / "ours")
     write_sentence_transformers(ours, pooling=pooling, normalize=normalize, prompt="the mat ")
     opened = SentenceTransformer(str(ours), device="cpu")
@@ -62,36 +61,16 @@ def test_vectors_equal_those_of_sentence_transformers_in_its_folders_and_in_ours
 
 
 def test_files_before_version_6_and_a_default_prompt_are_read(tmp_path: Path, bert: Path) -> None:
-    theirs = SentenceTransformer(
-        modules=[Transformer(str(bert)), Pooling(32)],
-        prompts={"query": "the dog "},
-        default_prompt_name="query",
-        device="cpu",
-    )
-    theirs.save(str(tmp_path))
-    (tmp_path / "1_Pooling" / "config.json").write_text(
-        json.dumps({"word_embedding_dimension": 32, "pooling_mode_max_tokens": True})
-    )
+    modules, prompts = [Transformer(str(bert)), Pooling(32)], {"query": "the dog "}
+    SentenceTransformer(modules=modules, prompts=prompts, default_prompt_name="query", device="cpu").save(str(tmp_path))
+    old = {"word_embedding_dimension": 32, "pooling_mode_max_tokens": True}
+    (tmp_path / "1_Pooling" / "config.json").write_text(json.dumps(old))
     ours, again = litebert.load(tmp_path), SentenceTransformer(str(tmp_path), device="cpu")
     assert ours.vectors.pooling == "max" and ours.vectors.prompt == "the dog "
     np.testing.assert_allclose(ours.embed(TEXTS), again.encode(TEXTS), atol=1e-5)
     assert not np.allclose(ours.embed(TEXTS), ours.embed(TEXTS, pooling="mean"), atol=1e-3)
     norms = np.linalg.norm(ours.embed(TEXTS, normalize=True), axis=1)
     np.testing.assert_allclose(norms, 1, atol=1e-5)
-
-
-def test_an_imported_bert_keeps_its_vectors(tmp_path: Path, bert: Path) -> None:
-    encoder = Transformer(str(bert), max_seq_length=20)
-    theirs = SentenceTransformer(modules=[encoder, Pooling(32), Normalize()], device="cpu")
-    theirs.save(str(tmp_path / "theirs"))
-    report = import_model(tmp_path / "theirs", tmp_path / "ours")
-    assert report.architecture == "AlbertModel" and not report.unused
-    expected = theirs.encode(TEXTS)
-    np.testing.assert_allclose(litebert.load(tmp_path / "ours").embed(TEXTS), expected, atol=1e-5)
-    again = SentenceTransformer(str(tmp_path / "ours"), device="cpu")
-    np.testing.assert_allclose(again.encode(TEXTS), expected, atol=1e-5)
-    config = litebert.load(tmp_path / "ours").network.config
-    assert (config.pad_token_id, config.bos_token_id, config.eos_token_id) == (0, 2, 3)
 
 
 def test_what_cannot_be_followed_is_refused(tmp_path: Path, bert: Path) -> None:

@@ -122,6 +122,8 @@ class _Handler(BaseHTTPRequestHandler):
             return
         if fault == "other bytes":
             data = data[::-1]
+        elif fault == "cut off":  # always at one place, whatever is asked for
+            data, self.close_connection = data[: size // 2], True
         elif fault == "short length":
             data = data[:size]
         elif fault == "slow":

@@ -68,7 +68,7 @@ def test_what_was_fetched_is_there_without_the_hub(hub, small_model: Path, monke
 
 
 FAULTS = {
-    **dict.fromkeys(("500", "429", "redirect loop", "silent"), "LB-623"),
+    **dict.fromkeys(("500", "429", "redirect loop", "silent", "cut off"), "LB-623"),
     **dict.fromkeys(("404", "418", "403"), "LB-629"),
     **dict.fromkeys(("short length", "other bytes"), "LB-626"),
 }
@@ -81,6 +81,7 @@ def test_every_fault_of_the_hub_is_one_error(
     hub.add("me/small", small_model)
     hub.fault = fault
     monkeypatch.setattr(transfer, "PATIENCE", 1.5)
+    monkeypatch.setattr("huggingface_hub.file_download.time.sleep", lambda _: None)
     with pytest.raises(LitebertError, match=rf"{FAULTS[fault]}[\s\S]*me/small[\s\S]*give the folder") as caught:
         pull(NAME)
     assert isinstance(caught.value, DamagedError) == (FAULTS[fault] == "LB-626")
@@ -169,12 +170,8 @@ def test_the_packaged_model_has_a_name_and_a_folder_of_that_name_goes_first(
 VERBS = {
     "embed": "embed 'the cat sat' --model {model} --pooling mean",
     "evaluate text": "evaluate {model} --data {texts}/documents.jsonl",
-    "quantize": "quantize {model} new --texts {texts}/texts.txt",
     "export google": "export google {model} new",
     "hub push": "hub push {model} me/new --dry-run",
-    "data check": "data check {texts}/rows.csv --model {model}",
-    "corpus check": "corpus check {texts}/texts.txt --tokenizer {model}",
-    "study layers": "study layers {model} --texts {texts}/texts.txt --depths 24 --json",
     "pretrain": "pretrain {texts}/texts.txt --from {model} objective.max_seq_length=64 --dry-run",
     "finetune": "finetune {texts}/rows.csv --model {model} --dry-run",
     "tokenizer encode": "tokenizer encode 'the cat' --tokenizer {model}",
@@ -254,41 +251,36 @@ def test_what_should_not_be_sent_is_refused(hub, folder: Path) -> None:
 
 def test_a_card_tells_the_run_and_the_command_but_no_paths(hub, small_model: Path, folder: Path) -> None:
     card = model_card(small_model, name="me/new", license="apache-2.0", languages=["en", "de"])
-    assert ModelCard(card).data.to_dict() == {
+    header = {
         "license": "apache-2.0",
         "language": ["en", "de"],
         "library_name": "litebert",
         "pipeline_tag": "fill-mask",
-        "tags": ["albert", "masked-lm", "sentence-order"],
     }
+    assert ModelCard(card).data.to_dict() == {**header, "tags": ["albert", "masked-lm", "sentence-order"]}
     assert f"{sum(p.numel() for p in load_model(folder).network.parameters()):,} parameters" in card
     assert "## Training" not in card
 
     # The folder of a run, as pretraining leaves it: setting, value, origin
     place, rows = folder.parent, [("eval", 0, 9.5), ("train", 7, 8.5), ("eval", 8, 7.25)]
-    settings = [
-        ("optim.learning_rate", 0.001, "command line: optim.learning_rate=0.001"),
-        ("data.corpus", "/home/me", "flag"),
-        ("train.seed", 1, "default"),
-        ("model.hidden_size", 32, "preset mini (recipe laptop)"),
-        ("train.steps", 70, "measured here"),
-        ("optim.beta1", 0.9, "recipe laptop"),
-    ]
-    recorded = {
-        "litebert": "0.1.0",
-        "settings": {name: value for name, value, _ in settings},
-        "origins": {name: origin for name, _, origin in settings},
-        "data": {"training corpus": "c0ffee"},
+    settings = {
+        "optim.learning_rate": (0.001, "command line: optim.learning_rate=0.001"),
+        "data.corpus": ("/home/me", "flag"),
+        "train.seed": (1, "default"),
+        "model.hidden_size": (32, "preset mini (recipe laptop)"),
+        "train.steps": (70, "measured here"),
+        "optim.beta1": (0.9, "recipe laptop"),
     }
+    values, origins = ({name: each[n] for name, each in settings.items()} for n in (0, 1))
+    recorded = {"litebert": "0.1.0", "settings": values, "origins": origins, "data": {"training corpus": "c0ffee"}}
     (place / "run.json").write_text(json.dumps(recorded))
     lines = (json.dumps({"kind": kind, "step": step, "masked_lm_loss": loss}) for kind, step, loss in rows)
     (place / "metrics.jsonl").write_text("".join(f"{line}\n" for line in lines))
-    text = model_card(folder)
-    for part in ("| masked_lm_loss | 7.25 |", "step 8 of the run", "`c0ffee`", "optim.learning_rate"):
+    text, command = model_card(folder), f"litebert pretrain --corpus CORPUS --recipe laptop --name {place.name}"
+    for part in ("| masked_lm_loss | 7.25 |", "step 8 of the run", "`c0ffee`"):
         assert part in text
     assert "/home/me" not in text and "train.seed" not in text
-    command = "litebert pretrain --corpus CORPUS --recipe laptop --name"
-    assert f"{command} {place.name} optim.learning_rate=0.001 train.steps=70\n" in text
+    assert f"{command} optim.learning_rate=0.001 train.steps=70\n" in text
 
     # A card of ours is written anew, one of the user's is sent as it is.
     write_card(folder)
@@ -300,11 +292,13 @@ def test_a_card_tells_the_run_and_the_command_but_no_paths(hub, small_model: Pat
     with pytest.raises(LitebertError, match="LB-637"):
         hub_push(folder, "me/new", license="mit")
 
-    last, best = ({"step": 8, "accuracy": 0.75}, {"step": 4, "accuracy": 0.875})
-    result = {"task": "mine", "key_measure": "accuracy", "last": last, "best": best}
-    (place / "result.json").write_text(json.dumps(result | {"evaluations": 2, "fresh": []}))
+    result = {"task": "mine", "key_measure": "accuracy", "evaluations": 2, "fresh": [], "doubts": ["it is odd"]}
+    result |= {"last": {"step": 8, "accuracy": 0.75}, "best": {"step": 4, "accuracy": 0.875}}
+    for baseline, shown in (({}, "0.75 |"), ({"accuracy": 0.5}, "0.75 | 0.5 |")):
+        (place / "result.json").write_text(json.dumps(result | {"baseline": baseline}))
+        assert f"| accuracy | {shown}\n" in model_card(folder) and "**Warning**: it is odd.\n" in model_card(folder)
     shutil.copytree(folder, place / "best")
-    assert "| accuracy | 0.75 |" in model_card(folder) and "| accuracy | 0.875 |" in model_card(place / "best")
+    assert "| accuracy | 0.875 | 0.5 |\n" in model_card(place / "best")
     (place / "result.json").unlink()
     (place / "metrics.jsonl").write_text('{"kind": "eval"\n')
     with pytest.raises(DamagedError, match="LB-651"):

@@ -19,7 +19,12 @@ def random_model(name: str, **changes: object) -> transformers.PreTrainedModel:
     is_albert = name.startswith("Albert")
     kind = transformers.AlbertConfig if is_albert else transformers.BertConfig
     config = kind(**(SHAPE | ({"embedding_size": 16} if is_albert else {}) | changes))
-    model, generator = getattr(transformers, name)(config), torch.Generator().manual_seed(1)
+    return drawn(getattr(transformers, name)(config))
+
+
+def drawn(model: nn.Module) -> nn.Module:
+    """Draw every tensor."""
+    generator = torch.Generator().manual_seed(1)
     for parameter in model.parameters():
         nn.init.normal_(parameter, std=0.2, generator=generator)
     return model.eval()

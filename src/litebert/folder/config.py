@@ -6,22 +6,20 @@ config.json has the network and the head on it; a BERT is a network that shares 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias, cast, get_args
 
 from pydantic import ValidationError
 
-from litebert.config import ATTENTION_KINDS, HEADS, AlbertConfig, HeadConfig, kind_of_class, numbered_labels
-from litebert.config.load import expected
+from litebert.config import ATTENTION_KINDS, HEADS, AlbertConfig, HeadConfig, kind_of_class, numbered_labels, refused
 from litebert.config.schema import PRESETS
 from litebert.errors import DamagedError, LitebertError
 from litebert.files import Json, read_capped, read_json, write_json
 from litebert.folder.names import ALBERT, BERT, TensorNames, groups_on_disk
 from litebert.folder.weights import damaged_model
-
-Shapes = Mapping[str, tuple[int, ...]]
 
 CONFIG_FILE = "config.json"
 _OURS_ALONE = {"sharing", "embedding_projection", "attention"}
@@ -35,13 +33,11 @@ _NOT_OF_BERT |= {"bos_token_id", "eos_token_id"}
 PUBLISHED_SHAPES = {(p.hidden_size, p.num_hidden_layers) for name, p in PRESETS.items() if name.endswith("-v1")}
 _ERF_OR_TANH = (
     "hidden_act gelu is computed in the erf form, as transformers does. Google trained its v1 models with the tanh "
-    "form under that name: if this is one of them, gelu_new is right (outputs differ by about 1e-3). Set hidden_act in "
-    "config.json, or import with --activation gelu_new."
+    "form under that name, 1e-3 apart: for those set gelu_new in config.json, or import with --activation gelu_new."
 )
 _HEADS = (
     "hidden_size 2048 with {0} attention heads: the shapes fit {1} as well, and sources disagree on xlarge (its "
-    "published configuration says 16, the paper's H/64 gives 32). If answers look random, set num_attention_heads to "
-    "{1} in config.json, or import with --heads {1}."
+    "configuration says 16, the paper's H/64 gives 32). If answers look random, import with --heads {1}."
 )
 
 
@@ -68,8 +64,7 @@ def write_config(
     if head is not None and head.labels:
         table["id2label"] = {str(index): name for index, name in enumerate(head.labels)}
         table["label2id"] = {name: index for index, name in enumerate(head.labels)}
-        if head.record.has_problem_type:
-            table["problem_type"] = head.problem_type
+        table |= {"problem_type": head.problem_type} if head.record.has_problem_type else {}
     if config.sharing != "all":
         table["sharing"] = config.sharing
     if not kind.is_exported:
@@ -101,9 +96,8 @@ def read_layout(folder: Path) -> tuple[TensorNames, AlbertConfig]:
 def _read(folder: Path) -> dict[str, Json]:
     if (path := folder / CONFIG_FILE).exists():
         return read_json(path, command=f"ls {folder}", limit=1 << 20)
-    expected = "a folder with config.json and model.safetensors, or a run that is done"
     next_step = f"ls {folder}; rerun the command that began a run to resume it"
-    raise LitebertError("LB-675", f"there is no model in {folder}", expected=expected, next=next_step)
+    raise LitebertError("LB-675", f"there is no config.json of a model in {folder}", next=next_step)
 
 
 def parse_config(table: dict[str, Json], path: Path) -> tuple[TensorNames, AlbertConfig]:
@@ -115,22 +109,21 @@ def parse_config(table: dict[str, Json], path: Path) -> tuple[TensorNames, Alber
     classes = table.get("architectures")
     is_bert = isinstance(classes, list) and classes and str(classes[0]).startswith("Bert")
     model_type = str(table.get("model_type", "bert" if is_bert else "albert"))
-    positions = table.get("position_embedding_type", "absolute")
     if model_type in ("albert", _OTHER_ATTENTION):
         fields = PRESETS["xxlarge-v2"].model_dump(mode="json")
         fields |= {name: table[name] for name in fields if name in table}
         if fields["sharing"] != "all":
             fields["num_hidden_groups"] = 1
         return ALBERT, build_config(fields, path)
+    positions = table.get("position_embedding_type", "absolute")
     is_decoder = bool(table.get("is_decoder") or table.get("add_cross_attention"))
     if model_type != "bert" or positions != "absolute" or is_decoder:
-        raise LitebertError(
-            "LB-600",
+        what, wanted = (
             f"{path} describes a network that litebert cannot compute",
-            received=f"model_type {model_type}, {positions} positions{', a decoder' if is_decoder else ''}",
-            expected="an ALBERT or BERT, an encoder with absolute positions",
-            next="choose an ALBERT or BERT model folder",
+            "an ALBERT or BERT, an encoder with absolute positions",
         )
+        received = f"model_type {model_type}, {positions} positions{', a decoder' if is_decoder else ''}"
+        raise LitebertError("LB-600", what, received=received, expected=wanted, next="choose another model")
     fields = _BERT_BASE.model_dump(mode="json")
     fields |= {name: table[name] for name in fields.keys() - _NOT_OF_BERT - _OURS_ALONE if name in table}
     dropout = table.get("classifier_dropout")
@@ -141,45 +134,23 @@ def parse_config(table: dict[str, Json], path: Path) -> tuple[TensorNames, Alber
 
 def build_config(fields: dict[str, Json], path: Path) -> AlbertConfig:
     """Return the configuration with these settings, which a file or options give."""
-    what = f"{path} describes no network that can be built"
-    for name, value in fields.items():
-        if isinstance(value, bool) and name != "embedding_projection":  # Python would take it for a number
-            raise damaged_model("LB-601", what, f"{name} = {value!r}", "a number or a name")
     try:
-        return AlbertConfig.model_validate(fields)
+        return AlbertConfig.model_validate(fields, strict=True)  # or True would be taken for 1
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        received = f"{'.'.join(map(str, first['loc']))} = {first['input']!r}"[:200] if first["loc"] else None
-        raise damaged_model("LB-601", what, received, expected(error)) from error
+        what = f"{path} describes no network that can be built"
+        raise damaged_model("LB-601", what, refused(error)) from error
 
 
-def read_head(folder: Path, *, tensors: Shapes) -> HeadConfig | None:
-    """Return the task head of a folder; None if there are only pretraining heads, or none.
-
-    Where config.json names no architecture (files of 2019 and 2020), the shapes in the weights file, `tensors`, decide.
-    """
+def read_head(folder: Path) -> HeadConfig | None:
+    """Return the task head that config.json names; None if there are only pretraining heads, or none."""
     table, source = _read(folder), folder / CONFIG_FILE
-    named = table.get("architectures")
-    num_outputs = (tensors.get("classifier.weight") or (0,))[0]
-    if isinstance(named, list) and named:
-        kind = kind_of_class(str(named[0]))
-    elif "qa_outputs.weight" in tensors:
-        kind = "question-answering"
-    elif not num_outputs:
-        kind = None
-    elif not any("pooler." in name for name in tensors):  # only classifiers of whole sequences have a pooler
-        kind = "token-classification"
-    elif num_outputs > 1:
-        kind = "sequence-classification"
-    else:
-        wanted = '["AlbertForSequenceClassification"] (a score) or ["AlbertForMultipleChoice"]'
-        what = f"{source} does not say what its one-output classifier is for"
-        raise damaged_model("LB-662", what, "no architectures", wanted)
+    named, names = table.get("architectures"), table.get("id2label")
+    kind = kind_of_class(str(named[0])) if isinstance(named, list) and named else None
     if kind is None:
         return None
     fields: dict[str, object] = {"kind": kind}
     if HEADS[kind].has_labels:
-        names, labels = table.get("id2label"), numbered_labels(min(num_outputs or 2, 100_000))
+        labels = numbered_labels(2)  # transformers does not write these
         if isinstance(names, dict) and names and all(key.isdecimal() for key in names):
             labels = tuple(str(names[key]) for key in sorted(names, key=int))
         fields["labels"] = labels
@@ -189,23 +160,23 @@ def read_head(folder: Path, *, tensors: Shapes) -> HeadConfig | None:
     try:
         return HeadConfig.model_validate(fields)
     except ValidationError as error:
-        what, received = f"{source} describes no {kind} head that can be built", error.errors(include_url=False)[0]
-        raise damaged_model("LB-661", what, received["input"], expected(error)) from error
+        what = f"{source} describes no {kind} head that can be built"
+        raise damaged_model("LB-661", what, refused(error)) from error
 
 
-def doubts(config: AlbertConfig) -> tuple[str, ...]:
-    """Return a note for each setting on which published sources disagree.
+def doubts(config: AlbertConfig) -> dict[str, str]:
+    """Return a note for each setting on which published sources disagree, by its name.
 
     Official modeling.py L299-349 against the v1 configurations of the Hub; paper 3.1 against xlarge's configuration.
 
-    >>> [note.split(",")[0] for note in doubts(AlbertConfig(hidden_act="gelu"))]
-    ['hidden_act gelu is computed in the erf form']
+    >>> list(doubts(AlbertConfig(hidden_act="gelu")))
+    ['hidden_act']
     """
-    notes = [_ERF_OR_TANH] if config.hidden_act == "gelu" and config.sharing == "all" else []
+    notes = {"hidden_act": _ERF_OR_TANH} if config.hidden_act == "gelu" and config.sharing == "all" else {}
     heads, others = config.num_attention_heads, {16: 32, 32: 16}
     if config.hidden_size == 2_048 and heads in others:
-        notes.append(_HEADS.format(heads, others[heads]))
-    return tuple(notes)
+        notes["num_attention_heads"] = _HEADS.format(heads, others[heads])
+    return notes
 
 
 # How texts become vectors: the files that sentence-transformers writes beside a model.
@@ -242,43 +213,45 @@ def read_sentence_vectors(folder: Path) -> SentenceVectors | None:
     if not path.is_file():
         return None
     try:
-        listed = json.loads(read_capped(path, _LIMIT, command=look))
-        modules = [(str(each["type"]).rpartition(".")[2], str(each["path"])) for each in listed]
-        for _, place in modules:
-            if place and (Path(place).name != place or place == ".." or "\0" in place):
-                raise ValueError(f"{place!r} is no folder inside the model folder")
-    except (ValueError, TypeError, LookupError, RecursionError) as error:
+        modules = [
+            (each["type"].rpartition(".")[2], each["path"])
+            for each in json.loads(read_capped(path, _LIMIT, command=look))
+        ]
+        kinds, places = [kind for kind, _ in modules], [place for _, place in modules]
+        if strange := [place for place in places if not re.fullmatch(r"[\w-]*", place)]:
+            raise ValueError(f"{strange[0]!r} is no folder inside the model folder")
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
         next_step = "fetch the model again, or delete the file to use the encoder alone"
         raise DamagedError("LB-673", f"{path} cannot be used", received=error, next=next_step) from error
 
-    files = (folder / name for name in (_SETTINGS_FILE, _PROMPTS_FILE, "tokenizer_config.json"))
-    settings, prompts, tokenizer = (
-        read_json(file, command=look, limit=_LIMIT) if file.is_file() else {} for file in files
-    )
-    kinds, unknown, modes = [kind for kind, _ in modules], "", ["mean"]
+    def table(name: str) -> dict[str, Json]:
+        return read_json(folder / name, command=look, limit=_LIMIT) if (folder / name).is_file() else {}
+
+    settings, prompts, tokenizer = map(table, (_SETTINGS_FILE, _PROMPTS_FILE, "tokenizer_config.json"))
+    unknown, modes = "", ["mean"]
     if kinds not in (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"]):
         unknown = f"the modules {', '.join(kinds)}"
-    elif modules[0][1]:
-        unknown = f"a network in the folder {modules[0][1]}"
+    elif places[0]:
+        unknown = f"a network in the folder {places[0]}"
     elif settings.get("do_lower_case") and tokenizer.get("do_lower_case") is False:
         unknown = "do_lower_case before a tokenizer that keeps capitals"
     else:
-        pooling = read_json(folder / modules[1][1] / CONFIG_FILE, command=look, limit=_LIMIT)
-        written = (
-            pooling.get("pooling_mode") or [mode for name, mode in _SWITCHES.items() if pooling.get(name)] or modes
-        )
+        pooling = read_json(folder / places[1] / CONFIG_FILE, command=look, limit=_LIMIT)
+        written = pooling.get("pooling_mode") or [mode for name, mode in _SWITCHES.items() if pooling.get(name)]
         modes = [*map(str, written)] if isinstance(written, list) else [str(written)]
-        if modes not in [[mode] for mode in get_args(Pooling)]:
+        if (modes or ["mean"]) not in [[mode] for mode in get_args(Pooling)]:
             unknown = f"pooling {' and '.join(modes)}"
     if unknown:
-        what = f"{path} describes vectors that litebert does not compute"
-        modules_that_are = "Transformer, Pooling (mean, cls, max), Normalize"
+        what, wanted = (
+            f"{path} describes vectors that litebert does not compute",
+            "Transformer, Pooling (mean, cls, max), Normalize",
+        )
         next_step = f"to use the encoder alone, delete {path}"
-        raise LitebertError("LB-672", what, received=unknown, expected=modules_that_are, next=next_step)
+        raise LitebertError("LB-672", what, received=unknown, expected=wanted, next=next_step)
     longest = settings.get("max_seq_length") or tokenizer.get("model_max_length")
     known, default = prompts.get("prompts"), str(prompts.get("default_prompt_name") or "")
     return SentenceVectors(
-        pooling=cast(Pooling, modes[0]),
+        pooling=cast(Pooling, modes[0] if modes else "mean"),
         normalize="Normalize" in kinds,
         max_length=longest if isinstance(longest, int) and 0 < longest <= _LIMIT else None,
         prompt=str(known.get(default) or "") if isinstance(known, dict) else "",
@@ -291,18 +264,19 @@ def write_sentence_transformers(
     """Write the files that let `SentenceTransformer(folder)`, since 2.0, open a model folder with the same vectors."""
     config = read_json(folder / CONFIG_FILE, command=f"ls {folder}")
     paths = {"Transformer": "", "Pooling": "1_Pooling"} | ({"Normalize": "2_Normalize"} if normalize else {})
-    width: dict[str, Json] = {"word_embedding_dimension": config["hidden_size"]}
-    write_json(
-        folder / paths["Pooling"] / CONFIG_FILE, width | {name: mode == pooling for name, mode in _SWITCHES.items()}
-    )
-    longest = max_length or config["max_position_embeddings"]
-    write_json(folder / _SETTINGS_FILE, {"max_seq_length": longest, "do_lower_case": False})
-    prompts: dict[str, Json] = {"default": prompt} if prompt else {}
-    default = "default" if prompts else None
-    about: dict[str, Json] = {"prompts": prompts, "default_prompt_name": default, "similarity_fn_name": "cosine"}
-    write_json(folder / _PROMPTS_FILE, about)
-    modules: list[Json] = [
-        {"idx": number, "name": str(number), "path": path, "type": f"sentence_transformers.models.{kind}"}
-        for number, (kind, path) in enumerate(paths.items())
-    ]
-    write_json(folder / MODULES_FILE, modules)  # last: without it, the others are not read
+    switches: dict[str, Json] = {name: mode == pooling for name, mode in _SWITCHES.items()}
+    written: dict[str, Json] = {
+        f"{paths['Pooling']}/{CONFIG_FILE}": {"word_embedding_dimension": config["hidden_size"], **switches},
+        _SETTINGS_FILE: {"max_seq_length": max_length or config["max_position_embeddings"], "do_lower_case": False},
+        _PROMPTS_FILE: {
+            "prompts": {"default": prompt} if prompt else {},
+            "default_prompt_name": "default" if prompt else None,
+            "similarity_fn_name": "cosine",
+        },
+        MODULES_FILE: [  # last: without it, the others are not read
+            {"idx": number, "name": str(number), "path": path, "type": f"sentence_transformers.models.{kind}"}
+            for number, (kind, path) in enumerate(paths.items())
+        ],
+    }
+    for name, value in written.items():
+        write_json(folder / name, value)

@@ -81,9 +81,8 @@ def load_model(folder: Path, *, dtype: torch.dtype = torch.float32, for_inferenc
     task head is an error; the two pretraining heads and the pooler may be missing, as in many files on the Hub.
     """
     (layout, config), tensors = read_layout(folder), read_weights(folder)
-    head = read_head(folder, tensors={name: tuple(t.shape) for name, t in tensors.items()})
     loaded = build_network(
-        tensors, config, head, source=folder, layout=layout, dtype=dtype, for_inference=for_inference
+        tensors, config, read_head(folder), source=folder, layout=layout, dtype=dtype, for_inference=for_inference
     )
     if for_inference:
         accelerate(loaded.network)
@@ -112,11 +111,8 @@ def build_network(
     config = on_disk.with_projection(named, config)
     has_int8 = any(name.endswith(".quantized") for name in named)
     if has_int8 and not for_inference:
-        what, next_step = (
-            "an eight-bit model, which supports inference only",
-            "train, convert or export the float model",
-        )
-        raise LitebertError("LB-663", f"{source} is {what}", next=f"{next_step} that it was made from")
+        what = f"{source} is an eight-bit model, which supports inference only"
+        raise LitebertError("LB-663", what, next="train, convert or export the float model that it was made from")
     with without_numbers():  # parameters have shapes, and no memory yet
         kept = torch.float32 if has_int8 else dtype
         network: Network
@@ -126,44 +122,25 @@ def build_network(
             network = AlbertWithExits(config, head, dtype=kept)
         else:
             network = AlbertForTask(config, head, dtype=kept)
-
-    # Eight-bit layers are complete, scales positive and ranges plausible; the rest is checked as for any model.
     if has_int8:
-        halves = {"quantized": "scale", "scale": "quantized"}
-        for name, tensor in named.items():
-            layer, _, part = name.rpartition(".")
-            if part in halves and (other := f"{layer}.{halves[part]}") not in named:
-                what = f"{source} has one half of an eight-bit layer"
-                raise damaged_model("LB-665", what, f"{name} without {other}")
-            is_wrong = part == "scale" and bool((tensor <= 0).any())
-            if name == "albert.ranges" and tensor.shape[-1:] == (2,):
-                is_wrong = bool((tensor[..., 0] > 0).any() or (tensor[..., 1] < 0).any())
-            if is_wrong:
-                what = f"{source}: {name} has numbers that no calibration gives"
-                raise damaged_model("LB-666", what, f"from {float(tensor.min()):.4g} to {float(tensor.max()):.4g}")
         to_int8(network, Int8Calibration.without_numbers(config))
 
     # Each parameter by its names on disk: partial sharing has several, whose tensors must be equal.
-    wanted = network.state_dict()
-    parameters: dict[str, Tensor] = {}
+    wanted, parameters, found = network.state_dict(), dict[str, Tensor](), set[str]()
     places = {name: on_disk.tensor_names(name, config, head, layout) for name in wanted}
     for name, copies in places.items():
-        there = [place for place in copies if place in named]
-        if there:
-            parameters[name] = named[there[0]]
-        for other in there[1:]:
-            if not on_disk.are_equal(named[other], named[there[0]]):
+        for place in [place for place in copies if place in named]:
+            found.add(place)
+            if not on_disk.are_equal(parameters.setdefault(name, named[place]), named[place]):
+                what = f"{source}: config.json says that {place} is shared, but its copies differ"
                 raise DamagedError(
-                    "LB-605",
-                    f"{source}: config.json says these tensors are shared, but they differ",
-                    received=f"{there[0]} and {other}",
-                    next='set "sharing" to "none" in config.json to load them as separate layers',
+                    "LB-605", what, next='set "sharing" to "none" in config.json to load separate layers'
                 )
-    unused = tuple(sorted(named.keys() - {place for copies in places.values() for place in copies}))
+    unused = tuple(sorted(named.keys() - found))
 
     # Unused heads are allowed, layers that are not in the configuration are not.
-    encoder, pooler = layout.encoder, f"{layout.encoder}pooler"
-    if layers := [name for name in unused if name.startswith(encoder) and not name.startswith(pooler)]:
+    pooler = f"{layout.encoder}pooler"
+    if layers := [name for name in unused if name.startswith(layout.encoder) and not name.startswith(pooler)]:
         settings = "num_hidden_layers" if layout is BERT else "num_hidden_groups, inner_group_num and sharing"
         what = f"{source} has tensors that do not belong to this network"
         raise DamagedError("LB-604", what, received=", ".join(layers[:5]), next=f"check {settings} in config.json")
@@ -175,23 +152,27 @@ def build_network(
             theirs, ours = (f"{each.dtype} of shape {list(each.shape)}"[6:] for each in (tensor, expected))
             raise damaged_model("LB-606", f"{place} is not what the configuration says", theirs, ours)
         parameters[name] = files.widened(tensor, place)
+        is_backwards = name == "albert.ranges" and bool((tensor[..., 0] > 0).any() or (tensor[..., 1] < 0).any())
+        if is_backwards or (name.endswith(".scale") and bool((tensor <= 0).any())):
+            numbers = f"from {float(tensor.min()):.4g} to {float(tensor.max()):.4g}"
+            raise damaged_model("LB-666", f"{place} has numbers that no calibration gives", numbers)
 
+    # Without a task head, the pretraining heads and the pooler may be missing, each of their layers as a whole.
     missing = frozenset(wanted) - frozenset(parameters)
-    # Without a task head, the pretraining heads and the pooler may be missing.
     optional = ("masked_lm.", "sentence_order.", *(("albert.pooler.",) if head is None else ()))
-    if needed := sorted(name for name in missing if not name.startswith(optional)):
-        raise DamagedError(
-            "LB-660",
-            f"{source} lacks weights that its network needs",
-            received=f"no {', '.join(places[name][0] for name in needed[:3])}{' ...' if len(needed) > 3 else ''}",
-            next=f'to read the encoder alone, set "architectures" to ["{layout.family}Model"] in the configuration',
-        )
+    layers_there = {name.rpartition(".")[0] for name in parameters}
+    needed = [name for name in missing if not name.startswith(optional) or name.rpartition(".")[0] in layers_there]
+    if needed:
+        names = [places[name][0] for name in sorted(needed)]
+        received = f"no {', '.join(names[:3])}{' ...' if len(names) > 3 else ''}"
+        again = f'to read the encoder alone, set "architectures" to ["{layout.family}Model"] in the configuration'
+        raise DamagedError("LB-660", f"{source} lacks weights that its network needs", received=received, next=again)
     network.load_state_dict(parameters, strict=False, assign=True)
     for parameter in network.parameters():
         parameter.requires_grad_()
     # Doubts about the published models are worth a note where the shape is one of theirs.
     is_published = config.sharing == "all" and (config.hidden_size, config.num_hidden_layers) in PUBLISHED_SHAPES
-    notes = doubts(config) if layout is ALBERT and is_published else ()
+    notes = tuple(doubts(config).values()) if layout is ALBERT and is_published else ()
     if layout is BERT and "sentence_order.classifier.weight" in parameters:
         notes = (_NEXT_SENTENCE,)
     return LoadedModel(network.eval(), missing, unused, notes)
@@ -206,15 +187,14 @@ def start_from(network: Network, folder: Path, *, rows: Sequence[Sequence[int]] 
 
     For a new vocabulary, `rows` has the former pieces of each piece, which gets their mean.
     """
-    loaded = load_model(folder)
-    ours = network.state_dict()
-    has_same_head = head_of(network) == head_of(loaded.network)
+    loaded, ours = load_model(folder), network.state_dict()
     theirs = {name: tensor for name, tensor in loaded.network.state_dict().items() if name not in loaded.missing}
     for name in _BY_PIECE if rows is not None else ():
         if name in theirs:
             former = theirs[name]
             theirs[name] = torch.stack([former[list(ids)].mean(0) for ids in rows or ()])
-    taken = {n for n in theirs if n in ours and (has_same_head or not n.startswith(("head.", "exits.")))}
+    ours_alone = () if head_of(network) == head_of(loaded.network) else ("head.", "exits.")
+    taken = {name for name in theirs if name in ours and not name.startswith(ours_alone)}
     for name in taken:
         ours[name].copy_(theirs[name])
     return Start(fresh=tuple(sorted(set(ours) - taken)), dropped=tuple(sorted(set(theirs) - taken)), notes=loaded.notes)

@@ -68,10 +68,9 @@ _OLD_NORM = re.compile(r"LayerNorm\.(gamma|beta)$")
 
 
 def groups_on_disk(config: AlbertConfig) -> int:
-    """Return the number of layer groups on disk: with partial sharing, one per layer.
+    """Return the number of layer groups on disk: with partial sharing, which others do not have, one per layer.
 
-    Hugging Face's ALBERT only has groups, so a network that shares attention alone, for example, is written as the
-    unshared network that it equals; `sharing` in config.json tells us how to merge it.
+    It is written as the unshared network that it equals; `sharing` in config.json tells us how to merge it.
     """
     return config.num_hidden_groups if config.sharing == "all" else config.num_hidden_layers
 
@@ -117,22 +116,18 @@ def _variable(module: str, kind: str) -> str:
     module = _LINEAR_HEADS.get(module, module)
     if module.endswith("_embeddings"):
         return module
+    weight, bias = "kernel", "bias"
     if module in _WITH_OUTPUT_KINDS:
-        kind = {"weight": "output_weights", "bias": "output_bias"}[kind]
+        weight, bias = "output_weights", "output_bias"
     elif module.rpartition("/")[2].startswith("LayerNorm"):
-        kind = {"weight": "gamma", "bias": "beta"}[kind]
-    else:
-        kind = {"weight": "kernel", "bias": "bias"}[kind]
-    return f"{module}/{kind}".lstrip("/")
+        weight, bias = "gamma", "beta"
+    return f"{module}/{weight if kind == 'weight' else bias}".lstrip("/")
 
 
 def to_disk(parameters: dict[str, Tensor], config: AlbertConfig, head: HeadConfig | None = None) -> dict[str, Tensor]:
     """Rename our parameters; without a projection of E = H, transformers needs an identity."""
-    tensors = {
-        name: tensor.detach().clone()
-        for parameter, tensor in parameters.items()
-        for name in tensor_names(parameter, config, head)
-    }
+    places = [(name, tensor) for own, tensor in parameters.items() for name in tensor_names(own, config, head)]
+    tensors = {name: tensor.detach().clone() for name, tensor in places}
     if not config.projects_embeddings:
         tensors[f"{_PROJECTION}.weight"] = torch.eye(config.hidden_size)
         tensors[f"{_PROJECTION}.bias"] = torch.zeros(config.hidden_size)

@@ -38,9 +38,8 @@ def damaged_model(code: str, what: str, received: object, expected: str | None =
 
 def write_weights(path: Path, tensors: dict[str, Tensor], *, dtype: torch.dtype | None) -> None:
     """Write tensors as one safetensors file with its hash, atomically; floats as `dtype` unless it is None."""
-    is_cast = {name: dtype is not None and t.is_floating_point() for name, t in tensors.items()}
-    cast = {name: (t.to(dtype) if is_cast[name] else t).cpu().contiguous() for name, t in tensors.items()}
-    data = memoryview(save(cast, metadata={"format": "pt"}))
+    cast = {name: t.to(dtype) if dtype and t.is_floating_point() else t for name, t in tensors.items()}
+    data = memoryview(save({name: t.cpu().contiguous() for name, t in cast.items()}, metadata={"format": "pt"}))
     stop = 8 + int.from_bytes(data[:8], "little")
     # The hash is added by hand: the library writes several entries of metadata in an order that is never the same.
     table = bytes(data[8:stop]).replace(b'{"format":"pt"', b'{"format":"pt","%s":"%s"' % (_HASH.encode(), _NO_HASH), 1)
@@ -58,19 +57,17 @@ def weights_path(folder: Path) -> Path:
 
 
 def _weight_files(folder: Path) -> list[Path]:
+    """Return the file with the weights, or those that an index lists, all in its own folder."""
     single, index = weights_path(folder), folder / INDEX_FILE
-    return [folder / name for name in shard_names(index)] if index.is_file() and not single.is_file() else [single]
-
-
-def shard_names(index: Path) -> list[str]:
-    """Return the names of the files that an index lists, all in its own folder."""
+    if single.is_file() or not index.is_file():
+        return [single]
     table = read_json(index, command=f"fetch {index} again").get("weight_map")
     names = sorted(set(map(str, table.values()))) if isinstance(table, dict) else []
     strange = [name for name in names if Path(name).name != name or "\0" in name]
     if not names or strange:
         what, received = f"{index} does not list the files of a model", ", ".join(strange[:3]) or "no weight_map"
         raise damaged_model("LB-608", what, received, "names of files in the same folder")
-    return names
+    return [folder / name for name in names]
 
 
 def has_hashes(folder: Path) -> bool:
@@ -79,42 +76,37 @@ def has_hashes(folder: Path) -> bool:
 
 
 def read_weights(folder: Path) -> dict[str, Tensor]:
-    """Map all tensors of a folder; where the files have no hash, unused tensors are never read from disk."""
-    return {name: tensor for path in _weight_files(folder) for name, tensor in read_tensors(path).items()}
-
-
-def read_tensors(path: Path) -> dict[str, Tensor]:
-    """Map the tensors of one safetensors file, after its hash is checked."""
-    header, stored = _read_header(path)
-    try:
-        tensors = load_file(path)
-    except (SafetensorError, ValueError, OSError, MemoryError) as error:
-        raise _incomplete(path, error) from error
-    if stored:
-        digest = hashlib.sha256(header.replace(stored, _NO_HASH, 1))
-        with path.open("rb") as file:
-            file.seek(len(header))
-            while piece := file.read(1 << 20):
-                digest.update(piece)
-        if digest.hexdigest().encode() != stored:
-            theirs = f"SHA-256 {stored[:16].decode('utf-8', 'replace')}…, written into the file with them"
-            what, ours = f"the weights in {path} are not those that were saved", f"SHA-256 {digest.hexdigest()[:16]}…"
-            raise damaged_model("LB-676", what, ours, theirs)
+    """Map all tensors of a folder, after the hashes are checked; without one, unused tensors are never read."""
+    tensors: dict[str, Tensor] = {}
+    for path in _weight_files(folder):
+        header, stored = _read_header(path)
+        try:
+            tensors |= load_file(path)
+        except (SafetensorError, ValueError, OSError, MemoryError) as error:
+            raise _incomplete(path, error) from error
+        if stored:
+            digest = hashlib.sha256(header.replace(stored, _NO_HASH, 1))
+            with path.open("rb") as file:
+                file.seek(len(header))
+                while piece := file.read(1 << 20):
+                    digest.update(piece)
+            if digest.hexdigest().encode() != stored:
+                theirs = f"SHA-256 {stored[:16].decode('utf-8', 'replace')}…, written into the file with them"
+                what, ours = (
+                    f"the weights in {path} are not those that were saved",
+                    f"SHA-256 {digest.hexdigest()[:16]}…",
+                )
+                raise damaged_model("LB-676", what, ours, theirs)
     return tensors
 
 
 def _read_header(path: Path) -> tuple[bytes, bytes | None]:
     """Return the start of a file with its header, checked before anything else is allocated, and the hash in it."""
     if not path.is_file():
-        beside = path.parent.iterdir() if path.parent.is_dir() else ()
-        others = sorted(each.name for each in beside if each.suffix in (".bin", ".h5", ".msgpack", ".index"))
-        raise LitebertError(
-            "LB-602",
-            f"there are no weights in {path.parent}",
-            received=f"no {path.name}{', but ' if others else ''}{', '.join(others[:3])}",
-            expected="a folder with config.json and model.safetensors",
-            next="litebert import --help lists what can be converted",
-        )
+        others = [each.name for each in path.parent.glob("*") if each.suffix in (".bin", ".h5", ".msgpack", ".index")]
+        what, but = f"there are no weights in {path.parent}", f", but {', '.join(sorted(others)[:3])}" if others else ""
+        next_step = "litebert import --help lists what can be converted"
+        raise LitebertError("LB-602", what, received=f"no {path.name}{but}", next=next_step)
     with path.open("rb") as file:
         start, room = file.read(8), path.stat().st_size - 8
         size = int.from_bytes(start, "little")

@@ -1,15 +1,16 @@
-"""The card of a model, made from the files on disk (the model, its tokenizer, its run); and publishing both."""
+"""The card of a model, card.md filled with what is on disk: the model, its tokenizer, its run."""
 
 from __future__ import annotations
 
 import json
 import shlex
 from collections.abc import Mapping, Sequence
+from importlib.resources import files
 from pathlib import Path, PurePath
 
 from litebert.config import Origin
 from litebert.errors import LitebertError, NoVocabularyError, counted
-from litebert.files import Json, hash_file, read_capped, write_text
+from litebert.files import hash_file, read_capped, write_text
 from litebert.folder.config import architecture
 from litebert.folder.model import head_of, load_model
 from litebert.folder.weights import weights_path
@@ -19,25 +20,12 @@ from litebert.tokenizer import Tokenizer
 CARD_FILE = "README.md"
 WRITTEN_BY_LITEBERT = "<!-- Written by litebert. Remove this line to keep your own changes. -->"
 _LONGEST_CARD = 4 << 20
-_USE = """\
-## Use
-
-```python
-import litebert
-
-model = litebert.load({name})
-{ours}
-```
-
-or, with transformers:
-
-```python
-from transformers import AutoTokenizer, {kind}
-
-tokenizer = AutoTokenizer.from_pretrained({name})
-model = {kind}.from_pretrained({name}).eval()
-```
-"""
+# What each pretraining head does, a call of it, and what must have weights for that.
+_VERBS = {
+    "masked_lm": ("fills [MASK]", 'fill("The cat sat on the [MASK].")', ("masked_lm",)),
+    "sentence_order": ("tells sentence order", 'order("He opened the door.", "Nobody was there.")',
+                       ("sentence_order", "albert.")),
+}  # fmt: skip
 
 
 def write_card(folder: Path, *, name: str | None = None) -> None:
@@ -56,8 +44,7 @@ def card_of(folder: Path, *, name: str, license: str = "", languages: Sequence[s
         return card, False
     if license or languages:
         what = f"{own} exists and is used unchanged: --license and --language change nothing"
-        next_step = f"put them between the lines of --- in {own}, or move it away to have a card made"
-        raise LitebertError("LB-637", what, next=next_step)
+        raise LitebertError("LB-637", what, next=f"put them between the lines of --- in {own}, or move it away")
     return written.decode("utf-8", "replace"), True
 
 
@@ -67,31 +54,25 @@ def model_card(folder: Path, *, name: str | None = None, license: str = "", lang
     For a folder inside a run (runs/<name>/model, beside run.json), it includes measures, the settings that were set,
     and the hashes of the data. No file has licence and languages.
     """
+    import jinja2
+
     loaded = load_model(folder)
     network, config, head = loaded.network, loaded.network.config, head_of(loaded.network)
-    # The pretraining heads that have all their weights; sentence order also needs the pooler
-    needs = {"masked_lm": ("masked_lm",), "sentence_order": ("sentence_order", "albert.")} if head is None else {}
-    parts = [part for part, needed in needs.items() if not any(each.startswith(needed) for each in loaded.missing)]
     run = folder.absolute().parent if is_run(folder.absolute().parent) else None
     name = name or str(folder)
     title = name.split("/")[-1]
     if run is not None and title in ("model", "best"):
         title = run.name
 
-    # The header that the Hub reads is YAML; every value in it is written as JSON.
-    header: dict[str, Json] = {
-        "license": license,
-        "language": list(languages),
-        "library_name": "litebert",
-        "pipeline_tag": head.record.pipeline if head else "fill-mask" if "masked_lm" in parts else "",
-        "tags": ["albert", *([head.kind] if head else [part.replace("_", "-") for part in parts])],
-    }
-    yaml = "".join(f"{key}: {json.dumps(value)}\n" for key, value in header.items() if value)
+    # What it does, and in which calls
+    does, calls = ([head.record.purpose], [head.record.python_example]) if head else ([], list[str]())
+    able = [part for part, (*_, needs) in _VERBS.items() if not any(lack.startswith(needs) for lack in loaded.missing)]
+    able = [] if head else able
+    if not head:
+        does = [_VERBS[part][0] for part in able] or ["gives hidden states"]
+        calls = [*(_VERBS[part][1] for part in able), 'embed(["A first text.", "Another one."])']
     size = sum(p.numel() for p in network.parameters() if not p.is_meta)
-    verbs = {"masked_lm": "fills [MASK]", "sentence_order": "tells sentence order"}
-    does = " and ".join(verbs[part] for part in parts) or "gives hidden states"
-    sentence = f"An ALBERT of {size:,} parameters: {counted(config.num_hidden_layers, 'layer')}"
-    sentence += f". It {head.record.purpose}" if head else f", pretrained. It {does}"
+    layers = f"{counted(config.num_hidden_layers, 'layer')}{'' if head else ', pretrained'}"
 
     # What is on disk
     try:
@@ -114,35 +95,38 @@ def model_card(folder: Path, *, name: str | None = None, license: str = "", lang
     }
     remarks = [note for note in loaded.notes if "no hash" not in note]
     if config.sharing != "all":
+        layers_there = f"{config.num_hidden_layers} separate layers, with the same outputs and more memory"
         remarks.append(
-            f"Its layers share {config.sharing}. transformers knows no partial sharing: it reads "
-            f"{config.num_hidden_layers} separate layers, with the same outputs and more memory."
+            f"Its layers share {config.sharing}. transformers, without partial sharing, reads {layers_there}."
         )
     theirs = architecture(head, network.state_dict().keys() - loaded.missing)
     if head and not head.record.is_in_transformers:
         remarks.append("transformers has no such head: it reads the encoder alone.")
         theirs = "AlbertModel"
 
-    # Code with a call for each verb that the weights allow
-    calls = {
-        "masked_lm": 'model.fill("The cat sat on the [MASK].")',
-        "sentence_order": 'model.order("He opened the door.", "Nobody was there.")',
+    environment = jinja2.Environment(trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)  # noqa: S701
+    environment.filters |= {"json": json.dumps, "rows": _table}
+    header = {  # YAML
+        "license": license,
+        "language": list(languages),
+        "library_name": "litebert",
+        "pipeline_tag": head.record.pipeline if head else "fill-mask" if "masked_lm" in able else "",
+        "tags": ["albert", *([head.kind] if head else [part.replace("_", "-") for part in able])],
     }
-    embed = 'model.embed(["A first text.", "Another one."])'
-    ours = [f"model.{head.record.python_example}"] if head else [*(calls[part] for part in parts), embed]
-    sections = [
-        f"---\n{yaml}---\n",
-        f"# {title}\n",
-        f"{sentence}.\n",
-        _table(table),
-        *(f"> {note}\n" for note in remarks),
-        _USE.format(name=json.dumps(name), ours="\n".join(ours), kind=theirs),
-        *(_training(Run.open(run), folder.name) if run is not None else []),
-    ]
-    return "\n".join(sections)
+    return environment.from_string((files("litebert.hub") / "card.md").read_text("utf-8")).render(
+        header=header,
+        title=title,
+        sentence=f"An ALBERT of {size:,} parameters: {layers}. It {' and '.join(does)}",
+        table=table,
+        remarks=remarks,
+        name=name,
+        calls=calls,
+        architecture=theirs,
+        **(_training(Run.open(run), folder.name) if run is not None else {}),
+    )
 
 
-def _training(run: Run, kept: str) -> list[str]:
+def _training(run: Run, kept: str) -> dict[str, object]:
     """Return what the run recorded: measures (of the best step for the model in `best`), data, settings, command.
 
     Settings of the network are in its config.json; paths are private, so the data are named by their hashes.
@@ -151,11 +135,6 @@ def _training(run: Run, kept: str) -> list[str]:
     evaluated = EvaluatedStep.of(run.evaluations[-1]) if run.evaluations else EvaluatedStep(step=0)
     if result:
         evaluated = result.best if kept == "best" else result.last
-    measures = _table({name: f"{value:.6g}" for name, value in evaluated.measures.items()})
-    if baseline := result.baseline if result else {}:
-        shown = {name: f"{baseline[name]:.6g}" if name in baseline else "" for name in evaluated.measures}
-        rows = [f"| {name} | {value:.6g} | {shown[name]} |" for name, value in evaluated.measures.items()]
-        measures = "\n".join(["| | this model | commonest label |", "|---|---|---|", *rows, ""])
 
     # The command: folders are private, so of paths it has names alone.
     if run.kind == "pretraining":
@@ -177,19 +156,17 @@ def _training(run: Run, kept: str) -> list[str]:
             words.append(f"{name}={value if isinstance(value, str) else json.dumps(value)}")
 
     given = {name: f"`{value}`" for name, value in settings.items() if origins.get(name) != Origin()}
-    return [
-        f"## Training\n\nlitebert {run.file.litebert}, step {evaluated.step:,} of the run `{run.folder.name}`.\n",
-        measures,
-        *(f"**Warning**: {doubt}.\n" for doubt in (result.doubts if result else ())),
-        "Data and tokenizer:\n",
-        _table({name: f"`{value}`" for name, value in run.file.data.items()}),
-        "Settings that were set (all others are defaults):\n",
-        _table({name: value for name, value in given.items() if not name.startswith(("model.", "data."))}),
-        "The command that trains it again, with the data and the model named above:\n",
-        f"```sh\n{shlex.join(['litebert', *words])}\n```\n",
-    ]
+    return {
+        "run": run,
+        "evaluated": evaluated,
+        "baseline": result.baseline if result else {},
+        "doubts": result.doubts if result else (),
+        "data": {name: f"`{value}`" for name, value in run.file.data.items()},
+        "given": {name: value for name, value in given.items() if not name.startswith(("model.", "data."))},
+        "command": shlex.join(["litebert", *words]),
+    }
 
 
 def _table(rows: Mapping[str, str]) -> str:
     cells = {name: text.replace("|", "\\|").replace("\n", " ") for name, text in rows.items() if text}
-    return "\n".join(["| | |", "|---|---|", *(f"| {name} | {text} |" for name, text in cells.items()), ""])
+    return "\n".join(["| | |", "|---|---|", *(f"| {name} | {text} |" for name, text in cells.items())])

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from fnmatch import fnmatch
+from functools import partial
 from importlib.metadata import version
 from importlib.resources import files as package_files
 from importlib.util import find_spec
@@ -21,6 +23,8 @@ from litebert.files import as_path
 from litebert.runs import is_run
 
 PATIENCE = 10.0  # seconds that a request waits for an answer, or for the next bytes of one
+_ATTEMPTS = 5  # to go on with a download from one place
+_AS_THEY_SAY_IT = "Consistency check failed"  # how messages of huggingface_hub begin
 
 MODEL_FILES = (
     "config.json", "*.safetensors", "*.safetensors.index.json", "*.model", "tokenizer.json", "tokenizer_config.json",
@@ -54,11 +58,9 @@ class HubName:
     @classmethod
     def read(cls, text: str, *, revision: str | None = None) -> HubName:
         """Parse a name that must be one, with its revision in it or as an argument."""
-        text = text if revision is None else f"{text}@{revision}"
-        if (name := cls.parse(text)) is None:
+        if (name := cls.parse(text if revision is None else f"{text}@{revision}")) is None:
             what, expected = "this is not the name of a model on the Hub", "OWNER/NAME, or OWNER/NAME@REVISION"
-            next_step = "hf auth whoami prints your OWNER; https://huggingface.co/models has others"
-            raise LitebertError("LB-636", what, received=text, expected=expected, next=next_step)
+            raise LitebertError("LB-636", what, received=text, expected=expected, next="https://huggingface.co/models")
         return name
 
 
@@ -85,13 +87,13 @@ def locate(name_or_path: str | PathLike[str], *, legacy_pickle: bool = False) ->
     A path whose first folder exists, and one that looks local (runs/mine, mine/model), is never looked up on the Hub.
     `legacy_pickle` also accepts pytorch_model.bin from repositories that have nothing else.
     """
-    path = as_path(name_or_path, "a model")
+    path, text = as_path(name_or_path, "a model"), str(name_or_path)
     found = _found(path)
     if found == "a folder":
         return path / "model" if is_run(path) else path
-    if str(name_or_path) == PACKAGED_NAME and found == "nothing":
+    if text == PACKAGED_NAME and found == "nothing":
         return packaged_model()
-    name = HubName.parse(str(name_or_path)) if found == "nothing" else None
+    name = HubName.parse(text) if found == "nothing" else None
     looks_local = path.name in _OUR_MODELS or path.suffix in (".json", ".safetensors") or path.parts[0] in _OUR_FOLDERS
     if name is not None and not looks_local and not Path(name.repository).parent.is_dir():
         return pull(name, legacy_pickle=legacy_pickle)
@@ -102,12 +104,10 @@ def locate(name_or_path: str | PathLike[str], *, legacy_pickle: bool = False) ->
     with suppress(OSError):
         hint = did_you_mean(missing, [entry.name for entry in parent.iterdir() if entry.is_dir()])
         similar = f" ({hint})" if hint.startswith("did") else ""
-    usual = [Path(folder) / path for folder in ("runs", "models") if len(path.parts) == 1]
-    there = [place for place in usual if _found(place) == "a folder"]
-    next_step = f"--model {quote(str(there[0]))}" if there else f"ls {quote(str(parent))}"
-    what = f"there is no model folder {str(path)[:200]!r}"
-    expected = f"a folder{similar}; or a name on the Hub, such as albert/albert-base-v2"
-    raise LitebertError("LB-620", what, received=found, expected=expected, next=next_step)
+    usual = [folder / path for folder in (Path("runs"), Path("models")) if _found(folder / path) == "a folder"]
+    next_step = f"--model {quote(str(usual[0]))}" if usual else f"ls {quote(str(parent))}"
+    what, expected = f"there is no model folder {text[:200]!r}", f"a folder{similar}; or a name on the Hub, such as "
+    raise LitebertError("LB-620", what, received=found, expected=expected + "albert/albert-base-v2", next=next_step)
 
 
 def _found(path: Path) -> str:
@@ -135,7 +135,7 @@ def pull(name: HubName, *, legacy_pickle: bool = False) -> Path:
             names, commit = [file.rfilename for file in info.siblings or ()], info.sha
         patterns = [*MODEL_FILES]
         if legacy_pickle and not any("/" not in file and file.endswith(".safetensors") for file in names):
-            patterns += ["pytorch_model*.bin", "pytorch_model.bin.index.json"]
+            patterns.append("pytorch_model.bin")
 
         # One file after the other and in this thread, so that Ctrl-C ends it at once
         blobs = Path(constants.HF_HUB_CACHE) / f"models--{repository.replace('/', '--')}" / "blobs"
@@ -150,29 +150,27 @@ def pull(name: HubName, *, legacy_pickle: bool = False) -> Path:
         )
     if any(folder.glob("*.safetensors")) or (legacy_pickle and any(folder.glob("*.bin"))):
         return folder
-    pickled = [file for file in names if file.endswith(".bin") and "/" not in file]
-    raise LitebertError(
-        "LB-634",
+    what, pickled = (
         f"{repository} has no weights that litebert reads by default",
-        received=", ".join((pickled or names)[:5]) or "no files",
-        expected="model.safetensors; pickles (.bin) can contain programs, and are read only on request",
-        next=f"litebert import huggingface {repository} --output FOLDER --legacy-pickle, or choose another model",
+        [n for n in names if n.endswith(".bin")],
     )
+    expected = "model.safetensors; pickles (.bin) can contain programs, and are read only on request"
+    again = f"litebert import huggingface {repository} --output FOLDER --legacy-pickle, or choose another model"
+    received = ", ".join((pickled or names)[:5]) or "no files"
+    raise LitebertError("LB-634", what, received=received, expected=expected, next=again)
 
 
 def _require_hash(blob: Path) -> None:
     """Delete a file of the cache that has not the hash in its name: SHA-256, or SHA-1 as git (or a mirror) has it."""
-    if len(blob.name) == 64:
+    sizes = {64: ("sha256", [b""]), 40: ("sha1", [b"", b"blob %d\0" % blob.stat().st_size])}
+    kind, starts = sizes.get(len(blob.name), ("", []))
+    for start in starts:
         with blob.open("rb") as file:
-            hashes = [hashlib.file_digest(file, "sha256").hexdigest()]
-    else:
-        data = blob.read_bytes() if len(blob.name) == 40 else b""
-        hashes = [hashlib.sha1(start + data).hexdigest() for start in (b"", b"blob %d\0" % len(data))]  # noqa: S324
-    if len(blob.name) in (40, 64) and blob.name not in hashes:
+            if hashlib.file_digest(file, partial(hashlib.new, kind, start)).hexdigest() == blob.name:
+                return
+    if starts:
         blob.unlink()
-        raise OSError(
-            f"Consistency check failed: a file with another hash than {blob.name}"
-        )  # as huggingface_hub says it
+        raise OSError(f"{_AS_THEY_SAY_IT}: a file with another hash than {blob.name}")
 
 
 def push(
@@ -211,31 +209,36 @@ def model_files(folder: Path) -> dict[str, Path]:
 def _hub(action: str, name: HubName) -> Iterator[None]:
     """Limit how long the requests of huggingface_hub wait in this block; a failure becomes one error for people.
 
-    Some of its calls wait without a limit (repo_info, create_commit). What may pass it tries again itself.
+    Some of its calls wait without a limit (repo_info, create_commit); a download that always ends at one place, because
+    the server ignores where it should go on, is repeated without one. What may pass it tries again itself.
     """
     if find_spec("huggingface_hub") is None:
         what = f"{name.repository} is on the Hub, and the package huggingface_hub is not installed"
         raise LitebertError("LB-621", what, next="pip install 'litebert[hub]', or give a folder on this disk")
     from huggingface_hub import constants, errors, get_session
 
+    begun: Counter[tuple[str, str]] = Counter()
+
     def limit(request: Any) -> None:
         request.extensions["timeout"] = dict.fromkeys(("connect", "read", "write", "pool"), PATIENCE)
+        if place := request.headers.get("Range"):
+            begun[request.url.path, place] += 1
+            if begun[request.url.path, place] > _ATTEMPTS:
+                raise OSError(f"the download ended {_ATTEMPTS} times at one place ({place})")
 
     session = get_session()
     hooks = session.event_hooks
     session.event_hooks = hooks | {"request": [*hooks["request"], limit]}
     elsewhere = "give the folder of files fetched elsewhere" if action == "fetch" else "upload it in a browser"
     try:
-        yield
+        with disk_errors(Path(constants.HF_HUB_CACHE)):
+            yield
     except LitebertError:
         raise
     except Exception as error:
         cause = error.__cause__ if isinstance(error, errors.LocalEntryNotFoundError) else None
         seen = " ".join(str(cause or error).split()) or type(error).__name__
-        if isinstance(error, OSError) and error.errno:  # of the disk
-            with disk_errors(Path(constants.HF_HUB_CACHE)):
-                raise
-        if seen.startswith("Consistency check failed"):
+        if seen.startswith(_AS_THEY_SAY_IT):
             what, again = f"{name.repository} arrived damaged, and was deleted", "run the same command again later"
             raise DamagedError("LB-626", what, received=seen, next=f"{again}; or {elsewhere}") from error
         status = getattr(getattr(cause or error, "response", None), "status_code", 0)

@@ -43,34 +43,30 @@ _AGAIN = "fetch the checkpoint again, all files of it"
 # Protobuf's messages (tensor_bundle.proto, tensor_shape.proto, versions.proto); TensorFlow's own modules need
 # TensorFlow. A `slices` says that a variable is stored in parts, whatever these are.
 _MESSAGES = {
-    "Axis": "1 int64 size",
-    "Shape": "2 *Axis dim, 3 bool unknown_rank",
-    "Version": "1 int32 producer, 2 int32 min_consumer",
-    "Header": "1 int32 num_shards, 2 int32 endianness, 3 Version version",
-    "Entry": "1 int32 dtype, 2 Shape shape, 3 int32 shard_id, 4 int64 offset, 5 int64 size, 6 fixed32 crc32c, "
-    "7 *bytes slices",
-}
+    "Axis": {"size": (1, "int64")},
+    "Shape": {"dim": (2, "*Axis"), "unknown_rank": (3, "bool")},
+    "Version": {"producer": (1, "int32"), "min_consumer": (2, "int32")},
+    "Header": {"num_shards": (1, "int32"), "endianness": (2, "int32"), "version": (3, "Version")},
+    "Entry": {"dtype": (1, "int32"), "shape": (2, "Shape"), "shard_id": (3, "int32"), "offset": (4, "int64"),
+              "size": (5, "int64"), "crc32c": (6, "fixed32"), "slices": (7, "*bytes")},
+}  # fmt: skip
 
 
-def _message_classes() -> Iterator[Any]:
-    kinds = descriptor_pb2.FieldDescriptorProto
-    file = descriptor_pb2.FileDescriptorProto(name="bundle.proto", package="litebert", syntax="proto3")
+def _message_class(name: str) -> Any:
+    file = descriptor_pb2.FileDescriptorProto(name="bundle.proto", syntax="proto3")
     for message, fields in _MESSAGES.items():
         described = file.message_type.add(name=message)
-        for number, kind, name in map(str.split, fields.split(", ")):
-            label = kinds.LABEL_REPEATED if kind.startswith("*") else kinds.LABEL_OPTIONAL
-            field = described.field.add(name=name, number=int(number), label=label)
-            kind = kind.lstrip("*")
-            field.type = kinds.TYPE_MESSAGE if kind in _MESSAGES else getattr(kinds, f"TYPE_{kind.upper()}")
-            if kind in _MESSAGES:
-                field.type_name = f".litebert.{kind}"
+        for field, (number, kind) in fields.items():
+            label, kind = "LABEL_REPEATED" if kind[0] == "*" else "LABEL_OPTIONAL", kind.lstrip("*")
+            is_message = kind in _MESSAGES
+            described.field.add(name=field, number=number, label=label, type_name=f".{kind}" if is_message else None,
+                                type="TYPE_MESSAGE" if is_message else f"TYPE_{kind.upper()}")  # fmt: skip
     pool = descriptor_pool.DescriptorPool()  # our own: TensorFlow may be loaded in the same process
     pool.Add(file)
-    for name in ("Header", "Entry"):
-        yield message_factory.GetMessageClass(pool.FindMessageTypeByName(f"litebert.{name}"))
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName(name))
 
 
-Header, Entry = _message_classes()
+Header, Entry = map(_message_class, ("Header", "Entry"))
 
 
 @dataclass(frozen=True)
@@ -93,19 +89,19 @@ class Bundle:
         """Read a variable as it is stored."""
         entry, dtype = self.entries[name], self.dtype(name)
         if dtype is None:
-            what, found = f"{self.prefix}: the variable {name} cannot be read", "neither floats nor whole numbers"
+            found = "stored in slices" if entry.slices else "neither floats nor whole numbers"
             again = "restore it with TensorFlow and save it without a partitioner, as float32"
-            raise LitebertError("LB-706", what, received="stored in slices" if entry.slices else found, next=again)
-        path = _data_file(self.prefix, entry.shard_id, self.num_shards)
-        size, end = path.stat().st_size if path.is_file() else 0, entry.offset + entry.size
-        wrong, stored = f"{size:,} bytes of at least {end:,}", b""
-        if end <= size:
+            raise LitebertError(
+                "LB-706", f"{self.prefix}: the variable {name} cannot be read", received=found, next=again
+            )
+        path, stored = _data_file(self.prefix, entry.shard_id, self.num_shards), b""
+        if path.is_file() and entry.offset + entry.size <= path.stat().st_size:
             with path.open("rb") as file:
                 file.seek(entry.offset)
                 stored = file.read(entry.size)
-            wrong = "" if masked_crc32c(stored) == entry.crc32c else f"a wrong checksum of {name}"
-        if wrong:
-            raise DamagedError("LB-704", f"{path} is missing, cut off or damaged", received=wrong, next=_AGAIN)
+        if masked_crc32c(stored) != entry.crc32c or len(stored) != entry.size:
+            found = f"{entry.size:,} bytes of {name} from byte {entry.offset:,} are not those that were written"
+            raise DamagedError("LB-704", f"{path} is missing, cut off or damaged", received=found, next=_AGAIN)
         flat = torch.frombuffer(bytearray(stored), dtype=dtype) if stored else torch.empty(0, dtype=dtype)
         return flat.reshape(self.shape(name))
 
@@ -157,11 +153,9 @@ def read_table(data: bytes) -> Iterator[tuple[bytes, bytes]]:
     """Yield the keys and values of a table in order; a ValueError says what is wrong with it."""
     if len(data) < _FOOTER_BYTES or not data.endswith(_MAGIC):
         raise ValueError("no table: its last eight bytes are not the mark of one")
-    blocks = data[:-_FOOTER_BYTES]
-    (_, _, offset, size), _ = _varints(
-        data, len(blocks), 4
-    )  # where LevelDB's metadata is, which is not used; the index
-    free_from, num_entries, previous = 0, 0, None
+    blocks, free_from, num_entries, previous = data[:-_FOOTER_BYTES], 0, 0, None
+    # The footer has two places, each an offset and a size: LevelDB's metadata, which are not used, and the index.
+    (_, _, offset, size), _ = _varints(data, len(blocks), 4)
     for _, value in _entries(blocks, offset, size):
         (offset, size), _ = _varints(value, 0, 2)
         if offset < free_from:  # or an index could list the same block a million times
@@ -177,14 +171,12 @@ def read_table(data: bytes) -> Iterator[tuple[bytes, bytes]]:
 
 def _entries(blocks: bytes, offset: int, size: int) -> Iterator[tuple[bytes, bytes]]:
     """Yield the entries of a block that has the right checksum."""
-    if offset + size + _TRAILER_BYTES > len(blocks) or size < 4:
+    block, trailer = blocks[offset : offset + size], blocks[offset + size : offset + size + _TRAILER_BYTES]
+    if size < 4 or len(trailer) < _TRAILER_BYTES:
         raise ValueError(f"a block of {size:,} bytes at byte {offset:,} of {len(blocks):,}")
-    compression, expected = struct.unpack_from("<BI", blocks, offset + size)
-    if masked_crc32c(blocks[offset : offset + size + 1]) != expected:
-        raise ValueError(f"a wrong checksum of the block at byte {offset:,}")
-    if compression:  # LevelDB can; TensorFlow's writer of checkpoints never does (tensor_bundle.cc)
-        raise ValueError(f"a compressed block at byte {offset:,}")
-    block = blocks[offset : offset + size]
+    compression, checksum = struct.unpack("<BI", trailer)
+    if masked_crc32c(block + trailer[:1]) != checksum or compression:  # TensorFlow never compresses (tensor_bundle.cc)
+        raise ValueError(f"a wrong checksum, or a compressed block, at byte {offset:,}")
     (num_restarts,) = struct.unpack_from("<I", block, size - 4)
     position, key, end = 0, b"", size - 4 - 4 * num_restarts
     if end < 0:
@@ -225,10 +217,9 @@ def write_bundle(prefix: Path, variables: Mapping[str, Tensor]) -> list[Path]:
         offset = 0
         for name, tensor in sorted(variables.items()):
             stored = tensor.contiguous().numpy().tobytes()
-            shape = {"dim": [{"size": size} for size in tensor.shape]}
             place = {"offset": offset, "size": len(stored), "crc32c": masked_crc32c(stored)}
-            entry = Entry(dtype=numbers[tensor.dtype], shape=shape, **place)
-            table.append((name.encode(), entry.SerializeToString()))
+            shape = {"dim": [{"size": size} for size in tensor.shape]}
+            table.append((name.encode(), Entry(dtype=numbers[tensor.dtype], shape=shape, **place).SerializeToString()))
             offset += len(stored)
             yield stored
 
@@ -244,11 +235,10 @@ def table_bytes(entries: Sequence[tuple[bytes, bytes]]) -> bytes:
 
     def append(rows: Sequence[tuple[bytes, bytes]]) -> bytes:
         """Append a block, and return where it is."""
-        block, restarts = b"", []
+        block, restarts = b"", [0] * (not rows)
         for key, value in rows:  # every key is written in full, so that a reader may start at any of them
             restarts.append(len(block))
             block += b"\0" + to_varint(len(key)) + to_varint(len(value)) + key + value
-        restarts = restarts or [0]
         block += struct.pack(f"<{len(restarts) + 1}I", *restarts, len(restarts))
         place = to_varint(len(table)) + to_varint(len(block))
         table.extend(block + b"\0" + struct.pack("<I", masked_crc32c(block + b"\0")))  # 0: not compressed

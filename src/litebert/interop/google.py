@@ -8,12 +8,13 @@ import re
 import tarfile
 import zlib
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from itertools import product
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import BinaryIO, cast
+from tempfile import TemporaryDirectory, TemporaryFile
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -21,13 +22,13 @@ from torch import Tensor
 from litebert.config import ATTENTION_KINDS, HEADS, PRESETS, AlbertConfig, HeadConfig, HeadKind, numbered_labels
 from litebert.errors import DamagedError, LitebertError, NoVocabularyError, disk_errors
 from litebert.files import Json, read_json, require_new, staged_folder, write_bytes, write_json, write_text
-from litebert.folder.config import architecture, build_config, doubts
+from litebert.folder.config import build_config, doubts
 from litebert.folder.model import build_network, head_of, load_model, save_model
 from litebert.folder.names import GOOGLE, canonical, groups_on_disk, tensor_names
 from litebert.folder.weights import read_weights, widened, write_weights
 from litebert.interop.bundle import Bundle, read_bundle, write_bundle
+from litebert.interop.huggingface import copy_tokenizer, imported
 from litebert.interop.reports import GoogleExport, ModelImport
-from litebert.tokenizer import Tokenizer
 from litebert.tokenizer.tokenizer import read_vocabulary
 
 OPTIMIZER_FILE, STATE_FILE = "optimizer.safetensors", "state.json"  # as in the checkpoints of a run
@@ -38,8 +39,8 @@ _CLASSIFIER = "output_weights"
 _SLOTS = ("/adam_m", "/adam_v")  # both optimizers keep these beside each variable (optimization.py L140)
 _WORDS = "bert/embeddings/word_embeddings"
 _BLOCK = re.compile(r"bert/encoder/transformer/group_(\d{1,6})/inner_group_(\d{1,6})/")
-_POOLER = {f"albert.pooler.{kind}": tensor_names(f"albert.pooler.{kind}", AlbertConfig(), layout=GOOGLE)[0]
-           for kind in ("weight", "bias")}  # fmt: skip
+_POOLER = {name: tensor_names(name, AlbertConfig(), layout=GOOGLE)[0]
+           for name in ("albert.pooler.weight", "albert.pooler.bias")}  # fmt: skip
 
 # albert_config.json (modeling.py L42-125)
 _FIELDS = (
@@ -80,9 +81,9 @@ def import_checkpoint(
         bundle = replace(bundle, entries=entries)
         blocks = {(int(match[1]), int(match[2])) for name in entries if (match := _BLOCK.match(name))}
         if _WORDS not in entries or not blocks:
-            wanted_names = f"{_WORDS}, bert/encoder/transformer/group_0/..., as google-research/albert names them"
+            expected = f"{_WORDS}, bert/encoder/transformer/group_0/..., as google-research/albert names them"
             what, names = f"{prefix} is not a checkpoint of an ALBERT", f"{len(entries)}: {', '.join(entries)}"
-            raise LitebertError("LB-719", what, received=names, expected=wanted_names, next="give one of an ALBERT")
+            raise LitebertError("LB-719", what, received=names, expected=expected, next="give one of an ALBERT")
         task = find_head(bundle, kind=head, labels=tuple(labels))
         beside = config or _beside(prefix, (CONFIG_FILE, "albert_config*.json", "bert_config*.json"))
         if beside is None:
@@ -117,73 +118,58 @@ def import_checkpoint(
         is_idle = loaded.network.albert.pooler is None
         idle = {name: widened(tensors[each], each) for name, each in _POOLER.items() if is_idle and each in tensors}
 
-        vocabulary = tokenizer or _beside(prefix, _VOCABULARIES)
-        step = None
+        vocabulary, step = tokenizer or _beside(prefix, _VOCABULARIES), None
         with staged_folder(output) as staged:
             save_model(loaded.network, staged, also=idle)
             if has_optimizer:  # a variable that never had a gradient has no moments: zeros
                 moments = {
-                    name + slot: tensor(each + slot) if each + slot in entries else torch.zeros(parameters[name].shape)
+                    name + slot: widened(tensor(each + slot), f"{prefix}: {each}{slot}")
+                    if each + slot in entries
+                    else torch.zeros(parameters[name].shape)
                     for name, each in wanted.items()
                     for slot in _SLOTS
                 }
-                moments = {name: widened(each, f"{prefix}: {name}") for name, each in moments.items()}
                 write_weights(staged / OPTIMIZER_FILE, moments, dtype=torch.float32)
                 step = int(bundle.read(_STEP)) if _STEP in entries else 0
                 write_json(staged / STATE_FILE, {"step": step})
             if vocabulary is None:
                 notes.append("no tokenizer was found with the checkpoint: add one with --tokenizer FILE")
             else:
-                words = Tokenizer.load(vocabulary)
-                words.save(staged, max_length=settings.max_position_embeddings)
-                if words.vocab_size != settings.vocab_size:
-                    sizes = f"{words.vocab_size:,} pieces, the word table {settings.vocab_size:,} rows"
-                    notes.append(f"{vocabulary.name} has {sizes}: make sure that they belong together")
-
-    found = parameters.keys() - loaded.missing
-    used = {wanted[name] for name in found} | {_POOLER[name] for name in idle}
-    return ModelImport(
-        source=str(path),
-        output=str(output),
-        architecture=architecture(task, found),
-        num_parameters=sum(parameters[name].numel() for name in found),
-        optimizer_step=step,
-        missing=tuple(sorted(loaded.missing)),
-        unused=tuple(sorted(set(stored) - used)),
-        notes=tuple(notes),
-    )
+                notes += copy_tokenizer(vocabulary, staged, settings)
+    used = {wanted[name] for name in parameters.keys() - loaded.missing} | {_POOLER[name] for name in idle}
+    return replace(imported(path, output, loaded, notes), optimizer_step=step, unused=tuple(sorted({*stored} - used)))
 
 
 def find_head(bundle: Bundle, *, kind: HeadKind | None, labels: tuple[str, ...]) -> HeadConfig | None:
     """Return the task head of a checkpoint; None if it has the pretraining heads, or none.
 
     Its variables show it, except that GLUE's and RACE's have one of the same name: `kind` and `labels` come from the
-    user.
+    user. One output without labels is a regression or a multiple choice.
     """
     possible = [each for each, record in HEADS.items() if record.variable and record.variable in bundle.entries]
     num_outputs = next(iter(bundle.shape(_CLASSIFIER)), 0) if _CLASSIFIER in bundle.entries else 0
-    is_open = num_outputs == 1 and not labels  # a regression, or a multiple choice
-    chosen = kind or (possible[0] if possible and not is_open else None)
-    record = HEADS[chosen] if chosen else None
-    fields: dict[str, object] = {"kind": chosen} if chosen else {}
+    chosen = kind or (possible[0] if possible and (num_outputs != 1 or labels) else None)
+    record, names = HEADS[chosen] if chosen else None, labels
     fits = chosen in possible if possible else chosen is None
     if record and record.has_labels:
         names = labels or numbered_labels(min(num_outputs, 100_000))
         fits = fits and len(set(names)) == len(names) == num_outputs > 0
-        fields["labels"] = names
-        if record.has_problem_type and num_outputs == 1:
-            fields["problem_type"] = "regression"
-    else:
-        fits = fits and not labels and (num_outputs == 1 or not (record and record.has_choices))
+    elif labels or (record and record.has_choices and num_outputs != 1):
+        fits = False
     if not fits:
         has = f"a head with {num_outputs} outputs" if num_outputs else f"a {possible[0]} head" if possible else ""
-        what = f"the checkpoint has {has or 'no task head'}, which is not what was said"
-        said = f"--head {kind or 'none'}, --labels {','.join(labels) or 'none'}"
-        expected = "one distinct label for each output of a classifier; nothing for all others"
-        if kind is None and is_open:
-            expected = "--head sequence-classification (STS-B) or --head multiple-choice (RACE)"
-        raise LitebertError("LB-714", what, received=said, expected=expected, next="litebert import google --help")
-    return HeadConfig.model_validate(fields) if fields else None
+        raise LitebertError(
+            "LB-714",
+            f"the checkpoint has {has or 'no task head'}, which is not what was said",
+            received=f"--head {kind or 'none'}, --labels {','.join(labels) or 'none'}",
+            expected="one distinct label for each output of a classifier; for a single output without a label "
+            "--head sequence-classification (STS-B) or --head multiple-choice (RACE); nothing for all others",
+            next="litebert import google --help",
+        )
+    if record is None:
+        return None
+    problem = {"problem_type": "regression"} if record.has_problem_type and num_outputs == 1 else {}
+    return HeadConfig(kind=record.kind, labels=names, **problem)
 
 
 def read_official_config(path: Path, *, attention_heads: int | None = None) -> tuple[AlbertConfig, list[str]]:
@@ -200,7 +186,7 @@ def read_official_config(path: Path, *, attention_heads: int | None = None) -> t
     if attention_heads is not None:
         fields["num_attention_heads"] = attention_heads
     config = build_config(fields, path)
-    notes = list(doubts(config)) if attention_heads is None else []
+    notes = [*doubts(config).values()] if attention_heads is None else []
     if missing := [f"{name} {fields[name]}" for name in _FIELDS if name not in table]:
         notes.append(f"{path.name} leaves out what has the official default then: {', '.join(missing)}")
     return config, notes
@@ -231,21 +217,20 @@ def export_checkpoint(model: Path, output: Path) -> GoogleExport:
     fields = config.model_dump(mode="json")
     table = _UNUSED | {name: fields[name] for name in _FIELDS} | {"num_hidden_groups": groups_on_disk(config)}
     table["hidden_act"] = "gelu" if config.hidden_act.startswith("gelu") else config.hidden_act
-    notes = []
-    if config.hidden_act == "gelu":
-        notes.append("hidden_act gelu, the erf form, becomes Google's gelu, the tanh form")
-    if config.layer_norm_eps != 1e-12:
-        notes.append(f"layer_norm_eps {config.layer_norm_eps:g} becomes Google's fixed 1e-12")
-    if config.sharing != "all":
-        notes.append(f"sharing {config.sharing} is written as the unshared layers it equals")
+    lost = {
+        "hidden_act gelu, the erf form, becomes Google's gelu, the tanh form": config.hidden_act == "gelu",
+        f"layer_norm_eps {config.layer_norm_eps:g} becomes Google's fixed 1e-12": config.layer_norm_eps != 1e-12,
+        f"sharing {config.sharing} is written as the unshared layers it equals": config.sharing != "all",
+    }
+    notes = [note for note, is_so in lost.items() if is_so]
 
-    # Its weights; the heads after inner steps are ours alone
-    def as_variable(variable: str, tensor: Tensor) -> Tensor:
-        return tensor.detach().T if variable.endswith("/kernel") else tensor.detach()
+    # Its weights: kernels as [in, out]; the heads after inner steps are ours alone
+    def as_variables(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+        pairs = [(each, t.detach()) for n, t in tensors.items() for each in tensor_names(n, config, head, GOOGLE)]
+        return {variable: tensor.T if variable.endswith("/kernel") else tensor for variable, tensor in pairs}
 
     parameters = {name: each for name, each in network.state_dict().items() if not name.startswith("exits.")}
-    places = {name: tensor_names(name, config, head, GOOGLE) for name in parameters}
-    weights = {v: as_variable(v, each) for n, each in parameters.items() if not each.is_meta for v in places[n]}
+    weights = as_variables({name: each for name, each in parameters.items() if not each.is_meta})
     if missing := sorted({name.rpartition(".")[0] for name, each in parameters.items() if each.is_meta}):
         notes.append(f"not in the model: {', '.join(missing)}")
     if len(parameters) < len(network.state_dict()):
@@ -254,9 +239,9 @@ def export_checkpoint(model: Path, output: Path) -> GoogleExport:
         stored = canonical(read_weights(model), model)
         if not _POOLER.keys() <= stored.keys():
             notes.append("the pooler, which Google's graph has but this head does not use, is zeros")
-            size = config.hidden_size
-            stored = dict(zip(_POOLER, (torch.zeros(size, size), torch.zeros(size)), strict=True))
-        weights |= {v: as_variable(v, widened(stored[name], f"{model}: {name}")) for name, v in _POOLER.items()}
+            shapes = ((config.hidden_size, config.hidden_size), (config.hidden_size,))
+            stored = {name: torch.zeros(shape) for name, shape in zip(_POOLER, shapes, strict=True)}
+        weights |= as_variables({name: widened(stored[name], f"{model}: {name}") for name in _POOLER})
 
     vocabulary = {}
     try:  # Google's code cannot read tokenizer.json: the vocabulary is made from it if need be
@@ -274,13 +259,9 @@ def export_checkpoint(model: Path, output: Path) -> GoogleExport:
     quoted = '"' + prefix.name.replace("\\", "\\\\").replace('"', '\\"') + '"'  # for tf.train.latest_checkpoint
     state = f"model_checkpoint_path: {quoted}\nall_model_checkpoint_paths: {quoted}\n"
     write_text(prefix.with_name("checkpoint"), state)
-    return GoogleExport(
-        prefix=str(prefix),
-        files=(CONFIG_FILE, *vocabulary, *(path.name for path in written), "checkpoint"),
-        num_variables=len(weights) + 1,
-        num_parameters=sum(each.numel() for each in weights.values()),
-        notes=tuple(notes),
-    )
+    files = (CONFIG_FILE, *vocabulary, *(path.name for path in written), "checkpoint")
+    num_parameters = sum(each.numel() for each in weights.values())
+    return GoogleExport(str(prefix), files, len(weights) + 1, num_parameters, tuple(notes))
 
 
 # --- where a checkpoint is: in an archive, which is unpacked, in a folder, or at its prefix -------------------------
@@ -288,40 +269,37 @@ def export_checkpoint(model: Path, output: Path) -> GoogleExport:
 MAX_BYTES = 10 << 30
 MAX_ENTRIES = 1_000  # the released models have at most nine files
 MAX_RATIO = 100  # unpacked bytes per byte of an archive, beyond the first MiB
-_MAX_READ = 1 << 20  # bytes that tarfile may ask for at once: it would read a header of any size into memory
 _PART = re.compile(r"\.(index|meta|data-\d{5}-of-\d{5})$")
 
 
 @contextmanager
 def checkpoint_at(path: Path, *, workplace: Path) -> Iterator[Path]:
     """Yield the prefix of the checkpoint at a path; an archive is unpacked in `workplace` meanwhile."""
-    prefix = path if path.is_dir() else path.with_name(_PART.sub("", path.name))  # "." and "/" have no name
     is_archive = False
     if path.is_file():
         with path.open("rb") as file:
             is_archive = file.read(2) == b"\x1f\x8b"  # gzip
-    if is_archive:
-        workplace.mkdir(parents=True, exist_ok=True)
-        with TemporaryDirectory(prefix=".unpacked-", dir=workplace) as folder:
-            unpack(path, Path(folder))
-            yield _find_in(Path(folder), path)
-    elif not path.is_dir() and prefix.with_name(f"{prefix.name}.index").is_file():
-        yield prefix
-    else:
-        yield _find_in(prefix, path)
-
-
-def _find_in(folder: Path, given: Path) -> Path:
-    """Find the one checkpoint in a folder, or in a folder below."""
-    patterns = ("*.index", "*/*.index", "*/*/*.index")
-    found = sorted(path.with_suffix("") for pattern in patterns for path in folder.glob(pattern) if path.is_file())
-    if len(found) == 1:
-        return found[0]
-    what = f"there is {'more than one' if found else 'no'} TensorFlow checkpoint at {given}"
-    names = [each.relative_to(folder).as_posix() for each in found[:8]]
-    received = ", ".join(names) or ("no such path" if not given.exists() else None)
-    expected = "a .tar.gz, a folder with *.index, or a prefix such as model.ckpt-best (TensorFlow 1.0 or later)"
-    raise LitebertError("LB-718", what, received=received, expected=expected, next="litebert import google --help")
+    with ExitStack() as stack:
+        folder, prefix = path, None
+        if is_archive:
+            workplace.mkdir(parents=True, exist_ok=True)
+            folder = Path(stack.enter_context(TemporaryDirectory(prefix=".unpacked-", dir=workplace)))
+            unpack(path, folder)
+        elif not path.is_dir():  # "." and "/" have no name
+            prefix = path.with_name(_PART.sub("", path.name))
+        if prefix and prefix.with_name(f"{prefix.name}.index").is_file():
+            found = [prefix]
+        else:  # the one checkpoint in the folder, or in a folder below
+            places = (each for pattern in ("*.index", "*/*.index", "*/*/*.index") for each in folder.glob(pattern))
+            found = sorted(each.with_suffix("") for each in places if each.is_file())
+        if len(found) != 1:
+            what = f"there is {'more than one' if found else 'no'} TensorFlow checkpoint at {path}"
+            names = ", ".join(each.relative_to(folder).as_posix() for each in found[:8])
+            received = names or ("no such path" if not path.exists() else None)
+            expected = "a .tar.gz, a folder with *.index, or a prefix such as model.ckpt-best (TensorFlow 1.0 or later)"
+            help_text = "litebert import google --help"
+            raise LitebertError("LB-718", what, received=received, expected=expected, next=help_text)
+        yield found[0]
 
 
 def _beside(prefix: Path, patterns: tuple[str, ...]) -> Path | None:
@@ -334,55 +312,29 @@ def _beside(prefix: Path, patterns: tuple[str, ...]) -> Path | None:
 
 def unpack(archive: Path, into: Path) -> None:
     """Write the plain files of a .tar.gz below the folder `into`, within limits of size and number."""
-    unpacked = 0
+    limit = min(MAX_BYTES, MAX_RATIO * archive.stat().st_size + (1 << 20))
     try:
-        with disk_errors(into), gzip.open(archive) as plain:
-            bounded = _Bounded(cast(BinaryIO, plain), min(MAX_BYTES, MAX_RATIO * archive.stat().st_size + (1 << 20)))
-            try:
-                with tarfile.open(fileobj=cast(BinaryIO, bounded), mode="r:") as tar:
-                    for number, member in enumerate(tar):
-                        unpacked += max(0, member.size)  # a sparse file can be larger than its place in the archive
-                        bounded.require(unpacked)
-                        if number == MAX_ENTRIES:
-                            raise tarfile.FilterError(f"more than {MAX_ENTRIES:,} entries")
-                        if not (member.isreg() or member.isdir()) or member.issparse():
-                            raise tarfile.SpecialFileError(member)
-                        tar.extract(member, into, set_attrs=False, filter="data")
-                while bounded.read(_MAX_READ):  # to the end, where gzip's checksum is
-                    pass
-            except gzip.BadGzipFile as error:  # an OSError, but not of the disk
-                raise tarfile.ReadError(str(error)) from error
+        with disk_errors(into), TemporaryFile(dir=into) as plain:
+            with gzip.open(archive) as packed:  # to its end, where gzip's checksum is
+                while piece := packed.read(1 << 20):
+                    plain.write(piece)
+                    if plain.tell() > limit:
+                        raise tarfile.FilterError(f"more than {limit:,} bytes")
+            plain.flush()
+            # Of a file, tarfile would try to read a header of any size that it announces; a map ends where it ends.
+            with mmap(plain.fileno(), 0, access=ACCESS_READ) as whole, tarfile.TarFile(fileobj=cast(Any, whole)) as tar:
+                for number, member in enumerate(tar):
+                    if number == MAX_ENTRIES:
+                        raise tarfile.FilterError(f"more than {MAX_ENTRIES:,} entries")
+                    if not (member.isreg() or member.isdir()) or member.issparse():
+                        raise tarfile.SpecialFileError(member)
+                    tar.extract(member, into, set_attrs=False, filter="data")
     except tarfile.FilterError as error:
         what = f"{archive} holds more than a checkpoint: it becomes too large, or leads out of its folder"
         next_step = "check where the archive comes from; unpack it yourself and give the folder instead"
-        expected = (
-            f"plain files inside a folder, at most {MAX_BYTES >> 30} GiB, {MAX_ENTRIES:,} files and "
-            f"{MAX_RATIO} times the archive's size"
-        )
+        sizes = f"at most {MAX_BYTES >> 30} GiB, {MAX_ENTRIES:,} files and {MAX_RATIO} times the archive's size"
+        expected = f"plain files inside a folder, {sizes}"
         raise LitebertError("LB-701", what, received=error, expected=expected, next=next_step) from error
-    except (tarfile.TarError, EOFError, zlib.error, ValueError) as error:
+    except (tarfile.TarError, EOFError, zlib.error, ValueError, gzip.BadGzipFile) as error:
         what = f"{archive} is cut off or damaged"
         raise DamagedError("LB-702", what, received=error, next=f"fetch {archive.name} again") from error
-
-
-class _Bounded:
-    """The unpacked bytes of an archive, of which no more are read than an archive of its size may hold."""
-
-    def __init__(self, plain: BinaryIO, limit: int) -> None:
-        self._plain, self._limit = plain, limit
-        self.tell = plain.tell
-
-    def require(self, position: int) -> None:
-        if position > self._limit:
-            raise tarfile.FilterError(f"{position:,} bytes or more, {self._limit:,} allowed")
-
-    def read(self, size: int) -> bytes:
-        if size > _MAX_READ:
-            raise tarfile.FilterError(f"a header of {size:,} bytes")
-        data = self._plain.read(size)
-        self.require(self._plain.tell())
-        return data
-
-    def seek(self, position: int) -> int:
-        self.require(position)
-        return self._plain.seek(position)

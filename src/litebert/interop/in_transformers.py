@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -17,7 +17,6 @@ from litebert.folder.model import build_network
 from litebert.nn import Albert, Batch
 
 ModelT = TypeVar("ModelT")
-Weights: TypeAlias = dict[str, tuple[int, int]]  # where each parameter is in memory, and how often it was written
 
 _WITHOUT_EFFECT = ("return_dict", "num_items_in_batch")  # arguments of `forward` that do not change the hidden states
 
@@ -59,7 +58,8 @@ class EngineForward:
         self._source = Path(type(encoder).__name__)  # what an error names
         self.layout, self.config = parse_config(self.encoder.config.to_dict() | {"architectures": None}, self._source)
         self._names = {name for name, _ in encoder.named_parameters()}
-        self._packed: tuple[Weights, Albert] | None = None
+        # The encoder packed, and of what: where each parameter is in memory, and how often it was written
+        self._packed: tuple[dict[str, tuple[int, int]], Albert] | None = None
         self._engine()  # a kind of BERT that the engine cannot compute is refused now, not at the first call
 
     def __getstate__(self) -> dict[str, Any]:
@@ -74,13 +74,12 @@ class EngineForward:
         *more: object,
         **others: object,
     ) -> object:
-        config, ids, mask = self.encoder.config, input_ids, attention_mask
-        changes = [v for k, v in others.items() if k not in _WITHOUT_EFFECT and v is not None]
+        config, ids, mask, albert = self.encoder.config, input_ids, attention_mask, None
+        changes = [value for name, value in others.items() if name not in _WITHOUT_EFFECT and value is not None]
         is_plain = not any(x is not None for x in more) and not any(x is not False for x in changes)
         is_plain = is_plain and not (config.output_attentions or config.output_hidden_states)
         is_traced = torch.compiler.is_compiling() or torch.jit.is_tracing()  # type: ignore[no-untyped-call,attr-defined]
         is_inference = not (is_traced or self.encoder.training or torch.is_grad_enabled())
-        albert = None
         # Ids are (batch, length); no row may begin with padding.
         if is_plain and is_inference and ids is not None and ids.ndim == 2 and ids.numel():
             is_left = mask is not None and (mask.shape != ids.shape or not mask[:, 0].all())
@@ -93,11 +92,11 @@ class EngineForward:
 
     def _engine(self) -> Albert | None:
         """Return the encoder packed with its current weights; None where weights or hooks are not the usual ones."""
-        weights: Weights = {}
+        weights: dict[str, tuple[int, int]] = {}
         for path, module in self.encoder.named_modules():
             hooks = (*module._forward_pre_hooks.values(), *module._forward_hooks.values())
             # The recorders of transformers, for `output_attentions` and `output_hidden_states`, change nothing.
-            if any(hook.__module__ != "transformers.utils.output_capturing" for hook in hooks) and path:
+            if path and any(hook.__module__ != "transformers.utils.output_capturing" for hook in hooks):
                 return None
             for name, weight in module.named_parameters(prefix=path, recurse=False):
                 if weight.dtype != torch.float32:
@@ -118,10 +117,8 @@ class EngineForward:
         """Pool as the encoder does, and name the outputs as it does."""
         from transformers import modeling_outputs as outputs
 
-        encoder, pooled = self.encoder, None
-        if type(encoder).__name__ == "BertModel":
-            pooled = encoder.pooler and encoder.pooler(states)
-            return outputs.BaseModelOutputWithPoolingAndCrossAttentions(states, pooled)
-        if encoder.pooler is not None:
-            pooled = encoder.pooler_activation(encoder.pooler(states[:, 0]))
+        pooler = self.encoder.pooler
+        if type(self.encoder).__name__ == "BertModel":
+            return outputs.BaseModelOutputWithPoolingAndCrossAttentions(states, pooler and pooler(states))
+        pooled = self.encoder.pooler_activation(pooler(states[:, 0])) if pooler is not None else None
         return outputs.BaseModelOutputWithPooling(states, pooled)

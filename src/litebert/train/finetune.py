@@ -284,7 +284,7 @@ def prepare(resolved: Resolved[FinetuneConfig], folder: Path) -> Prepared:
 
 
 def _gives_means(start: Path) -> bool:
-    if head := read_head(start, tensors={}):
+    if head := read_head(start):
         return head.record.reads_texts
     try:
         vectors = read_sentence_vectors(start)

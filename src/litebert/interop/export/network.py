@@ -8,80 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from copy import deepcopy
-from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
 
-from litebert.config import ATTENTION_KINDS
-from litebert.errors import LitebertError
-from litebert.files import require_new, write_bytes
-from litebert.folder.model import head_of, load_model
 from litebert.nn import Albert, AlbertForPretraining, AlbertForTask, Network
 from litebert.nn.model import AttentionBlock
 from litebert.tasks.kinds.family import NEVER
 from litebert.tasks.kinds.spans import ConditionalSpanHead, conditional_spans
 from litebert.tasks.kinds.text import VectorHead, vector_rows
-from litebert.tokenizer import Tokenizer
 
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 NUM_STARTS = 5  # likeliest starts whose ends the graph scores (official flag start_n_top)
-ENCODER_ONLY = "none"
-_COMPANIONS = ("config.json", "spiece.model", "vocab.txt", "tokenizer.json", "tokenizer_config.json")
-
-
-# --- the source of an export, a model folder, and its target ---------------------------------------------------------
-
-
-class SourceModel(NamedTuple):
-    """A loaded model, and the same weights for padded rectangles; `head` names its outputs."""
-
-    head: str
-    network: Network
-    padded: PaddedNetwork
-    tokenizer: Tokenizer
-
-
-def open_source(folder: Path, *, head: str | None = None, has_states: bool = False) -> SourceModel:
-    """Load a model folder to export it with its own head, or without one (`head="none"`).
-
-    `has_states` adds the last hidden states to the outputs of the head.
-    """
-    loaded = load_model(folder)
-    network, attention = loaded.network, loaded.network.config.attention
-    task = head_of(network)
-    own = task.kind if task else "pretraining"
-    if not ATTENTION_KINDS[attention].is_exported:
-        next_step = "use the model in Python or with the litebert commands"
-        raise LitebertError("LB-470", f"attention {attention} cannot be exported", next=next_step)
-    if head not in (None, own, ENCODER_ONLY):
-        expected = f"{own}, or none for the encoder alone"
-        raise LitebertError("LB-750", f"{folder} has no head {head}", expected=expected, next="omit --head")
-    rectangle = padded(network, missing=loaded.missing, has_head=head != ENCODER_ONLY, has_states=has_states)
-    return SourceModel(head or own, network, rectangle, Tokenizer.load(folder))
-
-
-def require_free(output: Path, *, suffix: str, source: Path) -> None:
-    """Refuse an output that exists, or that would lie beside another model's files."""
-    require_new(output, force=None)
-    pairs = [(output.parent / name, source / name) for name in _COMPANIONS]
-    differing = [
-        one for one, other in pairs if one.exists() and other.is_file() and one.read_bytes() != other.read_bytes()
-    ]
-    if output.suffix != suffix or differing:
-        what, found = f"{output} cannot be the output", f"{differing[0]} of another model" if differing else None
-        elsewhere = f"choose another path, for instance {output.parent / output.stem}/model{suffix}"
-        expected = f"a file that ends in {suffix}, in a folder of its own"
-        raise LitebertError("LB-751", what, received=found, expected=expected, next=elsewhere)
-
-
-def write_export(output: Path, data: bytes, *, source: Path) -> None:
-    """Write a file with config.json and the tokenizer beside it, so that the folder is complete."""
-    for name in _COMPANIONS:
-        if (source / name).is_file() and not (output.parent / name).exists():
-            write_bytes(output.parent / name, (source / name).read_bytes())
-    write_bytes(output, data)
 
 
 # --- the network -----------------------------------------------------------------------------------------------------
@@ -152,13 +91,36 @@ class Affine(nn.Module):
         return product if self.bias is None else product + self.bias
 
 
-def _with_affine(module: nn.Module) -> None:
-    """Replace every linear layer below a module."""
-    for name, child in module.named_children():
-        if isinstance(child, nn.Linear):
-            setattr(module, name, Affine(child.weight.T, child.bias))
-        else:
-            _with_affine(child)
+def padded(
+    network: Network, *, missing: Collection[str] = (), has_head: bool = True, has_states: bool = False
+) -> PaddedNetwork:
+    """Return the network for padded rectangles, without the parameters that are `missing` from its file.
+
+    Without a head its outputs are `last_hidden_state`, and `pooler_output` if there is a pooler; `has_states` adds
+    `last_hidden_state` to the outputs of a head.
+    """
+    network = deepcopy(network).eval()
+    for module in list(network.modules()):
+        for name, child in module.named_children():
+            if isinstance(child, nn.Linear):
+                setattr(module, name, Affine(child.weight.T, child.bias))
+    lacking = {".".join(name.split(".")[:2]) for name in missing} | {name.split(".")[0] for name in missing}
+    pooler = None if "albert.pooler" in lacking else network.albert.pooler
+    readers: list[Reader] = []
+    if has_head and isinstance(network, AlbertForTask):
+        readers.append(_task_head(network))
+    elif has_head and isinstance(network, AlbertForPretraining):
+        if "masked_lm" not in lacking:
+            readers.append(_masked_lm(network))
+        if pooler is not None and "sentence_order" not in lacking:
+            readers.append(_pooled("sop_logits", pooler, network.sentence_order))
+    states = Reader(("last_hidden_state",), lambda hidden, _mask, _segments: (hidden,))
+    if not readers:
+        readers = [states, *([] if pooler is None else [_pooled("pooler_output", pooler)])]
+    elif has_states:
+        readers.insert(0, states)
+    has_choices = isinstance(network, AlbertForTask) and has_head and network.head_config.record.has_choices
+    return PaddedNetwork(network.albert, readers, has_choices=has_choices).eval()
 
 
 # --- its outputs -----------------------------------------------------------------------------------------------------
@@ -176,39 +138,6 @@ class Reader(nn.Module):
 
     def forward(self, hidden: Tensor, mask: Tensor, segments: Tensor) -> tuple[Tensor, ...]:
         return self.compute(hidden, mask, segments)
-
-
-def padded(
-    network: Network, *, missing: Collection[str] = (), has_head: bool = True, has_states: bool = False
-) -> PaddedNetwork:
-    """Return the network for padded rectangles, without the parameters that are `missing` from its file.
-
-    Without a head its outputs are `last_hidden_state`, and `pooler_output` if there is a pooler; `has_states` adds
-    `last_hidden_state` to the outputs of a head.
-    """
-    lacking = {".".join(name.split(".")[:2]) for name in missing} | {name.split(".")[0] for name in missing}
-    network = deepcopy(network).eval()
-    _with_affine(network)
-    albert, pooler = network.albert, None if "albert.pooler" in lacking else network.albert.pooler
-    readers: list[Reader] = []
-    if has_head and isinstance(network, AlbertForPretraining):
-        if "masked_lm" not in lacking:
-            readers.append(_masked_lm(network))
-        if pooler is not None and "sentence_order" not in lacking:
-            readers.append(_pooled("sop_logits", pooler, network.sentence_order))
-    elif has_head and isinstance(network, AlbertForTask):
-        readers.append(_task_head(network))
-    if not readers:
-        pooled = [] if pooler is None else [_pooled("pooler_output", pooler)]
-        readers = [_hidden_states(), *pooled]
-    elif has_states:
-        readers.insert(0, _hidden_states())
-    has_choices = isinstance(network, AlbertForTask) and has_head and network.head_config.record.has_choices
-    return PaddedNetwork(albert, readers, has_choices=has_choices).eval()
-
-
-def _hidden_states() -> Reader:
-    return Reader(("last_hidden_state",), lambda hidden, _mask, _segments: (hidden,))
 
 
 def _pooled(name: str, pooler: nn.Module, *classifier: nn.Module) -> Reader:
@@ -230,9 +159,9 @@ def _masked_lm(network: AlbertForPretraining) -> Reader:
 
 def _task_head(network: AlbertForTask) -> Reader:
     head, record = network.head, network.head_config.record
-    layer: Any = getattr(head, "dense", None)  # of every head but the conditional one
     if isinstance(head, ConditionalSpanHead):
         return _conditional_spans(head)
+    layer: Any = head.dense
     if network.albert.pooler is not None:
         return _pooled("logits", network.albert.pooler, layer)
 

@@ -10,7 +10,7 @@ import torch
 
 from litebert.errors import LitebertError, missing_package
 from litebert.interop.export import program
-from litebert.interop.export.network import INPUTS, PaddedNetwork, open_source, require_free, write_export
+from litebert.interop.export.network import INPUTS, PaddedNetwork
 from litebert.interop.export.program import RunBatch
 from litebert.interop.reports import ExportReport
 
@@ -44,8 +44,8 @@ def export_onnx(
     `table_bits` is for `quantise`. onnxruntime first runs the model on a few texts, and the file is not written if its
     outputs are wrong.
     """
-    require_free(output, suffix=".onnx", source=folder)
-    source = open_source(folder, head=head, has_states=has_states)
+    program.require_free(output, suffix=".onnx", source=folder)
+    source = program.open_source(folder, head=head, has_states=has_states)
     graph, notes = to_graph(source.padded), tuple[str, ...]()
     data = graph.SerializeToString()
     parity = program.compare_with_network(start(data), source)
@@ -58,12 +58,11 @@ def export_onnx(
         # Outputs that hardly vary may be close but uncorrelated; NaN is neither.
         if not (parity.max_difference <= _LARGEST_SHARE * parity.scale or parity.correlation >= _LEAST_CORRELATION):
             what = f"{output} was not written: int8 changes this network's outputs too much"
-            limits = f"at least {_LEAST_CORRELATION}, or differences below {_LARGEST_SHARE:.0%}"
-            found = f"a correlation of {parity.correlation:.3f} with its own outputs"
-            raise LitebertError("LB-760", what, received=found, expected=limits, next="omit --int8")
+            limits = f"a correlation of at least {_LEAST_CORRELATION}, or differences below {_LARGEST_SHARE:.0%}"
+            raise LitebertError("LB-760", what, received=parity, expected=limits, next="omit --int8")
         if not (parity.correlation >= _GOOD_CORRELATION and (parity.same_choice or 1) >= _GOOD_CHOICES):
             notes = ("int8 moves these outputs visibly: evaluate the file on your own data before use",)
-    write_export(output, data, source=folder)
+    program.write_export(output, data, source=folder)
     return ExportReport(output, source.head, INPUTS, source.padded.output_names, len(data), parity, notes)
 
 
@@ -135,11 +134,8 @@ def require_integer(model: onnx.ModelProto) -> None:
     """Refuse a graph that still multiplies weights in float, or none in int8."""
     floating, integer = count_products(model)
     if floating or not integer:
-        what, found = (
-            "the graph is not int8: products with weights stayed in float",
-            f"{floating}, and {integer} in int8",
-        )
-        raise LitebertError("LB-759", what, received=found, next="pip install -U torch onnxscript, or omit --int8")
+        what = f"the graph is not int8: {floating} products with weights are in float, {integer} in int8"
+        raise LitebertError("LB-759", what, next="pip install -U torch onnxscript, or omit --int8")
 
 
 # --- int8: weights with one scale per column; activations are quantised dynamically ----------------------------------
@@ -148,11 +144,10 @@ _LAST_AXIS = "int8.last_axis"
 
 
 def quantise(model: onnx.ModelProto, *, table_bits: int = 8) -> onnx.ModelProto:
-    """Return the graph with every weight product and every table lookup in int8.
+    """Return the graph with every weight product and every table lookup in int8, each weight stored once.
 
-    Each weight is stored once, however many nodes read it. One scale per row of the word table is also one per column
-    of the masked-LM output layer, so the two share one eight-bit table. With `table_bits` below 8, tables use only that
-    many bits, so that the file compresses better.
+    One scale per row of the word table is also one per column of the masked-LM output layer, so the two share one
+    table. With `table_bits` below 8, tables use only that many bits, so that the file compresses better.
 
     A product becomes DynamicQuantizeLinear, MatMulInteger and a rescaling, which onnxruntime fuses into one operator.
     Weights are symmetric, activations asymmetric. All activations of a product share one scale: the outputs of a row
@@ -198,9 +193,8 @@ def quantise(model: onnx.ModelProto, *, table_bits: int = 8) -> onnx.ModelProto:
     used = {name for node in nodes.values() for name in node.input}
     constants = [tensor for tensor in graph.initializer if tensor.name in used]
     for name, axis in axes.items():
-        weight = onnx.numpy_helper.to_array(floats[name])
+        weight, bits = onnx.numpy_helper.to_array(floats[name]), table_bits if axis else 8
         largest = np.abs(weight).max(axis=axis, keepdims=True)
-        bits = table_bits if axis else 8
         scale = np.maximum(largest, np.finfo(np.float32).tiny) / (2 ** (bits - 1) - 1)
         constants.append(onnx.numpy_helper.from_array(np.rint(weight / scale).astype(np.int8), f"{name}.int8"))
         constants.append(onnx.numpy_helper.from_array(scale.squeeze(axis), f"{name}.scale"))

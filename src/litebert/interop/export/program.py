@@ -1,6 +1,6 @@
-"""A network that is traced for other runtimes: compared with the network itself, and written as a torch.export program.
+"""What every export shares: its source and its target, tracing, and the check on a few texts before it is written.
 
-Every export is checked here, on a few texts, before anything is written.
+A torch.export program is written here, too.
 """
 
 from __future__ import annotations
@@ -11,26 +11,18 @@ import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeAlias, cast
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 from torch.export import Dim, ExportedProgram
 
+from litebert.config import ATTENTION_KINDS
 from litebert.errors import LitebertError
-from litebert.folder.model import head_of
-from litebert.interop.export.network import (
-    INPUTS,
-    NUM_STARTS,
-    PaddedNetwork,
-    SourceModel,
-    allowed_positions,
-    open_source,
-    require_free,
-    write_export,
-)
+from litebert.files import require_new, write_bytes
+from litebert.folder.model import head_of, load_model
+from litebert.interop.export.network import INPUTS, NUM_STARTS, PaddedNetwork, allowed_positions, padded
 from litebert.interop.reports import ExportReport, Parity
 from litebert.nn import AlbertForTask, Batch, Network
 from litebert.tasks.kinds.family import frame_ids
@@ -41,9 +33,10 @@ Inputs: TypeAlias = dict[str, NDArray[np.int64]]
 Outputs: TypeAlias = Mapping[str, NDArray[np.float32]]
 RunBatch: TypeAlias = Callable[[Inputs], Outputs]
 
+ENCODER_ONLY = "none"
+_COMPANIONS = ("config.json", "spiece.model", "vocab.txt", "tokenizer.json", "tokenizer_config.json")
 _EQUAL = 1e-4  # largest difference allowed between runtimes in float32, for numbers up to one
 _NUM_CHOICES = 4
-_TRACED_SIZES = {"batch": 2, "choices": 3, "length": 8}
 _BANNED = -1e29  # a value below this means "never" and is not compared
 _OVER_POSITIONS = ("start_logits", "end_logits", "no_answer_logits")  # their last axis is not one of features
 _NOT_CHOICES = ("last_hidden_state", "pooler_output", "no_answer_logits")
@@ -63,6 +56,60 @@ OUR_TEXTS = (
     ("Who wrote the letter?", "The letter was signed by the mayor, but her secretary wrote it."),
     ("The train was late.", "We missed the ferry and had to spend the night on the quay."),
 )  # fmt: skip
+
+
+# --- the source of an export, a model folder, and its target ---------------------------------------------------------
+
+
+class SourceModel(NamedTuple):
+    """A loaded model, and the same weights for padded rectangles; `head` names its outputs."""
+
+    head: str
+    network: Network
+    padded: PaddedNetwork
+    tokenizer: Tokenizer
+
+
+def open_source(folder: Path, *, head: str | None = None, has_states: bool = False) -> SourceModel:
+    """Load a model folder to export it with its own head, or without one (`head="none"`).
+
+    `has_states` adds the last hidden states to the outputs of the head.
+    """
+    loaded = load_model(folder)
+    network, attention = loaded.network, loaded.network.config.attention
+    task = head_of(network)
+    own = task.kind if task else "pretraining"
+    if not ATTENTION_KINDS[attention].is_exported:
+        next_step = "use the model in Python or with the litebert commands"
+        raise LitebertError("LB-470", f"attention {attention} cannot be exported", next=next_step)
+    if head not in (None, own, ENCODER_ONLY):
+        expected = f"{own}, or none for the encoder alone"
+        raise LitebertError("LB-750", f"{folder} has no head {head}", expected=expected, next="omit --head")
+    rectangle = padded(network, missing=loaded.missing, has_head=head != ENCODER_ONLY, has_states=has_states)
+    return SourceModel(head or own, network, rectangle, Tokenizer.load(folder))
+
+
+def require_free(output: Path, *, suffix: str, source: Path) -> None:
+    """Refuse an output that exists, or that would lie beside another model's files."""
+    require_new(output, force=None)
+    pairs = [(output.parent / name, source / name) for name in _COMPANIONS if (source / name).is_file()]
+    differing = [here for here, theirs in pairs if here.exists() and here.read_bytes() != theirs.read_bytes()]
+    if output.suffix != suffix or differing:
+        what, found = f"{output} cannot be the output", f"{differing[0]} of another model" if differing else None
+        elsewhere = f"choose another path, for instance {output.parent / output.stem}/model{suffix}"
+        expected = f"a file that ends in {suffix}, in a folder of its own"
+        raise LitebertError("LB-751", what, received=found, expected=expected, next=elsewhere)
+
+
+def write_export(output: Path, data: bytes, *, source: Path) -> None:
+    """Write a file with config.json and the tokenizer beside it, so that the folder is complete."""
+    for name in _COMPANIONS:
+        if (source / name).is_file() and not (output.parent / name).exists():
+            write_bytes(output.parent / name, (source / name).read_bytes())
+    write_bytes(output, data)
+
+
+# --- a program of torch ----------------------------------------------------------------------------------------------
 
 
 def export_program(folder: Path, output: Path, *, head: str | None = None) -> ExportReport:
@@ -91,9 +138,8 @@ def export_program(folder: Path, output: Path, *, head: str | None = None) -> Ex
 
 def trace(network: PaddedNetwork) -> ExportedProgram:
     """Trace the network once for all shapes."""
-    sizes = _TRACED_SIZES | {"length": min(_TRACED_SIZES["length"], network.lengths[-1])}
-    shape = tuple(sizes[axis] for axis in network.axes)
-    example = tuple(torch.ones(shape, dtype=torch.int64) for _ in INPUTS)
+    sizes = {"batch": 2, "choices": 3, "length": min(8, network.lengths[-1])}
+    example = tuple(torch.ones([sizes[axis] for axis in network.axes], dtype=torch.int64) for _ in INPUTS)
     with torch.no_grad(), quiet():
         program = torch.export.export(network, example, dynamic_shapes=dynamic_shapes(network), strict=False)
     for node in program.graph.nodes:
@@ -128,8 +174,7 @@ def compare_with_network(run: RunBatch, source: SourceModel) -> Parity:
     """Compare a runtime with the ragged network on a few texts."""
     inputs = our_inputs(source.tokenizer, source.padded)
     outputs = run(inputs)
-    expected = ragged_outputs(source.network, inputs, outputs, starts=outputs.get("start_top_index"))
-    return compare(outputs, expected)
+    return compare(outputs, ragged_outputs(source.network, inputs, outputs, starts=outputs.get("start_top_index")))
 
 
 def our_inputs(tokenizer: Tokenizer, network: PaddedNetwork) -> Inputs:
@@ -155,29 +200,27 @@ def ragged_outputs(
     """
     shape = inputs["input_ids"].shape  # (batch, length), or (batch, choices, length)
     ids, mask, segments = (torch.from_numpy(inputs[name]).reshape(-1, shape[-1]) for name in INPUTS)
-    batch, task, of = Batch.from_padded(ids, mask, segments), head_of(network), cast(Any, network)
+    batch, of = Batch.from_padded(ids, mask, segments), cast(Any, network)
     if isinstance(network, AlbertForTask) and "start_top_index" in names:
         chosen = NUM_STARTS if starts is None else torch.from_numpy(np.asarray(starts))
         spans = score_spans(network, batch, allowed_positions(mask, segments), chosen)
         found = {"start_logits": spans.start, "end_logits": spans.end, "no_answer_logits": spans.no_answer}
         return {name: values.numpy() for name, values in found.items()}
-    hidden = network.albert(batch)  # (tokens, hidden)
-    compute: dict[str, Callable[[], Tensor]] = {
-        "last_hidden_state": lambda: hidden,
-        "prediction_logits": lambda: of.masked_lm(hidden, of.albert.embedding.word.weight),
-        "pooler_output": lambda: of.albert.pool(hidden[batch.first_tokens]),
-        "sop_logits": lambda: of.sentence_order(of.albert.pool(hidden[batch.first_tokens])),
-    }
-    outputs = {}
+    hidden, outputs = network.albert(batch), {}  # (tokens, hidden)
     for name in names:
         is_by_token = name in ("last_hidden_state", "prediction_logits")
-        if task is None or name in compute:
-            values = compute[name]()
+        if name == "last_hidden_state":
+            values = hidden
+        elif name == "prediction_logits":
+            values = of.masked_lm(hidden, of.albert.embedding.word.weight)
+        elif name in ("pooler_output", "sop_logits"):
+            pooled = of.albert.pool(hidden[batch.first_tokens])
+            values = of.sentence_order(pooled) if name == "sop_logits" else pooled
         else:
-            values = of(batch)
-            is_by_token = not (task.is_pooled or task.record.reads_texts)
-            if len(task.record.logits) > 1:
-                values = values[:, task.record.logits.index(name)]
+            values, record = of(batch), of.head_config.record
+            is_by_token = not (record.is_pooled or record.reads_texts)
+            if len(record.logits) > 1:
+                values = values[:, record.logits.index(name)]
         if is_by_token:  # (tokens, ...) becomes (batch, length, ...)
             values = batch.to_padded(values, width=shape[-1])
             values[mask == 0] = -torch.inf
@@ -204,12 +247,8 @@ def compare(outputs: Outputs, expected: Outputs) -> Parity:
         if name not in _NOT_CHOICES and ours.shape[-1] > 1:
             first, second = (np.where(valid, x, -np.inf).argmax(-1) for x in (ours, theirs))
             same.append((first == second)[valid.any(-1)])
-    return Parity(
-        max_difference=float(np.max(differences)),
-        scale=float(np.max(scales)),
-        correlation=float(np.min(correlations)),
-        same_choice=float(np.concatenate(same).mean()) if same else None,
-    )
+    choices = float(np.concatenate(same).mean()) if same else None
+    return Parity(float(np.max(differences)), float(np.max(scales)), float(np.min(correlations)), choices)
 
 
 def require_equal(parity: Parity, *, what: str) -> None:

@@ -12,7 +12,6 @@ import tarfile
 import unicodedata
 import urllib.request
 from collections.abc import Callable
-from dataclasses import asdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -22,8 +21,8 @@ from litebert.errors import DamagedError, LitebertError
 from litebert.files import Json, read_capped, require_new, staged_folder, write_bytes
 from litebert.folder.config import SentenceVectors, read_sentence_vectors
 from litebert.folder.model import head_of, load_model
-from litebert.interop.export.network import ENCODER_ONLY
 from litebert.interop.export.onnx import export_onnx
+from litebert.interop.export.program import ENCODER_ONLY
 from litebert.interop.reports import WebReport
 from litebert.tokenizer import Tokenizer
 from litebert.tokenizer.modelfile import NORMAL, read_model
@@ -59,35 +58,28 @@ def export_web(folder: Path, output: Path, *, runtime: Path | None = None) -> We
     head = head_of(network)
     has_head = head is None or head.record.verb in _VERBS.values()
     with TemporaryDirectory() as scratch:
-        report = export_onnx(
-            folder,
-            Path(scratch) / "model.onnx",
-            int8=True,
-            head=None if has_head else ENCODER_ONLY,
-            has_states=True,
-            table_bits=_TABLE_BITS,
-        )
-        model = report.output.read_bytes()
+        file, kept = Path(scratch) / "model.onnx", None if has_head else ENCODER_ONLY
+        report = export_onnx(folder, file, int8=True, head=kept, has_states=True, table_bits=_TABLE_BITS)
+        model = file.read_bytes()
     verbs = (*(_VERBS[name] for name in report.outputs if name in _VERBS), "search")
-    place = folder.resolve()
-    vectors = asdict(read_sentence_vectors(folder) or SentenceVectors())
-    settings: dict[str, Json] = {
-        "name": place.parent.name if place.name == "model" else place.name,  # that of the run or the package
-        "verbs": list(verbs),
-        **{name: vectors[name] for name in ("pooling", "max_length", "prompt")},
-        "positions": network.config.max_position_embeddings,
-    }
-    if head is not None and has_head:
-        settings |= {"labels": list(head.labels), "problem": head.problem_type}
+    place, vectors = folder.resolve(), read_sentence_vectors(folder) or SentenceVectors()
     compressed = {
         "model.onnx.gz": model,
         "onnxruntime.wasm.gz": binary,
         "tokenizer.json.gz": json.dumps(table, ensure_ascii=False).encode(),
     }
     files = {name: gzip.compress(data, 9, mtime=0) for name, data in compressed.items()}
-    settings["sizes"] = {name: len(data) for name, data in files.items()}
-    files["onnxruntime.js"] = script
-    files["settings.json"] = json.dumps(settings, indent=1).encode()
+    settings: dict[str, Json] = {
+        "name": place.parent.name if place.name == "model" else place.name,  # that of the run or the package
+        "verbs": list(verbs),
+        "pooling": vectors.pooling,
+        "max_length": vectors.max_length,
+        "prompt": vectors.prompt,
+        "positions": network.config.max_position_embeddings,
+        **({"labels": list(head.labels), "problem": head.problem_type} if head is not None and has_head else {}),
+        "sizes": {name: len(data) for name, data in files.items()},
+    }
+    files |= {"onnxruntime.js": script, "settings.json": json.dumps(settings, indent=1).encode()}
     files["README.txt"] = _NOTICE.encode()
     files |= {path.name: path.read_bytes() for path in sorted(PAGE.iterdir())}
     with staged_folder(output) as staged:
@@ -104,12 +96,11 @@ def vocabulary(folder: Path, tokenizer: Tokenizer) -> dict[str, Json]:
         what = f"a web page can read only a SentencePiece vocabulary, not {found.path}"
         raise LitebertError("LB-879", what, next="litebert serve answers with every kind of model")
     model, settings = read_model(found.data, str(folder)), found.settings
-    kinds = [piece.kind for piece in model.pieces]
     return {
         "pieces": [piece.text for piece in model.pieces],
         # The shortest decimals that give the same float32 again.
         "scores": [float(str(np.float32(piece.score))) for piece in model.pieces],
-        "kinds": {str(n): kind for n, kind in enumerate(kinds) if kind != NORMAL},
+        "kinds": {str(n): piece.kind for n, piece in enumerate(model.pieces) if piece.kind != NORMAL},
         "charsmap": base64.b64encode(model.charsmap).decode("ascii"),
         "lowercase": settings.lowercase,
         "keep_accents": settings.keep_accents,
@@ -140,14 +131,13 @@ def read_runtime(package: Path | None) -> tuple[bytes, bytes]:
             with urllib.request.urlopen(URL, timeout=_SECONDS) as answer:
                 data: bytes = answer.read(_PACKAGE_LIMIT)
         except OSError as error:
-            what = "onnxruntime-web cannot be fetched"
-            raise LitebertError("LB-877", what, received=f"{URL}: {error}", next=again) from error
+            what, received = "onnxruntime-web cannot be fetched", f"{URL}: {error}"
+            raise LitebertError("LB-877", what, received=received, next=again) from error
     else:
         data = read_capped(path, _PACKAGE_LIMIT, command=f"ls -l {path}")
     if base64.b64encode(hashlib.sha512(data).digest()).decode() != INTEGRITY:
         what = f"{URL if is_fetched else path} is not the package onnxruntime-web {VERSION}"
-        found, remedy = f"{len(data):,} bytes with another hash", again if is_fetched or package else f"rm {path}"
-        raise DamagedError("LB-878", what, received=found, next=remedy)
+        raise DamagedError("LB-878", what, next=again if is_fetched or package else f"rm {path}")
     if is_fetched:
         write_bytes(kept, data)
     with tarfile.open(fileobj=io.BytesIO(data)) as archive:
