@@ -5,14 +5,12 @@ config.json has the network and the head on it; a BERT is a network that shares 
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias, cast, get_args
 
-from pydantic import ValidationError
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from litebert.config import ATTENTION_KINDS, HEADS, AlbertConfig, HeadConfig, kind_of_class, numbered_labels, refused
 from litebert.config.schema import PRESETS
@@ -207,51 +205,52 @@ class SentenceVectors:
     prompt: str = ""  # put before every text
 
 
+class _Module(BaseModel):
+    type: str
+    path: str = Field(pattern=r"^[\w-]*$")  # a folder inside the model folder, or that itself
+
+
+_MODULES = TypeAdapter(list[_Module])
+
+
 def read_sentence_vectors(folder: Path) -> SentenceVectors | None:
     """Read what sentence-transformers wrote beside a model; None if there is nothing."""
     path, look = folder / MODULES_FILE, f"ls {folder}"
     if not path.is_file():
         return None
     try:
-        modules = [
-            (each["type"].rpartition(".")[2], each["path"])
-            for each in json.loads(read_capped(path, _LIMIT, command=look))
-        ]
-        kinds, places = [kind for kind, _ in modules], [place for _, place in modules]
-        if strange := [place for place in places if not re.fullmatch(r"[\w-]*", place)]:
-            raise ValueError(f"{strange[0]!r} is no folder inside the model folder")
-    except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+        modules = _MODULES.validate_json(read_capped(path, _LIMIT, command=look))
+    except ValidationError as error:
         next_step = "fetch the model again, or delete the file to use the encoder alone"
-        raise DamagedError("LB-673", f"{path} cannot be used", received=error, next=next_step) from error
+        raise DamagedError("LB-673", f"{path} cannot be used", received=refused(error), next=next_step) from error
 
     def table(name: str) -> dict[str, Json]:
         return read_json(folder / name, command=look, limit=_LIMIT) if (folder / name).is_file() else {}
 
     settings, prompts, tokenizer = map(table, (_SETTINGS_FILE, _PROMPTS_FILE, "tokenizer_config.json"))
-    unknown, modes = "", ["mean"]
+    kinds, modes, unknown = [module.type.rpartition(".")[2] for module in modules], ["mean"], ""
     if kinds not in (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"]):
         unknown = f"the modules {', '.join(kinds)}"
-    elif places[0]:
-        unknown = f"a network in the folder {places[0]}"
+    elif modules[0].path:
+        unknown = f"a network in the folder {modules[0].path}"
     elif settings.get("do_lower_case") and tokenizer.get("do_lower_case") is False:
         unknown = "do_lower_case before a tokenizer that keeps capitals"
     else:
-        pooling = read_json(folder / places[1] / CONFIG_FILE, command=look, limit=_LIMIT)
-        written = pooling.get("pooling_mode") or [mode for name, mode in _SWITCHES.items() if pooling.get(name)]
+        pooling = read_json(folder / modules[1].path / CONFIG_FILE, command=look, limit=_LIMIT)
+        switched = [mode for name, mode in _SWITCHES.items() if pooling.get(name)]
+        written = pooling.get("pooling_mode") or switched or modes
         modes = [*map(str, written)] if isinstance(written, list) else [str(written)]
-        if (modes or ["mean"]) not in [[mode] for mode in get_args(Pooling)]:
+        if modes not in [[mode] for mode in get_args(Pooling)]:
             unknown = f"pooling {' and '.join(modes)}"
     if unknown:
-        what, wanted = (
-            f"{path} describes vectors that litebert does not compute",
-            "Transformer, Pooling (mean, cls, max), Normalize",
-        )
+        what, wanted = f"{path} describes vectors that litebert does not compute", "Transformer, Pooling, Normalize"
+        wanted += " with a pooling of mean, cls or max"
         next_step = f"to use the encoder alone, delete {path}"
         raise LitebertError("LB-672", what, received=unknown, expected=wanted, next=next_step)
     longest = settings.get("max_seq_length") or tokenizer.get("model_max_length")
     known, default = prompts.get("prompts"), str(prompts.get("default_prompt_name") or "")
     return SentenceVectors(
-        pooling=cast(Pooling, modes[0] if modes else "mean"),
+        pooling=cast(Pooling, modes[0]),
         normalize="Normalize" in kinds,
         max_length=longest if isinstance(longest, int) and 0 < longest <= _LIMIT else None,
         prompt=str(known.get(default) or "") if isinstance(known, dict) else "",
