@@ -54,7 +54,8 @@ def _values_before(call: ast.Call, tree: ast.Module) -> dict[str, ast.expr]:
     around = [
         node
         for node in ast.walk(tree)
-        if isinstance(node, ast.FunctionDef) and node.lineno <= call.lineno <= (node.end_lineno or 0)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and node.lineno <= call.lineno <= (node.end_lineno or 0)
     ]
     values: dict[str, ast.expr] = {}
     sets = [each for node in around[-1:] for each in ast.walk(node) if isinstance(each, ast.Assign)]

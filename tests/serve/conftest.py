@@ -7,13 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-import torch
 
-from litebert.config import AlbertConfig, HeadConfig
-from litebert.folder import save_model
-from litebert.nn import AlbertForPretraining, AlbertForTask
 from litebert.tokenizer import Tokenizer
 from tests.contract.served import Reply, Server, serve
+from tests.inference.random_model import CHOICES, LABELS, SPANS, TAGS, save_random
 
 
 def ask_all(server: Server, calls: Sequence[tuple[str, object]], *, clients: int) -> list[Reply]:
@@ -33,45 +30,20 @@ def ask_all(server: Server, calls: Sequence[tuple[str, object]], *, clients: int
     return replies
 
 
-HEADS = {
-    "classify": HeadConfig(kind="sequence-classification", labels=("no", "yes")),
-    "tag": HeadConfig(kind="token-classification", labels=("O", "B")),
-    "choose": HeadConfig(kind="multiple-choice"),
-    "answer": HeadConfig(kind="question-answering"),
-}
+HEADS = {"base": None, "classify": LABELS, "tag": TAGS, "choose": CHOICES, "answer": SPANS}
 
 
 @pytest.fixture(scope="session")
 def make_model(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
     """Return a function that writes a tiny random model, and gives its folder."""
     tokenizer = Tokenizer.load(corpus / "tokenizer")
-    config = AlbertConfig(
-        vocab_size=tokenizer.vocab_size,
-        embedding_size=16,
-        hidden_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=64,
-        max_position_embeddings=64,
-    )
-
-    def make(head: str | None = None, *, seed: int = 1) -> Path:
-        folder = tmp_path_factory.mktemp(head or "pretrained")
-        generator = torch.Generator().manual_seed(seed)
-        network = AlbertForTask(config, HEADS[head]) if head else AlbertForPretraining(config)
-        for parameter in network.parameters():
-            torch.nn.init.normal_(parameter, std=0.3, generator=generator)
-        save_model(network, folder)
-        tokenizer.save(folder)
-        return folder
-
-    return make
+    return lambda name="base", seed=1: save_random(tmp_path_factory.mktemp(name), tokenizer, HEADS[name], seed=seed)
 
 
 @pytest.fixture(scope="session")
 def folders(make_model: Callable[..., Path]) -> dict[str, Path]:
     """Give a pretrained model, and one with each head."""
-    return {"base": make_model(), **{head: make_model(head) for head in HEADS}}
+    return {name: make_model(name) for name in HEADS}
 
 
 @pytest.fixture(scope="session")

@@ -85,6 +85,7 @@ def test_what_the_dockerfile_starts_answers_its_health_check_and_ends_on_sigterm
     assert start[:2] == ["litebert", "serve"]
     with serve(*start[2:]) as server:
         server.wait_for("litebert is ready")
+        assert server.lines[0] == "no MODEL given: serving the packaged model as litebert\n"
         check[0], check[2] = sys.executable, check[2].replace("8000", str(server.port))
         assert subprocess.run(check).returncode == 0
         check[2] = check[2].replace("/ready", "/nothing")

@@ -108,11 +108,3 @@ def test_a_damaged_model_is_one_clear_error_at_the_start(folder: Path, tmp_path:
         assert server.process.wait(120) == 3
         server.wait_for("LB-6")
         assert not [line for line in server.lines if "Traceback" in line]
-
-
-def test_without_a_model_the_packaged_one_is_served() -> None:
-    with serving.serve() as server:
-        server.wait_for("litebert is ready")
-        assert server.lines[0] == "no MODEL given: serving the packaged model as litebert\n"
-        assert [one["id"] for one in server.ask("/v1/models").json["data"]] == ["litebert"]
-        assert server.ask("/v1/embed", {"texts": ["a"]}).status == 200

@@ -109,7 +109,7 @@ EXTRAS = {
     "hub": "huggingface_hub",
     "onnx": "onnx",
     "report": "matplotlib",
-    "serve": "fastapi",
+    "serve": "starlette",
     "track": "tensorboard",
     "wordpiece": "tokenizers",
 }

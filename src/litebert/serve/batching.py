@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 from typing_extensions import TypedDict
 
 from litebert.errors import DamagedError, LitebertError
@@ -72,7 +73,7 @@ class ServedModel:
         self._is_stopping = False
         self._tokens_per_second = 1_000.0
         self._loop = asyncio.get_running_loop()
-        self._thread = threading.Thread(target=self._compute, name=f"model {name}", daemon=True)
+        self._thread = threading.Thread(target=self.work, name=f"model {name}", daemon=True)
         metrics.ready.labels(name).set_function(lambda: self.is_ready)
         metrics.waiting.labels(name).set_function(lambda: len(self._jobs))
 
@@ -120,25 +121,26 @@ class ServedModel:
         unavailable = HttpError("LB-959", what, status=503, next="try again in 2 s", retry_after=2)
         if not self.is_ready:
             raise unavailable
-        self._put(job)
+        self.put(job)
 
         def abandon(reason: str, error: Exception) -> None:
             if not job.done.done():
                 self._metrics.abandoned.labels(self.name, reason).inc()
                 job.done.set_exception(error)
 
-        def end() -> None:
-            what = f"no answer was ready within the deadline of {timeout_ms} ms"
-            next_step = "send less at once, allow a longer timeout_ms, or try again later"
-            abandon("deadline", HttpError("LB-958", what, status=504, next=next_step))
-
         async def watch() -> None:
             await left()
             abandon("client left", ClientLeftError())
 
+        late, advice = (
+            f"no answer was ready within the deadline of {timeout_ms} ms",
+            "send less, or allow a longer timeout_ms",
+        )
         watching = list[asyncio.Task[None]]()  # most answers arrive before watching would be worth its cost
         timers = [
-            self._loop.call_later(timeout_ms / 1_000, end),
+            self._loop.call_later(
+                timeout_ms / 1_000, abandon, "deadline", HttpError("LB-958", late, status=504, next=advice)
+            ),
             self._loop.call_later(UNWATCHED_SECONDS, lambda: watching.append(self._loop.create_task(watch()))),
         ]
         try:
@@ -162,19 +164,19 @@ class ServedModel:
                 return None
             waiting = sum(each.tokens for each in self._jobs)
         seconds = min(30, 1 + int(waiting / max(self._tokens_per_second, 1.0)))
-        what, next_step = f"{self._options.queue} requests wait: the queue is full", f"try again in {seconds} s"
-        return HttpError("LB-957", what, status=429, next=next_step, retry_after=seconds)
+        what, advice = f"{self._options.queue} requests wait: the queue is full", f"try again in {seconds} s"
+        return HttpError("LB-957", what, status=429, next=advice, retry_after=seconds)
 
-    def _put(self, job: Job) -> None:
+    def put(self, job: Job) -> None:
+        """Queue a job, or raise that there is no room."""
         with self._arrived:
             if refusal := self.overload():
                 raise refusal
             self._jobs.append(job)
             self._arrived.notify()
 
-    # The model's thread
-
-    def _compute(self) -> None:
+    def work(self) -> None:
+        """Answer jobs in the model's thread until it is stopped."""
         while True:
             with self._arrived:
                 self._arrived.wait_for(lambda: self._jobs or self._is_stopping)
@@ -182,14 +184,14 @@ class ServedModel:
                     return
                 # The oldest job, and as many of the next ones as fit the budget.
                 taken = [self._jobs.popleft()]
-                left = self._options.batch_tokens - taken[0].tokens
-                while self._jobs and self._jobs[0].tokens <= left:
+                tokens = taken[0].tokens
+                while self._jobs and tokens + self._jobs[0].tokens <= self._options.batch_tokens:
                     taken.append(self._jobs.popleft())
-                    left -= taken[-1].tokens
+                    tokens += taken[-1].tokens
             if jobs := [job for job in taken if not job.done.done()]:
-                self._answer(jobs)
+                self._compute(jobs)
 
-    def _answer(self, jobs: Sequence[Job]) -> None:
+    def _compute(self, jobs: Sequence[Job]) -> None:
         model, facts = self._loaded
         assert model is not None
         started, tokens = time.monotonic(), sum(job.tokens for job in jobs)
@@ -219,21 +221,20 @@ def _settle(jobs: Sequence[Job], answers: Sequence[list[Any] | HttpError], versi
 
 def answer_together(model: Model, jobs: Sequence[Job]) -> list[list[Any] | HttpError]:
     """Return the answers to the rows of each job, or the error that it gets; jobs of a verb share their batches."""
-    verb = jobs[0].verb
+    verb, options, rows = jobs[0].verb, dict(jobs[0].options), [row for job in jobs for row in job.rows]
     try:
-        rows, options = [row for job in jobs for row in job.rows], dict(jobs[0].options)
-        if verb == "steps":
-            return [[steps(model, rows[0]["text"])]]
-        if verb == "attention":
-            return [[attention(model, rows[0]["text"], **options)]]
-        if verb == "explain":
+        if verb in ("score", "explain"):  # one pass for each token of a text, or a hundred for all texts
             texts = [row["text"] for row in rows]
-            _require_short(model, texts)
+            sizes = [len(ids) for ids in model.tokenizer.encode_ids(texts)]
+            if (most := sum(sizes) if verb == "explain" else max(sizes)) > MAX_SCORED_TOKENS:
+                what = f"{most} tokens are too many to be scored or explained by a server"
+                advice = "send its sentences one by one, or use litebert score and litebert explain"
+                raise LitebertError("LB-973", what, expected=f"at most {MAX_SCORED_TOKENS} tokens", next=advice)
+        if verb == "explain":
             return [[model.explain(options["verb"], *texts, answer=options["answer"])]]
-        if verb == "score":
-            for row in rows:
-                _require_short(model, [row["text"]])
-        found = VERBS[verb].answer(model, rows, **options)
+        if verb in INSIDE:
+            return [[INSIDE[verb](model, rows[0]["text"], **options)]]
+        found = iter(VERBS[verb].answer(model, rows, **options))
     except LitebertError as error:
         if len(jobs) > 1:  # only the faulty request gets the error
             return [answer for job in jobs for answer in answer_together(model, [job])]
@@ -241,18 +242,9 @@ def answer_together(model: Model, jobs: Sequence[Job]) -> list[list[Any] | HttpE
         return [HttpError(error.code, error.what, status=422, expected=expected, next=error.next)]
     except Exception:
         log.exception("%s failed", verb)
-        what, next_step = "the model failed on this request", "report it with the lines of the server's log"
-        return [HttpError("LB-965", what, status=500, next=next_step)] * len(jobs)
-    remaining = iter(found)
-    return [list(islice(remaining, len(job.rows))) for job in jobs]
-
-
-def _require_short(model: Model, texts: Sequence[str]) -> None:
-    num_tokens = sum(map(len, model.tokenizer.encode_ids(texts)))
-    if num_tokens > MAX_SCORED_TOKENS:
-        what = f"{num_tokens} tokens are too many to be scored or explained by a server"
-        next_step = "send its sentences one by one, or use litebert score and litebert explain"
-        raise LitebertError("LB-973", what, expected=f"at most {MAX_SCORED_TOKENS} tokens", next=next_step)
+        advice = "report it with the lines of the server's log"
+        return [HttpError("LB-965", "the model failed on this request", status=500, next=advice)] * len(jobs)
+    return [list(islice(found, len(job.rows))) for job in jobs]
 
 
 # Loading
@@ -284,20 +276,15 @@ def load(path: str | None, options: Options) -> tuple[Model, dict[str, Any]]:
 
 def self_test(model: Model) -> None:
     """Check that vectors are finite, differ between texts, and do not depend on the batch."""
-    together = model.embed([_SHORT, _LONG, _SHORT])
-    alone = model.embed([_SHORT])[0]
+    (one, other, again), alone = model.embed([_SHORT, _LONG, _SHORT]), model.embed(_SHORT)
     scale = float(np.abs(alone).max())
-    is_finite = bool(np.isfinite(together).all())
-    is_alike = bool(np.allclose(together[0], together[1], atol=1e-6 * scale))
-    is_stable = bool(np.allclose(together[[0, 2]], alone, rtol=0, atol=0.05 * scale))
+    is_finite = bool(np.isfinite([one, other, again]).all())
+    is_alike = bool(np.allclose(one, other, atol=1e-6 * scale))
+    is_stable = bool(np.allclose([one, again], alone, rtol=0, atol=0.05 * scale))
     if not is_finite or not is_stable or is_alike:
-        raise DamagedError(
-            "LB-967",
-            "the model failed its self-test",
-            received=f"finite: {is_finite}, texts differ: {not is_alike}, batch equals alone: {is_stable}",
-            expected="finite vectors that differ between texts and do not depend on the batch",
-            next="fetch or export the model again",
-        )
+        found = f"finite: {is_finite}, texts differ: {not is_alike}, batch equals alone: {is_stable}"
+        advice = "fetch or export the model again"
+        raise DamagedError("LB-967", "the model failed its self-test", received=found, next=advice)
 
 
 # Inside a model: how hidden states move from step to step, what each head attends to
@@ -322,17 +309,11 @@ class Attention(TypedDict):
 @torch.inference_mode()
 def steps(model: Model, text: str) -> Steps:
     """Show how the hidden states of a text move from step to step: L2 distance and cosine (Figure 1)."""
-    batch, pieces = _framed(model, text, model.network.config.max_position_embeddings)
-    states = [state.float() for state in model.network.albert.states(batch)]
-    pairs = list(pairwise(states))
-    distances = torch.stack([(after - before).norm(dim=-1) for before, after in pairs])
-    cosines = torch.stack([torch.cosine_similarity(*pair, dim=-1) for pair in pairs])
-    return {
-        "pieces": pieces,
-        "l2": distances.mean(1).tolist(),
-        "cosine": cosines.mean(1).tolist(),
-        "by_token": distances.T.tolist(),
-    }
+    pieces, states = _states(model, text, model.network.config.max_position_embeddings)
+    distances = torch.stack([(after - before).norm(dim=-1) for before, after in pairwise(states)])  # (steps, tokens)
+    cosines = torch.stack([torch.cosine_similarity(*pair, dim=-1) for pair in pairwise(states)])
+    l2, cosine = distances.mean(1).tolist(), cosines.mean(1).tolist()
+    return {"pieces": pieces, "l2": l2, "cosine": cosine, "by_token": distances.T.tolist()}
 
 
 @torch.inference_mode()
@@ -340,24 +321,25 @@ def attention(model: Model, text: str, *, step: int = 1) -> Attention:
     """Show what each head attends to in one step, counted from 1: `heads` by query by key."""
     albert = model.network.albert
     if not 1 <= step <= albert.depth:
-        what, next_step = f"this model has only {albert.depth} steps", "GET /v1/models says how many each model has"
-        raise LitebertError("LB-974", what, received=step, expected=f"a step from 1 to {albert.depth}", next=next_step)
-    longest = min(MAX_ATTENTION_TOKENS, model.network.config.max_position_embeddings)
-    batch, pieces = _framed(model, text, longest)
-    hidden = list(albert.states(batch))[step - 1].float()
+        what, advice = f"this model has only {albert.depth} steps", "GET /v1/models says how many each model has"
+        raise LitebertError("LB-974", what, expected=f"a step from 1 to {albert.depth}", next=advice)
+    pieces, states = _states(model, text, min(MAX_ATTENTION_TOKENS, model.network.config.max_position_embeddings))
     block = albert.attention[albert.plan[step - 1].attention]
-    query, key = (torch.unflatten(layer(hidden), -1, block.heads) for layer in (block.query, block.key))
+    query, key = (torch.unflatten(layer(states[step - 1]), -1, block.heads) for layer in (block.query, block.key))
     scores = torch.einsum("qhd,khd->hqk", query, key) * query.shape[-1] ** -0.5
     if block.visible is not None:
         place = torch.arange(len(pieces), device=scores.device)
         scores = scores.masked_fill(~block.visible(place[:, None], place), -torch.inf)
-    shares = scores.softmax(-1).double().round(decimals=4)
-    return {"pieces": pieces, "heads": shares.tolist()}
+    return {"pieces": pieces, "heads": scores.softmax(-1).double().round(decimals=4).tolist()}
 
 
-def _framed(model: Model, text: str, longest: int) -> tuple[Batch, list[str]]:
+def _states(model: Model, text: str, longest: int) -> tuple[list[str], list[Tensor]]:
+    """Return the pieces of a text, [CLS] and [SEP] among them, and their states before and after each step."""
     encoding = model.tokenizer.encode(text, frame=True)
-    ids = [*encoding.ids[:-1][: longest - 1], encoding.ids[-1]]
-    pieces = [*encoding.pieces[:-1][: longest - 1], encoding.pieces[-1]]
-    device = next(model.network.parameters()).device
-    return Batch.from_lists([ids]).to(device), pieces
+    ids, pieces = ([*each[:-1][: longest - 1], each[-1]] for each in (encoding.ids, encoding.pieces))
+    batch = Batch.from_lists([ids]).to(next(model.network.parameters()).device)
+    return pieces, [state.float() for state in model.network.albert.states(batch)]
+
+
+INSIDE: dict[str, Callable[..., Steps | Attention]] = {"steps": steps, "attention": attention}
+"""What is shown of the inside of a model, by the name of its route."""

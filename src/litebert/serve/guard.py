@@ -47,10 +47,18 @@ class HttpError(LitebertError):
     """Refuse a request with a status; `retry_after` is in seconds. No part of the input is repeated."""
 
     def __init__(
-        self, code: str, what: str, *, status: int, expected: str = "", next: str, retry_after: int | None = None
+        self,
+        code: str,
+        what: str,
+        *,
+        status: int,
+        next: str,
+        expected: str | None = None,
+        param: str | None = None,
+        retry_after: int | None = None,
     ) -> None:
-        super().__init__(code, what, expected=expected or None, next=next)
-        self.status, self.retry_after = status, retry_after
+        super().__init__(code, what, expected=expected, next=next)
+        self.status, self.param, self.retry_after = status, param, retry_after
 
 
 class ClientLeftError(Exception):
@@ -62,14 +70,14 @@ def reply(value: object, status: int = 200, headers: dict[str, str] | None = Non
     return Response(to_json(value, inf_nan_mode="null"), status, headers=headers, media_type="application/json")
 
 
-def problem(error: HttpError, *, param: str | None = None) -> Response:
+def problem(error: HttpError) -> Response:
     """Return an error in the shape that OpenAI's clients read, too."""
-    headers = {} if error.retry_after is None else {"Retry-After": str(error.retry_after)}
-    if error.status == 401:
-        headers["WWW-Authenticate"] = "Bearer"
-    parts = error.what, f"expected: {error.expected}" if error.expected else "", f"next: {error.next}"
-    message = "; ".join(filter(None, parts))
-    body = {"message": message, "type": "litebert_error", "param": param, "code": error.code}
+    headers = {"WWW-Authenticate": "Bearer"} if error.status == 401 else {}
+    if error.retry_after is not None:
+        headers["Retry-After"] = str(error.retry_after)
+    expected = f"; expected: {error.expected}" if error.expected else ""
+    message = f"{error.what}{expected}; next: {error.next}"
+    body = {"message": message, "type": "litebert_error", "param": error.param, "code": error.code}
     return reply({"error": body}, error.status, headers)
 
 
@@ -81,17 +89,14 @@ def decode(body: bytes) -> Json:
 
     That is NaN and Infinity, duplicate keys, very deep nesting, very long integers, invalid UTF-8, a byte order mark,
     lone surrogates.
-
-    >>> decode(b'{"text": "fine"}')
-    {'text': 'fine'}
     """
     try:
         value = cast(Json, parse_json(body.decode("utf-8"), distinct_keys=True))
         json.dumps(value, ensure_ascii=False, allow_nan=False).encode("utf-8")  # "\ud800" and 1e999 cannot be written
     except (ValueError, RecursionError) as error:
-        wanted = "one JSON value in UTF-8: no NaN, no duplicate keys, no lone surrogates, not very deep"
+        expected = "one JSON value in UTF-8: no NaN, no duplicate keys, no lone surrogates, not very deep"
         advice = "write it with a JSON library; /docs shows an example of each body"
-        raise HttpError("LB-951", "the body is not strict JSON", status=400, expected=wanted, next=advice) from error
+        raise HttpError("LB-951", "the body is not strict JSON", status=400, expected=expected, next=advice) from error
     return value
 
 
@@ -106,36 +111,32 @@ class Bodies:
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         encoding = request.headers.get("content-encoding", "identity").strip().lower()
         if kind != "application/json" or encoding != "identity":
-            next_step = "send it uncompressed, with Content-Type: application/json"
-            raise HttpError("LB-953", "the body is not plain JSON", status=415, next=next_step)
+            advice = "send it uncompressed, with Content-Type: application/json"
+            raise HttpError("LB-953", "the body is not plain JSON", status=415, next=advice)
         declared = request.headers.get("content-length", "0")
-        self._require_size(int(declared) if declared.isdecimal() else 0)
-        body = bytearray()
+        size, body, is_whole = int(declared) if declared.isdecimal() else 0, bytearray(), False
         try:
             async with asyncio.timeout(self.client_seconds):
                 while True:
+                    if max(size, len(body)) > MAX_BODY_BYTES:
+                        what = f"the body has more than {MAX_BODY_BYTES:,} bytes"
+                        raise HttpError("LB-952", what, status=413, next="send fewer texts at once")
+                    if self.held > MAX_HELD_BYTES:
+                        what = f"the server is reading as many bodies as it can hold, {MAX_HELD_BYTES:,} bytes"
+                        raise HttpError("LB-966", what, status=429, next="try again in 1 s", retry_after=1)
+                    if is_whole:
+                        return decode(bytes(body))
                     message = await request.receive()
                     if message["type"] == "http.disconnect":
                         raise ClientLeftError
-                    chunk = message.get("body", b"")
+                    chunk, is_whole = message.get("body", b""), not message.get("more_body", False)
                     body += chunk
                     self.held += len(chunk)
-                    self._require_size(len(body))
-                    if not message.get("more_body", False):
-                        return decode(bytes(body))
         except TimeoutError as error:
             what = f"the body did not arrive within {self.client_seconds:g} s"
             raise HttpError("LB-963", what, status=408, next="send the request again") from error
         finally:
             self.held -= len(body)
-
-    def _require_size(self, size: int) -> None:
-        if size > MAX_BODY_BYTES:
-            what = f"the body has more than {MAX_BODY_BYTES:,} bytes"
-            raise HttpError("LB-952", what, status=413, next="send fewer texts at once")
-        if self.held > MAX_HELD_BYTES:
-            what = f"the server is reading as many bodies as it can hold, {MAX_HELD_BYTES:,} bytes"
-            raise HttpError("LB-966", what, status=429, next="try again in 1 s", retry_after=1)
 
 
 # Every request
@@ -172,10 +173,7 @@ class Gate:
 
         try:
             refusal = self._refusal(scope)
-            if refusal is None and scope["method"] == "POST":
-                refusal = self._overload(scope["path"])
-            answer = self._app if refusal is None else problem(refusal)
-            await answer(scope, receive, send_with_headers)
+            await (self._app if refusal is None else problem(refusal))(scope, receive, send_with_headers)
         finally:
             route = scope["path"] if scope["path"] in self._paths else "other"
             self._metrics.requests.labels(route, str(status)).inc()
@@ -185,14 +183,13 @@ class Gate:
         if sum(len(name) + len(value) for name, value in scope["headers"]) > MAX_HEADER_BYTES:
             what = f"the headers have more than {MAX_HEADER_BYTES:,} bytes"
             return HttpError("LB-972", what, status=431, next="send texts in the body")
-        if not self._keys or not scope["path"].startswith("/v1/") or scope["method"] == "OPTIONS":
-            return None
-        scheme, _, key = Headers(scope=scope).get("authorization", "").partition(" ")
-        matches = [hmac.compare_digest(_digest(key), known) for known in self._keys]  # all of them: constant time
-        if scheme.lower() == "bearer" and any(matches):
-            return None
-        expected, advice = "Authorization: Bearer KEY, with a key of this server", "get one from its operator"
-        return HttpError("LB-960", "this server needs an API key", status=401, expected=expected, next=advice)
+        if self._keys and scope["path"].startswith("/v1/") and scope["method"] != "OPTIONS":
+            scheme, _, key = Headers(scope=scope).get("authorization", "").partition(" ")
+            matches = [hmac.compare_digest(_digest(key), known) for known in self._keys]  # all of them: constant time
+            if scheme.lower() != "bearer" or not any(matches):
+                expected, advice = "Authorization: Bearer KEY, with a key of this server", "get one from its operator"
+                return HttpError("LB-960", "this server needs an API key", status=401, expected=expected, next=advice)
+        return self._overload(scope["path"]) if scope["method"] == "POST" else None
 
 
 def _digest(key: str) -> bytes:
@@ -200,7 +197,7 @@ def _digest(key: str) -> bytes:
 
 
 class PatientConnection(H11Protocol):
-    """uvicorn's protocol; a connection whose first headers do not come in time is closed."""
+    """uvicorn's protocol; a connection whose headers do not come in time is closed."""
 
     header_seconds = 10.0
     _due: asyncio.TimerHandle | None = None
@@ -209,33 +206,27 @@ class PatientConnection(H11Protocol):
         super().connection_made(transport)
         if len(self.connections) > MAX_CONNECTIONS:
             transport.close()
-        else:
-            self._wait()
+        self._watch()
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
-        is_between = self.cycle is None or self.cycle.response_complete
-        if is_between and self._due is None and not self.transport.is_closing():
-            self._wait()
-        elif not is_between:
-            self._stop_waiting()
+        self._watch()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._stop_waiting()
+        self._stop_watching()
         super().connection_lost(exc)
 
-    def _wait(self) -> None:
-        self._due = self.loop.call_later(self.header_seconds, self._give_up)
+    def _watch(self) -> None:
+        """Let the clock run while headers are awaited: before the first request, and from one's first byte."""
+        if self.cycle is not None and not self.cycle.response_complete:
+            self._stop_watching()
+        elif self._due is None and not self.transport.is_closing():
+            self._due = self.loop.call_later(self.header_seconds, self.transport.close)
 
-    def _stop_waiting(self) -> None:
+    def _stop_watching(self) -> None:
         if self._due is not None:
             self._due.cancel()
             self._due = None
-
-    def _give_up(self) -> None:
-        self._due = None
-        if self.cycle is None or self.cycle.response_complete:
-            self.transport.close()
 
 
 # Metrics

@@ -112,7 +112,6 @@ def _listen(host: str, port: int) -> socket.socket:
         listener.listen(2_048)
     except OSError as error:
         listener.close()
-        what, next_step = f"cannot listen on {host}:{port}", f"litebert serve --port {port + 1}"
-        expected = "an address of this machine and a free port"
-        raise LitebertError("LB-970", what, received=str(error), expected=expected, next=next_step) from error
+        what, advice = f"cannot listen on {host}:{port}", f"litebert serve --port {port + 1}"
+        raise LitebertError("LB-970", what, received=error, next=advice) from error
     return listener
