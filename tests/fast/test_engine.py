@@ -28,32 +28,22 @@ from litebert.inference import Model
 from litebert.nn import Albert, AlbertForPretraining, Batch
 from litebert.nn.model import AttentionBlock, FeedForwardBlock
 
-Make = Callable[..., AlbertForPretraining]
 MASKED = torch.tensor([5, 70, 61, 4, 132])
 READ = torch.tensor([50, 0, 131, 3, 4, 60, 59, 44])
 ACTIVATIONS = [{"hidden_act": act} for act in ("gelu", "relu", "tanh", "linear")]
 LOCAL = {"attention": "local", "attention_window": 4}
 SHAPES = [{}, {"sharing": "none"}, {"sharing": "ffn"}, {"inner_group_num": 2}, LOCAL, *ACTIVATIONS]
 LENGTHS = (3, 40, 16, 1, 33, 40)
+IDS = torch.randint(1, 60, (sum(LENGTHS),), generator=torch.Generator().manual_seed(0))
+BATCH = Batch.from_lists([each.tolist() for each in IDS.split(LENGTHS)])
 
 
-@pytest.fixture
-def batch() -> Batch:
-    ids = torch.randint(1, 60, (sum(LENGTHS),), generator=torch.Generator().manual_seed(0))
-    return Batch.from_lists([each.tolist() for each in ids.split(LENGTHS)])
-
-
-@pytest.fixture
-def make() -> Make:
-    """Return a function that makes the same network at every call, with large enough weights to tell steps apart."""
-
-    def network(dtype: torch.dtype = torch.float32, **changes: object) -> AlbertForPretraining:
-        sizes = {"vocab_size": 60, "embedding_size": 16, "hidden_size": 64, "num_attention_heads": 4}
-        sizes |= {"intermediate_size": 160, "num_hidden_layers": 3, "max_position_embeddings": 96}
-        config = AlbertConfig(**{**sizes, "initializer_range": 0.06, **changes})
-        return AlbertForPretraining(config, dtype=dtype, generator=torch.Generator().manual_seed(1)).eval()
-
-    return network
+def make(dtype: torch.dtype = torch.float32, **changes: object) -> AlbertForPretraining:
+    """Make the same network at every call, with large enough weights to tell steps apart."""
+    sizes = {"vocab_size": 60, "embedding_size": 16, "hidden_size": 64, "num_attention_heads": 4}
+    sizes |= {"intermediate_size": 160, "num_hidden_layers": 3, "max_position_embeddings": 96}
+    config = AlbertConfig(**{**sizes, "initializer_range": 0.06, **changes})
+    return AlbertForPretraining(config, dtype=dtype, generator=torch.Generator().manual_seed(1)).eval()
 
 
 def _difference(ours: Tensor, theirs: Tensor) -> float:
@@ -76,9 +66,9 @@ WAYS = [accelerate, lambda network: pack(network.albert), _pack_without_private_
 
 @pytest.mark.parametrize("changes", SHAPES)
 @torch.inference_mode()
-def test_every_state_is_that_of_the_plain_network(make: Make, batch: Batch, changes: dict[str, object]) -> None:
-    short = Batch.from_lists([batch.ids[3:43].tolist()])  # alone, so that a graph computes it
-    for each, read in ((batch, READ), (short, torch.tensor([7, 0]))):
+def test_every_state_is_that_of_the_plain_network(changes: dict[str, object]) -> None:
+    short = Batch.from_lists([BATCH.ids[3:43].tolist()])  # alone, so that a graph computes it
+    for each, read in ((BATCH, READ), (short, torch.tensor([7, 0]))):
         plain = make(**changes).albert
         expected, last = list(plain.states(each)), plain(each, read)
         assert torch.equal(expected[-1][read], last)
@@ -93,21 +83,21 @@ def test_every_state_is_that_of_the_plain_network(make: Make, batch: Batch, chan
 
 
 @torch.no_grad()
-def test_bf16_is_within_a_hundredth_of_float32(make: Make, batch: Batch) -> None:
+def test_bf16_is_within_a_hundredth_of_float32() -> None:
     half = make(torch.bfloat16)
     for prepare in WAYS[:2]:
         prepare(half)
         assert {p.dtype for p in half.parameters()} == {torch.float32}
-        assert half.albert(batch).dtype == torch.bfloat16
-        assert _difference(half.albert(batch), make().albert(batch)) < 2e-2
+        assert half.albert(BATCH).dtype == torch.bfloat16
+        assert _difference(half.albert(BATCH), make().albert(BATCH)) < 2e-2
 
 
 # Training
 
 
-def _computed(network: AlbertForPretraining, batch: Batch) -> list[Tensor]:
+def _computed(network: AlbertForPretraining) -> list[Tensor]:
     """Return the logits, then the gradients of all parameters."""
-    found = network(batch, MASKED)
+    found = network(BATCH, MASKED)
     (found.masked_lm.float().logsumexp(-1).sum() + found.sentence_order.square().sum()).backward()
     return [*found.values(), *(p.grad for p in network.parameters() if p.grad is not None)]
 
@@ -115,34 +105,34 @@ def _computed(network: AlbertForPretraining, batch: Batch) -> list[Tensor]:
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-4), (torch.bfloat16, 0.05)])
 @pytest.mark.parametrize("changes", [{}, LOCAL, {"sharing": "none"}])
 def test_logits_and_gradients_are_those_of_the_plain_network(
-    make: Make, batch: Batch, dtype: torch.dtype, tolerance: float, changes: dict[str, object]
+    dtype: torch.dtype, tolerance: float, changes: dict[str, object]
 ) -> None:
     engined = make(dtype, **changes).train()
     accelerate(engined)
-    found = [_computed(network, batch) for network in (engined, make(**changes).train())]
+    found = [_computed(network) for network in (engined, make(**changes).train())]
     ours, theirs = (torch.cat([x.detach().float().flatten() for x in each]) for each in found)
     assert _difference(ours, theirs) < tolerance
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_gradient_checkpointing_changes_no_bit(make: Make, batch: Batch, dtype: torch.dtype) -> None:
+def test_gradient_checkpointing_changes_no_bit(dtype: torch.dtype) -> None:
     found = []
     for prepare in (accelerate, lambda network: checkpoint_gradients(network.albert)):
         network = make(dtype, hidden_dropout_prob=0.2, attention_probs_dropout_prob=0.1).train()
         prepare(network)
         torch.manual_seed(1)
-        found.append(_computed(network, batch))
+        found.append(_computed(network))
     assert all(map(torch.equal, *found))
 
 
-def test_in_bf16_small_gradients_survive_beside_large_ones(make: Make, batch: Batch) -> None:
+def test_in_bf16_small_gradients_survive_beside_large_ones() -> None:
     weight = torch.ones(4, requires_grad=True)
     use = cast(weight, torch.bfloat16)
     torch.stack([256 * use(), *(use() for _ in range(5))]).sum().backward()
     assert weight.grad.tolist() == [261.0] * 4
     network = make(torch.bfloat16).train()
     accelerate(network)
-    _computed(network, batch)
+    _computed(network)
     summed = network.albert.feed_forward[0].output.weight.grad
     assert summed.dtype == torch.float32
     assert not torch.equal(summed, summed.bfloat16().float())  # bits that bf16 does not have
@@ -150,11 +140,11 @@ def test_in_bf16_small_gradients_survive_beside_large_ones(make: Make, batch: Ba
 
 # What was packed, and when it is forgotten or packed anew
 
-CHANGES: dict[str, Callable[[Albert, Make], object]] = {
-    "train": lambda network, _: network.train(),
-    "load": lambda network, make: network.load_state_dict(make(initializer_range=0.1).albert.state_dict()),
-    "move": lambda network, _: network.to(torch.float64).to(torch.float32),
-    "write": lambda network, _: network.feed_forward[0].output.bias[0].add_(3.0),  # of all, a norm would take it away
+CHANGES: dict[str, Callable[[Albert], object]] = {
+    "train": lambda network: network.train(),
+    "load": lambda network: network.load_state_dict(make(initializer_range=0.1).albert.state_dict()),
+    "move": lambda network: network.to(torch.float64).to(torch.float32),
+    "write": lambda network: network.feed_forward[0].output.bias[0].add_(3.0),  # of all, a norm would take it away
 }
 
 
@@ -162,20 +152,20 @@ CHANGES: dict[str, Callable[[Albert, Make], object]] = {
 @pytest.mark.parametrize("prepare", [WAYS[1], _pack_with_graphs])
 @torch.no_grad()
 def test_what_was_packed_is_forgotten_when_the_weights_may_change(
-    make: Make, change: str, prepare: Callable[[AlbertForPretraining], None]
+    change: str, prepare: Callable[[AlbertForPretraining], None]
 ) -> None:
-    network, batch = make(hidden_act="gelu"), Batch.from_lists([[2, 7, 9, 3]])
+    network, short = make(hidden_act="gelu"), Batch.from_lists([[2, 7, 9, 3]])
     prepare(network)
-    before = network.albert(batch)
-    CHANGES[change](network.albert, make)
+    before = network.albert(short)
+    CHANGES[change](network.albert)
     assert not is_packed(network.albert)
-    assert (_difference(network.albert(batch), before) < 1e-6) == (change in ("train", "move"))
+    assert (_difference(network.albert(short), before) < 1e-6) == (change in ("train", "move"))
 
 
-def test_gradients_are_there_although_weights_are_packed(make: Make, batch: Batch) -> None:
+def test_gradients_are_there_although_weights_are_packed() -> None:
     network = make().albert
     pack(network)
-    network(batch).sum().backward()
+    network(BATCH).sum().backward()
     assert network.attention[0].query.weight.grad is not None
     assert is_packed(network)
 
@@ -183,48 +173,42 @@ def test_gradients_are_there_although_weights_are_packed(make: Make, batch: Batc
 @pytest.mark.parametrize("copier", [copy.deepcopy, lambda network: pickle.loads(pickle.dumps(network))])
 @pytest.mark.parametrize("kind", ["plain", "training", "packed", "bf16", "local", "int8", "onnxruntime"])
 def test_a_copy_computes_the_same_in_the_same_way(
-    make: Make, batch: Batch, kind: str, copier: Callable[[AlbertForPretraining], AlbertForPretraining]
+    kind: str, copier: Callable[[AlbertForPretraining], AlbertForPretraining]
 ) -> None:
     dtype, attention = torch.bfloat16 if kind == "bf16" else torch.float32, "local" if kind == "local" else "full"
     network = make(dtype, attention=attention)
     if kind != "plain":
         accelerate(network)
     if kind == "int8":
-        to_int8(network, calibrate(network.albert, [batch]))
+        to_int8(network, calibrate(network.albert, [BATCH]))
     if kind not in ("plain", "training"):
         pack(network.albert)
     if kind == "onnxruntime":
         use_backend(network.albert, kind)
     copied = copier(network)
     with torch.no_grad():
-        for each in (batch, Batch.from_lists([[2, 7, 9, 3]])):
+        for each in (BATCH, Batch.from_lists([[2, 7, 9, 3]])):
             assert all(map(torch.equal, network.albert.states(each), copied.albert.states(each)))
     assert is_packed(copied.albert) == is_packed(network.albert) == (kind not in ("plain", "training"))
     if kind == "training":
-        assert all(map(torch.equal, *(_computed(each.train(), batch) for each in (network, copied))))
+        assert all(map(torch.equal, *(_computed(each.train()) for each in (network, copied))))
     elif kind != "plain":  # packed anew, in its own memory
-        assert copied.albert.engine._stamps != network.albert.engine._stamps
+        assert copied.albert.engine.packed.stamps != network.albert.engine.packed.stamps
 
 
 # Kernels without a public name
 
 
-@pytest.mark.parametrize(
-    ("kernel", "dtype", "tolerance"), [(steps.onednn, torch.float32, 1e-6), (steps.onednn, torch.bfloat16, 1e-2)]
-)
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-6), (torch.bfloat16, 1e-2)])
 @pytest.mark.parametrize("num_rows", [1, 17, 128, 1_000])
 def test_private_kernels_multiply_rightly_any_number_of_rows(
-    kernel: Callable[..., steps.Linear],
-    dtype: torch.dtype,
-    tolerance: float,
-    num_rows: int,
-    monkeypatch: pytest.MonkeyPatch,
+    dtype: torch.dtype, tolerance: float, num_rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where torch has renamed them, everything works, slower; this test says so."""
     draws = torch.Generator().manual_seed(0)
     weight, bias, x, y = (torch.randn(*s, generator=draws) for s in ((70, 90), (70,), (num_rows, 90), (num_rows, 70)))
     try:
-        product = kernel(weight.to(dtype), bias.to(dtype), "linear")
+        product = steps.onednn(weight.to(dtype), bias.to(dtype), "linear")
     except RuntimeError as error:
         assert "needs the cpu support" in str(error)
         pytest.skip("this CPU has no products in bf16")
@@ -248,32 +232,32 @@ def test_probes_leave_the_random_numbers_of_others_alone() -> None:
 
 
 @torch.no_grad()
-def test_eight_bits_stay_close_with_their_kernels_and_without(make: Make, batch: Batch) -> None:
+def test_eight_bits_stay_close_with_their_kernels_and_without() -> None:
     exact, rows = make().albert, torch.tensor([60, 0, 2])
     eight = copy.deepcopy(exact)
-    to_int8(eight, calibrate(eight, [batch]))
-    plain = eight(batch)  # in float32, with weights that were rounded
+    to_int8(eight, calibrate(eight, [BATCH]))
+    plain = eight(BATCH)  # in float32, with weights that were rounded
     pack(eight)
-    found = eight(batch)
-    assert _difference(plain, exact(batch)) < 0.05
-    assert _difference(found, exact(batch)) < 0.05
-    assert _difference(eight(batch, rows), found[rows]) < 0.01
+    found = eight(BATCH)
+    assert _difference(plain, exact(BATCH)) < 0.05
+    assert _difference(found, exact(BATCH)) < 0.05
+    assert _difference(eight(BATCH, rows), found[rows]) < 0.01
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(int8, "kernels_work", lambda: False)
         pack(eight)
-    assert _difference(eight(batch), plain) < 1e-5
+    assert _difference(eight(BATCH), plain) < 1e-5
 
 
 @pytest.mark.skipif(not int8.kernels_work(), reason="this CPU has no eight-bit products that are right at the ends")
 @torch.no_grad()
-def test_channels_far_from_zero_cost_eight_bits_little(make: Make, batch: Batch) -> None:
+def test_channels_far_from_zero_cost_eight_bits_little() -> None:
     network = make(initializer_range=0.02).albert
     for block in network.modules():
         if isinstance(block, AttentionBlock | FeedForwardBlock):
             block.norm.bias[3] = -200.0
         if isinstance(block, torch.nn.Linear):
             block.weight *= 2
-    exact, found = network(batch), calibrate(network, [batch])
+    exact, found = network(BATCH), calibrate(network, [BATCH])
     mixing, widening = network.attention[0], network.feed_forward[0]
     layers = [mixing.query, mixing.key, mixing.value, mixing.output, widening.intermediate, widening.output]
     biases = torch.cat([layer.bias for layer in layers]).expand_as(found.biases)
@@ -284,21 +268,21 @@ def test_channels_far_from_zero_cost_eight_bits_little(make: Make, batch: Batch)
         eight = copy.deepcopy(network)
         to_int8(eight, calibration)
         pack(eight)
-        errors.append(float((eight(batch) - exact).norm()))
+        errors.append(float((eight(BATCH) - exact).norm()))
     assert errors[0] < 0.5 * errors[1], errors
 
 
-def test_a_calibration_that_fails_leaves_the_network_as_it_was(make: Make, batch: Batch) -> None:
+def test_a_calibration_that_fails_leaves_the_network_as_it_was() -> None:
     network = make().albert
-    expected = network(batch)
+    expected = network(BATCH)
 
     def batches() -> Iterator[Batch]:
-        yield batch
+        yield BATCH
         raise OSError("the texts are gone")
 
     with pytest.raises(OSError, match="gone"):
         calibrate(network, batches())
-    assert torch.equal(network(batch), expected)
+    assert torch.equal(network(BATCH), expected)
 
 
 def test_the_packaged_model_answers_alike_with_either_backend() -> None:

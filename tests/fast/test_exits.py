@@ -6,7 +6,7 @@ import torch
 from litebert.config import AlbertConfig, HeadConfig
 from litebert.errors import LitebertError
 from litebert.fast import AlbertWithExits, calibrate, limit_depth, pack, patient_logits, to_int8
-from litebert.fast.exits import SAME_SCORE, is_same_answer, logits_by_step, mean_by_depth
+from litebert.fast.exits import SAME_SCORE, is_same_answer, logits_by_step
 from litebert.fast.steps import Engine, engine_of
 from litebert.nn import AlbertForTask, Batch
 
@@ -18,16 +18,13 @@ IDS = torch.randint(1, 60, (sum(LENGTHS),), generator=torch.Generator().manual_s
 BATCH = Batch.from_lists([each.tolist() for each in IDS.split(LENGTHS)])
 
 
-def _network(
-    problem: str = SINGLE, kind: str = "plain", *, has_exits: bool = True, sharing: str = "all"
-) -> AlbertForTask:
+def _network(problem: str = SINGLE, kind: str = "plain", *, has_exits: bool = True) -> AlbertForTask:
     """Return a network whose classifiers disagree on some sequences and agree on others."""
     head = HeadConfig(kind="sequence-classification", labels=LABELS[problem], problem_type=problem)
     sizes = {"vocab_size": 60, "embedding_size": 16, "hidden_size": 32, "num_attention_heads": 4}
-    sizes |= {"intermediate_size": 64, "num_hidden_layers": STEPS, "max_position_embeddings": 32}
+    config = AlbertConfig(**sizes, intermediate_size=64, num_hidden_layers=STEPS, max_position_embeddings=32)
     dtype = torch.bfloat16 if kind == "bf16" else torch.float32
-    maker = AlbertWithExits if has_exits else AlbertForTask
-    network = maker(AlbertConfig(**sizes, sharing=sharing), head, dtype=dtype).eval()
+    network = (AlbertWithExits if has_exits else AlbertForTask)(config, head, dtype=dtype).eval()
     draws = torch.Generator().manual_seed(2)
     for name, parameter in network.named_parameters():
         if parameter.ndim > 1:
@@ -56,19 +53,6 @@ def _stops(by_step: list[torch.Tensor], patience: int, problem: str = SINGLE) ->
 
 def _at(by_step: list[torch.Tensor], stops: list[int]) -> torch.Tensor:
     return torch.stack([by_step[step][number] for number, step in enumerate(stops)])
-
-
-@pytest.mark.parametrize("kind", ["plain", "packed", "int8"])
-@pytest.mark.parametrize("sharing", ["all", "none"])
-@torch.no_grad()
-def test_a_limited_depth_gives_the_state_after_that_step(sharing: str, kind: str) -> None:
-    network = _network(kind=kind, sharing=sharing)
-    states, read = list(network.albert.states(BATCH)), torch.tensor([40, 0, 3])
-    for depth in range(1, STEPS + 1):
-        limit_depth(network, depth)
-        torch.testing.assert_close(network.albert(BATCH), states[depth], rtol=0, atol=1e-5)
-        if kind != "int8":
-            torch.testing.assert_close(network.albert(BATCH, read), states[depth][read], rtol=0, atol=1e-5)
 
 
 @torch.no_grad()
@@ -134,13 +118,6 @@ def test_what_counts_as_the_same() -> None:
     scores = torch.tensor([[1.0], [1.0]])
     moved = scores + torch.tensor([[0.9 * SAME_SCORE], [-1.1 * SAME_SCORE]])
     assert is_same_answer(scores, moved, "regression").tolist() == [True, False]
-
-
-def test_later_heads_weigh_more_in_the_loss() -> None:
-    losses = [torch.tensor([6.0, 0.0]), torch.tensor([3.0, 0.0]), torch.tensor([2.0, 1.0])]
-    assert mean_by_depth(losses).tolist() == pytest.approx([(6 + 6 + 6) / 6, 0.5])
-    alone = torch.rand(100)
-    assert torch.equal(mean_by_depth([alone]), alone)
 
 
 def test_a_depth_or_patience_that_cannot_be_is_refused() -> None:

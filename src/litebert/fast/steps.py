@@ -11,7 +11,7 @@ layout of its matrix kernels; in eight bits, `litebert.fast.int8`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from importlib.util import find_spec
 from math import isfinite
@@ -36,7 +36,7 @@ from litebert.nn.model import Step as Plan
 DTYPES: dict[Precision, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 Linear: TypeAlias = Callable[[Tensor, Tensor | None], Tensor]
-"""(x, residual) -> x W^T + b, perhaps activated, plus the residual if there is one: often one kernel."""
+"""(x, residual) -> x W^T + b, perhaps activated, plus the residual if there is one: often in one kernel."""
 MakeLinear: TypeAlias = Callable[[Tensor, Tensor, torch.dtype, Activation, float], Linear]
 """(weight, bias, dtype, activation, dropout_prob) -> a linear layer; dropout is on what is added to the residual."""
 Norm: TypeAlias = Callable[[Tensor], Tensor]
@@ -88,25 +88,24 @@ def make_steps(
     *,
     for_training: bool = False,
     dtype: torch.dtype | None = None,
-    plan: Iterable[Plan] | None = None,
+    plan: Sequence[Plan] | None = None,
 ) -> list[Step]:
     """Prepare each block of a plan once, and return the plan's steps; by default all of the encoder's."""
-    plan, dtype = albert.plan if plan is None else tuple(plan), dtype or albert.dtype
+    plan, dtype = albert.plan if plan is None else plan, dtype or albert.dtype
     is_on_cpu = albert.embedding.norm.weight.device.type == "cpu"
     attend = attend_of(albert.config, in_rectangles=is_on_cpu and not for_training)
+
     mixing, widening = {}, {}
     for i in {step.attention for step in plan}:
         mix = albert.attention[i]
-        out, dropout = mix.output, mix.dropout.p * mix.training
         project = linear(*projection(mix), dtype, "linear", 0.0)
-        output = linear(out.weight, out.bias, dtype, "linear", dropout)
-        dropout = mix.attention_dropout_prob * mix.training
-        mixing[i] = Mixing(project, attend, output, norm_of(mix.norm, dtype), mix.heads, dropout)
+        output = linear(mix.output.weight, mix.output.bias, dtype, "linear", mix.dropout.p * mix.training)
+        dropout_prob = mix.attention_dropout_prob * mix.training
+        mixing[i] = Mixing(project, attend, output, norm_of(mix.norm, dtype), mix.heads, dropout_prob)
     for j in {step.feed_forward for step in plan}:
         wide = albert.feed_forward[j]
-        inner, out, dropout = wide.intermediate, wide.output, wide.dropout.p * wide.training
-        intermediate = linear(inner.weight, inner.bias, dtype, wide.hidden_act, 0.0)
-        output = linear(out.weight, out.bias, dtype, "linear", dropout)
+        intermediate = linear(wide.intermediate.weight, wide.intermediate.bias, dtype, wide.hidden_act, 0.0)
+        output = linear(wide.output.weight, wide.output.bias, dtype, "linear", wide.dropout.p * wide.training)
         widening[j] = Widening(intermediate, output, norm_of(wide.norm, dtype))
     return [partial(block, mixing[i], widening[j]) for i, j in plan]
 
@@ -120,6 +119,14 @@ def projection(block: AttentionBlock) -> tuple[Tensor, Tensor]:
 # The engine of a network, in `albert.engine`
 
 
+class Packed(NamedTuple):
+    """Steps that were packed, and what they were packed of."""
+
+    steps: Sequence[Step]
+    held: Sequence[tuple[Mapping[str, Any], str, nn.Module | Tensor]]  # modules and weights, each in what held it
+    stamps: list[tuple[int, int]]  # of each weight the address and the number of writes to it
+
+
 class Engine:
     """Computes the states of an encoder with steps that suit the moment: packed ones, or those for training.
 
@@ -130,11 +137,7 @@ class Engine:
     def __init__(self) -> None:
         self.is_checkpointed = False
         self.backend: str | None = None  # what computes packed weights; None: they are not packed
-        # The steps that were packed; the modules and weights of which, each in the dictionary that held it; and of each
-        # weight the address and the number of writes to it.
-        self._packed: Sequence[Step] | None = None
-        self._held: list[tuple[dict[str, Any], str, nn.Module | Tensor]] = []
-        self._stamps: list[tuple[int, int]] = []
+        self.packed: Packed | None = None
 
     def __call__(
         self, albert: Albert, batch: Batch, queries: Tensor | None = None, steps: Sequence[Step] | None = None
@@ -152,33 +155,36 @@ class Engine:
 
     def steps(self, albert: Albert) -> Sequence[Step]:
         """Return the steps at the depth of the encoder; packed weights are forgotten if they have changed."""
-        if self.backend is not None:  # each call asks whether a module or weight was replaced or written to
-            weights = [one for _, _, one in self._held if isinstance(one, Tensor)]
+        has_changed = albert.training
+        if self.packed is not None:  # each call asks whether a module or weight was replaced or written to
+            weights = [one for _, _, one in self.packed.held if isinstance(one, Tensor)]
             stamps = [(w.data_ptr(), 0 if w.is_inference() else w._version) for w in weights]
-            is_replaced = any(place.get(name) is not one for place, name, one in self._held)
-            if albert.training or is_replaced or stamps != self._stamps:
-                self.backend, self._packed, self._held, self._stamps = None, None, [], []
+            is_replaced = any(place.get(name) is not one for place, name, one in self.packed.held)
+            has_changed = has_changed or is_replaced or stamps != self.packed.stamps
+        if has_changed:
+            self.backend = self.packed = None
         if self.backend is None or torch.is_grad_enabled():
-            steps = make_steps(albert, training_linear, for_training=True)[: albert.depth]
+            steps = make_steps(albert, plain_linear, for_training=True)[: albert.depth]
             return [partial(checkpoint, s, use_reentrant=False) for s in steps] if self.is_checkpointed else steps
-        if self._packed is None:
+        if self.packed is None:
             from litebert.fast.int8 import int8_steps, is_int8, kernels_work
 
             has_int8 = is_int8(albert) and kernels_work()  # without these kernels, rounded weights compute in float32
             places = [place for module in albert.modules() for place in (module._modules, module._parameters)]
-            self._held = [(place, name, one) for place in places for name, one in place.items() if one is not None]
-            weights = [one for _, _, one in self._held if isinstance(one, Tensor)]
-            self._stamps = [(w.data_ptr(), 0 if w.is_inference() else w._version) for w in weights]
-            self._packed = int8_steps(albert) if has_int8 else make_steps(albert, packed_linear)
+            held = [(place, name, one) for place in places for name, one in place.items() if one is not None]
+            weights = [one for _, _, one in held if isinstance(one, Tensor)]
+            stamps = [(w.data_ptr(), 0 if w.is_inference() else w._version) for w in weights]
+            packed: Sequence[Step] = int8_steps(albert) if has_int8 else make_steps(albert, packed_linear)
             if self.backend != "torch":
                 from litebert.fast.onnx_step import with_graphs
 
-                self._packed = with_graphs(albert, self._packed, is_forced=self.backend == "onnxruntime")
-        return self._packed[: albert.depth]
+                packed = with_graphs(albert, packed, is_forced=self.backend == "onnxruntime")
+            self.packed = Packed(packed, held, stamps)
+        return self.packed.steps[: albert.depth]
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave packed weights out of copies and pickles: they are addresses, layouts and kernels of this process."""
-        return self.__dict__ | {"_packed": None, "_held": [], "_stamps": []}
+        return self.__dict__ | {"packed": None}
 
 
 def engine_of(albert: Albert) -> Engine:
@@ -209,7 +215,7 @@ def pack(albert: Albert, backend: str = "torch") -> None:
     Training and gradients use the weights themselves; if these change, packed ones are dropped.
     """
     engine = engine_of(albert)
-    engine.backend, engine._packed, engine._held, engine._stamps = backend, None, [], []
+    engine.backend, engine.packed = backend, None
     engine.steps(albert)
 
 
@@ -256,19 +262,19 @@ def _check_outputs(module: nn.Module, _inputs: object, outputs: Tensor | tuple[T
     raise DamagedError("LB-472", what, received=received, expected=expected, next=advice)
 
 
-# For training: weights are joined and cast once for all steps, with dropout and with gradients
+# By torch's public functions: weights are joined and cast once for all steps, with dropout and with gradients
 
 
-def training_linear(
-    weight: Tensor, bias: Tensor, dtype: torch.dtype, activation: Activation, dropout_prob: float
+def plain_linear(
+    weight: Tensor, bias: Tensor, dtype: torch.dtype, activation: Activation, dropout_prob: float = 0.0
 ) -> Linear:
     """Return (x, y) -> activation(x W^T + b), or y + dropout(x W^T + b)."""
     use_weight, use_bias, activate = cast(weight, dtype), cast(bias, dtype), ACTIVATIONS[activation]
 
-    def apply(x: Tensor, residual: Tensor | None) -> Tensor:
+    def apply(x: Tensor, y: Tensor | None) -> Tensor:
         product = F.linear(x, use_weight(), use_bias())
         product = product if activation == "linear" else activate(product)
-        return product if residual is None else residual + F.dropout(product, dropout_prob)
+        return product if y is None else y + F.dropout(product, dropout_prob)
 
     return apply
 
@@ -334,9 +340,10 @@ FUSED_ACTIVATIONS: dict[Activation, tuple[str, str]] = {  # the kernel's names, 
 def packed_linear(
     weight: Tensor, bias: Tensor, dtype: torch.dtype, activation: Activation, _dropout_prob: float = 0.0
 ) -> Linear:
-    """Return (x, y) -> activation(x W^T + b), or x W^T + b + y, on rows of `dtype`."""
-    weight, bias = weight.detach().to(dtype), bias.detach().to(dtype)
-    return (onednn if weight.device.type == "cpu" and pays(dtype) else plain)(weight, bias, activation)
+    """Return (x, y) -> activation(x W^T + b), or y + x W^T + b, on rows of `dtype`."""
+    if weight.device.type != "cpu" or not pays(dtype):
+        return plain_linear(weight, bias, dtype, activation)
+    return onednn(weight.detach().to(dtype), bias.detach().to(dtype), activation)
 
 
 @lru_cache
@@ -345,25 +352,14 @@ def pays(dtype: torch.dtype) -> bool:
     draws = torch.Generator().manual_seed(0)
     weight, bias = (torch.randn(*shape, generator=draws).to(dtype) for shape in ((768, 768), (768,)))
     rows = [torch.randn(number, 768, generator=draws).to(dtype) for number in (1, 100, 128)]
-    theirs, tolerance = plain(weight, bias, "linear"), torch.finfo(dtype).eps * 768
+    theirs, tolerance = plain_linear(weight, bias, dtype, "linear"), torch.finfo(dtype).eps * 768
     try:
         ours = onednn(weight, bias, "linear")
         pairs = [(ours(x, y).float(), theirs(x, y).float()) for x in rows for y in (None, x)]
-    except (RuntimeError, AttributeError, NotImplementedError):
+    except (AttributeError, RuntimeError):  # torch has no kernel of this name, or none in this dtype for this CPU
         return False
     packed, unpacked = fastest(lambda linear: linear(rows[-1], None), (ours, theirs), rounds=5)
     return packed < 1.3 * unpacked and all(torch.allclose(*pair, rtol=0.01, atol=tolerance) for pair in pairs)
-
-
-def plain(weight: Tensor, bias: Tensor, activation: Activation) -> Linear:
-    """Return the layer by torch's public functions."""
-    activate = ACTIVATIONS[activation]
-
-    def apply(x: Tensor, y: Tensor | None) -> Tensor:
-        product: Tensor = activate(F.linear(x, weight, bias))
-        return product if y is None else product.add_(y)
-
-    return apply
 
 
 def onednn(weight: Tensor, bias: Tensor, activation: Activation) -> Linear:
@@ -373,7 +369,6 @@ def onednn(weight: Tensor, bias: Tensor, activation: Activation) -> Linear:
     name, variant = FUSED_ACTIVATIONS[activation]
 
     def apply(x: Tensor, y: Tensor | None) -> Tensor:
-        assert y is None or activation == "linear"
         total: Tensor
         if y is None:
             total = product.default(x, blocked, bias, name, [], variant)
