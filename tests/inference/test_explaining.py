@@ -18,23 +18,24 @@ from litebert.nn import AlbertForPretraining, AlbertForTask, Batch
 from litebert.tokenizer import Tokenizer
 from litebert.tokenizer.train import train_tokenizer
 
+from .random_model import CHOICES, LABELS, SHAPE, SPANS, SPANS_OR_NONE
+
 TEXTS = ["a small cat sat on a mat", "a fine film, a dull play", "who sat on the mat?"]
+
+
+SEVERAL = LABELS.model_copy(update={"problem_type": "multi_label_classification"})
+NUMBER = LABELS.model_copy(update={"labels": ("score",), "problem_type": "regression"})
 
 
 @cache
 def _model(head: HeadConfig | None) -> Model:
     tokenizer = Tokenizer.from_model(train_tokenizer(TEXTS * 20, vocab_size=38))
-    sizes = {"vocab_size": tokenizer.vocab_size, "embedding_size": 16, "hidden_size": 32, "num_hidden_layers": 2}
-    sizes |= {"num_attention_heads": 2, "intermediate_size": 64, "max_position_embeddings": 48}
-    config, generator = AlbertConfig(**sizes, initializer_range=0.2), torch.Generator().manual_seed(1)
-    if head is None:
-        return Model(AlbertForPretraining(config, generator=generator), tokenizer)
-    return Model(AlbertForTask(config, head, generator=generator), tokenizer)
+    shape = {**SHAPE, "vocab_size": tokenizer.vocab_size, "max_position_embeddings": 48, "initializer_range": 0.2}
+    config, draws = AlbertConfig(**shape), torch.Generator().manual_seed(1)
+    network = AlbertForTask(config, head, generator=draws) if head else AlbertForPretraining(config, generator=draws)
+    return Model(network, tokenizer)
 
 
-LABELS = HeadConfig(kind="sequence-classification", labels=("bad", "good"))
-SEVERAL = LABELS.model_copy(update={"problem_type": "multi_label_classification"})
-NUMBER = HeadConfig(kind="sequence-classification", labels=("score",), problem_type="regression")
 CASES = {
     "fill": (None, ["a [MASK] cat sat on a [MASK]"]),
     "order": (None, TEXTS[:2]),
@@ -43,9 +44,9 @@ CASES = {
     "classify a pair": (LABELS, TEXTS[:2]),
     "classify with several labels": (SEVERAL, [TEXTS[1]]),
     "classify as a number": (NUMBER, [TEXTS[1]]),
-    "choose": (HeadConfig(kind="multiple-choice"), ["who sat?", TEXTS[0], "a cat", "a dog"]),
-    "answer": (HeadConfig(kind="question-answering"), [TEXTS[2], TEXTS[0]]),
-    "answer or none": (HeadConfig(kind="conditional-question-answering"), [TEXTS[2], " ".join(TEXTS * 4)]),
+    "choose": (CHOICES, ["who sat?", TEXTS[0], "a cat", "a dog"]),
+    "answer": (SPANS, [TEXTS[2], TEXTS[0]]),
+    "answer or none": (SPANS_OR_NONE, [TEXTS[2], " ".join(TEXTS * 4)]),
 }
 
 

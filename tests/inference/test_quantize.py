@@ -11,13 +11,14 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from litebert.cli import cli
-from litebert.config import AlbertConfig
 from litebert.errors import DamagedError, LitebertError
-from litebert.folder import load_model, read_config, save_model, start_from
+from litebert.folder import load_model, read_config, start_from
 from litebert.folder.weights import INT8_FILE
 from litebert.inference.finetuned import quantize
 from litebert.nn import AlbertForPretraining
 from litebert.tokenizer import Tokenizer
+
+from .random_model import save_random
 
 TEXTS = [f"Anna walked {number} times to the cold river." for number in range(40)]
 
@@ -25,13 +26,8 @@ TEXTS = [f"Anna walked {number} times to the cold river." for number in range(40
 @pytest.fixture(scope="module")
 def folder(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Give a random model with the stories' vocabulary."""
-    path = tmp_path_factory.mktemp("float")
-    tokenizer = Tokenizer.load(corpus / "tokenizer")
-    sizes = {"vocab_size": tokenizer.vocab_size, "embedding_size": 32, "hidden_size": 128, "num_hidden_layers": 3}
-    config = AlbertConfig(**sizes, num_attention_heads=2, intermediate_size=512, max_position_embeddings=64)
-    save_model(AlbertForPretraining(config, generator=torch.Generator().manual_seed(1)), path)
-    tokenizer.save(path)
-    return path
+    shape = {"embedding_size": 32, "hidden_size": 128, "num_hidden_layers": 3, "intermediate_size": 512}
+    return save_random(tmp_path_factory.mktemp("float"), Tokenizer.load(corpus / "tokenizer"), **shape)
 
 
 @pytest.fixture(scope="module")

@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -13,24 +14,21 @@ from click.testing import CliRunner
 
 import litebert
 from litebert.cli import cli
-from litebert.config import AlbertConfig, HeadConfig
+from litebert.config import HeadConfig
 from litebert.errors import DamagedError, LitebertError
 from litebert.fast import AlbertWithExits
-from litebert.folder import save_model
 from litebert.inference import Model
 from litebert.inference.model import MAX_CHARACTERS
-from litebert.nn import AlbertForPretraining, AlbertForTask, Batch
+from litebert.nn import Batch
 from litebert.tokenizer import Tokenizer
+
+from .random_model import CHOICES, LABELS, SPANS, SPANS_OR_NONE, TAGS, save_random
 
 STEPS = 4
 CONTEXT = "In the morning Anna walked to the house. There Anna found a red ball."
 TEXTS = ["Anna walked.", CONTEXT, "A", "Nobody at the river knew where it came from.", "It was quiet."]
-LABELS = HeadConfig(kind="sequence-classification", labels=("no", "yes"))
 SCORE = LABELS.model_copy(update={"labels": ("score",), "problem_type": "regression"})
 SEVERAL = LABELS.model_copy(update={"labels": ("a", "b", "c"), "problem_type": "multi_label_classification"})
-TAGS = HeadConfig(kind="token-classification", labels=("O", "B-PER"))
-CHOICES = HeadConfig(kind="multiple-choice")
-SPANS, SPANS_OR_NONE = HeadConfig(kind="question-answering"), HeadConfig(kind="conditional-question-answering")
 Write = Callable[..., Path]
 
 
@@ -38,24 +36,7 @@ Write = Callable[..., Path]
 def write(corpus: Path, tmp_path: Path) -> Write:
     """Return a function that writes a random model with a head, or the heads of pretraining."""
     tokenizer = Tokenizer.load(corpus / "tokenizer")
-    sizes = {"vocab_size": tokenizer.vocab_size, "embedding_size": 16, "hidden_size": 32, "num_attention_heads": 2}
-    config = AlbertConfig(**sizes, num_hidden_layers=STEPS, intermediate_size=64, max_position_embeddings=48)
-
-    def write_model(head: HeadConfig | None, *, has_exits: bool = False, far_too_large: str = "") -> Path:
-        kind = AlbertWithExits if has_exits else AlbertForTask
-        network = AlbertForPretraining(config) if head is None else kind(config, head)
-        # With these draws the sums of a head overflow; with others they may cancel out.
-        draws = torch.Generator().manual_seed(2)
-        for name, parameter in network.named_parameters():
-            if parameter.ndim > 1:
-                torch.nn.init.normal_(parameter, std=0.02 if far_too_large else 0.3, generator=draws)
-            if far_too_large and far_too_large in name:
-                torch.nn.init.constant_(parameter, 3e38)
-        save_model(network, tmp_path)
-        tokenizer.save(tmp_path)
-        return tmp_path
-
-    return write_model
+    return partial(save_random, tmp_path, tokenizer, num_hidden_layers=STEPS, max_position_embeddings=48)
 
 
 def _values(model: Model, texts: list[str] = TEXTS, **options: int) -> list[list[float]]:
@@ -113,7 +94,7 @@ def test_several_documents_are_one_ranking(write: Write, head: HeadConfig) -> No
 
 
 def test_classify_with_patience_answers_each_text_as_alone(write: Write) -> None:
-    folder = write(LABELS, has_exits=True)
+    folder = write(LABELS, kind=AlbertWithExits)
     model = litebert.load(folder)
     full, hasty = _values(model), _values(model, patience=1)
     assert _values(model, patience=STEPS) == [pytest.approx(each, abs=1e-5) for each in full]
@@ -129,7 +110,7 @@ def test_classify_with_patience_answers_each_text_as_alone(write: Write) -> None
 
 
 def test_a_depth_is_chosen_when_loading_and_holds_for_every_verb(write: Write) -> None:
-    folder = write(LABELS, has_exits=True)
+    folder = write(LABELS, kind=AlbertWithExits)
     whole, shallow = litebert.load(folder), litebert.load(folder, depth=1)
     assert _values(litebert.load(folder, depth=STEPS)) == _values(whole) != _values(shallow)
     assert not np.allclose(shallow.embed(TEXTS), whole.embed(TEXTS), atol=1e-2)

@@ -74,12 +74,18 @@ def explain(model: Model, verb: str, texts: Sequence[str], answer: str | None) -
         raise LitebertError("LB-872", what, next="use the float model that it was made from")
     question, network, tokenizer = ask(model, texts, answer), model.network, model.tokenizer
 
-    # the sequences, and the same with every token masked
-    device, ids, segments = next(network.parameters()).device, [], []
+    # the sequences, with their texts in order; [CLS] and [SEP] are parts without a name
+    ids, segments, parts = list[list[int]](), list[list[int]](), list[Part]()
+    first, last = (Part("", "", [id_], []) for id_ in (tokenizer.cls_id, tokenizer.sep_id))
     for sequence in question.sequences:
-        pieces = [[*chain(*(part.ids for part in parts)), tokenizer.sep_id] for parts in sequence]
-        ids.append([tokenizer.cls_id, *chain(*pieces)])
-        segments.append([0, *chain(*([number] * len(each) for number, each in enumerate(pieces)))])
+        pieces = [(0, first)]
+        pieces += [(number, part) for number, segment in enumerate(sequence) for part in (*segment, last)]
+        ids.append([id_ for _, part in pieces for id_ in part.ids])
+        segments.append([number for number, part in pieces for _ in part.ids])
+        parts += [part for _, part in pieces]
+
+    # the vectors of their words, and those of the same sequences with every token masked
+    device = next(network.parameters()).device
     flat = torch.tensor([*chain(*ids)], device=device)  # (tokens,)
     special = torch.tensor([tokenizer.cls_id, tokenizer.sep_id, tokenizer.mask_id], device=device)
     table = network.albert.embedding.word.weight.detach()
@@ -96,28 +102,24 @@ def explain(model: Model, verb: str, texts: Sequence[str], answer: str | None) -
     points, weights = np.polynomial.legendre.leggauss(NUM_POINTS)  # on -1 to 1, whose weights add up to 2
     alphas = torch.tensor((points + 1) / 2, dtype=words.dtype, device=device)[:, None, None]
     shares = torch.tensor(weights / 2, dtype=torch.float32, device=device)[:, None, None]
-    gradient = torch.zeros_like(words, dtype=torch.float32)
-    size = max(1, TOKENS_AT_ONCE // len(flat))
-    for first in range(0, NUM_POINTS, size):
-        chosen = slice(first, first + size)
+    gradient, size = torch.zeros_like(words, dtype=torch.float32), max(1, TOKENS_AT_ONCE // len(flat))
+    for some, own in zip(torch.split(alphas, size), torch.split(shares, size), strict=True):
         with torch.enable_grad():
-            line = (blanks + alphas[chosen] * (words - blanks)).requires_grad_()  # (points, tokens, embed)
+            line = (blanks + some * (words - blanks)).requires_grad_()  # (points, tokens, embed)
             (found,) = torch.autograd.grad(scores(line).sum(), line)
-        gradient += (found.float() * shares[chosen]).sum(0)
+        gradient += (found.float() * own).sum(0)
     values: list[float] = (gradient * (words - blanks)).sum(-1).double().tolist()  # (tokens,)
 
     # what the tokens of each word add up to
     attributions, place = list[WordAttribution](), 0
-    for sequence in question.sequences:
-        for parts in sequence:
-            place += 1  # [CLS], or the [SEP] of the segment before
-            for part in parts:
-                own = by_word(part.text, part.offsets, values[place : place + len(part.ids)])
-                attributions += [
-                    WordAttribution(word, part.name, start, stop, value) for word, start, stop, value in own
-                ]
-                place += len(part.ids)
-        place += 1
+    for part in parts:
+        end = place + len(part.ids)
+        if part.name:
+            of_words = by_word(part.text, part.offsets, values[place:end])
+            attributions += [
+                WordAttribution(word, part.name, start, stop, value) for word, start, stop, value in of_words
+            ]
+        place = end
     error = sum(values) - (score - blank)
     return Explanation(verb, question.answer, question.kind, score, blank, error, tuple(attributions))
 
@@ -184,7 +186,6 @@ def _fill(model: Model, texts: Sequence[str], answer: str | None) -> Question:
     tokenizer, room = model.tokenizer, model.network.config.max_position_embeddings - 2
     text = _part(model, "text", texts[0], special=True)
     blanks = [place for place, id_ in enumerate(text.ids) if id_ == tokenizer.mask_id]
-    text = text.cut(window(blanks, len(text.ids), room))
 
     # the piece that spells each word; of two, the one that begins a word
     words = list(likeliest[0].words) if answer is None else answer.split()
@@ -197,10 +198,12 @@ def _fill(model: Model, texts: Sequence[str], answer: str | None) -> Question:
     def score(network: Any, batch: Batch) -> Float[Tensor, " copies"]:
         hidden = network.albert(batch, torch.nonzero(batch.ids == tokenizer.mask_id).flatten())
         logits = network.masked_lm(hidden, network.albert.embedding.word.weight).float()
-        by_blank = logits.view(len(batch.lengths), len(blanks), -1).log_softmax(-1)  # (copies, blanks, vocab)
-        return torch.stack([by_blank[:, blank, id_] for blank, id_ in enumerate(ids)]).sum(0)
+        by_blank = logits.view(-1, len(blanks), logits.shape[-1]).log_softmax(-1)  # (copies, blanks, vocab)
+        found: Tensor = by_blank[:, torch.arange(len(blanks)), ids].sum(1)
+        return found
 
-    return Question([[[text]]], score, " ".join(tokenizer.decode([id_]) for id_ in ids))
+    kept = text.cut(window(blanks, len(text.ids), room))
+    return Question([[[kept]]], score, " ".join(tokenizer.decode([id_]) for id_ in ids))
 
 
 def _order(model: Model, texts: Sequence[str], answer: str | None) -> Question:
@@ -226,9 +229,8 @@ def _similar(model: Model, texts: Sequence[str], _: str | None) -> Question:
 
     sequences, shift = [], len(vectors.prompt)
     for name, text in zip(("first", "second"), texts, strict=True):
-        whole = _part(model, "prompt", model.tokenizer.beginning(vectors.prompt + text, longest)).cut(
-            slice(longest - 2)
-        )
+        read = model.tokenizer.beginning(vectors.prompt + text, longest)
+        whole = _part(model, "prompt", read).cut(slice(longest - 2))
         size = sum(stop <= shift for _, stop in whole.offsets) if shift else 0
         spans = [(max(0, start - shift), stop - shift) for start, stop in whole.offsets[size:]]
         sequences.append([[whole.cut(slice(size)), Part(name, text, whole.ids[size:], spans)]])
@@ -238,8 +240,7 @@ def _similar(model: Model, texts: Sequence[str], _: str | None) -> Question:
 def _choose(model: Model, texts: Sequence[str], answer: str | None) -> Question:
     """Score a choice against the others."""
     question, context, *choices = texts
-    chosen = model.choose(question, choices, context=context).index
-    chosen = _place(answer or choices[chosen], choices)
+    chosen = _place(answer or model.choose(question, choices, context=context).text, choices)
     variants = question_texts(ChoiceExample("0", context, question, tuple(choices)))
     return Question(
         [_framed(model, ("context", context), (f"choice {n}", each)) for n, each in enumerate(variants, 1)],
@@ -251,9 +252,11 @@ def _choose(model: Model, texts: Sequence[str], answer: str | None) -> Question:
 def _answer(model: Model, texts: Sequence[str], answer: str | None) -> Question:
     """Score a span, or "no answer", by its log-probability: minus twice its training loss."""
     question, context = texts
-    best = model.answer(question, context)[0]
-    start, stop = best.start, best.stop
-    if answer is not None:
+    if answer is None:
+        best = model.answer(question, context)[0]
+        start, stop = best.start, best.stop
+    else:
+        model.begin("answer", question)  # refuses a model without the head
         start = context.find(answer)
         stop = start + len(answer)
     if start < 0:
@@ -263,7 +266,7 @@ def _answer(model: Model, texts: Sequence[str], answer: str | None) -> Question:
     posed = _part(model, "question", question).cut(slice(family.max_query_length))
     ids, offsets = model.tokenizer.encode_arrays(context)
     inside: list[int] = np.flatnonzero((offsets[:, 0] < stop) & (offsets[:, 1] > start)).tolist()
-    room = model.network.config.max_position_embeddings - len(posed.ids) - 3  # [CLS] question [SEP] context [SEP]
+    room = network.config.max_position_embeddings - len(posed.ids) - 3  # [CLS] question [SEP] context [SEP]
     kept = window(inside or [0], len(ids), room)
     part = Part("context", context, ids[kept].tolist(), [(begin, end) for begin, end in offsets[kept].tolist()])
     first = len(posed.ids) + 2 - kept.start

@@ -80,23 +80,21 @@ class Finetuned:
         trained with; `depth` is the number of steps applied.
         """
         run = run_of(path)
-        recorded = None if run is None else read_run(run)
-        is_run = run is not None and run == Path(path)
-        folder = run / {"last": "model", "best": "best"}[kept] if run and is_run else locate(fspath(path))
+        recorded = read_run(run) if run else None
+        folder = run / {"last": "model", "best": "best"}[kept] if run and run == Path(path) else locate(fspath(path))
         if recorded is None and task is None:
-            what, advice = f"no file names what {path} was trained for", "add --task mrpc, or whichever task it is"
-            expected = "a run that litebert finetune made (runs/<name>), or the task's name"
-            raise LitebertError("LB-613", what, expected=expected, next=advice)
+            what = f"{path} is no run of litebert finetune, and no file names what it was trained for"
+            raise LitebertError("LB-613", what, next="add --task mrpc, or whichever task it is")
         config = recorded_config(FinetuneConfig, recorded.settings) if recorded else None
         settings = config.task if config else TaskConfig(name=str(task))
         where = config.data if config else TaskDataConfig()
         settled = dict(recorded.data) if recorded and "columns" in recorded.data else None
         if columns:
             where = where.model_copy(update={"columns": tuple(columns)})
-            if settled is not None:  # the recorded roles, some of them replaced
-                old = settled["columns"]
-                words = [*(old if isinstance(old, list) else []), *columns]
-                settled["columns"] = list({str(word).partition("=")[0]: str(word) for word in words}.values())
+            if settled and isinstance(old := settled["columns"], list):  # the recorded roles, some of them replaced
+                settled["columns"] = list(
+                    {str(word).partition("=")[0]: str(word) for word in [*old, *columns]}.values()
+                )
         dataset = open_dataset(settings, where, settled=settled)
         used = precision or trained_in(config)
         network = load_model(folder, dtype=DTYPES[used], for_inference=True).network
@@ -107,13 +105,13 @@ class Finetuned:
             has_problem = own.record.has_problem_type and wanted.record.has_problem_type
             fits = (own.labels == wanted.labels or is_unnamed) and (own.kind == wanted.kind or has_problem)
         if not isinstance(network, AlbertForTask) or not fits:
-            raise LitebertError(
-                "LB-614",
+            has = f"{own.kind}: {', '.join(own.labels[:10])}" if own else "pretraining heads only"
+            what, advice = (
                 f"{folder} has no head for {settings.name}",
-                received=f"{own.kind}: {', '.join(own.labels[:10])}" if own else "pretraining heads only",
-                expected=f"{wanted.kind}: {', '.join(wanted.labels)}",
-                next="choose a model that was fine-tuned on this task",
+                "choose a model that was fine-tuned on this task",
             )
+            expected = f"{wanted.kind}: {', '.join(wanted.labels)}"
+            raise LitebertError("LB-614", what, received=has, expected=expected, next=advice)
         limit_depth(network, depth)
         return cls(folder, network, Tokenizer.load(folder), settings, dataset, used, progress)
 
@@ -131,13 +129,10 @@ def ensemble_answers(models: Sequence[Finetuned], examples: Sequence[Any]) -> li
     for model in models[1:]:
         ours, theirs = first.family.head, model.dataset.family.head
         if first.name != model.dataset.name or not ours.answers_as(theirs):  # a mean would mix up labels
-            raise LitebertError(
-                "LB-924",
-                f"{models[0].folder} and {model.folder} cannot be averaged",
-                received=f"{model.dataset.name}: {', '.join(theirs.labels) or theirs.kind}",
-                expected=f"{first.name}: {', '.join(ours.labels) or ours.kind}",
-                next="name only runs of one task with the same labels",
-            )
+            received = f"{model.dataset.name}: {', '.join(theirs.labels) or theirs.kind}"
+            expected = f"{first.name}: {', '.join(ours.labels) or ours.kind}"
+            what, advice = "these runs cannot be averaged", "name only runs of one task with the same labels"
+            raise LitebertError("LB-924", what, received=received, expected=expected, next=advice)
     answers = [model.answers(examples) for model in models]
     found: list[Any] = first.family.averaged(answers) if len(answers) > 1 else answers[0]
     return found
@@ -181,8 +176,8 @@ def with_patience(models: Sequence[Finetuned], patience: int) -> list[Finetuned]
 
 def data_of(folder: str | PathLike[str]) -> Path:
     """Return the path of the data that a run was trained on."""
-    found = run_of(folder)
-    recorded = None if found is None else read_run(found)
+    run = run_of(folder)
+    recorded = read_run(run) if run else None
     if recorded is None:
         raise LitebertError("LB-925", f"no file names the data of {folder}, which has no run", next="add --data FOLDER")
     data = recorded_config(FinetuneConfig, recorded.settings).data
@@ -231,7 +226,7 @@ def quantize(
     if weights_path(folder).name == INT8_FILE:
         raise LitebertError("LB-617", f"{folder} is in eight bits already", next="use it as it is")
     examples: list[tuple[Sequence[list[int]], Sequence[list[int]]]]  # ids and segments of each one's sequences
-    before, after = dict[str, dict[str, float]](), dict[str, dict[str, float]]()
+    before = dict[str, dict[str, float]]()
     if data is None:
         network, tokenizer = load_model(folder).network, Tokenizer.load(folder)
         longest = network.config.max_position_embeddings
@@ -248,10 +243,10 @@ def quantize(
         examples = [(feature.ids, feature.segments) for feature in features]
         before = {split: measured([opened], data, split)[0] for split in dataset.dev_splits if evaluate}
     if len(examples) < _HELD_OUT_EVERY:
-        received, expected = f"{len(examples)} texts", f"a few hundred, at least {_HELD_OUT_EVERY}"
-        advice = "give more texts, like those that the model will read"
-        what = "there is too little to calibrate on"
-        raise LitebertError("LB-618", what, received=received, expected=expected, next=advice)
+        what = f"{len(examples)} texts are too few to calibrate on"
+        raise LitebertError(
+            "LB-618", what, expected=f"a few hundred, at least {_HELD_OUT_EVERY}", next="give more texts"
+        )
 
     def batch(numbers: Iterable[int]) -> Batch:
         ids, segments = zip(*(examples[number] for number in numbers), strict=True)
@@ -272,6 +267,5 @@ def quantize(
         save_model(network, staged)
         tokenizer.save(staged, max_length=network.config.max_position_embeddings)
     old, new = (sum(path.stat().st_size for path in each.glob("*.safetensors")) for each in (folder, output))
-    if data is not None:
-        after = {split: measured([opened], data, split)[0] for split in before}
+    after = {} if data is None else {split: measured([opened], data, split)[0] for split in before}
     return Quantized(str(output), len(used), old, new, error, before, after)

@@ -162,9 +162,8 @@ class Model:
         for number, ids in enumerate(encoded):
             blanks = [place for place, id_ in enumerate(ids) if id_ == tokenizer.mask_id]
             if not blanks:
-                what, example = "there is nothing to fill in this text", 'litebert fill "The cat sat on the [MASK]."'
-                expected = "at least one [MASK]"
-                raise LitebertError("LB-610", what, received=texts[number], expected=expected, next=example)
+                what, example = "there is no [MASK] in this text", 'litebert fill "The cat sat on the [MASK]."'
+                raise LitebertError("LB-610", what, received=texts[number], next=example)
             if len(ids) > room:
                 encoded[number] = ids[window(blanks, len(ids), room)]
 
@@ -187,9 +186,9 @@ class Model:
                         pairs = zip(pieces, values, strict=True)
                         words.append([(tokenizer.decode([id_]), p) for id_, p in pairs if p > 0])
 
-            # Blanks are independent, so the best combinations of words extend the best shorter ones.
             left = iter(words)  # the blanks of a batch lie in the order of its rows
             for row in rows:
+                # Blanks are independent, so the best combinations of words extend the best shorter ones.
                 beams: list[tuple[tuple[str, ...], float]] = [((), 1.0)]
                 for blank in islice(left, encoded[row].count(tokenizer.mask_id)):
                     longer = [((*chosen, word), so_far * p) for chosen, so_far in beams for word, p in blank]
@@ -261,15 +260,13 @@ class Model:
         _, (text,) = self.begin("order", first, is_bounded=True)
         sentences = list(split_sentences(text, TextSettings()))
         if len(sentences) < 2:
-            what, expected = "there is no order in one sentence", "a text of two sentences or more, or two texts"
             example = 'litebert order "He opened the door. Nobody was there." --model runs/mine'
-            raise LitebertError("LB-936", what, received=f"{len(sentences)} sentences", expected=expected, next=example)
+            raise LitebertError("LB-936", "there is no order in one sentence", received=text, next=example)
+        joins, start = [], text.index(sentences[0])
         orders = self.order_pairs(sentences[:-1], sentences[1:])
-        joins, end = [], text.index(sentences[0]) + len(sentences[0])
         for (before, after), each in zip(pairwise(sentences), orders, strict=True):
-            start = text.index(after, end)
+            start = text.index(after, start + len(before))
             joins.append(Join(before, after, start, each.probability))
-            end = start + len(after)
         return Coherence(tuple(joins))
 
     def order_pairs(self, firsts: Sequence[str], seconds: Sequence[str]) -> list[Order]:
@@ -461,9 +458,8 @@ class Model:
         _, questions = self.begin("choose", [question for question, _, _ in asked])
         _, contexts = self.begin("choose", [context for _, _, context in asked])
         if not all(choices for _, choices, _ in asked):
-            what, expected = "there is nothing to choose from", "two choices or more; in a file, choice1, choice2 ..."
-            example = 'litebert choose "Who came?" Ada Nobody --context "Ada came." --model FOLDER'
-            raise RequestError("LB-912", what, received="a question alone", expected=expected, next=example)
+            example = 'litebert choose "Who came?" Ada Nobody --context "Ada came."; in a file, choice1, choice2 ...'
+            raise RequestError("LB-912", "a question has no choices", next=example)
         family = MultipleChoice(num_choices=max(len(choices) for _, choices, _ in asked))
         columns = zip(contexts, questions, (tuple(choices) for _, choices, _ in asked), strict=True)
         examples = [ChoiceExample(str(number), *each) for number, each in enumerate(columns)]
@@ -482,6 +478,8 @@ class Model:
 
     def answer_all(self, asked: Sequence[tuple[str, Sequence[str]]], *, top: int = 1) -> list[Results[SpanFound]]:
         """Return the likeliest spans of all contexts of each question; what is asked is (question, contexts)."""
+        import torch
+
         from litebert.tasks.finetuning import answer
         from litebert.tasks.kinds.spans import SPAN_FAMILIES, ConditionalSpanAnswering, SpanExample
 
@@ -502,18 +500,15 @@ class Model:
         for _, contexts in asked:
             found, nothing = list(islice(merged, len(contexts))), None
             if isinstance(family, ConditionalSpanAnswering):  # contexts are taken as independent
-                clipped = [max(-700.0, min(each.null_score or 0.0, 700.0)) for each in found]
-                empty = [1 / (1 + math.exp(-score)) for score in clipped]
-                nothing, weights = math.prod(empty), [1 - each for each in empty]
+                empty = torch.tensor([each.null_score or 0.0 for each in found], dtype=torch.float64).sigmoid()
+                nothing, shares = float(empty.prod()), 1 - empty
+                shares *= (1 - nothing) / (float(shares.sum()) or 1.0)
             else:  # the share of each context: the softmax of the scores of their best spans
                 best = [max((s.score for s in each.n_best if s.stop > s.start), default=-math.inf) for each in found]
-                highest = max(best, default=0.0)
-                powers = [math.exp(score - highest) if score > -math.inf else 0.0 for score in best]
-                weights = [each / (sum(powers) or 1.0) for each in powers]
-            scale = 1.0 if nothing is None else (1 - nothing) / (sum(weights) or 1.0)
+                shares = torch.tensor(best, dtype=torch.float64).softmax(0)
             spans = [
-                SpanFound(span.text, span.start, span.stop, weight * scale * span.probability, document, nothing)
-                for document, (each, weight) in enumerate(zip(found, weights, strict=True))
+                SpanFound(span.text, span.start, span.stop, share * span.probability, document, nothing)
+                for document, (each, share) in enumerate(zip(found, shares.tolist(), strict=True))
                 for span in each.n_best
                 if span.stop > span.start
             ]
@@ -553,9 +548,11 @@ class Model:
         """Return the network, if its head answers this verb, and the texts as a list; remark once on their language."""
         found = [texts] if isinstance(texts, str) else several(texts, verb)
         if is_bounded and (longest := max(map(len, found), default=0)) > MAX_CHARACTERS:
-            what, advice = f"this text is too long for {verb}", "split the text into chapters, one per row of a file"
-            expected = f"at most {MAX_CHARACTERS:,}: the answer grows with the text"
-            raise LitebertError("LB-935", what, received=f"{longest:,} characters", expected=expected, next=advice)
+            what = (
+                f"this text is too long for {verb}, whose answer grows with it: at most {MAX_CHARACTERS:,} characters"
+            )
+            advice = "split the text into chapters, one per row of a file"
+            raise LitebertError("LB-935", what, received=f"{longest:,} characters", next=advice)
         if verb not in self.verbs and verb not in ("similar", "index", "explain"):
             raise self._unable(verb)
         remark = self.remark  # another thread may take it away
@@ -576,11 +573,11 @@ class Model:
         head = getattr(self.network, "head_config", None)
         has = f"a {head.kind} head" if head else "pretraining heads only"
         if verb in _HEADS:
-            lacking = "" if head else f"no {', '.join(self._lacking(verb)[:3])}"
+            has = has if head else f"no {', '.join(self._lacking(verb)[:3])}"
             what = f"{self.source} cannot {verb}: its file lacks weights for that"
             expected = f"the {_HEADS[verb]} head; hub files often come without sentence order"
             advice = "use a model that litebert pretrained, or pretrain this one further"
-            return RequestError("LB-612", what, received=lacking or has, expected=expected, next=advice)
+            return RequestError("LB-612", what, received=has, expected=expected, next=advice)
         what, advice = f"{self.source} cannot {verb}: it was not fine-tuned for that", "litebert finetune --help"
         expected = f"a {' or '.join(kind for kind, record in HEADS.items() if record.verb == verb)} head"
         if self._unused and self.verbs == ("embed",):

@@ -24,14 +24,14 @@ def several(texts: Texts, verb: str) -> list[str]:
     >>> several("one", "fill"), several(("one", "two"), "fill")
     (['one'], ['one', 'two'])
     """
-    if isinstance(texts, str):
-        return [texts]
-    found = list(texts) if _is_list(texts) else [texts]
+    found = [texts] if isinstance(texts, str) or not _is_list(texts) else list(texts)
     for text in found:
         if not isinstance(text, str):
-            received, expected = f"{text!r:.100} ({type(text).__name__})", "a string, or a list of strings"
-            advice = "give every text as a str; of a table, one column"
-            raise LitebertError("LB-611", f"{verb} takes texts", received=received, expected=expected, next=advice)
+            received, advice = (
+                f"{text!r:.100} ({type(text).__name__})",
+                "give every text as a str; of a table, one column",
+            )
+            raise LitebertError("LB-611", f"{verb} takes texts", received=received, next=advice)
     return [str(text) for text in found]  # numpy's strings become plain ones
 
 
@@ -44,8 +44,7 @@ def _is_list(texts: Texts) -> bool:
 def several_only(texts: Iterable[str], verb: str, name: str) -> Iterable[str]:
     """Refuse a single string, which would be taken for a list of characters."""
     if isinstance(texts, str):
-        what = f"{verb} takes several {name}"
-        raise LitebertError("LB-930", what, received="one string", next=f"put the {name} in a list")
+        raise LitebertError("LB-930", f"{verb} takes several {name}, not one string", next=f"put the {name} in a list")
     return texts if _is_list(texts) else several(texts, verb)
 
 
@@ -53,16 +52,16 @@ def paired(texts: Texts, pairs: Texts | None, verb: str) -> tuple[list[str], lis
     """Return the texts, and the second text of each pair; None without pairs."""
     listed, seconds = several(texts, verb), None if pairs is None else several(pairs, verb)
     if seconds is not None and len(seconds) != len(listed):
-        received, advice = f"{len(listed)} texts and {len(seconds)} pairs", "give one pair for each text"
-        raise LitebertError("LB-931", "texts and pairs do not match", received=received, next=advice)
+        what = f"{len(listed)} texts and {len(seconds)} pairs do not match"
+        raise LitebertError("LB-931", what, next="give one pair for each text")
     return listed, seconds
 
 
 def count(value: int, name: str, *, least: int = 1) -> int:
     """Return a count, such as the number of answers, if it is a whole number that can be."""
     if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
-        what, expected = f"{name} cannot have this value", f"a whole number, {least} or more"
-        raise LitebertError("LB-932", what, received=value, expected=expected, next=f"{name}=5")
+        what = f"{name} is a whole number, {least} or more"
+        raise LitebertError("LB-932", what, received=value, next=f"{name}=5")
     return int(value)
 
 
@@ -113,10 +112,8 @@ def window(places: Sequence[int], size: int, room: int) -> slice:
     """
     first, last = min(places), max(places)
     if last - first >= room:
-        received = f"{last - first + 1:,} tokens from the first [MASK] to the last"
-        expected = f"at most {room:,}, as many as the model reads at once"
-        advice = "fill parts of the text one by one"
-        raise LitebertError("LB-934", "the blanks are too far apart", received=received, expected=expected, next=advice)
+        what = f"the blanks are {last - first:,} tokens apart; the model reads {room:,} at once"
+        raise LitebertError("LB-934", what, next="fill parts of the text one by one")
     start = min(max(0, (first + last + 1) // 2 - room // 2), max(0, size - room))
     return slice(start, start + room)
 
