@@ -97,9 +97,7 @@ class AttentionBlock(nn.Module):
         """Mix each token with those that it reads."""
         query, key, value = (layer(x).unflatten(-1, self.heads) for layer in (self.query, self.key, self.value))
         mixed = attention(query, key, value, batch, self.visible, self.attention_dropout_prob * self.training)
-        x = self.norm(
-            x + self.dropout(self.output(mixed.flatten(-2)))
-        )  # (tokens, heads, head_size) -> (tokens, hidden)
+        x = self.norm(x + self.dropout(self.output(mixed.flatten(-2))))  # (tokens, hidden)
         return x
 
 
