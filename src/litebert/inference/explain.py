@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -35,26 +35,23 @@ TOKENS_AT_ONCE = 4_096
 
 
 class Part(NamedTuple):
-    """A text by its name, as ids with the span of each in the text."""
+    """A text by its name, as ids with the span of each in the text, which so many characters of a prompt precede."""
 
     name: str
     text: str
     ids: list[int]
     offsets: list[tuple[int, int]]
+    prompt: int = 0
 
     def cut(self, kept: slice) -> Part:
         """Return some of the pieces."""
-        return Part(self.name, self.text, self.ids[kept], self.offsets[kept])
-
-
-Framed: TypeAlias = Sequence[Sequence[Part]]
-"""A sequence: [CLS], then each segment, with its texts end to end and a [SEP] after them."""
+        return self._replace(ids=self.ids[kept], offsets=self.offsets[kept])
 
 
 class Question(NamedTuple):
     """What is explained: `score(network, copies of the sequences)` returns the score of `answer` for each copy."""
 
-    sequences: Sequence[Framed]
+    sequences: Sequence[Sequence[Part]]  # each one or two segments, with a [SEP] after each
     score: Callable[[Any, Batch], Float[Tensor, " copies"]]
     answer: str
     kind: str = "log-probability"
@@ -74,15 +71,15 @@ def explain(model: Model, verb: str, texts: Sequence[str], answer: str | None) -
         raise LitebertError("LB-872", what, next="use the float model that it was made from")
     question, network, tokenizer = ask(model, texts, answer), model.network, model.tokenizer
 
-    # the sequences, with their texts in order; [CLS] and [SEP] are parts without a name
-    ids, segments, parts = list[list[int]](), list[list[int]](), list[Part]()
-    first, last = (Part("", "", [id_], []) for id_ in (tokenizer.cls_id, tokenizer.sep_id))
+    # the sequences, with where each part begins
+    ids, segments, starts = list[list[int]](), list[list[int]](), list[int]()
     for sequence in question.sequences:
-        pieces = [(0, first)]
-        pieces += [(number, part) for number, segment in enumerate(sequence) for part in (*segment, last)]
-        ids.append([id_ for _, part in pieces for id_ in part.ids])
-        segments.append([number for number, part in pieces for _ in part.ids])
-        parts += [part for _, part in pieces]
+        ids.append([tokenizer.cls_id])
+        segments.append([0])
+        for number, part in enumerate(sequence):
+            starts.append(sum(map(len, ids)))
+            ids[-1] += [*part.ids, tokenizer.sep_id]
+            segments[-1] += [number] * (len(part.ids) + 1)
 
     # the vectors of their words, and those of the same sequences with every token masked
     device = next(network.parameters()).device
@@ -111,15 +108,14 @@ def explain(model: Model, verb: str, texts: Sequence[str], answer: str | None) -
     values: list[float] = (gradient * (words - blanks)).sum(-1).double().tolist()  # (tokens,)
 
     # what the tokens of each word add up to
-    attributions, place = list[WordAttribution](), 0
-    for part in parts:
-        end = place + len(part.ids)
-        if part.name:
-            of_words = by_word(part.text, part.offsets, values[place:end])
-            attributions += [
-                WordAttribution(word, part.name, start, stop, value) for word, start, stop, value in of_words
-            ]
-        place = end
+    attributions = list[WordAttribution]()
+    for start, part in zip(starts, chain(*question.sequences), strict=True):
+        of_part = values[start : start + len(part.ids)]
+        size = sum(stop <= part.prompt for _, stop in part.offsets) if part.prompt else 0
+        for name, first, pieces in (("prompt", 0, slice(size)), (part.name, part.prompt, slice(size, None))):
+            spans = [(max(first, begin), end) for begin, end in part.offsets[pieces]]
+            for word, begin, end, value in by_word(part.text, spans, of_part[pieces]):
+                attributions.append(WordAttribution(word, name, begin - first, end - first, value))
     error = sum(values) - (score - blank)
     return Explanation(verb, question.answer, question.kind, score, blank, error, tuple(attributions))
 
@@ -155,14 +151,14 @@ def _part(model: Model, name: str, text: str, *, special: bool = False) -> Part:
     return Part(name, text, encoding.ids, encoding.offsets)
 
 
-def _framed(model: Model, *texts: tuple[str, str]) -> Framed:
+def _framed(model: Model, *texts: tuple[str, str]) -> list[Part]:
     """Frame one text or two, (name, text); if they do not fit, the longer one loses its end."""
     longest = model.network.config.max_position_embeddings
     parts = [_part(model, name, model.tokenizer.beginning(text, longest)) for name, text in texts]
     sizes = [len(part.ids) for part in parts]
     while sum(sizes) + len(parts) + 1 > longest:
         sizes[0 if sizes[0] > sizes[-1] else -1] -= 1
-    return [[part.cut(slice(size))] for part, size in zip(parts, sizes, strict=True)]
+    return [part.cut(slice(size)) for part, size in zip(parts, sizes, strict=True)]
 
 
 def _classify(model: Model, texts: Sequence[str], answer: str | None) -> Question:
@@ -203,7 +199,7 @@ def _fill(model: Model, texts: Sequence[str], answer: str | None) -> Question:
         return found
 
     kept = text.cut(window(blanks, len(text.ids), room))
-    return Question([[[kept]]], score, " ".join(tokenizer.decode([id_]) for id_ in ids))
+    return Question([[kept]], score, " ".join(tokenizer.decode([id_]) for id_ in ids))
 
 
 def _order(model: Model, texts: Sequence[str], answer: str | None) -> Question:
@@ -227,13 +223,10 @@ def _similar(model: Model, texts: Sequence[str], _: str | None) -> Question:
         rows = pool(network, batch, vectors.pooling)
         return F.cosine_similarity(rows[::2], rows[1::2])  # the copies of the first text, and of the second
 
-    sequences, shift = [], len(vectors.prompt)
+    sequences = []
     for name, text in zip(("first", "second"), texts, strict=True):
-        read = model.tokenizer.beginning(vectors.prompt + text, longest)
-        whole = _part(model, "prompt", read).cut(slice(longest - 2))
-        size = sum(stop <= shift for _, stop in whole.offsets) if shift else 0
-        spans = [(max(0, start - shift), stop - shift) for start, stop in whole.offsets[size:]]
-        sequences.append([[whole.cut(slice(size)), Part(name, text, whole.ids[size:], spans)]])
+        part = _part(model, name, model.tokenizer.beginning(vectors.prompt + text, longest))
+        sequences.append([part.cut(slice(longest - 2))._replace(prompt=len(vectors.prompt))])
     return Question(sequences, score, f"{float(model.similar(*texts)):.3f}", "cosine")
 
 
@@ -275,7 +268,7 @@ def _answer(model: Model, texts: Sequence[str], answer: str | None) -> Question:
     def score(network: Any, batch: Batch) -> Tensor:
         return -2 * family.losses(network, batch, torch.tensor(target * len(batch.lengths), device=batch.ids.device))
 
-    return Question([[[posed], [part]]], score, context[start:stop] or "no answer")
+    return Question([[posed, part]], score, context[start:stop] or "no answer")
 
 
 QUESTIONS: dict[str, tuple[Callable[[Model, Sequence[str], str | None], Question], range, str]] = {
