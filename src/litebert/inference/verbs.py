@@ -45,6 +45,10 @@ def _choices(row: Row) -> list[str]:
     return [row[name] for name in CHOICES if name in row]
 
 
+def _of_texts(verb: str) -> Callable[..., list[Any]]:
+    return lambda model, rows, **options: list(getattr(model, verb)(_column(rows), **options))
+
+
 def _similar(model: Model, rows: Sequence[Row], **options: Any) -> list[float]:
     firsts, seconds = (model.embed(_column(rows, role), normalize=True, **options) for role in ("first", "second"))
     return [float(cosine) for cosine in (firsts * seconds).sum(-1)]  # of unit vectors
@@ -55,6 +59,18 @@ def _order(model: Model, rows: Sequence[Row]) -> list[Order | Coherence]:
     pairs = [row for row in rows if "second" in row]
     found = iter(model.order_pairs(_column(pairs, "first"), _column(pairs, "second")))
     return [next(found) if "second" in row else model.order(row["first"]) for row in rows]
+
+
+def _classify(model: Model, rows: Sequence[Row], **options: Any) -> Sequence[Classification]:
+    return model.classify(_column(rows), _column(rows, "second"), **options)  # an empty second text is none
+
+
+def _answer(model: Model, rows: Sequence[Row], **options: Any) -> list[Results[SpanFound]]:
+    return model.answer_all([(row["question"], [row["context"]]) for row in rows], **options)
+
+
+def _choose(model: Model, rows: Sequence[Row]) -> list[Choice]:
+    return model.choose_all([(row["question"], _choices(row), row.get("context", "")) for row in rows])
 
 
 # Lines for people
@@ -89,47 +105,14 @@ def _choice_line(row: Row, found: Choice) -> str:
 
 
 _TABLE = (
-    Verb(
-        "fill",
-        lambda model, rows, **options: model.fill(_column(rows), **options),
-        lambda _, found: "\n".join(f"{each.probability:6.1%}  {each.text}" for each in found),
-    ),
-    Verb(
-        "score",
-        lambda model, rows: model.score(_column(rows)),
-        lambda row, s: f"{s.log_likelihood:9.2f}  {s.perplexity:9.2f}  {row['text'][:70]}",
-    ),
+    Verb("fill", _of_texts("fill"), lambda _, found: "\n".join(f"{f.probability:6.1%}  {f.text}" for f in found)),
+    Verb("score", _of_texts("score"), lambda _, s: f"{s.log_likelihood:9.2f}  {s.perplexity:9.2f}  {s.text[:70]}"),
     Verb("order", _order, _order_line, ("first", "second"), plain=lambda found: getattr(found, "joins", found)),
-    Verb(
-        "embed",
-        lambda model, rows, **options: list(model.embed(_column(rows), **options)),
-        _vector_line,
-        plain=lambda vector: vector.tolist(),
-    ),
+    Verb("embed", _of_texts("embed"), _vector_line, plain=lambda vector: vector.tolist()),
     Verb("similar", _similar, lambda _, x: f"{x:.4f}", ("first", "second"), 2, lambda x: {"cosine": x}),
-    Verb(  # a row without a second text has an empty one
-        "classify",
-        lambda model, rows, **options: model.classify(_column(rows), _column(rows, "second"), **options),
-        _labels_line,
-        ("text", "second"),
-    ),
-    Verb(
-        "tag",
-        lambda model, rows: model.tag(_column(rows)),
-        lambda _, found: "  ".join(f"{each.word}/{each.tag}" for each in found),
-    ),
-    Verb(
-        "answer",
-        lambda model, rows, **options: model.answer_all([(r["question"], [r["context"]]) for r in rows], **options),
-        _spans_line,
-        ("question", "context"),
-        2,
-    ),
-    Verb(
-        "choose",
-        lambda model, rows: model.choose_all([(r["question"], _choices(r), r.get("context", "")) for r in rows]),
-        _choice_line,
-        ("question", "context", *CHOICES),
-    ),
+    Verb("classify", _classify, _labels_line, ("text", "second")),
+    Verb("tag", _of_texts("tag"), lambda _, found: "  ".join(f"{each.word}/{each.tag}" for each in found)),
+    Verb("answer", _answer, _spans_line, ("question", "context"), 2),
+    Verb("choose", _choose, _choice_line, ("question", "context", *CHOICES)),
 )
-VERBS: dict[str, Verb] = {verb.name: verb for verb in _TABLE}
+VERBS = {verb.name: verb for verb in _TABLE}
