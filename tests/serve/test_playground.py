@@ -57,23 +57,29 @@ def _ask(page) -> None:
     page.wait_for_selector("#result:not(.waiting) > :not(.empty)")
 
 
+def _asked(page, model: str = "base", **texts: str):
+    """Ask a model about texts by the names of their fields, and give the page."""
+    if model != "base":
+        page.select_option("#model", model)
+        page.click(f"#tab-{model}")
+    for name, text in texts.items():
+        page.fill(f"[name={name}]", text)
+    _ask(page)
+    return page
+
+
 @pytest.mark.parametrize(("model", "verbs"), ALL.items())
 def test_only_what_a_model_can_do_is_shown_and_all_of_it_works(open_page, model, verbs) -> None:
     page = open_page()
+    assert page.text_content("#facts") == "One shared block, 2 steps, vectors of 32."
     page.select_option("#model", model)
-    tabs = page.locator("[role=tab]")
-    shown = [tab.get_attribute("id") for tab in tabs.all()]
+    shown = [tab.get_attribute("id") for tab in page.locator("[role=tab]").all()]
     assert set(shown) == {f"tab-{verb}" for verb in [*verbs, "embed", "steps"]}
     for tab in shown:
         page.click(f"#{tab}")
         _ask(page)
         assert page.locator("#result .error").count() == 0
         assert page.locator("#result li, #result svg, #result .tagged, #result .tinted").count() > 0
-
-
-def test_the_headline_says_how_many_blocks_are_shared(open_page) -> None:
-    page = open_page()
-    assert page.text_content("#facts") == "One shared block, 2 steps, vectors of 32."
 
 
 def test_bars_are_ranked_and_several_blanks_are_filled(open_page) -> None:
@@ -87,45 +93,30 @@ def test_bars_are_ranked_and_several_blanks_are_filled(open_page) -> None:
 
 
 def test_an_answer_is_marked_in_the_passage(open_page) -> None:
-    page = open_page("/#answer")
-    page.select_option("#model", "answer")
-    page.fill("[name=context]", "😀 In the morning Anna walked to the house. There was a ball.")
-    page.fill("[name=question]", "Where?")
-    _ask(page)
-    best = page.locator(".bars .name").first.inner_text()
-    assert page.locator(".passage mark").inner_text() == best
+    context = "😀 In the morning Anna walked to the house. There was a ball."
+    page = _asked(open_page("/#answer"), "answer", context=context, question="Where?")
+    assert page.locator(".passage mark").inner_text() == page.locator(".bars .name").first.inner_text()
 
 
 def test_the_curve_of_a_text_has_a_point_for_each_pair_of_sentences(open_page) -> None:
-    page = open_page("/#order")
-    page.fill("textarea", "Anna left. Bert came. Then Clara slept. It was night.")
-    _ask(page)
+    page = _asked(open_page("/#order"), text="Anna left. Bert came. Then Clara slept. It was night.")
     assert page.locator("svg circle").count() == 3
     assert page.locator(".sentences li:not(.join)").count() == 4
 
 
 def test_search_finds_the_text_itself_first(open_page) -> None:
-    page = open_page("/#embed")
-    page.fill("[name=texts]", "Anna left.\nBert found three apples.\nThe river was quiet.")
-    page.fill("[name=query]", "Bert found three apples.")
-    _ask(page)
+    texts = "Anna left.\nBert found three apples.\nThe river was quiet."
+    page = _asked(open_page("/#embed"), texts=texts, query="Bert found three apples.")
     assert page.locator(".bars .name").first.inner_text() == "2. Bert found three apples."
     assert page.locator("figure circle").count() == 4
 
 
-def test_looking_inside_shows_every_step_and_token(open_page) -> None:
-    page = open_page("/#steps")
-    page.fill("textarea", "Anna left.")
-    _ask(page)
+def test_looking_inside_shows_every_step_and_the_attention_of_the_chosen_head(open_page) -> None:
+    page = _asked(open_page("/#steps"), text="Anna left.")
     assert page.locator("svg circle").count() == 2 * 2
     assert page.locator("thead").first.locator("th").count() == 1 + 2
     pieces = page.locator("table").first.locator("tbody tr").count()
     assert page.locator(".heads td").count() == pieces**2
-
-
-def test_attention_is_shown_for_the_chosen_head_and_step(open_page) -> None:
-    page = open_page("/#steps")
-    _ask(page)
     shown = [page.locator(".heads").inner_text()]
     page.get_by_label("Head", exact=True).select_option("2")
     shown.append(page.locator(".heads").inner_text())
@@ -139,36 +130,26 @@ def test_attention_is_shown_for_the_chosen_head_and_step(open_page) -> None:
 
 
 def test_words_that_speak_for_a_label_are_told_apart(open_page) -> None:
-    page = open_page("/#classify")
-    page.select_option("#model", "classify")
-    page.click("#tab-classify")
-    page.fill("[name=texts]", "Anna found a red ball.")
-    _ask(page)
+    page = _asked(open_page("/#classify"), "classify", texts="Anna found a red ball.")
     page.click("text=Explain by word")
     page.wait_for_selector(".tinted")
     values = [float(text) for text in page.locator(".tinted small").all_inner_texts()]
-    against = page.locator(".tinted .against").count()
     assert len(values) == 5
-    assert against == sum(value < 0 for value in values)
+    assert page.locator(".tinted .against").count() == sum(value < 0 for value in values)
 
 
 def test_the_least_likely_word_is_the_darkest(open_page) -> None:
-    page = open_page("/#score")
-    page.fill("textarea", "Anna found a red ball.")
-    _ask(page)
+    page = _asked(open_page("/#score"), text="Anna found a red ball.")
     words = page.locator(".tinted span")
     shares = [float(word.evaluate("e => e.style.getPropertyValue('--share')")) for word in words.all()]
     values = [float(text.strip("< %")) for text in page.locator(".tinted small").all_inner_texts()]
     assert len(shares) == len(values) == 5
-    lightest, darkest = shares.index(min(shares)), shares.index(max(shares))
-    assert values[lightest] == max(values)
-    assert values[darkest] == min(values)
+    assert values[shares.index(min(shares))] == max(values)
+    assert values[shares.index(max(shares))] == min(values)
 
 
 def test_the_calls_shown_give_what_the_page_shows(open_page) -> None:
-    page = open_page("/#fill")
-    page.fill("textarea", "Anna's [MASK] isn't \"here\" \\ there.")
-    _ask(page)
+    page = _asked(open_page("/#fill"), text="Anna's [MASK] isn't \"here\" \\ there.")
     page.click("summary")
     shown = page.locator(".bars .more").first.inner_text()
     for name, command in (("Shell", ["bash", "-c"]), ("Python", [sys.executable, "-c"])):
