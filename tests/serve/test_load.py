@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.contract.served import Reply
@@ -47,26 +48,20 @@ def busy(server) -> Iterator[None]:
         yield
 
 
-def _vectors(server, calls: list[tuple[str, object]], clients: int) -> list[list[float]]:
-    replies = ask_all(server, calls, clients=clients)
-    assert {reply.status for reply in replies} == {200}
-    return [reply.json["result"][0] for reply in replies]
-
-
-def _furthest(some: list[list[float]], others: list[list[float]]) -> float:
-    return max(abs(x - y) for one, other in zip(some, others, strict=True) for x, y in zip(one, other, strict=True))
-
-
 def test_concurrent_answers_equal_single_ones(server) -> None:
     """Rows of a batch may differ in the last bits from a text alone, and in no more (float32)."""
-    calls = [("/v1/embed", {"texts": [text]}) for text in TEXTS]
-    alone = _vectors(server, calls, clients=1)
-    batches = server.metric("litebert_batch_requests_count")
-    together = _vectors(server, calls, clients=16)
+
+    def vectors(clients: int) -> np.ndarray:
+        replies = ask_all(server, [("/v1/embed", {"texts": [text]}) for text in TEXTS], clients=clients)
+        assert {reply.status for reply in replies} == {200}
+        return np.array([reply.json["result"][0] for reply in replies])
+
+    alone, batches = vectors(1), server.metric("litebert_batch_requests_count")
+    together = vectors(16)
     assert server.metric("litebert_batch_requests_count") - batches < 200, "nothing was batched"
-    assert _furthest(alone, together) <= 1e-5
+    assert np.abs(alone - together).max() <= 1e-5
     # The negative control: an answer that goes to its neighbour is far away.
-    assert _furthest(alone[1:] + alone[:1], together) > 1e-2
+    assert np.abs(np.roll(alone, 1, axis=0) - together).max() > 1e-2
 
 
 def test_overload_is_refused_quickly_and_is_over_when_it_ends(small_server) -> None:
@@ -155,13 +150,9 @@ def _load(server, calls: list[tuple[str, object]], *, leavers: int) -> None:
 
 def _held_connections(port: int) -> list[str]:
     """List the connections to a port that its server has not closed, whether the client has."""
-    established, left_by_client = "01", "08"
     rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
-    return [
-        client
-        for _, own, client, state, *_ in rows
-        if own.endswith(f":{port:04X}") and state in (established, left_by_client)
-    ]
+    held = ("01", "08")  # established, left by the client
+    return [client for _, own, client, state, *_ in rows if own.endswith(f":{port:04X}") and state in held]
 
 
 def _usage(pid: int) -> tuple[int, int]:
