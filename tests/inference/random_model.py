@@ -24,6 +24,7 @@ def save_random(
     *,
     kind: type[AlbertForTask] = AlbertForTask,
     seed: int = 2,
+    std: float = 0.3,
     far_too_large: str = "",
     **shape: int,
 ) -> Path:
@@ -33,7 +34,7 @@ def save_random(
     draws = torch.Generator().manual_seed(seed)
     for name, parameter in network.named_parameters():
         if parameter.ndim > 1:
-            torch.nn.init.normal_(parameter, std=0.02 if far_too_large else 0.3, generator=draws)
+            torch.nn.init.normal_(parameter, std=0.02 if far_too_large else std, generator=draws)
         if far_too_large and far_too_large in name:
             torch.nn.init.constant_(parameter, 3e38)
     save_model(network, folder)

@@ -27,7 +27,7 @@ TEXTS = [f"Anna walked {number} times to the cold river." for number in range(40
 def folder(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Give a random model with the stories' vocabulary."""
     shape = {"embedding_size": 32, "hidden_size": 128, "num_hidden_layers": 3, "intermediate_size": 512}
-    return save_random(tmp_path_factory.mktemp("float"), Tokenizer.load(corpus / "tokenizer"), **shape)
+    return save_random(tmp_path_factory.mktemp("float"), Tokenizer.load(corpus / "tokenizer"), std=0.02, **shape)
 
 
 @pytest.fixture(scope="module")
