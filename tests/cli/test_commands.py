@@ -1,6 +1,7 @@
 """The commands: their help and its examples, what they leave on a terminal, and the edge that a mistake reaches."""
 
 import json
+import re
 import shlex
 import shutil
 import sys
@@ -14,93 +15,18 @@ from litebert.errors import LitebertError, harmless
 from tests.contract.shell import leaves, litebert
 from tests.contract.tiny import Desk
 
-# ---- the examples of help -------------------------------------------------------------------------------------------
-
 LEAVES = leaves()
-EXAMPLES = {
-    name: [
-        line.strip().split(" >")[0] for line in str(command.help).splitlines() if line.strip().startswith("litebert ")
-    ]
-    for name, command in LEAVES.items()
-}
 
 
 @pytest.mark.parametrize("name", LEAVES)
 def test_the_examples_of_every_command_parse(name: str) -> None:
-    for line in EXAMPLES[name]:
-        words = shlex.split(line, comments=True)[1:]
-        command: click.Command = cli
+    for line in re.findall(r"(?m)^ *litebert ([^>\n]+)", str(LEAVES[name].help)):
+        words, command = shlex.split(line, comments=True), cli
         context = click.Context(cli, info_name="litebert")
         while isinstance(command, click.Group):
             command = command.get_command(context, words.pop(0))
             assert command is not None, line
         command.make_context(command.name or "", words)
-
-
-ELSEWHERE = {
-    "take minutes": "distil, finetune, pretrain, study ablation, study cost",
-    "need data, services or files of others": "corpus push, evaluate, import huggingface, predict, serve, study page",
-    "tests/cli and tests/contract": "doctor, glue",
-    "tests/hub": "hub pull, hub push",
-    "tests/inference": "quantize",
-    "tests/interop": "export google, export onnx, export program, export web, import google",
-}
-"""Commands whose examples are not run here, by the reason or the tests that run them."""
-NAMED = {name for names in ELSEWHERE.values() for name in names.split(", ")}
-NOT_RUN = {
-    "litebert corpus merge corpora/2024-* --output corpora/2024",
-    "litebert recipes show mrpc",
-    "litebert runs average runs/mine --last 3 --output models/averaged",
-    "litebert runs average runs/mine --output models/last",
-    "litebert runs tail runs/mine --follow",
-    "litebert tokenizer train my-text.txt --vocab-size 16000 --output vocabularies/mine",
-    "litebert tokenizer train wiki.parquet --output vocabularies/wiki --cased",
-    "litebert study layers runs/mine models/bert --texts my-text.txt --depths 24,48,96 --output study",
-}
-"""Examples that need other files, minutes, or an end that nobody types."""
-
-
-RUNS = {"mine": "base", "squad": "spans", "race": "choices", "names": "tags"}
-RUNS |= dict.fromkeys(("sst2", "rte", "reviews", "mrpc", "mrpc-further", "one", "two", "../experiments/one"), "reviews")
-"""The runs that examples name, and which of the desk they are."""
-
-
-@pytest.fixture
-def laid(tmp_path: Path, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Give a folder with the files, models and runs that examples name."""
-    monkeypatch.chdir(tmp_path)
-    for name, run in RUNS.items():
-        shutil.copytree(desk.folder / "runs" / run, tmp_path / "runs" / name)
-    shutil.copytree(desk.base / "model", tmp_path / "models" / "mine")
-    for name in ("corpora/news", "corpora/one", "corpora/two", "vocabularies/mine"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).symlink_to(desk.corpus if name.startswith("corpora") else desk.tokenizer)
-    words = desk.stories.read_text("utf-8")
-    told = words.split("\n\n")
-    files = dict.fromkeys(("my-text.txt", "stories.txt", "report.txt"), words) | {"blanks.txt": "Anna saw [MASK].\n"}
-    files["stories.jsonl"] = "\n".join(json.dumps({"text": told[n % 40] + told[n // 10]}) for n in range(400))
-    files["reviews.csv"] = "body,label\n" + "".join(f"Anna saw {n}.,{'good' if n % 2 else 'bad'}\n" for n in range(40))
-    files["pairs.csv"] = "before,after\nAnna left.,Bert slept.\n"
-    files["questions.csv"] = "question,context,A,B\nWho?,Ada left.,Ada,Bert\n"
-    for name in ("train", "dev", "test", "raw"):
-        files[f"{name}.jsonl"] = "".join(f'{{"text": "{who} {name}.", "label": "{who}"}}\n' for who in ("Anna", "Bert"))
-    for name, text in files.items():
-        (tmp_path / name).write_text(text)
-    table = pytest.importorskip("pyarrow").table({"text": told})
-    pytest.importorskip("pyarrow.parquet").write_table(table, tmp_path / "wiki.parquet")
-    return tmp_path
-
-
-def test_the_examples_of_help_run(laid: Path) -> None:
-    assert set(LEAVES) > NAMED and {line for lines in EXAMPLES.values() for line in lines} > NOT_RUN
-    failed = []
-    for line in dict.fromkeys(line for name in LEAVES if name not in NAMED for line in EXAMPLES[name]):
-        if line not in NOT_RUN:
-            (laid / "answers.jsonl").unlink(missing_ok=True)
-            done = litebert(*shlex.split(line)[1:])
-            if done.code or not (done.stdout or done.stderr):
-                failed.append((line, done.code, done.stderr, done.stdout))
-    assert not failed, "\n".join(map(str, failed))
 
 
 # ---- the terminal ---------------------------------------------------------------------------------------------------

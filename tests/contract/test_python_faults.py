@@ -3,6 +3,7 @@
 import json
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -11,21 +12,15 @@ import pytest
 import litebert
 from litebert import LitebertError, Run
 
-from .shell import TABLES
 from .tiny import FINETUNING, PRETRAINING, Desk, Tiny, rows, weights
 
 # ---- trainings that end early, and trainings that diverge -----------------------------------------------------------
 
 
 def test_a_training_that_ends_early_is_that_of_its_last_evaluation(tiny: Tiny, tmp_path: Path) -> None:
-    (tmp_path / "reviews.csv").write_text(TABLES["reviews.csv"])
     settings = {**FINETUNING, "train.steps": 40, "train.patience": 1, "optim.learning_rate": 1e-6}
     settings |= {"train.eval_every": 4, "train.save_every": 1, "train.keep_checkpoints": 40}
-
-    def train() -> Run:
-        table = str(tmp_path / "reviews.csv")
-        return litebert.finetune(table, model=tiny.run, runs=tmp_path, settings=settings, quiet=True)
-
+    train = partial(tiny.finetune, tmp_path, given=settings)
     run = train()
     last = rows(run)[-1]
     assert (last["kind"], run.result["last"]["step"]) == ("eval", last["step"])
@@ -213,11 +208,9 @@ def test_every_training_runs_on_a_gpu(tiny: Tiny, tmp_path: Path, verb: str) -> 
 
     if not torch.cuda.is_available():
         pytest.skip("no CUDA device")
-    (tmp_path / "reviews.csv").write_text(TABLES["reviews.csv"])
-    settings = {**(FINETUNING if verb == "finetune" else PRETRAINING), "train.device": "cuda"}
-    given = {"runs": tmp_path, "settings": settings, "quiet": True}
+    given = {"runs": tmp_path, "settings": {**PRETRAINING, "train.device": "cuda"}, "quiet": True}
     if verb == "finetune":
-        run = litebert.finetune(str(tmp_path / "reviews.csv"), model=tiny.run, **given)
+        run = tiny.finetune(tmp_path, given={**FINETUNING, "train.device": "cuda"})
     elif verb == "distil":
         run = litebert.distil(tiny.run, corpus=tiny.corpus, **given)
     else:

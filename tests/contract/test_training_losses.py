@@ -8,7 +8,6 @@ import pytest
 import litebert as package
 
 from . import golden
-from .shell import TABLES
 from .tiny import FINETUNING, PACE, PRETRAINING, Tiny, rows, weights
 
 PRETRAINED: dict[str, dict[str, object]] = {
@@ -77,19 +76,6 @@ def test_golden_losses_of_a_distillation(tiny: Tiny, tmp_path: Path) -> None:
     golden.require("pretraining", "distilled", rows(run))
 
 
-MORE = {
-    "pairs.csv": "text,second,label\n"
-    + "".join(f"Anna walked {n} times.,Bert {'slept' if n % 2 else 'left'}.,{n % 2}\n" for n in range(20)),
-    # many rows with unlike predictions: of two that differ in their last bit a correlation can be anything
-    "ratings.csv": "text,label\n"
-    + "".join(f"{'Anna walked on. ' * (1 + n % 7)}Bert slept {n} times.,{n % 5 + 0.5}\n" for n in range(60)),
-    "topics.jsonl": "".join(
-        json.dumps({"text": f"Anna walked {n} times.", "labels": [name for k, name in enumerate("abc") if n >> k & 1]})
-        + "\n"
-        for n in range(24)
-    ),
-}
-
 FINETUNED: dict[str, tuple[str, dict[str, object]]] = {
     "labels": ("reviews.csv", {}),
     "pairs": ("pairs.csv", {}),
@@ -107,18 +93,12 @@ FINETUNED: dict[str, tuple[str, dict[str, object]]] = {
 @pytest.mark.parametrize("name", FINETUNED)
 def test_golden_losses_of_fine_tuning(tiny: Tiny, tmp_path: Path, name: str) -> None:
     file, settings = FINETUNED[name]
-    (tmp_path / file).write_text({**TABLES, **MORE}[file], encoding="utf-8")
-    run = package.finetune(
-        str(tmp_path / file), model=tiny.run, runs=tmp_path, settings={**FINETUNING, **settings}, quiet=True
-    )
-    golden.require("finetuning", name, rows(run))
+    golden.require("finetuning", name, rows(tiny.finetune(tmp_path, file, FINETUNING | settings)))
 
 
 def test_golden_losses_with_a_teacher(tiny: Tiny, tmp_path: Path) -> None:
-    (tmp_path / "reviews.csv").write_text(TABLES["reviews.csv"])
-    table, given = str(tmp_path / "reviews.csv"), {"model": tiny.run, "runs": tmp_path, "quiet": True}
-    teacher = package.finetune(table, settings={**FINETUNING, "train.seed": 3}, name="teacher", **given)
-    student = package.finetune(table, settings=FINETUNING, teacher=teacher.folder, name="student", **given)
+    teacher = tiny.finetune(tmp_path, given={**FINETUNING, "train.seed": 3}, name="teacher")
+    student = tiny.finetune(tmp_path, teacher=teacher.folder, name="student")
     golden.require("finetuning", "taught", rows(student))
 
 
@@ -135,14 +115,11 @@ def test_what_a_run_says_of_itself_is_what_its_files_say(tiny: Tiny) -> None:
 
 
 def test_several_seeds_are_one_run_and_each_is_the_run_of_its_seed(tiny: Tiny, tmp_path: Path) -> None:
-    (tmp_path / "reviews.csv").write_text(TABLES["reviews.csv"])
-    given = {"model": tiny.run, "runs": tmp_path, "quiet": True}
-    table, settings = str(tmp_path / "reviews.csv"), {**FINETUNING, "train.steps": 2}
-    both = package.finetune(table, seeds=[3, 4], name="both", settings=settings, **given)
-    four = package.finetune(table, name="four", settings={**settings, "train.seed": 4}, **given)
+    settings = {**FINETUNING, "train.steps": 2}
+    both = tiny.finetune(tmp_path, given=settings, seeds=[3, 4], name="both")
+    four = tiny.finetune(tmp_path, given={**settings, "train.seed": 4}, name="four")
     assert [run.settings["train.seed"] for run in both.seeds] == [3, 4]
     assert weights(both.seeds[1]) == weights(four) != weights(both.seeds[0])
     assert set(both.metrics["seed"]) == {3, 4}
-    assert both.is_finished
-    assert both.report.is_file()
+    assert both.is_finished and both.report.is_file()
     assert all("accuracy" in told for told in (str(both.result), both._repr_html_()))

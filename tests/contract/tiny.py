@@ -38,7 +38,22 @@ PACE = {
 
 PRETRAINING = {**{f"model.{name}": value for name, value in SHAPE.items()}, **PACE, "objective.max_seq_length": 48}
 
-FINETUNING = {**PACE, "train.batch_size": 4, "task.max_length": 48, "optim.learning_rate": 0.001}
+MORE = {
+    "pairs.csv": "text,second,label\n"
+    + "".join(f"Anna walked {n} times.,Bert {'slept' if n % 2 else 'left'}.,{n % 2}\n" for n in range(20)),
+    # many rows with unlike predictions: of two that differ in their last bit a correlation can be anything
+    "ratings.csv": "text,label\n"
+    + "".join(f"{'Anna walked on. ' * (1 + n % 7)}Bert slept {n} times.,{n % 5 + 0.5}\n" for n in range(60)),
+    "topics.jsonl": "".join(
+        json.dumps({"text": f"Anna walked {n} times.", "labels": [name for k, name in enumerate("abc") if n >> k & 1]})
+        + "\n"
+        for n in range(24)
+    ),
+}
+"""Examples of further kinds of task."""
+
+Settings = dict[str, object]
+FINETUNING: Settings = {**PACE, "train.batch_size": 4, "task.max_length": 48, "optim.learning_rate": 0.001}
 
 
 @dataclass(frozen=True)
@@ -57,6 +72,12 @@ class Tiny:
         given = {name: value for name, value in {**PRETRAINING, **settings}.items() if value is not None}
         return package.pretrain(corpus=self.corpus, runs=runs, name=name, settings=given, quiet=True)
 
+    def finetune(
+        self, runs: Path, table: str = "reviews.csv", given: Settings = FINETUNING, **how: object
+    ) -> package.Run:
+        """Fine-tune the pretrained network on a table, whose name is the run's by default."""
+        return package.finetune(self.folder / table, model=self.run, runs=runs, settings=given, quiet=True, **how)
+
 
 @pytest.fixture(scope="session")
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
@@ -65,7 +86,9 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
 
     torch.set_num_threads(1)
     made = Tiny(tmp_path_factory.mktemp("tiny"))
-    made.text.write_text("\n".join(story(number) for number in range(48)), encoding="utf-8")
+    made.text.write_text("\n".join(map(story, range(48))), encoding="utf-8")
+    for name, text in {**TABLES, **MORE}.items():
+        (made.folder / name).write_text(text, encoding="utf-8")
     build = ("corpus", "build", made.text, "--tokenizer", made.tokenizer, "--output", made.corpus, "--workers", 1)
     build += ("--documents", "blank-line", "--sentences", "line", "--held-out", 0.2, "--quiet")
     vocabulary = litebert("tokenizer", "train", made.text, "--vocab-size", 60, "--output", made.tokenizer)
@@ -146,7 +169,7 @@ PRETRAIN = ("--preset", "tiny", "--vocab-size", 70, "--sentences", "line", "obje
 def desk(tmp_path_factory: pytest.TempPathFactory) -> Desk:
     """Pretrain on forty stories, and fine-tune on a table of each kind."""
     folder = tmp_path_factory.mktemp("desk")
-    (folder / "stories.txt").write_text("\n".join(story(number) for number in range(40)), encoding="utf-8")
+    (folder / "stories.txt").write_text("\n".join(map(story, range(40))), encoding="utf-8")
     for name, text in TABLES.items():
         (folder / name).write_text(text, encoding="utf-8")
     made = [litebert("pretrain", "stories.txt", *PRETRAIN, "--held-out", 0.2, "--name", "base", *QUICK, cwd=folder)]

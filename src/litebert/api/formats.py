@@ -5,14 +5,13 @@ Those are imported when they are called: help needs no torch, and none of the ex
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal, Required
 
 from typing_extensions import TypedDict
 
 from litebert.answers import Shown
-from litebert.errors import LitebertError
+from litebert.errors import LitebertError, say
 from litebert.interop.reports import ExportReport, GoogleExport, ModelImport, Quantized, WebReport
 
 OutputFolder = Annotated[Path, "New folder.", Required]
@@ -180,10 +179,8 @@ def quantize(
     litebert quantize runs/mrpc models/mrpc-int8 --data glue --evaluate
     """
     if bool(texts) == (data is not None) or (data is None and (evaluate or task)):
-        what, advice = "calibration needs --texts FILE, or --data of a run: one of the two", "litebert quantize --help"
-        received = f"{len(texts)} files of texts, --data {data}, --task {task}{', --evaluate' * evaluate}"
-        expected = "texts alone, or the data that --task and --evaluate need"
-        raise LitebertError("LB-536", what, received=received, expected=expected, next=advice)
+        what = "calibration needs --texts alone, or --data of a run, which --task and --evaluate belong to"
+        raise LitebertError("LB-536", what, next="litebert quantize --help")
     from litebert.corpus.text import read_texts
     from litebert.inference.finetuned import quantize as write_quantized
 
@@ -202,16 +199,11 @@ class Published(TypedDict):
     commit: str
 
 
-@dataclass(frozen=True)
-class PublicationPlan:
-    """What would be published: the size of each file in bytes, and if the card is kept or made."""
-
+class PublicationPlan(TypedDict):
     repository: str
     revision: str
-    private: bool
-    message: str
-    files: dict[str, int]
-    card: str
+    files: dict[str, int]  # the size of each in bytes
+    card: str  # kept, or made
 
 
 def hub_pull(
@@ -249,7 +241,6 @@ def hub_push(
     litebert hub push runs/mine OWNER/mine --private
     litebert hub push runs/mine OWNER/mine --license apache-2.0 --language en --dry-run
     """
-    from litebert.errors import say
     from litebert.hub.card import CARD_FILE, card_of
     from litebert.hub.transfer import HubName, locate, model_files, push
 
@@ -262,10 +253,11 @@ def hub_push(
     lines = [f"{to.repository}, branch {branch} ({visibility}, if it is new): {message}"]
     lines += [f"  {size:>13,}  {path}" for path, size in sizes.items()]
     lines += [f"  {sum(sizes.values()):>13,}  bytes; {CARD_FILE} {made}"]
-    words = "\n".join(lines)
     if dry_run:
-        plan = PublicationPlan(to.repository, branch, private, message, sizes, "kept" if is_kept else "made")
-        return Shown(plan, f"{words}\n\n{card}")
-    say(words)
+        plan = PublicationPlan(
+            repository=to.repository, revision=branch, files=sizes, card="kept" if is_kept else "made"
+        )
+        return Shown(plan, "\n".join([*lines, "", card]))
+    say("\n".join(lines))
     commit = push(to, files, texts={CARD_FILE: card}, private=private, message=message)
     return Shown(Published(commit=commit), commit)
