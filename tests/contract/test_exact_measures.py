@@ -1,6 +1,5 @@
 """Measures: SQuAD's as the official scripts compute them, GLUE's as scikit-learn and SciPy do."""
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -34,51 +33,6 @@ def test_published_predictions_have_their_official_scores(real_data: Path, file:
             "unanswered": 0,
         }
     }
-
-
-CONTEXT = "Anna left the old house at noon. Bert came in the evening."
-QUESTIONS: dict[str, tuple[str, list[str], str, float]] = {
-    "a": ("Who left?", ["Anna"], "Anna", 0.1),  # right
-    "b": ("What did Anna leave?", ["the old house", "house"], "an old, House!", 0.2),  # right, by what is stripped
-    "c": ("When did Bert come?", ["in the evening", "evening"], "the evening of May", 0.3),  # F1 of 1/3: 1/2
-    "d": ("Who slept?", [], "", 0.9),  # right: there is no answer
-    "e": ("Who danced?", [], "Bert", 0.8),  # wrong
-    "f": ("Where was Bert?", ["house"], "", 0.7),  # wrong
-}
-
-
-def test_measures_of_squad_2_are_those_computed_by_hand(tmp_path: Path) -> None:
-    asked = [
-        {
-            "id": number,
-            "question": question,
-            "is_impossible": not answers,
-            "answers": [{"text": answer, "answer_start": CONTEXT.index(answer)} for answer in answers],
-        }
-        for number, (question, answers, _, _) in QUESTIONS.items()
-    ]
-    articles = [{"title": "t", "paragraphs": [{"context": CONTEXT, "qas": asked}]}]
-    (tmp_path / "dev.json").write_text(json.dumps({"version": "v2.0", "data": articles}))
-    (tmp_path / "found.json").write_text(json.dumps({number: found for number, (_, _, found, _) in QUESTIONS.items()}))
-    (tmp_path / "odds.json").write_text(json.dumps({number: odds for number, (*_, odds) in QUESTIONS.items()}))
-    words = ("evaluate", "--predictions", tmp_path / "found.json", "--data", tmp_path / "dev.json", "--json")
-    done = litebert(*words, "--null-odds", tmp_path / "odds.json")
-    assert done.code == 0, done.stderr
-    found = done.json["predictions"]
-    expected = {
-        "exact": 100 * 3 / 6,
-        "f1": 100 * 3.5 / 6,
-        "total": 6,
-        "has_answer_exact": 100 * 2 / 4,
-        "has_answer_f1": 100 * 2.5 / 4,
-        "has_answer_total": 4,
-        "no_answer_exact": 50,
-        "no_answer_f1": 50,
-        "no_answer_total": 2,
-        "best_exact": 100 * 4 / 6,  # nothing is answered from odds of .8 on
-        "best_f1": 100 * 4.5 / 6,
-    }
-    assert {name: found.get(name) for name in expected} == pytest.approx(expected), found
 
 
 def numbers(values: list[str | None]) -> np.ndarray:

@@ -1,7 +1,6 @@
 """Tokens: those of the official tokenizer on the real vocabulary, those of the packaged model, and their offsets."""
 
 import gzip
-import json
 from pathlib import Path
 
 import pytest
@@ -63,13 +62,6 @@ def test_a_pair_is_framed_with_segments(official: Tokenizer) -> None:
     assert encoding.ids == [2, 1301, 60, 3, 1623, 3]
     assert encoding.segments == [0, 0, 0, 0, 1, 1]
     assert encoding.pieces == ["[CLS]", "▁question", "?", "[SEP]", "▁answer", "[SEP]"]
-
-
-def test_accents_are_kept_where_the_folder_says_so(real_data: Path, tmp_path: Path) -> None:
-    (tmp_path / "spiece.model").write_bytes((real_data / "tokenizer" / "spiece.model").read_bytes())
-    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"keep_accents": True}))
-    encoding = Tokenizer.load(tmp_path).encode("I was born in 92000, and this is falsé.")
-    assert encoding.ids == [31, 23, 386, 19, 561, 3050, 15, 17, 48, 25, 8256, 18, 1, 9]
 
 
 def test_squad_golden_has_the_answer_at_its_pieces(official: Tokenizer) -> None:

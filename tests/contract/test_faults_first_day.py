@@ -114,15 +114,6 @@ def test_what_takes_long_is_not_silent(desk: Desk, tmp_path: Path) -> None:
     said = [line for line in done.stderr.splitlines() if not line.startswith("model: ")]
     assert done.code == 0 and (said or seconds < 1), f"{seconds:.1f} s without a line"
 
-    words = [*COMMAND, "distil", str(desk.base), str(desk.stories), "--dry-run"]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path) as running:
-        try:
-            running.communicate(timeout=10)
-        except subprocess.TimeoutExpired as late:
-            assert late.stderr, "ten seconds without a word"
-        finally:
-            running.kill()
-
 
 # ---- pretraining on one's own text ----------------------------------------------------------------------------------
 
