@@ -11,7 +11,7 @@ import pytest
 
 from litebert import Run
 
-from .shell import COMMAND, QUICK, Done, litebert, says, story
+from .shell import COMMAND, QUICK, litebert, says, story
 from .tiny import PRETRAIN, Desk, rows
 
 LOUD = [word for word in QUICK if word != "--quiet"]
@@ -64,20 +64,12 @@ TOLD: dict[str, tuple[list[object], str, str]] = {
 }
 
 
-def run(desk: Desk, place: Path, words: list[object]) -> Done:
-    """Run a command in an own folder, where words in capitals name what is on the desk."""
-    names = {path.stem.upper(): path for path in desk.folder.iterdir()}
-    names |= {"CORPUS": desk.corpus, "BASE": desk.base}
-    typed = [names.get(word, str(word).replace("RUNS", str(desk.folder / "runs"))) for word in words]
-    return litebert(*typed, cwd=place)
-
-
 @pytest.mark.parametrize(("words", "present", "absent"), TOLD.values(), ids=TOLD)
 def test_what_a_user_is_told(desk: Desk, tmp_path: Path, words: list[object], present: str, absent: str) -> None:
     (tmp_path / "few.txt").write_text("Anna left.\n" * 20)
     (tmp_path / "alike.csv").write_text("text,score\n" + "".join(f"Anna left.,{n / 7}\n" for n in range(9)))
     (tmp_path / "t.ndjson").write_text(json.dumps({"text": story(1) * 9}) + "\n")
-    done = run(desk, tmp_path, words)
+    done = desk.run(tmp_path, *words)
     assert done.code == 0, done.stderr
     lines = [line for line in (done.stdout + done.stderr).splitlines() if not line.startswith("model: ")]
     said = " ".join(" ".join(lines).split())
@@ -144,12 +136,12 @@ def test_a_small_share_holds_out_one_document_and_another_share_needs_only_a_rer
 
 
 def test_a_continuation_has_a_gentler_rate_and_says_when_it_is_worse_than_its_start(desk: Desk, tmp_path: Path) -> None:
-    assert run(desk, tmp_path, ["pretrain", "STORIES", *CONTINUED, "--name", "gentle"]).code == 0
+    assert desk.run(tmp_path, "pretrain", "STORIES", *CONTINUED, "--name", "gentle").code == 0
     gentle, plain = (Run.open(each).settings["optim.learning_rate"] for each in (tmp_path / "runs/gentle", desk.base))
     assert gentle < plain
 
     wild = ["--name", "wild", "optim.learning_rate=1", "train.steps=3"]
-    done = run(desk, tmp_path, ["pretrain", "STORIES", *CONTINUED, *wild])
+    done = desk.run(tmp_path, "pretrain", "STORIES", *CONTINUED, *wild)
     assert done.code == 0, done.stderr
     losses = [row["masked_lm_loss"] for row in rows(tmp_path / "runs" / "wild") if row["kind"] == "eval"]
     assert losses[-1] > losses[0] + 0.5

@@ -10,7 +10,7 @@ import pytest
 
 import litebert as package
 
-from .shell import QUICK, TABLES, litebert, story
+from .shell import QUICK, TABLES, Done, litebert, story
 
 SHAPE = {
     "embedding_size": 16,
@@ -159,6 +159,13 @@ class Desk:
 
     def table(self, name: str) -> Path:
         return self.folder / name
+
+    def run(self, place: Path, *words: object) -> Done:
+        """Run a command in a folder of its own, where words in capitals name what is on the desk."""
+        names = {path.stem.upper(): path for path in self.folder.iterdir()}
+        names |= {"CORPUS": self.corpus, "TOK": self.tokenizer, "BASE": self.base}
+        typed = (names.get(word, str(word).replace("RUNS", str(self.folder / "runs"))) for word in words)
+        return litebert(*typed, cwd=place)
 
 
 PRETRAIN = ("--preset", "tiny", "--vocab-size", 70, "--sentences", "line", "objective.max_seq_length=64")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Required
@@ -13,7 +13,7 @@ from annotated_types import Ge
 from typing_extensions import TypedDict
 
 from litebert.api.runs import Run
-from litebert.api.settings import Overrides, Paths, Progress, paths, require_types
+from litebert.api.settings import Overrides, Paths, paths, progress, require_types
 from litebert.api.training import finetune
 from litebert.config import ObjectiveConfig, Precision, PretrainConfig, TrainConfig
 from litebert.corpus import Corpus, build_corpus
@@ -156,8 +156,8 @@ def evaluate(
         return Evaluation({on: MEASURES[on](model, Path(str(data)), limit=limit)})
     if is_pretrained:
         return _of_pretrained(chosen[0], data, columns, precision)
-    with Progress("examples", "evaluating", is_quiet=quiet) as progress:
-        opened = _opened(chosen, progress, best=best, task=task, columns=columns, depth=depth, precision=precision)
+    with progress("examples", "evaluating", is_quiet=quiet) as advance:
+        opened = _opened(chosen, quiet, best, advance, task=task, columns=columns, depth=depth, precision=precision)
         folder = Path(data) if data is not None else data_of(chosen[0])
         opened = with_clean_threshold(opened, folder) if clean else opened
         opened = opened if patience is None else with_patience(opened, patience)
@@ -174,12 +174,14 @@ def evaluate(
         return found
 
 
-def _opened(models: Sequence[str], progress: Progress, *, best: bool, **how: Any) -> list[Finetuned]:
+def _opened(
+    models: Sequence[str], quiet: bool, best: bool, advance: Callable[[int], None], **how: Any
+) -> list[Finetuned]:
     from litebert.inference.finetuned import Finetuned
 
-    kept: Any = "best" if best else "last"
-    opened = [Finetuned.open(path, kept=kept, progress=progress.advance, **how) for path in models]
-    progress.say(f"precision: {opened[0].precision}")
+    opened = [Finetuned.open(path, kept="best" if best else "last", progress=advance, **how) for path in models]
+    if not quiet:
+        say(f"precision: {opened[0].precision}")
     return opened
 
 
@@ -313,8 +315,8 @@ def predict(
         raise LitebertError("LB-534", "there is no model to ask", next="litebert runs list")
     if output is not None and not force:
         require_new(Path(output))
-    with Progress("examples", "predicting", is_quiet=quiet) as progress:
-        opened = _opened(chosen, progress, best=best, task=task, columns=columns, precision=precision)
+    with progress("examples", "predicting", is_quiet=quiet) as advance:
+        opened = _opened(chosen, quiet, best, advance, task=task, columns=columns, precision=precision)
         dataset = opened[0].dataset
         if data is None and dataset.name == OWN:  # never the training file, unless it is named
             advice = f"litebert predict {chosen[0]} --data FILE --output FOLDER"

@@ -8,12 +8,13 @@ import os
 import re
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib.resources import as_file, files
 from importlib.resources.abc import Traversable
 from numbers import Integral
 from pathlib import Path
-from typing import Literal, Self, TypeAlias, get_type_hints
+from typing import Literal, TypeAlias, get_type_hints
 
 from pydantic import JsonValue, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
@@ -104,47 +105,36 @@ def run_folder(runs: str | Path, name: str) -> Path:
     return Path(runs) / name
 
 
-class Progress:
-    """Show how many items are done: in a bar on a terminal, in plain lines elsewhere; always on stderr."""
+@contextmanager
+def progress(
+    unit: str, title: str, *, total: int | None = None, is_quiet: bool = False
+) -> Iterator[Callable[[int], None]]:
+    """Give a function to count items that are done; shown in a bar on a terminal, elsewhere in lines, on stderr."""
+    from litebert.train.run import duration
 
-    def __init__(self, unit: str, title: str, *, total: int | None = None, is_quiet: bool = False) -> None:
-        self._unit, self._title, self._total, self._is_quiet = unit, title, total, is_quiet
-        self._is_live, self._done, self._started = sys.stderr.isatty(), 0, time.monotonic()
-        self._next = self._started + (0 if self._is_live else 3)  # seconds
+    is_live, started, done = sys.stderr.isatty(), time.monotonic(), 0
+    due = started + (0 if is_live else 3)  # seconds
 
-    def say(self, text: str) -> None:
-        """Print a line for people."""
-        if not self._is_quiet:
-            say(text)
+    def line() -> str:
+        rate = done / max(time.monotonic() - started, 1e-9)  # items a second
+        rest = max(0, (total or 0) - done)
+        left = f"  left {duration(rest / rate)}" if rest and rate else ""
+        return f"{title}  {done:,}{'' if total is None else f'/{total:,}'} {unit}{left}  {rate:,.0f}/s"
 
-    def advance(self, number: int = 1) -> None:
-        """Count items that are done; cheap enough to call for every one."""
-        self._done += number
-        now = time.monotonic()
-        if self._is_quiet or now < self._next:
+    def advance(number: int) -> None:
+        nonlocal done, due
+        done += number
+        if is_quiet or (now := time.monotonic()) < due:
             return
-        self._next = now + (0.1 if self._is_live else 10)
-        if self._is_live:
-            show_status(self._done if self._total else 0, self._total or 1, self._line())
+        due = now + (0.1 if is_live else 10)
+        if is_live:
+            show_status(done if total else 0, total or 1, line())
         else:
-            say(self._line())
+            say(line())
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._is_live and self._done:
-            self.say(self._line())  # in place of the bar
-
-    def _line(self) -> str:
-        from litebert.train.run import duration
-
-        rate = self._done / max(time.monotonic() - self._started, 1e-9)  # items a second
-        known, left = "", ""
-        if self._total is not None:
-            known, rest = f"/{self._total:,}", max(0, self._total - self._done)
-            left = f"  left {duration(rest / rate)}" if rest and rate else ""
-        return f"{self._title}  {self._done:,}{known} {self._unit}{left}  {rate:,.0f}/s"
+    yield advance
+    if is_live and done and not is_quiet:
+        say(line())  # in place of the bar
 
 
 # ---- the recipes that come with the package: TOML files that say their data, hardware and result --------------------

@@ -31,7 +31,7 @@ from annotated_types import Ge
 from pydantic_core import to_jsonable_python
 
 from litebert.answers import Explanation, Match, Shown
-from litebert.api.settings import Progress
+from litebert.api.settings import progress
 from litebert.cli.command import TextCommand, argument, help_of, option, options_of, show, show_json
 from litebert.errors import LitebertError, RequestError, counted, say
 from litebert.files import Json, LockedLog, hash_file, require_replaceable, write_stream
@@ -203,7 +203,7 @@ def _answer(verb: Verb, loading: Loading, bulk: Bulk, options: dict[str, Any], t
     is_quiet = bulk.quiet or (file is None and sys.stdout.isatty())  # where rows are seen, they are the progress
     with (
         closing(file) if file else nullcontext(),
-        Progress("rows", "answering", total=total, is_quiet=is_quiet) as done,
+        progress("rows", "answering", total=total, is_quiet=is_quiet) as advance,
     ):
         for chunk in answer_rows(file.resume(numbered) if file else numbered, verb, answer):
             num_rows += len(chunk)
@@ -215,7 +215,7 @@ def _answer(verb: Verb, loading: Loading, bulk: Bulk, options: dict[str, Any], t
                     show_json(record_of(verb, number, given))
                 elif not isinstance(asked, LitebertError) and not isinstance(given, LitebertError):
                     show(verb.line(asked, given))
-            done.advance(len(chunk))
+            advance(len(chunk))
         if file:
             file.finish()
     for number, error in bad[:5]:
@@ -559,8 +559,8 @@ def search(
         if isinstance(row, LitebertError):
             raise row
         texts.append(row["text"])
-    with Progress("texts", "embedded", total=len(texts), is_quiet=quiet) as progress:
-        index = model.index(texts, progress=progress.advance)
+    with progress("texts", "embedded", total=len(texts), is_quiet=quiet) as advance:
+        index = model.index(texts, progress=advance)
     found = list(index.search(query, top=top))
     return Shown(found, "\n".join(f"{match.score:7.4f}  {match.text[:100]}" for match in found))
 
