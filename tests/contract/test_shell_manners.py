@@ -104,8 +104,6 @@ MISTAKES: dict[str, tuple[int, list[str], list[str]]] = {
     "one run to compare": (1, ["runs", "compare", "BASE"], ["two"]),
     "no folder of runs": (1, ["runs", "list", "--runs", "nowhere"], ["nowhere"]),
     "texts to search": (1, ["search", "a", "nowhere.txt"], ["nowhere.txt"]),
-    "weights of a mix": (1, ["corpus", "mix", "one", "two", "--weights", "nan,1"], ["nan,1"]),
-    "temperature of a mix": (1, ["corpus", "mix", "one", "two", "--temperature", "-1"], ["-1"]),
     "a schema": (1, ["help", "--schema", "nothing"], ["nothing"]),
     "an empty path": (1, ["pretrain", ""], ["empty"]),
     "this folder as output": (1, ["runs", "average", "BASE", "--output", "."], [""]),
@@ -166,7 +164,6 @@ CASES = [
     ("corpus build", "STORIES --tokenizer TOK --output c --documents blank-line --held-out 0.2 --workers 1"),
     ("corpus check", "CORPUS"),
     ("corpus check", "STORIES"),
-    ("corpus mix", "CORPUS CORPUS"),
     ("corpus stats", "CORPUS"),
     ("data check", "REVIEWS --model RUNS/base"),
     ("distil", f"RUNS/base --corpus CORPUS {shlex.join(QUICK)}"),
@@ -324,6 +321,9 @@ def test_a_plan_writes_nothing_and_a_text_too_small_for_the_vocabulary_has_fewer
     plan = litebert(*words, "--dry-run", cwd=tmp_path)
     assert plan.code == 0, plan.stderr
     assert {line.split()[0] for line in plan.stdout.splitlines()} >= {"parameters", "memory", "time"}
+    mix = (f'data.mix=["{desk.corpus / "held-out"}"]', "data.weights=[3,1]", "--dry-run")
+    mixed = litebert("pretrain", "--corpus", desk.corpus, "--preset", "tiny", *mix, cwd=tmp_path)
+    assert re.search(rf"data +75.0% {desk.corpus}, 25.0% {desk.corpus}/held-out", mixed.stdout), mixed
     assert list(tmp_path.iterdir()) == []
     done = litebert(*(word for word in words if word != "--quiet"), cwd=tmp_path)
     assert "the text has only" in done.stderr

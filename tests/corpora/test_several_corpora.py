@@ -61,7 +61,7 @@ def test_a_killed_merge_leaves_nothing_once_it_is_rerun(corpus: Path, tmp_path: 
     Corpus.open(output, verify=True)
 
 
-def test_stats_count_what_is_there_and_a_mix_is_told_with_its_settings(corpus: Path, tmp_path: Path) -> None:
+def test_stats_count_what_is_there(corpus: Path, tmp_path: Path) -> None:
     opened = Corpus.open(corpus)
     stats = corpus_stats(opened)
     assert (stats.documents, stats.pieces) == (opened.num_documents, opened.num_tokens)
@@ -69,10 +69,6 @@ def test_stats_count_what_is_there_and_a_mix_is_told_with_its_settings(corpus: P
     assert stats.sentence_lengths[-1] == max(int(np.diff(shard.sentences).max()) for shard in opened.shards)
     CliRunner().invoke(cli, ["corpus", "stats", str(corpus), "--plot", str(tmp_path / "lengths.svg")])
     assert "<svg" in (tmp_path / "lengths.svg").read_text()
-    mix = ["corpus", "mix", str(corpus), str(corpus / "held-out"), "--weights", "3,1", "--json"]
-    found = json.loads(CliRunner().invoke(cli, mix).stdout)
-    assert list(found["shares"].values()) == [0.75, 0.25]
-    assert json.loads(found["settings"][-1].removeprefix("data.weights=")) == [3, 1]
 
 
 def test_the_first_of_near_duplicates_stays(write: Write, tmp_path: Path) -> None:

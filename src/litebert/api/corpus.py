@@ -1,17 +1,14 @@
-"""Vocabularies and corpora: made from texts, checked, counted, merged, mixed, filtered and pushed."""
+"""Vocabularies and corpora: made from texts, checked, counted, merged, filtered and pushed."""
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, Required
 
 from typing_extensions import TypedDict
 
 from litebert.answers import Shown
-from litebert.api.settings import Paths, flags, paths
-from litebert.config import PretrainConfig, resolve, settings_from_words
+from litebert.api.settings import Paths, paths
 from litebert.corpus import BuildProgress, CheckReport, Corpus, build_corpus, check_corpus, check_text, tools
 from litebert.corpus.shards import MANIFEST, PLAN, Counts
 from litebert.corpus.text import TextSettings, read_texts
@@ -22,7 +19,6 @@ from litebert.inference.texts import count
 from litebert.report.figures import counts_figure, picture
 from litebert.tokenizer import Tokenizer
 from litebert.tokenizer.train import train_tokenizer
-from litebert.train.sources import shares_of
 
 Texts = Annotated[Paths, "Text files, folders or URLs."]
 Sentences = Annotated[Literal["segment", "line"], "Find sentences in free text, or take one per line."]
@@ -217,35 +213,6 @@ def corpus_merge(*corpora: Annotated[Path, Required], output: Annotated[Path, "F
     """
     counts = merge_corpora(corpora, output)
     return f"{output}  {counts.documents:,} documents, {counts.tokens:,} tokens"
-
-
-@dataclass(frozen=True)
-class Mixture:
-    """The share of each corpus, and the settings of `pretrain` that draw them."""
-
-    shares: dict[str, float]
-    settings: list[str]
-
-
-def corpus_mix(
-    *corpora: Annotated[Path, Required],
-    weights: Annotated[str | None, "One weight per corpus, such as 2,1; default: their tokens."] = None,
-    temperature: Annotated[float, "Above 1 favours small ones."] = 1.0,
-) -> Shown[Mixture]:
-    """Print the shares of several corpora in a mix, and the settings that draw them.
-
-    litebert corpus mix corpora/wiki corpora/news --weights 3,1
-    litebert corpus mix corpora/wiki corpora/news --temperature 2
-    """
-    first, *others = map(str, corpora)
-    words = [f"data.mix={json.dumps(others)}"]
-    words += [f"data.weights=[{weights}]"] * (weights is not None)
-    words += [f"data.temperature={temperature:g}"] * (temperature != 1)
-    config = resolve(PretrainConfig, flags({"data.corpus": first}), settings_from_words(words)).config
-    shares = {str(path): share for path, share in shares_of(config, corpora[0]).items()}
-    lines = [f"{share:>7.2%}  {path}" for path, share in shares.items()]
-    note = "next    litebert pretrain --corpus " + " ".join([first, *words])
-    return Shown(Mixture(shares, [first, *words]), "\n".join(lines), (note,))
 
 
 def corpus_stats(

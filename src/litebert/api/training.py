@@ -75,6 +75,7 @@ def pretrain(
     from litebert.train import pretrain as pretraining
     from litebert.train.estimate import most_tokens
     from litebert.train.run import choose_device, duration, with_measured, write_to_tensorboard
+    from litebert.train.sources import Sources, shares_of
 
     # what can be checked before any work
     folder, inputs, size = run_folder(runs, name), paths(texts), count(vocab_size, "vocab_size")
@@ -112,6 +113,9 @@ def pretrain(
             megabytes = sum(source.size for source in sources) / 1e6
             data = f"{counted(len(sources), 'file')}, {megabytes:,.1f} MB; documents end at {ends}; "
             data += f"{held_out:.1%} of them held out, at least one or the end of the only one"
+        elif config.data.mix:
+            shares = shares_of(config, Sources.open(config).corpus.path)
+            data = ", ".join(f"{share:.1%} {path}" for path, share in shares.items())
         lines = {
             "model": f"H {model.hidden_size} x {model.num_hidden_layers} layers, E {model.embedding_size}, "
             f"vocabulary {model.vocab_size:,}",

@@ -59,7 +59,7 @@ VERBS = {
 
 MODULES = {
     "api.corpus": (
-        "corpus build, corpus check, corpus filter, corpus merge, corpus mix, corpus push, corpus stats, "
+        "corpus build, corpus check, corpus filter, corpus merge, corpus push, corpus stats, "
         "tokenizer encode, tokenizer train"
     ),
     "api.evaluation": "evaluate, glue, predict",

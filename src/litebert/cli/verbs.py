@@ -251,12 +251,10 @@ def _read_words(
     words = [*texts, *typed.values(), *choices]
     sources = find_sources(words)
     if pairs and (sources or len(pairs) != len(texts)):
+        received = f"{len(words)} texts or files and {len(pairs)} --pair"
+        expected = "one --pair for each typed text; of a file, a column: --column second=NAME"
         raise LitebertError(
-            "LB-946",
-            "texts and pairs do not match",
-            received=f"{len(words)} texts or files and {len(pairs)} --pair",
-            expected="one --pair for each typed text; of a file, a column: --column second=NAME",
-            next=example,
+            "LB-946", "texts and pairs do not match", received=received, expected=expected, next=example
         )
     if sources:
         return sources, [], shared
@@ -267,20 +265,17 @@ def _read_words(
         rows = [typed | dict(zip(CHOICES, choices, strict=False)) | shared]
     for row in rows:
         if wrong := [name for name in needed if name not in row or not row[needed[0]].strip()]:
+            typed_as = "typed" + " (--context TEXT or --file FILE)" * ("context" in needed)
+            expected = f"{', '.join(needed)}: {typed_as}, or columns of a file"
+            received = " and ".join(words)[:200].strip() or "a blank"
             raise RequestError(
-                "LB-947",
-                f"{verb.name} needs a {wrong[0]}",
-                received=" and ".join(words)[:200].strip() or "a blank",
-                expected=f"{', '.join(needed)}: typed{' (--context TEXT or --file FILE)' * ('context' in needed)}, "
-                "or columns of a file",
-                next=example,
+                "LB-947", f"{verb.name} needs a {wrong[0]}", received=received, expected=expected, next=example
             )
     return [], list(rows), shared
 
 
 def find_sources(words: Sequence[str]) -> list[Source]:
     """Look up the files that words name, "-" for standard input; none if they are texts. A mixture is refused."""
-
     kinds = (*TEXTS, *TABLES)
     there = [
         word == "-" or (_bare(word).endswith(kinds) and (word.split() == [word] or isfile(word)))  # noqa: PTH113  any text
@@ -331,13 +326,9 @@ def rows_of(
         role, _, name = choice.partition("=") if "=" in choice else (roles[0], "", choice)
         role = SYNONYMS.get(role, role)
         if role not in roles or not name:
-            raise RequestError(
-                "LB-915",
-                "this does not choose a column",
-                received=choice,
-                expected=f"NAME, or ROLE=NAME with a role of {', '.join(roles)}; or header=no",
-                next=f"--column {roles[0]}=NAME",
-            )
+            expected = f"NAME, or ROLE=NAME with a role of {', '.join(roles)}; or header=no"
+            what, advice = f"{choice} does not choose a column", f"--column {roles[0]}=NAME"
+            raise RequestError("LB-915", what, expected=expected, next=advice)
         chosen[role] = name
     usual = [*((role, name) for name, role in SYNONYMS.items()), *trained.items()]
     before = number = 0
@@ -354,13 +345,10 @@ def rows_of(
         names |= chosen if table else {}
         for role in (*(role for role in roles[: verb.num_needed] if role not in shared), *(chosen if table else ())):
             if names[role] not in there:
-                raise RequestError(
-                    "LB-944",
-                    f"{source.name} has no column {names[role]}",
-                    received=", ".join(map(str, there))[:200] + " alone, a line each" * (table is None),
-                    expected=f"a table with a column named {role}, or the name of the one to use",
-                    next=f"add --column {role}=NAME",
-                )
+                received = ", ".join(map(str, there))[:200] + " alone, a line each" * (table is None)
+                expected = f"a table with a column named {role}, or --column {role}=NAME"
+                what, advice = f"{source.name} has no column {names[role]}", f"add --column {role}=NAME"
+                raise RequestError("LB-944", what, received=received, expected=expected, next=advice)
         for number, (place, row) in enumerate(table.scan() if table else read_lines(source), before + 1):
             if isinstance(row, str):
                 if row.strip():
@@ -428,13 +416,10 @@ class AnswerFile:
         others = {".parquet", ".tsv", ".npz", *COMPRESSIONS} | ({".npy"} if verb.name != "embed" else set())
         is_folder = not path.name or path.is_dir()
         if is_folder or path.suffix in others:
-            raise LitebertError(
-                "LB-914",
-                f"answers of {verb.name} cannot be written to a {'folder' if is_folder else path.suffix}",
-                received=str(path),
-                expected="a file that ends in .jsonl or .csv, or in .npy for vectors",
-                next=f"--output {path / 'answers.jsonl' if is_folder else path.with_suffix('.jsonl')}",
-            )
+            what = f"answers of {verb.name} cannot be written to {path}: a {'folder' if is_folder else path.suffix}"
+            expected = "a file that ends in .jsonl or .csv, or in .npy for vectors"
+            advice = f"--output {path / 'answers.jsonl' if is_folder else path.with_suffix('.jsonl')}"
+            raise LitebertError("LB-914", what, expected=expected, next=advice)
         require_replaceable(path)
         self._path, self._verb = path, verb
         # the weights count, not their name; cards and reports do not

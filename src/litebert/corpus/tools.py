@@ -124,7 +124,7 @@ def merge_corpora(folders: Sequence[str | Path], output: str | Path) -> Counts:
                 "corpora that were built differently cannot be merged",
                 received=f"{corpus.path}: another {', '.join(differing)}",
                 expected=f"that of {corpora[0].path}",
-                next="litebert corpus mix, which only needs one vocabulary",
+                next="litebert pretrain data.mix=..., which only needs one vocabulary",
             )
     require_new(output)
     held_out = [part for corpus in corpora if (part := corpus.held_out()) is not None]
