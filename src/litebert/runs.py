@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple, Self, TypeVar
+from typing import Annotated, Literal, Self, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, Field, JsonValue, PlainSerializer, ValidationError, model_validator
 
@@ -32,9 +32,7 @@ Kind = Literal["pretraining", "fine-tuning"]
 # ---- run.json: settings with their origins, data, environment -------------------------------------------------------
 
 
-_OriginAsText = Annotated[
-    Origin, BeforeValidator(lambda said: Origin.read(said) if isinstance(said, str) else said), PlainSerializer(str)
-]
+_read = BeforeValidator(lambda said: Origin.read(said) if isinstance(said, str) else said)
 
 
 class RunFile(BaseModel, frozen=True):
@@ -43,7 +41,7 @@ class RunFile(BaseModel, frozen=True):
     format: int = 1
     litebert: str = "unknown"
     settings: dict[str, JsonValue] = {}
-    origins: dict[str, _OriginAsText] = {}
+    origins: dict[str, Annotated[Origin, _read, PlainSerializer(str)]] = {}
     data: dict[str, JsonValue] = {}
     environment: dict[str, JsonValue] = {}
 
@@ -113,15 +111,8 @@ class LogRow:
         if not isinstance(step, int) or not 0 <= step < 1 << 53:
             raise ValueError(f"no step: {step!r:.80}")
         numbers = {n: float(v) for n, v in row.items() if isinstance(v, int | float) and not isinstance(v, bool)}
+        del numbers["step"]
         return cls(str(row["kind"]), step, numbers, str(row.get("text", "")))
-
-
-class DamagedRow(NamedTuple):
-    """A line that is not a row."""
-
-    line: int
-    text: str
-    problem: str
 
 
 def line_of(row: dict[str, Json]) -> str:
@@ -130,20 +121,21 @@ def line_of(row: dict[str, Json]) -> str:
     return json.dumps(values, allow_nan=False)
 
 
-def read_log(folder: Path) -> tuple[list[dict[str, Json]], list[DamagedRow]]:
-    """Return the valid rows, and the lines that are none; a last line that a crash cut off is ignored."""
+def read_log(folder: Path) -> tuple[list[dict[str, Json]], dict[int, tuple[str, str]]]:
+    """Return the valid rows; and by number, each line that is none, with its problem.
+
+    A last line that a crash cut off is ignored.
+    """
     path = folder / METRICS_FILE
-    data = path.read_bytes() if path.exists() else b""
-    end = len(data) if data.endswith(b"}") else data.rfind(b"\n") + 1
-    rows: list[dict[str, Json]] = []
-    damaged = []
-    for number, line in enumerate(data[:end].removesuffix(b"\n").split(b"\n") if end else [], start=1):
+    *lines, last = path.read_bytes().split(b"\n") if path.exists() else [b""]
+    rows, damaged = list[dict[str, Json]](), dict[int, tuple[str, str]]()
+    for number, line in enumerate([*lines, last] if last.endswith(b"}") else lines, start=1):
         text = line.decode("utf-8", "replace")
         try:
             LogRow.read(row := json.loads(text))
             rows.append(row)
         except (ValueError, OverflowError, RecursionError) as error:
-            damaged.append(DamagedRow(number, text, str(error)))
+            damaged[number] = (text, str(error))
     return rows, damaged
 
 
@@ -151,23 +143,23 @@ def read_metrics(folder: Path) -> list[dict[str, Json]]:
     """Read all rows; a line that is none is an error."""
     rows, damaged = read_log(folder)
     if damaged:
-        path, first = folder / METRICS_FILE, damaged[0]
-        others = f", and {len(damaged) - 1} more lines" if damaged[1:] else ""
-        found, advice = f"line {first.line}: {first.problem}{others}", f"delete line {first.line} of {path}"
+        path, (number, (_, problem)) = folder / METRICS_FILE, next(iter(damaged.items()))
+        others = f", and {len(damaged) - 1} more lines" if len(damaged) > 1 else ""
+        found, advice = f"line {number}: {problem}{others}", f"delete line {number} of {path}"
         raise DamagedError("LB-651", f"{path} is damaged", received=found, next=advice)
     return rows
 
 
-def truncate_after(folder: Path, step: int) -> list[DamagedRow]:
-    """Drop the rows after `step`; move damaged lines to metrics.damaged and return them."""
+def truncate_after(folder: Path, step: int) -> list[int]:
+    """Drop the rows after `step`; move damaged lines to metrics.damaged and return their numbers."""
     if not (folder / METRICS_FILE).exists():
         return []
     rows, damaged = read_log(folder)
-    for each in damaged:
-        append_line(folder / DAMAGED_FILE, f"line {each.line}: {each.text}")
+    for number, (text, _) in damaged.items():
+        append_line(folder / DAMAGED_FILE, f"line {number}: {text}")
     kept = [line_of(row) for row in rows if LogRow.read(row).step <= step]
     write_text(folder / METRICS_FILE, "".join(f"{line}\n" for line in kept))
-    return damaged
+    return list(damaged)
 
 
 def finite(rows: Sequence[LogRow], name: str) -> list[float]:
@@ -192,8 +184,8 @@ class EvaluatedStep(BaseModel, frozen=True, extra="allow"):
     @classmethod
     def of(cls, row: LogRow) -> Self:
         """Return the finite numbers of one row of metrics.jsonl."""
-        finite = {name: value for name, value in row.values.items() if math.isfinite(value)}
-        return cls.model_validate({**finite, "step": row.step})
+        measures = {name: value for name, value in row.values.items() if math.isfinite(value)}
+        return cls.model_validate({**measures, "step": row.step})
 
 
 class Result(BaseModel, frozen=True, populate_by_name=True):
@@ -290,10 +282,8 @@ class Run:
     @cached_property
     def seeds(self) -> tuple[Self, ...]:
         """The runs seed-1, seed-2, ... of one command with several seeds, in the order of their numbers."""
-        if is_run(self.folder):
-            return ()
-        folders = (path.parent for path in self.folder.glob(f"seed-*/{RUN_FILE}"))
-        found = [type(self)(folder) for folder in folders if _SEED.fullmatch(folder.name)]
+        folders = () if is_run(self.folder) else self.folder.glob("seed-*")
+        found = [type(self)(path) for path in folders if is_run(path) and _SEED.fullmatch(path.name)]
         return tuple(sorted(found, key=lambda run: run.seed))
 
     @property
@@ -310,17 +300,17 @@ class Run:
         return read_run(self.seeds[0].folder if self.seeds else self.folder) or RunFile()
 
     @property
-    def kind(self) -> Kind:
-        """The kind of run; only fine-tuning has a task."""
-        return "fine-tuning" if "task.name" in self.settings else "pretraining"
-
-    @property
     def settings(self) -> dict[str, JsonValue]:
         return self.file.settings
 
     def setting(self, name: str) -> str:
         value = self.settings.get(name, "unknown")
         return f"{value:,}" if isinstance(value, int | float) else str(value)
+
+    @property
+    def kind(self) -> Kind:
+        """The kind of run; only fine-tuning has a task."""
+        return "fine-tuning" if "task.name" in self.settings else "pretraining"
 
     @property
     def has_model(self) -> bool:
@@ -331,12 +321,6 @@ class Run:
         """The config.json of the model; empty if there is no model."""
         folder = self.folder / "model"
         return read_json(folder / "config.json", command=f"ls {folder}") if self.has_model else {}
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        """The labels of the model in order; none if its head has none."""
-        names = self.config.get("id2label")
-        return tuple(map(str, names.values())) if isinstance(names, dict) else ()
 
     @property
     def is_finished(self) -> bool:
@@ -361,11 +345,6 @@ class Run:
     def evaluations(self) -> tuple[LogRow, ...]:
         return tuple(row for row in self.rows if row.kind == "eval")
 
-    @cached_property
-    def remarks(self) -> tuple[LogRow, ...]:
-        """The rows that have a text: skipped steps, resumptions."""
-        return tuple(row for row in self.rows if row.kind == "note")
-
     @property
     def step(self) -> int:
         return max((row.step for row in (*self.training, *self.evaluations)), default=0)
@@ -374,12 +353,6 @@ class Run:
     def tokens(self) -> int:
         """The number of tokens trained on, without padding."""
         return int(sum(finite(self.training, "tokens")))
-
-    @property
-    def seconds(self) -> float:
-        """The time spent on training, without evaluations."""
-        speeds = [row.values for row in self.training if row.values.get("tokens_per_second", 0) > 0]
-        return sum(values["tokens"] / values["tokens_per_second"] for values in speeds if "tokens" in values)
 
     @property
     def trains_sentences(self) -> bool:
@@ -411,8 +384,7 @@ def clean(folder: Path, *, is_dry: bool = False) -> list[Waste]:
             for path in sorted((run.folder / "checkpoints").glob("*")):
                 is_left = path.name.startswith("damaged-") or files.STAGING_MARK in path.name
                 if path.is_dir() and (run.has_model or is_left):
-                    size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
-                    found.append(Waste(path, size))
+                    found.append(Waste(path, sum(file.stat().st_size for file in path.rglob("*") if file.is_file())))
                     if not is_dry:
                         remove_folder(path)
     return sorted(found, key=lambda waste: -waste.num_bytes)

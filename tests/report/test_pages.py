@@ -1,90 +1,208 @@
-"""What a page says of a run: what was learnt and what was not, beside whom, where it errs, what is missing."""
+"""Pages of runs: what they say, sound markup that loads nothing, the same bytes; curves that stay small.
 
+The runs are written by the functions that litebert pretrain and finetune write them with.
+"""
+
+import html
 import json
 import re
-from typing import Any
+import sys
+from collections.abc import Callable, Iterable
+from functools import partial
+from html.parser import HTMLParser
+from importlib.resources import files
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
 
+import matplotlib
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import BaseModel
 
-from litebert.errors import DamagedError
-from litebert.files import Json, append_line
+from litebert.config import (
+    AlbertConfig,
+    FinetuneConfig,
+    HeadConfig,
+    Origin,
+    PretrainConfig,
+    Setting,
+    TrainConfig,
+    resolve,
+)
+from litebert.errors import DamagedError, LitebertError
+from litebert.files import Json, append_line, write_json, write_text
+from litebert.folder import write_config
 from litebert.report import write_report
+from litebert.report.figures import PALETTE, curve_of
+from litebert.runs import LogRow
+from litebert.train.run import RunLog, Session, begin
 
-from .conftest import MakeRun, require_said, text_of, write_answers
+MakeRun = Callable[..., Path]
+
+
+def begun(folder: Path, kind: type[BaseModel], given: dict[str, tuple[Json, str]], **data: Json) -> RunLog:
+    """Begin a run of 40 steps with settings and their origins."""
+    settings = {}
+    for name, (value, origin) in given.items():
+        kind_of_origin, _, detail = origin.partition(" ")
+        settings[name] = Setting(value, Origin(kind_of_origin, detail))
+    begin(folder, resolve(kind, settings), data={"tokenizer": "a1b2c3", **data})
+    return RunLog(Session(folder), TrainConfig(steps=40), is_quiet=True)
+
+
+@pytest.fixture
+def make_run(tmp_path: Path) -> MakeRun:
+    """Give a function that writes a pretraining, evaluated at 0, 20 and 40."""
+
+    def make(
+        name: str = "mine",
+        *,
+        sentence: str = "order",
+        corpus: str = "corpora/wiki",
+        evaluated: tuple[int, ...] = (0, 20, 40),
+        last_step: int = 40,
+        accuracies: tuple[float, float] = (0.3, 0.8),
+    ) -> Path:
+        settings = {"model.preset": ("tiny", "flag"), "data.corpus": (corpus, "flag")}
+        settings |= {"train.steps": (40, "recipe laptop"), "train.log_every": (1, "recipe laptop")}
+        settings["objective.sentence"] = (sentence, f"flag objective.sentence={sentence}")
+        log = begun(tmp_path / name, PretrainConfig, settings, **{"training tokens": 1_234_567})
+        for step in range(last_step + 1):
+            values = {"masked_lm_loss": 10 - step / 8, "masked_lm_accuracy": accuracies[0] * step / 40}
+            if sentence != "none":
+                values["sentence_order_loss"] = 0.7
+                values["sentence_order_accuracy"] = 0.5 + (accuracies[1] - 0.5) * step / 40
+            if step:
+                log.training(step, 4_000, values, {"learning_rate": 1e-3, "gradient_norm": 2.0 / step})
+            if step in evaluated:
+                log.evaluation(step, partial(dict, values, masked_lm_baseline=0.054))
+        if last_step == 40:
+            write_json(tmp_path / name / "model" / "config.json", {})
+        return tmp_path / name
+
+    return make
+
+
+@pytest.fixture
+def make_finetuned(tmp_path: Path) -> MakeRun:
+    """Give a function that writes a fine-tuning, evaluated at 20 and 40: four answers, the last two wrong."""
+
+    def make(
+        name: str = "mrpc",
+        *,
+        task: str = "mrpc",
+        start: str = "models/mine",
+        seed: int = 1,
+        accuracies: tuple[float, float] = (0.75, 0.7),
+        splits: tuple[str, ...] = ("dev",),
+        is_finished: bool = True,
+        **overrides: Json,
+    ) -> Path:
+        folder = tmp_path / name
+        settings = {"task.name": (task, f"recipe {task}"), "optim.learning_rate": (2e-5, f"recipe {task}")}
+        settings |= {"data.folder": ("glue", "flag"), "model.start": (start, "flag"), "train.seed": (seed, "flag")}
+        settings |= {"train.steps": (40, "flag train.steps=40")}
+        settings |= {key.replace("__", "."): (value, "flag") for key, value in overrides.items()}
+        sizes = {"training examples": 3_668, "training features": 3_668, **{f"{split} examples": 4 for split in splits}}
+        log = begun(folder, FinetuneConfig, settings, **sizes)
+        prefixes = [f"{split}_" for split in splits] if len(splits) > 1 else [""]
+
+        def measures(value: float) -> dict[str, float]:
+            return {f"{each}{name}": value / part for each in prefixes for name, part in (("accuracy", 1), ("f1", 2))}
+
+        for step in range(10, 41 if is_finished else 31, 10):
+            log.training(step, 900, {"loss": 7 / step}, {"learning_rate": 1e-5, "gradient_norm": 1})
+            if step % 20 == 0:
+                log.evaluation(step, partial(measures, accuracies[step // 20 - 1]))
+        if not is_finished:
+            return folder
+        best = {"step": 20 if accuracies[0] >= accuracies[1] else 40, **measures(max(accuracies))}
+        result = {"task": task, "key_measure": f"{prefixes[0]}accuracy", "evaluations": 2, "seed": seed, "start": start}
+        result |= {"last": {"step": 40, **measures(accuracies[1])}, "best": best}
+        write_json(folder / "result.json", {**result, "fresh": ["head.dense.weight", "head.dense.bias"]})
+        head = HeadConfig(kind="sequence-classification", labels=("not_equivalent", "equivalent"))
+        (folder / "model").mkdir()
+        write_config(AlbertConfig(), folder / "model", head=head)
+        rows = []
+        for number, expected in enumerate(("not_equivalent", "equivalent", "equivalent", "equivalent")):
+            wrong = {"answer": "not_equivalent", "score": 0.0} if number > 1 else {"answer": expected}
+            text = f"One says {number}. ¦ The other says {number}."
+            rows.append(row(id=str(number), text=text, expected=expected, confidence=0.6 + number / 10, **wrong))
+        for split in splits:
+            write_answers(folder, rows, split)
+        return folder
+
+    return make
+
+
+def row(**changes: Json) -> dict[str, Json]:
+    plain = {"id": "7", "text": "A text.", "expected": "equivalent", "answer": "equivalent"}
+    return {**plain, "confidence": 0.9, "score": 1.0, **changes}
+
+
+def write_answers(run: Path, rows: Iterable[dict[str, Json]], split: str = "dev") -> None:
+    lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+    write_text(run / "answers" / f"{split}.jsonl", lines)
+
+
+def text_of(run: Path) -> str:
+    """Write a page and return its words, without figures."""
+    page = write_report(run).read_text(encoding="utf-8")
+    body = re.sub(r"<svg.*?</svg>", "", page[page.index("<body>") :], flags=re.DOTALL)
+    return " ".join(html.unescape(re.sub(r"<[^>]*>", " ", body)).split())
+
+
+def require_said(run: Path, said: Iterable[str], unsaid: Iterable[str] = ()) -> None:
+    text = text_of(run)
+    assert [words for words in said if words.replace("{folder}", str(run)) not in text] == []
+    assert [words for words in unsaid if words in text] == []
+
+
+# ---- pretraining ----------------------------------------------------------------------------------------------------
 
 WORSE = {"kind": "eval", "step": 50, "masked_lm_loss": 6.0, "masked_lm_accuracy": 0.2}
 HUGE = {"kind": "train", "step": 41, "masked_lm_loss": 3e38, "gradient_norm": 1e30, "tokens_per_second": 0, "tokens": 0}
 NOTES = [{"kind": "note", "step": n, "text": f"step {n} skipped: gradient norm inf"} for n in range(1, 61)]
 
+PLAIN = [  # before, now, and without any learning; how to use its model; settings, data, notes
+    "Finished after 40 steps.",
+    "tiny: 3 layers of 128, 2 heads, sharing all",
+    "Tokens seen 160,000",
+    "Measure At step 0 At step 40 Without learning",
+    "Masked-LM loss 10.000 5.000 10.309, all tokens alike",
+    "Masked-LM perplexity 22,026.5 148.4 30,000, all tokens alike",
+    "Masked-LM accuracy 0.0% 30.0% 5.4%, always the commonest token",
+    "Sentence order loss 0.700 0.700 0.693, chance",
+    "Sentence order accuracy 50.0% 80.0% 50.0%, chance",
+    "At step 40 the model names 30.0% of the masked tokens; always giving the commonest gets 5.4%. Sentence",
+    "Sentence order: 80.0% right, where chance gets 50.0%.",
+    'litebert fill "The cat sat on the [MASK]." --model {folder}/model',
+    '"He opened the door." "Nobody was there." --model {folder}/model',
+    "litebert.load('{folder}/model')",
+    "train.seed 12345 12345 default",
+    "model.embedding_projection unset unset preset tiny (flag)",
+    "tokenizer a1b2c3 training tokens 1,234,567",
+    "Nothing unusual was noted",
+]
+NO_GAIN = ["the commonest gets 5.4%: no gain over that.", "no better than chance on 1,024 sequences"]
+NO_SENTENCE = ["No sentence objective was trained (objective.sentence = none).", "litebert fill"]
+RESUME = ["Not finished: step 30 of 40. There is no model yet.", "At step 0 At step 20", "to resume it"]
+BEGUN = ["Not finished: no training step was logged yet.", "Nothing was evaluated yet.", "No step was logged yet."]
+MANY = ["The last 50 of 60 notes", "11 step 11 skipped: gradient norm inf", "60 step 60 skipped: gradient norm inf"]
 # What the run is, rows added to its log, what its page says, and what it does not say.
 PRETRAINED: dict[str, tuple[dict[str, Any], list[dict[str, object]], list[str], list[str]]] = {
-    "plain": (
-        {},
-        [],
-        [
-            # Before, now, and without any learning.
-            "Finished after 40 steps.",
-            "tiny: 3 layers of 128, 2 heads, sharing all",
-            "Tokens seen 160,000",
-            "Measure At step 0 At step 40 Without learning",
-            "Masked-LM loss 10.000 5.000 10.309, all tokens alike",
-            "Masked-LM perplexity 22,026.5 148.4 30,000, all tokens alike",
-            "Masked-LM accuracy 0.0% 30.0% 5.4%, always the commonest token",
-            "Sentence order loss 0.700 0.700 0.693, chance",
-            "Sentence order accuracy 50.0% 80.0% 50.0%, chance",
-            "At step 40 the model names 30.0% of the masked tokens; always giving the commonest gets 5.4%. Sentence",
-            "Sentence order: 80.0% right, where chance gets 50.0%.",
-            # How to use its model.
-            'litebert fill "The cat sat on the [MASK]." --model {folder}/model',
-            '"He opened the door." "Nobody was there." --model {folder}/model',
-            "litebert.load('{folder}/model')",
-            # Settings, data, notes.
-            "train.seed 12345 12345 default",
-            "model.embedding_projection unset unset preset tiny (flag)",
-            "tokenizer a1b2c3 training tokens 1,234,567",
-            "Nothing unusual was noted",
-        ],
-        [],
-    ),
-    "no gain": (
-        {"accuracies": (0.054, 0.52)},
-        [],
-        ["the commonest gets 5.4%: no gain over that.", "no better than chance on 1,024 sequences"],
-        [],
-    ),
-    "no sentence objective": (
-        {"sentence": "none"},
-        [],
-        ["No sentence objective was trained (objective.sentence = none).", "litebert fill"],
-        ["Sentence order", "litebert order"],
-    ),
-    "next sentence": (
-        {"sentence": "next"},
-        [],
-        ["Next sentence accuracy 50.0% 80.0%"],
-        ["Sentence order", "litebert order"],
-    ),
-    "not finished": (
-        {"last_step": 30},
-        [],
-        ["Not finished: step 30 of 40. There is no model yet.", "At step 0 At step 20", "to resume it"],
-        ["litebert fill"],
-    ),
-    "only begun": (
-        {"last_step": 0, "evaluated": ()},
-        [],
-        ["Not finished: no training step was logged yet.", "Nothing was evaluated yet.", "No step was logged yet."],
-        [],
-    ),
+    "plain": ({}, [], PLAIN, []),
+    "no gain": ({"accuracies": (0.054, 0.52)}, [], NO_GAIN, []),
+    "no sentence objective": ({"sentence": "none"}, [], NO_SENTENCE, ["Sentence order", "litebert order"]),
+    "next sentence": ({"sentence": "next"}, [], ["Next sentence accuracy 50.0%"], ["Sentence order", "litebert order"]),
+    "not finished": ({"last_step": 30}, [], RESUME, ["litebert fill"]),
+    "only begun": ({"last_step": 0, "evaluated": ()}, [], BEGUN, []),
     "evaluated once": ({"last_step": 1}, [], ["Evaluated once so far, at step 0."], ["Without learning"]),
     "past its best": ({}, [WORSE], ["masked-LM loss is 6.000; it was lowest, 5.000, at step 40."], []),
     "beyond all bounds": ({}, [HUGE], ["Finished after 41 steps."], []),
-    "many notes": (
-        {},
-        NOTES,
-        ["The last 50 of 60 notes", "11 step 11 skipped: gradient norm inf", "60 step 60 skipped: gradient norm inf"],
-        ["step 10 skipped"],
-    ),
+    "many notes": ({}, NOTES, MANY, ["step 10 skipped"]),
 }
 
 
@@ -127,83 +245,61 @@ def test_changed_settings_come_first_with_default_and_origin(make_run: MakeRun) 
 
 # ---- fine-tuning ----------------------------------------------------------------------------------------------------
 
-PLAIN = [
-    # The last step and the best evaluation stand side by side.
+BASE = "albert/albert-base-v2"
+FINETUNED_PLAIN = [  # both ends; no learning and chance; published figures, which doubt themselves; answers; use
     "Fine-tuning run mrpc Finished after 40 steps.",
     "Measure Last step, 40 Best evaluation, step 20 accuracy, key measure 0.7000 0.7500 f1 0.3500 0.3750",
     "with the highest accuracy of 2 (best/): it was chosen on the examples",
-    # Task, start, and what was not pretrained.
     "Task mrpc Started from models/mine Network 12 layers of 768",
     "New, not pretrained head.dense Trained on 3,668 examples",
     "Evaluated on dev: 4 examples",
-    # An accuracy stands beside no learning and beside chance.
     "At the last step 70.0% of dev are right; always answering 'equivalent', its commonest label, gets 75.0%: no "
     "gain over that. With 4 examples, differences below 45.8 points may be chance",
-    # Published figures cite table and row, and doubt themselves; the recipe is told.
     "started from models/mine, which is none of the published models",
     "not comparable with yours",
     "xxlarge-v1 accuracy 90.9 70.0 75.0 Table 9, row ALBERT (1.5M)",
     "Expected: accuracy 90.9 on dev with xxlarge (Table 9, ALBERT 1.5M)",
-    # Confusions are counted in the order of the head; the surest wrong answer comes first.
     "Expected answered not_equivalent answered equivalent Right not_equivalent 1 0 100.0% equivalent 2 1 33.3%",
     "dev: the worst 2 of 2 errors in 4 Id Sure Expected Answered Text 3 90.0% equivalent not_equivalent One says 3."
     " ¦ The other says 3. 2 80.0% equivalent not_equivalent One says 2.",
-    # Settings with their origins.
     "train.steps 40 0 command line: train.steps=40",
     "task.name mrpc required recipe mrpc",
     "data.folder glue unset flag",
-    # How to ask its model.
     "litebert evaluate {folder} --best",
     'litebert classify "A text." --pair "Its pair." --model {folder}/model',
     'model.classify(["A text."], ["Its pair."])',
 ]
-BASE = "albert/albert-base-v2"
-FINETUNED = {
-    "plain": ({}, PLAIN, ["objective."]),
+NO_FIGURE = ["from the published base-v2, of which there is no figure on mrpc", "are not comparable with yours"]
+OF_BASE = [
+    "the run started from the published base-v2: compare yours",
+    "base-v2 accuracy 92.9 70.0 75.0 README L33-44, row V2 ALBERT-base",
+]
+TWO_SETS = [
+    "dev_matched_accuracy, key measure 0.7000 0.7500",
+    "Held-out dev_matched_accuracy",
+    "Held-out dev_mismatched_accuracy",
+    "dev_mismatched, 4 examples",
+    "At the last step 70.0% of dev_mismatched are right",
+]
+UNFINISHED = [
+    "Not finished: step 30 of 40. There is no model yet.",
+    "The last evaluation so far Measure At step 20 accuracy 0.7500",
+    "Rerun the litebert finetune command that began this run to resume it",
+]
+OWN = {"task": "table", "data__folder": None, "data__train": "mine.csv"}
+FINETUNED: dict[str, tuple[dict[str, Any], list[str], list[str]]] = {
+    "plain": ({}, FINETUNED_PLAIN, ["objective."]),
     "a gain": ({"accuracies": (0.75, 0.8)}, ["gets 75.0%. With 4 examples"], []),
-    "a published model": (
-        {"task": "sst2", "start": BASE},
-        [
-            "the run started from the published base-v2: compare yours",
-            "base-v2 accuracy 92.9 70.0 75.0 README L33-44, row V2 ALBERT-base",
-        ],
-        ["not comparable"],
-    ),
-    "a published model without a figure": (
-        {"start": BASE},
-        ["from the published base-v2, of which there is no figure on mrpc", "are not comparable with yours"],
-        [],
-    ),
+    "a published model": ({"task": "sst2", "start": BASE}, OF_BASE, ["not comparable"]),
+    "a published model without a figure": ({"start": BASE}, NO_FIGURE, []),
     "random weights": (
         {"task": "sst2", "start": BASE, "model__random": True},
         [f"started from random weights, shaped as {BASE}, which is none of"],
         [],
     ),
-    "one's own task": (
-        {"task": "table", "data__folder": None, "data__train": "mine.csv"},
-        ["Your own examples: three passes"],
-        ["Published"],
-    ),
-    "two held-out sets": (
-        {"splits": ("dev_matched", "dev_mismatched")},
-        [
-            "dev_matched_accuracy, key measure 0.7000 0.7500",
-            "Held-out dev_matched_accuracy",
-            "Held-out dev_mismatched_accuracy",
-            "dev_mismatched, 4 examples",
-            "At the last step 70.0% of dev_mismatched are right",
-        ],
-        ["Held-out dev_matched_f1"],
-    ),
-    "not finished": (
-        {"is_finished": False},
-        [
-            "Not finished: step 30 of 40. There is no model yet.",
-            "The last evaluation so far Measure At step 20 accuracy 0.7500",
-            "Rerun the litebert finetune command that began this run to resume it",
-        ],
-        ["Best evaluation", "litebert evaluate"],
-    ),
+    "one's own task": (OWN, ["Your own examples: three passes"], ["Published"]),
+    "two held-out sets": ({"splits": ("dev_matched", "dev_mismatched")}, TWO_SETS, ["Held-out dev_matched_f1"]),
+    "not finished": ({"is_finished": False}, UNFINISHED, ["Best evaluation", "litebert evaluate", "Held-out step"]),
     "one seed of several": ({"name": "mrpc/seed-1"}, ["Fine-tuning run mrpc/seed-1 Finished"], []),
 }
 
@@ -215,11 +311,6 @@ def test_a_fine_tuning_is_told_beside_published_figures_and_no_learning(
     require_said(make_finetuned(**given), said, unsaid)
 
 
-def row(**changes: Json) -> dict[str, Json]:
-    plain = {"id": "7", "text": "A text.", "expected": "equivalent", "answer": "equivalent"}
-    return {**plain, "confidence": 0.9, "score": 1.0, **changes}
-
-
 SPANS = [
     row(expected="the Nile", answer="Nile river", confidence=0.75, score=0.5),
     row(expected="", answer="Nile", confidence=0.7, score=0.0),
@@ -229,33 +320,21 @@ NUMBERS = [
     row(id="far", expected="5", answer="0.1", confidence=None, score=0.2),
 ]
 WRONG = row(expected="label-3", answer="label-9", score=0.0)
+MISTAKEN = [WRONG, WRONG, row(expected="label-1", answer="label-2", score=0.0)]
+COMMONEST = ["dev: the 2 commonest of 2 confusions Expected Answered Times label-3 label-9 2 label-1 label-2 1"]
+OF_SPANS = [
+    "On dev it is 0.7250: the last step is 72.5% sure on average and 0.0% right.",
+    "7 70.0% (none) Nile A text.",
+]
+TOO_SURE = ["On dev it is 0.4000: the last step is 90.0% sure on average and 50.0% right."]
+SAME = [row(), row(expected="not_equivalent", score=0.0)]
 ANSWERS = {  # the answers, the number of labels, what is said and what is not
-    "always the same": (
-        [row(), row(expected="not_equivalent", score=0.0)],
-        2,
-        ["On dev, it answers 'equivalent' to every text."],
-        [],
-    ),
-    "many labels": (
-        [WRONG, WRONG, row(expected="label-1", answer="label-2", score=0.0)],
-        40,
-        ["dev: the 2 commonest of 2 confusions Expected Answered Times label-3 label-9 2 label-1 label-2 1"],
-        [],
-    ),
-    "too sure": (
-        [row(score=float(number < 5)) for number in range(10)],
-        2,
-        ["On dev it is 0.4000: the last step is 90.0% sure on average and 50.0% right."],
-        [],
-    ),
+    "always the same": (SAME, 2, ["On dev, it answers 'equivalent' to every text."], []),
+    "many labels": (MISTAKEN, 40, COMMONEST, []),
+    "too sure": ([row(score=float(number < 5)) for number in range(10)], 2, TOO_SURE, []),
     "without confidence": ([row(), row(confidence=None)], 2, [], ["Calibration"]),
     "several labels": ([row(), row(answer="equivalent, not_equivalent")], 2, [], ["Calibration"]),
-    "spans": (
-        SPANS,
-        0,
-        ["On dev it is 0.7250: the last step is 72.5% sure on average and 0.0% right.", "7 70.0% (none) Nile A text."],
-        ["Confusion"],
-    ),
+    "spans": (SPANS, 0, OF_SPANS, ["Confusion"]),
     "numbers": (NUMBERS, 2, ["far not told 5 0.1 A text. near not told 3 2.9"], ["Confusion"]),
 }
 
@@ -282,7 +361,7 @@ def test_long_and_hostile_texts_are_cut_and_escaped_and_many_stay_a_small_page(m
     assert len(page) < 200_000
     assert "<script" not in page
     assert "&lt;script&gt;alert(&#34;x&#34;)&lt;/script&gt; \ufffd word" in page
-    assert "word word …</td>" in page
+    assert "word wor…</td>" in page
     assert page.count("word ") < 100
 
 
@@ -315,10 +394,10 @@ def test_seeds_are_summarised_for_last_steps_and_best_evaluations(make_finetuned
         run = make_finetuned(f"mrpc/seed-{seed}", seed=seed, accuracies=accuracies)
     said = [
         "Fine-tuning run, several seeds mrpc 3 of 3 seeds are finished.",
-        "accuracy 0.7000 0.7000 ± 0.1000 0.8000 0.8000 ± 0.1000",
-        "Over 3 seeds",
+        "over 3 seeds: median; mean ± deviation",
+        "accuracy, key measure 0.7000; 0.7000 ± 0.1000 0.8000; 0.8000 ± 0.1000",
         "1 40 0.6000 20 0.7000 2 40 0.7000 20 0.8000 10 40 0.8000 20 0.9000",
-        "Yours, median of last steps",
+        "Yours, last step Yours, best evaluation",
         "xxlarge-v1 accuracy 90.9 70.0 80.0 Table 9, row ALBERT (1.5M)",
         "train.seed 1, 2, 10",
         "bands show their lowest and highest",
@@ -331,4 +410,152 @@ def test_a_seed_that_is_not_finished_is_left_out_and_said(make_finetuned: MakeRu
     run = make_finetuned("mrpc/seed-2", seed=2, is_finished=False)
     require_said(run.parent, ["No seed is finished yet."])
     make_finetuned("mrpc/seed-1")
-    require_said(run.parent, ["1 of 2 seeds are finished.", "2 not finished, step 30", "Over 1 seed "])
+    require_said(run.parent, ["1 of 2 seeds are finished.", "2 not finished, step 30", "over 1 seed:"])
+
+
+# ---- as a browser reads it ------------------------------------------------------------------------------------------
+
+STYLE = (files("litebert.report") / "page.css").read_text("utf-8")
+NUMBERS = st.floats(-1e300, 1e300) | st.sampled_from([float("nan"), float("inf")])
+
+
+class Tag(NamedTuple):
+    name: str
+    attributes: dict[str, str]
+    parent: str
+
+
+class Page(HTMLParser):
+    """Collect the tags and check that each is closed where it was opened."""
+
+    def __init__(self, source: str) -> None:
+        super().__init__()
+        self.source, self.tags, self.open = source, list[Tag](), [""]
+        self.feed(source)
+        self.close()
+        assert self.open == [""]
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_startendtag(tag, attrs)
+        if tag != "meta":
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(Tag(tag, {name: value or "" for name, value in attrs}, self.open[-1]))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def named(self, *names: str) -> list[Tag]:
+        return [tag for tag in self.tags if tag.name in names]
+
+
+@pytest.mark.parametrize(("kind", "num_tables"), [("pretraining", 5), ("fine-tuning", 8)])
+def test_a_page_is_sound_and_asks_nothing_of_a_network(
+    make_run: MakeRun, make_finetuned: MakeRun, kind: str, num_tables: int
+) -> None:
+    page = Page(write_report((make_run if kind == "pretraining" else make_finetuned)()).read_text("utf-8"))
+    assert "http" not in page.source.replace("http-equiv", "")
+    assert not page.named("script", "link", "img", "iframe", "object", "image", "a")
+    policies = [tag.attributes.get("content") for tag in page.named("meta")]
+    assert "default-src 'none'; style-src 'unsafe-inline'" in policies
+    ids = [tag.attributes["id"] for tag in page.tags if "id" in tag.attributes]
+    references = re.findall(r'(?:href="|url\()#([^")]+)', page.source)
+    assert len(ids) == len(set(ids))
+    assert references
+    assert set(references) <= set(ids)
+    assert len(page.named("table")) == len(page.named("caption")) == num_tables
+    assert {tag.attributes.get("scope") for tag in page.named("th")} == {"col", "row"}
+    levels = [int(tag.name[1]) for tag in page.named("h1", "h2", "h3")]
+    assert levels[:2] == [1, 2]
+    assert levels.count(1) == 1
+    assert all(after - before <= 1 for before, after in pairwise(levels))
+    assert page.named("html")[0].attributes == {"lang": "en"}
+
+    # Figures are described for who cannot see them, and take their colours from the page.
+    drawings = page.named("svg")
+    assert len(drawings) == len(page.named("figcaption")) == 6
+    assert all(tag.parent == "figure" and tag.attributes["role"] == "img" for tag in drawings)
+    if kind == "pretraining":
+        said = "Masked-LM loss: training from 9.875 at step 1 to 5.000 at step 40; held out from 10.000 at step 0 to "
+        assert drawings[0].attributes["aria-label"] == f"{said}5.000 at step 40."
+        assert "commonest token 5.4%." in drawings[1].attributes["aria-label"]
+    else:
+        said = "held out from 0.7500 at step 20 to 0.7000 at step 40; commonest label 0.7500."
+        assert said in drawings[1].attributes["aria-label"]
+        titles = ["Training loss", "Held-out accuracy", "Learning rate", "Gradient norm", "Tokens per second"]
+        assert re.findall(r"<h3>(.*?)</h3>", page.source) == [*titles, "Reliability on dev"]
+    shapes = re.findall(r"<svg.*?</svg>", page.source, flags=re.DOTALL)
+    assert not re.search(r"(?:fill|stroke): #", "".join(shapes))
+    assert "stroke: var(--train)" in shapes[0]
+
+
+def test_figures_are_drawn_in_the_light_colours_of_the_style_sheet() -> None:
+    assert {name: re.findall(rf"--{name}:(#\w{{6}})", STYLE)[0] for name in PALETTE} == PALETTE
+
+
+def test_names_and_settings_cannot_become_markup(make_run: MakeRun) -> None:
+    run = make_run("<script>alert(1)<", corpus='"><img src=x onerror="alert(2)">&amp;')
+    append_line(run / "metrics.jsonl", json.dumps({"kind": "note", "step": 3, "text": "<b>skipped</b>"}))
+    page = Page(write_report(run).read_text("utf-8"))
+    assert not page.named("script", "img", "b")
+    assert "&lt;script&gt;alert(1)&lt;</h1>" in page.source
+    assert "&#34;&gt;&lt;img src=x onerror=&#34;alert(2)&#34;&gt;&amp;amp;" in page.source
+    assert "&lt;b&gt;skipped&lt;/b&gt;" in page.source
+    assert "fill &#34;The cat sat on the [MASK].&#34; --model &#39;" in page.source
+    assert "<h1>caf?</h1>" in write_report(make_run("caf\udce9")).read_text("utf-8")  # a path that is no UTF-8
+
+
+def test_fifty_thousand_rows_stay_a_small_page(make_run: MakeRun) -> None:
+    run = make_run()
+    row = {"kind": "train", "learning_rate": 1e-3, "tokens": 5, "tokens_per_second": 9.5}
+    rows = ({**row, "step": n, "masked_lm_loss": n % 997, "gradient_norm": n % 13} for n in range(41, 50_041))
+    with (run / "metrics.jsonl").open("a") as log:
+        log.writelines(f"{json.dumps(each)}\n" for each in rows)
+    assert write_report(run).stat().st_size < 200_000
+
+
+@settings(max_examples=100, deadline=None)
+@given(values=st.lists(NUMBERS, max_size=60), most_points=st.integers(1, 20))
+def test_a_curve_is_short_and_hides_no_extreme(values: list[float], most_points: int) -> None:
+    rows = [LogRow("train", step, {"loss": value}) for step, value in enumerate(values)]
+    kept = [value for value in values if abs(value) < float("inf")]
+    points = curve_of(rows, "loss", most_points=most_points)
+    assert len(points) <= most_points
+    assert bool(points) == bool(kept)
+    assert [point.step for point in points] == sorted({point.step for point in points})
+    assert min((p.low for p in points), default=0) == min(kept, default=0)
+    assert max((p.high for p in points), default=0) == max(kept, default=0)
+
+
+def test_the_same_run_gives_the_same_bytes_whatever_matplotlib_is_set_to(
+    make_run: MakeRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = make_run()
+    plain = write_report(run).read_bytes()
+    for name, value in {"lines.linewidth": 7.5, "axes.facecolor": "#ff00ff", "svg.fonttype": "path"}.items():
+        monkeypatch.setitem(matplotlib.rcParams, name, value)
+    before = dict(matplotlib.rcParams)
+    with (run / "metrics.jsonl").open("a") as log:  # a last line that a crash cut off is left out
+        log.write('{"kind": "train", "st')
+    assert write_report(run).read_bytes() == plain
+    assert dict(matplotlib.rcParams) == before
+
+
+def test_what_is_no_run_and_a_missing_matplotlib_are_refused(
+    make_run: MakeRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(LitebertError, match=r"LB-650(?s:.*)without run\.json(?s:.*)litebert runs list"):
+        write_report(tmp_path)
+    with pytest.raises(LitebertError, match=r"LB-650(?s:.*)no such folder"):
+        write_report(tmp_path / "none")
+    folder = make_run()
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "first").symlink_to(folder.absolute())
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(LitebertError, match="give its folder, runs/first"):  # a name from `runs list`
+        write_report(Path("first"))
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(LitebertError, match=r"LB-305(?s:.*)matplotlib(?s:.*)pip install 'litebert\[report\]'"):
+        write_report(folder)
+    assert not (folder / "report.html").exists()

@@ -3,6 +3,8 @@
 import json
 import os
 import signal
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -18,25 +20,28 @@ from litebert.study.ablation import (
     Shape,
     Trial,
     config_of,
-    grids,
+    described,
     ordering,
-    scales,
     training_flops,
 )
 from litebert.study.findings import read_findings
 from litebert.study.trials import Bench
 from litebert.train import loop
 
+Ablate = Callable[..., Ablation]
+
 
 @pytest.fixture
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
+def small(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ablate:
+    """Give `ablate` on a corpus, with one seed, at a scale of three steps."""
     shape = Shape(hidden_size=16, num_layers=2, head_size=8)
     training = ("model.max_position_embeddings=48", "objective.max_seq_length=48", "optim.name=adamw")
     training += ("optim.learning_rate=0.003", "train.batch_size=8")
     sizes = {"embedding_sizes": {64: 4, 128: 8, 256: 12, 768: 16}, "usual_embedding": 8}
-    small = Scale(base=shape, large=shape, **sizes, steps=3, training=training)
-    monkeypatch.setitem(scales(), "small", small)
+    small = Scale(shapes={"base": shape, "large": shape}, **sizes, steps=3, training=training)
+    monkeypatch.setitem(described().scales, "small", small)
     monkeypatch.setattr("litebert.study.trials.EVALUATION_SEQUENCES", 16)
+    return partial(ablate, corpus=corpus, output=tmp_path, scale="small", seeds=(1,))
 
 
 def bench(grid: str, scale: str) -> Bench:
@@ -45,11 +50,14 @@ def bench(grid: str, scale: str) -> Bench:
 
 @pytest.mark.parametrize("scale", ["paper", "tiny"])
 def test_every_row_of_every_table_is_a_valid_configuration(scale: str) -> None:
-    for grid in grids():
+    for grid in described().tables:
         place = bench(grid, scale)
         assert len(place.variants) > 1
         for variant in place.variants.values():
             resolve(PretrainConfig, settings_from_words(place.words(variant, 1)))
+    place = bench("time", scale)  # equal compute is equal by FLOPs, those of the output layer left out
+    one, other = (training_flops((*place.words(v, 1), "model.vocab_size=6")) for v in place.variants.values())
+    assert one == pytest.approx(other, rel=0.02)
 
 
 # Body parameters to the digit, and in millions as paper Tables 3, 4 and 12 print them.
@@ -69,13 +77,6 @@ def test_at_full_scale_the_networks_have_the_papers_parameters(name: str) -> Non
     place, (bodies, millions) = bench(name, "paper"), NETWORKS[name]
     assert [sizes_of(config_of(place.words(row, 1)).model).body for row in place.variants.values()] == bodies
     assert [body / 1e6 for body in bodies] == pytest.approx(millions, rel=0.025, abs=1.1)
-
-
-@pytest.mark.parametrize("scale", ["paper", "tiny"])
-def test_equal_compute_is_equal_by_flops_without_the_output_layer(scale: str) -> None:
-    place = bench("time", scale)
-    one, other = (training_flops((*place.words(v, 1), "model.vocab_size=6")) for v in place.variants.values())
-    assert one == pytest.approx(other, rel=0.02)
 
 
 @pytest.mark.parametrize(
@@ -108,9 +109,9 @@ def test_a_table_of_two_parts_is_ordered_within_each() -> None:
 
 
 def test_rows_are_trained_once_and_measured_on_both_sentence_objectives(
-    corpus: Path, tmp_path: Path, small: None, monkeypatch: pytest.MonkeyPatch
+    small: Ablate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = ablate("sentence", corpus, tmp_path, scale="small", only=("NSP", "none"))
+    first = small("sentence", seeds=(1, 2), only=("NSP", "none"))
     none, nsp, sop = first.rows
     assert [trial.seed for trial in nsp.trials] == [1, 2]
     assert sop.trials == []
@@ -120,32 +121,24 @@ def test_rows_are_trained_once_and_measured_on_both_sentence_objectives(
     assert trial.tokens > 0
     assert trial.table == sizes_of(config_of([*trial.settings, "model.vocab_size=90"]).model).embeddings
     assert read_findings(Ablation, tmp_path, "sentence") == [first]
-
-    def fail(*_: object, **__: object) -> None:
-        raise AssertionError("a trained row is not trained again")
-
-    monkeypatch.setattr("litebert.study.trials.pretrain", fail)
-    again = ablate("sentence", corpus, tmp_path, scale="small", only=("NSP", "none"))
+    monkeypatch.delattr("litebert.study.trials.pretrain")  # a trained row is not trained again
+    again = small("sentence", seeds=(1, 2), only=("NSP", "none"))
     assert [row.trials for row in again.rows] == [row.trials for row in first.rows]
 
 
-def test_a_second_corpus_is_drawn_from(corpus: Path, tmp_path: Path, small: None) -> None:
-    found = ablate("data", corpus, tmp_path, scale="small", seeds=(1,), more=corpus)
-    one, two = (row.trials[0].measures["masked_lm_loss"] for row in found.rows)
-    assert one != two
-
-
-def test_a_row_of_two_tables_is_trained_once_and_listed_wherever_it_stands(
-    corpus: Path, tmp_path: Path, small: None
+def test_a_second_corpus_is_drawn_from_and_a_row_of_two_tables_is_trained_once(
+    small: Ablate, corpus: Path, tmp_path: Path
 ) -> None:
-    ablate("sharing", corpus, tmp_path, scale="small", seeds=(1,), only=("E 768, shared: all",))
-    found = ablate("embedding", corpus, tmp_path, scale="small", seeds=(1,), most_cpu_seconds=0)
+    one, two = (row.trials[0].measures["masked_lm_loss"] for row in small("data", more=corpus).rows)
+    assert one != two
+    small("sharing", only=("E 768, shared: all",))
+    found = small("embedding", most_cpu_seconds=0)
     assert [row.label for row in found.rows if row.trials] == ["E 768, all shared"] == [found.rows[7].trials[0].label]
-    assert len(list((tmp_path / "runs").iterdir())) == 1
+    assert len(list((tmp_path / "runs").iterdir())) == 3
 
 
-def test_a_deeper_row_starts_from_the_row_before(corpus: Path, tmp_path: Path, small: None) -> None:
-    found = ablate("depth", corpus, tmp_path, scale="small", seeds=(1,), only=("3 layers",))
+def test_a_deeper_row_starts_from_the_row_before(small: Ablate, tmp_path: Path) -> None:
+    found = small("depth", only=("3 layers",))
     assert found.rows[1].trials[0].label == "3 layers"
     assert len(list((tmp_path / "runs").iterdir())) == 2
     (start,) = (tmp_path / "runs").glob("*/start/config.json")
@@ -153,8 +146,9 @@ def test_a_deeper_row_starts_from_the_row_before(corpus: Path, tmp_path: Path, s
     assert found.orderings[""].verdict == "nothing to compare"
 
 
+@pytest.mark.usefixtures("small")
 def test_what_cannot_be_afforded_is_predicted_and_not_trained(
-    corpus: Path, tmp_path: Path, small: None, capsys: pytest.CaptureFixture[str]
+    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["study", "ablation", "width", "--corpus", str(corpus), "--output", str(tmp_path), "--scale", "small"]
     assert run([*words, "--afford", "0", "--json"]) == 0
@@ -180,15 +174,13 @@ def test_wrong_names_are_refused_with_the_right_ones(words: str, capsys: pytest.
 
 
 def test_an_interrupted_probe_says_how_to_resume_and_then_does(
-    corpus: Path, tmp_path: Path, small: None, monkeypatch: pytest.MonkeyPatch
+    small: Ablate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lines = [f"Anna took {'a' if n % 2 else 'the'} ball.\t{n % 2}" for n in range(40)]
     data = tmp_path / "words.tsv"
-    data.write_text("\n".join(["text\tlabel", *lines]), encoding="utf-8")
-    probes = (f"words={data}",)
-    given = {"scale": "small", "seeds": (1,), "only": ("none",)}
-    trained = ablate("sentence", corpus, tmp_path, **given)
-    folder = next((tmp_path / "runs").glob("*/run")).parent
+    data.write_text(
+        "text\tlabel\n" + "".join(f"Anna took {'a' if n % 2 else 'the'} ball.\t{n % 2}\n" for n in range(40))
+    )
+    trained = small("sentence", only=("none",))
     original = loop.training_step
 
     def signalling(*args: object, **kwargs: object) -> object:
@@ -199,8 +191,8 @@ def test_an_interrupted_probe_says_how_to_resume_and_then_does(
     with monkeypatch.context() as patched:
         patched.setattr(loop, "training_step", signalling)
         with pytest.raises(LitebertError, match="LB-830"):
-            ablate("sentence", corpus, tmp_path, **given, probes=probes)
-    found = ablate("sentence", corpus, tmp_path, **given, probes=probes)
-    assert (folder / "probe-words" / "result.json").is_file()
+            small("sentence", only=("none",), probes=(f"words={data}",))
+    found = small("sentence", only=("none",), probes=(f"words={data}",))
+    assert len([*(tmp_path / "runs").glob("*/probe-words/result.json")]) == 1
     assert 0 <= found.rows[0].trials[0].probes["words"] <= 1
     assert found.rows[0].trials[0].measures == trained.rows[0].trials[0].measures

@@ -1,8 +1,9 @@
-"""Studies of a model: its steps and where they lead, claims of cost, the page of all."""
+"""Studies of a model: its steps and where they lead, claims of cost, the page of all; what it knows untrained."""
 
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -10,10 +11,12 @@ import litebert
 from litebert.cli import run
 from litebert.config import AlbertConfig
 from litebert.errors import LitebertError
+from litebert.inference import Model
 from litebert.nn import Albert, Batch
 from litebert.study import Layers, measure_costs, measure_layers, sizes_of
 from litebert.study.findings import costs_part
 from litebert.study.models import Claim, dominant_eigenvalue, fate_of, layers_of
+from litebert.study.zero_shot import blimp, retrieval, sts
 
 SHAPE = {"vocab_size": 60, "embedding_size": 8, "hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 32}
 
@@ -37,7 +40,7 @@ def test_steps_are_measured_by_input_and_output_and_the_last_block_is_applied_fu
     albert, batch = network(num_hidden_layers=6, **changes), Batch.from_lists([[2, 7, 8, 9, 3], [2, 11, 12, 3]])
     counted = ~torch.isin(batch.ids, torch.tensor([2, 3]))
     found = layers_of(albert, batch, counted, source="x", depths=(16, 20))
-    assert (found.num_tokens, found.is_shared) == (5, repeated == "its shared step")
+    assert found.num_tokens == 5
     assert [step.step for step in (*found.steps, *found.beyond)] == list(range(1, 21))
     assert [step.block for step in found.steps] == blocks
     assert {step.block for step in found.beyond} == {blocks[-1]}
@@ -48,8 +51,8 @@ def test_steps_are_measured_by_input_and_output_and_the_last_block_is_applied_fu
     states = [state[counted] for state in states]
     for step, before, after in zip((*found.steps, found.beyond[0]), states, states[1:], strict=False):
         assert step.l2 == pytest.approx(float((after - before).norm(dim=1).mean()), rel=1e-4)
-        cosine = torch.nn.functional.cosine_similarity(before, after).mean()
-        assert step.cosine == pytest.approx(float(cosine), rel=1e-4)
+        cosines = torch.nn.functional.cosine_similarity(before, after)
+        assert step.angle == pytest.approx(float(cosines.arccos().rad2deg().mean()), rel=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -88,6 +91,9 @@ def test_what_says_nothing_is_refused(small_model: Path, tmp_path: Path, capsys:
     assert run(["study", "layers", str(small_model), "--texts", "x", "--depths", "24,x"]) == 2
     assert run(["study", "page", str(tmp_path), "--html", str(tmp_path / "page.html")]) == 1
     assert "LB-764" in capsys.readouterr().err
+    (tmp_path / "file").touch()  # refused before the measuring
+    assert run(["study", "cost", "--output", str(tmp_path / "file")]) == 1
+    assert "LB-008" in capsys.readouterr().err
 
 
 def test_commands_print_what_they_write_and_the_page_has_it_all(
@@ -122,15 +128,45 @@ def test_a_claim_is_measured_with_its_bytes_and_its_network_time() -> None:
     assert result.training_speed.median > 1
     sent = 4 * sizes_of(shape).total
     assert result.gradient_bytes == (sent, 4 * sizes_of(unshared).total)
-    assert result.network_seconds[1][0] == pytest.approx(16 * sent / 1e9)
-    (own, other), (sends, other_sends) = result.training_seconds, result.network_seconds[1]
+    (own, other), (sends, other_sends) = result.training_seconds, (16 * size / 1e9 for size in result.gradient_bytes)
     assert result.speed_at(1) == pytest.approx((other + other_sends) / (own + sends))
     assert f"{result.training_speed.median:.2f} times as fast" in costs_part(found).finding
 
 
-def test_what_cannot_be_written_is_refused_before_the_measuring(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "file").touch()
-    assert run(["study", "cost", "--output", str(tmp_path / "file")]) == 1
-    assert "LB-008" in capsys.readouterr().err
+# ---- zero-shot measures equal what a reader of their definition would compute ----------------------------------------
+
+TEXTS = ["the cat sat", "the cat sat on the mat", "a dog ran after the cat", "red and blue"]
+
+
+@pytest.fixture(scope="module")
+def model(small_model: Path) -> Model:
+    return Model.load(small_model)
+
+
+def test_blimp_weighs_paradigms_alike(model: Model, tmp_path: Path) -> None:
+    better, worse = sorted(TEXTS[:2], key=lambda text: model.score(text).log_likelihood, reverse=True)
+    rows = [(better, worse, "a")] * 3 + [(worse, better, "b")]
+    path = tmp_path / "blimp.jsonl"
+    names = ("sentence_good", "sentence_bad", "UID", "field")
+    path.write_text("\n".join(json.dumps(dict(zip(names, (*row, "syntax"), strict=True))) for row in rows))
+    assert blimp(model, path)["blimp"] == 0.5
+    assert blimp(model, path, limit=1)["blimp_syntax"] == 0.5
+
+
+def test_sts_is_the_rank_correlation_of_cosines(model: Model, tmp_path: Path) -> None:
+    vectors = model.embed(TEXTS)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    lines = [f"{TEXTS[a]}\t{TEXTS[b]}\t{vectors[a] @ vectors[b]}" for a, b in [(0, 1), (0, 2), (1, 3), (2, 3)]]
+    path = tmp_path / "pairs.tsv"
+    path.write_text("\n".join(["sentence1\tsentence2\tscore", *lines]))
+    assert sts(model, path)["sts_spearman"] == pytest.approx(1.0)
+    path.write_text("sentence1\tsentence2\na\tb")
+    with pytest.raises(LitebertError, match="LB-992"):
+        sts(model, path)
+
+
+def test_a_question_that_is_its_paragraph_is_found_first(model: Model, tmp_path: Path) -> None:
+    path = tmp_path / "questions.jsonl"
+    path.write_text("\n".join(json.dumps({"question": text, "context": text}) for text in TEXTS))
+    found = retrieval(model, path)
+    assert found["retrieval_mrr"] == found["retrieval_recall_at_1"] == 1.0

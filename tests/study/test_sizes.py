@@ -78,8 +78,5 @@ def test_sizes_is_an_aligned_table_or_every_figure_of_the_chosen_presets(capsys:
     assert run(["sizes", "--preset", "large", "--preset", "tiny", "--json"]) == 0
     large, tiny = json.loads(capsys.readouterr().out)
     assert (large["preset"], large["total"], tiny["preset"]) == ("large", 17_847_474, "tiny")
-
-
-def test_counting_loads_no_torch() -> None:
     code = "import sys; from litebert.cli import run; run(['sizes', '--json']); sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], stdout=subprocess.DEVNULL).returncode == 0

@@ -17,8 +17,7 @@ from litebert.answers import Shown
 from litebert.errors import LitebertError, counted, say
 from litebert.files import Json, read_json, readable_bytes
 from litebert.inference import Model
-from litebert.report import REPORT_FILE, write_report
-from litebert.report import comparison as tables
+from litebert.report import REPORT_FILE, tables, write_report
 from litebert.report.tables import Cell, Frame, Table, TableRow, frame
 from litebert.runs import METRICS_FILE, RESULT_FILE, Result, Waste, read_log, read_metrics
 
@@ -57,11 +56,11 @@ class Run(on_disk.Run):
         """The measures of the last step and of the best evaluation (of seeds: medians); of pretraining, the last."""
         if self.seeds:
             ended = [each for each in self.seeds if each.outcome]
-            medians: dict[str, Json] = {}
-            for name in ("last", "best") if ended else ():
-                spreads = tables.spreads([getattr(each.outcome, name) for each in ended])
-                medians[name] = {measure: spread.median for measure, spread in spreads.items()}
-            return {"seeds": [each.result for each in ended], **medians}
+            medians = tables.ends_of(tables.reached_by(self))
+            reached: dict[str, Json] = {
+                end: {name: each.median for name, each in found.items()} for end, found in medians.items()
+            }
+            return {"seeds": [each.result for each in ended], **reached}
         if self.kind == "fine-tuning":
             return read_json(self.folder / RESULT_FILE, command=f"ls {self.folder}")
         return next((dict(row) for row in reversed(self._log()) if row["kind"] == "eval"), {})
@@ -120,7 +119,7 @@ class Run(on_disk.Run):
         parts = self.seeds or (self,)
         ends[:0] = [f"model   {part.folder / 'model'}  (best evaluation: {part.folder / 'best'})" for part in parts]
         results = [each.outcome for each in parts if each.outcome]
-        last, best = (tables.spreads([getattr(each, name) for each in results]) for name in ("last", "best"))
+        last, best = tables.ends_of(results).values()
         number, baseline = len(results), results[0].baseline
         lines = [f"{'':<24}{'last step':>12}{'best step':>12}{'commonest':>12}" + "  over seeds" * (number > 1)]
         for name, each in last.items():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from litebert.files import write_text
-from litebert.report.training import finetuning_page, pretraining_page
+from litebert.report.training import training_page
 from litebert.runs import Run
 
 REPORT_FILE = "report.html"
@@ -16,7 +16,5 @@ def write_report(folder: Path) -> Path:
 
     The page depends on the files of the run alone: the same run gives the same bytes. It loads nothing.
     """
-    run = Run.open(folder)
-    page = pretraining_page if run.kind == "pretraining" else finetuning_page
-    write_text(folder / REPORT_FILE, page(run).html())
+    write_text(folder / REPORT_FILE, training_page(Run.open(folder)).html())
     return folder / REPORT_FILE

@@ -6,10 +6,10 @@ import html
 import io
 import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from litebert.errors import missing_package
 from litebert.metrics import Calibration
@@ -55,7 +55,7 @@ class Figure:
 
 
 class Point(NamedTuple):
-    """The mean of some neighbouring rows at their last step, with the range they span."""
+    """The mean of some values at the last of their steps, with the range they span."""
 
     step: int
     mean: float
@@ -72,11 +72,8 @@ class Line(NamedTuple):
     has_markers: bool = False
 
 
-class Rule(NamedTuple):
-    """A value to compare with, the same at every step."""
-
-    label: str
-    value: float
+Rule: TypeAlias = tuple[str, float]
+"""The name of a value to compare with, the same at every step."""
 
 
 def curve_of(rows: Sequence[LogRow], name: str, *, most_points: int = MOST_POINTS) -> list[Point]:
@@ -86,27 +83,17 @@ def curve_of(rows: Sequence[LogRow], name: str, *, most_points: int = MOST_POINT
     >>> curve_of(rows, "loss", most_points=2)
     [Point(step=2, mean=3.0, low=2.0, high=4.0), Point(step=4, mean=1.0, low=1.0, high=1.0)]
     """
-    values = [(row.step, row.values[name]) for row in rows if math.isfinite(row.values.get(name, math.nan))]
-    size, points = max(1, math.ceil(len(values) / most_points)), []  # so many neighbours become one point
-    for at in range(0, len(values), size):
-        steps, some = zip(*values[at : at + size], strict=True)
-        points.append(Point(steps[-1], fmean(some), min(some), max(some)))
+    values: dict[int, list[float]] = {}  # by step; of several seeds, one each
+    for row in rows:
+        if math.isfinite(row.values.get(name, math.nan)):
+            values.setdefault(row.step, []).append(row.values[name])
+    steps, points = sorted(values), []
+    size = max(1, math.ceil(len(steps) / most_points))  # so many neighbouring steps become one point
+    for at in range(0, len(steps), size):
+        merged = steps[at : at + size]
+        some = [value for step in merged for value in values[step]]
+        points.append(Point(merged[-1], fmean(some), min(some), max(some)))
     return points
-
-
-def curve_across(curves: Iterable[Sequence[Point]]) -> list[Point]:
-    """Return the mean and the range of several curves at each of their steps.
-
-    >>> curve_across([[Point(5, 0.5, 0.5, 0.5)], [Point(5, 1.0, 1.0, 1.0)]])
-    [Point(step=5, mean=0.75, low=0.5, high=1.0)]
-    """
-    points: dict[int, list[Point]] = {}
-    for point in (point for curve in curves for point in curve):
-        points.setdefault(point.step, []).append(point)
-    return [
-        Point(step, fmean(p.mean for p in some), min(p.low for p in some), max(p.high for p in some))
-        for step, some in sorted(points.items())
-    ]
 
 
 def chart(
@@ -125,10 +112,9 @@ def chart(
         return []
     said = []
     for line in lines:
-        first, last = line.points[0], line.points[-1]
-        said.append(f"{line.label} from {write(first.mean)} at step {first.step:,} ")
-        said[-1] += f"to {write(last.mean)} at step {last.step:,}"
-    said += [f"{rule.label} {write(rule.value)}"] if rule else []
+        first, last = (f"{write(point.mean)} at step {point.step:,}" for point in (line.points[0], line.points[-1]))
+        said.append(f"{line.label} from {first} to {last}")
+    said += [f"{rule[0]} {write(rule[1])}"] if rule else []
 
     def fill(axes: Axes) -> None:
         from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
@@ -146,7 +132,7 @@ def chart(
             style |= {"marker": "o" if is_marked or len(steps) == 1 else None, "markevery": max(1, len(steps) // 25)}
             axes.plot(steps, means, color=color, label=line.label, **style)
         if rule:
-            axes.axhline(rule.value, label=f"{rule.label} ({write(rule.value)})", **DASHED)
+            axes.axhline(rule[1], label=f"{rule[0]} ({write(rule[1])})", **DASHED)
         axes.set_xlabel("step")
         axes.grid(visible=False, axis="x")
         axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
@@ -161,29 +147,31 @@ def chart(
 def chart_of(
     run: Run, name: str, title: str, caption: str, write: Callable[[float], str], **style: Any
 ) -> list[Figure]:
-    """Return the figure of one number of a run (over seeds, their mean); its caption counts the gaps."""
+    """Return the figure of one number of a run, or of the mean of its seeds; its caption counts the gaps."""
     runs = run.seeds or (run,)
-    training = curve_across(curve_of(each.training, name) for each in runs)
-    held_out = curve_across(curve_of(each.evaluations, name, most_points=MOST_EVALUATIONS) for each in runs)
-    lines = [Line("training", "train", training), Line("held out", "held-out", held_out, has_markers=True)]
-    rows = (row for each in runs for row in (*each.training, *each.evaluations))
-    gaps = sum(not math.isfinite(row.values.get(name, 0.0)) for row in rows)
-    caption = f"{gaps:,} non-finite values are omitted. {caption}" if gaps else caption
+    training = [row for each in runs for row in each.training]
+    held_out = [row for each in runs for row in each.evaluations]
+    points = curve_of(held_out, name, most_points=MOST_EVALUATIONS)
+    lines = [
+        Line("training", "train", curve_of(training, name)),
+        Line("held out", "held-out", points, has_markers=True),
+    ]
+    if gaps := sum(not math.isfinite(row.values.get(name, 0.0)) for row in (*training, *held_out)):
+        caption = f"{gaps:,} non-finite values are omitted. {caption}"
     return chart(title, caption, lines, write, **style)
 
 
 def rate_charts(run: Run) -> list[Figure]:
     """Return the figures that any training has: learning rate, gradient norm, speed."""
-    number = "{:.3g}".format
     norms, clip = finite((*run.training, *run.evaluations), "gradient_norm"), run.settings.get("optim.clip_norm")
     # A limit far above the norms would flatten their curve.
     is_near = isinstance(clip, int | float) and 0 < clip <= 3 * max(norms, default=0.0)
-    rule = Rule("clipped at", float(str(clip))) if is_near else None
+    rule = ("clipped at", float(str(clip))) if is_near else None
     is_wide = bool(norms) and 0 < 10 * min(norms) < max(norms)
-    said = "Before clipping, of the last step of each log line."
+    norm_caption, three = "Before clipping, of the last step of each log line.", "{:.3g}".format
     return [
-        *chart_of(run, "learning_rate", "Learning rate", "As scheduled.", number),
-        *chart_of(run, "gradient_norm", "Gradient norm", said, number, rule=rule, is_logarithmic=is_wide),
+        *chart_of(run, "learning_rate", "Learning rate", "As scheduled.", three),
+        *chart_of(run, "gradient_norm", "Gradient norm", norm_caption, three, rule=rule, is_logarithmic=is_wide),
         *chart_of(run, "tokens_per_second", "Tokens per second", "Padding is not counted.", "{:,.0f}".format),
     ]
 
@@ -199,15 +187,15 @@ def rows_figure(title: str, caption: str, rows: Sequence[tuple[str, Sequence[flo
     )
 
     def fill(axes: Axes) -> None:
-        placed = list(zip(range(len(rows), 0, -1), rows, strict=True))  # the first row is at the top
-        axes.set_yticks([place for place, _ in placed], [label for _, (label, _, _) in placed])
-        ours = [(place, values) for place, (_, values, _) in placed if values]
-        axes.set_xlabel("ours (below)" if ours else "nothing measured")
+        places = range(len(rows), 0, -1)  # the first row is at the top
+        axes.set_yticks(places, [label for label, _, _ in rows])
+        axes.set_xlabel("ours (below)")
+        ours = [(place, values) for place, (_, values, _) in zip(places, rows, strict=True) if values]
         means = [fmean(values) for _, values in ours]
         bars = [stdev(values) if len(values) > 1 else 0.0 for _, values in ours]
         style: dict[str, Any] = {"fmt": "o", "color": PALETTE["train"], "markersize": 4.0, "capsize": 2.0}
         axes.errorbar(means, [place for place, _ in ours], xerr=bars, **style)
-        if papers := [(paper, place) for place, (_, _, paper) in placed if paper]:
+        if papers := [(paper, place) for place, (_, _, paper) in zip(places, rows, strict=True) if paper]:
             above, color = axes.twiny(), PALETTE["held-out"]
             above.grid(visible=False)
             above.plot(*zip(*papers, strict=True), "D", color=color, markersize=4.0)
@@ -227,9 +215,7 @@ def reliability_figure(title: str, caption: str, measured: Calibration) -> Figur
         colors: dict[str, Any] = {"color": PALETTE["train"], "edgecolor": PALETTE["paper"]}
         axes.bar(lows, [part.accuracy for part in bins], widths, align="edge", label="right", **colors)
         axes.plot((0, 1), (0, 1), label="should be", **DASHED)
-        axes.set_xlim(0, 1)
-        axes.set_ylim(0, 1)
-        axes.set_xlabel("confidence")
+        axes.set(xlim=(0, 1), ylim=(0, 1), xlabel="confidence")
         axes.grid(visible=False, axis="x")
         axes.xaxis.set_major_formatter(_share_tick)
         axes.yaxis.set_major_formatter(_share_tick)
@@ -253,8 +239,8 @@ def _share_tick(value: float, _: float) -> str:
 # ---- drawing --------------------------------------------------------------------------------------------------------
 
 
-def picture(figure: Figure, kind: Literal["svg", "png"], *, is_inline: bool = False) -> bytes:
-    """Return a figure as a file of its own, in the light colours; the same figure gives the same bytes."""
+def picture(figure: Figure, kind: str, *, is_inline: bool = False) -> bytes:
+    """Return a figure as an `svg` or a `png` file, in the light colours; the same figure gives the same bytes."""
     try:
         from matplotlib import style
         from matplotlib.figure import Figure as Canvas
@@ -285,6 +271,4 @@ def draw(figure: Figure) -> str:
     opening, content = body.split(">", 1)
     box = re.search(r'viewBox="[^"]*"', opening)
     assert box
-    # a file name may contain bytes that are not UTF-8
-    label = html.escape(figure.description.encode("utf-8", "replace").decode("utf-8"))
-    return f'<svg role="img" aria-label="{label}" {box[0]}>{content.strip()}'
+    return f'<svg role="img" aria-label="{html.escape(figure.description)}" {box[0]}>{content.strip()}'

@@ -4,26 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import jinja2
-from markupsafe import Markup
 
 import litebert
 from litebert.files import write_bytes
 from litebert.report.figures import Figure, draw, picture
-from litebert.report.tables import Table, word
+from litebert.report.tables import Table
 
 Block: TypeAlias = str | Mapping[str, Any]
 """A part of a section: a paragraph, or a kind with what page.html shows of it. A style is a CSS class."""
-
-
-class Section(NamedTuple):
-    title: str
-    blocks: Sequence[Block]
 
 
 def paragraph(text: str, *, style: str) -> Block:
@@ -51,33 +44,23 @@ def details(summary: str, *blocks: Block) -> Block:
 
 @dataclass(frozen=True)
 class Page:
-    """A page: its title, its overview, its sections in order, and the files that it was written from."""
+    """A page: its title, its overview, its sections by their titles, and the files that it was written from."""
 
     name: str
     kind: str
-    sections: Sequence[Section]
+    sections: Mapping[str, Sequence[Block]]  # without blocks, a section is left out
     sources: str
     status: str = ""
     facts: Mapping[str, str] = field(default_factory=dict)
     of: str = "report"
 
     def html(self) -> str:
-        style = (files("litebert.report") / "page.css").read_text("utf-8").partition("*/\n")[2]
-        return _template().render(page=self, style=style, draw=draw, version=litebert.__version__)
-
-
-@cache
-def _template() -> jinja2.Template:
-    def plain(value: object) -> object:
-        """Replace what is not UTF-8, as in a file name of other bytes."""
-        if isinstance(value, str) and not isinstance(value, Markup):
-            return value.encode("utf-8", "replace").decode("utf-8")
-        return value
-
-    environment = jinja2.Environment(
-        autoescape=True, finalize=plain, undefined=jinja2.StrictUndefined, keep_trailing_newline=True
-    )
-    return environment.from_string((files("litebert.report") / "page.html").read_text("utf-8"))
+        folder = files("litebert.report")
+        style = (folder / "page.css").read_text("utf-8").partition("*/\n")[2]
+        environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, keep_trailing_newline=True)
+        template = environment.from_string((folder / "page.html").read_text("utf-8"))
+        page = template.render(page=self, style=style, draw=draw, version=litebert.__version__)
+        return page.encode("utf-8", "replace").decode("utf-8")  # a file name may contain bytes that are not UTF-8
 
 
 # ---- studies --------------------------------------------------------------------------------------------------------
@@ -96,23 +79,20 @@ class Part:
 
 
 def study_page(title: str, parts: Sequence[Part]) -> Page:
-    sections = []
+    sections = {}
     for part in parts:
         blocks: list[Block] = [f"The paper: {part.paper}", paragraph(f"Here: {part.finding}", style="status")]
         blocks += [figures(part.figures)] if part.figures else []
-        for each in part.tables:
-            rows = ([word(cell, decimals=each.decimals) for cell in row] for row in each.rows)
-            blocks.append(table(each.title, each.headings, rows, style="numbers"))
-        sections.append(Section(part.title, blocks))
+        blocks += [table(each.title, each.headings, each.words(), style="numbers") for each in part.tables]
+        sections[part.title] = blocks
     sources = "the metrics files of the studies. The paper is arXiv 1909.11942"
     return Page(title, "Study", sections, sources, of="study")
 
 
 def write_pictures(folder: Path, part: Part) -> list[Path]:
     """Write every figure of a study as an SVG and a PNG file, and return their paths."""
-    kinds: tuple[Literal["svg", "png"], ...] = ("svg", "png")
     written = []
-    for kind in kinds:
+    for kind in ("svg", "png"):
         for number, each in enumerate(part.figures, start=1):
             written.append(folder / f"{part.name}-{number}.{kind}")
             write_bytes(written[-1], picture(each, kind))

@@ -10,31 +10,20 @@ import shlex
 import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from heapq import nsmallest
-from importlib.resources import files as package_files
+from importlib.resources import files
 
 import numpy as np
 from pydantic import BaseModel
 
-from litebert.config import (
-    HEADS,
-    DataConfig,
-    FinetuneConfig,
-    PretrainConfig,
-    TaskConfig,
-    describe,
-    flattened,
-    kind_of_class,
-)
-from litebert.config.schema import StartConfig
+from litebert.config import HEADS, FinetuneConfig, PretrainConfig, describe, flattened, kind_of_class
+from litebert.config.schema import DataConfig, StartConfig, TaskConfig
 from litebert.files import Json
 from litebert.metrics import calibration
-from litebert.report import comparison
-from litebert.report.comparison import published_on_dev, reached_by, share, spreads, start_of
+from litebert.report import tables
 from litebert.report.figures import Figure, Rule, chart_of, rate_charts, reliability_figure
-from litebert.report.page import Block, Page, Section, commands, details, figures, paragraph, table
-from litebert.report.tables import number, written
-from litebert.runs import Answered, Kind, Result, Run, finite, read_answers
+from litebert.report.page import Block, Page, commands, details, figures, paragraph, table
+from litebert.report.tables import number, share, written
+from litebert.runs import Answered, Result, Run, finite, read_answers
 
 MOST_NOTES = 50
 MOST_MEASURES = 2  # drawn as long as no key measure is known
@@ -44,79 +33,46 @@ MOST_ERRORS, LONGEST_ID, LONGEST_ANSWER, LONGEST_TEXT = 20, 40, 120, 280
 BETWEEN = " ¦ "
 """Stands between the two texts of a pair in files of answers."""
 Answers = Mapping[str, Sequence[Answered]]
+Sections = dict[str, Sequence[Block]]
+
+
+def training_page(run: Run) -> Page:
+    """Return the page of a run, finished or not, or of several seeds."""
+    return _pretraining(run) if run.kind == "pretraining" else _finetuning(run)
+
 
 # ---- what every run has ---------------------------------------------------------------------------------------------
 
-_EXAMPLES: dict[Kind, BaseModel] = {
-    "pretraining": PretrainConfig(data=DataConfig(corpus="")),
-    # model_construct does not validate: the defaults have no data, which validation would refuse.
-    "fine-tuning": FinetuneConfig.model_construct(task=TaskConfig(name=""), model=StartConfig(start="")),
-}
-"""A configuration of each kind, with only the required settings set."""
 
-
-def _page_of_run(run: Run, facts: Mapping[str, str], sections: Sequence[Section], sources: str) -> Page:
-    several = ", several seeds" if run.seeds else ""
+def _page(run: Run, facts: dict[str, str], sections: Sections, shell: Sequence[str], python: str) -> Page:
+    """Add to what a kind of run has: `shell` are lines that use its model, `python` is a call of it."""
+    seeds = [each.seed for each in run.seeds]
     folder, status = run.folder.resolve(), f"Finished after {run.step:,} steps."
-    if run.seeds:
-        status = f"{len(reached_by(run))} of {len(run.seeds)} seeds are finished."
-    elif not run.has_model:
+    report = f"litebert report {shlex.quote(str(run.folder))}"
+    if seeds:
+        status = f"{len(tables.reached_by(run))} of {len(seeds)} seeds are finished."
+        words = "Confusion, calibration and the worst errors are on the page of each seed:"
+        of_seeds = (f"litebert report {shlex.quote(str(each.folder))}" for each in run.seeds)
+        sections["Each seed"] = [words, commands(*of_seeds, report)]
+    elif run.has_model:
+        code = ["import litebert", f"model = litebert.load({str(run.folder / 'model')!r})", f"print(model.{python})"]
+        use = ["In the shell:", commands(*shell), "In Python:", commands(*code)]
+        sections["Use the model"] = [*use, "This page again:", commands(report)]
+    else:
         reached = f"step {run.step:,} of {run.setting('train.steps')}. There is no model yet."
         status = f"Not finished: {reached if run.step else 'no training step was logged yet.'}"
-    return Page(
-        f"{folder.parent.name}/{folder.name}" if folder.name.startswith("seed-") else folder.name,
-        f"{run.kind.capitalize()} run{several}",
-        (*sections, _settings(run), _surroundings(run), *([] if run.seeds else [_notes(run)])),
-        sources,
-        status,
-        facts if run.seeds else {**facts, **_effort(run)},
-    )
-
-
-def _report_line(run: Run) -> str:
-    return f"litebert report {shlex.quote(str(run.folder))}"
-
-
-def _next_steps(run: Run, shell: Sequence[str], python: str) -> Section:
-    """Return the lines that use the model of a run, or resume it, and write its page again; `python` is a call."""
-    if not run.has_model:
         verb = "pretrain" if run.kind == "pretraining" else "finetune"
         words = f"Rerun the litebert {verb} command that began this run to resume it; then:"
-        return Section("Resume", [words, commands(_report_line(run))])
-    code = ["import litebert", f"model = litebert.load({str(run.folder / 'model')!r})", f"print(model.{python})"]
-    blocks = ["In the shell:", commands(*shell), "In Python:", commands(*code)]
-    return Section("Use the model", [*blocks, "This page again:", commands(_report_line(run))])
+        sections["Resume"] = [words, commands(report)]
 
-
-def _effort(run: Run) -> dict[str, str]:
-    """Return what training took; unknown figures are empty."""
-    from litebert.train.run import duration  # torch comes with it
-
-    speeds = finite(run.training, "tokens_per_second")
-    return {
-        "Tokens seen": f"{run.tokens:,}" if run.tokens else "",
-        "Time, evaluations not counted": duration(run.seconds) if run.seconds else "",
-        "Median speed": f"{statistics.median(speeds):,.0f} tokens/s" if speeds else "",
-        "Notes": f"{len(run.remarks):,}, listed below" if run.remarks else "",
-    }
-
-
-def _curves(drawn: Sequence[Figure], run: Run) -> Section:
-    if not drawn:
-        return Section("Curves", ["No step was logged yet."])
-    lines = "the seeds" if run.seeds else "neighbouring log lines"
-    words = f"Lines are means of {lines}; bands show their lowest and highest."
-    words = f"{words} A log line is the mean of {run.settings.get('train.log_every')} training steps."
-    return Section("Curves", [paragraph(words, style="quiet"), figures(drawn)])
-
-
-def _settings(run: Run) -> Section:
-    example = _EXAMPLES[run.kind]
+    # the settings that differ from their defaults, and all of them; model_construct does not ask for data
+    example: BaseModel = PretrainConfig(data=DataConfig(corpus=""))
+    if run.kind == "fine-tuning":
+        example = FinetuneConfig.model_construct(task=TaskConfig(name=""), model=StartConfig(start=""))
     described = {setting.name: setting for setting in describe(type(example))}
     defaults = flattened(example) | {name: "required" for name, each in described.items() if each.default == "required"}
-    settings = {**run.settings, "train.seed": _seeds(run)} if run.seeds else run.settings
     rows = []
-    for name, value in settings.items():
+    for name, value in (run.settings | ({"train.seed": ", ".join(map(str, seeds))} if seeds else {})).items():
         meaning = described[name].description if name in described else "not a setting of this version"
         origin = written(str(run.file.origins.get(name, "unknown")))
         rows.append((name, written(value), written(defaults.get(name, "unknown")), origin, meaning))
@@ -124,36 +80,73 @@ def _settings(run: Run) -> Section:
     differing = [row for row in rows if row[1] != row[2]]
     every = table("All settings of the run", headings, rows, style="names")
     first = table("Settings that differ from their defaults", headings, differing, style="names")
-    return Section("Settings", [first, details(f"All {len(rows)} settings", every)])
+    sections["Settings"] = [first, details(f"All {len(rows)} settings", every)]
 
-
-def _seeds(run: Run) -> str:
-    return ", ".join(str(each.seed) for each in run.seeds) or str(run.settings.get("train.seed", "unknown"))
-
-
-def _surroundings(run: Run) -> Section:
     environment: dict[str, Json] = {"litebert": run.file.litebert, **run.file.environment}
     machine = [(name, "none" if value is None else written(value)) for name, value in environment.items()]
     data = [(n, f"{value:,}" if isinstance(value, int) else written(value)) for n, value in run.file.data.items()]
-    tables = {"Environment": machine, "Data, hashes are blake2b": data}
-    blocks = [table(caption, ("Name", "Value"), rows, style="names") for caption, rows in tables.items()]
-    return Section("Environment and data", blocks)
+    sections["Environment and data"] = [
+        table("Environment", ("Name", "Value"), machine, style="names"),
+        table("Data, hashes are blake2b", ("Name", "Value"), data, style="names"),
+    ]
+
+    if not seeds:  # what happened, and what it took; an unknown figure is empty, and not shown
+        from litebert.train.run import duration  # torch comes with it
+
+        speeds, remarks = finite(run.training, "tokens_per_second"), [row for row in run.rows if row.kind == "note"]
+        timed = [row.values for row in run.training if {"tokens", "tokens_per_second"} <= row.values.keys()]
+        seconds = sum(row["tokens"] / row["tokens_per_second"] for row in timed if row["tokens_per_second"] > 0)
+        total = len(remarks)
+        facts |= {
+            "Tokens seen": f"{run.tokens:,}" if run.tokens else "",
+            "Time, evaluations not counted": duration(seconds) if seconds else "",
+            "Median speed": f"{statistics.median(speeds):,.0f} tokens/s" if speeds else "",
+            "Notes": f"{total:,}, listed below" if total else "",
+        }
+        sections["Notes"] = ["Nothing unusual was noted: no step was skipped."]
+        if total:
+            caption = f"{total:,} notes" if total <= MOST_NOTES else f"The last {MOST_NOTES} of {total:,} notes"
+            happened = ((f"{note.step:,}", note.text) for note in remarks[-MOST_NOTES:])
+            sections["Notes"] = [table(caption, ("Step", "What happened"), happened)]
+
+    sources = "the run's run.json, metrics.jsonl"
+    if run.kind == "fine-tuning":
+        sources = "its seed folders" if seeds else f"{sources}, result.json and answers"
+    name = f"{folder.parent.name}/{folder.name}" if folder.name.startswith("seed-") else folder.name
+    kind = f"{run.kind.capitalize()} run{', several seeds' if seeds else ''}"
+    return Page(name, kind, sections, sources, status, facts)
 
 
-def _notes(run: Run) -> Section:
-    if not run.remarks:
-        return Section("Notes", ["Nothing unusual was noted: no step was skipped."])
-    shown, total = run.remarks[-MOST_NOTES:], len(run.remarks)
-    caption = f"{total:,} notes" if len(shown) == total else f"The last {len(shown)} of {total:,} notes"
-    return Section("Notes", [table(caption, ("Step", "What happened"), ((f"{n.step:,}", n.text) for n in shown))])
+def _curves(drawn: Sequence[Figure], run: Run) -> list[Block]:
+    if not drawn:
+        return ["No step was logged yet."]
+    lines = "the seeds" if run.seeds else "neighbouring log lines"
+    words = f"Lines are means of {lines}; bands show their lowest and highest."
+    words = f"{words} A log line is the mean of {run.settings.get('train.log_every')} training steps."
+    return [paragraph(words, style="quiet"), figures(drawn)]
 
 
 # ---- pretraining ----------------------------------------------------------------------------------------------------
 
 
-def pretraining_page(run: Run) -> Page:
-    setting, model = run.setting, shlex.quote(str(run.folder / "model"))
-    network = f"{comparison.network_of(run)}, {setting('model.num_attention_heads')} heads"
+def _pretraining(run: Run) -> Page:
+    # torch comes with them, which only a page needs
+    from litebert.tasks.distillation import DISTILLATION_MEASURES
+    from litebert.tasks.pretraining import pretraining_measures
+
+    setting, model, task = run.setting, shlex.quote(str(run.folder / "model")), tables.sentence_task(run)
+    last = run.evaluations[-1].values if run.evaluations else {}
+    drawn = list[Figure]()
+    for each in (*pretraining_measures(), *DISTILLATION_MEASURES):
+        if not each.title:
+            continue
+        # What is reached without any learning: a number, or a measure of its own.
+        is_number = isinstance(each.chance, float)
+        level = each.chance if isinstance(each.chance, float) else last.get(each.chance or "", math.nan)
+        rule = ("chance" if is_number else "commonest token", level) if math.isfinite(level) else None
+        title, write = each.title.replace("Sentence order", task), share if each.is_share else loss
+        drawn += chart_of(run, each.name, title, each.caption, write, rule=rule, is_share=each.is_share)
+    network = f"{tables.network_of(run)}, {setting('model.num_attention_heads')} heads"
     length = setting("objective.max_seq_length")
     facts = {
         "Network": f"{network}, sharing {setting('model.sharing')}",
@@ -165,9 +158,9 @@ def pretraining_page(run: Run) -> Page:
     if run.trains_sentences and run.settings.get("objective.sentence") != "next":
         shell.append(f'litebert order "He opened the door." "Nobody was there." --model {model}')
     shell.append(f'litebert embed "A sentence." --model {model}')
-    use = _next_steps(run, shell, 'fill("The cat sat on the [MASK].")')
-    sections = (_held_out(run), _curves(_pretraining_charts(run), run), use)
-    return _page_of_run(run, facts, sections, "the run's run.json, metrics.jsonl")
+    curves = _curves([*drawn, *rate_charts(run)], run)
+    sections: Sections = {"Held-out results": _held_out(run, task), "Curves": curves}
+    return _page(run, facts, sections, shell, 'fill("The cat sat on the [MASK].")')
 
 
 def loss(value: float) -> str:
@@ -179,14 +172,13 @@ def perplexity(value: float) -> str:
     return f"{math.exp(value):,.1f}" if value < 100 else "not finite"
 
 
-def _held_out(run: Run) -> Section:
-    title = "Held-out results"
+def _held_out(run: Run, task: str) -> list[Block]:
     if not run.evaluations:
-        return Section(title, ["Nothing was evaluated yet."])
-    first, last, task = run.evaluations[0], run.evaluations[-1], comparison.sentence_task(run)
-    words = " ".join(f"{found[0].upper()}{found[1:]}." for found in comparison.pretraining_findings(run))
+        return ["Nothing was evaluated yet."]
+    first, last = run.evaluations[0], run.evaluations[-1]
+    words = " ".join(f"{found[0].upper()}{found[1:]}." for found in tables.pretraining_findings(run))
     if first is last:
-        return Section(title, [words, f"Evaluated once so far, at step {first.step:,}."])
+        return [words, f"Evaluated once so far, at step {first.step:,}."]
     size = run.settings.get("model.vocab_size")
     vocabulary = size if isinstance(size, int) and size > 0 else math.nan
     baseline = share(last.values.get("masked_lm_baseline", math.nan))
@@ -205,189 +197,164 @@ def _held_out(run: Run) -> Section:
     ]
     headings = ("Measure", f"At step {first.step:,}", f"At step {last.step:,}", "Without learning")
     caption = "Loss in nats; measured on held-out documents, without dropout"
-    return Section(title, [words, table(caption, headings, rows, style="results")])
-
-
-def _pretraining_charts(run: Run) -> list[Figure]:
-    # torch comes with them, which only a page needs
-    from litebert.tasks.distillation import DISTILLATION_MEASURES
-    from litebert.tasks.pretraining import pretraining_measures
-
-    found, last = list[Figure](), run.evaluations[-1].values if run.evaluations else {}
-    for each in (*pretraining_measures(), *DISTILLATION_MEASURES):
-        if not each.title:
-            continue
-        # What is reached without any learning: a number, or a measure of its own.
-        is_number = isinstance(each.chance, float)
-        level = each.chance if isinstance(each.chance, float) else last.get(each.chance or "", math.nan)
-        rule = Rule("chance" if is_number else "commonest token", level) if math.isfinite(level) else None
-        title = each.title.replace("Sentence order", comparison.sentence_task(run))
-        write = share if each.is_share else loss
-        found += chart_of(run, each.name, title, each.caption, write, rule=rule, is_share=each.is_share)
-    return [*found, *rate_charts(run)]
+    return [words, table(caption, headings, rows, style="results")]
 
 
 # ---- fine-tuning ----------------------------------------------------------------------------------------------------
 
 
-def finetuning_page(run: Run) -> Page:
+def _finetuning(run: Run) -> Page:
     """Return the page of a fine-tuning run, or of several seeds: their mean results and their spread."""
-    parts, results = run.seeds or (run,), reached_by(run)
-    answers, known = read_answers(run.folder), set(run.labels)  # of several seeds, their own pages have them
+    parts, results = run.seeds or (run,), tables.reached_by(run)
+    answers, names = read_answers(run.folder), run.config.get("id2label")  # of several seeds, their own pages have them
+    labels = [str(name) for name in names.values()] if isinstance(names, dict) else []
     # where each answer is one of several labels: not text, not a number, not a set of labels
     single = {
         split: rows
         for split, rows in answers.items()
-        if len(known) > 1 and all({row.expected, row.answer} <= known for row in rows)
+        if len(labels) > 1 and all({row.expected, row.answer} <= {*labels} for row in rows)
     }
-    rules = {_accuracy_of(n, answers): Rule("commonest label", _commonest(rows)[1]) for n, rows in single.items()}
+    sets = [name.removesuffix(" examples") for name in run.file.data if name.endswith(" examples")]
+
+    # the loss, and the key measure on each held-out set, or the first measures of an unfinished run
+    worth, rules = _worth(answers, single, results[0].last.measures if results else {})
+    measured = [*parts[0].evaluations[-1].values][:MOST_MEASURES] if parts[0].evaluations else []
+    if results:
+        key = results[0].key_measure
+        base = next((key.removeprefix(f"{each}_") for each in sets if key.startswith(f"{each}_")), None)
+        measured = [name for name in results[0].last.measures if name == key or (base and name.endswith(f"_{base}"))]
     drawn = chart_of(run, "loss", "Training loss", "Lower is better.", "{:.3g}".format)
-    for name in _measures_drawn(next((each for each in parts if each.outcome), parts[0])):
+    for name in measured:
         drawn += chart_of(run, name, f"Held-out {name}", "Higher is better.", number, rule=rules.get(name))
-    words = "Confusion, calibration and the worst errors are on the page of each seed:"
-    each_seed = Section("Each seed", [words, commands(*map(_report_line, (*run.seeds, run)))])
-    sections = (
-        Section("Result", _result_of_seeds(run, results) if run.seeds else _result(run, answers, single)),
-        *_published(run, results),
-        _curves(drawn if run.seeds else [*drawn, *rate_charts(run)], run),
-        *_confusion(single, run.labels),
-        *_calibration(single if run.labels else answers),  # no set of labels, no tags
-        *_worst(answers),
-        each_seed if run.seeds else _use(run, answers),
-    )
+    drawn += [] if run.seeds else rate_charts(run)
+
     setting, shape = run.setting, [parts[0].config.get(name) for name in ("num_hidden_layers", "hidden_size")]
-    sets = {n.removesuffix(" examples"): count for n, count in run.file.data.items() if n.endswith(" examples")}
-    counts = {name: f"{count:,} examples" for name, count in sets.items()}
+    counts = {name: f"{run.file.data[f'{name} examples']:,} examples" for name in sets}
     fresh = {name.rpartition(".")[0] or name for result in results for name in result.fresh}
     facts = {
         "Task": setting("task.name"),
-        "Started from": start_of(run),
+        "Started from": tables.start_of(run),
         "Network": "" if None in shape else f"{shape[0]} layers of {shape[1]}",
         "New, not pretrained": ", ".join(sorted(fresh)),
         "Trained on": counts.pop("training", ""),
         "Evaluated on": "; ".join(f"{split}: {count}" for split, count in counts.items()),
         "Batch": f"{setting('train.batch_size')}, at most {setting('task.max_length')} pieces each",
         "Optimizer": f"{setting('optim.name')}, peak rate {setting('optim.learning_rate')}",
-        "Seed": _seeds(run),
+        "Seed": ", ".join(str(each.seed) for each in run.seeds) or str(run.settings.get("train.seed", "unknown")),
     }
-    files = "its seed folders" if run.seeds else "the run's run.json, metrics.jsonl, result.json and answers"
-    return _page_of_run(run, facts, sections, files)
+
+    classes = run.config.get("architectures")
+    kind = kind_of_class(str(classes[0])) if isinstance(classes, list) and classes else None
+    place, python = shlex.quote(str(run.folder)), "verbs"
+    shell = [f"litebert evaluate {place}", f"litebert evaluate {place} --best"]
+    if kind:
+        words, python = HEADS[kind].shell_example, HEADS[kind].python_example
+        rows = [row for some in answers.values() for row in some]
+        if HEADS[kind].verb == "classify" and rows and all(BETWEEN in row.text for row in rows):
+            words, python = 'classify "A text." --pair "Its pair."', 'classify(["A text."], ["Its pair."])'
+        shell += [f"litebert {words} --model {shlex.quote(str(run.folder / 'model'))}"] if words else []
+
+    sections: Sections = {
+        "Result": _result(run, results, worth),
+        "Paper, recipe, yours": _published(run, results),
+        "Curves": _curves(drawn, run),
+        "Confusion": _confusion(single, labels),
+        "Calibration": _calibration(single if labels else answers),  # no set of labels, no tags
+        "Worst errors": _worst(answers),
+    }
+    return _page(run, facts, sections, shell, python)
 
 
-def _measures_drawn(run: Run) -> list[str]:
-    """Name the key measure on each held-out set, or the first measures of an unfinished run."""
-    if run.outcome is None:
-        return [*run.evaluations[-1].values][:MOST_MEASURES] if run.evaluations else []
-    key, names = run.outcome.key_measure, (name.removesuffix(" examples") for name in run.file.data)
-    splits = [name for name in names if key.startswith(f"{name}_")]  # the set that decides, where there are several
-    base = key.removeprefix(f"{splits[0]}_") if splits else key
-    return [name for name in run.outcome.last.measures if name == key or (splits and name.endswith(f"_{base}"))]
-
-
-def _commonest(rows: Sequence[Answered]) -> tuple[str, float]:
-    """Return the label that most examples have, and their share."""
-    label, count = Counter(row.expected for row in rows).most_common(1)[0]
-    return label, count / len(rows)
-
-
-def _accuracy_of(split: str, answers: Answers) -> str:
-    """Name the accuracy of a held-out set: where there are several, it begins with the set's."""
-    return f"{split}_accuracy" if len(answers) > 1 else "accuracy"
-
-
-def _result(run: Run, answers: Answers, single: Answers) -> list[Block]:
-    if (result := run.outcome) is None:
-        if not run.evaluations:
-            return ["Nothing was evaluated yet."]
-        row = run.evaluations[-1]
-        cells = [(name, number(value)) for name, value in row.values.items() if name != "step"]
-        so_far = table("The last evaluation so far", ("Measure", f"At step {row.step:,}"), cells, style="numbers")
-        return ["The run is not finished; its best evaluation is chosen when it is.", so_far]
-    last, best = result.last, result.best
-    blocks: list[Block] = [
-        "The last step is what training ended with (model/). The best evaluation is that with "
-        f"the highest {result.key_measure} of {result.num_evaluations:,} (best/): it was chosen on the examples "
-        "that it is measured on, which flatters it. Compare each with figures chosen likewise."
-    ]
-    for split, rows in answers.items():  # what an accuracy is worth, compared with no learning and with chance
-        accuracy = last.measures.get(_accuracy_of(split, answers))
-        if accuracy is None:
-            continue
-        error, unlearnt = 2 * math.sqrt(accuracy * (1 - accuracy) / len(rows)), ""  # two standard errors
+def _worth(answers: Answers, single: Answers, measures: Mapping[str, float]) -> tuple[list[Block], dict[str, Rule]]:
+    """Say what the accuracies of a run are worth, beside no learning and beside chance; by name, what needs none."""
+    blocks, rules = list[Block](), dict[str, Rule]()
+    for split, rows in answers.items():
+        name, unlearnt = f"{split}_accuracy" if len(answers) > 1 else "accuracy", ""
+        accuracy = measures.get(name, math.nan)
         if split in single:
-            label, most = _commonest(rows)
-            gain = "" if accuracy > most else ": no gain over that"
-            unlearnt = f"; always answering '{label}', its commonest label, gets {most:.1%}{gain}"
-        blocks.append(
-            f"At the last step {accuracy:.1%} of {split} are right{unlearnt}. With {len(rows):,} "
-            f"examples, differences below {100 * error:.1f} points may be chance (two standard errors)."
-        )
-    shown = []
-    for name, value in last.measures.items():
-        label = f"{name}, key measure" if name == result.key_measure else name
-        shown.append((label, number(value), number(best.measures.get(name, math.nan))))
-    headings = ("Measure", f"Last step, {last.step:,}", f"Best evaluation, step {best.step:,}")
-    return [*blocks, table("Measured on held-out examples, without dropout", headings, shown, style="numbers")]
+            label, count = Counter(row.expected for row in rows).most_common(1)[0]
+            rules[name] = ("commonest label", count / len(rows))
+            gain = "" if accuracy > count / len(rows) else ": no gain over that"
+            unlearnt = f"; always answering '{label}', its commonest label, gets {count / len(rows):.1%}{gain}"
+        if name in measures:
+            error = 2 * math.sqrt(accuracy * (1 - accuracy) / len(rows))  # two standard errors
+            blocks.append(
+                f"At the last step {accuracy:.1%} of {split} are right{unlearnt}. With {len(rows):,} "
+                f"examples, differences below {100 * error:.1f} points may be chance (two standard errors)."
+            )
+    return blocks, rules
 
 
-def _result_of_seeds(run: Run, results: Sequence[Result]) -> list[Block]:
-    blocks: list[Block] = ["No seed is finished yet."]
+def _result(run: Run, results: Sequence[Result], worth: Sequence[Block]) -> list[Block]:
+    blocks: list[Block] = ["No seed is finished yet." if run.seeds else "Nothing was evaluated yet."]
     if results:
-        ends, rows = [spreads([each.last for each in results]), spreads([each.best for each in results])], []
-        for name in ends[0]:
-            found = (end[name] for end in ends)
-            pairs = ((number(each.median), f"{number(each.mean)} ± {number(each.spread)}") for each in found)
-            rows.append((name, *(text for pair in pairs for text in pair)))
+        ends, key, shown = tables.ends_of(results), results[0].key_measure, []
+        for name in ends["last"]:
+            cells = [f"{name}, key measure" if name == key else name]
+            for measures in ends.values():
+                found = measures.get(name)
+                several = f"; {number(found.mean)} ± {number(found.spread)}" if found and run.seeds else ""
+                cells.append(f"{number(found.median) if found else 'not finite'}{several}")
+            shown.append(cells)
         words = (
-            "Last steps are what training ended with. Best evaluations are each seed's highest "
-            f"{results[0].key_measure}: chosen on the examples that they are measured on, which "
-            "flatters them. The two are never mixed; ± is the standard deviation over seeds."
+            "The last step is what training ended with (model/). The best evaluation is that with "
+            f"the highest {key} of {results[0].num_evaluations:,} (best/): it was chosen on the examples "
+            "that it is measured on, which flatters it. Compare each with figures chosen likewise."
         )
-        measures = (f"{what}: {how}" for what in ("Last steps", "Best evaluations") for how in ("median", "mean"))
-        caption = f"Over {len(results)} {'seeds' if len(results) > 1 else 'seed'}"
-        blocks = [words, table(caption, ("Measure", *measures), rows, style="numbers")]
-    by_seed = []
-    for each in run.seeds:
-        cells = [f"not finished, step {each.step:,}", "", "", ""]
-        if result := each.outcome:
-            kept = (result.last, result.best)
-            cells = [text for end in kept for text in (f"{end.step:,}", number(end.measures[result.key_measure]))]
-        by_seed.append((str(each.seed), *cells))
-    headings = ("Seed", "Last step", "key measure", "Best evaluation, step", "key measure")
-    return [*blocks, table("Each seed by the key measure", headings, by_seed, style="numbers")]
+        caption = "Measured on held-out examples, without dropout"
+        headings = [f"Last step, {results[0].last.step:,}", f"Best evaluation, step {results[0].best.step:,}"]
+        if run.seeds:
+            caption += f", over {len(results)} {'seeds' if len(results) > 1 else 'seed'}: median; mean ± deviation"
+            headings = ["Last steps", "Best evaluations"]
+        blocks = [words, *worth, table(caption, ("Measure", *headings), shown, style="numbers")]
+    elif run.evaluations:
+        row = run.evaluations[-1]
+        so_far = [(name, number(value)) for name, value in row.values.items()]
+        blocks = ["The run is not finished; its best evaluation is chosen when it is."]
+        headings = ["Measure", f"At step {row.step:,}"]
+        blocks.append(table("The last evaluation so far", headings, so_far, style="numbers"))
+    if run.seeds:
+        by_seed = []
+        for each in run.seeds:
+            cells = [f"not finished, step {each.step:,}", "", "", ""]
+            if result := each.outcome:
+                kept = (result.last, result.best)
+                cells = [text for end in kept for text in (f"{end.step:,}", number(end.measures[result.key_measure]))]
+            by_seed.append((str(each.seed), *cells))
+        headings = ["Seed", "Last step", "key measure", "Best evaluation, step", "key measure"]
+        blocks.append(table("Each seed by the key measure", headings, by_seed, style="numbers"))
+    return blocks
 
 
-def _published(run: Run, results: Sequence[Result]) -> list[Section]:
+def _published(run: Run, results: Sequence[Result]) -> list[Block]:
     """Return published figures beside the reader's own (medians over seeds), and what the recipe says."""
-    blocks, yours = list[Block](), dict[str, dict[str, float]]()
-    for name, steps in (("last step", [r.last for r in results]), ("best", [r.best for r in results])):
-        if steps:
-            column = f"median of {name}{'s' * (name == 'last step')}" if run.seeds else name
-            yours[column] = {measure: spread.median for measure, spread in spreads(steps).items()}
-    if scores := published_on_dev(run.setting("task.name")):
+    blocks, yours, task = list[Block](), tables.ends_of(results), run.setting("task.name")
+    if scores := tables.published_on_dev(task):
         rows = []
         for score in scores:
-            names = [(measures, comparison.named(score.measure, list(measures))) for measures in yours.values()]
-            cells = [f"{comparison.percent(score.task, measures[n]):.1f}" if n else "" for measures, n in names]
-            source = f"{score.table}, row {score.row}"
-            rows.append((score.model, score.measure, f"{score.percent:.1f}", *cells, source))
-        headings = ("Model", "Measure", "Published", *(f"Yours, {name}" for name in yours), "Source")
+            cells = [f"{score.percent:.1f}"]
+            for measures in yours.values():
+                name = tables.named(score.measure, list(measures))
+                cells.append(f"{tables.percent(task, measures[name].median):.1f}" if name else "")
+            rows.append((score.model, score.measure, *cells, f"{score.table}, row {score.row}"))
+        ends = {"last": "last step", "best": "best evaluation"}
+        headings = ("Model", "Measure", "Published", *(f"Yours, {ends[end]}" for end in yours), "Source")
         caption = "Percent, on dev; tables of arXiv 1909.11942 v6, README of google-research/albert"
-        blocks += [comparison.comparability(run), table(caption, headings, rows, style="numbers")]
+        blocks += [tables.comparability(run), table(caption, headings, rows, style="numbers")]
     origins = run.file.origins.values()
     if recipe := min((origin.detail for origin in origins if origin.kind == "recipe"), default=None):
-        path = package_files("litebert") / "recipes" / "finetune" / f"{recipe}.toml"
+        path = files("litebert") / "recipes" / "finetune" / f"{recipe}.toml"
         lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
         said = [line.lstrip("# ") for line in lines if line.startswith("#")]
         blocks.append(details(f"What the recipe {recipe} says", commands(*said or ["It is not in this version."])))
-    return [Section("Paper, recipe, yours", blocks)] if blocks else []
+    return blocks
 
 
 # ---- answers: which labels are mistaken, how sure the model is, what is worst ---------------------------------------
 
 
-def _confusion(single: Answers, labels: Sequence[str]) -> list[Section]:
-    tables, words = list[Block](), ["What the last step answers: a row for each label that was right."]
+def _confusion(single: Answers, labels: Sequence[str]) -> list[Block]:
+    matrices, words = list[Block](), ["What the last step answers: a row for each label that was right."]
     for split, rows in single.items():
         if len({row.answer for row in rows}) == 1:
             words.append(f"On {split}, it answers '{rows[0].answer}' to every text.")
@@ -395,7 +362,7 @@ def _confusion(single: Answers, labels: Sequence[str]) -> list[Section]:
         if len(labels) > MOST_LABELS:
             wrong = [(*pair, f"{count:,}") for pair, count in counts.most_common() if pair[0] != pair[1]]
             caption = f"{split}: the {len(wrong[:MOST_PAIRS])} commonest of {len(wrong):,} confusions"
-            tables.append(table(caption, ("Expected", "Answered", "Times"), wrong[:MOST_PAIRS]))
+            matrices.append(table(caption, ("Expected", "Answered", "Times"), wrong[:MOST_PAIRS]))
             continue
         cells = []
         for wanted in labels:
@@ -403,11 +370,11 @@ def _confusion(single: Answers, labels: Sequence[str]) -> list[Section]:
             shares = [(f"{counts[wanted, found]:,}", counts[wanted, found] / max(1, total)) for found in labels]
             cells.append((wanted, *shares, f"{counts[wanted, wanted] / total:.1%}" if total else "none"))
         headings = ("Expected", *(f"answered {label}" for label in labels), "Right")
-        tables.append(table(f"{split}, {len(rows):,} examples", headings, cells, style="shaded"))
-    return [Section("Confusion", [*words, *tables])] if tables else []
+        matrices.append(table(f"{split}, {len(rows):,} examples", headings, cells, style="shaded"))
+    return [*words, *matrices] if matrices else []
 
 
-def _calibration(answers: Answers) -> list[Section]:
+def _calibration(answers: Answers) -> list[Block]:
     drawn, words = list[Figure](), list[Block]()
     for split, rows in answers.items():
         sure = [row.confidence for row in rows if row.confidence is not None]
@@ -424,27 +391,10 @@ def _calibration(answers: Answers) -> list[Section]:
         "Of the answers given with 80% confidence, 80% should be right. The expected calibration "
         "error is how far the two are apart on average: 0 is perfect."
     )
-    return [Section("Calibration", [what, *words, figures(drawn)])] if drawn else []
+    return [what, *words, figures(drawn)] if drawn else []
 
 
-def shortened(text: str, most: int) -> str:
-    """Return a text on one line, without unprintable characters and cut if it is too long.
-
-    >>> shortened("one\\n two\\x00 three", 9)
-    'one two\\ufffd …'
-    """
-    line = "".join(letter if letter.isprintable() else "\ufffd" for letter in " ".join(text.split()))
-    if len(line) <= most:
-        return line
-    kept, space, _ = line[: most + 1].rpartition(" ")
-    # Some scripts have no spaces, and a word may be very long.
-    return f"{kept if space and len(kept) > most // 2 else line[:most]} …"
-
-
-def _worst(answers: Answers) -> list[Section]:
-    if not answers:
-        return []
-
+def _worst(answers: Answers) -> list[Block]:
     def rank(row: Answered) -> tuple[float, str]:
         """How wrong, times how confident (1 if unknown), the worst first."""
         return (row.score - 1) * (1.0 if row.confidence is None else row.confidence), row.id
@@ -456,24 +406,20 @@ def _worst(answers: Answers) -> list[Section]:
             blocks.append(f"{split}: nothing is wrong.")
             continue
         cells = []
-        for row in nsmallest(MOST_ERRORS, wrong, key=rank):
+        for row in sorted(wrong, key=rank)[:MOST_ERRORS]:
             sure = "not told" if row.confidence is None else f"{row.confidence:.1%}"
             said = [shortened(text, LONGEST_ANSWER) or "(none)" for text in (row.expected, row.answer)]
             cells.append((shortened(row.id, LONGEST_ID), sure, *said, shortened(row.text, LONGEST_TEXT)))
         caption = f"{split}: the worst {len(cells)} of {len(wrong):,} errors in {len(rows):,}"
         blocks.append(table(caption, ("Id", "Sure", "Expected", "Answered", "Text"), cells, style="texts"))
-    return [Section("Worst errors", blocks)]
+    return blocks if answers else []
 
 
-def _use(run: Run, answers: Answers) -> Section:
-    classes = run.config.get("architectures")
-    kind = kind_of_class(str(classes[0])) if isinstance(classes, list) and classes else None
-    place, model = shlex.quote(str(run.folder)), shlex.quote(str(run.folder / "model"))
-    shell, python = [f"litebert evaluate {place}", f"litebert evaluate {place} --best"], "verbs"
-    if kind:
-        words, python = HEADS[kind].shell_example, HEADS[kind].python_example
-        rows = [row for some in answers.values() for row in some]
-        if HEADS[kind].verb == "classify" and rows and all(BETWEEN in row.text for row in rows):
-            words, python = 'classify "A text." --pair "Its pair."', 'classify(["A text."], ["Its pair."])'
-        shell += [f"litebert {words} --model {model}"] if words else []
-    return _next_steps(run, shell, python)
+def shortened(text: str, most: int) -> str:
+    """Return a text on one line, without unprintable characters and cut if it is too long.
+
+    >>> shortened("one\\n two\\x00 three", 9)
+    'one two\\ufffd …'
+    """
+    line = "".join(letter if letter.isprintable() else "\ufffd" for letter in " ".join(text.split()))
+    return line if len(line) <= most else f"{line[:most]}…"

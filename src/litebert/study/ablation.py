@@ -52,8 +52,7 @@ class Shape(_Described):
 class Scale(_Described):
     """How large the networks of a study are, and how long they are trained."""
 
-    base: Shape  # stands for the paper's shape of this name, as does `large`
-    large: Shape
+    shapes: dict[str, Shape]  # they stand for the paper's shapes of these names
     embedding_sizes: dict[int, int]  # for the paper's sizes
     usual_embedding: int  # of all other tables; 0 makes it equal to H
     steps: int
@@ -78,22 +77,22 @@ class Variant(_Described):
     part: str = ""
 
     def num_layers(self, scale: Scale) -> int:
-        full = self.layers or (scale.base if self.shape == "base" else scale.large).num_layers
+        full = self.layers or scale.shapes[self.shape].num_layers
         return max(1, full // 2) if self.halved else full
 
     def words(self, scale: Scale) -> Words:
-        shape = scale.base if self.shape == "base" else scale.large
+        shape = scale.shapes[self.shape]
         hidden, embedding = self.width * shape.hidden_size, scale.usual_embedding
         if self.embedding is not None:
-            embedding = scale.embedding_sizes[self.embedding] if self.embedding else hidden
-        return (
-            f"model.hidden_size={hidden}",
-            f"model.num_hidden_layers={self.num_layers(scale)}",
-            f"model.num_attention_heads={hidden // shape.head_size}",
-            f"model.intermediate_size={4 * hidden}",
-            f"model.embedding_size={embedding or hidden}",
-            *self.settings,
-        )
+            embedding = scale.embedding_sizes[self.embedding] if self.embedding else 0
+        sizes = {
+            "hidden_size": hidden,
+            "num_hidden_layers": self.num_layers(scale),
+            "num_attention_heads": hidden // shape.head_size,
+            "intermediate_size": 4 * hidden,
+            "embedding_size": embedding or hidden,
+        }
+        return (*(f"model.{name}={size}" for name, size in sizes.items()), *self.settings)
 
 
 class Grid(_Described):
@@ -123,16 +122,9 @@ class _File(_Described):
 
 
 @cache
-def _file() -> _File:
+def described() -> _File:
+    """Return the scales and the tables of ablation.toml."""
     return _File.model_validate(tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8")))
-
-
-def scales() -> dict[str, Scale]:
-    return _file().scales
-
-
-def grids() -> dict[str, Grid]:
-    return _file().tables
 
 
 def config_of(words: Sequence[str]) -> PretrainConfig:
@@ -196,32 +188,30 @@ class Ablation(BaseModel):
     @property
     def orderings(self) -> dict[str, Ordering]:
         """Whether the rows of each part of the table are in the paper's order."""
-        found = {}
-        for part in dict.fromkeys(row.part for row in self.rows):
-            rows = [row for row in self.rows if row.part == part]
-            found[part] = ordering([row.paper for row in rows], [row.values(self.measure) for row in rows])
-        return found
+        parts: dict[str, list[AblationRow]] = {}
+        for row in self.rows:
+            parts.setdefault(row.part, []).append(row)
+        ours = {part: [row.values(self.measure) for row in rows] for part, rows in parts.items()}
+        return {part: ordering([row.paper for row in rows], ours[part]) for part, rows in parts.items()}
 
     @property
     def verdict(self) -> str:
         """Say in one sentence what was and was not reproduced."""
-        if not any(row.trials for row in self.rows):
+        trained = [row for row in self.rows if row.trials]
+        if not trained:
             return "Nothing was trained: the costs are predictions."
         if all(row.paper is None for row in self.rows):
             first, *others = self.rows
-            compared = zip(others, differences([row.values(self.measure) for row in self.rows]), strict=True)
-            return (
-                f"The paper has no figures for this table. By {self.measure}, beside {first.label}: "
-                f"{', '.join(f'{row.label} {each}' for row, each in compared)} (scale {self.scale})."
-            )
-        verdicts = " ".join(
-            f"The paper's ordering{f', {part}:' if part else ' is'} {each}." for part, each in self.orderings.items()
-        )
-        seeds = sorted({len(row.trials) for row in self.rows if row.trials})
+            words = differences([row.values(self.measure) for row in self.rows])
+            beside = ", ".join(f"{row.label} {each}" for row, each in zip(others, words, strict=True))
+            said = f"By {self.measure}, beside {first.label}: {beside} (scale {self.scale})."
+            return f"The paper has no figures for this table. {said}"
+        verdicts = [f"The paper's ordering{f', {n}:' if n else ' is'} {each}." for n, each in self.orderings.items()]
+        seeds = sorted({len(row.trials) for row in trained})
         num_seeds = f"{'-'.join(map(str, seeds))} {'seed' if seeds == [1] else 'seeds'}"
-        left_out = [row.label for row in self.rows if not row.trials]
-        missing = f" Not trained: {', '.join(left_out)}." if left_out else ""
-        return f"{verdicts} Scale {self.scale}, {num_seeds} a row.{missing}"
+        left_out = ", ".join(row.label for row in self.rows if not row.trials)
+        missing = f" Not trained: {left_out}." if left_out else ""
+        return f"{' '.join(verdicts)} Scale {self.scale}, {num_seeds} a row.{missing}"
 
     @property
     def columns(self) -> list[str]:
@@ -255,30 +245,23 @@ class Ordering(NamedTuple):
         return "partly reproduced" if self.same > self.reversed else "not reproduced"
 
     def __str__(self) -> str:
-        return (
-            f"{self.verdict}: of {sum(self)} pairs of rows {self.same} in the paper's order, {self.reversed} the "
-            f"other way, {self.unclear} undecided"
-        )
+        counts = f"{self.same} in the paper's order, {self.reversed} the other way, {self.unclear} undecided"
+        return f"{self.verdict}: of {sum(self)} pairs of rows {counts}"
 
 
 def ordering(paper: Sequence[float | None], ours: Sequence[Sequence[float]]) -> Ordering:
     """Compare the order of two columns; `ours` has the values of all seeds for each row.
 
     A row with one seed is not put above or below another. Rows without a figure, and equal figures, are not compared.
-
-    >>> ordering([1.0, 2.0], [[0.10, 0.11], [0.30, 0.31]]).verdict
-    'reproduced'
-    >>> ordering([1.0, 2.0], [[0.10], [0.30]]).verdict
-    'undecided'
     """
-    noise, counts = pooled_deviation(ours), Counter[str]()
+    noise, found = _pooled_deviation(ours), list[str]()
     for (figure, first), (other, second) in combinations(zip(paper, ours, strict=True), 2):
         if figure is None or other is None or figure == other or not first or not second:
             continue
         difference = _difference(first, second, noise)
-        is_same = difference is not None and (difference > 0) == (other > figure)
-        counts["unclear" if difference is None else "same" if is_same else "reversed"] += 1
-    return Ordering(counts["same"], counts["reversed"], counts["unclear"])
+        is_same = (difference or 0) * (other - figure) > 0
+        found.append("unclear" if difference is None else "same" if is_same else "reversed")
+    return Ordering(found.count("same"), found.count("reversed"), found.count("unclear"))
 
 
 def differences(ours: Sequence[Sequence[float]]) -> list[str]:
@@ -287,7 +270,7 @@ def differences(ours: Sequence[Sequence[float]]) -> list[str]:
     >>> differences([[1.0, 1.1], [2.0, 2.1], [1.1, 1.2], []])
     ['above', 'within the noise', 'not measured']
     """
-    first, noise, found = ours[0], pooled_deviation(ours), []
+    first, noise, found = ours[0], _pooled_deviation(ours), []
     for row in ours[1:]:
         if not first or not row:
             found.append("not measured")
@@ -298,12 +281,8 @@ def differences(ours: Sequence[Sequence[float]]) -> list[str]:
     return found
 
 
-def pooled_deviation(rows: Sequence[Sequence[float]]) -> float | None:
-    """Return the deviation between seeds over all rows; None where no row has two.
-
-    >>> pooled_deviation([[1.0, 3.0], [5.0]])
-    1.4142135623730951
-    """
+def _pooled_deviation(rows: Sequence[Sequence[float]]) -> float | None:
+    """Return the deviation between seeds over all rows; None where no row has two."""
     repeated = [row for row in rows if len(row) > 1]
     if not repeated:
         return None
@@ -324,25 +303,24 @@ def ablation_part(found: Ablation) -> Part:
     """Return a table of the paper with our rows beside it, and its figure."""
     headings = ["row", "paper", "seeds", *(f"{name}{end}" for name in found.columns for end in ("", " ±"))]
     headings += ["tokens", "CPU s", "table", "body", "predicted CPU s", "predicted FLOPs"]
-    rows: list[tuple[Cell, ...]] = []
+    rows, points = list[tuple[Cell, ...]](), []
     for row in found.rows:
         cells: list[Cell] = [row.label, row.paper, len(row.trials)]
         for name in found.columns:
             values = row.values(name)
             cells += [Spread.of(values).mean, Spread.of(values).spread] if values else [None, None]
+        cost: list[Cell] = [None] * 4
         if row.trials:
             first, tokens = row.trials[0], fmean(trial.tokens for trial in row.trials)
-            cells += [int(tokens), fmean(trial.cpu_seconds for trial in row.trials), first.table, first.body]
-        else:
-            cells += [None] * 4
-        rows.append((*cells, row.predicted_cpu_seconds, f"{row.predicted_flops:.2e}"))
-    points = [(row.label, row.values(found.measure), row.paper) for row in found.rows]
+            cost = [int(tokens), fmean(trial.cpu_seconds for trial in row.trials), first.table, first.body]
+        rows.append((*cells, *cost, row.predicted_cpu_seconds, f"{row.predicted_flops:.2e}"))
+        points.append((row.label, row.values(found.measure), row.paper))
     is_measured = any(row.trials for row in found.rows)
+    paper = f"figures are the paper's {found.paper_measure}; ours is {found.measure} on held-out text, at scale "
     return Part(
         name=found.name,
         title=f"{found.title} (paper: {found.source})",
-        paper=f"figures are the paper's {found.paper_measure}; ours is {found.measure} on held-out text, at scale "
-        f"{found.scale}.",
+        paper=f"{paper}{found.scale}.",
         finding=found.verdict,
         tables=(Table(tuple(headings), tuple(rows), found.title),),
         figures=(rows_figure(found.title, "Bars: deviation between seeds.", points),) if is_measured else (),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import cycle
 from pathlib import Path
 from statistics import median
 from typing import Literal, TypeVar
@@ -14,7 +15,7 @@ from litebert.files import read_json
 from litebert.report.figures import Figure, Line, Point, chart
 from litebert.report.page import Part
 from litebert.report.tables import Cell, Table
-from litebert.study.ablation import Ablation, ablation_part, grids
+from litebert.study.ablation import Ablation, ablation_part, described
 
 GIGABITS = (1, 10, 100)
 COLORS = ("train", "held-out", "ink", "rule", "quiet")
@@ -30,7 +31,6 @@ class StepChange(BaseModel):
     step: int
     block: int  # the one that the step applies, numbered by first use
     l2: float  # distance of input and output
-    cosine: float
     angle: float  # in degrees
     norm: float  # length of the output
     residual: float  # the distance as a share of the length of the input
@@ -47,21 +47,15 @@ class Fate(BaseModel):
 
 
 class Eigenvalue(BaseModel):
-    """The dominant eigenvalue of a step's Jacobian: below a modulus of 1 the step is locally a contraction.
-
-    `turn` is the cosine between the iterated direction and its image: near 1 the eigenvalue is real and positive; near
-    -1 it is real and negative (a period of two steps); in between there is a complex pair, or several have one modulus.
-    """
+    """The dominant eigenvalue of a step's Jacobian: below a modulus of 1 the step is locally a contraction."""
 
     modulus: float
-    turn: float
 
 
 class Layers(BaseModel):
     """What `litebert study layers` found in one network."""
 
     source: str
-    is_shared: bool
     num_steps: int
     num_tokens: int
     steps: list[StepChange]
@@ -73,41 +67,40 @@ class Layers(BaseModel):
     @property
     def summary(self) -> str:
         """Say in one sentence what happens beyond the trained depth."""
-        repeated = "its shared step" if self.is_shared else "its last step"
-        if 1 < (blocks := self.steps[-1].block) < self.num_steps:
-            repeated = f"the last of its {blocks} blocks"
+        blocks = self.steps[-1].block
+        repeated = "its shared step" if blocks == 1 else f"the last of its {blocks} blocks"
+        if 1 < blocks == self.num_steps:
+            repeated = "its last step"
         fates = ", ".join(f"{fate.verdict} at step {fate.depth}" for fate in self.fates)
+        at_end, at_depth = (each.modulus for each in (self.eigenvalue_at_end, self.eigenvalue_at_depth))
         return (
             f"{self.source}, trained with {self.num_steps} steps: applying {repeated} further, it {fates}. In the end "
             f"a step moves a state by {self.fates[-1].residual:.1%} of its length; the dominant eigenvalue has modulus "
-            f"{self.eigenvalue_at_end.modulus:.2f} there and {self.eigenvalue_at_depth.modulus:.2f} at the trained "
-            "depth."
+            f"{at_end:.2f} there and {at_depth:.2f} at the trained depth."
         )
 
 
 def layers_part(found: Sequence[Layers]) -> Part:
     fates, steps = list[tuple[Cell, ...]](), list[tuple[Cell, ...]]()
     for each in found:
-        depth, end, judged = each.eigenvalue_at_depth, each.eigenvalue_at_end, {fate.depth for fate in each.fates}
-        values = (round(depth.modulus, 3), round(end.modulus, 3), round(end.turn, 3))
+        moduli = [round(value.modulus, 3) for value in (each.eigenvalue_at_depth, each.eigenvalue_at_end)]
         for fate in each.fates:
             moved = (round(fate.residual, 4), fate.period, round(fate.return_residual, 4))
-            fates.append((each.source, fate.depth, fate.verdict, *moved, *values))
-        for step in (*each.steps, *each.beyond):
-            is_trained = step.step <= each.num_steps
-            if is_trained or step.step in judged:
-                sizes = (round(step.l2, 3), round(step.angle, 2), round(step.norm, 3), round(step.residual, 4))
-                steps.append((each.source, step.step, step.block, is_trained, *sizes))
+            fates.append((each.source, fate.depth, fate.verdict, *moved, *moduli))
+        judged = [step for step in each.beyond if step.step in {fate.depth for fate in each.fates}]
+        for step in (*each.steps, *judged):
+            sizes = (round(step.l2, 3), round(step.angle, 2), round(step.norm, 3), round(step.residual, 4))
+            steps.append((each.source, step.step, step.block, step.step <= each.num_steps, *sizes))
 
     def drawn(title: str, caption: str, value: Callable[[StepChange], float], *, beyond: bool = False) -> list[Figure]:
         lines = []
-        for number, each in enumerate(found):
+        for each, color in zip(found, cycle(COLORS), strict=False):
             shown = [*each.steps, *each.beyond] if beyond else each.steps
-            points = [Point(s.step, value(s), value(s), value(s)) for s in shown]
-            lines.append(Line(Path(each.source).name, COLORS[number % len(COLORS)], points))
+            points = [Point(step.step, value(step), value(step), value(step)) for step in shown]
+            lines.append(Line(Path(each.source).name, color, points))
         return chart(title, caption, lines, "{:.3g}".format, is_logarithmic=beyond)
 
-    fate_headings = ("model", "depth", "verdict", "residual", "period", "return", "|eigenvalue|", "at the end", "turn")
+    fate_headings = ("model", "depth", "verdict", "residual", "period", "return", "|eigenvalue|", "at the end")
     step_headings = ("model", "step", "block", "trained", "L2", "angle", "norm", "residual")
     moved_by = "Share of its length by which a step moves a state."
     return Part(
@@ -154,27 +147,27 @@ class ClaimResult(BaseModel):
     flops_speed: float
     parameters: tuple[int, int]
     gradient_bytes: tuple[int, int]  # the float32 gradients of a data-parallel step
-    training_bytes: tuple[int, int]  # weights, gradients and two moments
     training_seconds: tuple[float, float]
-    network_seconds: dict[int, tuple[float, float]]  # a ring all-reduce of the gradients, by Gbit/s
 
     def speed_at(self, gigabits: int) -> float:
-        """Return the ratio of speeds of a step followed by its all-reduce."""
-        (own, other), (sent, other_sent) = self.training_seconds, self.network_seconds[gigabits]
-        return (other + other_sent) / (own + sent)
+        """Return the ratio of speeds of a step followed by a ring all-reduce, which sends the gradients about twice."""
+        own, other = (
+            seconds + 2 * 8 * size / (gigabits * 1e9)  # a byte has 8 bits
+            for seconds, size in zip(self.training_seconds, self.gradient_bytes, strict=True)
+        )
+        return other / own
 
     @property
     def summary(self) -> str:
         """Say in one sentence whether the claim holds here."""
         own, other = (size / 1e6 for size in self.gradient_bytes)
-        speed = self.training_speed.median
+        speed, at = self.training_speed.median, " / ".join(f"{self.speed_at(speed):.2f}" for speed in GIGABITS)
         is_near = 0.8 <= speed / self.paper_speed <= 1.25
         return (
             f"{self.name}: a training step is {speed:.2f} times as fast as {self.beside}'s (paper {self.paper_speed}: "
             f"{'within' if is_near else 'not within'} 25 % of that, on one process), inference "
             f"{self.inference_speed.median:.2f} times; it sends {own:,.0f} MB of gradients a step, not {other:,.0f} "
-            f"MB, and with the all-reduce of {' / '.join(map(str, GIGABITS))} Gbit/s it is "
-            f"{' / '.join(f'{self.speed_at(speed):.2f}' for speed in GIGABITS)} times as fast."
+            f"MB, and with the all-reduce of {' / '.join(map(str, GIGABITS))} Gbit/s it is {at} times as fast."
         )
 
 
@@ -196,7 +189,8 @@ def costs_part(found: Costs) -> Part:
     rows = list[tuple[Cell, ...]]()
     for each in found.claims:
         speeds = [x for timed in (each.training_speed, each.inference_speed) for x in timed.model_dump().values()]
-        sizes = [size / 1e6 for size in each.gradient_bytes] + [size / 1e9 for size in each.training_bytes]
+        # weights, gradients and two moments are four times the gradients
+        sizes = [size / 1e6 for size in each.gradient_bytes] + [4 * size / 1e9 for size in each.gradient_bytes]
         own = (f"{each.name} / {each.beside}", each.paper_speed, *speeds, each.flops_speed, *each.parameters)
         rows.append((*own, *sizes, *map(each.speed_at, GIGABITS)))
     title = (
@@ -226,7 +220,7 @@ def read_parts(folder: Path) -> list[Part]:
     """Return all studies whose metrics files are in a folder, the paper's first."""
     layers = read_findings(Layers, folder, "layers-*")
     parts = [layers_part(layers)] if layers else []
-    parts += [ablation_part(each) for name in grids() for each in read_findings(Ablation, folder, name)]
+    parts += [ablation_part(each) for name in described().tables for each in read_findings(Ablation, folder, name)]
     parts += map(costs_part, read_findings(Costs, folder, "cost"))
     if not parts:
         what, expected = f"there is no metrics file of a study in {folder}", "the folder that --output of a study names"

@@ -81,21 +81,20 @@ def layers_of(
         state = steps[place](state, layout)
         end = state[: len(batch.ids)].float()
         before, after = recent[-1], end[counted]
-        cosine = F.cosine_similarity(before, after, dim=-1).clamp(-1, 1)
-        distance = (after - before).norm(dim=-1)
-        means = {"l2": distance, "cosine": cosine, "angle": cosine.arccos() * 180 / math.pi}
-        means |= {"norm": after.norm(dim=-1), "residual": distance / before.norm(dim=-1)}
-        block = 1 + blocks.index(albert.plan[place])
-        changes.append(
-            findings.StepChange(step=number, block=block, **{name: float(e.mean()) for name, e in means.items()})
+        distance, angle = (
+            (after - before).norm(dim=-1),
+            F.cosine_similarity(before, after, dim=-1).clamp(-1, 1).arccos(),
         )
+        each = {"l2": distance, "angle": angle.rad2deg(), "norm": after.norm(dim=-1)}
+        each["residual"] = distance / before.norm(dim=-1)
+        means = {name: float(values.mean()) for name, values in each.items()}
+        changes.append(findings.StepChange(step=number, block=1 + blocks.index(albert.plan[place]), **means))
         recent = [*recent[-LEAST_DEPTH:], after]
         if number in depths and number > trained:
             fates.append(fate_of([change.residual for change in changes], recent))
         at_depth = end if number == trained else at_depth
     return findings.Layers(
         source=source,
-        is_shared=len(blocks) == 1,
         num_steps=trained,
         num_tokens=int(counted.sum()),
         steps=changes[:trained],
@@ -112,20 +111,18 @@ def fate_of(residuals: Sequence[float], recent: Sequence[Tensor]) -> findings.Fa
     def moved(lag: int) -> float:
         """How far the last states are from those `lag` steps before, relative to their size."""
         pairs = zip(recent[-WINDOW - lag : -lag], recent[-WINDOW:], strict=True)
-        return sum(float(((b - a).norm(dim=-1) / a.norm(dim=-1)).mean()) for a, b in pairs) / WINDOW
+        return fmean(float(((b - a).norm(dim=-1) / a.norm(dim=-1)).mean()) for a, b in pairs)
 
     depth, residual = len(residuals), moved(1)
     by_lag = {lag: moved(lag) for lag in range(2, MOST_PERIOD + 1)}
     returning = [lag for lag, distance in by_lag.items() if distance < RETURN * residual]
     period = returning[0] if returning else min(by_lag, key=by_lag.__getitem__)
     half_way = fmean(residuals[max(0, depth // 2 - WINDOW) : depth // 2])
-    verdict: findings.Verdict = "wanders"
+    verdict: findings.Verdict = "closes in" if residual < CLOSING * half_way else "wanders"
     if residual < STILL:
         verdict = "converges"
     elif returning:
         verdict = "oscillates"
-    elif residual < CLOSING * half_way:
-        verdict = "closes in"
     return findings.Fate(depth=depth, verdict=verdict, residual=residual, period=period, return_residual=by_lag[period])
 
 
@@ -148,15 +145,14 @@ def dominant_eigenvalue(albert: Albert, batch: Batch, state: Tensor, power_steps
 
     direction = torch.randn(point.shape, generator=torch.Generator().manual_seed(SEED))
     direction = direction / direction.norm()
-    growths, turns = [], []
+    growths = []
     for _ in range(power_steps):
         image: Tensor = jvp(step, point, direction)[1]  # type: ignore[no-untyped-call]
         growth = image.norm()
         growths.append(math.log(max(float(growth), 1e-30)))
-        turns.append(float((direction * image).sum() / growth))
         direction = image / growth
     half = growths[len(growths) // 2 :]
-    return findings.Eigenvalue(modulus=math.exp(sum(half) / len(half)), turn=turns[-1])
+    return findings.Eigenvalue(modulus=math.exp(sum(half) / len(half)))
 
 
 # ---- the paper's claims of speed and cost: training step, inference, memory, gradients ------------------------------
@@ -204,11 +200,7 @@ def measure_costs(
         for each in networks:
             pack(each.albert.eval())
         passes = [[forward_seconds(each, batch) for each in networks] for _ in range(rounds)]
-        own, beside = map(sizes_of, pair)
-        flops, beside_flops = (forward_flops(config, seq_length=seq_length) for config in pair)
-        gradients = (own.bytes_fp32, beside.bytes_fp32)
-        # A ring all-reduce sends the gradients about twice; a byte has 8 bits.
-        sent = {gigabits: [2 * 8 * size / (gigabits * 1e9) for size in gradients] for gigabits in findings.GIGABITS}
+        sizes, flops = [*map(sizes_of, pair)], [forward_flops(config, seq_length=seq_length) for config in pair]
         results.append(
             findings.ClaimResult(
                 name=claim.name,
@@ -216,12 +208,10 @@ def measure_costs(
                 paper_speed=claim.paper,
                 training_speed=findings.Timed.of([other / one for one, other in steps]),
                 inference_speed=findings.Timed.of([other / one for one, other in passes]),
-                flops_speed=beside_flops / flops,
-                parameters=(own.total, beside.total),
-                gradient_bytes=gradients,
-                training_bytes=(4 * gradients[0], 4 * gradients[1]),
+                flops_speed=flops[1] / flops[0],
+                parameters=(sizes[0].total, sizes[1].total),
+                gradient_bytes=(sizes[0].bytes_fp32, sizes[1].bytes_fp32),
                 training_seconds=(median(one for one, _ in steps), median(other for _, other in steps)),
-                network_seconds={gigabits: (seconds[0], seconds[1]) for gigabits, seconds in sent.items()},
             )
         )
     given = {"tokens": tokens, "seq_length": seq_length, "rounds": rounds}

@@ -58,6 +58,7 @@ def sizes_of(config: AlbertConfig) -> Sizes:
     '11,813,810'
     """
     embedding, hidden, vocab = config.embedding_size, config.hidden_size, config.vocab_size
+    intermediate, square = config.intermediate_size, hidden * hidden
 
     def dense(inputs: int, outputs: int) -> int:
         return inputs * outputs + outputs  # a kernel and its bias
@@ -65,7 +66,6 @@ def sizes_of(config: AlbertConfig) -> Sizes:
     shared = config.num_hidden_groups * config.inner_group_num  # distinct blocks, if all steps share them
     num_attention = shared if config.sharing in ("all", "attention") else config.num_steps
     num_ffn = shared if config.sharing in ("all", "ffn") else config.num_steps
-    intermediate, square = config.intermediate_size, hidden * hidden
     parts = {
         "embeddings": (vocab + config.max_position_embeddings + config.type_vocab_size + 2) * embedding,
         "projection": dense(embedding, hidden) if config.projects_embeddings else 0,
@@ -73,25 +73,23 @@ def sizes_of(config: AlbertConfig) -> Sizes:
         "ffn": num_ffn * (dense(hidden, intermediate) + dense(intermediate, hidden) + 2 * hidden),
         "pooler": dense(hidden, hidden),
     }
-    heads = {
-        "masked_lm_head": dense(hidden, embedding) + 2 * embedding + vocab,
-        "sentence_order_head": dense(hidden, 2),
-    }
+    masked_lm, sentence_order = dense(hidden, embedding) + 2 * embedding + vocab, dense(hidden, 2)
     body = sum(parts.values())
-    total = body + sum(heads.values())
-    flops = {length: forward_flops(config, seq_length=length) for length in (128, 512)}
+    total = body + masked_lm + sentence_order
+    flops_128, flops_512 = (forward_flops(config, seq_length=length) for length in (128, 512))
     formula = vocab * embedding + embedding * hidden + config.num_hidden_layers * 12 * square + square
     return Sizes(
         **parts,
-        **heads,
+        masked_lm_head=masked_lm,
+        sentence_order_head=sentence_order,
         body=body,
         total=total,
         bytes_fp32=4 * total,
         bytes_bf16=2 * total,
-        forward_flops_128=flops[128],
-        forward_flops_512=flops[512],
-        training_flops_128=3 * flops[128],
-        training_flops_512=3 * flops[512],
+        forward_flops_128=flops_128,
+        forward_flops_512=flops_512,
+        training_flops_128=3 * flops_128,
+        training_flops_512=3 * flops_512,
         formula=formula,
         normalised_cost=float(formula * PAPER_TOKENS),
     )

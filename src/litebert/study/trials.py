@@ -20,19 +20,8 @@ from litebert.nn import AlbertForPretraining, Batch
 from litebert.objectives import Loader
 from litebert.rng import hashed
 from litebert.runs import Run, read_result
-from litebert.study.ablation import (
-    MEASURE,
-    Ablation,
-    AblationRow,
-    Scale,
-    Trial,
-    Variant,
-    Words,
-    config_of,
-    grids,
-    scales,
-    training_flops,
-)
+from litebert.study import ablation
+from litebert.study.ablation import Ablation, AblationRow, Scale, Trial, Variant, Words, config_of, training_flops
 from litebert.study.models import step_seconds
 from litebert.study.sizes import forward_flops, sizes_of
 from litebert.tasks.pretraining import Pretraining
@@ -49,6 +38,8 @@ PROBE_STEPS, PROBE_BATCH_SIZE, PROBE_LEARNING_RATE = 200, 32, 3e-4
 """What a probe may spend on a row; it is the same for every row."""
 RATE_TOKENS = 1_024
 TRIAL_FILE, CPU_FILE = "trial.json", "cpu.json"
+EVERY_ROW: Words = ("train.eval_at_start=false", "train.eval_sequences=8", "train.keep_checkpoints=1")
+EVERY_ROW += ("train.loader_workers=0", "train.log_every=50")
 
 
 def ablate(
@@ -71,19 +62,22 @@ def ablate(
     `probes` are TASK=PATH: a named task and its folder, or a name and a file of your own, on which every row is
     fine-tuned with the same budget. `more` is a second corpus, which the table of additional data needs.
     """
-    if name not in grids():
-        raise no_such_name("LB-746", "there is no ablation of this name", name, grids(), next=HELP)
-    if scale not in scales():
-        raise no_such_name("LB-745", "no study has this scale", scale, scales(), next=HELP)
+    tables, scales = ablation.described().tables, ablation.described().scales
+    if name not in tables:
+        raise no_such_name("LB-746", "there is no ablation of this name", name, tables, next=HELP)
+    if scale not in scales:
+        raise no_such_name("LB-745", "no study has this scale", scale, scales, next=HELP)
     for probe in probes:
         if not all(probe.partition("=")):
             wanted = "TASK=PATH: a named task and its folder, or a name and a file of your own"
             raise LitebertError("LB-762", "a probe is a task and its data", received=probe, expected=wanted, next=HELP)
-    second = Path(more).absolute() if more else None
-    bench = Bench(name, scale, Path(corpus).absolute(), Path(output) / "runs", second)
+    bench = Bench(name, scale, Path(corpus).absolute(), Path(output) / "runs", more and Path(more).absolute())
     for label in only:
         if label not in bench.variants:
             raise no_such_name("LB-748", "this table has no such row", label, bench.variants, next=HELP)
+    if more is None and any(variant.has_more_data for variant in bench.variants.values()):
+        again = "litebert study ablation data --corpus CORPUS --more CORPUS"
+        raise LitebertError("LB-829", "this table compares one corpus with two of the same vocabulary", next=again)
     rate, rows = measured_rate(bench.scale), []
     for label, variant in bench.variants.items():
         flops = training_flops(bench.words(variant, 0))
@@ -91,11 +85,11 @@ def ablate(
         rows.append(AblationRow(label=label, part=variant.part, paper=variant.paper, **predicted))
     found = Ablation(
         name=name,
-        title=grids()[name].title,
-        source=grids()[name].source,
+        title=tables[name].title,
+        source=tables[name].source,
         scale=scale,
         paper_measure="average of five tasks, %" if any(row.paper for row in rows) else "none",
-        measure=MEASURE,
+        measure=ablation.MEASURE,
         rows=rows,
     )
     for seed in seeds:
@@ -106,9 +100,8 @@ def ablate(
             if is_affordable and (not only or row.label in only):
                 if not trained:
                     say(f"{name}, {row.label}, seed {seed}")
-                row.trials.append(bench.trial(variant, seed, probes))
-            elif trained:
-                row.trials.append(trained)
+                trained = bench.trial(variant, seed, probes)
+            row.trials += [trained] if trained else []
             write_json(Path(output) / f"{name}.json", found.model_dump(mode="json"))
     return found
 
@@ -137,17 +130,14 @@ class Bench:
 
     @property
     def scale(self) -> Scale:
-        return scales()[self.scale_name]
+        return ablation.described().scales[self.scale_name]
 
     @cached_property
     def variants(self) -> dict[str, Variant]:
-        return grids()[self.table].variants(self.scale)
+        return ablation.described().tables[self.table].variants(self.scale)
 
     def words(self, variant: Variant, seed: int) -> Words:
         """Return all settings of a row except the model that it starts from."""
-        if variant.has_more_data and self.more is None:
-            again = "litebert study ablation data --corpus CORPUS --more CORPUS"
-            raise LitebertError("LB-829", "this table compares one corpus with two of the same vocabulary", next=again)
         steps = max(1, round(self.scale.steps * variant.steps))
         return (
             f"data.corpus={self.corpus}",
@@ -157,11 +147,7 @@ class Bench:
             f"train.steps={steps}",
             f"train.eval_every={steps}",
             f"train.save_every={max(1, min(steps, 1_000))}",
-            "train.eval_at_start=false",
-            "train.eval_sequences=8",
-            "train.keep_checkpoints=1",
-            "train.loader_workers=0",
-            "train.log_every=50",
+            *EVERY_ROW,
             f"train.seed={seed}",
         )
 
@@ -181,23 +167,25 @@ class Bench:
 
     def trial(self, variant: Variant, seed: int, probes: Sequence[str] = ()) -> Trial:
         """Train, measure and probe a row; what its record has already is not done again."""
-        folder, trial = self.folder(variant, seed), self.finished(variant, seed)
-        if trial is None:
-            trial = self._trained(variant, seed)
-            config = config_of(trial.settings)
-            trial.measures |= measure(_network(folder), self.corpus, config, sentence=config.objective.sentence)
+        folder, trial = self.folder(variant, seed), self.finished(variant, seed) or self._trained(variant, seed)
+        config = config_of(trial.settings)
+
+        def record() -> None:
             write_json(folder / TRIAL_FILE, trial.model_dump(mode="json"))
-        if grids()[self.table].crosses_objectives and "nsp_accuracy" not in trial.measures:
+
+        if not trial.measures:
+            trial.measures |= measure(_network(folder), self.corpus, config, sentence=config.objective.sentence)
+            record()
+        if ablation.described().tables[self.table].crosses_objectives and "nsp_accuracy" not in trial.measures:
             for name, sentence in (("nsp", "next"), ("sop", "order")):
-                values = measure(_network(folder), self.corpus, config_of(trial.settings), sentence=sentence)
+                values = measure(_network(folder), self.corpus, config, sentence=sentence)
                 trial.measures[f"{name}_accuracy"] = values["sentence_order_accuracy"]
                 trial.measures[f"{name}_commonest"] = values["sentence_commonest"]
-            write_json(folder / TRIAL_FILE, trial.model_dump(mode="json"))
-        for probe in probes:
-            task, _, data = probe.partition("=")
+            record()
+        for task, _, data in (probe.partition("=") for probe in probes):
             if task not in trial.probes:
                 trial.probes[task] = probe_measure(folder, task, Path(data), seed=seed)
-                write_json(folder / TRIAL_FILE, trial.model_dump(mode="json"))
+                record()
         return trial
 
     def _trained(self, variant: Variant, seed: int) -> Trial:
@@ -278,9 +266,12 @@ def probe_measure(folder: Path, task: str, data: Path, *, seed: int) -> float:
     """
     run, model = folder / f"probe-{task}", folder / "run" / "model"
     longest = read_config(model).max_position_embeddings
-    own = ["task.name=table", f"data.train={data}"]
     words = [
-        *(own if data.is_file() else [f"task.name={task}", f"data.folder={data}"]),
+        *(
+            ("task.name=table", f"data.train={data}")
+            if data.is_file()
+            else (f"task.name={task}", f"data.folder={data}")
+        ),
         f"model.start={model}",
         f"task.max_length={longest}",
         f"task.max_query_length={longest // 4}",

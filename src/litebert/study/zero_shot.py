@@ -36,13 +36,13 @@ def blimp(model: Model, data: Path, *, limit: int | None = None) -> dict[str, fl
     good, bad = np.array([score.log_likelihood for score in model.score(sentences)]).reshape(-1, 2).T
     by_paradigm: dict[tuple[str, str], list[float]] = defaultdict(list)
     for row, is_right in zip(rows, good > bad, strict=True):
-        field = str(row["field"]).replace("/", "_")  # BLiMP has two spellings of one field
-        by_paradigm[field, str(row["UID"])].append(float(is_right))
+        # BLiMP has two spellings of one field
+        by_paradigm[str(row["field"]).replace("/", "_"), str(row["UID"])].append(float(is_right))
     by_field: dict[str, list[float]] = defaultdict(list)
-    for (field, _), answers in by_paradigm.items():
-        by_field[field].append(mean(answers))
-    fields = {f"blimp_{field}": mean(shares) for field, shares in sorted(by_field.items())}
-    return {"blimp": mean(mean(answers) for answers in by_paradigm.values()), **fields}
+    for (field, _), answers in sorted(by_paradigm.items()):
+        by_field[f"blimp_{field}"].append(mean(answers))
+    overall = mean(share for shares in by_field.values() for share in shares)
+    return {"blimp": overall, **{name: mean(shares) for name, shares in by_field.items()}}
 
 
 def sts(model: Model, data: Path, *, limit: int | None = None) -> dict[str, float]:
@@ -50,10 +50,12 @@ def sts(model: Model, data: Path, *, limit: int | None = None) -> dict[str, floa
     rows = list(islice(_rows(data), limit))
     names = next((names for names in _PAIR_COLUMNS if rows and set(names) <= set(rows[0])), None)
     if names is None:
-        found, wanted = ", ".join(rows[0]) if rows else "no rows", " or ".join(map(", ".join, _PAIR_COLUMNS))
-        example = "litebert evaluate MODEL --on sts --data STS-B/dev.tsv"
         raise LitebertError(
-            "LB-992", f"{data} has no scored sentence pairs", received=found, expected=wanted, next=example
+            "LB-992",
+            f"{data} has no scored sentence pairs",
+            received=", ".join(rows[0]) if rows else "no rows",
+            expected=" or ".join(map(", ".join, _PAIR_COLUMNS)),
+            next="litebert evaluate MODEL --on sts --data STS-B/dev.tsv",
         )
     first, second = (_unit(model.embed([str(row[name]) for row in rows])) for name in names[:2])
     try:
@@ -88,10 +90,6 @@ def retrieval(model: Model, data: Path, *, limit: int | None = None) -> dict[str
     }
 
 
-MEASURES: dict[str, Callable[..., dict[str, float]]] = {"blimp": blimp, "sts": sts, "retrieval": retrieval}
-"""What `litebert evaluate --on` measures; each takes a model, a file, and a limit on its rows."""
-
-
 def _rows(data: Path) -> Iterator[Row]:
     return (row for _, row in open_table(data, has_header=True).rows())
 
@@ -99,3 +97,7 @@ def _rows(data: Path) -> Iterator[Row]:
 def _unit(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
     normal: NDArray[np.float32] = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     return normal
+
+
+MEASURES: dict[str, Callable[..., dict[str, float]]] = {"blimp": blimp, "sts": sts, "retrieval": retrieval}
+"""What `litebert evaluate --on` measures; each takes a model, a file, and a limit on its rows."""

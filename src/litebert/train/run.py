@@ -266,8 +266,8 @@ class RunLog:
 
     def resume_at(self, step: int) -> None:
         """Drop the rows after `step`, which will be written again; restart the clock."""
-        for row in truncate_after(self.session.folder, step) if self.session.world.is_first else ():
-            self.say(f"line {row.line} of metrics.jsonl is damaged, moved to {DAMAGED_FILE}")
+        for line in truncate_after(self.session.folder, step) if self.session.world.is_first else ():
+            self.say(f"line {line} of metrics.jsonl is damaged, moved to {DAMAGED_FILE}")
         self._since, self._last_step = time.perf_counter(), step
 
     def begin(self, step: int, total_steps: int) -> None:
