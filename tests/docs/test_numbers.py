@@ -2,7 +2,6 @@
 
 import importlib
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,24 +12,17 @@ ROOT = Path(__file__).parents[2]
 MEASURED = ROOT / "benchmarks" / "study"
 
 
-def script(name: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    monkeypatch.syspath_prepend(str(ROOT))
-    return vars(importlib.import_module(name))
-
-
-def test_the_tables_of_the_studies_are_those_of_the_metrics_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    tables = script("benchmarks.study.tables", monkeypatch)
-    texts = [path.read_text("utf-8") for path in tables["PAGES"]]
-    assert sum(len(tables["BLOCK"].findall(text)) for text in texts) >= 10
-    assert [tables["page_with_tables"](text) for text in texts] == texts
-
-
-def test_the_tables_of_the_scale_map_that_need_no_measurement_are_those_of_its_script(
+def test_the_tables_of_the_pages_are_those_of_the_metrics_files_and_the_scripts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    page = (ROOT / "benchmarks" / "scale_map.md").read_text("utf-8")
-    tables = script("benchmarks.scale_map", monkeypatch)["computed_tables"]().split("\n\n")
-    assert [table in page for table in tables] == [True, True]
+    monkeypatch.syspath_prepend(str(ROOT))
+    tables = importlib.import_module("benchmarks.study.tables")
+    texts = [path.read_text("utf-8") for path in tables.PAGES]
+    assert sum(len(tables.BLOCK.findall(text)) for text in texts) >= 10
+    assert [tables.page_with_tables(text) for text in texts] == texts
+    page = (ROOT / "benchmarks" / "scale_map.md").read_text("utf-8")  # its tables that need no measurement
+    computed = importlib.import_module("benchmarks.scale_map").computed_tables().split("\n\n")
+    assert [table in page for table in computed] == [True, True]
 
 
 def test_the_sentences_about_figure_1_hold() -> None:

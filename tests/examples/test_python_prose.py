@@ -18,61 +18,48 @@ def prose() -> Iterator[ModuleType]:
         yield importlib.import_module("python_prose")
 
 
-@pytest.mark.parametrize(
-    ("markup", "plain"),
-    [
-        ("Read the ``key`` of a *lock* or a **door**.", "Read the key of a lock or a door."),
-        ("A :class:`Lock` is closed by `close`.", "A Lock is closed by close."),
-        ("It returns a :class:`~house.door.Lock` again.", "It returns a Lock again."),
-        ("It opens a file, a house.door.Lock or nothing at all.", "It opens a file, a Lock or nothing at all."),
-        ("See `the manual <https://x.org>`_ for more.", "See the manual for more."),
-        ("See [the manual](https://x.org) for [`~door.Lock`].", "See the manual for Lock."),
-        ("The rest is passed on as *args and **kwargs.", "The rest is passed on as args and kwargs."),
-        ("Call turn() to open the door.", "Call turn to open the door."),
-        ("The proof is long. [1]_ It is not given here.", "The proof is long. It is not given here."),
-        ("A sentence runs\nover two lines.", "A sentence runs over two lines."),
-    ],
-)
-def test_markup_becomes_plain_words(prose: ModuleType, markup: str, plain: str) -> None:
-    assert " ".join(prose.find_sentences(markup)) == plain
+MARKUP = {
+    "Read the ``key`` of a *lock* or a **door**.": "Read the key of a lock or a door.",
+    "A :class:`Lock` is closed by `close`.": "A Lock is closed by close.",
+    "It returns a :class:`~house.door.Lock` again.": "It returns a Lock again.",
+    "It opens a file, a house.door.Lock or nothing at all.": "It opens a file, a Lock or nothing at all.",
+    "See `the manual <https://x.org>`_ for more.": "See the manual for more.",
+    "See [the manual](https://x.org) for [`~door.Lock`].": "See the manual for Lock.",
+    "The rest is passed on as *args and **kwargs.": "The rest is passed on as args and kwargs.",
+    "Call turn() to open the door.": "Call turn to open the door.",
+    "The proof is long. [1]_ It is not given here.": "The proof is long. It is not given here.",
+    "A sentence runs\nover two lines.": "A sentence runs over two lines.",
+}
+NO_PROSE = [
+    "Parameters\n----------\nkey : str\n    The name of the key is a word.",
+    "Args:\n    key (str): The name of the key.\n        It is a word in English.",
+    ":param key: The name of the key.\n    It is a word in English.",
+    ">>> turn(key)\nThe lock is open to all of us.",
+    "```\nThe lock is open to all of us.\n```",
+    "Do it like this::\n\n    The lock is open to all of us.",
+    ".. code-block:: python\n\n    The lock is open to all of us.",
+    "======  =====\nThe key of the lock.\n======  =====",
+    "More can be read at https://example.org/lock on the web.",
+]
+FRAGMENTS = [
+    "lock of the door.",
+    "Open the door.",
+    "Nouns verbs adjectives adverbs.",
+    "The lock (of the door is open.",
+    "The value of x = 3 is odd.",
+    "Is the num_keys of the FooLock in get_bar?",
+    f"The {'very ' * 100}long road.",
+    "The key of aaaaaaaaaabbbbbbbbbbccccccccccd is lost.",
+    "Ключ лежит на столе in the house.",
+]
 
 
-@pytest.mark.parametrize(
-    "block",
-    [
-        "Parameters\n----------\nkey : str\n    The name of the key is a word.",
-        "Args:\n    key (str): The name of the key.\n        It is a word in English.",
-        ":param key: The name of the key.\n    It is a word in English.",
-        ">>> turn(key)\nThe lock is open to all of us.",
-        "```\nThe lock is open to all of us.\n```",
-        "Do it like this::\n\n    The lock is open to all of us.",
-        ".. code-block:: python\n\n    The lock is open to all of us.",
-        "======  =====\nThe key of the lock.\n======  =====",
-        "More can be read at https://example.org/lock on the web.",
-    ],
-)
-def test_what_is_not_prose_is_left_out(prose: ModuleType, block: str) -> None:
-    text = f"The lock is on the door.\n\n{block}\n\nNotes\n-----\nNobody has the key of it."
-    expected = ["The lock is on the door.", "Nobody has the key of it."]
-    assert list(prose.find_sentences(text)) == expected
-
-
-@pytest.mark.parametrize(
-    "fragment",
-    [
-        "lock of the door.",
-        "Open the door.",
-        "Nouns verbs adjectives adverbs.",
-        "The lock (of the door is open.",
-        "The value of x = 3 is odd.",
-        "Is the num_keys of the FooLock in get_bar?",
-        "The " + "very " * 100 + "long road.",
-        "The key of aaaaaaaaaabbbbbbbbbbccccccccccd is lost.",
-        "Ключ лежит на столе in the house.",
-    ],
-)
-def test_fragments_are_no_prose(prose: ModuleType, fragment: str) -> None:
-    assert not prose.is_prose(fragment)
+def test_markup_becomes_plain_words_and_what_is_no_prose_is_left_out(prose: ModuleType) -> None:
+    assert {markup: " ".join(prose.find_sentences(markup)) for markup in MARKUP} == MARKUP
+    first, last = "The lock is on the door.", "Nobody has the key of it."
+    for block in NO_PROSE:
+        assert list(prose.find_sentences(f"{first}\n\n{block}\n\nNotes\n-----\n{last}")) == [first, last]
+    assert not any(map(prose.is_prose, FRAGMENTS))
     assert prose.is_prose("A well-known lock doesn't open by itself, e.g. at 12 or at night!")
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import fmean, variance
 from typing import Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from litebert.config import PretrainConfig, resolve, settings_from_words
 from litebert.metrics import Spread
@@ -37,29 +37,17 @@ CLEAR = 2.0
 # ---- scales and tables, as described in ablation.toml ---------------------------------------------------------------
 
 
-class _Described(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Shape(_Described):
-    """The widths and the depth that a table varies."""
-
-    hidden_size: int
-    num_layers: int
-    head_size: int
-
-
-class Scale(_Described):
+class Scale(BaseModel, frozen=True, extra="forbid"):
     """How large the networks of a study are, and how long they are trained."""
 
-    shapes: dict[str, Shape]  # they stand for the paper's shapes of these names
+    shapes: dict[str, tuple[int, int, int]]  # hidden size, layers, head size, for the paper's shapes of these names
     embedding_sizes: dict[int, int]  # for the paper's sizes
     usual_embedding: int  # of all other tables; 0 makes it equal to H
     steps: int
     training: Words
 
 
-class Variant(_Described):
+class Variant(BaseModel, frozen=True, extra="forbid"):
     """One row of a table: a network of the scale, settings, and the paper's figure if it has one."""
 
     label: str
@@ -77,25 +65,25 @@ class Variant(_Described):
     part: str = ""
 
     def num_layers(self, scale: Scale) -> int:
-        full = self.layers or scale.shapes[self.shape].num_layers
+        full = self.layers or scale.shapes[self.shape][1]
         return max(1, full // 2) if self.halved else full
 
     def words(self, scale: Scale) -> Words:
-        shape = scale.shapes[self.shape]
-        hidden, embedding = self.width * shape.hidden_size, scale.usual_embedding
+        hidden_size, _, head_size = scale.shapes[self.shape]
+        hidden, embedding = self.width * hidden_size, scale.usual_embedding
         if self.embedding is not None:
             embedding = scale.embedding_sizes[self.embedding] if self.embedding else 0
-        sizes = {
-            "hidden_size": hidden,
-            "num_hidden_layers": self.num_layers(scale),
-            "num_attention_heads": hidden // shape.head_size,
-            "intermediate_size": 4 * hidden,
-            "embedding_size": embedding or hidden,
-        }
-        return (*(f"model.{name}={size}" for name, size in sizes.items()), *self.settings)
+        return (
+            f"model.hidden_size={hidden}",
+            f"model.num_hidden_layers={self.num_layers(scale)}",
+            f"model.num_attention_heads={hidden // head_size}",
+            f"model.intermediate_size={4 * hidden}",
+            f"model.embedding_size={embedding or hidden}",
+            *self.settings,
+        )
 
 
-class Grid(_Described):
+class Grid(BaseModel, frozen=True, extra="forbid"):
     """One table of the paper."""
 
     title: str
@@ -116,7 +104,7 @@ class Grid(_Described):
         return {label: row.model_copy(update={"steps": middle / flops[label]}) for label, row in found.items()}
 
 
-class _File(_Described):
+class _File(BaseModel, frozen=True, extra="forbid"):
     scales: dict[str, Scale]
     tables: dict[str, Grid]
 
