@@ -11,13 +11,14 @@ import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
+from pathlib import Path
 
 import numpy as np
 from pydantic import BaseModel
 
 from litebert.config import HEADS, FinetuneConfig, PretrainConfig, describe, flattened, kind_of_class
 from litebert.config.schema import DataConfig, StartConfig, TaskConfig
-from litebert.files import Json
+from litebert.files import Json, write_text
 from litebert.metrics import calibration
 from litebert.report import tables
 from litebert.report.figures import Figure, Rule, chart_of, rate_charts, reliability_figure
@@ -25,6 +26,7 @@ from litebert.report.page import Block, Page, commands, details, figures, paragr
 from litebert.report.tables import number, share, written
 from litebert.runs import Answered, Result, Run, finite, read_answers
 
+REPORT_FILE = "report.html"
 MOST_NOTES = 50
 MOST_MEASURES = 2  # drawn as long as no key measure is known
 MOST_LABELS, MOST_PAIRS = 12, 20
@@ -36,9 +38,15 @@ Answers = Mapping[str, Sequence[Answered]]
 Sections = dict[str, Sequence[Block]]
 
 
-def training_page(run: Run) -> Page:
-    """Return the page of a run, finished or not, or of several seeds."""
-    return _pretraining(run) if run.kind == "pretraining" else _finetuning(run)
+def write_report(folder: Path) -> Path:
+    """Write `report.html` into the folder of a run, finished or not, or of several seeds, and return its path.
+
+    The page depends on the files of the run alone: the same run gives the same bytes. It loads nothing.
+    """
+    run = Run.open(folder)
+    page = _pretraining(run) if run.kind == "pretraining" else _finetuning(run)
+    write_text(folder / REPORT_FILE, page.html())
+    return folder / REPORT_FILE
 
 
 # ---- what every run has ---------------------------------------------------------------------------------------------
@@ -209,10 +217,9 @@ def _finetuning(run: Run) -> Page:
     answers, names = read_answers(run.folder), run.config.get("id2label")  # of several seeds, their own pages have them
     labels = [str(name) for name in names.values()] if isinstance(names, dict) else []
     # where each answer is one of several labels: not text, not a number, not a set of labels
+    known = set(labels if len(labels) > 1 else ())
     single = {
-        split: rows
-        for split, rows in answers.items()
-        if len(labels) > 1 and all({row.expected, row.answer} <= {*labels} for row in rows)
+        split: rows for split, rows in answers.items() if all({each.expected, each.answer} <= known for each in rows)
     }
     sets = [name.removesuffix(" examples") for name in run.file.data if name.endswith(" examples")]
 
@@ -243,14 +250,15 @@ def _finetuning(run: Run) -> Page:
         "Seed": ", ".join(str(each.seed) for each in run.seeds) or str(run.settings.get("train.seed", "unknown")),
     }
 
+    # how to ask the model: by the example of its head
     classes = run.config.get("architectures")
     kind = kind_of_class(str(classes[0])) if isinstance(classes, list) and classes else None
     place, python = shlex.quote(str(run.folder)), "verbs"
     shell = [f"litebert evaluate {place}", f"litebert evaluate {place} --best"]
     if kind:
         words, python = HEADS[kind].shell_example, HEADS[kind].python_example
-        rows = [row for some in answers.values() for row in some]
-        if HEADS[kind].verb == "classify" and rows and all(BETWEEN in row.text for row in rows):
+        texts = [row.text for some in answers.values() for row in some]
+        if HEADS[kind].verb == "classify" and texts and all(BETWEEN in text for text in texts):
             words, python = 'classify "A text." --pair "Its pair."', 'classify(["A text."], ["Its pair."])'
         shell += [f"litebert {words} --model {shlex.quote(str(run.folder / 'model'))}"] if words else []
 
