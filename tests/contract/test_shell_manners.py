@@ -118,7 +118,6 @@ MISTAKES: dict[str, tuple[int, list[str], list[str]]] = {
     "a task beside a run": (1, ["evaluate", "RUNS/reviews", "--data", "REVIEWS", "--task", "zzz"], ["--task"]),
     "depth of a pretrained": (1, ["evaluate", "BASE", "--data", "STORIES", "--depth", "2"], ["--depth"]),
     "split of a text": (1, ["evaluate", "BASE", "--data", "STORIES", "--split", "test"], ["--split"]),
-    "clean of a pretraining": (1, ["evaluate", "BASE", "--data", "STORIES", "--clean"], ["--clean"]),
     **{f"depths {n}": (2, [*DEPTHS, n], ["--depths", n]) for n in ("32,1k", "32,,-5", "32;64")},
 }
 """The exit code of a command, its words, and what the error says; no command writes or prints anything else."""

@@ -21,7 +21,7 @@ from litebert.folder import save_model
 from litebert.nn import AlbertForPretraining
 from litebert.tasks.finetuning import doubts, taught, taught_losses
 from litebert.tasks.kinds.choice import ChoiceExample, MultipleChoice
-from litebert.tasks.kinds.family import AnswerRow, Family, joined, targets_of, taught_by
+from litebert.tasks.kinds.family import AnswerRow, Family, joined, targets_of
 from litebert.tasks.kinds.spans import ConditionalSpanAnswering, GoldAnswer, SpanAnswering, SpanExample
 from litebert.tasks.kinds.tagging import TagExample, TokenClassification
 from litebert.tasks.kinds.text import TextClassification, TextExample
@@ -168,8 +168,8 @@ def lesson(name: str, tokenizer: Tokenizer, *, has_state: bool = False) -> tuple
     plain = family.features(examples, tokenizer, max_length=32, training=True)
     size = network.config.hidden_size if has_state else None
     own = taught(family, plain, examples, network, tokenizer, max_length=32, state_size=size)
-    batch, targets, wanted = joined(own), targets_of(own), taught_by(own)
-    assert wanted is not None
+    batch, targets = joined(own), targets_of(own)
+    wanted = torch.from_numpy(np.concatenate([feature.teacher for feature in own]))
 
     def losses(outputs: Tensor, **settings: float) -> Tensor:
         return taught_losses(family, TeacherConfig(**settings), network, batch, targets, outputs)

@@ -21,7 +21,7 @@ from litebert.config.load import settings_from_toml
 from litebert.errors import LitebertError
 from litebert.tasks.kinds.choice import ChoiceExample
 from litebert.tasks.kinds.text import Scores, TextExample
-from litebert.tasks.named import DATASETS, all_published, glue, published, race
+from litebert.tasks.named import DATASETS, all_published, glue, published, questions
 from litebert.tasks.named.glue import SUBMISSION_FILES, glue_zip
 
 # GLUE: its files
@@ -336,7 +336,7 @@ def test_one_school_alone_has_the_values_of_race_by_passes(school: str) -> None:
 
 def test_every_task_that_can_be_trained_has_a_recipe_that_tells_its_source() -> None:
     names = {entry.name.removesuffix(".toml") for entry in FOLDER.iterdir()}
-    assert {*glue.DATASETS, *race.DATASETS, "squad", "squad2"} - names == {"ax"}
+    assert {*glue.DATASETS, *questions.RACE, *questions.SQUAD} - names == {"ax"}
     for name in [*RECIPES, "race-middle", "race-high"]:
         head = (FOLDER / f"{name}.toml").read_text(encoding="utf-8").partition("[task]")[0]
         for part in ("# Source: ", "# Data: ", "# Hardware: ", "# Expected: ", "Table 14", "Not run"):

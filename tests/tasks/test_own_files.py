@@ -19,9 +19,8 @@ from litebert.tasks.kinds.choice import ChoiceExample, MultipleChoice
 from litebert.tasks.kinds.spans import ConditionalSpanAnswering, SpanAnswering
 from litebert.tasks.kinds.tagging import TagExample, TokenClassification
 from litebert.tasks.kinds.text import MultiLabel, Regression, Scores, SingleLabel, TextExample
-from litebert.tasks.own.columns import chosen_columns, guess_columns
-from litebert.tasks.own.dataset import drawn, require_same_data, table_dataset
-from litebert.tasks.own.examples import count_labels, in_order, problem_of
+from litebert.tasks.own.dataset import count_labels, drawn, in_order, problem_of, require_same_data, table_dataset
+from litebert.tasks.own.table import chosen_columns, guess_columns
 from litebert.tokenizer import Tokenizer
 
 from .conftest import STORY, Write, trained

@@ -15,8 +15,16 @@ from hypothesis import strategies as st
 from litebert.errors import LitebertError
 from litebert.reading import source, tables
 from litebert.reading.tables import MAX_WORDS
-from litebert.tasks.own.columns import label_of, list_of, number_of, text_of
-from litebert.tasks.own.table import TableFile, guess_dialect, guess_header, open_table
+from litebert.tasks.own.table import (
+    TableFile,
+    guess_dialect,
+    guess_header,
+    label_of,
+    list_of,
+    number_of,
+    open_table,
+    text_of,
+)
 
 from .conftest import Write
 

@@ -67,7 +67,7 @@ class Evaluation:
         return "\n".join(lines)
 
 
-OF_A_TASK = ("models", "data", "split", "columns", "best", "clean", "precision", "depth", "patience")
+OF_A_TASK = ("models", "data", "split", "columns", "best", "precision", "depth", "patience")
 USED_BY = {
     "a prediction file": ("predictions", "data", "null_odds"),
     "a measure without fine-tuning": ("models", "on", "data", "limit", "precision"),
@@ -90,7 +90,6 @@ def evaluate(
     task: TaskName = None,
     columns: Columns = (),
     best: Best = False,
-    clean: Annotated[bool, "SQuAD 2.0: tune the threshold on part of train."] = False,
     precision: Annotated[Precision | None, "Precision of activations; by default that of the training."] = None,
     depth: Annotated[int | None, "Apply only this many steps; for models trained with train.exits=true."] = None,
     patience: Annotated[
@@ -112,11 +111,11 @@ def evaluate(
     litebert evaluate --predictions predictions.json --data dev-v1.1.json
     """
     given = dict(locals())
-    from litebert.inference.finetuned import data_of, measured, run_of, with_clean_threshold, with_patience
+    from litebert.inference.finetuned import data_of, measured, run_of, with_patience
     from litebert.inference.model import Model
     from litebert.study.zero_shot import MEASURES
     from litebert.tasks.finetuning import doubts
-    from litebert.tasks.named.squad import score_predictions
+    from litebert.tasks.named.questions import score_predictions
 
     require_types(evaluate, given)
     chosen = paths(models)
@@ -159,7 +158,6 @@ def evaluate(
     with progress("examples", "evaluating", is_quiet=quiet) as advance:
         opened = _opened(chosen, quiet, best, advance, task=task, columns=columns, depth=depth, precision=precision)
         folder = Path(data) if data is not None else data_of(chosen[0])
-        opened = with_clean_threshold(opened, folder) if clean else opened
         opened = opened if patience is None else with_patience(opened, patience)
         dataset, family = opened[0].dataset, opened[0].dataset.family
         found = Evaluation({}, {}, (), family.baseline)

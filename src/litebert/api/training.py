@@ -322,7 +322,6 @@ def data_check(
     problem: Annotated[Problem | None, "Kind of your own task, if the guess is wrong."] = None,
     task: Annotated[str | None, "A named task; FILE is its folder."] = None,
     model: Annotated[str | None, "Count pieces with its vocabulary."] = None,
-    max_length: Annotated[int | None, Ge(1), "Pieces that fit; the task's recipe by default."] = None,
 ) -> DataReport:
     """Say what a file of examples contains and what is wrong with it.
 
@@ -338,7 +337,7 @@ def data_check(
     named = task or "table"
     require_task(named)
     usual = recipe_settings("finetune", named).get("task.max_length")
-    length = max_length or (int(str(usual.value)) if usual else 512)
+    length = int(str(usual.value)) if usual else 512
     if named != "table":
         return check_dataset(DATASETS[named], files[0], tokenizer=tokenizer, max_length=length)
     if files[0].is_dir():

@@ -50,8 +50,7 @@ from litebert.reading.source import (
     read_lines,
     read_pieces,
 )
-from litebert.tasks.own.columns import HEADERS, SYNONYMS
-from litebert.tasks.own.table import open_table
+from litebert.tasks.own.table import HEADERS, SYNONYMS, open_table
 
 CHUNK = 256  # rows that are answered, and written, together
 Numbered: TypeAlias = tuple[int, "Row | LitebertError"]

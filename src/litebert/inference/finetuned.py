@@ -39,7 +39,6 @@ from litebert.nn.batch import by_length
 from litebert.runs import RUN_FILE, is_run, read_run
 from litebert.tasks.finetuning import answer
 from litebert.tasks.kinds.family import Dataset, frame_ids
-from litebert.tasks.kinds.spans import ConditionalSpanAnswering, tuned_threshold
 from litebert.tasks.kinds.text import TextClassification
 from litebert.tasks.named import open_dataset
 from litebert.tasks.own.dataset import require_same_data
@@ -145,20 +144,6 @@ def measured(models: Sequence[Finetuned], data: Path, split: str) -> tuple[dict[
     examples = dataset.read(data, split)
     answers = ensemble_answers(models, examples)
     return dataset.family.measures(examples, answers), examples, answers
-
-
-def with_clean_threshold(models: Sequence[Finetuned], data: Path) -> list[Finetuned]:
-    """Return SQuAD 2.0 models whose threshold for "no answer" is tuned on training articles.
-
-    That is fair only if the models were not trained on these articles (data.train_split=fit).
-    """
-    dataset = models[0].dataset
-    if not isinstance(dataset.family, ConditionalSpanAnswering):
-        raise LitebertError("LB-616", f"{dataset.name} has no threshold to tune", next="omit --clean")
-    examples = dataset.read(data, "tune")
-    threshold = tuned_threshold(examples, ensemble_answers(models, examples))
-    silent = replace(dataset, family=replace(dataset.family, null_threshold=threshold))
-    return [replace(model, dataset=silent) for model in models]
 
 
 def with_patience(models: Sequence[Finetuned], patience: int) -> list[Finetuned]:

@@ -17,22 +17,17 @@ from typing_extensions import TypedDict
 from litebert.errors import LitebertError, MissingFileError, RequestError, counted
 from litebert.reading.findings import Advice, CheckReport, Finding, Findings
 from litebert.reading.tables import Row
-from litebert.tasks.own.columns import LEARNT, chosen_columns
-from litebert.tasks.own.table import TableFile, open_table
+from litebert.tasks.own.table import LEARNT, TableFile, chosen_columns, open_table
 from litebert.tokenizer import Tokenizer
 from litebert.tokenizer.tokenizer import UnknownPieces
 
 if TYPE_CHECKING:  # they need torch, and `litebert data check --help` does not
     from litebert.tasks.kinds.family import Dataset, Family
 
-PLACES = 5
-"""The most places that are named for each kind."""
-RARE, MOST = 10, 0.9
-"""A label with fewer rows is rare; one with a larger share of the rows is in most of them."""
-UNKNOWN_SHARE = 0.01
-"""Up to this share, unknown pieces are not reported."""
-AT_ONCE = 2_048
-"""Examples that are encoded together."""
+PLACES = 5  # named for each kind, at most
+RARE, MOST = 10, 0.9  # a label with fewer rows is rare; one with a larger share of the rows is in most of them
+UNKNOWN_SHARE = 0.01  # of pieces; up to this, unknown ones are not reported
+AT_ONCE = 2_048  # examples that are encoded together
 _WHOLE = 1 << 24  # pieces: nothing is cut
 _SHOWN_LABELS = 12
 
@@ -55,7 +50,7 @@ ADVICE: Advice = {
 
 @dataclass(frozen=True)
 class LengthReport:
-    """Pieces per example, including [CLS] and [SEP]; `first_*` are numbers of rows."""
+    """Pieces per example, including [CLS] and [SEP], and how many of all pieces are unknown."""
 
     max_length: int
     mean: float
@@ -63,16 +58,8 @@ class LengthReport:
     share_95: int
     longest: int
     num_too_long: int
-    first_too_long: int
     num_pieces: int
     num_unknown: int
-    first_unknown: int
-    unknown_characters: tuple[tuple[str, int], ...]
-
-    @property
-    def unknown_share(self) -> float:
-        """The share of pieces that are unknown."""
-        return self.num_unknown / max(1, self.num_pieces)
 
 
 @dataclass(frozen=True)
@@ -93,11 +80,11 @@ class SplitReport:
             shown = ", ".join(f"{label} {count:,} ({count / total:.1%})" for label, count in ranked[:_SHOWN_LABELS])
             left = len(ranked) - _SHOWN_LABELS
             lines.append(f"  {shown}" + (f", and {left} more" if left > 0 else ""))
-        if lengths := self.lengths:
+        if found := self.lengths:
             lines.append(
-                f"  pieces: mean {lengths.mean:.1f}, median {lengths.median}, 95 % up to {lengths.share_95}, "
-                f"longest {lengths.longest:,}; over {lengths.max_length}: {lengths.num_too_long / self.num_rows:.2%}; "
-                f"unknown: {lengths.unknown_share:.3%}"
+                f"  pieces: mean {found.mean:.1f}, median {found.median}, 95 % up to {found.share_95}, "
+                f"longest {found.longest:,}; over {found.max_length}: {found.num_too_long / self.num_rows:.2%}; "
+                f"unknown: {found.num_unknown / max(1, found.num_pieces):.3%}"
             )
         return "\n".join(lines)
 
@@ -146,7 +133,7 @@ def check_files(
     try:
         table = open_table(train, has_header=chosen_columns(columns).has_header)
         check.notes = [f"{train}: {table.writing}"]
-        good = replace(table, scan=partial(_Check(None, max_length).good_rows, table))
+        good = replace(table, scan=partial(_Check(None, max_length).good_rows, table))  # what is wrong is found below
         reading, check.notes = settle(good, columns, problem)
     except RequestError:
         raise
@@ -162,9 +149,9 @@ def check_files(
             try:
                 yield number, reading.example_of(table, number, row, is_labelled=is_labelled)
             except LitebertError as error:
-                check.add_error("unusable row", table.place(number), error)
+                check.add_error("unusable row", table.source.place(number), error)
 
-    check.split(str(train), reading.family, table.place, examples(table, is_labelled=True), is_train=True)
+    check.split(str(train), reading.family, table.source.place, examples(table, is_labelled=True), is_train=True)
     for path in others:
         try:
             table = reading.open(path, is_labelled=False)
@@ -175,7 +162,7 @@ def check_files(
         except LitebertError as error:
             check.add_error("unusable file", str(path), error)
         else:
-            check.split(str(path), reading.family, table.place, examples(table, is_labelled=is_labelled))
+            check.split(str(path), reading.family, table.source.place, examples(table, is_labelled=is_labelled))
     return check.report()
 
 
@@ -229,7 +216,7 @@ class _Check:
         try:
             for number, row in table.scan():
                 if isinstance(row, LitebertError):
-                    self.add_error("unusable row", table.place(number), row)
+                    self.add_error("unusable row", table.source.place(number), row)
                 else:
                     yield number, row
         except LitebertError as error:
@@ -245,43 +232,63 @@ class _Check:
         is_train: bool = False,
     ) -> None:
         """Check the numbered examples of one split; `place` names a row by its number."""
-        say, labels = partial(self.found.add, detail=name), Counter[str]()
+        say, labels, rest = partial(self.found.add, detail=name), Counter[str](), iter(examples)
         seen: dict[bytes, dict[str | None, list[int]]] = {}  # by texts and answer: the first row, how many there are
-        pieces = _Pieces(self.tokenizer, family) if self.tokenizer else None
-        num_rows = num_labelled = 0
-        for number, example in pieces.counted(examples) if pieces else examples:
-            num_rows += 1
-            where, texts, answer = place(number), family.texts(example), family.expected(example)
-            num_labelled += answer is not None
-            labels.update(family.labels(example))
-            if any("\ufffd" in text for text in texts):
-                self.found.add("lost character", where, texts[0])
-            if not texts[0] or texts[0].isspace():
-                self.found.add("empty text", where)
-                continue
-            key = _hash(texts)
-            if not is_train and key in self.train:
-                say("both trained and evaluated on", where, f"the same texts as {self.train[key]}")
-            answers = seen.setdefault(key, {})
-            others = [row for other, row in answers.items() if None not in (other, answer) and other != answer]
-            if answer in answers:
-                say("repeated row", where, f"the same as {place(answers[answer][0])}")
-            if others:  # with the first contradiction, the rows before it contradict, too
-                num_before = 0 if len(others) > 1 or answer in answers else others[0][1]
-                say("contradictory labels", where, f"another answer than {place(others[0][0])}", times=1 + num_before)
-            answers.setdefault(answer, [number, 0])[1] += 1
+        unknown, sizes = None if self.tokenizer is None else UnknownPieces(self.tokenizer), list[int]()
+        num_rows = num_labelled = first_unknown = first_too_long = 0
+        while group := list(islice(rest, AT_ONCE)):
+            # its pieces
+            if self.tokenizer is not None and unknown is not None:
+                given = [example for _, example in group]
+                for feature in family.features(given, self.tokenizer, max_length=_WHOLE, training=False):
+                    number, size = group[feature.example][0], max(map(len, feature.ids))  # of choices, the longest
+                    sizes.append(size)
+                    if size > self.max_length:
+                        first_too_long = first_too_long or number
+                    if unknown.add(" ".join(family.texts(given[feature.example])), [*chain(*feature.ids)]):
+                        first_unknown = first_unknown or number
 
-        # What needs all rows
+            # its texts and answers, one by one
+            for number, example in group:
+                num_rows += 1
+                where, texts, answer = place(number), family.texts(example), family.expected(example)
+                num_labelled += answer is not None
+                labels.update(family.labels(example))
+                if any("\ufffd" in text for text in texts):
+                    self.found.add("lost character", where, texts[0])
+                if not texts[0] or texts[0].isspace():
+                    self.found.add("empty text", where)
+                    continue
+                joined = "\x1f".join(" ".join(text.split()) for text in texts)  # white space makes no difference
+                key = blake2b(joined.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+                if not is_train and key in self.train:
+                    say("both trained and evaluated on", where, f"the same texts as {self.train[key]}")
+                answers = seen.setdefault(key, {})
+                others = [row for other, row in answers.items() if None not in (other, answer) and other != answer]
+                if answer in answers:
+                    say("repeated row", where, f"the same as {place(answers[answer][0])}")
+                if others:  # with the first contradiction, the rows before it contradict, too
+                    before = 0 if len(others) > 1 or answer in answers else others[0][1]
+                    say("contradictory labels", where, f"another answer than {place(others[0][0])}", times=1 + before)
+                answers.setdefault(answer, [number, 0])[1] += 1
+
+        # what needs all rows
         if num_rows and not num_labelled:
             say("no labels", name, times=num_rows)
-        lengths = pieces.report(self.max_length) if pieces else None
-        if lengths and lengths.num_too_long and family.head.is_pooled:
-            example = f"{lengths.num_too_long / num_rows:.2%} of rows lose their end"
-            say("too long", place(lengths.first_too_long), example, times=lengths.num_too_long)
-        if lengths and lengths.unknown_share > UNKNOWN_SHARE:
-            shown = ", ".join(f"{mark!r} {count:,}" for mark, count in lengths.unknown_characters)
-            example = f"{lengths.unknown_share:.2%} of pieces: {shown}"
-            say("unknown piece", place(lengths.first_unknown), example, times=lengths.num_unknown)
+        lengths = None
+        if sizes and unknown is not None:
+            median, share_95 = (int(each) for each in np.quantile(sizes, [0.5, 0.95], method="inverted_cdf"))
+            num_too_long = sum(size > self.max_length for size in sizes)
+            pieces = unknown.num_pieces, unknown.num_unknown
+            mean = float(np.mean(sizes))
+            lengths = LengthReport(self.max_length, mean, median, share_95, max(sizes), num_too_long, *pieces)
+            if num_too_long and family.head.is_pooled:
+                example = f"{num_too_long / num_rows:.2%} of rows lose their end"
+                say("too long", place(first_too_long), example, times=num_too_long)
+            if unknown.num_unknown > UNKNOWN_SHARE * unknown.num_pieces:
+                shown = ", ".join(f"{mark!r} {count:,}" for mark, count in unknown.characters)
+                example = f"{unknown.num_unknown / unknown.num_pieces:.2%} of pieces: {shown}"
+                say("unknown piece", place(first_unknown), example, times=unknown.num_unknown)
         self.splits.append(SplitReport(name, num_rows, dict(sorted(labels.items())), lengths))
         if is_train:
             self.train = {key: place(next(iter(answers.values()))[0]) for key, answers in seen.items()}
@@ -290,50 +297,3 @@ class _Check:
                 self.found.add("rare label", name, f"{label}: {count}", detail=label)
             elif count / num_rows > MOST and num_labelled == labels.total():
                 say("one label in most rows", name, f"{label}: {count / num_rows:.1%}", times=count)
-
-
-def _hash(texts: Sequence[str]) -> bytes:
-    """Return the hash of texts; differences in white space are ignored."""
-    joined = "\x1f".join(" ".join(text.split()) for text in texts)
-    return blake2b(joined.encode("utf-8", "surrogatepass"), digest_size=8).digest()
-
-
-class _Pieces:
-    """Count the pieces of examples on their way: how long each is, what is cut off, what is unknown."""
-
-    def __init__(self, tokenizer: Tokenizer, family: Family[Any, Any]) -> None:
-        self.tokenizer, self.family, self.unknown = tokenizer, family, UnknownPieces(tokenizer)
-        self.lengths, self.numbers, self.first_unknown = list[int](), list[int](), 0
-
-    def counted(self, examples: Iterable[tuple[int, Any]]) -> Iterator[tuple[int, Any]]:
-        """Yield the examples with their numbers as they come, many of them encoded together."""
-        rest = iter(examples)
-        while held := list(islice(rest, AT_ONCE)):
-            given = [example for _, example in held]
-            for feature in self.family.features(given, self.tokenizer, max_length=_WHOLE, training=False):
-                number, example = held[feature.example]
-                self.lengths.append(max(map(len, feature.ids)))  # of choices, the longest
-                self.numbers.append(number)
-                if self.unknown.add(" ".join(self.family.texts(example)), [*chain(*feature.ids)]):
-                    self.first_unknown = self.first_unknown or number
-            yield from held
-
-    def report(self, max_length: int) -> LengthReport | None:
-        if not self.lengths:
-            return None
-        lengths, unknown = np.array(self.lengths), self.unknown
-        median, share_95 = np.quantile(lengths, [0.5, 0.95], method="inverted_cdf")
-        too_long = np.flatnonzero(lengths > max_length)
-        return LengthReport(
-            max_length=max_length,
-            mean=float(lengths.mean()),
-            median=int(median),
-            share_95=int(share_95),
-            longest=int(lengths.max()),
-            num_too_long=len(too_long),
-            first_too_long=self.numbers[too_long[0]] if len(too_long) else 0,
-            num_pieces=unknown.num_pieces,
-            num_unknown=unknown.num_unknown,
-            first_unknown=self.first_unknown,
-            unknown_characters=unknown.characters,
-        )

@@ -34,19 +34,11 @@ from litebert.tokenizer import Tokenizer
 
 Span = tuple[int, int]
 
+_CAPTIONS = ("Distance to the teacher's hidden states. Lower is better.",
+             "Distance to the teacher's text vectors. Lower is better.")  # fmt: skip
 DISTILLATION_MEASURES = (
-    Measure(
-        "hidden_error",
-        "hidden {:.3f}",
-        "Hidden-state error",
-        "Distance to the teacher's hidden states. Lower is better.",
-    ),
-    Measure(
-        "vector_error",
-        "vectors {:.3f}",
-        "Text-vector error",
-        "Distance to the teacher's text vectors. Lower is better.",
-    ),
+    Measure("hidden_error", "hidden {:.3f}", "Hidden-state error", _CAPTIONS[0]),
+    Measure("vector_error", "vectors {:.3f}", "Text-vector error", _CAPTIONS[1]),
 )
 
 
@@ -91,13 +83,8 @@ class Teacher:
         """Read a model folder; a sentence-transformers folder also defines the pooling."""
         vectors = read_sentence_vectors(folder) or SentenceVectors()
         if vectors.pooling not in ("mean", "cls"):
-            raise LitebertError(
-                "LB-990",
-                f"{folder} has a pooling that distillation does not support",
-                received=f"pooling {vectors.pooling}",
-                expected="mean or cls",
-                next="choose another teacher",
-            )
+            what, pooling = f"{folder} has a pooling that distillation does not support", f"pooling {vectors.pooling}"
+            raise LitebertError("LB-990", what, received=pooling, expected="mean or cls", next="choose another teacher")
         network = load_model(folder, dtype=dtype, for_inference=True).network
         return cls(network.albert, Tokenizer.load(folder), pooling=vectors.pooling)
 
@@ -122,10 +109,7 @@ class Teacher:
 
 
 def pool(hidden: Tensor, batch: Batch, pooling: Pooling) -> Tensor:
-    """Return one vector per sequence: the mean of its states, or the state of its [CLS].
-
-    `hidden` has shape (tokens, hidden), the result (sequences, hidden).
-    """
+    """Return a vector of each sequence: the mean of its states (tokens, hidden), or the state of its [CLS]."""
     return hidden[batch.first_tokens] if pooling == "cls" else mean_by_sequence(hidden, batch)
 
 
@@ -134,20 +118,16 @@ def pool(hidden: Tensor, batch: Batch, pooling: Pooling) -> Tensor:
 
 @dataclass(frozen=True)
 class Alignment:
-    """Which teacher tokens correspond to each student token: those from `first` to `stop`.
+    """Which teacher tokens of the batch correspond to each student token: `first` to `stop`, both of shape (tokens,).
 
-    Both have shape (tokens,) and index the teacher's tokens of the whole batch. If they are equal,
-    a token has no counterpart ([SEP] between two sentences, a lone `▁`).
+    If they are equal, a token has no counterpart ([SEP] between two sentences, a lone `▁`).
     """
 
     first: Ints
     stop: Ints
 
     def means(self, states: Tensor) -> Tensor:
-        """Return the mean teacher state of each student token, zeros if it has no counterpart.
-
-        `states` has shape (teacher tokens, hidden), the result (tokens, hidden).
-        """
+        """Return the mean of the states (teacher tokens, hidden) of each student token; zeros without a counterpart."""
         first, stop = (moved(torch.from_numpy(x), states.device) for x in (self.first, self.stop))
         # the sum of rows a ... b - 1 is a difference of running sums, which float32 would round away
         sums = torch.cat([states.new_zeros(1, states.shape[1]), states]).to(exact_dtype(states.device)).cumsum(0)
@@ -163,8 +143,8 @@ class Alignment:
 def align(student: Sequence[Sequence[Span]], teacher: Sequence[Sequence[Span]]) -> Alignment:
     """Align two tokenizations of the same texts by characters.
 
-    The first and the last span of a text are [CLS] and the final [SEP], which correspond to each
-    other. Other empty spans have no counterpart.
+    The first and the last span of a text, [CLS] and the final [SEP], correspond to each other; other empty ones have no
+    counterpart.
 
     >>> alignment = align([[(0, 0), (0, 3), (0, 0)]], [[(0, 0), (0, 2), (2, 3), (0, 0)]])
     >>> alignment.first.tolist(), alignment.stop.tolist()
@@ -172,14 +152,12 @@ def align(student: Sequence[Sequence[Span]], teacher: Sequence[Sequence[Span]]) 
     """
     first, stop, row = [], [], 0
     for ours, theirs in zip(student, teacher, strict=True):
-        starts = np.array([begin for begin, _ in theirs[1:-1]])
-        ends = np.array([end for _, end in theirs[1:-1]])
         begin, end = np.array(ours).T
+        starts, ends = np.array(theirs[1:-1]).reshape(-1, 2).T
         # Teacher tokens that overlap ours: they end after its begin and begin before its end.
         low = row + 1 + np.searchsorted(ends, begin, side="right")
         high = row + 1 + np.searchsorted(starts, end, side="left")
-        is_empty = begin == end
-        low[is_empty], high[is_empty] = 0, 0
+        low[begin == end] = high[begin == end] = 0
         low[0], high[0] = row, row + 1  # [CLS]
         row += len(theirs)
         low[-1], high[-1] = row - 1, row  # the last [SEP]

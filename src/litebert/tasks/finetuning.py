@@ -23,18 +23,7 @@ from litebert.fast import accelerate, is_packed, pack
 from litebert.nn import AlbertForTask, Batch
 from litebert.nn.batch import by_length, moved
 from litebert.tasks.base import Loss, MicroBatch, Task, device_of, summed
-from litebert.tasks.kinds.family import (
-    Answer,
-    AnswerRow,
-    Dataset,
-    Example,
-    Family,
-    Feature,
-    Output,
-    joined,
-    targets_of,
-    taught_by,
-)
+from litebert.tasks.kinds.family import Answer, AnswerRow, Dataset, Example, Family, Feature, Output, joined, targets_of
 from litebert.tasks.kinds.text import VectorHead
 from litebert.tokenizer import Tokenizer
 
@@ -89,10 +78,11 @@ class Finetuning(Task[FinetuningWork], Generic[Example, Answer]):
             size, works = train.micro_batch_size or len(features), list[FinetuningWork]()
             for first in range(0, len(features), size):
                 part = features[first : first + size]
-                weight, wanted = sum(feature.weight for feature in part), taught_by(part)
-                wanted = None if wanted is None else moved(wanted, device)
-                targets = moved(targets_of(part), device)
-                works.append(FinetuningWork(joined(part).to(device), targets, weight, step_weight, wanted))
+                given = [feature.teacher for feature in part if feature.teacher is not None]
+                wanted = moved(torch.from_numpy(np.concatenate(given)), device) if given else None
+                batch, targets = joined(part).to(device), moved(targets_of(part), device)
+                weight = sum(feature.weight for feature in part)
+                works.append(FinetuningWork(batch, targets, weight, step_weight, wanted))
             yield works
 
     def loss(self, work: FinetuningWork) -> Loss:
@@ -108,9 +98,7 @@ class Finetuning(Task[FinetuningWork], Generic[Example, Answer]):
         return {"loss": sums[0] / (sums[1] or 1.0)}
 
     def evaluate(self) -> dict[str, float]:
-        """Measure on every held-out set; if there are several, names begin with the set's name."""
-        measured, world = dict[str, float](), self.world
-        self._answers = {}
+        world, self._answers = self.world, {}
         for name, held_out in self.held_out.items():
             # processes share the groups of similar length
             features, outputs = held_out.features, dict[int, Output]()
@@ -120,13 +108,9 @@ class Finetuning(Task[FinetuningWork], Generic[Example, Answer]):
             for rank, theirs in enumerate(found):
                 outputs.update(zip(chain.from_iterable(groups[rank :: world.size]), theirs, strict=True))
             ordered = [outputs[number] for number in range(len(features))]
-            answers = self.family.answers(held_out.examples, features, ordered)
-            self._answers[name] = answers
-            prefix = f"{name}_" if len(self.held_out) > 1 else ""
-            values = self.family.measures(held_out.examples, answers)
-            measured |= {f"{prefix}{key}": value for key, value in values.items()}
+            self._answers[name] = self.family.answers(held_out.examples, features, ordered)
         self.network.train()
-        return measured
+        return measures_of(self.family, self.held_out, self._answers)
 
     def answers(self) -> dict[str, list[Answer]]:
         """Answer every held-out set, as the last evaluation did if no step has followed it."""
@@ -134,6 +118,20 @@ class Finetuning(Task[FinetuningWork], Generic[Example, Answer]):
             name: answer(self.network, self.family, held_out.examples, held_out.features)
             for name, held_out in self.held_out.items()
         }
+
+
+def measures_of(
+    family: Family[Example, Answer],
+    held_out: Mapping[str, LabelledSet[Example]],
+    answers: Mapping[str, Sequence[Answer]],
+) -> dict[str, float]:
+    """Measure the answers to every set; if there are several sets, names begin with the set's name."""
+    measured: dict[str, float] = {}
+    for split, given in answers.items():
+        prefix = f"{split}_" if len(held_out) > 1 else ""
+        values = family.measures(held_out[split].examples, given)
+        measured |= {f"{prefix}{name}": value for name, value in values.items()}
+    return measured
 
 
 def drawn(num_features: int, step: int, *, batch_size: int, seed: int) -> list[int]:
@@ -151,7 +149,6 @@ def drawn(num_features: int, step: int, *, batch_size: int, seed: int) -> list[i
     return [int(number) for number in numbers]
 
 
-@torch.inference_mode()
 def answer(
     network: AlbertForTask,
     family: Family[Example, Answer],
@@ -160,10 +157,7 @@ def answer(
     *,
     progress: Callable[[int], None] | None = None,
 ) -> list[Answer]:
-    """Answer every example.
-
-    `progress` is called with the number of features done since its last call.
-    """
+    """Answer every example; `progress` is called with the number of features done since its last call."""
     return family.answers(examples, features, outputs_of(network, family.outputs, features, progress=progress))
 
 
@@ -179,8 +173,7 @@ def outputs_of(
     network.eval()
     if not is_packed(network.albert):
         pack(network.albert)
-    device = device_of(network)
-    outputs: dict[int, Output] = {}
+    device, outputs = device_of(network), dict[int, Output]()
     for numbers in by_length([feature.num_tokens for feature in features]):
         batch = joined([features[number] for number in numbers]).to(device)
         outputs.update(zip(numbers, compute(network, batch), strict=True))
@@ -209,17 +202,14 @@ def taught(
     theirs, ours, size = teacher.head_config, family.head, teacher.config.hidden_size
     are_alike = (theirs.kind, size) == (ours.kind, state_size) and ours.record.has_problem_type
     if not (family.learns_from_teacher and theirs.answers_as(ours) and (state_size is None or are_alike)):
-        of_teacher, of_student = (
+        received, expected = (
             f"{head.kind} of {width}, {head.problem_type}: {', '.join(head.labels) or 'no labels'}"
             for head, width in ((theirs, size), (ours, state_size or "any size"))
         )
-        raise LitebertError(
-            "LB-884",
-            "this teacher cannot teach this task",
-            received=of_teacher,
-            expected=f"{of_student}; spans and tags are not learnt from a teacher",
-            next="give a run of the same task and labels; for teacher.hidden also of the same width and pooling",
-        )
+        expected += "; spans and tags are not learnt from a teacher"
+        advice = "give a run of the same task and labels; for teacher.hidden also of the same width and pooling"
+        what = "this teacher cannot teach this task"
+        raise LitebertError("LB-884", what, received=received, expected=expected, next=advice)
     read = family.features(examples, tokenizer, max_length=max_length, training=False)
     given = outputs_of(teacher, family.outputs, read)
     if state_size is not None:
@@ -252,8 +242,7 @@ def taught_losses(
     losses = (1 - config.weight) * family.losses_of(logits, targets) + config.weight * imitated
     if state is None:
         return losses
-    error = (state - their_state).square().sum(-1) / their_state.square().sum(-1)
-    return losses + config.hidden * error
+    return losses + config.hidden * (state - their_state).square().sum(-1) / their_state.square().sum(-1)
 
 
 def read_by_head(network: AlbertForTask, batch: Batch) -> Tensor:
@@ -265,22 +254,15 @@ def read_by_head(network: AlbertForTask, batch: Batch) -> Tensor:
 
 # What a result is compared with
 
-FEW_ROWS = 0.1
-"""Two standard errors of an accuracy from which a set is too small to tell most changes: up to 100 rows."""
+FEW_ROWS = 0.1  # two standard errors of an accuracy: with up to 100 rows, a set is too small to tell most changes
 
 
 def baseline(
     dataset: Dataset[Example, Answer], training: Sequence[Example], held_out: Mapping[str, LabelledSet[Example]]
 ) -> dict[str, float]:
     """Measure answers that ignore the text, under the names of an evaluation; nothing if the kind of task has none."""
-    measured: dict[str, float] = {}
-    for split, labelled in held_out.items():
-        answers = dataset.family.constant(training, labelled.examples)
-        if answers is not None:
-            prefix = f"{split}_" if len(held_out) > 1 else ""
-            values = dataset.family.measures(labelled.examples, answers)
-            measured |= {f"{prefix}{name}": value for name, value in values.items()}
-    return measured
+    always = {split: dataset.family.constant(training, labelled.examples) for split, labelled in held_out.items()}
+    return measures_of(dataset.family, held_out, {split: each for split, each in always.items() if each is not None})
 
 
 def doubts(
@@ -322,17 +304,15 @@ def doubts(
 # networks never get beyond the commonest label. The values here were chosen from runs on small data:
 # benchmarks/tasks/RESULTS.md, "500 rows".
 
-PUBLISHED_SIZE = 768
-"""Hidden size of the smallest published network (Table 1); recipes are for this size and up."""
-MEASURED_SIZE, MEASURED_RATE = 256, 1e-4
-"""At 1e-3, and at 3e-4 with more steps, the measured network gave every example one answer."""
-MIN_STEPS, MIN_EPOCHS, MAX_EPOCHS = 150, 3, 20
-MEAN_SIZE, MEAN_RATE, MEAN_STEPS, MEAN_HEAD_SCALE = 384, 2e-4, 75, 10.0
-"""For a head on the mean of the tokens, with bias correction; twice the steps make pairs worse.
-
-The encoder is pretrained and the head is not: with ten times the rate for the head, MRPC reaches 67.8 instead of 66.4,
-where always answering the commonest label gets 65.6.
-"""
+PUBLISHED_SIZE = 768  # hidden size of the smallest published network (Table 1); recipes are for this size and up
+MIN_EPOCHS, MAX_EPOCHS = 3, 20
+# Hidden size, rate and least steps. At 1e-3, and at 3e-4 with more steps, the network gave every example one answer.
+CLS_DEFAULTS = 256, 1e-4, 150
+# For a head on the mean of the tokens, with bias correction; twice the steps make pairs worse.
+MEAN_DEFAULTS = 384, 2e-4, 75
+# The encoder is pretrained and that head is not: with ten times the rate for the head, MRPC reaches 67.8 instead of
+# 66.4, where always answering the commonest label gets 65.6.
+MEAN_HEAD_SCALE = 10.0
 
 
 def with_suited(
@@ -346,7 +326,7 @@ def with_suited(
     if hidden_size >= PUBLISHED_SIZE:
         return resolved
     config, origins = resolved.config, resolved.origins
-    size, peak, steps = (MEAN_SIZE, MEAN_RATE, MEAN_STEPS) if reads_mean else (MEASURED_SIZE, MEASURED_RATE, MIN_STEPS)
+    size, peak, steps = MEAN_DEFAULTS if reads_mean else CLS_DEFAULTS
     free = {name for name, origin in origins.items() if origin.kind in ("default", "recipe")}
     optim: dict[str, float] = {"learning_rate": peak * min(1.0, size / hidden_size), "warmup_steps": 0.1}
     if reads_mean:

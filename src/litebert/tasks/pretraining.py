@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -75,54 +76,38 @@ def sentence_objective(logits: Tensor, work: PretrainingWork) -> tuple[Tensor, l
     return loss / work.step_sequences, [loss, _correct(logits, labels), (labels != NO_LABEL).sum()]
 
 
+def _accuracy(name: str, short: str, title: str, caption: str, chance: float | str | None = None) -> Measure:
+    return Measure(name, short, title, caption, is_share=True, chance=chance)
+
+
+_NAMED, _JUDGED = (
+    "Share of the masked tokens that are named exactly.",
+    "Share of the sentence pairs that are judged right.",
+)
+MASKED_LM = (
+    Measure("masked_lm_loss", "mlm {:.3f}", "Masked-LM loss"),
+    _accuracy("masked_lm_accuracy", "acc {:.1%}", "Masked-LM accuracy", _NAMED, "masked_lm_baseline"),
+)
+SENTENCE_ORDER = (
+    Measure("sentence_order_loss", "sop {:.3f}"),
+    _accuracy("sentence_order_accuracy", "acc {:.1%}", "Sentence order accuracy", _JUDGED, 0.5),
+)
 OBJECTIVES: dict[str, Objective] = {
-    "masked_lm": Objective(
-        masked_lm_objective,
-        (
-            Measure("masked_lm_loss", "mlm {:.3f}", "Masked-LM loss"),
-            Measure(
-                "masked_lm_accuracy",
-                "acc {:.1%}",
-                "Masked-LM accuracy",
-                "Share of the masked tokens that are named exactly.",
-                is_share=True,
-                chance="masked_lm_baseline",
-            ),
-        ),
-    ),
-    "sentence_order": Objective(
-        sentence_objective,
-        (
-            Measure("sentence_order_loss", "sop {:.3f}"),
-            Measure(
-                "sentence_order_accuracy",
-                "acc {:.1%}",
-                "Sentence order accuracy",
-                "Share of the sentence pairs that are judged right.",
-                is_share=True,
-                chance=0.5,
-            ),
-        ),
-    ),
+    "masked_lm": Objective(masked_lm_objective, MASKED_LM),
+    "sentence_order": Objective(sentence_objective, SENTENCE_ORDER),
 }
 """What each head of pretraining learns, by the head's name; a step's loss is their sum."""
-
+_SHOWN = "Share of the positions that show [MASK] that are named exactly."
 MASK_TOKEN = (
     Measure("mask_token_loss", "", "[MASK] loss", "Of the positions that show [MASK] alone. Lower is better."),
-    Measure(
-        "mask_token_accuracy",
-        "[MASK] {:.1%}",
-        "[MASK] accuracy",
-        "Share of the positions that show [MASK] that are named exactly.",
-        is_share=True,
-    ),
+    _accuracy("mask_token_accuracy", "[MASK] {:.1%}", "[MASK] accuracy", _SHOWN),
 )
 
 
 def pretraining_measures() -> tuple[Measure, ...]:
     """Return everything that pretraining measures, in the order of a line of the log."""
     (masked, *others) = (objective.measures for objective in OBJECTIVES.values())
-    return (*masked, *MASK_TOKEN, *(measure for each in others for measure in each))
+    return (*masked, *MASK_TOKEN, *chain(*others))
 
 
 # The task

@@ -15,12 +15,11 @@ from torch import Tensor
 
 from litebert.config import AlbertConfig
 from litebert.errors import LitebertError
-from litebert.metrics import normalized_answer, squad2_measures
+from litebert.metrics import normalized_answer
 from litebert.nn import AlbertForTask
 from litebert.tasks.finetuning import answer
 from litebert.tasks.kinds.family import Family, Feature, joined, targets_of
 from litebert.tasks.kinds.spans import (
-    EMPTY,
     NO_SPAN,
     ConditionalSpanAnswering,
     GoldAnswer,
@@ -29,16 +28,12 @@ from litebert.tasks.kinds.spans import (
     SpanAnswering,
     SpanExample,
     SpanFeature,
-    compared,
     given_texts,
     most_context,
-    official_threshold,
-    proposals,
     score_spans,
-    tuned_threshold,
     windows_of,
 )
-from litebert.tasks.named.squad import DATASETS
+from litebert.tasks.named import DATASETS
 from litebert.tokenizer import Tokenizer
 
 Spans: TypeAlias = Family[SpanExample, SpanAnswer]
@@ -241,14 +236,14 @@ def test_proposals_are_those_of_a_search_over_all_pairs(seed: int, number: int, 
     random = np.random.Generator(np.random.Philox(seed))
     logits = tuple(random.integers(-3, 4, (2, len(window.ids[0]))).astype(np.float32) for window in WINDOWS)
     family = SpanAnswering(num_starts=number, num_ends=number, max_answer_length=longest, n_best=4)
-    rows = [family.likely(*pair) for pair in logits]
-    found = proposals(CONTEXT, zip(WINDOWS, rows, strict=True), n_best=4, nothing=EMPTY)
+    rows = family.outputs(lambda _: torch.from_numpy(np.concatenate(logits, axis=1).T), joined(WINDOWS))  # type: ignore[arg-type]
+    (answered,) = family.answers([SpanExample("q", "Who?", CONTEXT)], WINDOWS, rows)
     searched: dict[str, tuple[str, float, int]] = {}  # a text in two places is proposed once, where it scores best
     for score, text, begin in sorted(_searched(logits, number=number, longest=longest), key=lambda p: -p[0]):
         searched.setdefault(text, (text, score, begin))
     expected = list(searched.values())[:4] or [("empty", 0.0, 0)]
-    assert [(span.text, span.score, span.start) for span in found] == expected
-    assert sum(span.probability for span in found) == pytest.approx(1.0)
+    assert [(span.text, span.score, span.start) for span in answered.n_best] == expected
+    assert sum(span.probability for span in answered.n_best) == pytest.approx(1.0)
 
 
 def test_an_ensemble_averages_a_span_over_the_models_that_propose_it() -> None:
@@ -353,7 +348,7 @@ def _questions(rows: list[tuple[bool, float]]) -> tuple[list[SpanExample], list[
     return examples, [SpanAnswer((ProposedSpan("Ada", 0, 3, 0.0, 0.0),), null) for _, null in rows]
 
 
-# Is a question impossible, and its null score; the official threshold, the answers to submit, F1; the clean threshold
+# Is a question impossible, and its null score; the official threshold, the answers to submit, F1; one that is right
 SEPARABLE = [(False, -3.0), (False, -2.0), (True, 0.5), (True, 4.0)]
 THRESHOLDS = {
     "the question that set it stays unanswered": (SEPARABLE, -2.0, "Ada,,,", 75.0, -0.75),
@@ -363,30 +358,18 @@ THRESHOLDS = {
 
 
 @pytest.mark.parametrize("name", THRESHOLDS)
-def test_the_official_threshold_has_its_quirks_and_the_clean_one_gets_all_right(name: str) -> None:
-    rows, official, texts, f1, clean = THRESHOLDS[name]
+def test_the_official_threshold_has_its_quirks_and_one_that_is_set_is_kept(name: str) -> None:
+    rows, official, texts, f1, right = THRESHOLDS[name]
     examples, answers = _questions(rows)
-    assert official_threshold(examples, answers) == official
     assert ",".join(given_texts(examples, answers)) == texts
     measured = ConditionalSpanAnswering().measures(examples, answers)
     assert (measured["f1"], measured["threshold"]) == (pytest.approx(f1), official)
     assert measured["best_f1"] == 100.0
-    assert tuned_threshold(examples, answers) == clean
-    measured = ConditionalSpanAnswering(null_threshold=clean).measures(examples, answers)
-    assert (measured["f1"], measured["threshold"]) == (100.0, clean)
-
-
-@FEW
-@given(st.lists(st.tuples(st.booleans(), st.integers(-4, 4)), min_size=1, max_size=12))
-def test_no_threshold_does_better_than_the_clean_one(rows: list[tuple[bool, int]]) -> None:
-    examples, answers = _questions([(bad, float(null)) for bad, null in rows])
-    wanted, found, nulls = compared(examples, answers)
-
-    def f1(threshold: float) -> float:
-        return squad2_measures(wanted, {key: "" if nulls[key] >= threshold else found[key] for key in found})["f1"]
-
-    best = max(f1(threshold) for threshold in np.arange(-5.0, 6.0, 0.5))
-    assert f1(tuned_threshold(examples, answers)) == best
+    family = ConditionalSpanAnswering(null_threshold=right)
+    measured = family.measures(examples, answers)
+    assert (measured["f1"], measured["threshold"]) == (100.0, right)
+    silent = ["" if bad else "Ada" for bad, _ in rows]
+    assert given_texts(examples, [family.merged([each]) for each in answers]) == silent
 
 
 def test_where_nobody_knows_the_answers_even_odds_decide_and_nothing_is_measured() -> None:
@@ -394,6 +377,5 @@ def test_where_nobody_knows_the_answers_even_odds_decide_and_nothing_is_measured
     for null_score, text in ((-0.5, "Ada"), (0.5, "")):
         _, answers = _questions([(False, null_score)])
         assert given_texts(unlabelled, ConditionalSpanAnswering().averaged([answers])) == [text]
-        for measure in (ConditionalSpanAnswering().measures, tuned_threshold):
-            with pytest.raises(LitebertError, match="LB-430"):
-                measure(unlabelled, answers)
+        with pytest.raises(LitebertError, match="LB-430"):
+            ConditionalSpanAnswering().measures(unlabelled, answers)

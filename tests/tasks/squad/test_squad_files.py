@@ -1,6 +1,5 @@
 """SQuAD's files are read as they are packed, answered in the official form, scored; what is wrong in them is named."""
 
-import hashlib
 import json
 import resource
 from dataclasses import replace
@@ -19,7 +18,8 @@ from litebert.tasks.kinds.spans import (
     SpanAnswer,
     SpanExample,
 )
-from litebert.tasks.named.squad import DATASETS, read_squad, score_predictions
+from litebert.tasks.named import DATASETS
+from litebert.tasks.named.questions import read_squad, score_predictions
 
 from .conftest import WriteSquad
 
@@ -41,8 +41,7 @@ def test_what_was_written_is_read(
 ) -> None:
     chosen = voyages if version == "v2.0" else [one for one in voyages if one.answers]
     write_squad(tmp_path / f"dev.json{packing}", chosen, version=version)
-    file = read_squad(find_file(tmp_path / "dev.json"))
-    assert (file.examples, file.is_version_2) == (chosen, version == "v2.0")
+    assert read_squad(find_file(tmp_path / "dev.json")) == (chosen, version == "v2.0")
 
 
 @pytest.mark.parametrize(
@@ -58,7 +57,7 @@ def test_what_was_written_is_read(
 def test_no_answer_and_nothing_said_are_two_things(
     tmp_path: Path, changes: dict[str, Json], answers: tuple[GoldAnswer, ...] | None
 ) -> None:
-    (example,) = read_squad(find_file(_file(tmp_path / "dev.json", **changes))).examples
+    (example,), _ = read_squad(find_file(_file(tmp_path / "dev.json", **changes)))
     assert example.answers == answers
 
 
@@ -100,39 +99,15 @@ def test_what_is_no_file_of_questions_is_refused_shortly(name: str, tmp_path: Pa
     assert isinstance(raised.value, DamagedError) == (message == "LB-800")
 
 
-def test_training_data_of_version_2_may_lie_in_two_files(
-    voyages: list[SpanExample], write_squad: WriteSquad, tmp_path: Path
-) -> None:
-    def key(context: str) -> str:
-        return hashlib.sha1(context.encode()).hexdigest()
-
-    write_squad(tmp_path / "train-v1.1.json.gz", [one for one in voyages if one.answers])
-    more = {key(one.context): [{"id": one.id, "question": one.question}] for one in voyages if one.is_impossible}
-    write_json(tmp_path / "train-v2.0.unanswerable.json", {**more, "00": [{"id": "x", "question": "Passed over?"}]})
-    assert DATASETS["squad2"].read(tmp_path, "train") == voyages
-    for table, code in (
-        ({key("else"): [{"id": "x", "question": "Why?"}]}, "LB-804"),  # no context of these
-        ({key(voyages[0].context): [{"id": "v0-0", "question": "Why?"}]}, "LB-803"),  # an id twice
-    ):
-        write_json(tmp_path / "train-v2.0.unanswerable.json", table)
-        with pytest.raises(LitebertError, match=code):
-            DATASETS["squad2"].read(tmp_path, "train")
-
-
-def test_a_split_is_a_file_or_its_parts_and_fit_and_tune_share_no_article(
-    voyages: list[SpanExample], write_squad: WriteSquad, tmp_path: Path
-) -> None:
+def test_a_split_is_a_file_or_its_parts(voyages: list[SpanExample], write_squad: WriteSquad, tmp_path: Path) -> None:
     read = DATASETS["squad2"].read
     for number, part in enumerate((voyages[:100], voyages[100:]), start=1):
         write_squad(tmp_path / f"dev-v2.0.part{number}.json", part, version="v2.0")
     assert read(tmp_path, "dev") == voyages
     assert read(tmp_path / "dev-v2.0.part1.json", "dev") == voyages[:100]
-    titled = [replace(one, title=f"article {number // 8}") for number, one in enumerate(voyages)]
-    write_squad(tmp_path / "train-v2.0.json", titled, version="v2.0")
-    fit, tune = (read(tmp_path, part) for part in ("fit", "tune"))
-    assert sorted(one.id for one in fit + tune) == sorted(one.id for one in titled)
-    assert {one.title for one in fit}.isdisjoint({one.title for one in tune})
-    assert 0 < len(tune) < len(fit)
+    write_squad(tmp_path / "train-v2.0.json", [*voyages[:2], voyages[0]], version="v2.0")
+    with pytest.raises(LitebertError, match="LB-803"):
+        read(tmp_path, "train")
 
 
 def test_real_files_are_read_whole(real_data: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -134,11 +134,8 @@ class MultipleChoice(Family[ChoiceExample, Scores]):
     def labels(self, example: ChoiceExample, /) -> tuple[str, ...]:
         return () if example.label is None else (f"choice {example.label + 1}",)
 
-    def columns(self, num_values: int) -> tuple[str, ...]:
-        return tuple(f"choice {place}" for place in range(1, num_values + 1))
-
-    def numbers(self, _: AnswerRow, answer: Scores, /) -> Sequence[float | None]:
-        return answer.values
+    def numbers(self, _: AnswerRow, answer: Scores, /) -> Mapping[str, float | None]:
+        return {f"choice {place}": value for place, value in enumerate(answer.values, 1)}
 
 
 def question_texts(example: ChoiceExample) -> list[str]:

@@ -81,23 +81,20 @@ class Family(ABC, Generic[Example, Answer]):
     """Whether the network gives one row of logits per feature, which a teacher's can be compared with."""
     baseline: ClassVar[str] = "the commonest label"
     """What `constant` always gives."""
-
-    @property
-    def key_measure(self) -> str:
-        """The measure by which evaluations are compared."""
-        return "accuracy"
+    key_measure: ClassVar[str] = "accuracy"
+    """The measure by which evaluations are compared."""
 
     # Reading and encoding
 
+    @abstractmethod
     def texts(self, example: Example, /) -> tuple[str, ...]:
         """Return what is read, one text or two; an example without the first one teaches nothing."""
-        raise NotImplementedError
 
     def target(self, example: Example, /) -> NDArray[np.generic]:
-        """Return what is to be learnt from a labelled example, as a flat array."""
+        """Return what is to be learnt from a labelled example, as a flat array; for `features` as they are here."""
         raise NotImplementedError
 
-    def weight(self, example: Example, /) -> float:  # noqa: ARG002
+    def weight(self, _: Example, /) -> float:
         """Return how much an example counts in the loss of its step."""
         return 1.0
 
@@ -127,11 +124,11 @@ class Family(ABC, Generic[Example, Answer]):
         return logits
 
     def losses_of(self, logits: Tensor, targets: Tensor) -> Tensor:
-        """Return the loss of each row of logits times its weight; `targets` lie end to end."""
+        """Return the loss of each row of logits times its weight, for `losses` as it is here."""
         raise NotImplementedError
 
     def losses(self, network: AlbertForTask, batch: Batch, targets: Tensor) -> Tensor:
-        """Return the loss of each feature times its weight."""
+        """Return the loss of each feature times its weight; `targets` lie end to end."""
         return self.losses_of(self.logits(network, batch), targets)
 
     def imitation(self, logits: Tensor, wanted: Tensor, temperature: float) -> Tensor:
@@ -169,49 +166,36 @@ class Family(ABC, Generic[Example, Answer]):
 
     # In words
 
-    def expected(self, example: Example, /) -> str | None:  # noqa: ARG002
+    def expected(self, _: Example, /) -> str | None:
         """Return the label of an example as text; None without one."""
         return None
 
-    def labels(self, example: Example, /) -> tuple[str, ...]:  # noqa: ARG002
+    def labels(self, _: Example, /) -> tuple[str, ...]:
         """Return the labels of an example whose balance a data check counts."""
         return ()
 
-    def words(self, answer: Answer, /) -> str:
-        """Return an answer as text, as `expected` writes labels."""
-        return str(answer)
+    def in_words(self, example: Example, answer: Answer, /) -> tuple[str, float | None, float | None]:
+        """Return an answer as text, as `expected` writes labels; its probability, if it has one; and how right it is.
 
-    def confidence(self, answer: Answer, /) -> float | None:  # noqa: ARG002
-        """Return the probability of an answer; None if it has none."""
-        return None
-
-    def score(self, example: Example, answer: Answer, /) -> float | None:
-        """Return 1 for a right answer, 0 for a wrong one, or a number between; the example has a label."""
-        return float(self.expected(example) == self.words(answer))
-
-    def is_blank(self, example: Example, /) -> bool:
-        """Whether an example has no text at all, and so no answer."""
-        return not "".join(self.texts(example)).strip()
+        That is 1 for a right answer, 0 for a wrong one, or a number between; None without a label.
+        """
+        return str(answer), None, float(str(answer) == self.expected(example))
 
     def rows(self, examples: Sequence[Example], answers: Sequence[Answer], /) -> list[AnswerRow]:
-        """Return answers and labels as text, one row per example, which has an `id`."""
+        """Return answers and labels as text, one row per example, which has an `id`; a blank text has no answer."""
         rows = []
         for example, answer in zip(examples, answers, strict=True):
-            expected, text = self.expected(example), " ¦ ".join(self.texts(example))
-            score = None if expected is None else self.score(example, answer)
-            words, confidence = self.words(answer), self.confidence(answer)
-            if self.is_blank(example):
+            key, expected, texts = str(getattr(example, "id", "")), self.expected(example), self.texts(example)
+            words, confidence, score = self.in_words(example, answer)
+            if not "".join(texts).strip():
                 words, confidence = "", None
-            rows.append(AnswerRow(str(getattr(example, "id", "")), text, expected, words, confidence, score))
+            score = None if expected is None else score
+            rows.append(AnswerRow(key, " ¦ ".join(texts), expected, words, confidence, score))
         return rows
 
-    def columns(self, num_values: int) -> tuple[str, ...]:  # noqa: ARG002
-        """Return what the numbers beside an answer are called in a file of answers, given how many there are."""
-        return ("confidence",)
-
-    def numbers(self, row: AnswerRow, answer: Answer, /) -> Sequence[float | None]:  # noqa: ARG002
-        """Return the numbers beside an answer, of which `row` is the text, in a file of answers."""
-        return (row.confidence,)
+    def numbers(self, row: AnswerRow, _: Answer, /) -> Mapping[str, float | None]:
+        """Return the numbers beside an answer in a file of answers, by their columns; `row` is the answer as text."""
+        return {"confidence": row.confidence}
 
 
 @dataclass(frozen=True)
@@ -271,18 +255,8 @@ def targets_of(features: Sequence[Feature]) -> Tensor:
     return torch.from_numpy(np.concatenate(parts))
 
 
-def taught_by(features: Sequence[Feature]) -> Tensor | None:
-    """Lay the teacher's outputs for features end to end; None if there is no teacher."""
-    parts = [feature.teacher for feature in features if feature.teacher is not None]
-    return torch.from_numpy(np.concatenate(parts)) if parts else None
-
-
 def softmax(logits: NDArray[np.floating]) -> NDArray[np.float64]:
-    """Return probabilities along the last axis.
-
-    >>> softmax(np.array([[0.0, 0.0]])).tolist()
-    [[0.5, 0.5]]
-    """
+    """Return probabilities along the last axis."""
     highest = logits.max(axis=-1, keepdims=True, initial=-np.inf)
     powers: NDArray[np.float64] = np.exp(logits.astype(np.float64) - highest)
     shares: NDArray[np.float64] = powers / powers.sum(axis=-1, keepdims=True)

@@ -1,7 +1,6 @@
 """Question answering by spans of a text, as in SQuAD 1.1 and 2.0 (official squad_utils.py).
 
-In order: the windows of a context, the head of 2.0, candidates and how they become answers, the two kinds of task, and
-the threshold for "no answer".
+In order: the windows of a context, the head of 2.0, what an answer is, the two kinds of task, the official threshold.
 """
 
 from __future__ import annotations
@@ -21,25 +20,14 @@ from torch.nn import functional as F
 
 from litebert.config import AlbertConfig, HeadConfig
 from litebert.errors import LitebertError
-from litebert.metrics import (
-    exact_and_f1,
-    raw_scores,
-    require_some,
-    squad1_measures,
-    squad2_measures,
-    threshold_measures,
-)
+from litebert.metrics import exact_and_f1, squad1_measures, squad2_measures, threshold_measures
 from litebert.nn import AlbertForTask, Batch
 from litebert.tasks.kinds.family import NEVER, AnswerRow, Family, Feature, Output
 from litebert.tokenizer import Tokenizer
 
-LINEAR = HeadConfig(kind="question-answering")
-CONDITIONAL = HeadConfig(kind="conditional-question-answering")
 Candidates: TypeAlias = NDArray[np.float32]
 """Rows of (start, end, start score, end score); start and end are positions in a window, both inclusive."""
 
-EVEN_ODDS = 0.0
-"""The null score, a logit, at which "no answer" has probability one half."""
 NO_WINDOW = 1e6
 """The null score of a question without any window (squad_utils.py L1262)."""
 MAX_CONTEXT = 200_000
@@ -62,11 +50,7 @@ class GoldAnswer:
 
 @dataclass(frozen=True, slots=True)
 class SpanExample:
-    """A question on a context; `answers` is None if unknown, empty if the question has none.
-
-    >>> SpanExample("q", "Who?", "Nobody knows.", ()).is_impossible
-    True
-    """
+    """A question on a context; `answers` is None if unknown, empty if the question has none."""
 
     id: str
     question: str
@@ -83,27 +67,22 @@ class SpanExample:
 def gold_answers(context: str, found: Iterable[tuple[str, float | None]], where: str) -> tuple[GoldAnswer, ...]:
     """Return right answers as they stand in a context, given their texts and starts; without a start, the first place.
 
-    `where` names the question in errors. All windows of a context are in memory at once, so it may not be too long.
+    `where` names the question in errors.
     """
     if len(context) > MAX_CONTEXT:
-        raise LitebertError(
-            "LB-811",
-            f"{where} has a context that is too long for a data set",
-            received=f"{len(context):,} characters",
-            expected=f"at most {MAX_CONTEXT:,}; `litebert answer` reads a text of any length",
-            next="split the context into chapters, each with its questions",
-        )
+        what, received = f"{where} has a context that is too long for a data set", f"{len(context):,} characters"
+        expected = f"at most {MAX_CONTEXT:,}; `litebert answer` reads a text of any length"
+        advice = "split the context into chapters, each with its questions"
+        raise LitebertError("LB-811", what, received=received, expected=expected, next=advice)
     answers = []
     for text, start in found:
         begin = context.find(text) if start is None else int(start)
         stands = context[begin : begin + len(text)] if begin >= 0 else ""
         if not text.strip() or stands != text:
-            raise LitebertError(
-                "LB-802",
-                f"{where}: the answer is not in the context where it should be",
-                received=repr(text) if start is None else f"{text!r}; {stands!r} is at {begin:,}",
-                next="correct the start: the position of the answer's first character, from 0, not in bytes",
-            )
+            what = f"{where}: the answer is not in the context where it should be"
+            received = repr(text) if start is None else f"{text!r}; {stands!r} is at {begin:,}"
+            advice = "correct the start: the position of the answer's first character, from 0, not in bytes"
+            raise LitebertError("LB-802", what, received=received, next=advice)
         answers.append(GoldAnswer(text, begin))
     return tuple(answers)
 
@@ -144,9 +123,6 @@ def most_context(windows: Sequence[tuple[int, int]], num_pieces: int) -> NDArray
     """Return for each piece the first window with the highest score for it.
 
     The score is the context on the shorter side plus 0.01 times the window's length.
-
-    >>> most_context([(0, 6), (3, 9), (6, 10)], 10).tolist()
-    [0, 0, 0, 0, 0, 1, 1, 1, 2, 2]
     """
     window = np.zeros(num_pieces, dtype=np.int32)
     best, begin, end = np.empty(0), 0, 0  # the highest scores within the window before; a long context has many
@@ -267,7 +243,7 @@ def padded(batch: Batch, values: Tensor, *, fill: float) -> Tensor:
     return rows.masked_fill(~is_token.view(*is_token.shape, *[1] * (rows.ndim - 2)), fill)
 
 
-# From scores of starts and ends to answers (squad_utils.py L870-1600)
+# What an answer is (squad_utils.py L870-1600)
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,50 +288,17 @@ class SpanAnswer:
     @property
     def text(self) -> str:
         """The answer, empty if none is given."""
-        return self.kept(EVEN_ODDS if self.threshold is None else self.threshold)
+        return self.kept(0.0 if self.threshold is None else self.threshold)
 
     def kept(self, threshold: float) -> str:
         """Return the best proposal, or "" if the null score reaches a threshold."""
         return self.n_best[0].text if self.null_score is None or self.null_score < threshold else ""
 
 
-def likeliest(scores: NDArray[np.floating], number: int) -> NDArray[np.int64]:
-    """Return the indices of the highest scores along the last axis, best first; ties keep order.
+def spans_of(context: str, windows: Iterable[tuple[SpanFeature, Candidates]]) -> Iterator[ProposedSpan]:
+    """Yield the candidates of all windows on a context, best first.
 
-    >>> likeliest(np.array([1.0, 3.0, 3.0, 2.0]), 3).tolist()
-    [1, 2, 3]
-    """
-    found: NDArray[np.int64] = np.argsort(-scores, axis=-1, kind="stable")[..., :number]
-    return found
-
-
-def candidates(
-    starts: NDArray[np.int64],
-    start_scores: NDArray[np.floating],
-    ends: NDArray[np.int64],
-    end_scores: NDArray[np.floating],
-    *,
-    max_answer_length: int,
-) -> Candidates:
-    """Pair starts (n,) with their ends (n or 1, m), in order; spans that are too long are omitted.
-
-    >>> starts, ends = np.array([4, 2]), np.array([[3, 9]])
-    >>> candidates(starts, np.zeros(2), ends, np.zeros((1, 2)), max_answer_length=6)[:, :2].tolist()
-    [[4.0, 9.0], [2.0, 3.0]]
-    """
-    pairs = np.broadcast_arrays(starts[:, None], ends, start_scores[:, None], end_scores)
-    rows = np.stack(pairs, axis=-1).reshape(-1, 4).astype(np.float32)
-    length = rows[:, 1] - rows[:, 0] + 1
-    chosen: Candidates = rows[(length >= 1) & (length <= max_answer_length)]
-    return chosen
-
-
-def proposals(
-    context: str, windows: Iterable[tuple[SpanFeature, Candidates]], *, n_best: int, nothing: ProposedSpan
-) -> tuple[ProposedSpan, ...]:
-    """Return the best spans of all windows on a context, or `nothing`.
-
-    A span counts only in the window that has the most context around its start.
+    A candidate counts only in the window that has the most context around its start.
     """
     tables = [np.zeros((0, 4))]
     for window, rows in windows:
@@ -368,30 +311,11 @@ def proposals(
         characters = np.stack([window.offsets[first, 0], window.offsets[last, 1]], axis=1)
         tables.append(np.concatenate([characters, scores[counts]], axis=1).astype(np.float64))
     found = np.concatenate(tables)
-
-    def spans() -> Iterator[ProposedSpan]:
-        for start, stop, start_score, end_score in found[np.argsort(-found[:, 2:].sum(axis=1), kind="stable")]:
-            cut = context[int(start) : int(stop)]
-            text = cut.strip()
-            begin = int(start) + cut.find(text)
-            yield ProposedSpan(text, begin, begin + len(text), float(start_score), float(end_score))
-
-    return ranked(spans(), n_best, nothing)
-
-
-def ranked(best_first: Iterable[ProposedSpan], n_best: int, nothing: ProposedSpan) -> tuple[ProposedSpan, ...]:
-    """Keep the first span of each text, `n_best` in all; their probabilities are the softmax of their scores."""
-    kept: list[ProposedSpan] = []
-    seen: set[str] = set()
-    for span in best_first:
-        if len(kept) == n_best:
-            break
-        if span.text not in seen:
-            seen.add(span.text)
-            kept.append(span)
-    kept = kept or [nothing]
-    powers = [math.exp(span.score - kept[0].score) for span in kept]
-    return tuple(replace(span, probability=power / sum(powers)) for span, power in zip(kept, powers, strict=True))
+    for start, stop, start_score, end_score in found[np.argsort(-found[:, 2:].sum(axis=1), kind="stable")]:
+        cut = context[int(start) : int(stop)]
+        text = cut.strip()
+        begin = int(start) + cut.find(text)
+        yield ProposedSpan(text, begin, begin + len(text), float(start_score), float(end_score))
 
 
 # The kinds of task
@@ -405,7 +329,7 @@ class SpanAnswering(Family[SpanExample, SpanAnswer]):
     ends.
     """
 
-    head: HeadConfig = LINEAR
+    head: HeadConfig = HeadConfig(kind="question-answering")  # noqa: RUF009
     max_query_length: int = 64
     doc_stride: int = 128
     max_answer_length: int = 30
@@ -416,11 +340,8 @@ class SpanAnswering(Family[SpanExample, SpanAnswer]):
     learns_from_teacher: ClassVar[bool] = False
     baseline: ClassVar[str] = "no answer"
     nothing: ClassVar[ProposedSpan] = EMPTY
+    key_measure: ClassVar[str] = "f1"
     of_no_window: ClassVar[float | None] = None  # the null score of a question without any window
-
-    @property
-    def key_measure(self) -> str:
-        return "f1"
 
     def features(
         self, examples: Sequence[SpanExample], tokenizer: Tokenizer, *, max_length: int, training: bool
@@ -435,21 +356,17 @@ class SpanAnswering(Family[SpanExample, SpanAnswer]):
         Training windows without the answer stay, and point to [CLS] as impossible.
         """
         segments = cache(lambda num_first, num_second: [0] * num_first + [1] * num_second)  # equal lists are shared
-        contexts = dict[str, tuple[NDArray[np.int32], NDArray[np.int32]]]()  # ids, and characters (pieces, 2), by text
+        encode = cache(tokenizer.encode_arrays)  # a context has several questions: its ids, and characters (pieces, 2)
         questions = tokenizer.encode_ids([example.question for example in examples])
         for number, (example, question) in enumerate(zip(examples, questions, strict=True)):
-            if example.context not in contexts:
-                contexts[example.context] = tokenizer.encode_arrays(example.context)
-            context, offsets = contexts[example.context]
+            context, offsets = encode(example.context)
             head = [tokenizer.cls_id, *question[: self.max_query_length], tokenizer.sep_id]
             room = max_length - len(head) - 1
             if room < 1:
-                raise LitebertError(
-                    "LB-807",
-                    f"question {example.id} leaves no room for its context",
-                    received=f"task.max_length {max_length}, {1 - room} too short",
-                    next="raise task.max_length (384 is usual), or lower task.max_query_length",
-                )
+                what = f"question {example.id} leaves no room for its context"
+                received = f"task.max_length {max_length}, {1 - room} too short"
+                advice = "raise task.max_length (384 is usual), or lower task.max_query_length"
+                raise LitebertError("LB-807", what, received=received, next=advice)
             answer = _answer_pieces(example, offsets) if training else None
             windows = windows_of(len(context), room=room, doc_stride=self.doc_stride)
             chosen = most_context(windows, len(context))
@@ -475,38 +392,54 @@ class SpanAnswering(Family[SpanExample, SpanAnswer]):
         return (of_start + of_end) / 2
 
     def outputs(self, network: AlbertForTask, batch: Batch) -> list[Output]:
-        """Return the likeliest candidates of each window."""
-        logits = network(batch).float().cpu().numpy()
-        return [self.likely(*window.T) for window in np.split(logits, np.cumsum(batch.lengths)[:-1])]
+        """Return the candidates of each window."""
+        logits, found = network(batch).float().cpu().numpy(), []  # (tokens, 2)
+        for start, end in (window.T for window in np.split(logits, np.cumsum(batch.lengths)[:-1])):
+            starts = likeliest(start, self.num_starts)
+            found.append(self.candidates(starts, start[starts], end[None]))
+        return found
 
-    def likely(self, start: NDArray[np.float32], end: NDArray[np.float32]) -> Candidates:
-        """Pair the likeliest starts of a window with the likeliest ends, given the scores of both (tokens,)."""
-        starts, ends = likeliest(start, self.num_starts), likeliest(end, self.num_ends)
-        return candidates(starts, start[starts], ends[None], end[ends][None], max_answer_length=self.max_answer_length)
+    def candidates(
+        self, starts: NDArray[np.int64], start_scores: NDArray[np.float32], ends: NDArray[np.float32]
+    ) -> Candidates:
+        """Pair starts (n,) with their likeliest ends, given scores (n or 1, width), unless the span is too long."""
+        chosen = likeliest(ends, self.num_ends)
+        end_scores = np.take_along_axis(ends, chosen, axis=-1)
+        pairs = np.broadcast_arrays(starts[:, None], chosen, start_scores[:, None], end_scores)
+        rows = np.stack(pairs, axis=-1).reshape(-1, 4).astype(np.float32)
+        length = rows[:, 1] - rows[:, 0] + 1
+        found: Candidates = rows[(length >= 1) & (length <= self.max_answer_length)]
+        return found
 
     def answers(
         self, examples: Sequence[SpanExample], features: Sequence[Feature], outputs: Sequence[Output], /
     ) -> list[SpanAnswer]:
-        windows: list[list[tuple[SpanFeature, Output]]] = [[] for _ in examples]
+        windows: list[list[tuple[Any, Output]]] = [[] for _ in examples]
         for feature, output in zip(features, outputs, strict=True):
-            assert isinstance(feature, SpanFeature), "windows come from features()"
             windows[feature.example].append((feature, output))
-        return [self._merged_windows(*pair) for pair in zip(examples, windows, strict=True)]
+        has_nulls, answers = self.of_no_window is not None, list[SpanAnswer]()
+        for example, own in zip(examples, windows, strict=True):
+            nulls = [float(output[0, 2]) for _, output in own if has_nulls]
+            answers.append(self._answer(spans_of(example.context, own), nulls))
+        return answers
 
-    def _merged_windows(self, example: SpanExample, windows: Sequence[tuple[SpanFeature, Output]]) -> SpanAnswer:
-        return SpanAnswer(proposals(example.context, windows, n_best=self.n_best, nothing=self.nothing))
-
-    def _proposed(self, answers: Sequence[SpanAnswer]) -> Iterator[ProposedSpan]:
-        return (span for each in answers for span in each.n_best if replace(span, probability=1.0) != self.nothing)
-
-    def _decided(self, spans: Iterable[ProposedSpan], null_score: float | None) -> SpanAnswer:
-        best = ranked(sorted(spans, key=lambda span: -span.score), self.n_best, self.nothing)
-        return SpanAnswer(best, null_score, self.null_threshold)
+    def _answer(self, best_first: Iterable[ProposedSpan], nulls: Sequence[float]) -> SpanAnswer:
+        """Keep the first span of each text and the lowest null score; probabilities are the softmax of scores."""
+        kept: dict[str, ProposedSpan] = {}
+        for span in best_first:
+            if len(kept) == self.n_best:
+                break
+            kept.setdefault(span.text, span)
+        spans = list(kept.values()) or [self.nothing]
+        powers = [math.exp(span.score - spans[0].score) for span in spans]
+        n_best = [replace(span, probability=power / sum(powers)) for span, power in zip(spans, powers, strict=True)]
+        return SpanAnswer(tuple(n_best), min(nulls, default=self.of_no_window), self.null_threshold)
 
     def merged(self, answers: Sequence[SpanAnswer]) -> SpanAnswer:
         """Return the answer to a question, given the answers from parts of its windows."""
-        nulls = (answer.null_score for answer in answers if answer.null_score is not None)
-        return self._decided(self._proposed(answers), min(nulls, default=self.of_no_window))
+        spans = [span for each in answers for span in each.n_best if span != self.nothing]
+        nulls = [each.null_score for each in answers if each.null_score is not None]
+        return self._answer(sorted(spans, key=lambda span: -span.score), nulls)
 
     def averaged(self, answers: Sequence[Sequence[SpanAnswer]], /) -> list[SpanAnswer]:
         """Return the answers of an ensemble (paper 4.9; squad_utils.py L1330).
@@ -516,15 +449,16 @@ class SpanAnswering(Family[SpanExample, SpanAnswer]):
         found = []
         for of_one in zip(*answers, strict=True):
             proposed: dict[tuple[int, int], list[ProposedSpan]] = {}
-            for span in self._proposed(of_one):
+            for span in (span for each in of_one for span in each.n_best if span != self.nothing):
                 proposed.setdefault((span.start, span.stop), []).append(span)
             spans = []
             for same in proposed.values():
                 start_score = sum(span.start_score for span in same) / len(same)
                 end_score = sum(span.end_score for span in same) / len(same)
                 spans.append(replace(same[0], start_score=start_score, end_score=end_score))
-            nulls = [answer.null_score for answer in of_one if answer.null_score is not None]
-            found.append(self._decided(spans, sum(nulls) / len(nulls) if nulls else None))
+            nulls = [each.null_score for each in of_one if each.null_score is not None]
+            mean = [sum(nulls) / len(nulls)] if nulls else []
+            found.append(self._answer(sorted(spans, key=lambda span: -span.score), mean))
         return found
 
     def measures(self, examples: Sequence[SpanExample], answers: Sequence[SpanAnswer], /) -> dict[str, float]:
@@ -569,7 +503,7 @@ class ConditionalSpanAnswering(SpanAnswering):
     they measure, as the official evaluation does; otherwise even odds decide.
     """
 
-    head: HeadConfig = CONDITIONAL
+    head: HeadConfig = HeadConfig(kind="conditional-question-answering")  # noqa: RUF009
     num_starts: int = 5
     num_ends: int = 5
     nothing: ClassVar[ProposedSpan] = NO_SPAN
@@ -585,22 +519,15 @@ class ConditionalSpanAnswering(SpanAnswering):
         return (no_answer - likelihood[:, 0]) / 2
 
     def outputs(self, network: AlbertForTask, batch: Batch) -> list[Output]:
-        """Return the likeliest candidates of each window; row 0 is the null score."""
+        """Return the candidates of each window; row 0, a start at [CLS] and so no candidate, is the null score."""
         spans = score_spans(network, batch, _allowed(batch), self.num_starts)
         start_scores = spans.start.gather(1, spans.chosen)
         on_host = (part.cpu().numpy() for part in (spans.chosen, start_scores, spans.end, spans.no_answer))
         found = []
         for starts, of_starts, of_ends, null_score in zip(*on_host, strict=True):
-            ends = likeliest(of_ends, self.num_ends)  # (starts, ends)
-            end_scores = np.take_along_axis(of_ends, ends, axis=-1)
-            rows = candidates(starts, of_starts, ends, end_scores, max_answer_length=self.max_answer_length)
-            found.append(np.concatenate([np.array([[0, 0, null_score, 0]], dtype=np.float32), rows]))
+            null = np.array([[0, 0, null_score, 0]], dtype=np.float32)
+            found.append(np.concatenate([null, self.candidates(starts, of_starts, of_ends)]))
         return found
-
-    def _merged_windows(self, example: SpanExample, windows: Sequence[tuple[SpanFeature, Output]]) -> SpanAnswer:
-        found = super()._merged_windows(example, [(window, output[1:]) for window, output in windows])
-        null_score = min((float(output[0, 2]) for _, output in windows), default=NO_WINDOW)
-        return SpanAnswer(found.n_best, null_score, self.null_threshold)
 
     def measures(self, examples: Sequence[SpanExample], answers: Sequence[SpanAnswer], /) -> dict[str, float]:
         """Return the measures of evaluate-v2.0.py, in percent, and the threshold used."""
@@ -616,6 +543,12 @@ SPAN_FAMILIES = {each.head.kind: each for each in (SpanAnswering(), ConditionalS
 """The families of the heads that answer with spans."""
 
 
+def likeliest(scores: NDArray[np.floating], number: int) -> NDArray[np.int64]:
+    """Return the indices of the highest scores along the last axis, best first; ties keep order."""
+    found: NDArray[np.int64] = np.argsort(-scores, axis=-1, kind="stable")[..., :number]
+    return found
+
+
 def _allowed(batch: Batch) -> Tensor:
     """Mark where answers may start and end: in the context, and at [CLS] for "no answer"."""
     is_context = (batch.segments == 1).index_fill(0, batch.offsets[1:] - 1, False)
@@ -626,29 +559,11 @@ def _without_totals(measures: dict[str, float]) -> dict[str, float]:
     return {name: value for name, value in measures.items() if not name.endswith("total")}
 
 
-# The threshold for "no answer": the official rule with its quirks, and a clean one
+# The official answers to submit
 #
-# The official evaluation (squad_utils.py L1693) tunes the threshold on the answers that it measures, does not answer
-# the very question that set it (tuned with `>`, applied with `<`), and takes a null score above 1.0 as "no answer",
-# tuned or not. `tuned_threshold` does none of this; tune it on questions held out of training, and pass it as
-# `null_threshold`.
-
-
-def official_threshold(examples: Sequence[SpanExample], answers: Sequence[SpanAnswer]) -> float:
-    """Return the threshold that the official evaluation tunes on the answers it measures."""
-    return threshold_measures(*compared(examples, answers))["best_f1_threshold"]
-
-
-def tuned_threshold(examples: Sequence[SpanExample], answers: Sequence[SpanAnswer]) -> float:
-    """Return the threshold with the highest F1, midway between two null scores; the lowest of equally good ones."""
-    wanted, found, nulls = compared(examples, answers)
-    require_some(len(wanted))
-    scores = raw_scores(wanted, found)
-    gains = np.array([scores[key][1] - float(not wanted[key]) for key in wanted])  # of answering over not answering
-    values, places = np.unique(np.array(list(nulls.values())), return_inverse=True)
-    gained = np.concatenate([[0.0], np.cumsum(np.bincount(places, weights=gains))])
-    between = np.concatenate([[values[0]], (values[1:] + values[:-1]) / 2, [values[-1] + 1.0]])
-    return float(between[gained.argmax()])
+# The official evaluation (squad_utils.py L1693) tunes the threshold for "no answer" on the answers that it measures,
+# does not answer the very question that set it (tuned with `>`, applied with `<`), and takes a null score above 1.0 as
+# "no answer", tuned or not.
 
 
 def given_texts(examples: Sequence[SpanExample], answers: Sequence[SpanAnswer]) -> list[str]:
@@ -656,9 +571,10 @@ def given_texts(examples: Sequence[SpanExample], answers: Sequence[SpanAnswer]) 
 
     If no threshold was set and the right answers are known, it is tuned on these.
     """
-    if not compared(examples, answers)[2] or answers[0].threshold is not None:
+    wanted, found, nulls = compared(examples, answers)
+    if not nulls or answers[0].threshold is not None:
         return [answer.text for answer in answers]
-    threshold = official_threshold(examples, answers)
+    threshold = threshold_measures(wanted, found, nulls)["best_f1_threshold"]
     return [answer.kept(threshold) for answer in answers]
 
 

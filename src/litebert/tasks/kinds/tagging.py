@@ -56,7 +56,7 @@ class TokenClassification(Family[TagExample, TagAnswer]):
     baseline: ClassVar[str] = "the commonest tag"
 
     @property
-    def key_measure(self) -> str:
+    def key_measure(self) -> str:  # type: ignore[override]
         """F1 of entities if the tags mark entities, otherwise the share of right tags."""
         return "f1" if all(label.startswith(("B-", "I-", "O")) for label in self.head.labels) else "accuracy"
 
@@ -122,16 +122,13 @@ class TokenClassification(Family[TagExample, TagAnswer]):
     def expected(self, example: TagExample, /) -> str | None:
         return None if example.tags is None else " ".join(self.labels(example))
 
-    def words(self, answer: TagAnswer, /) -> str:
-        return " ".join(self._named(answer.best))
-
-    def confidence(self, answer: TagAnswer, /) -> float | None:
-        """Return the mean over the words."""
-        return float(answer.probabilities.max(axis=1).mean()) if len(answer.probabilities) else None
-
-    def score(self, example: TagExample, answer: TagAnswer, /) -> float | None:
-        """Return the share of right tags."""
-        return float((np.array(example.tags, dtype=np.int64) == answer.best).mean()) if example.words else None
+    def in_words(self, example: TagExample, answer: TagAnswer, /) -> tuple[str, float | None, float | None]:
+        """Return the tags, the mean of their probabilities, and the share of right ones."""
+        words, tags, confidence, score = " ".join(self._named(answer.best)), example.tags, None, None
+        if example.words:
+            confidence = float(answer.probabilities.max(axis=1).mean())
+            score = None if tags is None else float(np.mean([a == b for a, b in zip(tags, answer.best, strict=True)]))
+        return words, confidence, score
 
     def labels(self, example: TagExample, /) -> tuple[str, ...]:
         return self._named(example.tags or ())

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pkgutil import resolve_name
 from typing import ClassVar, Self, TypeAlias
@@ -129,21 +129,16 @@ class TextClassification(Family[TextExample, Scores]):
     def expected(self, example: TextExample, /) -> str | None:
         return None if example.label is None else ", ".join(self.labels(example))
 
-    def words(self, answer: Scores, /) -> str:
-        return ", ".join(self.named(answer))
-
-    def confidence(self, answer: Scores, /) -> float | None:
-        return max(answer.values)
+    def in_words(self, example: TextExample, answer: Scores, /) -> tuple[str, float | None, float | None]:
+        words = ", ".join(self.named(answer))
+        return words, max(answer.values), float(words == self.expected(example))
 
     def labels(self, example: TextExample, /) -> tuple[str, ...]:
         numbers = () if example.label is None or self.is_number else np.ravel(example.label).astype(int)
         return tuple(self.head.labels[number] for number in numbers)
 
-    def columns(self, _: int) -> tuple[str, ...]:
-        return self.head.labels
-
-    def numbers(self, _: AnswerRow, answer: Scores, /) -> Sequence[float | None]:
-        return answer.values
+    def numbers(self, _: AnswerRow, answer: Scores, /) -> Mapping[str, float | None]:
+        return dict(zip(self.head.labels, answer.values, strict=True))
 
 
 class SingleLabel(TextClassification):
@@ -182,9 +177,7 @@ class SingleLabel(TextClassification):
 class MultiLabel(TextClassification):
     """Any number of labels may be right, or none: a binary cross entropy and a probability for each."""
 
-    @property
-    def key_measure(self) -> str:
-        return "micro_f1"
+    key_measure: ClassVar[str] = "micro_f1"
 
     def target(self, example: TextExample, /) -> NDArray[np.float32]:
         marked: NDArray[np.float32] = self._marked([label_of(example)])[0].astype(np.float32)
@@ -229,10 +222,7 @@ class Regression(TextClassification):
 
     is_number: ClassVar[bool] = True
     baseline: ClassVar[str] = "the mean score"
-
-    @property
-    def key_measure(self) -> str:
-        return "pearson"
+    key_measure: ClassVar[str] = "pearson"
 
     def target(self, example: TextExample, /) -> NDArray[np.float32]:
         return np.atleast_1d(np.array(label_of(example), dtype=np.float32))
@@ -262,14 +252,9 @@ class Regression(TextClassification):
     def expected(self, example: TextExample, /) -> str | None:
         return None if example.label is None else f"{float(np.ravel(example.label)[0]):g}"
 
-    def words(self, answer: Scores, /) -> str:
-        return f"{answer.values[0]:.4g}"
-
-    def score(self, example: TextExample, answer: Scores, /) -> float:
-        return 1 / (1 + abs(float(np.ravel(label_of(example))[0]) - answer.values[0]))
-
-    def confidence(self, _: Scores, /) -> float | None:
-        return None
+    def in_words(self, example: TextExample, answer: Scores, /) -> tuple[str, float | None, float | None]:
+        (value,), label = answer.values, example.label
+        return f"{value:.4g}", None, None if label is None else 1 / (1 + abs(float(np.ravel(label)[0]) - value))
 
 
 def mean_scores(answers: Sequence[Sequence[Scores]]) -> list[Scores]:

@@ -13,12 +13,12 @@ from litebert.config import TaskConfig, TaskDataConfig
 from litebert.errors import LitebertError, no_such_name
 from litebert.files import Json
 from litebert.tasks.kinds.family import Dataset
-from litebert.tasks.named import glue, race, squad
+from litebert.tasks.named import glue, questions
 from litebert.tasks.own.dataset import table_dataset
 
 OWN = "table"
 """The name of the task whose data are users' own files."""
-DATASETS: dict[str, Dataset[Any, Any]] = {**glue.DATASETS, **race.DATASETS, **squad.DATASETS}
+DATASETS: dict[str, Dataset[Any, Any]] = {**glue.DATASETS, **questions.RACE, **questions.SQUAD}
 
 
 def register(dataset: Dataset[Any, Any]) -> None:

@@ -6,7 +6,6 @@ import io
 import tomllib
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -20,6 +19,7 @@ from litebert.reading.source import Source, find_files, read_lines
 from litebert.reading.tables import Row, parse_row, read_parquet
 from litebert.tasks.kinds.family import Dataset
 from litebert.tasks.kinds.text import Scores, TextClassification, TextExample
+from litebert.tasks.own.table import number_of
 
 # The tasks
 #
@@ -65,12 +65,8 @@ class GlueTask:
         if self.files:
             return self.files
         hub = split.replace("dev", "validation")
-        places = (
-            (f"{self.folder}/", f"{split}.tsv"),
-            (f"{self.name}/", f"{hub}-*.parquet"),
-            (f"{self.name}/", f"{hub}.jsonl"),
-        )
-        return tuple(chain.from_iterable((folder + name, name) for folder, name in places))
+        places = (self.folder, f"{split}.tsv"), (self.name, f"{hub}-*.parquet"), (self.name, f"{hub}.jsonl")
+        return tuple(chain.from_iterable((f"{folder}/{name}", name) for folder, name in places))
 
 
 _TABLE = tomllib.loads(Path(__file__).with_name("glue.toml").read_text(encoding="utf-8"))
@@ -78,10 +74,8 @@ GLUE_TASKS = TypeAdapter(tuple[GlueTask, ...]).validate_python(_TABLE["tasks"])
 
 # Reading
 
-ID_COLUMNS = ("index", "id", "idx")
-"""The column with a row's number; without one, rows are counted from 0."""
-HIGHEST_SCORE = 5
-"""The highest score of STS-B; the lowest is 0."""
+ID_COLUMNS = ("index", "id", "idx")  # with a row's number; without one, rows are counted from 0
+HIGHEST_SCORE = 5  # of STS-B; the lowest is 0
 AGAIN = "get the file again, or take this row out"
 
 
@@ -91,33 +85,26 @@ def read_glue(task: GlueTask, folder: Path, split: str) -> list[TextExample]:
         advice = f"litebert recipes show {'mnli' if task.name == 'ax' else task.name}"
         what, wanted = f"{task.name} has no split {split}", f"one of {', '.join(task.splits)}"
         raise LitebertError("LB-821", what, expected=wanted, next=advice)
-    return [
-        example for source in find_files(folder, task.patterns(split)) for example in _examples(task, source, split)
-    ]
+    is_test, examples = split.startswith("test"), list[TextExample]()
+    for source in find_files(folder, task.patterns(split)):
+        is_tsv = source.kind == ".tsv"
+        texts = task.texts if is_tsv else task.hub_texts or task.texts
+        label = task.label if is_tsv else "label"
+        columns = texts if is_test else (*texts, label)
+        header = () if is_test else task.header
+        rows = _lines(task, source, columns, header) if is_tsv else _hub_rows(task, source, columns)
+        for count, (place, row) in enumerate(rows):
+            for name in texts:
+                if not isinstance(row[name], str):
+                    raise LitebertError("LB-824", f"{place}: {name} is not text", received=row[name], next=AGAIN)
+            first, *second = (str(row[name]) for name in texts)
+            key = str(next((row[name] for name in ID_COLUMNS if name in row), count))
+            answer = None if is_test else _label(task, row[label], place, is_tsv=is_tsv)
+            examples.append(TextExample(key, first, second[0] if second else None, answer))
+    return examples
 
 
-def _examples(task: GlueTask, source: Source, split: str) -> Iterator[TextExample]:
-    is_tsv, is_test = source.kind == ".tsv", split.startswith("test")
-    texts = task.texts if is_tsv else task.hub_texts or task.texts
-    label = task.label if is_tsv else "label"
-    wanted = texts if is_test else (*texts, label)
-    if is_tsv:
-        rows = _lines(task, source, wanted, header=() if is_test else task.header)
-    else:
-        rows = _hub_rows(task, source, wanted)
-    for count, (place, row) in enumerate(rows):
-        for name in texts:
-            if not isinstance(row[name], str):
-                raise LitebertError("LB-824", f"{place}: {name} is not text", received=row[name], next=AGAIN)
-        first, *second = (str(row[name]) for name in texts)
-        name = str(next((row[name] for name in ID_COLUMNS if name in row), count))
-        wanted_label = None if is_test else _label(task, row[label], place, is_tsv=is_tsv)
-        yield TextExample(name, first, second[0] if second else None, wanted_label)
-
-
-def _lines(
-    task: GlueTask, source: Source, wanted: Sequence[str], *, header: tuple[str, ...]
-) -> Iterator[tuple[str, Row]]:
+def _lines(task: GlueTask, source: Source, wanted: Sequence[str], header: tuple[str, ...]) -> Iterator[tuple[str, Row]]:
     """Yield the rows of one of the authors' files: tabs between cells, and quotes are literal."""
     lines = read_lines(source)
     if not header:
@@ -162,10 +149,9 @@ def _label(task: GlueTask, value: object, place: str, *, is_tsv: bool) -> int | 
     """
     names = task.spellings if is_tsv else task.labels
     if not task.labels:
-        with suppress(ValueError, OverflowError):
-            is_number = isinstance(value, str | int | float) and not isinstance(value, bool)
-            if is_number and 0 <= float(value) <= HIGHEST_SCORE:  # type: ignore[arg-type]
-                return float(value)  # type: ignore[arg-type]
+        score = number_of(value)
+        if score is not None and 0 <= score <= HIGHEST_SCORE:
+            return score
     elif isinstance(value, str):
         if value.lower() in names:
             return names.index(value.lower())
@@ -212,14 +198,15 @@ def glue_zip(files: Mapping[str, str]) -> bytes:
 def _dataset(task: GlueTask) -> Dataset[TextExample, Scores]:
     problem = "single_label_classification" if task.labels else "regression"
     head = HeadConfig(kind="sequence-classification", labels=task.labels or ("score",), problem_type=problem)
+    dev, test = (tuple(split for split in task.splits if split.startswith(side)) for side in ("dev", "test"))
     return Dataset(
         name=task.name,
         family=TextClassification.of(head),
         read=partial(read_glue, task),
         key_measure=task.key_measure,
-        dev_splits=tuple(split for split in task.splits if split.startswith("dev")),
-        test_splits=tuple(split for split in task.splits if split.startswith("test")),
         submission=partial(submission, task),
+        dev_splits=dev,
+        test_splits=test,
     )
 
 

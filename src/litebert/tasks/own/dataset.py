@@ -1,32 +1,470 @@
-"""A user's own files as a data set: how to read them is settled once on the training file, and reported.
+"""A user's own files as a data set: texts with labels, words with tags, questions with choices, questions on a context.
 
-What is not set is guessed from the columns and, for labels, from all rows.
+How rows become examples is settled once on the training file, and reported; then every file is read the same way. What
+is not set is guessed from the columns and, for labels, from all rows. A new kind of task is a `RowReading` here with a
+line in `READINGS`, and a guess at its columns.
 """
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
+import json
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from hashlib import blake2b
+from itertools import chain, zip_longest
 from pathlib import Path
-from typing import Any
+from string import ascii_uppercase
+from typing import Any, ClassVar, Generic, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from litebert import rng
-from litebert.errors import LitebertError
+from litebert.config import HeadConfig
+from litebert.errors import LitebertError, did_you_mean
 from litebert.files import Json
+from litebert.reading.tables import Row
+from litebert.tasks.kinds.choice import ChoiceExample, MultipleChoice
 from litebert.tasks.kinds.family import Answer, Dataset, Example, Family
-from litebert.tasks.own.columns import are_worded, chosen_columns, guess_columns, pair_flags
-from litebert.tasks.own.examples import READINGS, SHAPES, RowReading
-from litebert.tasks.own.table import TableFile, open_table
+from litebert.tasks.kinds.spans import ConditionalSpanAnswering, SpanAnswer, SpanAnswering, SpanExample, gold_answers
+from litebert.tasks.kinds.tagging import TagAnswer, TagExample, TokenClassification
+from litebert.tasks.kinds.text import Label, Scores, TextClassification, TextExample
+from litebert.tasks.own.table import (
+    LEARNT,
+    Columns,
+    Role,
+    RowShape,
+    TableFile,
+    are_worded,
+    chosen_columns,
+    guess_columns,
+    label_of,
+    list_of,
+    number_of,
+    open_table,
+    pair_flags,
+    text_of,
+)
 
-HELD_OUT = 0.1
-SPLITS = ("train", "dev", "test")
+Found: TypeAlias = tuple[str, tuple[str, ...], str]
+"""What all rows say about their labels: the problem, the names of its labels, and a note for the user."""
+
+
+@dataclass(frozen=True)
+class RowReading(ABC, Generic[Example, Answer]):
+    """Turns the rows of one problem into examples; `labels` are the names of labels, tags or choices in the file.
+
+    `names` are those of all columns of the training file.
+    """
+
+    columns: Columns
+    problem: str
+    labels: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    problems: ClassVar[tuple[str, ...]]
+    learnt: ClassVar[Role] = "label"  # the role of the column with the right answers
+
+    @staticmethod
+    @abstractmethod
+    def settle(rows: Iterable[Row], file: str, columns: Columns, problem: str | None) -> Found:
+        """Read all rows of a training file."""
+
+    @property
+    @abstractmethod
+    def family(self) -> Family[Example, Answer]:
+        """The kind of task."""
+
+    @abstractmethod
+    def example(self, id: str, row: Row, place: str, *, is_labelled: bool) -> Example:
+        """Turn a row into an example; errors name its place."""
+
+    @abstractmethod
+    def group(self, example: Example) -> tuple[str, str]:
+        """Return the text that may not be in both training and held-out rows, and the label, if there is one.
+
+        The same share of each label is held out.
+        """
+
+    def lacks_label(self, row: Row) -> bool:
+        """Whether a row has no label to learn."""
+        return label_of(self.columns.cell(row, self.learnt)) is None
+
+    def open(self, path: Path, *, is_labelled: bool) -> TableFile:
+        """Open a file with the same columns; only with `is_labelled` does it need the labels."""
+        table = open_table(path, has_header=self.columns.has_header, known=self.names)
+        optional = ("id",) if is_labelled else ("id", *LEARNT)
+        self.columns.require_in(table.columns, without=optional, where=f" in {path}")
+        return table
+
+    def example_of(self, table: TableFile, number: int, row: Row, *, is_labelled: bool) -> Example:
+        """Turn a row of a table into an example; its id is in the id column or, without one, its number."""
+        own = label_of(self.columns.cell(row, "id"))
+        return self.example(own or str(number), row, table.source.place(number), is_labelled=is_labelled)
+
+    def texts(self, row: Row, *roles: Role) -> list[str]:
+        """Return the text of each column of the roles, "" if the row has none."""
+        return [text_of(row.get(name)) or "" for role in roles for name in self.columns.all(role)]
+
+    @cached_property
+    def numbers(self) -> dict[str, int]:
+        """The index of each label."""
+        return {label: number for number, label in enumerate(self.labels)}
+
+    def number(self, label: str | None, place: str) -> int:
+        """Return the index of a label."""
+        if label is None:
+            what = f"{place}: there is no label in column {self.columns.all(self.learnt)[0]}"
+            advice = "data.missing_labels=skip, or --problem multi-label if a row may have none"
+            raise LitebertError("LB-857", what, next=advice)
+        if label not in self.numbers:
+            some = ", ".join(self.labels[:20]) + (", …" if len(self.labels) > 20 else "")
+            what = f"{place}: the training data has no label {label}"
+            advice = f"add examples of it for training, or correct it ({did_you_mean(label, self.labels)})"
+            raise LitebertError("LB-858", what, received=label, expected=f"one of {some}", next=advice)
+        return self.numbers[label]
+
+
+# A column of labels: which problem follows from it
+
+MANY = 20  # distinct whole numbers may be scores if there are more than this
+SLIPS = 20  # in a column of fractions, at most one cell in this many may not be a number
+AMOUNTS = ("score", "rating", "similarity", "relatedness")  # a column of many whole numbers so called has scores
+MISSING = ("nan", "na", "n/a", "null", "none")  # no value, in a column of numbers
+SEPARATORS = "|;,"  # between the labels of one cell, the likelier first
+_SHOWN_LABELS = 10
+
+
+def count_labels(name: str, rows: Iterable[Row]) -> tuple[Counter[str], Counter[str]]:
+    """Count the labels of a column: those of single cells, and those in lists; cells without one are skipped."""
+    single, listed = Counter[str](), Counter[str]()
+    for cell in (row.get(name) for row in rows):
+        members = list_of(cell)
+        counts, cells = (single, [cell]) if members is None else (listed, members)
+        counts.update(label for each in cells if (label := label_of(each)) is not None)
+    return single, listed
+
+
+def problem_of(name: str, single: Counter[str], listed: Counter[str]) -> str:
+    """Return the problem that follows from the counted labels of a column of texts."""
+    if listed:
+        return "multi-label"
+    numbers, total = {label: number for label in single if (number := number_of(label)) is not None}, single.total()
+    if not all(number.is_integer() for number in numbers.values()):
+        # A typing error among fractions does not turn scores into classes; reading its row is an error.
+        is_amounts = (total - sum(single[label] for label in numbers)) * SLIPS <= total
+    else:
+        is_called_so, nearly_all_differ = any(word in name.lower() for word in AMOUNTS), len(numbers) * 2 > total
+        is_amounts = are_numbers(single) and len(numbers) > MANY and (is_called_so or nearly_all_differ)
+    return "regression" if is_amounts else "classification"
+
+
+def are_numbers(labels: Iterable[str]) -> bool:
+    """Whether all labels are numbers, apart from words for a missing value."""
+    filled = [label for label in labels if label.lower() not in MISSING]
+    return bool(filled) and all(number_of(label) is not None for label in filled)
+
+
+def in_order(labels: Iterable[str | None]) -> tuple[str, ...]:
+    """Return labels sorted by number or by name, so that the order of rows does not matter."""
+    names = {label for label in labels if label is not None}
+    if all(number_of(label) is not None for label in names):
+        return tuple(sorted(names, key=lambda label: (number_of(label) or 0.0, label)))
+    return tuple(sorted(names))
+
+
+def require_choice(labels: Sequence[str], place: str, column: str) -> None:
+    """Check that there is more than one label, so that something can be learnt."""
+    if len(labels) < 2:
+        what = f"{place}: column {column} leaves nothing to be learnt"
+        received = f"{labels[0]} in every row" if labels else "no label in any row"
+        raise LitebertError("LB-856", what, received=received, next="--column label=NAME with another column")
+
+
+def split_labels(cell: object, separator: str) -> list[str]:
+    """Return the labels of a cell that may have several, as a list or a text with separators.
+
+    >>> split_labels("red| blue", "|"), split_labels(["red"], "|"), split_labels(None, "|")
+    (['red', 'blue'], ['red'], [])
+    """
+    members = list_of(cell)
+    if members is None:
+        members = list((label_of(cell) or "").split(separator))
+    return [label for member in members if (label := label_of(member)) is not None]
+
+
+def _separator(text: str) -> str:
+    return next((mark for mark in SEPARATORS if mark in text), SEPARATORS[-1])
+
+
+# A text, or a pair of texts, with a label, several labels, or a score
+
+_PROBLEM_TYPES = {
+    "classification": "single_label_classification",
+    "multi-label": "multi_label_classification",
+    "regression": "regression",
+}
+_MARKS = {"0": False, "1": True, "false": False, "true": True, "no": False, "yes": True}  # in a column for one label
+
+
+class TextRows(RowReading[TextExample, Scores]):
+    """Texts with one label, any number of labels (in one column, or in a column for each), or a score, by `problem`."""
+
+    problems = tuple(_PROBLEM_TYPES)
+
+    @staticmethod
+    def settle(rows: Iterable[Row], file: str, columns: Columns, problem: str | None) -> Found:
+        name, *others = columns.all("label")
+        if others:
+            return "multi-label", (name, *others), f"a column for each of {len(others) + 1} labels"
+        single, listed = count_labels(name, rows)
+        found = problem or problem_of(name, single, listed)
+        if found == "regression":
+            return found, (name,), f"numbers in column {name}"
+        if found == "multi-label":
+            separator = _separator("".join(single))
+            labels = in_order([*(label for cell in single for label in split_labels(cell, separator)), *listed])
+            return found, labels, f"{len(labels)} labels, of which a row has any number"
+        if problem is None and len(single) > max(20, single.total() // 2):
+            what = f"{file}: column {name} does not look like labels"
+            received = f"{len(single):,} different values in {single.total():,} rows"
+            advice = "--column label=NAME; or, if these are labels, --problem classification"
+            raise LitebertError("LB-862", what, received=received, next=advice)
+        missing = MISSING if are_numbers(single) else ()
+        labels = in_order(label for label in single if label.lower() not in missing)
+        require_choice(labels, file, name)
+        shown = ", ".join(f"{label} ({single[label]:,})" for label in labels[:_SHOWN_LABELS])
+        return found, labels, f"{len(labels)} labels: {shown}" + ", …" * (len(labels) > _SHOWN_LABELS)
+
+    @cached_property
+    def family(self) -> TextClassification:
+        problem_type, kind = _PROBLEM_TYPES[self.problem], "sequence-classification"
+        return TextClassification.of(HeadConfig(kind=kind, labels=self.labels, problem_type=problem_type))
+
+    def example(self, id: str, row: Row, place: str, *, is_labelled: bool) -> TextExample:
+        first, *second = self.texts(row, "text", "second")
+        return TextExample(id, first, second[0] if second else None, self._label(row, place) if is_labelled else None)
+
+    def group(self, example: TextExample) -> tuple[str, str]:
+        stratum = "" if self.problem == "regression" else str(example.label)
+        return f"{example.first}\n{example.second or ''}", stratum
+
+    def lacks_label(self, row: Row) -> bool:
+        label = label_of(self.columns.cell(row, "label"))
+        return self.problem != "multi-label" and (label is None or label.lower() in self._missing)
+
+    @cached_property
+    def _missing(self) -> tuple[str, ...]:
+        has_numbers = self.problem == "regression" or all(number_of(label) is not None for label in self.labels)
+        return MISSING if has_numbers else ()
+
+    def _label(self, row: Row, place: str) -> Label:
+        """Read the label of a row: an index, several indices, or a score."""
+        names, cell = self.columns.all("label"), self.columns.cell(row, "label")
+        if self.problem == "classification":
+            return self.number(None if self.lacks_label(row) else label_of(cell), place)
+        if self.problem == "regression":
+            if (score := number_of(cell)) is None:
+                what = f"{place}: column {names[0]} is not a finite number"
+                advice = "correct the row, or data.missing_labels=skip; for classes: --problem classification"
+                raise LitebertError("LB-859", what, received=repr(cell), next=advice)
+            return score
+        if len(names) == 1:
+            is_one = label_of(cell) in self.numbers  # a label may contain the separator
+            labels = [label_of(cell)] if is_one else split_labels(cell, _separator(str(cell)))
+            return tuple(sorted({self.number(label, place) for label in labels}))
+        marks = [(label_of(row.get(name)) or "0").lower() for name in names]
+        for name, mark in zip(names, marks, strict=True):
+            if mark not in _MARKS:
+                what = f"{place}: column {name} does not say whether the label is given"
+                advice = "--column label=NAME with one column, for one label per row"
+                raise LitebertError("LB-860", what, received=mark, expected="0 or 1", next=advice)
+        return tuple(number for number, mark in enumerate(marks) if _MARKS[mark])
+
+
+# Sentences with a tag for each word
+
+
+class WordRows(RowReading[TagExample, TagAnswer]):
+    """Sentences: lists, or texts with a space between words."""
+
+    problems = ("token-classification",)
+    learnt: ClassVar[Role] = "tags"
+
+    @staticmethod
+    def settle(rows: Iterable[Row], file: str, columns: Columns, problem: str | None) -> Found:  # noqa: ARG004
+        labels = in_order(label_of(tag) for row in rows for tag in _members(columns.cell(row, "tags")))
+        require_choice(labels, file, columns.all("tags")[0])
+        return "token-classification", labels, f"{len(labels)} tags: {', '.join(labels)}"
+
+    @cached_property
+    def family(self) -> TokenClassification:
+        return TokenClassification(HeadConfig(kind="token-classification", labels=self.labels))
+
+    def example(self, id: str, row: Row, place: str, *, is_labelled: bool) -> TagExample:
+        words = tuple(text_of(word) or "" for word in _members(self.columns.cell(row, "tokens")))
+        if not is_labelled:
+            return TagExample(id, words)
+        tags = [label_of(tag) for tag in _members(self.columns.cell(row, "tags"))]
+        if len(tags) != len(words):
+            received = f"{len(words)} words, {len(tags)} tags in column {self.columns.all('tags')[0]}"
+            what = f"{place}: there is not one tag for each word"
+            raise LitebertError("LB-863", what, received=received, next="correct this row")
+        return TagExample(id, words, tuple(self.number(tag, place) for tag in tags))
+
+    def lacks_label(self, row: Row) -> bool:
+        return not _members(self.columns.cell(row, "tags"))
+
+    def group(self, example: TagExample) -> tuple[str, str]:
+        return " ".join(example.words), ""
+
+
+def _members(cell: object) -> Sequence[object]:
+    """Return the members of a list, or the words of a text."""
+    members = list_of(cell)
+    return (text_of(cell) or "").split() if members is None else members
+
+
+# Questions with choices
+
+
+class ChoiceRows(RowReading[ChoiceExample, Scores]):
+    """Questions with choices: in a list, in a column each, or in an object with their names.
+
+    `labels` are the names of the choices in the label column, in order. A row may also name its choices itself, or its
+    label may repeat the text of a choice.
+    """
+
+    problems = ("multiple-choice",)
+
+    @staticmethod
+    def settle(rows: Iterable[Row], file: str, columns: Columns, problem: str | None) -> Found:  # noqa: ARG004
+        most, found, are_texts, counts_from_one = 0, set[str](), True, False
+        for row in rows:
+            texts, names = _choices(row, columns)
+            most, label = max(most, len(texts)), label_of(columns.cell(row, "label")) or ""
+            are_texts = are_texts and label in texts
+            if not names:
+                found.add(label)
+                counts_from_one = counts_from_one or label == str(len(texts))
+        # the usual spelling that has all labels: from 0, from 1, in letters
+        from_one, letters = tuple(map(str, range(1, most + 1))), tuple(ascii_uppercase[:most])
+        spellings = [tuple(map(str, range(most))), from_one, letters, tuple(map(str.lower, letters))]
+        if counts_from_one:
+            spellings.insert(0, from_one)
+        spellings = [each for each in spellings if found and not are_texts and found <= {*each}]
+        labels = spellings[0] if spellings else tuple(f"choice {place}" for place in from_one)
+        return "multiple-choice", labels, f"up to {most} choices, called {', '.join(labels)}"
+
+    @cached_property
+    def family(self) -> MultipleChoice:
+        return MultipleChoice(num_choices=len(self.labels))
+
+    def example(self, id: str, row: Row, place: str, *, is_labelled: bool) -> ChoiceExample:
+        texts, names = _choices(row, self.columns)
+        if not 2 <= len(texts) <= len(self.labels):
+            received = f"{len(texts)} in {', '.join(self.columns.all('choices'))}"
+            wanted = "2 or more, and no more than in the training data"
+            advice = "correct this row, or --column choices=NAME,NAME,…"
+            what = f"{place}: these are not choices"
+            raise LitebertError("LB-864", what, received=received, expected=wanted, next=advice)
+        question, context = ("".join(self.texts(row, role)) for role in ("question", "context"))
+        if not is_labelled:
+            return ChoiceExample(id, context, question, texts)
+        label = label_of(self.columns.cell(row, "label")) or ""
+        spelling = next((each for each in (names, self.labels[: len(texts)], texts) if label in each), None)
+        if spelling is None:
+            wanted = f"one of {', '.join(names or self.labels[: len(texts)])}, or a choice's text"
+            what = f"{place}: column {self.columns.all('label')[0]} names none of the choices"
+            raise LitebertError("LB-865", what, received=label or "nothing", expected=wanted, next="correct this row")
+        return ChoiceExample(id, context, question, texts, spelling.index(label))
+
+    def group(self, example: ChoiceExample) -> tuple[str, str]:
+        """Return the context, which several questions may share; without one, the question."""
+        return example.context or example.question, ""
+
+
+def _choices(row: Row, columns: Columns) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the texts of the choices, and their names if the row gives them."""
+    cell, names = columns.cell(row, "choices"), list[object]()
+    if len(columns.all("choices")) > 1:
+        members = [row.get(name) for name in columns.all("choices")]
+    elif isinstance(cell, Mapping):
+        members, names = (list_of(cell.get(key)) or [] for key in ("text", "label"))
+    else:
+        members = list_of(cell) or []
+    texts = [text_of(text) or "" for text in members]
+    while texts and not texts[-1] and not names:
+        texts.pop()
+    return tuple(texts), tuple(label_of(name) or "" for name in names)
+
+
+# Questions that are answered by a span of a context or, as in SQuAD 2.0, not at all
+
+
+class SpanRows(RowReading[SpanExample, SpanAnswer]):
+    """Questions on a context; `labels` has a name for "no answer" if some have none."""
+
+    problems = ("question-answering",)
+    learnt: ClassVar[Role] = "answers"
+
+    @staticmethod
+    def settle(rows: Iterable[Row], file: str, columns: Columns, problem: str | None) -> Found:  # noqa: ARG004
+        number = sum(not _answers(row, columns) for row in rows)
+        note = f"{number:,} without an answer" if number else "all are answered"
+        return "question-answering", ("unanswerable",) if number else (), f"questions; {note}"
+
+    @cached_property
+    def family(self) -> SpanAnswering:
+        return ConditionalSpanAnswering() if self.labels else SpanAnswering()
+
+    def example(self, id: str, row: Row, place: str, *, is_labelled: bool) -> SpanExample:
+        """Turn a row into an example; an empty list of answers means that there is none."""
+        question, context = self.texts(row, "question", "context")
+        answers = gold_answers(context, _answers(row, self.columns) if is_labelled else (), place)
+        return SpanExample(id, question, context, answers if is_labelled else None)
+
+    def lacks_label(self, row: Row) -> bool:  # noqa: ARG002
+        """Return False: a question without an answer is labelled as unanswerable."""
+        return False
+
+    def group(self, example: SpanExample) -> tuple[str, str]:
+        return example.context, str(example.is_impossible)
+
+
+def _answers(row: Row, columns: Columns) -> list[tuple[str, float | None]]:
+    """Return texts and starts of the answers, from objects, an object of lists, or two columns."""
+    cell, start = columns.cell(row, "answers"), columns.cell(row, "start")
+    if isinstance(cell, str) and cell.lstrip().startswith("{"):
+        with suppress(ValueError, RecursionError):  # a text may begin with a brace, too
+            cell = json.loads(cell)
+    if isinstance(cell, Mapping):
+        start, cell = cell.get("answer_start"), cell.get("text")
+    members = list_of(cell)
+    texts = [cell] if members is None else members
+    pairs = [(one.get("text"), one.get("answer_start")) for one in texts if isinstance(one, Mapping)]
+    if not pairs:
+        pairs = list(zip_longest(texts, (list_of(start) or [start])[: len(texts)]))
+    return [(text, number_of(start)) for cell, start in pairs if (text := text_of(cell)) is not None]
+
+
+READINGS: dict[RowShape, type[RowReading[Any, Any]]] = {
+    "texts": TextRows,
+    "words": WordRows,
+    "choices": ChoiceRows,
+    "spans": SpanRows,
+}
+"""The reading of each shape of rows; a new shape is added here and to `columns`."""
+SHAPES: dict[str, RowShape] = {problem: shape for shape, each in READINGS.items() for problem in each.problems}
+"""The shape of the rows by the name of their problem, as in --problem."""
+
+
+# The data set
 
 
 def settle(table: TableFile, columns: Sequence[str], problem: str | None) -> tuple[RowReading[Any, Any], list[str]]:
@@ -45,9 +483,9 @@ def settle(table: TableFile, columns: Sequence[str], problem: str | None) -> tup
         f"problem: {settled}; {about}",
     ]
     # A column that is not read although it looks like the other half of a pair
-    text, worded = found.one("text"), [name for name in unused if are_worded([row.get(name) for row in sample])]
-    if text and worded and not chosen.all("text") and not found.one("second"):
-        pair = pair_flags([name for name in sample[0] if name in (text, worded[0])])
+    text, worded = found.all("text"), [name for name in unused if are_worded([row.get(name) for row in sample])]
+    if text and worded and not chosen.all("text") and not found.all("second"):
+        pair = pair_flags([name for name in sample[0] if name in (*text, worded[0])])
         notes.append(f"warning: not used, though it looks like text: {', '.join(worded)}; for pairs: {pair}")
     if table.has_header is False:  # then other files have none, either
         found = replace(found, has_header=False)
@@ -72,7 +510,7 @@ def table_dataset(
     train: Path | None,
     dev: Path | None = None,
     *,
-    held_out: float = HELD_OUT,
+    held_out: float = 0.1,
     columns: Sequence[str] = (),
     problem: str | None = None,
     labels: Sequence[str] = (),
@@ -86,13 +524,12 @@ def table_dataset(
     does not matter. With `skips_unlabelled`, rows without a label are omitted and counted in the notes. For any other
     file, `read` returns all rows: with labels as "train" or "dev", without as "test".
     """
+    chosen, notes = chosen_columns(columns), list[str]()
     if train:
-        table = open_table(train, has_header=chosen_columns(columns).has_header)
-        reading, notes = settle(table, columns, problem)
+        reading, notes = settle(open_table(train, has_header=chosen.has_header), columns, problem)
     else:
         assert problem is not None, "without a training file, a record says what was settled"
-        known = chosen_columns(columns)
-        reading, notes = READINGS[SHAPES[problem]](known, problem, tuple(labels), known.used), []
+        reading = READINGS[SHAPES[problem]](chosen, problem, tuple(labels), chosen.used)
     notes.append(f"evaluated on: {dev or f'{held_out * 100:g} % of the rows, the same share of each label'}")
     for path in filter(None, (train, dev) if skips_unlabelled else ()):
         number = sum(reading.lacks_label(row) for _, row in reading.open(path, is_labelled=True).rows())
@@ -100,7 +537,7 @@ def table_dataset(
 
     def read(path: Path, split: str) -> list[Any]:
         """Return the examples of a split: a part of the training file, or all of another file."""
-        if split not in SPLITS:
+        if split not in ("train", "dev", "test"):
             advice = "--split dev for rows with labels, --split test for rows without"
             raise LitebertError("LB-867", f"your own files have no split {split}", next=advice)
         is_labelled, is_train = split != "test", train is not None and path.absolute() == train.absolute()
@@ -128,13 +565,9 @@ def drawn(groups: Sequence[tuple[str, str]], share: float) -> NDArray[np.bool_]:
 
     Equal keys are drawn together unless all keys are equal; if their strata differ, the first by name counts.
 
-    >>> drawn([("a", ""), ("b", ""), ("a", ""), ("c", "")], 0.25).tolist()
-    [True, False, True, False]
     >>> drawn([*zip("abcdef", "xxxyyy")], 0.34).tolist()
     [True, False, False, False, True, False]
     """
-    if not groups:
-        return np.zeros(0, dtype=np.bool_)
     keys = [key for key, _ in groups]
     if len(set(keys)) == 1:  # then rows are drawn by their numbers
         keys = [str(number) for number in range(len(keys))]
@@ -143,10 +576,10 @@ def drawn(groups: Sequence[tuple[str, str]], share: float) -> NDArray[np.bool_]:
         stratum_of[key] = min(stratum, stratum_of.get(key, stratum))
     names = list(stratum_of)
     digests = [blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8).digest() for name in names]
-    hashes = np.array([int.from_bytes(digest, "little", signed=True) for digest in digests])
+    hashes = np.array([int.from_bytes(digest, "little", signed=True) for digest in digests], dtype=np.int64)
     draws = rng.hashed(0, "held-out rows", hashes)
     order = sorted(range(len(names)), key=lambda place: (stratum_of[names[place]], draws[place]))
-    number = max(1, round(share * len(order)))  # evenly spaced, so every stratum gives its share
+    number = max(1, round(share * len(order))) if order else 0  # evenly spaced: every stratum gives its share
     chosen = {names[order[int((n + 0.5) * len(order) / number)]] for n in range(number)}
     return np.array([key in chosen for key in keys], dtype=np.bool_)
 
@@ -161,25 +594,24 @@ def answer_table(
     """
     rows = family.rows(examples, answers)
     numbers = [family.numbers(*pair) for pair in zip(rows, answers, strict=True)]
-    width = max(map(len, numbers), default=0)
+    columns = list(dict.fromkeys(chain.from_iterable(numbers)))
     written = io.StringIO()
     writer = csv.writer(written, lineterminator="\n")
-    writer.writerow(["id", "prediction", *family.columns(width)])
-    for row, values, blank in zip(rows, numbers, map(family.is_blank, examples), strict=True):
-        cells = ["" if value is None or blank else f"{value:.6g}" for value in values]
-        writer.writerow([row.id, row.answer, *cells, *[""] * (width - len(cells))])
+    writer.writerow(["id", "prediction", *columns])
+    for row, values in zip(rows, numbers, strict=True):
+        is_blank = not row.answer and row.confidence is None
+        cells = [None if is_blank else values.get(name) for name in columns]
+        writer.writerow([row.id, row.answer, *("" if cell is None else f"{cell:.6g}" for cell in cells)])
     return {f"{split}.csv": written.getvalue()}
 
 
 def require_same_data(datasets: Mapping[str, Dataset[Any, Any]], data: Path) -> None:
     """Check that runs may be averaged: none may have trained on rows that others hold out."""
     own = {name: each for name, each in datasets.items() if isinstance(each, TableDataset)}
-    columns = {name: " ".join(dataset.reading.columns.words()) for name, dataset in own.items()}
+    columns = {name: " ".join(each.reading.columns.words()) for name, each in own.items()}
     held_out_by = [each for each in own.values() if each.train and each.train.absolute() == data.absolute()]
     if len({*columns.values()}) > 1 or 0 < len(held_out_by) < len(datasets):
-        raise LitebertError(
-            "LB-880",
-            "these runs cannot be averaged: they read other columns, or do not hold out the same rows",
-            received="; ".join(f"{name}: {columns[name]}, trained on {each.train}" for name, each in own.items()),
-            next="evaluate them one by one; or add --column ROLE=NAME for all, or --data FILE that none was trained on",
-        )
+        what = "these runs cannot be averaged: they read other columns, or do not hold out the same rows"
+        received = "; ".join(f"{name}: {columns[name]}, trained on {each.train}" for name, each in own.items())
+        advice = "evaluate them one by one; or add --column ROLE=NAME for all, or --data FILE that none was trained on"
+        raise LitebertError("LB-880", what, received=received, next=advice)

@@ -1,0 +1,244 @@
+"""Questions on texts: SQuAD 1.1 and 2.0, their official files of answers and scores; RACE, whole and in parts."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Literal, Self
+
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, model_validator
+
+from litebert.config.load import expected
+from litebert.errors import LitebertError, say
+from litebert.metrics import squad1_measures, squad2_measures, threshold_measures
+from litebert.reading.source import Source, find_file, find_files, read_lines
+from litebert.reading.tables import parse_row, read_layout
+from litebert.tasks.kinds.choice import ChoiceExample, MultipleChoice
+from litebert.tasks.kinds.family import Dataset
+from litebert.tasks.kinds.spans import (
+    ConditionalSpanAnswering,
+    SpanAnswer,
+    SpanAnswering,
+    SpanExample,
+    given_texts,
+    gold,
+    gold_answers,
+)
+from litebert.tasks.kinds.text import Scores
+
+# SQuAD: the files
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, strict=True)
+
+
+class _Answer(_Part):
+    text: str
+    answer_start: int
+
+
+class _Question(_Part):
+    id: str
+    question: str
+    answers: list[_Answer] | None = None
+    is_impossible: bool | None = None
+
+
+class _Paragraph(_Part):
+    context: str
+    qas: list[_Question]
+
+
+class _Article(_Part):
+    title: str = ""
+    paragraphs: list[_Paragraph]
+
+
+class _Layout(_Part):
+    version: str | float = ""
+    data: list[_Article]
+
+
+_SQUAD = TypeAdapter(_Layout)
+_TEXTS, _NUMBERS = TypeAdapter(dict[str, str]), TypeAdapter(dict[str, float])
+
+
+def read_squad(source: Source) -> tuple[list[SpanExample], bool]:
+    """Read the questions of a file, and whether some may have no answer (SQuAD 2.0).
+
+    Each answer must stand where its start says, and ids must differ.
+    """
+    file, examples = read_layout(source, _SQUAD, what="SQuAD"), list[SpanExample]()
+    is_version_2 = str(file.version).removeprefix("v").startswith("2")
+    for title, paragraph in ((article.title, paragraph) for article in file.data for paragraph in article.paragraphs):
+        for one in paragraph.qas:
+            where = f"{source.name}, question {one.id}"
+            found = [(answer.text, answer.answer_start) for answer in one.answers or ()]
+            answers = gold_answers(paragraph.context, found, where)
+            if answers and one.is_impossible:
+                what, received = f"{where} has an answer and says it has none", f"is_impossible and {answers[0].text!r}"
+                raise LitebertError("LB-805", what, received=received, next="correct one of the two")
+            # An empty list means "no answer", unless is_impossible=false says that the answer is merely unknown.
+            is_empty_list = one.answers is not None and one.is_impossible is None
+            known = answers if answers or one.is_impossible or is_empty_list else None
+            examples.append(SpanExample(one.id, one.question, paragraph.context, known, title))
+            is_version_2 = is_version_2 or one.is_impossible is not None
+    for key, number in Counter(example.id for example in examples).items():
+        if number > 1:
+            what, advice = (
+                f"{source.name}: {number} questions have the same id",
+                "answers are listed by id: give each one",
+            )
+            raise LitebertError("LB-803", what, received=key, next=advice)
+    return examples, is_version_2
+
+
+def read_split(version: str, folder: Path, split: str) -> list[SpanExample]:
+    """Read the questions of train or dev.
+
+    `folder` has train-v1.1.json and so on, plain, compressed (.gz, .zst) or in parts (dev-v2.0.part1.json); or it is a
+    single file.
+    """
+    stem = f"{split}-v{version}"
+    one_file = folder.is_file()
+    sources = [find_file(folder)] if one_file else find_files(folder, [f"{stem}.json", f"{stem}.part*.json"])
+    return [example for source in sources for example in read_squad(source)[0]]
+
+
+# SQuAD: what the official scripts write and print
+
+
+def submission(_: str, examples: Sequence[SpanExample], answers: Sequence[SpanAnswer]) -> dict[str, str]:
+    """Write predictions.json, nbest_predictions.json and, for 2.0, null_odds.json."""
+    ids = [example.id for example in examples]
+    names = ("text", "probability", "start_log_prob", "end_log_prob")
+    n_best = [
+        [dict(zip(names, (x.text, x.probability, x.start_score, x.end_score), strict=True)) for x in answer.n_best]
+        for answer in answers
+    ]
+    files: dict[str, object] = {
+        "predictions.json": dict(zip(ids, given_texts(examples, answers), strict=True)),
+        "nbest_predictions.json": dict(zip(ids, n_best, strict=True)),
+    }
+    nulls = {key: answer.null_score for key, answer in zip(ids, answers, strict=True)}
+    if None not in nulls.values():
+        files["null_odds.json"] = nulls
+    return {name: json.dumps(content, indent=4) + "\n" for name, content in files.items()}
+
+
+def score_predictions(dataset: Path, predictions: Path, *, null_odds: Path | None = None) -> dict[str, float]:
+    """Score question id -> answer against a file of SQuAD 1.1 or 2.0; which one, the file says.
+
+    Questions without a prediction are named on stderr and counted as `unanswered`. As officially, they are wrong in 1.1
+    and left out in 2.0. `null_odds` (2.0) has question id -> null score.
+    """
+    source = find_file(dataset)
+    examples, is_version_2 = read_squad(source)
+    wanted, found = gold(examples), read_layout(find_file(predictions), _TEXTS, what="question id to answer")
+    if not wanted:
+        advice = f"litebert evaluate --predictions {predictions} --data dev-v1.1.json"
+        raise LitebertError("LB-808", f"{source.name} does not tell the answers", next=advice)
+    if wanted.keys().isdisjoint(found):
+        received, asked = (f"ids such as {next(iter(ids), 'none')}" for ids in (found, wanted))
+        what = f"{predictions} answers no question of {source.name}"
+        advice = "choose the file of questions that the predictions were made for"
+        raise LitebertError("LB-809", what, received=received, expected=asked, next=advice)
+    missing = [key for key in wanted if key not in found]
+    if missing:
+        consequence = "are left out" if is_version_2 else "count as wrong"
+        shown = ", ".join(missing[:3]) + (", …" if len(missing) > 3 else "")
+        say(f"{len(missing):,} of {len(wanted):,} questions have no prediction and {consequence}: {shown}")
+    unanswered = {"unanswered": len(missing)}
+    if not is_version_2:
+        return squad1_measures(wanted, found) | unanswered
+    if null_odds is None:
+        return squad2_measures(wanted, found) | unanswered
+    nulls = read_layout(find_file(null_odds), _NUMBERS, what="question id to number")
+    if lacking := [key for key in wanted if key in found and key not in nulls]:
+        what = f"{null_odds} lacks questions that are answered"
+        received, advice = f"no null score for {lacking[0]}", "write both files in one go, or omit --null-odds"
+        raise LitebertError("LB-810", what, received=received, next=advice)
+    return squad2_measures(wanted, found, nulls) | threshold_measures(wanted, found, nulls) | unanswered
+
+
+# RACE: examinations for middle and high schools (research use only)
+
+LETTERS = "ABCD"
+
+
+class Passage(_Part):
+    """A line of a RACE file: a text with its questions."""
+
+    id: str
+    article: str
+    questions: list[str]
+    options: list[list[str]]
+    answers: list[Literal["A", "B", "C", "D"]]
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        sizes = len(self.questions), len(self.options), len(self.answers)
+        if len({*sizes}) > 1:
+            raise ValueError(
+                "as many options and answers as questions: {} questions, {} options, {} answers".format(*sizes)
+            )
+        for options, answer in zip(self.options, self.answers, strict=True):
+            if not LETTERS.index(answer) < len(options) <= len(LETTERS):
+                raise ValueError(f"up to 4 options, {answer} among them, not {len(options)}")
+        return self
+
+
+def read_race(groups: Sequence[str], folder: Path, split: str) -> list[ChoiceExample]:
+    """Read the questions of one split, group after group.
+
+    The folder is RACE as it is distributed, with one file per passage or all in all.txt, or the parent of that; or it
+    has a file such as dev-middle.jsonl for each split and group.
+    """
+    examples = []
+    for group in groups:
+        inside = [f"{split}/{group}/{name}" for name in ("all.txt", "*.txt")]
+        for source in find_files(folder, [*(f"RACE/{path}" for path in inside), *inside, f"{split}-{group}.jsonl"]):
+            for number, line in read_lines(source):
+                place = source.place(number)
+                try:
+                    passage = Passage.model_validate(parse_row(line, place))
+                except ValidationError as error:
+                    where = ".".join(map(str, error.errors(include_url=False)[0]["loc"]))
+                    what = f"{place}: not a passage of RACE" + (f" ({where})" if where else "")
+                    wanted, advice = expected(error), "take this line out"
+                    raise LitebertError("LB-827", what, received=line, expected=wanted, next=advice) from error
+                rows = zip(passage.questions, passage.options, passage.answers, strict=True)
+                for index, (question, options, answer) in enumerate(rows):
+                    key, right = f"{passage.id}-{index}", LETTERS.index(answer)
+                    examples.append(ChoiceExample(key, passage.article, question, tuple(options), right, group))
+    return examples
+
+
+def race_submission(
+    name: str, split: str, examples: Sequence[ChoiceExample], answers: Sequence[Scores]
+) -> dict[str, str]:
+    """Write the letter of each answer by the id of its question."""
+    letters = {example.id: LETTERS[answer.best] for example, answer in zip(examples, answers, strict=True)}
+    return {f"{name}-{split}.json": json.dumps(letters, indent=2) + "\n"}
+
+
+def _squad(name: str, version: str, family: SpanAnswering) -> Dataset[SpanExample, SpanAnswer]:
+    return Dataset(name, family, partial(read_split, version), "f1", submission, test_splits=())
+
+
+def _race(name: str, *groups: str) -> Dataset[ChoiceExample, Scores]:
+    return Dataset(name, MultipleChoice(), partial(read_race, groups), "accuracy", partial(race_submission, name))
+
+
+SQUAD = {
+    "squad": _squad("squad", "1.1", SpanAnswering()),
+    "squad2": _squad("squad2", "2.0", ConditionalSpanAnswering()),
+}
+RACE = {
+    each.name: each
+    for each in (_race("race", "middle", "high"), _race("race-middle", "middle"), _race("race-high", "high"))
+}
