@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from litebert.config import AlbertConfig, HeadConfig, OptimConfig, TrainConfig
+from litebert.config import AlbertConfig, OptimConfig, TrainConfig
 from litebert.folder import load_model, save_model
 from litebert.nn import AlbertForTask
 from litebert.optim import build_optimizer
@@ -25,15 +25,6 @@ def tiny(tokenizer: Tokenizer) -> AlbertConfig:
     """Give a network of one block for a vocabulary."""
     sizes = {"embedding_size": 8, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
     return AlbertConfig(vocab_size=tokenizer.vocab_size, intermediate_size=32, **sizes)
-
-
-def random_network(tokenizer: Tokenizer, head: HeadConfig) -> AlbertForTask:
-    """Give a network with large random weights, in which nothing is dropped."""
-    made = AlbertForTask(tiny(tokenizer), head).eval()
-    generator = torch.Generator().manual_seed(0)
-    for parameter in made.parameters():
-        torch.nn.init.normal_(parameter, std=0.2, generator=generator)
-    return made
 
 
 @pytest.fixture

@@ -31,20 +31,9 @@ SENTENCES = [
     for place in ("river", "garden", "station", "old mill")
 ]
 SHAPE: dict[str, Any] = {"embedding_size": 32, "hidden_size": 32, "num_attention_heads": 2, "intermediate_size": 64}
-SETTINGS = {
-    "model.embedding_size": 16,
-    "objective.max_seq_length": 32,
-    "distil.texts": 4,
-    "distil.text_length": 16,
-    "train.batch_size": 2,
-    "train.eval_sequences": 8,
-    "train.loader_workers": 0,
-    "train.precision": "fp32",
-    "train.steps": 6,
-    "train.save_every": 3,
-    "train.eval_every": 6,
-    "train.log_every": 2,
-}
+SETTINGS = {"model.embedding_size": 16, "objective.max_seq_length": 32, "distil.texts": 4, "distil.text_length": 16}
+SETTINGS |= {"train.batch_size": 2, "train.eval_sequences": 8, "train.loader_workers": 0, "train.precision": "fp32"}
+SETTINGS |= {"train.steps": 6, "train.save_every": 3, "train.eval_every": 6, "train.log_every": 2}
 
 
 def _tokenizer(vocab_size: int) -> Tokenizer:
@@ -106,9 +95,7 @@ def tokenizer() -> Tokenizer:
 def known(tokenizer: Tokenizer) -> list[int]:
     """Give the pieces that their own texts are encoded as."""
     texts = [piece.replace("▁", " ") for piece in tokenizer.pieces]
-    found = [n for n, text in enumerate(texts) if text.startswith(" ") and tokenizer.encode(text).ids == [n]]
-    assert found
-    return found
+    return [n for n, text in enumerate(texts) if text.startswith(" ") and tokenizer.encode(text).ids == [n]]
 
 
 def _student(source: AlbertForPretraining, tokenizer: Tokenizer, **changes: object) -> AlbertForPretraining:
@@ -121,6 +108,7 @@ def _student(source: AlbertForPretraining, tokenizer: Tokenizer, **changes: obje
 def test_a_student_with_every_dimension_has_the_layers_and_the_words_of_its_teacher(
     tokenizer: Tokenizer, known: list[int]
 ) -> None:
+    assert known
     source = _unshared(tokenizer)
     source.albert.plan, source.albert.depth = source.albert.plan[:1], 1
     student = _student(source, tokenizer, num_hidden_layers=1, sharing="all", embedding_projection=True)

@@ -1,5 +1,6 @@
 """The loss and its gradients are those of transformers on the same weights and batch, also in pieces."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from litebert.folder import save_model
 from litebert.folder.names import tensor_names
 from litebert.nn import AlbertForPretraining
 from litebert.objectives import PretrainingBatch
+from litebert.tasks.base import Loss
 from litebert.tasks.pretraining import Pretraining, _correct, masked_loss, micro_batches
 
 CONFIG = AlbertConfig(
@@ -27,26 +29,28 @@ BATCH = PretrainingBatch(
     masked_ids=np.array([30, 9, 31, 32]),
     sentence_labels=np.array([0, 1]),
 )
-CPU = torch.device("cpu")
-
-
-def _task(network: AlbertForPretraining) -> Pretraining:
-    return Pretraining(network, held_out=[BATCH], train=TrainConfig())
 
 
 @pytest.fixture
-def network() -> AlbertForPretraining:
-    """Give a network with large random weights."""
-    made = AlbertForPretraining(CONFIG)
+def task() -> Pretraining:
+    """Give the task of a network with large random weights."""
+    network = AlbertForPretraining(CONFIG)
     generator = torch.Generator().manual_seed(0)
-    for parameter in made.parameters():
+    for parameter in network.parameters():
         torch.nn.init.normal_(parameter, std=0.2, generator=generator)
-    return made
+    return Pretraining(network, held_out=[BATCH], train=TrainConfig())
 
 
-def _theirs(network: AlbertForPretraining, folder: Path) -> AlbertForPreTraining:
-    save_model(network, folder)
-    theirs = AlbertForPreTraining.from_pretrained(folder).eval()
+def losses(task: Pretraining, batch: PretrainingBatch = BATCH, size: int | None = None) -> list[Loss]:
+    """Return the loss of each micro-batch."""
+    return [task.loss(work) for work in micro_batches(batch, size, torch.device("cpu"))]
+
+
+def test_loss_and_gradients_equal_those_of_transformers(task: Pretraining, tmp_path: Path) -> None:
+    (loss,) = losses(task)
+    loss.total.backward()
+    save_model(task.network, tmp_path)
+    theirs = AlbertForPreTraining.from_pretrained(tmp_path).eval()
     ids, segments, mask = torch.zeros(3, 2, 8, dtype=torch.int64).unbind(0)
     labels = torch.full((2, 8), -100)
     for row, (start, stop) in enumerate([(0, 6), (6, 14)]):
@@ -55,59 +59,41 @@ def _theirs(network: AlbertForPretraining, folder: Path) -> AlbertForPreTraining
         mask[row, : stop - start] = 1
     for position, label in zip(BATCH.masked_positions, BATCH.masked_ids, strict=True):
         labels[int(position >= 6), position - 6 * int(position >= 6)] = int(label)
-    output = theirs(
-        ids,
-        attention_mask=mask,
-        token_type_ids=segments,
-        labels=labels,
-        sentence_order_label=torch.from_numpy(BATCH.sentence_labels),
-    )
-    output.loss.backward()
-    theirs.pretraining_loss = output.loss.item()
-    return theirs
-
-
-def test_loss_and_gradients_equal_those_of_transformers(network: AlbertForPretraining, tmp_path: Path) -> None:
-    theirs = _theirs(network, tmp_path)
-    (work,) = micro_batches(BATCH, None, CPU)
-    loss = _task(network).loss(work)
-    loss.total.backward()
-    assert loss.total.item() == pytest.approx(theirs.pretraining_loss, abs=1e-4)
+    given = {"attention_mask": mask, "token_type_ids": segments, "labels": labels}
+    expected = theirs(ids, **given, sentence_order_label=torch.from_numpy(BATCH.sentence_labels)).loss
+    expected.backward()
+    assert loss.total.item() == pytest.approx(expected.item(), abs=1e-4)
     gradients = {name: p.grad for name, p in theirs.named_parameters()}
-    for name, parameter in network.named_parameters():
+    for name, parameter in task.network.named_parameters():
         (their_name,) = tensor_names(name, CONFIG)
-        expected = gradients[their_name]
         if their_name.endswith("word_embeddings.weight"):
-            expected[0] = parameter.grad[0]  # transformers never trains the row of <pad>
-        torch.testing.assert_close(parameter.grad, expected, rtol=1e-3, atol=1e-5)
+            gradients[their_name][0] = parameter.grad[0]  # transformers never trains the row of <pad>
+        torch.testing.assert_close(parameter.grad, gradients[their_name], rtol=1e-3, atol=1e-5)
 
 
-@pytest.mark.parametrize("size", [1, 2, None])
-def test_shares_of_micro_batches_add_up(network: AlbertForPretraining, size: int | None) -> None:
-    losses = [_task(network).loss(work) for work in micro_batches(BATCH, size, CPU)]
-    (whole,) = [_task(network).loss(work) for work in micro_batches(BATCH, None, CPU)]
-    total = sum(loss.total for loss in losses)
-    torch.testing.assert_close(total, whole.total)
-    torch.testing.assert_close(sum(loss.sums for loss in losses), whole.sums)
+def test_shares_of_micro_batches_add_up(task: Pretraining) -> None:
+    (whole,) = losses(task)
+    for size in (1, 2):
+        parts = losses(task, size=size)
+        torch.testing.assert_close(sum(loss.total for loss in parts), whole.total)
+        torch.testing.assert_close(sum(loss.sums for loss in parts), whole.sums)
 
 
-def test_a_micro_batch_without_masked_words_still_has_its_sentence_loss(network: AlbertForPretraining) -> None:
-    unmasked = PretrainingBatch(
-        **{**vars(BATCH), "masked_positions": BATCH.masked_positions[:0], "masked_ids": BATCH.masked_ids[:0]}
-    )
-    (work,) = micro_batches(unmasked, None, CPU)
-    loss = _task(network).loss(work)
+def test_a_micro_batch_without_masked_words_still_has_its_sentence_loss(task: Pretraining) -> None:
+    unmasked = replace(BATCH, masked_positions=BATCH.masked_positions[:0], masked_ids=BATCH.masked_ids[:0])
+    (loss,) = losses(task, unmasked)
     loss.total.backward()
     assert loss.total.isfinite()
-    assert network.sentence_order.classifier.weight.grad.abs().sum() > 0
+    assert task.network.sentence_order.classifier.weight.grad.abs().sum() > 0
 
 
-def test_evaluation_reports_the_share_of_the_commonest_token(network: AlbertForPretraining) -> None:
-    measures = _task(network).evaluate()
-    assert measures["masked_lm_baseline"] == 0.25
-    kinds = ("masked_lm_loss", "masked_lm_accuracy", "sentence_order_loss", "sentence_order_accuracy")
-    assert set(measures) == {*kinds, "masked_lm_baseline"}
-    assert network.training
+def test_evaluation_reports_the_share_of_the_commonest_token(task: Pretraining) -> None:
+    measures = task.evaluate()
+    assert measures.pop("masked_lm_baseline") == 0.25
+    assert {*measures} == {
+        f"{head}_{each}" for head in ("masked_lm", "sentence_order") for each in ("loss", "accuracy")
+    }
+    assert task.network.training
 
 
 # The loss in pieces is the loss of the whole, and so is its gradient
@@ -115,8 +101,7 @@ def test_evaluation_reports_the_share_of_the_commonest_token(network: AlbertForP
 
 def drawn(rows: int, vocab: int) -> tuple[torch.Tensor, torch.Tensor]:
     generator = torch.Generator().manual_seed(rows)
-    logits = 3 * torch.randn(rows, vocab, generator=generator)
-    return logits, torch.randint(vocab, (rows,), generator=generator)
+    return 3 * torch.randn(rows, vocab, generator=generator), torch.randint(vocab, (rows,), generator=generator)
 
 
 @pytest.mark.parametrize("rows", [1, 32, 33, 100])
@@ -124,12 +109,10 @@ def test_bf16_loss_and_gradient_are_those_of_a_float32_copy(rows: int) -> None:
     numbers, labels = drawn(rows, 500)
     assert torch.equal(masked_loss(numbers, labels), F.cross_entropy(numbers, labels, reduction="sum"))
     ours, theirs = (numbers.bfloat16().requires_grad_() for _ in range(2))
-
     loss = masked_loss(ours, labels) / rows
     expected = F.cross_entropy(theirs.float(), labels, reduction="sum") / rows
     loss.backward()
     expected.backward()
-
     assert loss.item() == pytest.approx(expected.item(), rel=1e-6)
     torch.testing.assert_close(ours.grad, theirs.grad, rtol=2e-2, atol=1e-6)
 
@@ -138,6 +121,5 @@ def test_bf16_loss_and_gradient_are_those_of_a_float32_copy(rows: int) -> None:
 def test_correct_answers_are_counted_as_argmax_does_ties_included(dtype: torch.dtype) -> None:
     logits, labels = drawn(300, 8)
     logits = (logits / 2).round().to(dtype)  # many equal logits
-
     assert _correct(logits, labels) == (logits.argmax(-1) == labels).sum()
     assert _correct(logits[:0], labels[:0]) == 0

@@ -276,7 +276,7 @@ def _network(family: Spans) -> AlbertForTask:
 
 
 def _features(
-    family: Spans, examples: list[SpanExample], tokenizer: Tokenizer, *, training: bool = False
+    family: Spans, examples: list[SpanExample], tokenizer: Tokenizer, training: bool = False
 ) -> list[Feature]:
     return family.features(examples, tokenizer, max_length=96, training=training)
 

@@ -61,42 +61,36 @@ def test_no_answer_and_nothing_said_are_two_things(
     assert example.answers == answers
 
 
-@pytest.mark.parametrize(
-    ("code", "changes"),
-    [
-        ("LB-801", {"question": None}),
-        ("LB-801", {"answers": [{"text": "Nile"}]}),
-        ("LB-801", {"answers": [{"text": "Nile", "answer_start": "4"}]}),
-        *(("LB-802", {"answers": [{"text": "Nile", "answer_start": start}]}) for start in (5, -13, 10**30)),
-        ("LB-802", {"answers": [{"text": "long. ", "answer_start": 12}]}),
-        ("LB-802", {"answers": [{"text": " ", "answer_start": 3}]}),
-        ("LB-805", {"is_impossible": True}),
-    ],
-)
-def test_an_error_names_file_and_question(tmp_path: Path, code: str, changes: dict[str, Json]) -> None:
-    with pytest.raises(LitebertError, match=code) as raised:
-        read_squad(find_file(_file(tmp_path / "dev.json", **changes)))
-    assert "dev.json" in raised.value.what
-    assert "question q" in raised.value.what
-
-
-REFUSED: dict[str, tuple[bytes, str]] = {
+# What a file has instead, or what is changed in its question, and the message
+REFUSED: dict[str, tuple[bytes | dict[str, Json], str]] = {
     "nothing": (b"", "LB-800"),
     "cut off": (b'{"data": [', "LB-800"),
     "no number": (b'{"data": [NaN]}', "LB-800"),
     "no text": (b"\xff{}", "LB-800"),
     "no end": (b"[" * 100_000, "LB-800"),
     "another layout": (json.dumps({"rows": list(range(10_000))}).encode(), "LB-801.*\n.*an object with rows\n"),
+    "no question": ({"question": None}, "LB-801"),
+    "no start": ({"answers": [{"text": "Nile"}]}, "LB-801"),
+    "a start in letters": ({"answers": [{"text": "Nile", "answer_start": "4"}]}, "LB-801"),
+    **{f"at {n}": ({"answers": [{"text": "Nile", "answer_start": n}]}, "LB-802") for n in (5, -13, 10**30)},
+    "beyond the end": ({"answers": [{"text": "long. ", "answer_start": 12}]}, "LB-802"),
+    "a space": ({"answers": [{"text": " ", "answer_start": 3}]}, "LB-802"),
+    "answered and impossible": ({"is_impossible": True}, "LB-805"),
 }
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_is_no_file_of_questions_is_refused_shortly(name: str, tmp_path: Path) -> None:
-    data, message = REFUSED[name]
-    write_bytes(tmp_path / "dev.json", data)
+def test_what_is_wrong_is_named_with_file_and_question(name: str, tmp_path: Path) -> None:
+    content, message = REFUSED[name]
+    if isinstance(content, bytes):
+        write_bytes(tmp_path / "dev.json", content)
+    else:
+        _file(tmp_path / "dev.json", **content)
     with pytest.raises(LitebertError, match=message) as raised:
         read_squad(find_file(tmp_path / "dev.json"))
     assert isinstance(raised.value, DamagedError) == (message == "LB-800")
+    assert "dev.json" in raised.value.what
+    assert isinstance(content, bytes) or "question q" in raised.value.what
 
 
 def test_a_split_is_a_file_or_its_parts(voyages: list[SpanExample], write_squad: WriteSquad, tmp_path: Path) -> None:

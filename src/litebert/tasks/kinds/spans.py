@@ -142,11 +142,11 @@ def _answer_pieces(example: SpanExample, offsets: NDArray[np.int32]) -> tuple[in
     if example.is_impossible:
         return None
     if example.answers is None or len(example.answers) != 1:
-        what = f"question {example.id} cannot be trained on"
-        received = f"{len(example.answers)} answers" if example.answers else "no answers"
+        what, wanted = f"question {example.id} cannot be trained on", "one answer, or is_impossible"
+        received = f"{len(example.answers or ())} answers"
         advice = "train on a file that was made for it; dev files have several answers"
-        raise LitebertError("LB-806", what, received=received, expected="one answer, or is_impossible", next=advice)
-    answer = example.answers[0]
+        raise LitebertError("LB-806", what, received=received, expected=wanted, next=advice)
+    (answer,) = example.answers
     first = min(int(np.searchsorted(offsets[:, 1], answer.start, side="right")), len(offsets) - 1)
     last = int(np.searchsorted(offsets[:, 0], answer.start + len(answer.text), side="left")) - 1
     return first, max(first, last)
@@ -212,35 +212,17 @@ class ConditionalSpanHead(nn.Module):
         """Apply the half of `end_hidden` that reads a start."""
         return F.linear(hidden, self.end_hidden.weight.chunk(2, dim=1)[1])
 
-    def forward(
-        self,
-        hidden: Float[Tensor, "sequences width hidden"],
-        allowed: Bool[Tensor, "sequences width"],
-        starts: Int[Tensor, "sequences starts"] | int,
-    ) -> ConditionalSpans:
-        """Score ends for the given starts; a number means that many likeliest ones, best first."""
+    def forward(self, hidden: Tensor, allowed: Tensor, starts: Tensor | int) -> ConditionalSpans:
+        """Score ends as `conditional_spans` does; a short text has fewer starts."""
         number = min(starts, hidden.shape[1]) if isinstance(starts, int) else starts
         return conditional_spans(self, hidden, allowed, number)
 
 
-def score_spans(
-    network: AlbertForTask,
-    batch: Batch,
-    allowed: Bool[Tensor, "sequences width"],
-    starts: Int[Tensor, "sequences starts"] | int,
-) -> ConditionalSpans:
-    """Apply a conditional head to a batch, laid out as a rectangle of the width of `allowed`."""
+def score_spans(network: AlbertForTask, batch: Batch, allowed: Tensor, starts: Tensor | int) -> ConditionalSpans:
+    """Apply a conditional head to a batch, laid out as a rectangle of the width of `allowed` (sequences, width)."""
     hidden = batch.to_padded(network.albert(batch), width=allowed.shape[1])
     spans: ConditionalSpans = network.head(hidden.float(), allowed, starts)
     return spans
-
-
-def padded(batch: Batch, values: Tensor, *, fill: float) -> Tensor:
-    """Lay per-token values out as a rectangle with `fill` where there is no token."""
-    width = max(batch.lengths)
-    is_token = batch.to_padded(torch.ones_like(batch.ids, dtype=torch.bool), width=width)
-    rows = batch.to_padded(values, width=width)
-    return rows.masked_fill(~is_token.view(*is_token.shape, *[1] * (rows.ndim - 2)), fill)
 
 
 # What an answer is (squad_utils.py L870-1600)
@@ -386,7 +368,9 @@ class SpanAnswering(Family[SpanExample, SpanAnswer]):
     def losses(self, network: AlbertForTask, batch: Batch, targets: Tensor) -> Tensor:
         """Return the mean of both cross entropies, of start and of end, over all positions."""
         start, end, _ = targets.view(-1, 3).T
-        logits = padded(batch, network(batch).float(), fill=NEVER)  # (windows, width, 2)
+        width, is_token = max(batch.lengths), torch.ones_like(batch.ids, dtype=torch.bool)
+        is_token = batch.to_padded(is_token, width=width)  # (windows, width)
+        logits = batch.to_padded(network(batch).float(), width=width).masked_fill(~is_token[..., None], NEVER)
         of_start = F.cross_entropy(logits[..., 0], start, reduction="none")
         of_end = F.cross_entropy(logits[..., 1], end, reduction="none")
         return (of_start + of_end) / 2
@@ -552,7 +536,7 @@ def likeliest(scores: NDArray[np.floating], number: int) -> NDArray[np.int64]:
 def _allowed(batch: Batch) -> Tensor:
     """Mark where answers may start and end: in the context, and at [CLS] for "no answer"."""
     is_context = (batch.segments == 1).index_fill(0, batch.offsets[1:] - 1, False)
-    return padded(batch, is_context | (batch.positions == 0), fill=False)
+    return batch.to_padded(is_context | (batch.positions == 0), width=max(batch.lengths))
 
 
 def _without_totals(measures: dict[str, float]) -> dict[str, float]:
