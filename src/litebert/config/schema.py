@@ -384,7 +384,6 @@ class TeacherConfig(Section):
     run: str | None = Field(None, description="fine-tuned run of the same task; unset: no teacher")
     temperature: float = Field(2.0, gt=0, le=100, description="softens both sides' logits")
     weight: float = Field(0.5, ge=0, le=1, description="share of the loss; 1: labels do not count")
-    hidden: float = Field(0.0, ge=0, le=100, description="weight of the error of the pooled state, beside the logits")
 
 
 class FinetuneConfig(Section):

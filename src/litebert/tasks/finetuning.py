@@ -20,11 +20,10 @@ from litebert.config import FinetuneConfig, Origin, Resolved, TeacherConfig, Tra
 from litebert.distributed import ALONE, World
 from litebert.errors import LitebertError
 from litebert.fast import accelerate, is_packed, pack
-from litebert.nn import AlbertForTask, Batch
+from litebert.nn import AlbertForTask
 from litebert.nn.batch import by_length, moved
 from litebert.tasks.base import Loss, MicroBatch, Task, device_of, summed
 from litebert.tasks.kinds.family import Answer, AnswerRow, Dataset, Example, Family, Feature, Output, joined, targets_of
-from litebert.tasks.kinds.text import VectorHead
 from litebert.tokenizer import Tokenizer
 
 
@@ -87,10 +86,13 @@ class Finetuning(Task[FinetuningWork], Generic[Example, Answer]):
 
     def loss(self, work: FinetuningWork) -> Loss:
         self._answers = None  # the step will change the weights
-        if self.teacher is None or work.wanted is None:
-            losses = self.family.losses(self.network, work.batch, work.targets)
+        family, teacher = self.family, self.teacher
+        if teacher is None or work.wanted is None:
+            losses = family.losses(self.network, work.batch, work.targets)
         else:
-            losses = taught_losses(self.family, self.teacher, self.network, work.batch, work.targets, work.wanted)
+            logits = family.logits(self.network, work.batch)
+            imitated = family.imitation(logits, work.wanted.view_as(logits), teacher.temperature)
+            losses = (1 - teacher.weight) * family.losses_of(logits, work.targets) + teacher.weight * imitated
         total = losses.sum()
         return Loss(total / work.step_weight, summed([total, total.new_full((), work.weight)]))
 
@@ -104,7 +106,7 @@ class Finetuning(Task[FinetuningWork], Generic[Example, Answer]):
             features, outputs = held_out.features, dict[int, Output]()
             groups = list(by_length([feature.num_tokens for feature in features]))
             mine = [features[number] for number in chain.from_iterable(world.share(groups))]
-            found = world.gathered(outputs_of(self.network, self.family.outputs, mine))
+            found = world.gathered(outputs_of(self.network, self.family, mine))
             for rank, theirs in enumerate(found):
                 outputs.update(zip(chain.from_iterable(groups[rank :: world.size]), theirs, strict=True))
             ordered = [outputs[number] for number in range(len(features))]
@@ -158,31 +160,31 @@ def answer(
     progress: Callable[[int], None] | None = None,
 ) -> list[Answer]:
     """Answer every example; `progress` is called with the number of features done since its last call."""
-    return family.answers(examples, features, outputs_of(network, family.outputs, features, progress=progress))
+    return family.answers(examples, features, outputs_of(network, family, features, progress=progress))
 
 
 @torch.inference_mode()
 def outputs_of(
     network: AlbertForTask,
-    compute: Callable[[AlbertForTask, Batch], Sequence[Output]],
+    family: Family[Any, Any],
     features: Sequence[Feature],
     *,
     progress: Callable[[int], None] | None = None,
 ) -> list[Output]:
-    """Return what `compute` gives for each feature; those of similar length are computed together."""
+    """Return the output for each feature; those of similar length are computed together."""
     network.eval()
     if not is_packed(network.albert):
         pack(network.albert)
     device, outputs = device_of(network), dict[int, Output]()
     for numbers in by_length([feature.num_tokens for feature in features]):
         batch = joined([features[number] for number in numbers]).to(device)
-        outputs.update(zip(numbers, compute(network, batch), strict=True))
+        outputs.update(zip(numbers, family.outputs(network, batch), strict=True))
         if progress is not None:
             progress(len(numbers))
     return [outputs[number] for number in range(len(features))]
 
 
-# Learning from a fine-tuned run as well: its softened logits (arXiv 1503.02531), and what its head reads
+# Learning from a fine-tuned run as well: its softened logits (arXiv 1503.02531)
 
 
 def taught(
@@ -193,63 +195,22 @@ def taught(
     tokenizer: Tokenizer,
     *,
     max_length: int,
-    state_size: int | None = None,
 ) -> list[Feature]:
-    """Return the features with the logits of a teacher, which reads with its own vocabulary.
-
-    With `state_size`, the student's hidden size, the state that the teacher's head reads follows the logits.
-    """
-    theirs, ours, size = teacher.head_config, family.head, teacher.config.hidden_size
-    are_alike = (theirs.kind, size) == (ours.kind, state_size) and ours.record.has_problem_type
-    if not (family.learns_from_teacher and theirs.answers_as(ours) and (state_size is None or are_alike)):
+    """Return the features with the logits of a teacher, which reads with its own vocabulary."""
+    theirs, ours = teacher.head_config, family.head
+    if not (family.learns_from_teacher and theirs.answers_as(ours)):
         received, expected = (
-            f"{head.kind} of {width}, {head.problem_type}: {', '.join(head.labels) or 'no labels'}"
-            for head, width in ((theirs, size), (ours, state_size or "any size"))
+            f"{head.kind}, {head.problem_type}: {', '.join(head.labels) or 'no labels'}" for head in (theirs, ours)
         )
-        expected += "; spans and tags are not learnt from a teacher"
-        advice = "give a run of the same task and labels; for teacher.hidden also of the same width and pooling"
-        what = "this teacher cannot teach this task"
+        what, expected = (
+            "this teacher cannot teach this task",
+            f"{expected}; spans and tags are not learnt from a teacher",
+        )
+        advice = "give a run of the same task and labels"
         raise LitebertError("LB-884", what, received=received, expected=expected, next=advice)
     read = family.features(examples, tokenizer, max_length=max_length, training=False)
-    given = outputs_of(teacher, family.outputs, read)
-    if state_size is not None:
-        states = outputs_of(teacher, lambda *given: list(read_by_head(*given).float().cpu().numpy()), read)
-        given = [np.concatenate(both) for both in zip(given, states, strict=True)]
+    given = outputs_of(teacher, family, read)
     return [replace(feature, teacher=np.asarray(given[feature.example], dtype=np.float32)) for feature in features]
-
-
-def taught_losses(
-    family: Family[Any, Any],
-    config: TeacherConfig,
-    network: AlbertForTask,
-    batch: Batch,
-    targets: Tensor,
-    wanted: Tensor,
-) -> Tensor:
-    """Return the loss of each feature, a share of it against the teacher, from one pass through the network.
-
-    `wanted` has the teacher's logits of each feature, followed by the state that its head reads if that is learnt, too:
-    by squared error relative to its size, as in `litebert distil`.
-    """
-    state = None
-    if config.hidden:
-        state, head = read_by_head(network, batch), network.head
-        logits = head.logits(state) if isinstance(head, VectorHead) else head(state)
-    else:
-        logits = family.logits(network, batch)
-    theirs, their_state = wanted.view(len(logits), -1).tensor_split([logits.shape[-1]], dim=-1)
-    imitated = family.imitation(logits, theirs, config.temperature)
-    losses = (1 - config.weight) * family.losses_of(logits, targets) + config.weight * imitated
-    if state is None:
-        return losses
-    return losses + config.hidden * (state - their_state).square().sum(-1) / their_state.square().sum(-1)
-
-
-def read_by_head(network: AlbertForTask, batch: Batch) -> Tensor:
-    """Return what the head reads for a text or a pair: the pooled [CLS], or rows of vectors."""
-    if isinstance(network.head, VectorHead):
-        return network.head.rows(network.albert(batch).float(), batch)
-    return network.albert.pool(network.albert(batch, batch.first_tokens))
 
 
 # What a result is compared with

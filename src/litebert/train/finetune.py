@@ -254,7 +254,6 @@ def prepare(resolved: Resolved[FinetuneConfig], folder: Path) -> Prepared:
             network.to(choose_device(train.device)),
             Tokenizer.load(read_from),
             max_length=min(config.task.max_length, network.config.max_position_embeddings),
-            state_size=shape.hidden_size if config.teacher.hidden else None,
         )
     held_out = {}
     for split in dataset.dev_splits:

@@ -34,8 +34,7 @@ class Feature:
     """One unit of training: a framed sequence, or the sequences of one question's choices.
 
     `target` is a flat array whose meaning the family defines, or None without a label; `example` is the index of the
-    example that it comes from. A step's loss is the weighted mean over its features. `teacher` has the logits of a
-    teacher and, if it is learnt too, the state that its head reads.
+    example that it comes from. A step's loss is the weighted mean over its features. `teacher` has a teacher's logits.
     """
 
     ids: tuple[list[int], ...]

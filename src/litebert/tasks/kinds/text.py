@@ -287,20 +287,13 @@ class VectorHead(nn.Module):
 
     def forward(self, hidden: Float[Tensor, "tokens hidden"], batch: Batch) -> Float[Tensor, "sequences outputs"]:
         """Return the logits of each sequence."""
-        return self.logits(self.rows(hidden, batch))
-
-    def rows(self, hidden: Float[Tensor, "tokens hidden"], batch: Batch) -> Float[Tensor, "sequences three_hidden"]:
-        """Return the input of the linear layer for each sequence."""
         num_texts, sizes = len(batch.lengths), batch.offsets.diff()
         text = torch.arange(num_texts, device=hidden.device).repeat_interleave(sizes)
         place = 2 * text + batch.segments.clamp(max=1)  # of each token: which half of which sequence
         sums = hidden.new_zeros(2 * num_texts, hidden.shape[1]).index_add(0, place, hidden)
         first, second = sums.view(num_texts, 2, -1).unbind(1)
         has_token = batch.segments.new_zeros(2 * num_texts).index_fill(0, place, 1)
-        return vector_rows(first, second, has_token[1::2, None])
-
-    def logits(self, rows: Float[Tensor, "sequences three_hidden"]) -> Tensor:
-        """Return the logits of what `rows` returned."""
+        rows = vector_rows(first, second, has_token[1::2, None])
         logits: Tensor = self.dense(F.dropout(rows, self.dropout_prob, self.training))
         return logits
 
