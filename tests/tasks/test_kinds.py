@@ -180,16 +180,6 @@ def test_no_word_is_lost_when_a_sentence_is_cut(tokenizer: Tokenizer) -> None:
     assert (len(learnt) > 1, tuple(tags)) == (True, LONG.tags)
 
 
-def test_loss_is_the_cross_entropy_summed_over_the_words(tokenizer: Tokenizer) -> None:
-    made = network(tokenizer, HEAD)
-    features = FAMILY.features([SHORT, LONG], tokenizer, max_length=99, training=True)
-    found = FAMILY.losses(made, joined(features), targets_of(features))
-    for loss, feature in zip(found, features, strict=True):
-        logits, targets = made(joined([feature])), targets_of([feature])
-        expected = F.cross_entropy(logits[targets != IGNORED], targets[targets != IGNORED], reduction="sum")
-        torch.testing.assert_close(loss, expected, atol=1e-5, rtol=1e-5)
-
-
 def test_rows_are_written_in_words() -> None:
     answered = TagAnswer(np.array([[0.1, 0.8, 0.1], [0.2, 0.2, 0.6]]))
     (row,) = FAMILY.rows([TagExample("7", ("Anna", "went"), (1, 1))], [answered])

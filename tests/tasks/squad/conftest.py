@@ -31,8 +31,8 @@ def voyages() -> list[SpanExample]:
         asked = {f"Who sailed to {where}?": who, "Where did the ship go?": where, f"How many {what}?": count}
         for index, (question, text) in enumerate(asked.items()):
             answers = (GoldAnswer(text, context.index(text)),)
-            examples.append(SpanExample(f"v{number}-{index}", question, context, answers, who))
-        examples.append(SpanExample(f"v{number}-3", "Who walked home?", context, (), who))
+            examples.append(SpanExample(f"v{number}-{index}", question, context, answers))
+        examples.append(SpanExample(f"v{number}-3", "Who walked home?", context, ()))
     return examples
 
 
@@ -57,7 +57,7 @@ def _write(path: Path, examples: Sequence[SpanExample], *, version: str = "1.1")
         if version.startswith("v2"):
             question["is_impossible"] = example.is_impossible
         paragraph: Json = {"context": example.context, "qas": [question]}
-        articles.append({"title": example.title, "paragraphs": [paragraph]})
+        articles.append({"title": "Voyages", "paragraphs": [paragraph]})
     data = json.dumps({"version": version, "data": articles}).encode()
     write_bytes(path, gzip.compress(data) if path.suffix == ".gz" else data)
     return path

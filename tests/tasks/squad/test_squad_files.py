@@ -23,7 +23,7 @@ from litebert.tasks.named.questions import read_squad, score_predictions
 
 from .conftest import WriteSquad
 
-NILE = SpanExample("q", "What is long?", "The Nile is long.", (GoldAnswer("Nile", 4),), "Rivers")
+NILE = SpanExample("q", "What is long?", "The Nile is long.", (GoldAnswer("Nile", 4),))
 LAYOUT = {"text": "Nile", "answer_start": 4}
 
 

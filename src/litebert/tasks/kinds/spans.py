@@ -56,7 +56,6 @@ class SpanExample:
     question: str
     context: str
     answers: tuple[GoldAnswer, ...] | None = None
-    title: str = ""
 
     @property
     def is_impossible(self) -> bool:

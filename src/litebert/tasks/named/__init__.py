@@ -45,11 +45,8 @@ def open_dataset(
     if task.name != OWN:
         dataset = DATASETS[task.name]
     elif settled and not (data.train and Path(data.train).exists()):
-        columns, labels = (
-            [str(word) for word in words] if isinstance(words := settled[name], list) else []
-            for name in ("columns", "labels")
-        )
-        dataset = table_dataset(None, columns=columns, problem=str(settled["problem"]), labels=labels)
+        recorded: dict[str, Any] = {name: settled[name] for name in ("columns", "problem", "labels")}
+        dataset = table_dataset(None, **recorded)
     else:
         dataset = table_dataset(
             Path(str(data.train)),

@@ -54,7 +54,6 @@ class _Paragraph(_Part):
 
 
 class _Article(_Part):
-    title: str = ""
     paragraphs: list[_Paragraph]
 
 
@@ -74,7 +73,7 @@ def read_squad(source: Source) -> tuple[list[SpanExample], bool]:
     """
     file, examples = read_layout(source, _SQUAD, what="SQuAD"), list[SpanExample]()
     is_version_2 = str(file.version).removeprefix("v").startswith("2")
-    for title, paragraph in ((article.title, paragraph) for article in file.data for paragraph in article.paragraphs):
+    for paragraph in (paragraph for article in file.data for paragraph in article.paragraphs):
         for one in paragraph.qas:
             where = f"{source.name}, question {one.id}"
             found = [(answer.text, answer.answer_start) for answer in one.answers or ()]
@@ -85,7 +84,7 @@ def read_squad(source: Source) -> tuple[list[SpanExample], bool]:
             # An empty list means "no answer", unless is_impossible=false says that the answer is merely unknown.
             is_empty_list = one.answers is not None and one.is_impossible is None
             known = answers if answers or one.is_impossible or is_empty_list else None
-            examples.append(SpanExample(one.id, one.question, paragraph.context, known, title))
+            examples.append(SpanExample(one.id, one.question, paragraph.context, known))
             is_version_2 = is_version_2 or one.is_impossible is not None
     for key, number in Counter(example.id for example in examples).items():
         if number > 1:

@@ -58,15 +58,11 @@ Found: TypeAlias = tuple[str, tuple[str, ...], str]
 
 @dataclass(frozen=True)
 class RowReading(ABC, Generic[Example, Answer]):
-    """Turns the rows of one problem into examples; `labels` are the names of labels, tags or choices in the file.
-
-    `names` are those of all columns of the training file.
-    """
+    """Turns the rows of one problem into examples; `labels` are the names of labels, tags or choices in the file."""
 
     columns: Columns
     problem: str
     labels: tuple[str, ...] = ()
-    names: tuple[str, ...] = ()
     problems: ClassVar[tuple[str, ...]]
     learnt: ClassVar[Role] = "label"  # the role of the column with the right answers
 
@@ -97,7 +93,7 @@ class RowReading(ABC, Generic[Example, Answer]):
 
     def open(self, path: Path, *, is_labelled: bool) -> TableFile:
         """Open a file with the same columns; only with `is_labelled` does it need the labels."""
-        table = open_table(path, has_header=self.columns.has_header, known=self.names)
+        table = open_table(path, has_header=self.columns.has_header, known=self.columns.used)
         optional = ("id",) if is_labelled else ("id", *LEARNT)
         self.columns.require_in(table.columns, without=optional, where=f" in {path}")
         return table
@@ -107,9 +103,9 @@ class RowReading(ABC, Generic[Example, Answer]):
         own = label_of(self.columns.cell(row, "id"))
         return self.example(own or str(number), row, table.source.place(number), is_labelled=is_labelled)
 
-    def texts(self, row: Row, *roles: Role) -> list[str]:
-        """Return the text of each column of the roles, "" if the row has none."""
-        return [text_of(row.get(name)) or "" for role in roles for name in self.columns.all(role)]
+    def text(self, row: Row, role: Role) -> str:
+        """Return the text of a role, "" if the row has none."""
+        return text_of(self.columns.cell(row, role)) or ""
 
     @cached_property
     def numbers(self) -> dict[str, int]:
@@ -247,8 +243,9 @@ class TextRows(RowReading[TextExample, Scores]):
         return TextClassification.of(HeadConfig(kind=kind, labels=self.labels, problem_type=problem_type))
 
     def example(self, id: str, row: Row, place: str, *, is_labelled: bool) -> TextExample:
-        first, *second = self.texts(row, "text", "second")
-        return TextExample(id, first, second[0] if second else None, self._label(row, place) if is_labelled else None)
+        second = self.text(row, "second") if self.columns.all("second") else None
+        label = self._label(row, place) if is_labelled else None
+        return TextExample(id, self.text(row, "text"), second, label)
 
     def group(self, example: TextExample) -> tuple[str, str]:
         stratum = "" if self.problem == "regression" else str(example.label)
@@ -373,7 +370,7 @@ class ChoiceRows(RowReading[ChoiceExample, Scores]):
             advice = "correct this row, or --column choices=NAME,NAME,…"
             what = f"{place}: these are not choices"
             raise LitebertError("LB-864", what, received=received, expected=wanted, next=advice)
-        question, context = ("".join(self.texts(row, role)) for role in ("question", "context"))
+        question, context = self.text(row, "question"), self.text(row, "context")
         if not is_labelled:
             return ChoiceExample(id, context, question, texts)
         label = label_of(self.columns.cell(row, "label")) or ""
@@ -425,7 +422,7 @@ class SpanRows(RowReading[SpanExample, SpanAnswer]):
 
     def example(self, id: str, row: Row, place: str, *, is_labelled: bool) -> SpanExample:
         """Turn a row into an example; an empty list of answers means that there is none."""
-        question, context = self.texts(row, "question", "context")
+        question, context = self.text(row, "question"), self.text(row, "context")
         answers = gold_answers(context, _answers(row, self.columns) if is_labelled else (), place)
         return SpanExample(id, question, context, answers if is_labelled else None)
 
@@ -489,7 +486,7 @@ def settle(table: TableFile, columns: Sequence[str], problem: str | None) -> tup
         notes.append(f"warning: not used, though it looks like text: {', '.join(worded)}; for pairs: {pair}")
     if table.has_header is False:  # then other files have none, either
         found = replace(found, has_header=False)
-    return kind(found, settled, labels, table.columns), notes
+    return kind(found, settled, labels), notes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -529,7 +526,7 @@ def table_dataset(
         reading, notes = settle(open_table(train, has_header=chosen.has_header), columns, problem)
     else:
         assert problem is not None, "without a training file, a record says what was settled"
-        reading = READINGS[SHAPES[problem]](chosen, problem, tuple(labels), chosen.used)
+        reading = READINGS[SHAPES[problem]](chosen, problem, tuple(labels))
     notes.append(f"evaluated on: {dev or f'{held_out * 100:g} % of the rows, the same share of each label'}")
     for path in filter(None, (train, dev) if skips_unlabelled else ()):
         number = sum(reading.lacks_label(row) for _, row in reading.open(path, is_labelled=True).rows())
