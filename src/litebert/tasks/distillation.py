@@ -34,11 +34,11 @@ from litebert.tokenizer import Tokenizer
 
 Span = tuple[int, int]
 
-_CAPTIONS = ("Distance to the teacher's hidden states. Lower is better.",
-             "Distance to the teacher's text vectors. Lower is better.")  # fmt: skip
+_STATES = "Distance to the teacher's hidden states. Lower is better."
+_VECTORS = "Distance to the teacher's text vectors. Lower is better."
 DISTILLATION_MEASURES = (
-    Measure("hidden_error", "hidden {:.3f}", "Hidden-state error", _CAPTIONS[0]),
-    Measure("vector_error", "vectors {:.3f}", "Text-vector error", _CAPTIONS[1]),
+    Measure("hidden_error", "hidden {:.3f}", "Hidden-state error", _STATES),
+    Measure("vector_error", "vectors {:.3f}", "Text-vector error", _VECTORS),
 )
 
 
@@ -88,15 +88,15 @@ class Teacher:
         network = load_model(folder, dtype=dtype, for_inference=True).network
         return cls(network.albert, Tokenizer.load(folder), pooling=vectors.pooling)
 
-    def encode(self, texts: Sequence[str]) -> tuple[Batch, list[list[Span]]]:
-        """Return the framed batch of texts, and each token's span; [CLS] and [SEP] have (0, 0)."""
+    def encode(self, surface: Surface, ids: Ints, offsets: Ints) -> tuple[Batch, Alignment]:
+        """Return the framed batch of the texts of a student's ids, and which of its tokens correspond to each id."""
         longest = self.encoder.config.max_position_embeddings - 2
-        ids, spans = [], []
-        for text in texts:
-            encoded = self.tokenizer.encode(text)
-            ids.append([self.tokenizer.cls_id, *encoded.ids[:longest], self.tokenizer.sep_id])
-            spans.append([(0, 0), *encoded.offsets[:longest], (0, 0)])
-        return Batch.from_lists(ids), spans
+        texts, spans = surface.read(ids, offsets)
+        framed, theirs = [], []
+        for encoded in map(self.tokenizer.encode, texts):
+            framed.append([self.tokenizer.cls_id, *encoded.ids[:longest], self.tokenizer.sep_id])
+            theirs.append([(0, 0), *encoded.offsets[:longest], (0, 0)])
+        return Batch.from_lists(framed), align(spans, theirs)
 
     @torch.no_grad()
     def read(self, batch: Batch, layers: Sequence[int]) -> tuple[list[Tensor], Tensor]:
@@ -229,16 +229,9 @@ class Distillation(Task[Lesson]):
         (work,) = micro_batches(batch if is_masked else replace(batch, ids=ids), None, device, world)
         if is_masked and not self.distil.hidden:
             return Lesson(work.batch, work, alignment=None, reading=None, share=share, world=world)
-        texts, spans = self.surface.read(ids, batch.offsets)
-        theirs, their_spans = self.teacher.encode(texts)
-        return Lesson(
-            batch=work.batch,
-            pretraining=work if is_masked else None,
-            alignment=align(spans, their_spans),
-            reading=self.teacher.read(theirs.to(device), self._layers),
-            share=share,
-            world=world,
-        )
+        theirs, alignment = self.teacher.encode(self.surface, ids, batch.offsets)
+        reading = self.teacher.read(theirs.to(device), self._layers)
+        return Lesson(work.batch, work if is_masked else None, alignment, reading, share, world)
 
     def loss(self, work: Lesson) -> Loss:
         states = list(self.network.albert.states(work.batch))[1:]  # after each step, (tokens, hidden)

@@ -233,11 +233,7 @@ def doubts(
     rows: Mapping[str, Sequence[AnswerRow]],
     baseline: str = "the commonest label",
 ) -> tuple[str, ...]:
-    """Return reasons not to trust a result: it does not clearly beat the baseline, or never varies.
-
-    >>> doubts("accuracy", {"accuracy": 0.74}, {"accuracy": 0.74}, {})
-    ('accuracy 0.7400 is no better than always giving the commonest label (0.7400)',)
-    """
+    """Return reasons not to trust a result: it does not clearly beat the baseline, or never varies."""
     found = []
     if key_measure in constant and measures[key_measure] <= constant[key_measure]:
         share = f"{key_measure} {measures[key_measure]:.4f}"

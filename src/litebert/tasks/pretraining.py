@@ -26,8 +26,7 @@ from litebert.nn.heads import PretrainingOutput
 from litebert.objectives import NO_LABEL, PretrainingBatch, Samples, longest_first, prefetch
 from litebert.tasks.base import Loss, Measure, MicroBatch, Task, device_of, summed
 
-EPSILON = 1e-5
-"""Added to the number of masked tokens, as upstream (run_pretraining.py L337)."""
+EPSILON = 1e-5  # added to the number of masked tokens, as upstream (run_pretraining.py L337)
 
 
 @dataclass(frozen=True)
@@ -246,16 +245,11 @@ def depth_at(step: int, early: EarlyConfig, total_steps: int, full: int) -> int:
 # Kernels: the loss over a large vocabulary, and the count of right answers
 
 
-LOSS_ROWS = 32
-"""Rows in float32 at a time: with 16,000 pieces 2 MB, which fit a core's cache."""
+LOSS_ROWS = 32  # in float32 at a time: with 16,000 pieces 2 MB, which fit a core's cache
 
 
 def masked_loss(logits: Tensor, labels: Tensor) -> Tensor:
-    """Return the cross-entropy, summed in float32, of logits (masked, vocab) in any precision.
-
-    >>> masked_loss(torch.zeros(3, 8, dtype=torch.bfloat16), torch.tensor([1, 2, 3])).item()
-    6.238...
-    """
+    """Return the cross-entropy, summed in float32, of logits (masked, vocab) in any precision."""
     if logits.is_cuda or logits.dtype == torch.float32:
         return F.cross_entropy(logits.float(), labels, reduction="sum")
     loss: Tensor = _LossInPieces.apply(logits, labels)  # type: ignore[no-untyped-call]

@@ -23,19 +23,16 @@ from litebert import rng
 from litebert.nn import Albert, AlbertForPretraining
 from litebert.nn.model import FeedForwardBlock
 from litebert.objectives import PretrainingBatch, longest_first
-from litebert.tasks.distillation import Surface, Teacher, align, unmasked
+from litebert.tasks.distillation import Surface, Teacher, unmasked
 from litebert.tasks.pretraining import micro_batches
 from litebert.tokenizer import Tokenizer
 
 # Heads that attend to neighbours
 
-OFFSETS = (-1, 1, -2, 2, -3, 3)
-"""Relative positions that the heads attend to: the piece before, the one after, and so on."""
+OFFSETS = (-1, 1, -2, 2, -3, 3)  # positions that the heads attend to: the piece before, the one after, and so on
 _MOST_FREQUENCIES = 32
-_POSITION_STRENGTH = 1.2
-"""Standard deviation of the position rows, relative to that of the word rows."""
-_CUT_NORMAL_STD = 0.88
-"""Standard deviation of a unit normal that is cut at two sigma, as in nn.init."""
+_POSITION_STRENGTH = 1.2  # standard deviation of the position rows, relative to that of the word rows
+_CUT_NORMAL_STD = 0.88  # of a unit normal that is cut at two sigma, as in nn.init
 
 
 @torch.no_grad()
@@ -105,10 +102,9 @@ def begin_as_teacher(
         return
     masked = longest_first(sample)
     plain = replace(masked, ids=unmasked(masked))
-    texts, spans = Surface(tokenizer).read(plain.ids, plain.offsets)
-    theirs, their_spans = teacher.encode(texts)
+    theirs, alignment = teacher.encode(Surface(tokenizer), plain.ids, plain.offsets)
     (work,) = micro_batches(plain, None, torch.device("cpu"))
-    alignment, batch = align(spans, their_spans), work.batch
+    batch = work.batch
     embedded = teacher.read(theirs, [0])[0][0]  # what its first layer reads, (teacher tokens, hidden)
     narrow = embedding.norm(
         embedding.word(batch.ids) + embedding.position(batch.positions) + embedding.segment(batch.segments)

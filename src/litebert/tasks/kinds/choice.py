@@ -23,8 +23,7 @@ from litebert.tokenizer import Tokenizer
 HEAD = HeadConfig(kind="multiple-choice")
 """One logit for each choice."""
 
-_BLANK = re.compile("[_\uff3f]")
-"""The blank; official preprocessing turns a full-width underscore into _, too."""
+_BLANK = re.compile("[_\uff3f]")  # official preprocessing turns a full-width underscore into _, too
 
 
 @dataclass(frozen=True)
@@ -139,13 +138,7 @@ class MultipleChoice(Family[ChoiceExample, Scores]):
 
 
 def question_texts(example: ChoiceExample) -> list[str]:
-    """Return the question with each choice: in its blanks, or after it if it has none.
-
-    >>> question_texts(ChoiceExample("1", "", "It is _ . Yes, _ .", ("red", "blue")))
-    ['It is red . Yes, red .', 'It is blue . Yes, blue .']
-    >>> question_texts(ChoiceExample("2", "", "Which colour?", ("red",)))
-    ['Which colour? red']
-    """
+    """Return the question with each choice: in its blanks, or after it if it has none."""
     parts = _BLANK.split(example.question)
     choices = [" ".join(choice.split()) for choice in example.choices]
     if len(parts) == 1:

@@ -269,11 +269,8 @@ class SpanAnswer:
     @property
     def text(self) -> str:
         """The answer, empty if none is given."""
-        return self.kept(0.0 if self.threshold is None else self.threshold)
-
-    def kept(self, threshold: float) -> str:
-        """Return the best proposal, or "" if the null score reaches a threshold."""
-        return self.n_best[0].text if self.null_score is None or self.null_score < threshold else ""
+        is_given = self.null_score is None or self.null_score < (self.threshold or 0.0)
+        return self.n_best[0].text if is_given else ""
 
 
 def spans_of(context: str, windows: Iterable[tuple[SpanFeature, Candidates]]) -> Iterator[ProposedSpan]:
@@ -447,7 +444,8 @@ class SpanAnswering(Family[SpanExample, SpanAnswer]):
     def measures(self, examples: Sequence[SpanExample], answers: Sequence[SpanAnswer], /) -> dict[str, float]:
         """Return `exact` and `f1` in percent, as evaluate-v1.1.py does."""
         wanted, found, _ = compared(examples, answers)
-        return _without_totals(squad1_measures(wanted, found))
+        measured = squad1_measures(wanted, found)
+        return {name: measured[name] for name in ("exact", "f1")}
 
     def constant(self, _: Sequence[SpanExample], examples: Sequence[SpanExample], /) -> list[SpanAnswer]:
         """Answer nothing: no span is commoner than another."""
@@ -518,8 +516,9 @@ class ConditionalSpanAnswering(SpanAnswering):
         of_best = threshold_measures(wanted, found, nulls)
         threshold = of_best["best_f1_threshold"] if self.null_threshold is None else self.null_threshold
         kept = {key: text if nulls[key] < threshold else "" for key, text in found.items()}
-        measured = squad2_measures(wanted, kept, nulls if self.null_threshold is None else None)
-        return _without_totals(measured | of_best | {"threshold": threshold})
+        measured = squad2_measures(wanted, kept, nulls if self.null_threshold is None else None) | of_best
+        shares = {name: value for name, value in measured.items() if not name.endswith("total")}
+        return shares | {"threshold": threshold}
 
 
 SPAN_FAMILIES = {each.head.kind: each for each in (SpanAnswering(), ConditionalSpanAnswering())}
@@ -538,10 +537,6 @@ def _allowed(batch: Batch) -> Tensor:
     return batch.to_padded(is_context | (batch.positions == 0), width=max(batch.lengths))
 
 
-def _without_totals(measures: dict[str, float]) -> dict[str, float]:
-    return {name: value for name, value in measures.items() if not name.endswith("total")}
-
-
 # The official answers to submit
 #
 # The official evaluation (squad_utils.py L1693) tunes the threshold for "no answer" on the answers that it measures,
@@ -555,10 +550,10 @@ def given_texts(examples: Sequence[SpanExample], answers: Sequence[SpanAnswer]) 
     If no threshold was set and the right answers are known, it is tuned on these.
     """
     wanted, found, nulls = compared(examples, answers)
-    if not nulls or answers[0].threshold is not None:
-        return [answer.text for answer in answers]
-    threshold = threshold_measures(wanted, found, nulls)["best_f1_threshold"]
-    return [answer.kept(threshold) for answer in answers]
+    if nulls and answers[0].threshold is None:
+        threshold = threshold_measures(wanted, found, nulls)["best_f1_threshold"]
+        answers = [replace(answer, threshold=threshold) for answer in answers]
+    return [answer.text for answer in answers]
 
 
 def gold(examples: Sequence[SpanExample]) -> dict[str, list[str]]:

@@ -157,11 +157,7 @@ def encode_words(tokenizer: Tokenizer, sentences: Sequence[Sequence[str]]) -> li
 
 
 def runs(sizes: Sequence[int], *, room: int) -> Iterator[slice]:
-    """Split words of these sizes in pieces into runs that fit; a word too long is its own run.
-
-    >>> list(runs([1, 2, 1, 9, 1], room=3))
-    [slice(0, 2, None), slice(2, 3, None), slice(3, 4, None), slice(4, 5, None)]
-    """
+    """Split words of these sizes in pieces into runs that fit; a word too long is its own run."""
     start, used = 0, 0
     for word, size in enumerate(sizes):
         if used + size > room and word > start:

@@ -19,21 +19,9 @@ from statistics import fmean
 from typing import Literal, TypeAlias, get_args
 
 from litebert.errors import LitebertError, RequestError, did_you_mean
+from litebert.reading import tables
 from litebert.reading.source import DELIMITED, JSON_LINES, TAGGED, Source, find_table, no_content
-from litebert.reading.tables import (
-    NO_DELIMITER,
-    Dialect,
-    Quoting,
-    Row,
-    Scanned,
-    first_lines,
-    header_names,
-    read_parquet,
-    scan_delimited,
-    scan_json,
-    scan_json_lines,
-    scan_tagged,
-)
+from litebert.reading.tables import Dialect, Quoting, Row, Scanned
 from litebert.tokenizer.models import replace_surrogates
 
 RowShape: TypeAlias = Literal["texts", "words", "choices", "spans"]
@@ -113,28 +101,28 @@ def open_table(path: Path, *, has_header: bool | None = None, known: Collection[
     """
     source = find_table(path)
     if source.kind in DELIMITED:
-        lines = first_lines(source)
+        lines = tables.first_lines(source)
         if not any(lines):
             raise no_content(source.name, "rows")
         dialect = guess_dialect(lines, kind=source.kind, known=known)
         sample = [cells for cells, _ in dialect.sized(lines) if cells]
         if not sample:  # raises the error of the first row
-            cells = partial(scan_delimited, source, dialect, ("1",), has_header=False)
+            cells = partial(tables.scan_delimited, source, dialect, ("1",), has_header=False)
             TableFile(source, str(dialect), ("1",), cells).sample()
         named = guess_header(sample, known) if has_header is None else has_header
-        columns = header_names(sample[0] if named else [""] * len(sample[0]), source)
+        columns = tables.header_names(sample[0] if named else [""] * len(sample[0]), source)
         writing = f"{dialect}, {'names in the first line' if named else 'no header'}"
-        scan = partial(scan_delimited, source, dialect, columns, has_header=named)
+        scan = partial(tables.scan_delimited, source, dialect, columns, has_header=named)
         return TableFile(source, writing, columns, scan, named)
     if source.kind == ".parquet":
-        columns = tuple(next(read_parquet(source, ()), {}))
-        return TableFile(source, "parquet", columns, lambda: enumerate(read_parquet(source, columns), 1))
+        columns = tuple(next(tables.read_parquet(source, ()), {}))
+        return TableFile(source, "parquet", columns, lambda: enumerate(tables.read_parquet(source, columns), 1))
     if source.kind in JSON_LINES:
-        writing, scan = "an object per line", partial(scan_json_lines, source)
+        writing, scan = "an object per line", partial(tables.scan_json_lines, source)
     elif source.kind in TAGGED:
-        writing, scan = "a word per line", partial(scan_tagged, source)
+        writing, scan = "a word per line", partial(tables.scan_tagged, source)
     else:
-        writing, scan = "a list of objects", partial(scan_json, source)
+        writing, scan = "a list of objects", partial(tables.scan_json, source)
     keys = chain.from_iterable(TableFile(source, writing, (), scan).sample())
     return TableFile(source, writing, tuple(dict.fromkeys(keys)), scan)  # in order of appearance
 
@@ -169,9 +157,9 @@ def guess_dialect(lines: Sequence[str], *, kind: str, known: Collection[str] = (
                 best, best_fit = dialect, fit
     if best is not None:
         return best
-    quoted = Dialect(NO_DELIMITER, "doubled")
+    quoted = Dialect(tables.NO_DELIMITER, "doubled")
     num_read = sum(size for _, size in quoted.sized(lines))
-    return quoted if num_read == len(lines) else Dialect(NO_DELIMITER, "none")
+    return quoted if num_read == len(lines) else Dialect(tables.NO_DELIMITER, "none")
 
 
 def guess_header(rows: Sequence[Sequence[str]], known: Collection[str] = ()) -> bool:
