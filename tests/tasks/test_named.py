@@ -158,8 +158,8 @@ def test_parquet_files_of_the_hub_are_read_with_its_order_of_labels(tmp_path: Pa
         pq.write_table(pa.table(columns), tmp_path / f"test-0000{part}-of-00002.parquet")
     assert DATASETS["mnli"].dev_splits == ("dev_matched", "dev_mismatched")
     assert DATASETS["cola"].read(tmp_path, "test") == [TextExample("0", "text 0"), TextExample("1", "text 1")]
-    pq.write_table(pa.table({"sentence": ["one"], "label": [0]}), tmp_path / "train-00000-of-00001.parquet")
-    assert (error_of(tmp_path, "sst2").code, error_of(tmp_path, "sst2").received) == ("LB-822", "sentence, label")
+    pq.write_table(pa.table({"sentence": ["one"], "idx": [0]}), tmp_path / "train-00000-of-00001.parquet")
+    assert (error_of(tmp_path, "sst2").code, error_of(tmp_path, "sst2").received) == ("LB-822", "sentence, idx")
 
 
 # GLUE: what leaves

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import tomllib
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -16,10 +16,10 @@ from pydantic import TypeAdapter
 from litebert.config import HeadConfig
 from litebert.errors import LitebertError
 from litebert.reading.source import Source, find_files, read_lines
-from litebert.reading.tables import Row, parse_row, read_parquet
+from litebert.reading.tables import Row
 from litebert.tasks.kinds.family import Dataset
 from litebert.tasks.kinds.text import Scores, TextClassification, TextExample
-from litebert.tasks.own.table import number_of
+from litebert.tasks.own.table import number_of, open_table
 
 # The tasks
 #
@@ -92,8 +92,10 @@ def read_glue(task: GlueTask, folder: Path, split: str) -> list[TextExample]:
         label = task.label if is_tsv else "label"
         columns = texts if is_test else (*texts, label)
         header = () if is_test else task.header
-        rows = _lines(task, source, columns, header) if is_tsv else _hub_rows(task, source, columns)
-        for count, (place, row) in enumerate(rows):
+        rows = _lines(task, source, columns, header) if is_tsv else open_table(Path(source.location)).rows()
+        for count, (number, row) in enumerate(rows):
+            place = source.place(number)
+            _require_columns(task, row, columns, place)
             for name in texts:
                 if not isinstance(row[name], str):
                     raise LitebertError("LB-824", f"{place}: {name} is not text", received=row[name], next=AGAIN)
@@ -104,7 +106,7 @@ def read_glue(task: GlueTask, folder: Path, split: str) -> list[TextExample]:
     return examples
 
 
-def _lines(task: GlueTask, source: Source, wanted: Sequence[str], header: tuple[str, ...]) -> Iterator[tuple[str, Row]]:
+def _lines(task: GlueTask, source: Source, wanted: Sequence[str], header: tuple[str, ...]) -> Iterator[tuple[int, Row]]:
     """Yield the rows of one of the authors' files: tabs between cells, and quotes are literal."""
     lines = read_lines(source)
     if not header:
@@ -119,23 +121,11 @@ def _lines(task: GlueTask, source: Source, wanted: Sequence[str], header: tuple[
             what = f"{source.place(number)}: {task.name} has another number of columns"
             wanted = f"{len(header)}, with a tab between: {', '.join(header)}"
             raise LitebertError("LB-823", what, received=f"{len(cells)}: {line}", expected=wanted, next=AGAIN)
-        yield source.place(number), dict(zip(header, cells, strict=True))
+        yield number, dict(zip(header, cells, strict=True))
 
 
-def _hub_rows(task: GlueTask, source: Source, wanted: Sequence[str]) -> Iterator[tuple[str, Row]]:
-    """Yield the rows of a .parquet or .jsonl file as the Hub has them."""
-    if source.kind == ".parquet":
-        wanted = (*wanted, "idx")
-        rows: Iterator[tuple[int, Row]] = enumerate(read_parquet(source, wanted), 1)
-    else:
-        rows = ((number, parse_row(line, source.place(number))) for number, line in read_lines(source))
-    for number, row in rows:
-        _require_columns(task, tuple(row), wanted, source.place(number))
-        yield source.place(number), row
-
-
-def _require_columns(task: GlueTask, columns: Sequence[str], wanted: Sequence[str], place: str) -> None:
-    if not set(wanted) <= set(columns):
+def _require_columns(task: GlueTask, columns: Iterable[str], wanted: Sequence[str], place: str) -> None:
+    if not {*wanted} <= {*columns}:
         what, asked = f"{place}: these are not the columns of {task.name}", f"among them {', '.join(wanted)}"
         advice = f"give the folder that holds {task.folder}, or the files of {task.name} itself"
         raise LitebertError("LB-822", what, received=", ".join(columns), expected=asked, next=advice)
@@ -199,15 +189,9 @@ def _dataset(task: GlueTask) -> Dataset[TextExample, Scores]:
     problem = "single_label_classification" if task.labels else "regression"
     head = HeadConfig(kind="sequence-classification", labels=task.labels or ("score",), problem_type=problem)
     dev, test = (tuple(split for split in task.splits if split.startswith(side)) for side in ("dev", "test"))
-    return Dataset(
-        name=task.name,
-        family=TextClassification.of(head),
-        read=partial(read_glue, task),
-        key_measure=task.key_measure,
-        submission=partial(submission, task),
-        dev_splits=dev,
-        test_splits=test,
-    )
+    read, write = partial(read_glue, task), partial(submission, task)
+    family = TextClassification.of(head)
+    return Dataset(task.name, family, read, task.key_measure, write, dev_splits=dev, test_splits=test)
 
 
 DATASETS = {task.name: _dataset(task) for task in GLUE_TASKS}
