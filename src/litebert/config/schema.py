@@ -311,7 +311,7 @@ class PretrainConfig(Section):
 Problem = Literal[
     "classification", "multi-label", "regression", "token-classification", "multiple-choice", "question-answering"
 ]
-"""The kinds of tasks that users' own files may be; `tasks/own/examples.py` has a reading for each."""
+"""The kinds of tasks that users' own files may be; `tasks/own/dataset.py` has a reading for each."""
 
 
 class TaskConfig(Section):
