@@ -294,7 +294,7 @@ class WordRows(RowReading[TagExample, TagAnswer]):
     learnt: ClassVar[Role] = "tags"
 
     @staticmethod
-    def settle(rows: Iterable[Row], file: str, columns: Columns, problem: str | None) -> Found:  # noqa: ARG004
+    def settle(rows: Iterable[Row], file: str, columns: Columns, _: str | None) -> Found:
         labels = in_order(label_of(tag) for row in rows for tag in _members(columns.cell(row, "tags")))
         require_choice(labels, file, columns.all("tags")[0])
         return "token-classification", labels, f"{len(labels)} tags: {', '.join(labels)}"
@@ -340,7 +340,7 @@ class ChoiceRows(RowReading[ChoiceExample, Scores]):
     problems = ("multiple-choice",)
 
     @staticmethod
-    def settle(rows: Iterable[Row], file: str, columns: Columns, problem: str | None) -> Found:  # noqa: ARG004
+    def settle(rows: Iterable[Row], _: str, columns: Columns, __: str | None) -> Found:
         most, found, are_texts, counts_from_one = 0, set[str](), True, False
         for row in rows:
             texts, names = _choices(row, columns)
@@ -411,7 +411,7 @@ class SpanRows(RowReading[SpanExample, SpanAnswer]):
     learnt: ClassVar[Role] = "answers"
 
     @staticmethod
-    def settle(rows: Iterable[Row], file: str, columns: Columns, problem: str | None) -> Found:  # noqa: ARG004
+    def settle(rows: Iterable[Row], _: str, columns: Columns, __: str | None) -> Found:
         number = sum(not _answers(row, columns) for row in rows)
         note = f"{number:,} without an answer" if number else "all are answered"
         return "question-answering", ("unanswerable",) if number else (), f"questions; {note}"
@@ -426,7 +426,7 @@ class SpanRows(RowReading[SpanExample, SpanAnswer]):
         answers = gold_answers(context, _answers(row, self.columns) if is_labelled else (), place)
         return SpanExample(id, question, context, answers if is_labelled else None)
 
-    def lacks_label(self, row: Row) -> bool:  # noqa: ARG002
+    def lacks_label(self, _: Row) -> bool:
         """Return False: a question without an answer is labelled as unanswerable."""
         return False
 
@@ -456,7 +456,7 @@ READINGS: dict[RowShape, type[RowReading[Any, Any]]] = {
     "choices": ChoiceRows,
     "spans": SpanRows,
 }
-"""The reading of each shape of rows; a new shape is added here and to `columns`."""
+"""The reading of each shape of rows; a new shape is added here and to `ROLES_OF`."""
 SHAPES: dict[str, RowShape] = {problem: shape for shape, each in READINGS.items() for problem in each.problems}
 """The shape of the rows by the name of their problem, as in --problem."""
 
