@@ -37,19 +37,8 @@ from litebert.errors import LitebertError, RequestError, counted, say
 from litebert.files import Json, LockedLog, hash_file, require_replaceable, write_stream
 from litebert.inference.model import PACKAGED, Model
 from litebert.inference.verbs import CHOICES, VERBS, Row, Verb
-from litebert.reading.source import (
-    COMPRESSIONS,
-    DELIMITED,
-    STANDARD_INPUT,
-    TABLES,
-    TEXTS,
-    Source,
-    find_file,
-    find_table,
-    find_text,
-    read_lines,
-    read_pieces,
-)
+from litebert.reading import source as inputs
+from litebert.reading.source import Source
 from litebert.tasks.own.table import HEADERS, SYNONYMS, open_table
 
 CHUNK = 256  # rows that are answered, and written, together
@@ -242,7 +231,7 @@ def _read_words(
         both = "a question needs one text that contains its answer"
         raise RequestError("LB-535", both, received="both --context and --file", next=example)
     if file is not None:
-        context = "\n".join(line for _, line in read_lines(find_file(file)))
+        context = "\n".join(line for _, line in inputs.read_lines(inputs.find_file(file)))
         if not context.strip():
             raise LitebertError("LB-310", f"{file} is empty", expected="a text", next=f"ls -l {file}")
     shared = {} if context is None else {"context": context}
@@ -275,7 +264,7 @@ def _read_words(
 
 def find_sources(words: Sequence[str]) -> list[Source]:
     """Look up the files that words name, "-" for standard input; none if they are texts. A mixture is refused."""
-    kinds = (*TEXTS, *TABLES)
+    kinds = (*inputs.TEXTS, *inputs.TABLES)
     there = [
         word == "-" or (_bare(word).endswith(kinds) and (word.split() == [word] or isfile(word)))  # noqa: PTH113  any text
         for word in words
@@ -288,8 +277,8 @@ def find_sources(words: Sequence[str]) -> list[Source]:
 
 def _find(word: str) -> Source:
     if word == "-":
-        return STANDARD_INPUT
-    return find_text(word) if _bare(word).endswith(".txt") else find_table(Path(word))
+        return inputs.STANDARD_INPUT
+    return inputs.find_text(word) if _bare(word).endswith(".txt") else inputs.find_table(Path(word))
 
 
 def _bare(word: str) -> str:
@@ -302,10 +291,10 @@ def _bare(word: str) -> str:
 
 def _count_rows(sources: Sequence[Source]) -> int | None:
     """Estimate the rows of files by their lines; None where the lines cannot be counted."""
-    if any(each is STANDARD_INPUT or each.kind == ".parquet" or each.compression for each in sources):
+    if any(each is inputs.STANDARD_INPUT or each.kind == ".parquet" or each.compression for each in sources):
         return None
-    num_lines = sum(piece.count(b"\n") for each in sources for piece in read_pieces(each))
-    return max(0, num_lines - sum(each.kind in DELIMITED for each in sources))
+    num_lines = sum(piece.count(b"\n") for each in sources for piece in inputs.read_pieces(each))
+    return max(0, num_lines - sum(each.kind in inputs.DELIMITED for each in sources))
 
 
 def rows_of(
@@ -348,7 +337,7 @@ def rows_of(
                 expected = f"a table with a column named {role}, or --column {role}=NAME"
                 what, advice = f"{source.name} has no column {names[role]}", f"add --column {role}=NAME"
                 raise RequestError("LB-944", what, received=received, expected=expected, next=advice)
-        for number, (place, row) in enumerate(table.scan() if table else read_lines(source), before + 1):
+        for number, (place, row) in enumerate(table.scan() if table else inputs.read_lines(source), before + 1):
             if isinstance(row, str):
                 if row.strip():
                     yield number, {**shared, roles[0]: row}
@@ -412,7 +401,7 @@ class AnswerFile:
     """
 
     def __init__(self, path: Path, verb: Verb, model: Model, command: Mapping[str, Json], *, force: bool) -> None:
-        others = {".parquet", ".tsv", ".npz", *COMPRESSIONS} | ({".npy"} if verb.name != "embed" else set())
+        others = {".parquet", ".tsv", ".npz", *inputs.COMPRESSIONS} | ({".npy"} if verb.name != "embed" else set())
         is_folder = not path.name or path.is_dir()
         if is_folder or path.suffix in others:
             what = f"answers of {verb.name} cannot be written to {path}: a {'folder' if is_folder else path.suffix}"
