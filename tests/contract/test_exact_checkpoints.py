@@ -19,15 +19,9 @@ transformers = pytest.importorskip("transformers")
 
 TEXTS = ["Anna walked to the garden.", "Nobody at the river knew where it came from.", "Bert."]
 PAIR = "There Bert found a red ball."
-CLASSES = {
-    "AlbertModel": "base",
-    "AlbertForPreTraining": "base",
-    "AlbertForMaskedLM": "base",
-    "AlbertForSequenceClassification": "reviews",
-    "AlbertForTokenClassification": "tags",
-    "AlbertForQuestionAnswering": "spans",
-    "AlbertForMultipleChoice": "choices",
-}
+CLASSES = dict.fromkeys(("AlbertModel", "AlbertForPreTraining", "AlbertForMaskedLM"), "base")
+CLASSES |= {"AlbertForSequenceClassification": "reviews", "AlbertForTokenClassification": "tags"}
+CLASSES |= {"AlbertForQuestionAnswering": "spans", "AlbertForMultipleChoice": "choices"}
 """Each class, and the run on the desk that has its heads."""
 
 

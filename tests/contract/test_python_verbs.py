@@ -79,14 +79,8 @@ def test_an_answer_has_its_fields_and_is_a_table(loaded: Callable[[str], Model],
     assert repr(found)
 
 
-VERBS_OF = {
-    "base": ("fill", "score", "order", "embed"),
-    "reviews": ("classify", "embed"),
-    "stars": ("classify", "embed"),
-    "tags": ("tag", "embed"),
-    "choices": ("choose", "embed"),
-    "spans": ("answer", "embed"),
-}
+VERBS_OF = {run: (verb, "embed") for run, verb in (("tags", "tag"), ("choices", "choose"), ("spans", "answer"))}
+VERBS_OF |= dict.fromkeys(("reviews", "stars"), ("classify", "embed")) | {"base": ("fill", "score", "order", "embed")}
 
 
 @pytest.mark.parametrize("run", VERBS_OF)

@@ -50,30 +50,18 @@ def test_data_and_losses_do_not_depend_on_workers(tiny: Tiny, tmp_path: Path) ->
     assert weights(alone) == weights(helped)
 
 
-def test_golden_losses_of_a_continuation(tiny: Tiny, tmp_path: Path) -> None:
+def test_golden_losses_of_a_continuation_and_of_a_distillation(tiny: Tiny, tmp_path: Path) -> None:
+    given = {"corpus": tiny.corpus, "runs": tmp_path, "quiet": True}
     settings = {name: value for name, value in PRETRAINING.items() if not name.startswith("model.")}
-    run = package.pretrain(
-        corpus=tiny.corpus,
-        start=tiny.run,
-        recipe="laptop",  # the default of a continuation has lower rates
-        runs=tmp_path,
-        name="further",
-        settings={**settings, "optim.learning_rate": 0.001},
-        quiet=True,
-    )
+    settings |= {"optim.learning_rate": 0.001}
+    # the default recipe of a continuation has lower rates
+    run = package.pretrain(start=tiny.run, recipe="laptop", name="further", settings=settings, **given)
     golden.require("pretraining", "continued", rows(run))
 
-
-def test_golden_losses_of_a_distillation(tiny: Tiny, tmp_path: Path) -> None:
-    run = package.distil(
-        tiny.run,
-        corpus=tiny.corpus,
-        runs=tmp_path,
-        name="student",
-        settings={**PRETRAINING, "distil.texts": 4, "distil.text_length": 16},
-        quiet=True,
+    settings = {**PRETRAINING, "distil.texts": 4, "distil.text_length": 16}
+    golden.require(
+        "pretraining", "distilled", rows(package.distil(tiny.run, name="student", settings=settings, **given))
     )
-    golden.require("pretraining", "distilled", rows(run))
 
 
 FINETUNED: dict[str, tuple[str, dict[str, object]]] = {

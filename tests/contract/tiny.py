@@ -12,28 +12,13 @@ import litebert as package
 
 from .shell import QUICK, TABLES, Done, litebert, story
 
-SHAPE = {
-    "embedding_size": 16,
-    "hidden_size": 32,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-    "intermediate_size": 64,
-    "hidden_dropout_prob": 0.1,
-    "attention_probs_dropout_prob": 0.1,
-}
+SHAPE = {"embedding_size": 16, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
+SHAPE |= {"intermediate_size": 64, "hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1}
 """A network that learns in a second, with dropout."""
 
-PACE = {
-    "train.steps": 6,
-    "train.batch_size": 8,
-    "train.log_every": 1,
-    "train.eval_every": 3,
-    "train.save_every": 3,
-    "train.eval_sequences": 16,
-    "train.loader_workers": 0,
-    "train.threads": 1,
-    "train.precision": "fp32",
-}
+PACE = {"train.steps": 6, "train.batch_size": 8, "train.precision": "fp32", "train.threads": 1}
+PACE |= {"train.log_every": 1, "train.eval_every": 3, "train.save_every": 3, "train.eval_sequences": 16}
+PACE |= {"train.loader_workers": 0}
 """Settings of a training of six steps whose every step is logged."""
 
 PRETRAINING = {**{f"model.{name}": value for name, value in SHAPE.items()}, **PACE, "objective.max_seq_length": 48}
