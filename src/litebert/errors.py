@@ -19,8 +19,7 @@ _LONGEST_RECEIVED = 300  # characters of a received value that a message shows
 class LitebertError(Exception):
     """Tell a user in four lines what is wrong and which command comes next.
 
-    `code` is stable (`LB-…`, listed in docs/errors.md); `exit_code` is what the shell sees: 1 user
-    error, 3 damaged data, 4 out of memory or disk, 5 non-finite training (subclasses below).
+    `code` is stable (`LB-…`, listed in docs/errors.md); `exit_code` is what the shell sees (subclasses below).
 
     >>> print(LitebertError("LB-000", "no such size", received="-1", expected="1 or more",
     ...                     next="litebert sizes"))

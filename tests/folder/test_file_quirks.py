@@ -7,7 +7,6 @@ import struct
 import subprocess
 import sys
 import time
-import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -18,6 +17,7 @@ from litebert.config import AlbertConfig
 from litebert.errors import DamagedError, LitebertError
 from litebert.folder import load_model, save_model
 from litebert.nn import AlbertForPretraining
+from tests.memory import memory_below
 
 SHAPE = AlbertConfig(
     vocab_size=90, embedding_size=16, hidden_size=32, num_hidden_layers=4, num_attention_heads=4, intermediate_size=48
@@ -121,13 +121,8 @@ def test_hostile_safetensors_are_refused_before_anything_is_allocated(
     tmp_path: Path, network: AlbertForPretraining, name: str
 ) -> None:
     (tmp_path / "model.safetensors").write_bytes(HOSTILE[name])
-    tracemalloc.start()
-    try:
-        with pytest.raises(DamagedError, match="LB-603"):
-            load_model(tmp_path)
-        assert tracemalloc.get_traced_memory()[1] < 32 << 20
-    finally:
-        tracemalloc.stop()
+    with memory_below(32 << 20), pytest.raises(DamagedError, match="LB-603"):
+        load_model(tmp_path)
 
 
 def test_changed_weights_are_noticed_and_a_file_without_a_hash_says_so(

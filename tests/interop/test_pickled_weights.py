@@ -4,7 +4,6 @@ import io
 import json
 import os
 import pickle
-import tracemalloc
 import zipfile
 from collections import OrderedDict
 from collections.abc import Callable
@@ -17,6 +16,7 @@ from hypothesis import strategies as st
 
 from litebert.errors import LitebertError
 from litebert.interop.huggingface import import_model, read_torch_file
+from tests.memory import memory_below
 
 BASE = torch.arange(12.0).reshape(3, 4)
 STATE = OrderedDict(
@@ -158,13 +158,8 @@ def test_what_is_no_state_dict_or_damaged_is_refused_in_little_memory(tmp_path: 
     path.write_bytes(REFUSED[name])
     if "4 GB" in name:
         os.truncate(path, 4 << 30)  # sparse: it takes no room
-    tracemalloc.start()
-    try:
-        with pytest.raises(LitebertError, match=r"LB-73[01]"):
-            read_torch_file(path)
-        assert tracemalloc.get_traced_memory()[1] < 64 << 20
-    finally:
-        tracemalloc.stop()
+    with memory_below(64 << 20), pytest.raises(LitebertError, match=r"LB-73[01]"):
+        read_torch_file(path)
 
 
 @settings(deadline=None, max_examples=150)

@@ -116,12 +116,9 @@ def parse_config(table: dict[str, Json], path: Path) -> tuple[TensorNames, Alber
     positions = table.get("position_embedding_type", "absolute")
     is_decoder = bool(table.get("is_decoder") or table.get("add_cross_attention"))
     if model_type != "bert" or positions != "absolute" or is_decoder:
-        what, wanted = (
-            f"{path} describes a network that litebert cannot compute",
-            "an ALBERT or BERT, an encoder with absolute positions",
-        )
+        what, wanted = f"{path} describes a network that litebert cannot compute", "an ALBERT or BERT encoder"
         received = f"model_type {model_type}, {positions} positions{', a decoder' if is_decoder else ''}"
-        raise LitebertError("LB-600", what, received=received, expected=wanted, next="choose another model")
+        raise LitebertError("LB-600", what, received=received, expected=f"{wanted} with absolute positions")
     fields = _BERT_BASE.model_dump(mode="json")
     fields |= {name: table[name] for name in fields.keys() - _NOT_OF_BERT - _OURS_ALONE if name in table}
     dropout = table.get("classifier_dropout")
@@ -243,10 +240,8 @@ def read_sentence_vectors(folder: Path) -> SentenceVectors | None:
         if modes not in [[mode] for mode in get_args(Pooling)]:
             unknown = f"pooling {' and '.join(modes)}"
     if unknown:
-        what, wanted = f"{path} describes vectors that litebert does not compute", "Transformer, Pooling, Normalize"
-        wanted += " with a pooling of mean, cls or max"
-        next_step = f"to use the encoder alone, delete {path}"
-        raise LitebertError("LB-672", what, received=unknown, expected=wanted, next=next_step)
+        what = f"{path} describes vectors that litebert does not compute: mean, cls or max, and normalised"
+        raise LitebertError("LB-672", what, received=unknown, next=f"to use the encoder alone, delete {path}")
     longest = settings.get("max_seq_length") or tokenizer.get("model_max_length")
     known, default = prompts.get("prompts"), str(prompts.get("default_prompt_name") or "")
     return SentenceVectors(

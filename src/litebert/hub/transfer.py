@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from fnmatch import fnmatch
 from functools import partial
 from importlib.metadata import version
 from importlib.resources import files as package_files
@@ -60,7 +59,7 @@ class HubName:
         """Parse a name that must be one, with its revision in it or as an argument."""
         if (name := cls.parse(text if revision is None else f"{text}@{revision}")) is None:
             what, expected = "this is not the name of a model on the Hub", "OWNER/NAME, or OWNER/NAME@REVISION"
-            raise LitebertError("LB-636", what, received=text, expected=expected, next="https://huggingface.co/models")
+            raise LitebertError("LB-636", what, received=text, expected=expected)
         return name
 
 
@@ -75,17 +74,15 @@ _OUR_MODELS = {"model", "best", "checkpoints"}
 def packaged_model() -> Path:
     """Return the folder of the model that comes with the package."""
     folder = Path(str(package_files("litebert") / "model"))
-    if (folder / "config.json").is_file():
-        return folder
-    next_step = "name a model: litebert embed --model FOLDER, or litebert serve FOLDER"
-    raise LitebertError("LB-938", "no model comes with this build of litebert", next=next_step)
+    if not (folder / "config.json").is_file():
+        raise LitebertError("LB-938", "no model comes with this build of litebert", next="name one: --model FOLDER")
+    return folder
 
 
 def locate(name_or_path: str | PathLike[str], *, legacy_pickle: bool = False) -> Path:
-    """Return a model's folder: the named one, a run's, the packaged one, or a Hub name's, fetched if needed.
+    """Return a model's folder: the named one, a run's, the packaged one, or a Hub name's, fetched if needed (`pull`).
 
     A path whose first folder exists, and one that looks local (runs/mine, mine/model), is never looked up on the Hub.
-    `legacy_pickle` also accepts pytorch_model.bin from repositories that have nothing else.
     """
     path, text = as_path(name_or_path, "a model"), str(name_or_path)
     found = _found(path)
@@ -128,6 +125,7 @@ def pull(name: HubName, *, legacy_pickle: bool = False) -> Path:
     """
     with _hub("fetch", name):
         from huggingface_hub import HfApi, constants, hf_hub_download, snapshot_download
+        from huggingface_hub.utils import filter_repo_objects
 
         repository, names, commit = name.repository, list[str](), name.revision
         with suppress(Exception):  # snapshot_download says what is wrong, or finds what was fetched before
@@ -140,9 +138,8 @@ def pull(name: HubName, *, legacy_pickle: bool = False) -> Path:
         # One file after the other and in this thread, so that Ctrl-C ends it at once
         blobs = Path(constants.HF_HUB_CACHE) / f"models--{repository.replace('/', '--')}" / "blobs"
         known = set(blobs.glob("*"))
-        for file in names:
-            if any(fnmatch(file, each) for each in patterns) and not any(fnmatch(file, each) for each in _IN_FOLDERS):
-                hf_hub_download(repository, file, revision=commit, library_name="litebert")
+        for file in filter_repo_objects(names, allow_patterns=patterns, ignore_patterns=_IN_FOLDERS):
+            hf_hub_download(repository, file, revision=commit, library_name="litebert")
         for blob in set(blobs.glob("*")) - known:
             _require_hash(blob)
         folder = Path(
@@ -150,14 +147,10 @@ def pull(name: HubName, *, legacy_pickle: bool = False) -> Path:
         )
     if any(folder.glob("*.safetensors")) or (legacy_pickle and any(folder.glob("*.bin"))):
         return folder
-    what, pickled = (
-        f"{repository} has no weights that litebert reads by default",
-        [n for n in names if n.endswith(".bin")],
-    )
-    expected = "model.safetensors; pickles (.bin) can contain programs, and are read only on request"
-    again = f"litebert import huggingface {repository} --output FOLDER --legacy-pickle, or choose another model"
+    what, pickled = f"{repository} has no safetensors", [file for file in names if file.endswith(".bin")]
     received = ", ".join((pickled or names)[:5]) or "no files"
-    raise LitebertError("LB-634", what, received=received, expected=expected, next=again)
+    again = f"litebert import huggingface {repository} --output FOLDER --legacy-pickle reads pickles (.bin)"
+    raise LitebertError("LB-634", what, received=received, next=f"{again}; or choose another model")
 
 
 def _require_hash(blob: Path) -> None:
@@ -189,8 +182,7 @@ def push(
         api.create_repo(name.repository, private=private or None, exist_ok=True)
         if private and not api.model_info(name.repository).private:
             what = f"{name.repository} exists already and is public: nothing was sent"
-            next_step = "choose another name, or make the repository private in its settings"
-            raise LitebertError("LB-632", what, next=next_step)
+            raise LitebertError("LB-632", what, next="choose another name, or make it private in its settings")
         if name.revision is not None:
             api.create_branch(name.repository, branch=name.revision, exist_ok=True)
         operations = [CommitOperationAdd(path, str(file.resolve())) for path, file in files.items()]
@@ -238,8 +230,9 @@ def _hub(action: str, name: HubName) -> Iterator[None]:
     except Exception as error:
         cause = error.__cause__ if isinstance(error, errors.LocalEntryNotFoundError) else None
         seen = " ".join(str(cause or error).split()) or type(error).__name__
+        again = "run the same command again later"
         if seen.startswith(_AS_THEY_SAY_IT):
-            what, again = f"{name.repository} arrived damaged, and was deleted", "run the same command again later"
+            what = f"{name.repository} arrived damaged, and was deleted"
             raise DamagedError("LB-626", what, received=seen, next=f"{again}; or {elsewhere}") from error
         status = getattr(getattr(cause or error, "response", None), "status_code", 0)
         if isinstance(error, errors.HFValidationError) or (400 <= status < 500 and status not in (408, 429)):
@@ -247,7 +240,7 @@ def _hub(action: str, name: HubName) -> Iterator[None]:
             advice = "check OWNER/NAME and its revision; hf auth login for a private model; ask there for a gated one"
             raise LitebertError("LB-629", what, received=seen, next=f"{advice}; or {elsewhere}") from error
         what = f"it was not possible to {action} {name.repository}: the Hub is {constants.ENDPOINT}"
-        advice = "check connection, proxy, HF_ENDPOINT and HF_HUB_OFFLINE, or run the same command again later"
+        advice = f"check connection, proxy, HF_ENDPOINT and HF_HUB_OFFLINE, or {again}"
         raise LitebertError("LB-623", what, received=seen, next=f"{advice}; or {elsewhere}") from error
     finally:
         session.event_hooks = hooks

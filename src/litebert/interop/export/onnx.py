@@ -85,9 +85,8 @@ def to_graph(network: PaddedNetwork) -> onnx.ModelProto:
     """Export with dynamic axes for batch and length, and each weight once."""
     size = 4 * sum(parameter.numel() for parameter in network.parameters())
     if size > _FILE_LIMIT:
-        what = f"the weights, {size:,} bytes, do not fit in one ONNX file"
-        limit = f"at most {_FILE_LIMIT:,} bytes, the limit of the format"
-        raise LitebertError("LB-757", what, expected=limit, next="litebert export program has no such limit")
+        what = f"the weights, {size:,} bytes, do not fit in one ONNX file of at most {_FILE_LIMIT:,}"
+        raise LitebertError("LB-757", what, next="litebert export program has no such limit")
     with program.quiet():
         traced = torch.onnx.export(
             program.trace(network),

@@ -10,6 +10,7 @@ import logging
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
+from importlib.resources import files
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias, cast
 
@@ -40,24 +41,6 @@ _NUM_CHOICES = 4
 _BANNED = -1e29  # a value below this means "never" and is not compared
 _OVER_POSITIONS = ("start_logits", "end_logits", "no_answer_logits")  # their last axis is not one of features
 _NOT_CHOICES = ("last_hidden_state", "pooler_output", "no_answer_logits")
-OUR_TEXTS = (
-    ("Where did the boat come from?", "The boat had come down the river from the old mill."),
-    ("Who opened the door?", "Nobody answered, so Clara opened the door herself and went in."),
-    ("When does the market close?", "The market closes at six, but on Friday it stays open late."),
-    ("What did the committee decide?", "After two hours the committee decided to postpone the vote until the auditors "
-     "had finished their report on the costs of the new bridge."),
-    ("How many people live there?", "About 3,400 people live in the village, most of them farmers."),
-    ("It rained all night.", "In the morning the cellar was full of water."),
-    ("The film is far too long.", "Even so, its last half hour is among the best of the year."),
-    ("She plays the cello.", "Her brother, who is younger, plays nothing at all."),
-    ("Why is bread left to rise?", "Yeast turns part of the sugar in the dough into gas; the gas makes the dough rise, "
-     "and a long rise gives the bread its taste."),
-    ("What is a prime number?", "A whole number above one that only one and itself divide."),
-    ("Who wrote the letter?", "The letter was signed by the mayor, but her secretary wrote it."),
-    ("The train was late.", "We missed the ferry and had to spend the night on the quay."),
-)  # fmt: skip
-
-
 # --- the source of an export, a model folder, and its target ---------------------------------------------------------
 
 
@@ -80,11 +63,11 @@ def open_source(folder: Path, *, head: str | None = None, has_states: bool = Fal
     task = head_of(network)
     own = task.kind if task else "pretraining"
     if not ATTENTION_KINDS[attention].is_exported:
-        next_step = "use the model in Python or with the litebert commands"
-        raise LitebertError("LB-470", f"attention {attention} cannot be exported", next=next_step)
+        raise LitebertError("LB-470", f"attention {attention} cannot be exported", next="use the model with litebert")
     if head not in (None, own, ENCODER_ONLY):
-        expected = f"{own}, or none for the encoder alone"
-        raise LitebertError("LB-750", f"{folder} has no head {head}", expected=expected, next="omit --head")
+        raise LitebertError(
+            "LB-750", f"{folder} has no head {head}", next=f"--head {own}, or none for the encoder alone"
+        )
     rectangle = padded(network, missing=loaded.missing, has_head=head != ENCODER_ONLY, has_states=has_states)
     return SourceModel(head or own, network, rectangle, Tokenizer.load(folder))
 
@@ -95,10 +78,9 @@ def require_free(output: Path, *, suffix: str, source: Path) -> None:
     pairs = [(output.parent / name, source / name) for name in _COMPANIONS if (source / name).is_file()]
     differing = [here for here, theirs in pairs if here.exists() and here.read_bytes() != theirs.read_bytes()]
     if output.suffix != suffix or differing:
-        what, found = f"{output} cannot be the output", f"{differing[0]} of another model" if differing else None
-        elsewhere = f"choose another path, for instance {output.parent / output.stem}/model{suffix}"
-        expected = f"a file that ends in {suffix}, in a folder of its own"
-        raise LitebertError("LB-751", what, received=found, expected=expected, next=elsewhere)
+        found = f"{differing[0]} of another model" if differing else None
+        expected = f"{output.parent / output.stem}/model{suffix}: a file that ends in {suffix}, in a folder of its own"
+        raise LitebertError("LB-751", f"{output} cannot be the output", received=found, expected=expected)
 
 
 def write_export(output: Path, data: bytes, *, source: Path) -> None:
@@ -180,14 +162,14 @@ def compare_with_network(run: RunBatch, source: SourceModel) -> Parity:
 def our_inputs(tokenizer: Tokenizer, network: PaddedNetwork) -> Inputs:
     """Return our texts as one padded batch: rows, or questions with their choices."""
     lengths = network.lengths
-    pairs = [[tokenizer.encode(text).ids for text in pair] for pair in OUR_TEXTS]
+    texts = (files("litebert.interop.export") / "texts.tsv").read_text("utf-8").splitlines()
+    pairs = [[tokenizer.encode(text).ids for text in pair.split("\t")] for pair in texts]
     rows = [frame_ids(tokenizer, *pair, max_length=lengths[-1]) for pair in pairs]
-    shape = (len(rows), max(lengths[0], *(len(ids) for ids, _ in rows)))
-    ids, mask, segments = np.full(shape, tokenizer.pad_id), np.zeros(shape, int), np.zeros(shape, int)
-    for row, (tokens, types) in enumerate(rows):
-        ids[row, : len(tokens)], segments[row, : len(tokens)], mask[row, : len(tokens)] = tokens, types, 1
-    laid_out = (-1, _NUM_CHOICES, shape[1]) if "choices" in network.axes else shape
-    return {name: x.reshape(laid_out) for name, x in zip(INPUTS, (ids, mask, segments), strict=True)}
+    batch = Batch.from_lists([ids for ids, _ in rows], [segments for _, segments in rows])
+    shape = (-1, _NUM_CHOICES) if "choices" in network.axes else (-1,)
+    width = max(lengths[0], *batch.lengths)
+    columns = {"input_ids": batch.ids, "attention_mask": torch.ones_like(batch.ids), "token_type_ids": batch.segments}
+    return {name: batch.to_padded(x, width=width).unflatten(0, shape).numpy() for name, x in columns.items()}
 
 
 @torch.inference_mode()
@@ -255,6 +237,6 @@ def require_equal(parity: Parity, *, what: str) -> None:
     """Refuse an exported network whose outputs are not those of the network itself."""
     limit = _EQUAL * max(1.0, parity.scale)
     if not parity.max_difference <= limit:  # NaN is no number below it
-        differ = f"its outputs differ from the network's by up to {parity.max_difference:.2g}"
+        said = f"{what} was not written: its outputs differ from the network's by {parity.max_difference:.2g}"
         again = "pip install -U 'litebert[onnx]', or report this with the model's config.json"
-        raise LitebertError("LB-755", f"{what} was not written: {differ}", expected=f"at most {limit:.2g}", next=again)
+        raise LitebertError("LB-755", said, expected=f"at most {limit:.2g}", next=again)

@@ -131,8 +131,7 @@ def read_runtime(package: Path | None) -> tuple[bytes, bytes]:
             with urllib.request.urlopen(URL, timeout=_SECONDS) as answer:
                 data: bytes = answer.read(_PACKAGE_LIMIT)
         except OSError as error:
-            what, received = "onnxruntime-web cannot be fetched", f"{URL}: {error}"
-            raise LitebertError("LB-877", what, received=received, next=again) from error
+            raise LitebertError("LB-877", f"{URL} cannot be fetched", received=error, next=again) from error
     else:
         data = read_capped(path, _PACKAGE_LIMIT, command=f"ls -l {path}")
     if base64.b64encode(hashlib.sha512(data).digest()).decode() != INTEGRITY:
