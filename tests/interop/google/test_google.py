@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from safetensors.numpy import load_file
 from torch import Tensor
 
-from litebert.config import AlbertConfig, HeadConfig
+from litebert.config import HeadConfig
 from litebert.errors import LitebertError
 from litebert.folder import load_model, save_model
 from litebert.interop.bundle import read_bundle, read_table, write_bundle
@@ -26,15 +26,7 @@ from litebert.tokenizer import Tokenizer, train_tokenizer
 
 WRITTEN = Path(__file__).parent / "fixtures"
 BEST = "model.ckpt-best"
-SHAPE = AlbertConfig(
-    vocab_size=40,
-    embedding_size=8,
-    hidden_size=16,
-    num_hidden_layers=4,
-    num_attention_heads=4,
-    intermediate_size=24,
-    max_position_embeddings=12,
-)
+SHAPE, _ = read_official_config(WRITTEN / "pretraining" / "albert_config.json")
 
 
 def _numbers(name: str) -> Mapping[str, NDArray[np.float32]]:
@@ -54,13 +46,11 @@ def _saved(folder: Path, head: str = "", **changes: object) -> Path:
     return folder
 
 
-def _changed(name: str, target: Path, changes: dict[str, object], *, drop: str = "") -> Path:
-    """Copy a checkpoint with another albert_config.json."""
-    copy = shutil.copytree(WRITTEN / name, target)
-    table = json.loads((copy / "albert_config.json").read_text()) | changes
-    table.pop(drop, None)
-    (copy / "albert_config.json").write_text(json.dumps(table))
-    return copy
+def _config(path: Path, **changes: object) -> Path:
+    """Write another albert_config.json; a value of None takes a name away."""
+    table = json.loads((WRITTEN / "pretraining" / "albert_config.json").read_text()) | changes
+    path.write_text(json.dumps({name: each for name, each in table.items() if each is not None}))
+    return path
 
 
 @pytest.fixture(scope="module")
@@ -116,12 +106,9 @@ def test_every_number_arrives_under_its_name_and_goes_back_bit_for_bit(tmp_path:
     found = load_file(tmp_path / "model" / "model.safetensors")
     not_kept = ("global_step", "/adam_m", "/adam_v")
     theirs = {key: value for key, value in _numbers(name).items() if not key.endswith(not_kept)}
-    is_identity = "albert.encoder.embedding_hidden_mapping_in"  # which transformers needs where E = H
-    if name == "equal_sizes":
-        assert (
-            np.array_equal(found.pop(f"{is_identity}.weight"), np.eye(16))
-            and not found.pop(f"{is_identity}.bias").any()
-        )
+    if name == "equal_sizes":  # transformers needs an identity where E = H
+        mapping = "albert.encoder.embedding_hidden_mapping_in"
+        assert np.array_equal(found.pop(f"{mapping}.weight"), np.eye(16)) and not found.pop(f"{mapping}.bias").any()
     assert {_spelt(ours) for ours in found} == theirs.keys()
     for ours, values in found.items():
         variable = _spelt(ours)
@@ -252,7 +239,7 @@ def test_what_cannot_be_imported_says_why_and_leaves_nothing(
 ) -> None:
     path, output = WRITTEN / name, tmp_path / "out" / "model"
     if isinstance(changes := settings.get("config"), dict):
-        settings = {"config": _changed(name, tmp_path / "changed", changes) / "albert_config.json"}
+        settings = {"config": _config(tmp_path / "other.json", **changes)}
     with pytest.raises(LitebertError, match=said):
         import_checkpoint(path, output, **settings)
     assert not output.parent.exists() or not list(output.parent.iterdir())
@@ -287,15 +274,15 @@ def test_archive_folder_prefix_and_index_mean_the_same(
 
 
 def test_a_configuration_may_lie_elsewhere_lack_defaults_and_be_doubted(tmp_path: Path) -> None:
-    folder = _changed("pretraining", tmp_path / "changed", {}, drop="inner_group_num")
-    (folder / "albert_config.json").rename(tmp_path / "mine.json")
+    folder = shutil.copytree(WRITTEN / "pretraining", tmp_path / "without")
+    (folder / "albert_config.json").unlink()
     with pytest.raises(LitebertError, match=r"LB-715[\s\S]*--config"):
         import_checkpoint(folder, tmp_path / "model")
-    notes = "\n".join(import_checkpoint(folder, tmp_path / "model", config=tmp_path / "mine.json").notes)
-    assert "inner_group_num 1" in notes and "--tokenizer" in notes
-    path = _changed("pretraining", tmp_path / "x", {"hidden_size": 2048, "num_attention_heads": 32})
-    assert "--heads 16" in "\n".join(read_official_config(path / "albert_config.json")[1])
-    config, no_notes = read_official_config(path / "albert_config.json", attention_heads=16)
+    report = import_checkpoint(folder, tmp_path / "model", config=_config(tmp_path / "a.json", inner_group_num=None))
+    assert "inner_group_num 1" in "\n".join(report.notes) and "--tokenizer" in "\n".join(report.notes)
+    path = _config(tmp_path / "b.json", hidden_size=2048, num_attention_heads=32)
+    assert "--heads 16" in "\n".join(read_official_config(path)[1])
+    config, no_notes = read_official_config(path, attention_heads=16)
     assert (config.num_attention_heads, no_notes) == (16, [])
 
 
