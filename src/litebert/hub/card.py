@@ -65,10 +65,10 @@ def model_card(folder: Path, *, name: str | None = None, license: str = "", lang
         title = run.name
 
     # What it does, and in which calls
-    does, calls = ([head.record.purpose], [head.record.python_example]) if head else ([], list[str]())
-    able = [part for part, (*_, needs) in _VERBS.items() if not any(lack.startswith(needs) for lack in loaded.missing)]
-    able = [] if head else able
-    if not head:
+    if head:
+        able, does, calls = [], [head.record.purpose], [head.record.python_example]
+    else:
+        able = [part for part, (*_, needs) in _VERBS.items() if not any(n.startswith(needs) for n in loaded.missing)]
         does = [_VERBS[part][0] for part in able] or ["gives hidden states"]
         calls = [*(_VERBS[part][1] for part in able), 'embed(["A first text.", "Another one."])']
     size = sum(p.numel() for p in network.parameters() if not p.is_meta)
