@@ -125,7 +125,7 @@ def pull(name: HubName, *, legacy_pickle: bool = False) -> Path:
     """
     with _hub("fetch", name):
         from huggingface_hub import HfApi, constants, hf_hub_download, snapshot_download
-        from huggingface_hub.utils import filter_repo_objects
+        from huggingface_hub.utils import filter_repo_objects  # type: ignore[attr-defined]
 
         repository, names, commit = name.repository, list[str](), name.revision
         with suppress(Exception):  # snapshot_download says what is wrong, or finds what was fetched before

@@ -169,7 +169,7 @@ def our_inputs(tokenizer: Tokenizer, network: PaddedNetwork) -> Inputs:
     shape = (-1, _NUM_CHOICES) if "choices" in network.axes else (-1,)
     width = max(lengths[0], *batch.lengths)
     columns = {"input_ids": batch.ids, "attention_mask": torch.ones_like(batch.ids), "token_type_ids": batch.segments}
-    return {name: batch.to_padded(x, width=width).unflatten(0, shape).numpy() for name, x in columns.items()}
+    return {name: batch.to_padded(x, width=width).reshape(*shape, width).numpy() for name, x in columns.items()}
 
 
 @torch.inference_mode()
