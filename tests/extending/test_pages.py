@@ -91,7 +91,7 @@ def test_the_command_of_the_page_has_help_checks_and_json(tmp_path: Path, monkey
     assert json.loads(call("text.txt", "--longest", "3", "--json")) == {"number": 2}
     assert "Letters of the longest word that counts." in call("--help")
     assert "litebert words my-text.txt --longest 12 --json" in call("--help")
-    assert "at least 1" in call("text.txt", "--longest", "0")
+    assert "x>=1" in call("text.txt", "--longest", "0")
     assert "FILE" in call()
 
 
