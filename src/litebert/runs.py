@@ -22,7 +22,7 @@ from pydantic import BaseModel, BeforeValidator, Field, JsonValue, PlainSerializ
 from litebert import files
 from litebert.config import Origin, refused
 from litebert.errors import DamagedError, LitebertError
-from litebert.files import Json, append_line, as_path, read_json, remove_folder, write_text
+from litebert.files import Json, append_line, as_path, read_json, write_text
 
 RUN_FILE, METRICS_FILE, RESULT_FILE, ANSWERS = "run.json", "metrics.jsonl", "result.json", "answers"
 DAMAGED_FILE = "metrics.damaged"
@@ -359,32 +359,3 @@ class Run:
         """Whether a second objective, sentence order or next sentence, was measured."""
         rows = (*self.training[-1:], *self.evaluations[-1:])
         return any("sentence_order_accuracy" in row.values for row in rows)
-
-
-# ---- free disk space ------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Waste:
-    """A folder that no command needs any more, and its size."""
-
-    path: Path
-    num_bytes: int
-
-
-def clean(folder: Path, *, is_dry: bool = False) -> list[Waste]:
-    """Remove what the runs in and below a folder do not need; return it, largest first.
-
-    For a finished run that is every checkpoint; for any run, damaged and unfinished ones.
-    """
-    found: list[Waste] = []
-    for record in sorted(folder.rglob(RUN_FILE)):
-        run = Run(record.parent)
-        with locked(run.folder):
-            for path in sorted((run.folder / "checkpoints").glob("*")):
-                is_left = path.name.startswith("damaged-") or files.STAGING_MARK in path.name
-                if path.is_dir() and (run.has_model or is_left):
-                    found.append(Waste(path, sum(file.stat().st_size for file in path.rglob("*") if file.is_file())))
-                    if not is_dry:
-                        remove_folder(path)
-    return sorted(found, key=lambda waste: -waste.num_bytes)

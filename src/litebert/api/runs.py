@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NotRequired, Required, cast
+from typing import TYPE_CHECKING, Annotated, NotRequired, cast
 
 from annotated_types import Ge
 from typing_extensions import TypedDict
@@ -15,11 +15,11 @@ from typing_extensions import TypedDict
 from litebert import runs as on_disk
 from litebert.answers import Shown
 from litebert.errors import LitebertError, counted, say
-from litebert.files import Json, read_json, readable_bytes
+from litebert.files import STAGING_MARK, Json, locked, read_json, readable_bytes, remove_folder
 from litebert.inference import Model
 from litebert.report import REPORT_FILE, tables, write_report
-from litebert.report.tables import Cell, Frame, Table, TableRow, frame
-from litebert.runs import METRICS_FILE, RESULT_FILE, Result, Waste, read_log, read_metrics
+from litebert.report.tables import Cell, Frame, TableRow, frame
+from litebert.runs import METRICS_FILE, RESULT_FILE, RUN_FILE, Result, read_log, read_metrics
 
 if TYPE_CHECKING:
     from litebert.config import Precision
@@ -177,34 +177,6 @@ def concluded(run: Run, *, quiet: bool = False, was_finished: bool = False) -> R
 # ---- the commands of `litebert runs`, and `litebert report` ----------------------------------------------------------
 
 
-def runs_list(*, runs: Annotated[Path, "Folder of the runs."] = Path("runs")) -> Table:
-    """List the runs in a folder: what was trained, how far, and with which result.
-
-    `last` is the last step, `best` the best evaluation; over several seeds, their medians.
-
-    litebert runs list
-    litebert runs list --runs experiments --csv
-    """
-    table, errors = tables.list_runs(runs)
-    notes = tuple(map(str, errors)) + (() if table.rows else (f"no runs in {runs}",))
-    return replace(table, notes=notes, exit_code=errors[-1].exit_code if errors else 0)
-
-
-def runs_compare(*runs: Annotated[Path, Required]) -> Table:
-    """Say how runs differ, a column per run: settings with their origins, then measures.
-
-    A folder with the runs of several seeds counts as one run.
-
-    litebert runs compare runs/mrpc runs/mrpc-further
-    litebert runs compare runs/one runs/two --markdown
-    """
-    named = {str(folder): Run.open(folder) for folder in runs}
-    if len(named) < 2:
-        received = " ".join(map(str, runs)) or "none"
-        raise LitebertError("LB-528", "comparing needs two runs or more", received=received, next="litebert runs list")
-    return tables.compare(named)
-
-
 def runs_tail(
     run: Path,
     *,
@@ -249,8 +221,13 @@ def runs_average(
     return f"{output}  from steps {', '.join(f'{step:,}' for step in steps)}"
 
 
+class Waste(TypedDict):
+    path: str
+    num_bytes: int
+
+
 class Cleaned(TypedDict):
-    waste: list[Waste]
+    waste: list[Waste]  # folders that no command needs any more, the largest first
     is_dry: bool
 
 
@@ -264,11 +241,20 @@ def runs_clean(
     """
     if not folder.is_dir():
         raise LitebertError("LB-888", f"there is no folder {folder}", next="litebert runs list")
-    waste = on_disk.clean(folder, is_dry=dry_run)
-    total = readable_bytes(sum(each.num_bytes for each in waste))
-    lines = [f"{each.path}  {readable_bytes(each.num_bytes)}" for each in waste]
-    note = f"{total} would be freed" if dry_run else f"{total} freed"
-    return Shown({"waste": waste, "is_dry": dry_run}, "\n".join(lines), (note,))
+    sizes = dict[Path, int]()
+    for record in sorted(folder.rglob(RUN_FILE)):
+        run = on_disk.Run(record.parent)
+        with locked(run.folder):
+            for path in sorted((run.folder / "checkpoints").glob("*")):
+                is_left = path.name.startswith("damaged-") or STAGING_MARK in path.name
+                if path.is_dir() and (run.has_model or is_left):
+                    sizes[path] = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
+                    if not dry_run:
+                        remove_folder(path)
+    waste = [Waste(path=str(path), num_bytes=size) for path, size in sorted(sizes.items(), key=lambda item: -item[1])]
+    lines = [f"{each['path']}  {readable_bytes(each['num_bytes'])}" for each in waste]
+    note = f"{readable_bytes(sum(sizes.values()))} {'would be freed' if dry_run else 'freed'}"
+    return Shown(Cleaned(waste=waste, is_dry=dry_run), "\n".join(lines), (note,))
 
 
 class Report(TypedDict):

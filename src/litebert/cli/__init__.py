@@ -67,12 +67,13 @@ MODULES = {
         "export google, export onnx, export program, export web, hub pull, hub push, import google, "
         "import huggingface, quantize"
     ),
-    "api.runs": "report, runs average, runs clean, runs compare, runs list, runs tail",
+    "api.runs": "report, runs average, runs clean, runs tail",
     "api.settings": "config list, config show, recipes list, recipes show",
     "api.study": "study ablation, study cost, study layers, study page",
     "api.training": "data check, distil, finetune, pretrain",
     "cli.help": "completion, doctor, help",
     "cli.verbs": "explain, search",
+    "report.tables": "runs compare, runs list",
     "serve": "serve",
     "study.sizes": "sizes",
 }

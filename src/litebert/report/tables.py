@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, TypeAlias, Union
+from typing import TYPE_CHECKING, Annotated, ClassVar, Required, TypeAlias, Union
 
 from litebert.config import PRESETS
 from litebert.errors import LitebertError
@@ -232,17 +232,20 @@ def doubts_of(run: Run) -> tuple[str, ...]:
 # ---- the runs in a folder, and some of them side by side ------------------------------------------------------------
 
 
-def list_runs(folder: Path) -> tuple[Table, list[LitebertError]]:
-    """Return a row for each run below a folder, and the errors of those that are damaged.
+def runs_list(*, runs: Annotated[Path, "Folder of the runs."] = Path("runs")) -> Table:
+    """List the runs in a folder: what was trained, how far, and with which result.
 
-    Several seeds are one row, with the medians of those that finished.
+    `last` is the last step, `best` the best evaluation; over several seeds, their medians.
+
+    litebert runs list
+    litebert runs list --runs experiments --csv
     """
-    if not folder.is_dir():
-        found = "a file" if folder.exists() else "no such folder"
+    if not runs.is_dir():
+        found = "a file" if runs.exists() else "no such folder"
         advice = "litebert runs list --runs FOLDER"
-        raise LitebertError("LB-655", f"there are no runs in {folder}", received=found, next=advice)
-    rows, errors = list[tuple[Cell, ...]](), []
-    for run in _runs_below(folder, DEEPEST):
+        raise LitebertError("LB-655", f"there are no runs in {runs}", received=found, next=advice)
+    rows, errors = list[tuple[Cell, ...]](), list[LitebertError]()
+    for run in _runs_below(runs, DEEPEST):
         parts = run.seeds or (run,)
         try:
             is_finetuning = run.kind == "fine-tuning"
@@ -253,12 +256,13 @@ def list_runs(folder: Path) -> tuple[Table, list[LitebertError]]:
             reached = reached_by(run)
             ends = (None if value is None else round(value, DECIMALS) for value in medians(reached))
             measured = (all(each.has_model for each in parts), reached[0].key_measure if reached else None, *ends)
-            name, doubts = str(run.folder.relative_to(folder)), "; ".join(doubts_of(run)) or None
+            name, doubts = str(run.folder.relative_to(runs)), "; ".join(doubts_of(run)) or None
             rows.append((name, run.kind, *trained, len(parts), *progress, *measured, doubts))
         except LitebertError as error:
             errors.append(error)
     headings = ("name", "kind", "task", "model", "seeds", "step", "of", "finished", "measure", "last", "best", "doubts")
-    return Table(headings, tuple(rows)), errors
+    notes = tuple(map(str, errors)) + (() if rows else (f"no runs in {runs}",))
+    return Table(headings, tuple(rows), notes=notes, exit_code=errors[-1].exit_code if errors else 0)
 
 
 def _runs_below(folder: Path, depth: int) -> Iterator[Run]:
@@ -269,14 +273,21 @@ def _runs_below(folder: Path, depth: int) -> Iterator[Run]:
             yield from _runs_below(run.folder, depth - 1)
 
 
-def compare(runs: Mapping[str, Run]) -> Table:
-    """Return a column per run: what differs in settings, data and environment, then measures, then doubts.
+def runs_compare(*runs: Annotated[Path, Required]) -> Table:
+    """Say how runs differ, a column per run: settings with their origins, then measures.
 
-    Measures are those of the last step and of the best evaluation; over several seeds their medians, and below them
-    their means and deviations.
+    A folder with the runs of several seeds counts as one run, with the medians of its measures; below them stand their
+    means and deviations.
+
+    litebert runs compare runs/mrpc runs/mrpc-further
+    litebert runs compare runs/one runs/two --markdown
     """
+    opened = {str(folder): Run.open(folder) for folder in runs}
+    if len(opened) < 2:
+        received = " ".join(map(str, runs)) or "none"
+        raise LitebertError("LB-528", "comparing needs two runs or more", received=received, next="litebert runs list")
     facts, measures = list[dict[tuple[str, str], str]](), list[dict[tuple[str, str], Cell]]()  # by kind and name
-    for run in runs.values():
+    for run in opened.values():
         settings: dict[str, Json] = {**run.settings}
         if run.seeds:
             settings["train.seed"] = [each.seed for each in run.seeds]
@@ -296,7 +307,7 @@ def compare(runs: Mapping[str, Run]) -> Table:
     for kind, name in dict.fromkeys(key for each in facts for key in each):
         texts = [each.get((kind, name)) for each in facts]
         if len(set(texts)) > 1:
-            origins = [run.file.origins.get(name) if kind == "setting" else None for run in runs.values()]
+            origins = [run.file.origins.get(name) if kind == "setting" else None for run in opened.values()]
             cells = (
                 f"{text} ({origin})" if text and origin else text for text, origin in zip(texts, origins, strict=True)
             )
@@ -305,10 +316,10 @@ def compare(runs: Mapping[str, Run]) -> Table:
     keys = dict.fromkeys(key for each in measures for key in each)
     for kind, name in sorted(keys, key=lambda key: not key[0].startswith("last")):
         rows.append((kind, name, *(each.get((kind, name)) for each in measures)))
-    doubts = ["; ".join(doubts_of(run)) or None for run in runs.values()]
+    doubts = ["; ".join(doubts_of(run)) or None for run in opened.values()]
     if any(doubts):
         rows.append(("doubts", "", *doubts))
-    return Table(("of", "name", *runs), tuple(rows))
+    return Table(("of", "name", *opened), tuple(rows))
 
 
 def _rounded(value: float) -> float:
