@@ -28,6 +28,7 @@ from litebert.runs import Run
 from litebert.tasks.distillation import pool
 from litebert.tasks.pretraining import micro_batches
 from litebert.tokenizer import Tokenizer
+from litebert.tokenizer.modelfile import ends_in_number_comma
 from litebert.train.checkpoint import mean_network
 from litebert.train.sources import loader_for
 
@@ -72,6 +73,19 @@ def fit_pooler(network: AlbertForPretraining, corpora: list[str]) -> float:
     return float(1 - (found - wanted).square().sum() / (wanted - wanted.mean(0)).square().sum())
 
 
+def shorten_vocabulary(path: Path) -> None:
+    """Write a tokenizer.json anew without indentation, escapes, and digits that 32 bits do not have.
+
+    Scores that encode a rule keep theirs, by which the reader knows them: those that were lowered, those of more bits.
+    """
+    pipeline = json.loads(path.read_text("utf-8"))
+    for row in pipeline["model"]["vocab"]:
+        text, score = row
+        if float(np.float32(score)) == score and not ends_in_number_comma(text):
+            row[1] = float(str(np.float32(score)))
+    write_text(path, json.dumps(pipeline, ensure_ascii=False, separators=(",", ":")))
+
+
 def main(runs: tuple[Path, ...], out: Path, *, weights: tuple[float, ...] = ()) -> None:
     """Write the folder; its JSON without indentation, since every byte is shipped."""
     run = Run.open(runs[-1])
@@ -92,11 +106,7 @@ def main(runs: tuple[Path, ...], out: Path, *, weights: tuple[float, ...] = ()) 
     write_sentence_transformers(out, pooling="mean", normalize=True)
     config = read_json(out / "config.json", command=f"ls {out}")
     write_json(out / "config.json", config | {"dtype": "float32"})  # computed so, stored in bf16
-    # tokenizer.json without indentation, escapes, and digits that 32 bits do not have
-    pipeline = json.loads((out / "tokenizer.json").read_text("utf-8"))
-    pieces = pipeline["model"]["vocab"]
-    pipeline["model"]["vocab"] = [[text, float(str(np.float32(score)))] for text, score in pieces]
-    write_text(out / "tokenizer.json", json.dumps(pipeline, ensure_ascii=False, separators=(",", ":")))
+    shorten_vocabulary(out / "tokenizer.json")
     size = sum(path.stat().st_size for path in out.rglob("*") if path.is_file())
     print(f"{out}: {size:,} bytes")
 

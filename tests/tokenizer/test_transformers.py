@@ -6,6 +6,7 @@ import shutil
 import sys
 import unicodedata
 from collections.abc import Callable
+from importlib import resources
 from itertools import pairwise
 from pathlib import Path
 from typing import TypeAlias
@@ -17,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import AlbertTokenizer, AutoTokenizer, BertTokenizer, TokenizersBackend
 
+from benchmarks.distillation.package import shorten_vocabulary
 from litebert import files
 from litebert.errors import LitebertError
 from litebert.files import Json
@@ -218,6 +220,19 @@ def test_thousands_of_real_paragraphs_have_the_official_ids(
     paragraphs = [part for text in texts for part in text.split("\n") if part.strip()][:6000]
     assert len(paragraphs) == 6000
     assert Tokenizer.load(tmp_path / "only").encode_ids(paragraphs) == official.encode_ids(paragraphs)
+
+
+def test_a_vocabulary_keeps_its_hash_however_often_it_is_saved_and_packaged(own: Tokenizer, tmp_path: Path) -> None:
+    for tokenizer in (own, Tokenizer.load(resources.files("litebert") / "model")):
+        pieces = None
+        for name in ("once", "twice"):
+            tokenizer.save(tmp_path / "saved")
+            only = only_json(tmp_path / "saved", tmp_path / name)
+            shorten_vocabulary(only / "tokenizer.json")
+            again = Tokenizer.load(only)
+            assert read_model(again._model.data, name).pieces == read_model(tokenizer._model.data, name).pieces
+            assert pieces in (None, again.hash)
+            tokenizer, pieces = again, again.hash
 
 
 @pytest.mark.parametrize("lowercase", [True, False])

@@ -263,7 +263,7 @@ def restored(scores: Sequence[tuple[str, float]], *, unknown: int, control: Cont
     def is_same(score: float, other: float) -> bool:
         return math.isclose(score, other, rel_tol=1e-12)
 
-    best = max((score for text, score in scores if score and text not in control), default=0.0)
+    best = float(np.float32(max((score for text, score in scores if score and text not in control), default=0.0)))
     pieces = []
     for index, (text, score) in enumerate(scores):
         # No normal piece has the probability 1.
