@@ -40,13 +40,13 @@ _KILLED = """
 import os, signal, sys
 from litebert.corpus import tools
 
-write = tools.write_record
+write = tools.disk.write_record
 
 def killing(path, record):
     write(path, record)
     os.kill(os.getpid(), signal.SIGKILL)
 
-tools.write_record = killing
+tools.disk.write_record = killing
 tools.merge_corpora([sys.argv[1]] * 2, sys.argv[2])
 """
 

@@ -17,7 +17,7 @@ import pytest
 
 from litebert.config import PretrainConfig, resolve, settings_from_words
 from litebert.corpus import Corpus, build_corpus
-from litebert.corpus.remote import local_corpus, push_corpus
+from litebert.corpus.corpus import local_corpus, push_corpus
 from litebert.errors import DamagedError, LitebertError, ResourceError
 from litebert.files import hash_file
 from litebert.objectives import Loader

@@ -1,13 +1,14 @@
 """A vocabulary trained on stories written here, and the stories as files."""
 
+import json
 from collections.abc import Callable, Iterable
 from itertools import product
 from pathlib import Path
+from typing import TypeAlias
 
 import pytest
 
-from litebert.corpus import Corpus, build_corpus
-from litebert.corpus.build import CorpusSummary
+from litebert.corpus import Corpus, CorpusSummary, build_corpus
 from litebert.tokenizer import Tokenizer, train_tokenizer
 
 WHO = ("The ferryman", "A tired nurse", "My uncle", "Our neighbour", "Every pilot", "Nobody")
@@ -16,32 +17,29 @@ WHAT = ("nine lanterns", "a blue kettle", "some letters", "old boots", "the ladd
 FACTS = list(product(WHO, DID, WHAT))
 
 Story = list[str]
+Write: TypeAlias = Callable[[str, bytes | str], Path]
+Build: TypeAlias = Callable[..., CorpusSummary]
 
 
-def tell(number: int) -> Story:
-    """Return the nine sentences of a story, others for each number."""
-    return ["{} {} {} on day {}.".format(*FACTS[(7 * number + 11 * k) % 216], number * 100 + k) for k in range(9)]
-
-
-@pytest.fixture(scope="session")
-def stories() -> Callable[..., list[Story]]:
-    """Give a teller of `count` stories that all differ, from story `first` on."""
-    return lambda count, first=0: [tell(number) for number in range(first, first + count)]
+def stories(count: int, first: int = 0) -> list[Story]:
+    """Return stories of nine sentences that all differ, from story `first` on."""
+    return [
+        ["{} {} {} on day {}.".format(*FACTS[(7 * number + 11 * k) % 216], number * 100 + k) for k in range(9)]
+        for number in range(first, first + count)
+    ]
 
 
 @pytest.fixture(scope="session")
 def vocabulary(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Give the folder of a vocabulary of 120 pieces."""
     folder = tmp_path_factory.mktemp("vocabulary")
-    texts = ["The quick, brown fox jumps over a lazy dog."] * 9
-    texts += [" ".join(tell(number)) for number in range(60)]
-    model = train_tokenizer(texts, vocab_size=120, character_coverage=1.0)
-    Tokenizer.from_model(model).save(folder)
+    texts = ["The quick, brown fox jumps over a lazy dog."] * 9 + [" ".join(story) for story in stories(60)]
+    Tokenizer.from_model(train_tokenizer(texts, vocab_size=120, character_coverage=1.0)).save(folder)
     return folder
 
 
 @pytest.fixture
-def build(vocabulary: Path, tmp_path: Path) -> Callable[..., CorpusSummary]:
+def build(vocabulary: Path, tmp_path: Path) -> Build:
     """Give a builder of `tmp_path / output`."""
 
     def built(*inputs: Path, output: str = "corpus", workers: int = 1, **settings: object) -> CorpusSummary:
@@ -55,14 +53,17 @@ def paragraphs(stories: Iterable[Story]) -> str:
     return "\n\n".join("\n".join(story) for story in stories)
 
 
+def rows(stories: list[Story] | list[str]) -> str:
+    """Write each story as a row of JSON."""
+    texts = [story if isinstance(story, str) else " ".join(story) for story in stories]
+    return "".join(json.dumps({"text": text}) + "\n" for text in texts)
+
+
 def texts_of(corpus: Corpus) -> list[Story]:
     """Return the sentences of every document, decoded."""
-    tokenizer = corpus.tokenizer()
+    decode = corpus.tokenizer().decode
     return [
-        [
-            tokenizer.decode(shard.tokens[shard.sentences[k] : shard.sentences[k + 1]].tolist())
-            for k in range(shard.documents[number], shard.documents[number + 1])
-        ]
+        [decode(shard.between(k, k + 1).tolist()) for k in range(*shard.documents[number : number + 2])]
         for shard in corpus.shards
         for number in range(len(shard.documents) - 1)
     ]

@@ -1,10 +1,8 @@
 """Text to a corpus folder and back."""
 
 import gzip
-import json
 import subprocess
 import sys
-from collections.abc import Callable
 from itertools import chain, islice
 from pathlib import Path
 
@@ -16,26 +14,14 @@ from litebert.corpus import build as building
 from litebert.corpus.shards import CorpusPlan
 from litebert.errors import LitebertError
 
-from .conftest import paragraphs, texts_of, tree
-
-Stories = Callable[..., list[list[str]]]
-Write = Callable[[str, bytes | str], Path]
-Build = Callable[..., building.CorpusSummary]
+from .conftest import Build, Story, Write, paragraphs, rows, stories, texts_of
 
 
-def lowered(stories: list[list[str]]) -> list[list[str]]:
-    return [[sentence.lower() for sentence in story] for story in stories]
+def lowered(told: list[Story]) -> list[Story]:
+    return [[sentence.lower() for sentence in story] for story in told]
 
 
-def rows(stories: list[list[str]] | list[str]) -> str:
-    """Write each story as a row of JSON."""
-    texts = [story if isinstance(story, str) else " ".join(story) for story in stories]
-    return "".join(json.dumps({"text": text}) + "\n" for text in texts)
-
-
-def test_corpus_decodes_to_its_documents_and_sentences(
-    write: Write, build: Build, stories: Stories, tmp_path: Path
-) -> None:
+def test_corpus_decodes_to_its_documents_and_sentences(write: Write, build: Build, tmp_path: Path) -> None:
     told, folder = stories(40), tmp_path / "corpus" / "shard-00000-0000"
     path = write("a.jsonl.gz", gzip.compress(rows(told).encode(), mtime=0))
     summary = build(path, shard_tokens=1_000)
@@ -53,8 +39,8 @@ def test_corpus_decodes_to_its_documents_and_sentences(
     stamp = folder.stat().st_mtime_ns
     assert build(path, shard_tokens=1_000) == summary  # nothing is built again
     assert folder.stat().st_mtime_ns == stamp
-    plan = CorpusPlan.model_construct(vocab_size=65_536)
-    assert (plan.dtypes["tokens"], plan.model_copy(update={"vocab_size": 65_537}).dtypes["tokens"]) == ("<u2", "<u4")
+    sizes = (CorpusPlan.model_construct(vocab_size=size).dtypes["tokens"] for size in (65_536, 65_537))
+    assert [*sizes] == ["<u2", "<u4"]
 
 
 def test_what_has_no_token_is_left_out_and_counted(write: Write, build: Build, tmp_path: Path) -> None:
@@ -64,18 +50,8 @@ def test_what_has_no_token_is_left_out_and_counted(write: Write, build: Build, t
     assert (train.empty_documents, train.empty_sentences, train.single_sentence_documents) == (3, 2, 1)
 
 
-def test_bytes_do_not_depend_on_the_number_of_workers(
-    write: Write, build: Build, stories: Stories, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(building, "PART_BYTES", 1)
-    inputs = [write(f"{k}.jsonl", rows(stories(12, 20 * k))) for k in range(3)]
-    for workers in (1, 2):
-        assert build(*inputs, output=f"w{workers}", workers=workers, held_out=0.2, shard_tokens=1_000).num_shards > 3
-    assert tree(tmp_path / "w1") == tree(tmp_path / "w2")
-
-
 def test_held_out_documents_are_disjoint_and_duplicates_stay_together(
-    write: Write, build: Build, stories: Stories, tmp_path: Path
+    write: Write, build: Build, tmp_path: Path
 ) -> None:
     told = stories(60)
     summary = build(write("a.jsonl", rows(told)), write("again.txt", paragraphs(told)), held_out=0.3)
@@ -86,6 +62,39 @@ def test_held_out_documents_are_disjoint_and_duplicates_stay_together(
     assert sorted(train + kept) == sorted(2 * lowered(told))
     assert not [story for story in kept if story in train]
     assert 10 < summary.held_out.documents < 70
+
+
+# stories, what ends a document, the share to hold out, and the documents that are
+SHARES = [(120, "blank-line", 0.01, 1), (3, "blank-line", 0.999, 2), (1, "blank-line", 0.02, 1), (40, "file", 0.1, 1)]
+
+
+@pytest.mark.parametrize("to_held_out", [False, True])  # whatever chance says of all of them
+@pytest.mark.parametrize("case", SHARES)
+def test_at_least_one_document_is_held_out_or_the_end_of_the_only_one(
+    write: Write,
+    build: Build,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    case: tuple[int, str, float, int],
+    to_held_out: bool,
+) -> None:
+    count, documents, share, expected = case
+    told = stories(count)
+    told += told[-1:] if count > 1 else []  # a copy, which must not be held out
+    monkeypatch.setattr(building, "is_held_out", lambda *_: to_held_out)
+    settings = {"sentences": "line", "documents": documents, "held_out": share, "shard_tokens": 1_500}
+    summary = build(write("a.txt", paragraphs(told)), **settings)
+    corpus = Corpus.open(tmp_path / "corpus", verify=True)
+    held_out = corpus.held_out(verify=True)
+    assert not check_corpus(tmp_path / "corpus").has_errors, "nothing is held out that is also trained on"
+    kept, trained = texts_of(held_out), texts_of(corpus)
+    assert sorted(chain.from_iterable(kept + trained)) == sorted(chain.from_iterable(lowered(told)))
+    assert 1 <= len(kept) <= (count if to_held_out else expected + 1)
+    assert (summary.train, summary.held_out) == (corpus.manifest.counts, held_out.manifest.counts)
+    assert summary.train.sentences == sum(map(len, trained))
+    assert len(list((tmp_path / "corpus").glob("**/shard-*"))) == summary.num_shards
+    if documents == "file":
+        assert len(kept[0]) == round(0.1 * 9 * (count + 1))
 
 
 def test_a_folder_of_something_else_or_of_other_settings_is_left_alone(
@@ -107,6 +116,9 @@ REFUSED = [
     ("x", {"held_out": 1.0}, "LB-335"),
     ("x", {"held_out": float("nan")}, "LB-335"),
     ("x", {"workers": 0}, "LB-336"),
+    *(("x", {name: value}, f"LB-300: --{name}") for name, value in (("sentences", "lines"), ("documents", "page"))),
+    *(("x", {name: value}, f"LB-300: --{name}") for name, value in (("language", "English"), ("column", "a..b"))),
+    ("x", {"column": ""}, "LB-300: --column"),
     ("\u200b\n", {}, "LB-343"),
     ("my uncle lost the ladder", {"held_out": 0.02}, "LB-343"),
     ("caf\udce9 is here.\n", {}, "LB-309"),
@@ -124,7 +136,7 @@ def test_what_cannot_be_built_is_refused_and_another_command_is_enough(
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_error_in_an_input_stops_the_build_and_mending_it_resumes(
-    write: Write, build: Build, stories: Stories, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int
+    write: Write, build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int
 ) -> None:
     monkeypatch.setattr(building, "PART_BYTES", 1)
     good, bad = write("a.txt", paragraphs(stories(9))), write("b.jsonl", '{"text": "one"}\n{"text": 2222}\n')
@@ -146,7 +158,7 @@ print(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1], 
 """
 
 
-def test_memory_does_not_grow_with_the_input(write: Write, stories: Stories, vocabulary: Path) -> None:
+def test_memory_does_not_grow_with_the_input(write: Write, vocabulary: Path) -> None:
     peaks = []
     text = "\n".join(chain.from_iterable(stories(250)))
     for kilobytes in (2_500, 25_000):
@@ -169,42 +181,6 @@ def test_real_articles_become_sentences_of_sensible_length(real_data: Path, writ
     assert train.unknown_tokens < 0.003 * train.tokens
     assert 20 < np.median(lengths) < 40
     assert np.mean(lengths > 128) < 0.005
-
-
-# stories, what ends a document, the share to hold out, and the documents that are
-SHARES = [(120, "blank-line", 0.01, 1), (3, "blank-line", 0.999, 2), (1, "blank-line", 0.02, 1), (40, "file", 0.1, 1)]
-
-
-@pytest.mark.parametrize("to_held_out", [False, True])  # whatever chance says of all of them
-@pytest.mark.parametrize(("count", "documents", "share", "expected"), SHARES)
-def test_at_least_one_document_is_held_out_or_the_end_of_the_only_one(
-    write: Write,
-    build: Build,
-    stories: Stories,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    count: int,
-    documents: str,
-    share: float,
-    expected: int,
-    to_held_out: bool,
-) -> None:
-    told = stories(count)
-    told += told[-1:] if count > 1 else []  # a copy, which must not be held out
-    monkeypatch.setattr(building, "is_held_out", lambda *_: to_held_out)
-    settings = {"sentences": "line", "documents": documents, "held_out": share, "shard_tokens": 1_500}
-    summary = build(write("a.txt", paragraphs(told)), **settings)
-    corpus = Corpus.open(tmp_path / "corpus", verify=True)
-    held_out = corpus.held_out(verify=True)
-    assert not check_corpus(tmp_path / "corpus").has_errors, "nothing is held out that is also trained on"
-    kept, trained = texts_of(held_out), texts_of(corpus)
-    assert sorted(chain.from_iterable(kept + trained)) == sorted(chain.from_iterable(lowered(told)))
-    assert 1 <= len(kept) <= (count if to_held_out else expected + 1)
-    assert (summary.train, summary.held_out) == (corpus.manifest.counts, held_out.manifest.counts)
-    assert summary.train.sentences == sum(map(len, trained))
-    assert len(list((tmp_path / "corpus").glob("**/shard-*"))) == summary.num_shards
-    if documents == "file":
-        assert len(kept[0]) == round(0.1 * 9 * (count + 1))
 
 
 @pytest.mark.parametrize("name", ["a.txt", "a.jsonl.gz"])

@@ -6,7 +6,6 @@ import select
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -16,9 +15,8 @@ from litebert.corpus import build_corpus
 from litebert.corpus.build import locked, run_local, run_on_ray
 from litebert.errors import DamagedError, LitebertError, ResourceError
 
-from .conftest import tree
+from .conftest import stories, tree
 
-Stories = Callable[..., list[list[str]]]
 Settings = dict[str, object]
 
 KILLED_AT = [k / 6 for k in range(7)]
@@ -50,7 +48,6 @@ if __name__ == "__main__":
     print(done())
 """
 
-
 DIE_WITH_LOCK = """
 import os, signal, sys
 from pathlib import Path
@@ -66,7 +63,7 @@ def command(settings: Settings, output: Path, kill_at: int = 0) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def settings(tmp_path_factory: pytest.TempPathFactory, vocabulary: Path, stories: Stories) -> Settings:
+def settings(tmp_path_factory: pytest.TempPathFactory, vocabulary: Path) -> Settings:
     """Give a build of three parts with several shards on both sides."""
     folder = tmp_path_factory.mktemp("inputs")
     for part in range(3):
@@ -84,6 +81,9 @@ def whole(tmp_path_factory: pytest.TempPathFactory, settings: Settings) -> tuple
     assert operations > 100
     assert (len(list(output.glob("shard-*"))) > 6) and (len(list(output.glob("held-out/shard-*"))) > 3)
     assert not [*output.rglob("*.partial-*"), *output.glob("build.json")]
+    with_workers = output.with_name("with-workers")
+    assert subprocess.call(command({**settings, "workers": 2}, with_workers)) == 0
+    assert tree(with_workers) == tree(output)
     return output, operations
 
 

@@ -2,7 +2,6 @@
 
 import resource
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -19,14 +18,13 @@ from litebert.files import hash_file
 from litebert.objectives import Loader, Vocabulary
 from litebert.tokenizer import models
 
-from .conftest import paragraphs
+from .conftest import paragraphs, stories
 
-Stories = Callable[..., list[list[str]]]
 ARRAYS = ("tokens", "sentences", "documents")
 
 
 @pytest.fixture(scope="module")
-def pristine(tmp_path_factory: pytest.TempPathFactory, vocabulary: Path, stories: Stories) -> Path:
+def pristine(tmp_path_factory: pytest.TempPathFactory, vocabulary: Path) -> Path:
     """Give a corpus of two shards with a held-out part."""
     folder = tmp_path_factory.mktemp("pristine")
     (folder / "a.txt").write_text(paragraphs(stories(40)))
@@ -82,21 +80,19 @@ def test_swapped_shards_and_damage_in_the_held_out_part_are_found(corpus: Path) 
         Corpus.open(corpus, verify=True)
 
 
-TAMPERED = [
-    ('"format": 1', '"format": 2'),
-    ('"tokens":', '"tokes":'),
-    ('"name": "shard-00000-0000"', '"name": "../../etc/shard-00000-0000"'),
-    ('"documents": ', '"documents": -'),
-    ("{", "["),
-]
-
-
-@pytest.mark.parametrize(("old", "new"), TAMPERED)
-def test_manifest_that_was_tampered_with_is_refused(corpus: Path, old: str, new: str) -> None:
+def test_manifest_that_was_tampered_with_is_refused(corpus: Path) -> None:
     manifest = corpus / "corpus.json"
-    manifest.write_text(manifest.read_text().replace(old, new))
-    with pytest.raises(DamagedError, match=r"corpus\.json"):
-        Corpus.open(corpus)
+    whole = manifest.read_text()
+    for old, new in {
+        '"format": 1': '"format": 2',
+        '"tokens":': '"tokes":',
+        '"name": "shard-00000-0000"': '"name": "../../etc/shard-00000-0000"',
+        '"documents": ': '"documents": -',
+        "{": "[",
+    }.items():
+        manifest.write_text(whole.replace(old, new))
+        with pytest.raises(DamagedError, match=r"corpus\.json"):
+            Corpus.open(corpus)
 
 
 def test_limit_on_open_files_is_raised_where_needed(pristine: Path, monkeypatch: pytest.MonkeyPatch) -> None:

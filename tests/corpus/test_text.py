@@ -11,6 +11,8 @@ from litebert.corpus.text import Passage, TextSettings, read_passages, sentence_
 from litebert.errors import LitebertError
 from litebert.reading.source import Source
 
+from .conftest import stories
+
 Write = Callable[[str, bytes | str], Source]
 BLANK_LINE, FILE, LINE = TextSettings(), TextSettings(documents="file"), TextSettings(sentences="line")
 
@@ -50,12 +52,10 @@ def test_passages_hold_all_text_however_it_is_cut(lines: list[str], ends_at_blan
     assert all(passage.text.startswith(lines[passage.line - 1]) for passage in cut)
 
 
-@pytest.mark.parametrize(
-    ("name", "content"), [("a.txt", " \n\n\t\n"), ("a.jsonl", "\n\n"), ("b.jsonl", '{"text": " "}')]
-)
-def test_input_without_text_is_refused(source: Write, name: str, content: str) -> None:
-    with pytest.raises(LitebertError, match="has no text"):
-        list(read_passages(source(name, content), BLANK_LINE))
+def test_input_without_text_is_refused(source: Write) -> None:
+    for name, content in (("a.txt", " \n\n\t\n"), ("a.jsonl", "\n\n"), ("b.jsonl", '{"text": " "}')):
+        with pytest.raises(LitebertError, match="has no text"):
+            list(read_passages(source(name, content), BLANK_LINE))
 
 
 PROSE = [
@@ -79,12 +79,10 @@ SENTENCES = [
 ]
 
 
-@pytest.mark.parametrize(("given_text", "choice", "expected"), SENTENCES)
-def test_sentences_end_where_a_reader_ends_them(given_text: str, choice: TextSettings, expected: list[str]) -> None:
-    assert list(split_sentences(given_text, choice)) == expected
-
-
-def test_long_paragraphs_and_speeches_are_cut_between_sentences(stories: Callable[[int], list[list[str]]]) -> None:
+def test_sentences_end_where_a_reader_ends_them() -> None:
+    for given_text, choice, expected in SENTENCES:
+        assert list(split_sentences(given_text, choice)) == expected
+    # long paragraphs and speeches are cut between sentences
     told = [sentence for story in stories(200) for sentence in story]
     assert list(split_sentences(" ".join(told), TextSettings())) == told
     speech = "“" + " ".join(told[:27]) + "”"
@@ -94,12 +92,12 @@ def test_long_paragraphs_and_speeches_are_cut_between_sentences(stories: Callabl
 UNITS = ["“", "x", "no end ", ". ", ".", '" ', "。", "“Hello there. ", "\n", "a\n", "¡“«(", "(1) a "]
 
 
-@pytest.mark.parametrize("unit", UNITS)
-def test_no_block_is_longer_than_the_segmenter_takes_in_linear_time(unit: str) -> None:
-    paragraph = unit * (100_000 // len(unit))
-    blocks = list(text._blocks(paragraph))
-    assert "".join(blocks) == paragraph
-    assert max(map(len, blocks)) <= text.LONGEST_BLOCK
+def test_no_block_is_longer_than_the_segmenter_takes_in_linear_time() -> None:
+    for unit in UNITS:
+        paragraph = unit * (100_000 // len(unit))
+        blocks = list(text._blocks(paragraph))
+        assert "".join(blocks) == paragraph
+        assert max(map(len, blocks)) <= text.LONGEST_BLOCK
 
 
 QUOTATIONS = st.lists(st.sampled_from([*PROSE, "“", "”", '"', " ", "\n", "x" * 300]), max_size=40).map(" ".join)
@@ -110,9 +108,8 @@ QUOTATIONS = st.lists(st.sampled_from([*PROSE, "“", "”", '"', " ", "\n", "x"
 def test_no_character_but_white_space_is_lost(given_text: str, choice: TextSettings) -> None:
     found = list(split_sentences(given_text, choice))
     assert "".join("".join(found).split()) == "".join(given_text.split())
-    assert [line for chunk in sentence_chunks(given_text, choice) for line in chunk] == found
-
-
-def test_sentences_come_in_chunks_of_bounded_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(text, "CHUNK_CHARACTERS", 10)
-    assert list(sentence_chunks("123456\n789012\n345\n", LINE)) == [["123456", "789012"], ["345"]]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(text, "CHUNK_CHARACTERS", 10)
+        chunks = list(sentence_chunks(given_text, choice))
+    assert [line for chunk in chunks for line in chunk] == found
+    assert all(sum(map(len, chunk[:-1])) < 10 for chunk in chunks)

@@ -15,8 +15,7 @@ from litebert.inference import Model
 from litebert.inference.explain import with_words
 from litebert.inference.finetuned import quantize
 from litebert.nn import AlbertForPretraining, AlbertForTask, Batch
-from litebert.tokenizer import Tokenizer
-from litebert.tokenizer.train import train_tokenizer
+from litebert.tokenizer import Tokenizer, train_tokenizer
 
 from .random_model import CHOICES, LABELS, SHAPE, SPANS, SPANS_OR_NONE
 

@@ -76,14 +76,11 @@ def test_special_names_are_text_until_asked_for_and_frames_can_be_forced_and_for
     text = "Jürgen [SEP]<pad> weighed [MASK]ripe <unk>"
     assert {own.pad_id, own.cls_id, own.sep_id, own.mask_id}.isdisjoint(own.encode(text).ids)
     encoding = own.encode(text, special_tokens=True)
+    named = [(piece, text[slice(*span)]) for piece, span in zip(encoding.pieces, encoding.offsets, strict=True)]
     names = ["[CLS]", "[SEP]", "<pad>", "[MASK]", "<unk>", "[SEP]"]
-    assert [piece for piece in encoding.pieces if piece[0] in "[<"] == names
-    slices = [text[start:end] for start, end in encoding.offsets]
-    assert [shown for shown in slices if shown[:1] in ("[", "<")] == names[1:5]
-    a, b = own.encode("the miller").ids, own.encode("boats").ids
-    assert own.encode("the miller", frame=True).ids == [own.cls_id, *a, own.sep_id]
-    pair = own.encode("the miller", "boats", frame=False)
-    assert (pair.ids, pair.segments) == (a + b, [0] * len(a) + [1] * len(b))
+    assert [each for each in named if each[0][0] in "[<"] == [*zip(names, ["", *names[1:5], ""], strict=True)]
+    assert own.encode("boats", frame=True).ids == [own.cls_id, *own.encode("boats").ids, own.sep_id]
+    assert own.encode("ripe", "boats", frame=False).ids == own.encode("ripe").ids + own.encode("boats").ids
 
 
 def test_decoding_shows_the_unknown(own: Tokenizer) -> None:
@@ -136,12 +133,6 @@ def test_ordinary_text_slices_to_the_pieces(own: Tokenizer, text: str) -> None:
         end = stop
 
 
-def test_a_lone_space_is_empty_and_pieces_of_one_character_share_its_span(own: Tokenizer) -> None:
-    lone, shared = own.encode("boats 日本"), own.encode("x½")
-    assert [*zip(lone.pieces, lone.offsets, strict=True)][-2:] == [("▁", (6, 6)), ("日本", (6, 8))]
-    assert [*zip(shared.pieces, shared.offsets, strict=True)][-3:] == [(piece, (1, 2)) for piece in "1⁄2"]
-
-
 def test_real_paragraphs_slice_to_words(official: Tokenizer, paragraphs: list[str]) -> None:
     for text in paragraphs[:300]:
         encoding = official.encode(text)
@@ -179,34 +170,29 @@ Maker = Callable[[dict[str, float]], bytes]
 LETTERS = {"▁": -3.0, ",": -4.0, "1": -5.0, "5": -5.0, "a": -5.0}
 
 
-@pytest.mark.parametrize(
-    ("extra", "text", "pieces"),
-    [
-        ({"▁15,": -1.0, "▁15": -6.0}, "15, a", ["▁15", ",", "▁", "a"]),
-        ({"5,": -1.0}, "15,", ["▁", "1", "5", ","]),
-        ({"5,": -1.0, "▁5": -2.0}, "15,", ["▁", "1", "5", ","]),
-        ({"a5,": -1.0, "▁a": -2.0}, "1a5,5", ["▁", "1", "a", "5", ",", "5"]),
-        # The rule looks at each piece once, as the official code does.
-        ({"1,5,": -1.0, "1,": -2.0}, "a1,5,", ["▁", "a", "1,", "5", ","]),
-        ({"a,": -1.0}, "a,", ["▁", "a,"]),
-    ],
-)
-def test_the_comma_is_split_off_and_no_space_appears(
-    make_model: Maker, extra: dict[str, float], text: str, pieces: list[str]
-) -> None:
-    tokenizer = Tokenizer.from_model(make_model(LETTERS | extra))
+COMMAS: list[tuple[dict[str, float], str, list[str]]] = [
+    ({"▁15,": -1.0, "▁15": -6.0}, "15, a", ["▁15", ",", "▁", "a"]),
+    ({"5,": -1.0}, "15,", ["▁", "1", "5", ","]),
+    ({"5,": -1.0, "▁5": -2.0}, "15,", ["▁", "1", "5", ","]),
+    ({"a5,": -1.0, "▁a": -2.0}, "1a5,5", ["▁", "1", "a", "5", ",", "5"]),
+    # The rule looks at each piece once, as the official code does.
+    ({"1,5,": -1.0, "1,": -2.0}, "a1,5,", ["▁", "a", "1,", "5", ","]),
+    ({"a,": -1.0}, "a,", ["▁", "a,"]),
+]
+
+
+def test_the_comma_is_split_off_and_no_space_appears(make_model: Maker) -> None:
+    for extra, text, pieces in COMMAS:
+        tokenizer = Tokenizer.from_model(make_model(LETTERS | extra))
+        encoding = tokenizer.encode(text)
+        assert (encoding.pieces, encoding.ids) == (pieces, [tokenizer.id(piece) for piece in pieces])
+        assert [text[s:e] for s, e in encoding.offsets] == [piece.strip("▁") for piece in pieces]
+    # without a piece for the comma, unknown runs are split
+    tokenizer, text = Tokenizer.from_model(make_model({"▁": -3.0, "a": -5.0})), "a 15, <unk>,"
     encoding = tokenizer.encode(text)
-    assert encoding.pieces == pieces
-    assert encoding.ids == [tokenizer.id(piece) for piece in pieces]
-    assert [text[s:e] for s, e in encoding.offsets] == [piece.strip("▁") for piece in pieces]
-
-
-def test_unknown_runs_are_split_where_the_vocabulary_has_no_comma(make_model: Maker) -> None:
-    tokenizer = Tokenizer.from_model(make_model({"▁": -3.0, "a": -5.0}))
-    encoding = tokenizer.encode("a 15, <unk>,")
     assert encoding.pieces == ["▁", "a", "▁", "15", ",", "▁", "<unk>,"]
     assert encoding.ids == [tokenizer.id(piece) for piece in encoding.pieces]
-    assert tokenizer.encode_ids(["a 15, <unk>,"] * 20) == [encoding.ids] * 20
+    assert tokenizer.encode_ids([text] * 20) == [encoding.ids] * 20
 
 
 def test_a_trained_vocabulary_leaves_nothing_to_split(own: Tokenizer) -> None:
@@ -254,24 +240,21 @@ def test_a_text_is_not_cut_where_pieces_run_over_spaces(own_model: bytes, text: 
     assert np.count_nonzero(ids == tokenizer.id(phrase.text)) == len(text) // len(SENTENCE)
 
 
-@pytest.mark.parametrize(
-    ("text", "pieces"),
-    [
-        ("UNwant\u00e9d,running", ["un", "##want", "##ed", ",", "runn", "##ing"]),
-        (" \tHeLLo!how  \n Are yoU?  ", ["hello", "!", "how", "are", "you", "?"]),
-        ("ah\u535a\u63a8zz", ["ah", "博", "推", "zz"]),
-        ("", []),
-        ("unwantedX running", ["[UNK]", "runn", "##ing"]),
-        ("h\u0005ello$`", ["hello", "$", "`"]),
-        ("w" * 201, ["[UNK]"]),
-    ],
-)
-def test_official_cases_of_wordpiece(wordpiece: Tokenizer, text: str, pieces: list[str]) -> None:
-    encoding = wordpiece.encode(text)
-    assert (encoding.pieces, encoding.ids) == (pieces, [wordpiece.id(piece) for piece in pieces])
+OFFICIAL_WORDPIECES = {
+    "UNwant\u00e9d,running": ["un", "##want", "##ed", ",", "runn", "##ing"],
+    " \tHeLLo!how  \n Are yoU?  ": ["hello", "!", "how", "are", "you", "?"],
+    "ah\u535a\u63a8zz": ["ah", "博", "推", "zz"],
+    "": [],
+    "unwantedX running": ["[UNK]", "runn", "##ing"],
+    "h\u0005ello$`": ["hello", "$", "`"],
+    "w" * 201: ["[UNK]"],
+}
 
 
-def test_wordpiece_has_special_names_pairs_and_pieces_inside_words(wordpiece: Tokenizer) -> None:
+def test_official_cases_of_wordpiece_and_its_special_names(wordpiece: Tokenizer) -> None:
+    for text, pieces in OFFICIAL_WORDPIECES.items():
+        encoding = wordpiece.encode(text)
+        assert (encoding.pieces, encoding.ids) == (pieces, [wordpiece.id(piece) for piece in pieces])
     assert wordpiece.mask_id not in wordpiece.encode("[MASK]").ids
     encoding = wordpiece.encode("want [MASK]", "you", special_tokens=True)
     assert encoding.pieces == ["[CLS]", "want", "[MASK]", "[SEP]", "you", "[SEP]"]

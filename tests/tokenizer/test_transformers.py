@@ -95,20 +95,6 @@ def test_any_text_is_normalized_alike(normal_forms: NormalForms, text: str) -> N
     assert ours == theirs
 
 
-def test_only_characters_younger_than_a_table_are_normalized_otherwise(normal_forms: NormalForms) -> None:
-    characters = [chr(c) for c in range(sys.maxunicode + 1) if not 0xD800 <= c < 0xE000]
-    stretches = [characters[k : k + 500] for k in range(0, len(characters), 500)]
-    suspect = [
-        character
-        for stretch in stretches
-        if len(set(normal_forms(" ".join(f"a{character}b" for character in stretch)))) > 1
-        for character in stretch
-    ]
-    different = {character for character in suspect if len(set(normal_forms(f"a{character}b"))) > 1}
-    assert different.isdisjoint(OLD_CHARACTERS)
-    assert len(different) < 300
-
-
 def test_real_text_is_the_same_but_for_ties_and_number_commas(
     official: Tokenizer, paragraphs: list[str], real_data: Path, tmp_path: Path
 ) -> None:
@@ -187,24 +173,18 @@ def rebuilt(folder: Path) -> ModelFile:
     return read_model(read_tokenizer_json(folder / "tokenizer.json").data, "rebuilt")
 
 
-def test_every_maker_of_a_tokenizer_json_gives_the_same_bytes(own_made: dict[str, Path], tmp_path: Path) -> None:
+def test_every_maker_of_a_tokenizer_json_gives_the_same_bytes(
+    own: Tokenizer, own_made: dict[str, Path], tmp_path: Path
+) -> None:
     found = {name: read_tokenizer_json(path / "tokenizer.json") for name, path in own_made.items()}
     assert {name for name in found if found[name][1:] != found["ours"][1:]} == set()  # but for the path
     assert found["ours"].settings == Normalizer()
     Tokenizer.load(own_made["v5 of bare"]).save(tmp_path)
     assert (tmp_path / "spiece.model").read_bytes() == found["ours"].data
     assert (tmp_path / "tokenizer.json").read_bytes() == (own_made["ours"] / "tokenizer.json").read_bytes()
-
-
-def test_an_own_vocabulary_is_rebuilt_piece_by_piece(
-    own: Tokenizer, own_model: bytes, own_made: dict[str, Path], sentences: list[str]
-) -> None:
-    assert contents(rebuilt(own_made["v5 of ours"])) == contents(read_model(own_model, "own"))
-    again = Tokenizer.load(own_made["v5 of ours"])
-    texts = [*sentences, "``quoted''", "[MASK]", "<pad>", "a‐b ½ ﬁ \u0e31\u093e", "ΟΔΟΣ"]
+    assert contents(rebuilt(own_made["v5 of ours"])) == contents(read_model(own._model.data, "own"))
+    again, texts = Tokenizer.load(own_made["v5 of ours"]), ["[MASK]", "<pad>", "a‐b ½ ﬁ \u0e31\u093e", "ΟΔΟΣ"]
     assert again.encode_ids(texts) == own.encode_ids(texts)
-    trace = again.encode("In 1905, Jürgen [MASK]", special_tokens=True)
-    assert trace.offsets == own.encode("In 1905, Jürgen [MASK]", special_tokens=True).offsets
 
 
 def test_thousands_of_real_paragraphs_have_the_official_ids(
@@ -222,17 +202,17 @@ def test_thousands_of_real_paragraphs_have_the_official_ids(
     assert Tokenizer.load(tmp_path / "only").encode_ids(paragraphs) == official.encode_ids(paragraphs)
 
 
-def test_a_vocabulary_keeps_its_hash_however_often_it_is_saved_and_packaged(own: Tokenizer, tmp_path: Path) -> None:
+def test_a_vocabulary_stays_the_same_however_often_it_is_saved_and_packaged(own: Tokenizer, tmp_path: Path) -> None:
     for tokenizer in (own, Tokenizer.load(resources.files("litebert") / "model")):
-        pieces = None
+        hashes = []
         for name in ("once", "twice"):
             tokenizer.save(tmp_path / "saved")
             only = only_json(tmp_path / "saved", tmp_path / name)
             shorten_vocabulary(only / "tokenizer.json")
             again = Tokenizer.load(only)
-            assert read_model(again._model.data, name).pieces == read_model(tokenizer._model.data, name).pieces
-            assert pieces in (None, again.hash)
-            tokenizer, pieces = again, again.hash
+            assert contents(read_model(again._model.data, name)) == contents(read_model(tokenizer._model.data, name))
+            tokenizer, hashes = again, [*hashes, again.hash]
+        assert hashes[0] == hashes[1]
 
 
 @pytest.mark.parametrize("lowercase", [True, False])
@@ -357,21 +337,21 @@ UNIGRAM = (
     '{"pre_tokenizer": {"type": "Metaspace", "replacement": "▁"}, "model": {"type": "Unigram", "unk_id": 0, "vocab": ['
 )
 NO_JSON = {
-    "empty": ("", "LB-005"),
-    "list": ("[]", "LB-005.*\\n.*list instead of an object"),
-    "objects": ('{"model": ' * 100_000, "LB-005"),
-    "infinity": (UNIGRAM + '["a", -Infinity]]}}', "LB-005"),
-    "digits": ('{"model": ' + "9" * 100_000 + "}", "LB-005"),
-    "size": (" " * (33 << 20), "LB-003"),
-    "pieces": (UNIGRAM + MILLION + "]}}", r"LB-201.*\n.*List should have at most 300000 items"),
+    "": "LB-005",
+    "[]": "LB-005.*\\n.*list instead of an object",
+    '{"model": ' * 100_000: "LB-005",
+    UNIGRAM + '["a", -Infinity]]}}': "LB-005",
+    '{"model": ' + "9" * 100_000 + "}": "LB-005",
+    " " * (33 << 20): "LB-003",
+    UNIGRAM + MILLION + "]}}": r"LB-201.*\n.*List should have at most 300000 items",
 }
 
 
-@pytest.mark.parametrize(("text", "code"), NO_JSON.values(), ids=NO_JSON)
-def test_what_is_no_json_of_a_sane_size_is_refused(tmp_path: Path, text: str, code: str) -> None:
-    (tmp_path / "tokenizer.json").write_text(text)
-    with pytest.raises(LitebertError, match=code):
-        Tokenizer.load(tmp_path)
+def test_what_is_no_json_of_a_sane_size_is_refused(tmp_path: Path) -> None:
+    for text, code in NO_JSON.items():
+        (tmp_path / "tokenizer.json").write_text(text)
+        with pytest.raises(LitebertError, match=code):
+            Tokenizer.load(tmp_path)
 
 
 SMALL = ("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]")

@@ -15,7 +15,7 @@ from litebert import files, rng
 from litebert.errors import DamagedError, LitebertError
 from litebert.tokenizer import Tokenizer, modelfile, train_tokenizer
 from litebert.tokenizer.modelfile import MAX_MODEL_BYTES, check_charsmap, read_model
-from litebert.tokenizer.train import USER_SYMBOLS
+from litebert.tokenizer.models import USER_SYMBOLS
 
 
 def test_a_saved_folder_and_a_run_load_as_the_same_tokenizer(own: Tokenizer, own_model: bytes, tmp_path: Path) -> None:
@@ -103,10 +103,10 @@ DAMAGE = {
 }
 
 
-@pytest.mark.parametrize(("words", "end"), DAMAGE.items(), ids=DAMAGE)
-def test_damage_is_refused_by_name(small: bytes, words: str, end: bytes) -> None:
-    with pytest.raises(DamagedError, match=f"LB-201: the file is damaged(?s:.*){words.strip()}"):
-        read_model(small + end, "the file")
+def test_damage_is_refused_by_name(small: bytes) -> None:
+    for words, end in DAMAGE.items():
+        with pytest.raises(DamagedError, match=f"LB-201: the file is damaged(?s:.*){words.strip()}"):
+            read_model(small + end, "the file")
 
 
 def test_what_is_whole_but_of_another_kind_is_refused(small: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -253,16 +253,6 @@ def test_a_whole_book_in_one_string_is_read_to_its_end(sentences: list[str]) -> 
     assert all(tokenizer.unk_id not in ids for ids in tokenizer.encode_ids([*sentences, book]))
 
 
-def test_a_cased_vocabulary_is_remembered_as_cased(tmp_path: Path, sentences: list[str]) -> None:
-    model = train_tokenizer(sentences, vocab_size=300, lowercase=False)
-    written = Tokenizer.from_model(model, lowercase=False)
-    written.save(tmp_path)
-    loaded = Tokenizer.load(tmp_path)
-    assert loaded.encode("Jürgen").ids == written.encode("Jürgen").ids
-    assert "J" in "".join(loaded.encode("Jürgen").pieces)
-    assert loaded.hash == written.hash != Tokenizer.from_model(model).hash
-
-
 def test_the_largest_and_the_smallest_size_are_named_and_work(sentences: list[str]) -> None:
     def size(vocab_size: int, **limit: bool) -> int:
         return len(read_model(train_tokenizer(sentences, vocab_size=vocab_size, **limit), "own").pieces)
@@ -279,18 +269,15 @@ def test_the_largest_and_the_smallest_size_are_named_and_work(sentences: list[st
 
 
 def test_what_cannot_be_trained_on_is_refused() -> None:
+    def failing() -> Iterator[str]:
+        yield "a line"
+        raise OSError("the disk is gone")
+
     for texts, code in (([], "LB-220"), (["  ", "\n"], "LB-220"), ([1], "LB-210"), ("one long text", "LB-216")):
         with pytest.raises(LitebertError, match=code):
             train_tokenizer(texts, vocab_size=50)
     for setting in ({"character_coverage": 2.0}, {"max_sentences": 50}):
         with pytest.raises(LitebertError, match="LB-221"):
             train_tokenizer(["a"] * 99, vocab_size=50, **setting)
-
-
-def test_errors_of_the_reader_of_texts_come_through() -> None:
-    def failing() -> Iterator[str]:
-        yield "a line"
-        raise OSError("the disk is gone")
-
     with pytest.raises(OSError, match="the disk is gone"):
         train_tokenizer(failing(), vocab_size=100)

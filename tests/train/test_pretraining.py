@@ -20,8 +20,7 @@ from litebert.errors import LitebertError
 from litebert.folder import load_model
 from litebert.objectives.windows import CYCLE, Mixed, counts_in_cycle
 from litebert.runs import Run, clean, read_metrics
-from litebert.tokenizer import Tokenizer
-from litebert.tokenizer.train import train_tokenizer
+from litebert.tokenizer import Tokenizer, train_tokenizer
 from litebert.train.checkpoint import average_checkpoints
 from litebert.train.loop import MIN_STEPS, Pace
 from litebert.train.pretrain import plan, pretrain

@@ -17,8 +17,7 @@ from litebert.errors import LitebertError, say
 from litebert.files import readable_bytes, write_bytes
 from litebert.inference.texts import count
 from litebert.report.figures import counts_figure, picture
-from litebert.tokenizer import Tokenizer
-from litebert.tokenizer.train import train_tokenizer
+from litebert.tokenizer import Tokenizer, train_tokenizer
 
 Texts = Annotated[Paths, "Text files, folders or URLs."]
 Sentences = Annotated[Literal["segment", "line"], "Find sentences in free text, or take one per line."]
@@ -274,6 +273,6 @@ def corpus_push(corpus: Path, url: str) -> str:
     litebert corpus push corpora/wiki gs://bucket/wiki
     AWS_ENDPOINT_URL=http://localhost:9000 litebert corpus push corpora/wiki s3://bucket/wiki
     """
-    from litebert.corpus.remote import push_corpus
+    from litebert.corpus.corpus import push_corpus
 
     return f"{url}  {readable_bytes(push_corpus(corpus, url.rstrip('/')))}"

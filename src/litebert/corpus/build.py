@@ -13,14 +13,13 @@ import os
 import shutil
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from itertools import pairwise
+from itertools import count, pairwise, takewhile
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -30,28 +29,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from litebert import files
+from litebert.corpus import shards as disk
 from litebert.corpus.corpus import num_cores
-from litebert.corpus.shards import (
-    HELD_OUT,
-    MANIFEST,
-    PARTS,
-    PLAN,
-    SHARD,
-    TOKENIZER,
-    CorpusPlan,
-    Counts,
-    Ids,
-    InputRecord,
-    Manifest,
-    ShardRecord,
-    ShardWriter,
-    Side,
-    hash_runs,
-    joined,
-    open_shard,
-    read_record,
-    write_record,
-)
 from litebert.corpus.text import TextSettings, read_documents, sentence_chunks
 from litebert.errors import LitebertError, ResourceError, missing_package
 from litebert.reading.source import Source, find_texts
@@ -70,8 +49,8 @@ class CorpusSummary:
 
     path: Path
     num_shards: int
-    train: Counts
-    held_out: Counts | None
+    train: disk.Counts
+    held_out: disk.Counts | None
 
 
 @dataclass(frozen=True)
@@ -93,6 +72,7 @@ class BuildProgress:
 
 
 Report: TypeAlias = Callable[[BuildProgress], None]
+Ranges: TypeAlias = Sequence[tuple[int, int]]
 
 
 def build_corpus(
@@ -122,14 +102,14 @@ def build_corpus(
     if workers < 1:
         raise LitebertError("LB-336", "--workers is too small", received=workers, next="omit it for all cores")
     sources = find_texts(inputs)
-    loaded, folder = Tokenizer.load(tokenizer), Path(output)
-    plan = CorpusPlan(
+    loaded, folder, place = Tokenizer.load(tokenizer), Path(output), Path(tokenizer).absolute()
+    plan = disk.CorpusPlan(
         tokenizer_hash=loaded.hash,
         vocab_size=loaded.vocab_size,
         **asdict(text),
         held_out=held_out,
         shard_tokens=shard_tokens,
-        inputs=tuple(InputRecord(name=source.name, size=source.size) for source in sources),
+        inputs=tuple(disk.InputRecord(name=source.name, size=source.size) for source in sources),
     )
     with locked(folder):
         if not _begin(folder, plan):
@@ -142,15 +122,12 @@ def build_corpus(
                 size += source.size
             # What a part depends on is small enough to send to another machine: the plan goes without its inputs.
             shared = plan.model_copy(update={"inputs": ()})
-            place = Path(tokenizer).absolute()
-            jobs = [
-                partial(build_part, number, group, plan=shared, tokenizer=place, output=folder.absolute())
-                for number, group in enumerate(groups)
-            ]
+            build = partial(build_part, plan=shared, tokenizer=place, output=folder.absolute())
+            jobs = [partial(build, f"{number:05d}", group) for number, group in enumerate(groups)]
             with _reported(folder, len(jobs), sum(source.size for source in sources), report):
                 run_on_ray(jobs) if cluster else run_local(jobs, workers=workers)
             _finish(folder, plan, len(jobs), loaded)
-    manifests = [read_record(side / MANIFEST, Manifest) for _, side in _sides(folder, plan)]
+    manifests = [disk.read_record(side / disk.MANIFEST, disk.Manifest) for side in _sides(folder, plan).values()]
     num_shards = sum(len(manifest.shards) for manifest in manifests)
     return CorpusSummary(folder, num_shards, manifests[0].counts, manifests[1].counts if held_out else None)
 
@@ -158,9 +135,8 @@ def build_corpus(
 def require_share(held_out: float) -> None:
     """Check the share of documents that is held out."""
     if not 0 <= held_out < 1:
-        expected = "0 or more, below 1; 0.01 is a hundredth of the documents"
-        advice = "--held-out 0.01"
-        raise LitebertError("LB-335", "--held-out is not a share", received=held_out, expected=expected, next=advice)
+        advice = "a hundredth of the documents is --held-out 0.01"
+        raise LitebertError("LB-335", "--held-out is not a share", received=held_out, next=advice)
 
 
 def locked(folder: Path) -> AbstractContextManager[None]:
@@ -169,83 +145,19 @@ def locked(folder: Path) -> AbstractContextManager[None]:
     return files.locked(folder, lambda: LitebertError("LB-319", what, next=advice))
 
 
-def _sides(folder: Path, plan: CorpusPlan) -> list[tuple[Side, Path]]:
+def _sides(folder: Path, plan: disk.CorpusPlan) -> dict[disk.Side, Path]:
     """Return the folder of each side of a corpus."""
-    both: list[tuple[Side, Path]] = [("train", folder), ("held-out", folder / HELD_OUT)]
-    return both if plan.held_out else both[:1]
-
-
-def _part_record(folder: Path, part: int) -> Path:
-    return folder / PARTS / f"{part:05d}.json"
+    return {"train": folder, "held-out": folder / disk.HELD_OUT} if plan.held_out else {"train": folder}
 
 
 # ---- one part: the shards of each of its sides ----------------------------------------------------------------------
 
 
-class ShardSeries:
-    """Write shards one after the other: the first document after `shard_tokens` tokens begins a new one.
-
-    Shards of an earlier, killed build are kept: the first `consumed` documents must not be added again. Unfinished
-    shards are closed with `stack`.
-    """
-
-    def __init__(self, stack: ExitStack, folder: Path, part: int, plan: CorpusPlan, unknown_id: int) -> None:
-        self._stack, self._folder, self._part, self._plan, self._unknown_id = stack, folder, part, plan, unknown_id
-        self.shards: list[ShardRecord] = []
-        while (path := self._next_path() / SHARD).exists():
-            self.shards.append(read_record(path, ShardRecord))
-        self.consumed = self.shards[-1].consumed if self.shards else 0
-        self._writer: ShardWriter | None = None
-        self._document: int | None = None  # the number of the current one
-        self._left_out = Counter[str]()
-
-    @property
-    def num_tokens(self) -> int:
-        return sum(shard.counts.tokens for shard in self.shards) + (self._writer.num_tokens if self._writer else 0)
-
-    def _next_path(self) -> Path:
-        return self._folder / f"shard-{self._part:05d}-{len(self.shards):04d}"
-
-    def add(self, document: int, sentences: Sequence[Ids]) -> None:
-        """Append the sentences that are not empty to a document; document numbers only grow."""
-        if document != self._document:
-            self._end_document()
-            self._document = document
-            if self._writer and self._writer.num_tokens >= self._plan.shard_tokens:
-                self._finish_shard(self._writer, document)
-        kept = [ids for ids in sentences if ids]
-        self._left_out["empty_sentences"] += len(sentences) - len(kept)
-        if kept:
-            if self._writer is None:
-                self._writer = ShardWriter(self._next_path(), self._plan, self._unknown_id)
-                self._stack.push(self._writer.stack)
-            self._writer.append(kept)
-
-    def close(self, side: Side, *, consumed: int) -> None:
-        """Finish the last shard, and write the manifest, which also counts the empty documents after it."""
-        self._end_document()
-        if self._writer:
-            self._finish_shard(self._writer, consumed)
-        counts = sum((shard.counts for shard in self.shards), Counts(**self._left_out))
-        record = _part_record(self._folder, self._part)
-        write_record(record, Manifest(part=side, plan=self._plan, counts=counts, shards=tuple(self.shards)))
-
-    def _end_document(self) -> None:
-        if self._document is not None:
-            has_sentences = self._writer is not None and self._writer.end_document()
-            self._left_out["empty_documents"] += not has_sentences
-            self._document = None
-
-    def _finish_shard(self, writer: ShardWriter, consumed: int) -> None:
-        self.shards.append(writer.finish(consumed, Counts(**self._left_out)))
-        self._writer = None
-        self._left_out.clear()
-
-
-def build_part(part: int, sources: Sequence[Source], *, plan: CorpusPlan, tokenizer: Path, output: Path) -> None:
+def build_part(part: str, sources: Sequence[Source], *, plan: disk.CorpusPlan, tokenizer: Path, output: Path) -> None:
     """Tokenise the inputs of one part into shards, continuing after the complete ones."""
-    sides, progress = _sides(output, plan), _part_record(output, part).with_suffix(".progress")
-    if all(_part_record(folder, part).exists() for _, folder in sides):
+    sides = _sides(output, plan)
+    records = [folder / disk.PARTS / f"{part}.json" for folder in sides.values()]
+    if all(record.exists() for record in records):
         return
     loaded, text = Tokenizer.load(tokenizer), plan.text
     if loaded.hash != plan.tokenizer_hash:
@@ -258,21 +170,23 @@ def build_part(part: int, sources: Sequence[Source], *, plan: CorpusPlan, tokeni
         bytes_read = bytes_before + of_this_input
 
     def save_progress() -> None:
-        files.write_json(progress, {"bytes": bytes_read, "tokens": sum(each.num_tokens for each in series)})
+        shards = [shard.counts.tokens for writer in writers for shard in writer.shards]
+        num_tokens = sum(shards) + sum(writer.counts["tokens"] for writer in writers)
+        files.write_json(records[0].with_suffix(".progress"), {"bytes": bytes_read, "tokens": num_tokens})
 
-    def batches() -> Iterator[list[tuple[ShardSeries, int, list[str]]]]:
+    def batches() -> Iterator[list[tuple[disk.ShardWriter, int, list[str]]]]:
         """Yield the sentences of every document still to be built, with its side and its number."""
         nonlocal num_documents, bytes_before
-        chosen, batch, size = series[0], list[tuple[ShardSeries, int, list[str]]](), 0
+        side, batch, size = 0, list[tuple[disk.ShardWriter, int, list[str]]](), 0
         for source in sources:
             for passages in read_documents(replace(source, on_read=note), text):
                 for at, passage in enumerate(passages):
                     if at == 0:
-                        chosen = series[bool(plan.held_out) and is_held_out(passage.text, plan.held_out)]
-                    if num_documents < chosen.consumed:
+                        side = int(plan.held_out > 0 and is_held_out(passage.text, plan.held_out))
+                    if num_documents < consumed[side]:
                         continue
                     for sentences in sentence_chunks(passage.text, text):
-                        batch.append((chosen, num_documents, sentences))
+                        batch.append((writers[side], num_documents, sentences))
                         size += sum(map(len, sentences)) + 1
                         if size >= BATCH_CHARACTERS:
                             yield batch
@@ -283,18 +197,24 @@ def build_part(part: int, sources: Sequence[Source], *, plan: CorpusPlan, tokeni
             yield batch
 
     with ExitStack() as stack:
-        series = [ShardSeries(stack, folder, part, plan, loaded.unk_id) for _, folder in sides]
+        writers, consumed = list[disk.ShardWriter](), list[int]()
+        for folder in sides.values():
+            paths = (folder / f"shard-{part}-{number:04d}" / disk.SHARD for number in count())
+            complete = [disk.read_record(path, disk.ShardRecord) for path in takewhile(Path.exists, paths)]
+            consumed.append(complete[-1].consumed if complete else 0)
+            writers.append(stack.enter_context(disk.ShardWriter(folder, part, plan, loaded.unk_id, complete)))
         noted = time.monotonic()
         for batch in batches():
             ids = iter(loaded.encode_ids([text for *_, texts in batch for text in texts], num_threads=1))
-            for each, document, sentences in batch:
-                each.add(document, [next(ids) for _ in sentences])
+            for writer, document, sentences in batch:
+                writer.add(document, [next(ids) for _ in sentences])
             if time.monotonic() - noted >= SECONDS_BETWEEN:
                 save_progress()
                 noted = time.monotonic()
         bytes_read = bytes_before
-        for (side, _), each in zip(sides, series, strict=True):
-            each.close(side, consumed=num_documents)
+        for side, record, writer in zip(sides, records, writers, strict=True):
+            counts = writer.finish(num_documents)
+            disk.write_record(record, disk.Manifest(part=side, plan=plan, counts=counts, shards=tuple(writer.shards)))
         save_progress()
 
 
@@ -315,52 +235,44 @@ def is_held_out(text: str, share: float) -> bool:
 # ---- the folder: begun, resumed with the same plan, finished --------------------------------------------------------
 
 
-def _begin(output: Path, plan: CorpusPlan) -> bool:
+def _begin(output: Path, plan: disk.CorpusPlan) -> bool:
     """Prepare a folder for building; return whether the corpus is already finished."""
-    is_finished, begun = (output / MANIFEST).exists(), plan
+    is_finished, begun = (output / disk.MANIFEST).exists(), plan
     if is_finished:
-        begun = read_record(output / MANIFEST, Manifest).plan
-    elif (output / PLAN).exists():
-        for folder in (output, output / HELD_OUT):
+        begun = disk.read_record(output / disk.MANIFEST, disk.Manifest).plan
+    elif (output / disk.PLAN).exists():
+        for folder in (output, output / disk.HELD_OUT):
             files.remove_unfinished(folder)
-            files.remove_unfinished(folder / PARTS)
+            files.remove_unfinished(folder / disk.PARTS)
         # Without any work the first try failed on its input: a corrected command may use the same folder.
-        if any(any(output.rglob(pattern)) for pattern in ("shard-*", f"{PARTS}/*")):
-            begun = read_record(output / PLAN, CorpusPlan)
+        if any(any(output.rglob(pattern)) for pattern in ("shard-*", f"{disk.PARTS}/*")):
+            begun = disk.read_record(output / disk.PLAN, disk.CorpusPlan)
     else:
-        files.remove_unfinished(output, PLAN)
+        files.remove_unfinished(output, disk.PLAN)
         if any(output.iterdir()):
             files.require_new(output, force=None)
     if begun != plan:
-        changed = [
-            f"{name}: {was} -> {now}"
-            for (name, was), (_, now) in zip(begun, plan, strict=True)
-            if name != "inputs" and was != now
-        ]
+        pairs = [(name, was, now) for (name, was), (_, now) in zip(begun, plan, strict=True) if name != "inputs"]
         if len(begun.inputs) != len(plan.inputs):
-            changed.append(f"inputs: {len(begun.inputs)} -> {len(plan.inputs)} files")
-        pairs = [(a, b) for a, b in zip(begun.inputs, plan.inputs, strict=False) if a != b][:3]
-        changed += [f"inputs: {a.name} of {a.size:,} bytes -> {b.name} of {b.size:,} bytes" for a, b in pairs]
-        raise LitebertError(
-            "LB-333",
-            f"{output} was begun with other settings or inputs",
-            received="; ".join(changed),
-            expected="the same command, or another folder",
-            next=f"choose another --output, or rm -r {quote(str(output))}, then rerun the command",
-        )
+            pairs.append(("inputs", len(begun.inputs), f"{len(plan.inputs)} files"))
+        for was, now in zip(begun.inputs, plan.inputs, strict=False):
+            pairs.append(("inputs", f"{was.name} of {was.size:,} bytes", f"{now.name} of {now.size:,} bytes"))
+        changes = "; ".join(f"{name}: {was} -> {now}" for name, was, now in pairs if was != now)
+        again = f"choose another --output, or rm -r {quote(str(output))}, then rerun the command"
+        raise LitebertError("LB-333", f"{output} was begun with other settings or inputs", received=changes, next=again)
     if is_finished:
         _clean(output)
     else:
-        write_record(output / PLAN, plan)
+        disk.write_record(output / disk.PLAN, plan)
     return is_finished
 
 
-def _finish(output: Path, plan: CorpusPlan, num_parts: int, tokenizer: Tokenizer) -> None:
+def _finish(output: Path, plan: disk.CorpusPlan, num_parts: int, tokenizer: Tokenizer) -> None:
     """Write tokenizers and manifests: those of the held-out part first, `corpus.json` last."""
     manifests = []
-    for _, folder in _sides(output, plan):
-        paths = [_part_record(folder, part) for part in range(num_parts)]
-        manifests.append(joined([read_record(path, Manifest) for path in paths], plan))
+    for folder in _sides(output, plan).values():
+        paths = [folder / disk.PARTS / f"{part:05d}.json" for part in range(num_parts)]
+        manifests.append(disk.join([disk.read_record(path, disk.Manifest) for path in paths], plan))
     num_sentences = sum(manifest.counts.sentences for manifest in manifests)
     if num_sentences < (2 if plan.held_out else 1):  # nothing can become of this build: the folder may be used again
         for path in output.iterdir():
@@ -369,29 +281,28 @@ def _finish(output: Path, plan: CorpusPlan, num_parts: int, tokenizer: Tokenizer
         what = what if num_sentences else "no document with text is left to train on"
         raise LitebertError("LB-343", what, next="rerun the command with more text, or with --held-out 0")
     if not all(manifest.shards for manifest in manifests):
-        manifests = _divided(output, manifests, tokenizer.unk_id)
-    with files.staged_folder(output / TOKENIZER) as staged:
+        manifests = _divide(output, manifests, tokenizer.unk_id)
+    with files.staged_folder(output / disk.TOKENIZER) as staged:
         tokenizer.save(staged)
     if plan.held_out:
-        with files.staged_folder(output / HELD_OUT / TOKENIZER) as staged:
-            shutil.copytree(output / TOKENIZER, staged, dirs_exist_ok=True)
-        write_record(output / HELD_OUT / MANIFEST, manifests[1])
-    write_record(output / MANIFEST, manifests[0])
+        with files.staged_folder(output / disk.HELD_OUT / disk.TOKENIZER) as staged:
+            shutil.copytree(output / disk.TOKENIZER, staged, dirs_exist_ok=True)
+        disk.write_record(output / disk.HELD_OUT / disk.MANIFEST, manifests[1])
+    disk.write_record(output / disk.MANIFEST, manifests[0])
     _clean(output)
 
 
-def _divided(output: Path, manifests: Sequence[Manifest], unknown_id: int) -> list[Manifest]:
+def _divide(output: Path, manifests: Sequence[disk.Manifest], unknown_id: int) -> list[disk.Manifest]:
     """Divide a shard where chance, by hash, gave all documents to one side.
 
     At least one document is held out: the last ones that have no copy, so that nothing is held out that is also
     trained on. Of a single document it is the end. The old shard stays until the manifests are written, beside a new
     one under the next free name, so that a build killed here does the same again.
     """
-    train, held_out = manifests
-    full = train if train.shards else held_out
-    plan, is_train = full.plan, full is train
-    folders = dict(_sides(output, plan))
-    shards = [open_shard(folders[full.part], each, plan) for each in full.shards]
+    full = next(manifest for manifest in manifests if manifest.shards)
+    plan, is_train = full.plan, full.part == "train"
+    folders = _sides(output, plan)
+    shards = [disk.open_shard(folders[full.part], each, plan) for each in full.shards]
 
     # Which sentences of one shard stay on the full side and which leave it, in ranges (start, stop) of documents.
     num_documents, num_sentences = full.counts.documents, full.counts.sentences
@@ -404,7 +315,7 @@ def _divided(output: Path, manifests: Sequence[Manifest], unknown_id: int) -> li
     else:
         num_held_out = max(1, round(plan.held_out * num_documents))
         num_leaving = min(num_held_out if is_train else max(1, num_documents - num_held_out), num_documents - 1)
-        hashes = [hash_runs(shard.tokens, shard.sentences[shard.documents]) for shard in shards]
+        hashes = [shard.hash_documents() for shard in shards]
         distinct, times = np.unique(np.concatenate(hashes), return_counts=True)
         single = [np.flatnonzero(times[np.searchsorted(distinct, each)] == 1) for each in hashes]  # without a copy
         place = next((at for at in reversed(range(len(shards))) if len(single[at])), place)
@@ -412,29 +323,32 @@ def _divided(output: Path, manifests: Sequence[Manifest], unknown_id: int) -> li
         ranges = list(enumerate(pairwise(shards[place].documents.tolist())))
         staying = [each for number, each in ranges if number not in chosen]
         leaving = [each for number, each in ranges if number in chosen]
-
     old, shard = full.shards[place], shards[place]
     part = old.name.split("-")[1]
-    index = sum(each.name.split("-")[1] == part for each in full.shards)
 
-    def write(side: Side, index: int, documents: Sequence[tuple[int, int]], left_out: Counts) -> ShardRecord:
-        writer = ShardWriter(folders[side] / f"shard-{part}-{index:04d}", plan, unknown_id)
-        for start, stop in documents:
-            offsets = shard.sentences[start : stop + 1].tolist()
-            writer.append([shard.tokens[a:b].tolist() for a, b in pairwise(offsets)])
-            writer.end_document()
-        return writer.finish(old.consumed, left_out)
+    def write(
+        side: disk.Side, present: Sequence[disk.ShardRecord], documents: Ranges, **left_out: int
+    ) -> disk.ShardRecord:
+        with disk.ShardWriter(folders[side], part, plan, unknown_id, present) as writer:
+            writer.counts.update(left_out)
+            for number, (start, stop) in enumerate(documents):
+                offsets = pairwise(shard.sentences[start : stop + 1].tolist())
+                writer.add(number, [shard.tokens[a:b].tolist() for a, b in offsets])
+            writer.finish(old.consumed)
+        return writer.shards[-1]
 
-    # What was left out of the old shard was left out of the one in its place.
-    kept = Counts(empty_documents=old.counts.empty_documents, empty_sentences=old.counts.empty_sentences)
-    replaced = [write(full.part, index, staying, kept)] if staying else []
+    replaced = list[disk.ShardRecord]()
+    if staying:  # what was left out of the old shard was left out of the one in its place
+        present = [each for each in full.shards if each.name.split("-")[1] == part]
+        left_out = {name: getattr(old.counts, name) for name in ("empty_documents", "empty_sentences")}
+        replaced = [write(full.part, present, staying, **left_out)]
     divided = []
     for manifest in manifests:
         if manifest is full:
             records = (*full.shards[:place], *replaced, *full.shards[place + 1 :])
             counts = sum((each.counts for each in replaced), full.counts - old.counts)
         else:
-            records = (write(manifest.part, 0, leaving, Counts()),)
+            records = (write(manifest.part, (), leaving),)
             counts = manifest.counts + records[0].counts
         divided.append(manifest.model_copy(update={"shards": records, "counts": counts}))
     return divided
@@ -442,14 +356,14 @@ def _divided(output: Path, manifests: Sequence[Manifest], unknown_id: int) -> li
 
 def _clean(output: Path) -> None:
     """Remove what a finished corpus does not need, and the shards that another one has replaced."""
-    for folder in (output, output / HELD_OUT):
+    for folder in (output, output / disk.HELD_OUT):
         files.remove_unfinished(folder)
-        if (folder / MANIFEST).exists():
-            manifest = read_record(folder / MANIFEST, Manifest)
+        if (folder / disk.MANIFEST).exists():
+            manifest = disk.read_record(folder / disk.MANIFEST, disk.Manifest)
             for path in {*folder.glob("shard-*")} - {folder / record.name for record in manifest.shards}:
                 shutil.rmtree(path)
-        shutil.rmtree(folder / PARTS, ignore_errors=True)
-    (output / PLAN).unlink(missing_ok=True)
+        shutil.rmtree(folder / disk.PARTS, ignore_errors=True)
+    (output / disk.PLAN).unlink(missing_ok=True)
 
 
 # ---- progress, read from the folder, so that it includes workers on other machines ----------------------------------
@@ -464,10 +378,10 @@ def _reported(output: Path, num_parts: int, num_bytes: int, report: Report | Non
     started, done, tokens_before = time.monotonic(), threading.Event(), 0
 
     def look() -> BuildProgress:
-        notes = [json.loads(path.read_bytes()) for path in (output / PARTS).glob("*.progress")]
+        notes = [json.loads(path.read_bytes()) for path in (output / disk.PARTS).glob("*.progress")]
         bytes_read, tokens = (sum(note[name] for note in notes) for name in ("bytes", "tokens"))
         rate = (tokens - tokens_before) / max(time.monotonic() - started, 1e-9)
-        parts_done = len(list((output / PARTS).glob("*.json")))
+        parts_done = len(list((output / disk.PARTS).glob("*.json")))
         return BuildProgress(parts_done, num_parts, tokens, rate, min(bytes_read / (num_bytes or 1), 1.0))
 
     def run() -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from litebert.corpus.corpus import Corpus
-from litebert.corpus.shards import HELD_OUT, hash_runs
+from litebert.corpus.shards import HELD_OUT
 from litebert.corpus.text import Passage, TextSettings, read_documents, sentence_chunks
 from litebert.errors import DamagedError, LitebertError
 from litebert.reading.findings import Advice, CheckReport, Findings
@@ -22,7 +22,7 @@ from litebert.tokenizer import Tokenizer
 from litebert.tokenizer.tokenizer import UnknownPieces
 
 LONG_CHARACTERS, SHORT_CHARACTERS = 2_000, 3
-LINE_CHARACTERS = 200
+LINE_CHARACTERS, MOST_LINES = 200, 1 << 17
 REPEATED_TIMES, REPEATED_SHARE = 20, 1e-4
 FEW_DOCUMENTS = 50  # with fewer documents, what is held out is one document or two: too little to measure well
 LONG_TOKENS = 512
@@ -37,11 +37,7 @@ ADVICE: Advice = {
     "control character": ("warning", "remove them; a NUL in every other place means UTF-16"),
     "duplicate document": ("warning", "remove all but one: training would see them more often"),
     "repeated line": ("warning", "probably boilerplate, such as a header or a licence; remove it"),
-    "few documents": (
-        "warning",
-        "what is held out is little, and its measures are rough: add text, set --held-out higher, or name "
-        "data.eval_corpus",
-    ),
+    "few documents": ("warning", "measures of what is held out are rough: add text, or name data.eval_corpus"),
     "unknown token": ("warning", "above 1 % another vocabulary is better: litebert tokenizer train"),
     "empty document": ("note", "omitted from a corpus"),
     "single-sentence document": ("note", "teaches no sentence order; join such documents"),
@@ -77,13 +73,14 @@ def check_text(
     settings = TextSettings(sentences, documents, column, language)
     vocabulary = None if tokenizer is None else Tokenizer.load(tokenizer)
     unknown = None if vocabulary is None else UnknownPieces(vocabulary)
-    found, seen, lines = Findings(ADVICE), SeenDocuments(), RepeatedLines()
+    found, seen = Findings(ADVICE), SeenDocuments()
+    lines: dict[str, tuple[int, str]] = {}  # how often each was seen, and where first
     counts = Counter(inputs=0, documents=0, sentences=0, characters=0)
     sources, first_unknown, has_blank_lines = find_texts(inputs), "", False
 
     def look_at(source: Source, passages: Iterable[Passage]) -> None:
         """Look at one document."""
-        nonlocal first_unknown, has_blank_lines
+        nonlocal first_unknown, has_blank_lines, lines
         first_line, num_sentences, beginning = 0, 0, ""
         hashed = hashlib.blake2b(digest_size=8)
         for passage in passages:
@@ -95,34 +92,35 @@ def check_text(
                 if first := pattern.search(text):
                     around = " ".join(text[max(0, first.start() - 30) : first.end() + 30].split())
                     example = around if around.isprintable() else ascii(around)
-                    times = sum(1 for _ in pattern.finditer(text))
-                    found.add(kind, _line(source, passage, first.start()), example, times=times)
+                    where, times = _place(source, passage, first.start()), len(pattern.findall(text))
+                    found.add(kind, where, example, times=times)
             for number, line in enumerate(text.split("\n"), passage.line):
                 if SHORT_CHARACTERS < len(line) <= LINE_CHARACTERS and not line.isspace():
-                    lines.add(line.strip(), f"{source.name}:{number if source.kind == '.txt' else passage.line}")
-
+                    line, at = line.strip(), number if source.kind == ".txt" else passage.line
+                    times, first_place = lines.get(line, (0, f"{source.name}:{at}"))
+                    lines[line] = times + 1, first_place
+            if len(lines) > MOST_LINES:  # only rare ones go: counts are lower bounds
+                lines = dict(sorted(lines.items(), key=lambda item: -item[1][0])[: MOST_LINES // 2])
             for chunk in sentence_chunks(text, settings):
                 num_sentences += len(chunk)
                 beginning = beginning or (chunk[0] if chunk else "")
                 for sentence in chunk:
                     if not SHORT_CHARACTERS < len(sentence) <= LONG_CHARACTERS:
                         kind = "short sentence" if len(sentence) <= SHORT_CHARACTERS else "long sentence"
-                        where = "" if kind in found else _line(source, passage, max(0, text.find(sentence)))
+                        where = "" if kind in found else _place(source, passage, text.find(sentence))
                         found.add(kind, where, sentence)
                 if vocabulary and unknown:
-                    encoded = vocabulary.encode_ids(chunk, num_threads=1)
-                    for sentence, ids in zip(chunk, encoded, strict=True):
+                    for sentence, ids in zip(chunk, vocabulary.encode_ids(chunk, num_threads=1), strict=True):
                         if unknown.add(sentence, ids) and not first_unknown:
-                            first_unknown = _line(source, passage, max(0, text.find(sentence)))
-
-        counts["documents"] += 1
-        counts["sentences"] += num_sentences
+                            first_unknown = _place(source, passage, text.find(sentence))
+        counts.update(documents=1, sentences=num_sentences)
+        where = f"{source.name}:{first_line}"
         if num_sentences == 0:
-            found.add("empty document", f"{source.name}:{first_line}")
+            found.add("empty document", where)
             return
         seen.add(int.from_bytes(hashed.digest(), "little"), source.name, first_line)
         if num_sentences == 1:
-            found.add("single-sentence document", f"{source.name}:{first_line}", beginning)
+            found.add("single-sentence document", where, beginning)
 
     for source in sources:
         counts["inputs"] += 1
@@ -139,8 +137,8 @@ def check_text(
         if has_blank_lines and settings.documents == "file":
             advice = "--documents blank-line makes a document of every paragraph"
         found.add("few documents", sources[0].name, advice=advice)
-    if lines.seen:
-        line, (times, where) = max(lines.seen.items(), key=lambda item: item[1][0])
+    if lines:
+        line, (times, where) = max(lines.items(), key=lambda item: item[1][0])
         if times > max(REPEATED_TIMES, REPEATED_SHARE * counts["sentences"]):
             found.add("repeated line", where, line, times=times)
     if unknown:
@@ -152,86 +150,10 @@ def check_text(
     return CheckReport(found.report(), dict(counts))
 
 
-def _line(source: Source, passage: Passage, position: int) -> str:
-    """Name the place of a character: a row has one line, a passage of a .txt file as many as its text."""
-    lines_before = passage.text.count("\n", 0, position) if source.kind == ".txt" else 0
+def _place(source: Source, passage: Passage, position: int) -> str:
+    """Name the line of a character: a row has one, a passage of a .txt file as many as its text."""
+    lines_before = passage.text.count("\n", 0, max(0, position)) if source.kind == ".txt" else 0
     return f"{source.name}:{passage.line + lines_before}"
-
-
-class RepeatedLines:
-    """Count equal lines in a bounded table: when it is full, rare lines are dropped, so counts are lower bounds."""
-
-    def __init__(self, limit: int = 1 << 17) -> None:
-        self._limit = limit
-        self.seen: dict[str, tuple[int, str]] = {}  # how often, and where first
-
-    def add(self, line: str, where: str) -> None:
-        """Count a line."""
-        times, first = self.seen.get(line, (0, where))
-        self.seen[line] = times + 1, first
-        threshold = 1
-        while len(self.seen) > self._limit:
-            self.seen = {line: seen for line, seen in self.seen.items() if seen[0] > threshold}
-            threshold *= 2
-
-
-# ---- corpora --------------------------------------------------------------------------------------------------------
-
-
-def check_corpus(path: str | Path, *, verify_only: bool = False) -> CheckReport:
-    """Verify every byte of a corpus and of its held-out part; report what would harm training.
-
-    With `verify_only`, the texts themselves are not checked.
-    """
-    found = Findings(ADVICE)
-    try:
-        corpus = Corpus.open(path, verify=True)
-        held_out = corpus.held_out(verify=True)
-        parts = [corpus, held_out] if held_out else [corpus]
-        sizes = [file.stored.size for part in parts for shard in part.shards for file in shard.files]
-        sizes += [file.stat().st_size for part in parts for file in part.verify_records()]
-        tokenizer = corpus.tokenizer()
-    except DamagedError as error:
-        what = error.what.replace(f"{path}/", "")  # the finding names the path already
-        found.add("damaged", str(path), f"{what}: {error.received}", advice=error.next)
-        return CheckReport(found.report(), {})
-    if verify_only:
-        return CheckReport((), {"files": len(sizes), "bytes": sum(sizes)})
-    documents = _look_at(corpus, tokenizer, found)
-    documents.report_repeated(found)
-    if held_out:
-        others = _look_at(held_out, tokenizer, found)
-        is_shared = np.isin(others.hashes, documents.hashes)
-        if is_shared.any():
-            at = int(is_shared.argmax())
-            original = documents.place(int((documents.hashes == others.hashes[at]).argmax()))
-            times = int(is_shared.sum())
-            found.add("held-out overlap", f"{HELD_OUT}/{others.place(at)}", f"also {original}", times=times)
-    return CheckReport(found.report(), corpus.manifest.counts.model_dump())
-
-
-def _look_at(corpus: Corpus, tokenizer: Tokenizer, found: Findings) -> SeenDocuments:
-    """Collect the findings of a corpus; return the hashes of its documents."""
-    seen = SeenDocuments()
-    for shard in corpus.shards:
-        name, starts = shard.path.name, shard.sentences[shard.documents]
-        for number, hashed in enumerate(hash_runs(shard.tokens, starts).tolist()):
-            seen.add(hashed, name, number)
-        long = shard.sentences[:-1][np.diff(shard.sentences) > LONG_TOKENS]  # where they start, in tokens
-        single = starts[:-1][np.diff(shard.documents) == 1]
-        unknown = np.flatnonzero(shard.tokens == tokenizer.unk_id)
-        share = f"{len(unknown) / len(shard.tokens):.2%} of {name}: "
-        for kind, places, before, label in (
-            ("long sentence", long, 0, ""),
-            ("single-sentence document", single, 0, ""),
-            ("unknown token", unknown, EXAMPLE_TOKENS // 4, share),
-        ):
-            if len(places):
-                first = max(0, int(places[0]) - before)
-                example = label + tokenizer.decode(shard.tokens[first : first + EXAMPLE_TOKENS].tolist())
-                document = np.searchsorted(starts, int(places[0]), side="right") - 1
-                found.add(kind, f"{name}:{document}", example, times=len(places))
-    return seen
 
 
 class SeenDocuments:
@@ -256,12 +178,73 @@ class SeenDocuments:
         number, line = divmod(self._places[document], 1 << 32)
         return f"{list(self._inputs)[number]}:{line}"
 
+    def first(self, hashed: int) -> str:
+        """Name the place of the first document with this hash."""
+        return self.place(int((self.hashes == hashed).argmax()))
+
     def report_repeated(self, found: Findings) -> None:
         """Add a finding if documents repeat others."""
-        hashes = self.hashes
-        order = np.argsort(hashes, kind="stable")
-        is_repeated = hashes[order][1:] == hashes[order][:-1]
-        if is_repeated.any():
-            at = int(order[1:][is_repeated].min())
-            original = self.place(int((hashes == hashes[at]).argmax()))
-            found.add("duplicate document", self.place(at), f"repeats {original}", times=int(is_repeated.sum()))
+        order = np.argsort(self.hashes, kind="stable")
+        in_order = self.hashes[order]
+        repeated = order[1:][in_order[1:] == in_order[:-1]]
+        if len(repeated):
+            at = int(repeated.min())
+            example = f"repeats {self.first(self._hashes[at])}"
+            found.add("duplicate document", self.place(at), example, times=len(repeated))
+
+
+# ---- corpora --------------------------------------------------------------------------------------------------------
+
+
+def check_corpus(path: str | Path, *, verify_only: bool = False) -> CheckReport:
+    """Verify every byte of a corpus and of its held-out part; report what would harm training.
+
+    With `verify_only`, the texts themselves are not checked.
+    """
+    found = Findings(ADVICE)
+    try:
+        corpus = Corpus.open(path, verify=True)
+        held_out = corpus.held_out(verify=True)
+        parts = [corpus, held_out] if held_out else [corpus]
+        sizes = [file.stored.size for part in parts for shard in part.shards for file in shard.files]
+        sizes += [file.stat().st_size for part in parts for file in part.verify_records()]
+    except DamagedError as error:
+        what = error.what.replace(f"{path}/", "")  # the finding names the path already
+        found.add("damaged", str(path), f"{what}: {error.received}", advice=error.next)
+        return CheckReport(found.report(), {})
+    if verify_only:
+        return CheckReport((), {"files": len(sizes), "bytes": sum(sizes)})
+    documents = _look_at(corpus, found)
+    documents.report_repeated(found)
+    if held_out:
+        others = _look_at(held_out, found)
+        shared = np.flatnonzero(np.isin(others.hashes, documents.hashes))
+        if len(shared):
+            at = int(shared[0])
+            example = f"also {documents.first(int(others.hashes[at]))}"
+            found.add("held-out overlap", f"{HELD_OUT}/{others.place(at)}", example, times=len(shared))
+    return CheckReport(found.report(), corpus.manifest.counts.model_dump())
+
+
+def _look_at(corpus: Corpus, found: Findings) -> SeenDocuments:
+    """Collect the findings of a corpus; return the hashes of its documents."""
+    seen, tokenizer = SeenDocuments(), corpus.tokenizer()
+    for shard in corpus.shards:
+        name, starts = shard.path.name, shard.sentences[shard.documents]
+        for number, hashed in enumerate(shard.hash_documents().tolist()):
+            seen.add(hashed, name, number)
+        long = shard.sentences[:-1][np.diff(shard.sentences) > LONG_TOKENS]  # where they start, in tokens
+        single = starts[:-1][np.diff(shard.documents) == 1]
+        unknown = np.flatnonzero(shard.tokens == tokenizer.unk_id)
+        share = f"{len(unknown) / len(shard.tokens):.2%} of {name}: "
+        for kind, places, before, label in (
+            ("long sentence", long, 0, ""),
+            ("single-sentence document", single, 0, ""),
+            ("unknown token", unknown, EXAMPLE_TOKENS // 4, share),
+        ):
+            if len(places):
+                first = max(0, int(places[0]) - before)
+                example = label + tokenizer.decode(shard.tokens[first : first + EXAMPLE_TOKENS].tolist())
+                document = np.searchsorted(starts, int(places[0]), side="right") - 1
+                found.add(kind, f"{name}:{document}", example, times=len(places))
+    return seen

@@ -2,6 +2,10 @@
 
 Files that were verified are listed in the user's cache folder, so that opening a corpus again need not read them. A
 file counts as verified while its size, times and inode are those that it had when it was hashed.
+
+A corpus on object storage is read through the same cache, which has all of it but its training shards. These are
+fetched when they are opened: all at once, or one window after another. The least recently opened ones are removed to
+make room. Processes of one machine share the cache: each waits while another fetches the same.
 """
 
 from __future__ import annotations
@@ -10,37 +14,32 @@ import os
 import resource
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
 from shlex import quote
-from typing import Self
+from typing import Self, TypeVar
 
-from litebert.corpus.remote import cache_folder, fetch_shards
-from litebert.corpus.shards import (
-    HELD_OUT,
-    MANIFEST,
-    PLAN,
-    SHARD,
-    TOKENIZER,
-    Manifest,
-    Shard,
-    ShardRecord,
-    StampedFile,
-    build_again,
-    damaged,
-    open_shard,
-    read_record,
-)
-from litebert.errors import DamagedError, LitebertError
-from litebert.files import Json, read_json, write_json
+from litebert import files
+from litebert.corpus import shards as disk
+from litebert.errors import DamagedError, LitebertError, ResourceError, free_bytes
+from litebert.files import Json
+from litebert.reading.source import is_url, read_object, write_object
 from litebert.tokenizer import Tokenizer
+
+Item = TypeVar("Item")
 
 RECENT_SECONDS = 2.0  # a file changed this recently is not listed as verified: another change might not change its time
 SPARE_FILES = 1_024  # that may be open besides those of corpora
+CACHE_GIGABYTES = 200.0  # the largest cache of corpora, unless LITEBERT_CORPUS_CACHE_GB says otherwise
+LISTING = "files.txt"
+ORIGIN = "origin.txt"  # in a folder of the cache: the URL that it comes from
+WINDOWS_HELD = 3  # windows that the cache must hold: the current one, the next, and one of a slower process
+AT_ONCE = 8
+HASH_ATTEMPTS = 3
 
 
 def num_cores() -> int:
@@ -48,13 +47,19 @@ def num_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def cache_folder() -> Path:
+    """Return litebert's folder in the user's cache, which XDG_CACHE_HOME may move."""
+    named = os.environ.get("XDG_CACHE_HOME")
+    return (Path(named) if named else Path.home() / ".cache") / "litebert"
+
+
 @dataclass(frozen=True)
 class Corpus:
     """A finished corpus; see `Shard` for its arrays."""
 
     path: Path
-    shards: tuple[Shard, ...]
-    manifest: Manifest
+    shards: tuple[disk.Shard, ...]
+    manifest: disk.Manifest
 
     @classmethod
     def open(cls, path: str | Path, *, verify: bool = False) -> Self:
@@ -70,81 +75,79 @@ class Corpus:
     def without_shards(cls, path: str | Path) -> Self:
         """Read only the manifest of a corpus; `open_shards` opens some of its shards."""
         path = Path(path)
-        build = f"litebert corpus build INPUT… --tokenizer TOKENIZER --output {quote(str(path))}"
-        if not (path / MANIFEST).exists():
-            is_begun = (path / PLAN).exists()
-            raise LitebertError(
-                "LB-322",
-                f"{path} is not a finished corpus",
-                received="a build that was stopped" if is_begun else f"no {MANIFEST}",
-                next="rerun the command that began it to resume" if is_begun else build,
-            )
-        return cls(path, (), read_record(path / MANIFEST, Manifest))
+        if not (path / disk.MANIFEST).exists():
+            received = f"no {disk.MANIFEST}"
+            advice = f"litebert corpus build INPUT… --tokenizer TOKENIZER --output {quote(str(path))}"
+            if (path / disk.PLAN).exists():
+                received, advice = "a build that was stopped", "rerun the command that began it to resume"
+            raise LitebertError("LB-322", f"{path} is not a finished corpus", received=received, next=advice)
+        return cls(path, (), disk.read_record(path / disk.MANIFEST, disk.Manifest))
 
-    def open_shards(self, numbers: Iterable[int], *, windows: int = 1, verify: bool = False) -> tuple[Shard, ...]:
+    def open_shards(self, numbers: Iterable[int], *, windows: int = 1, verify: bool = False) -> tuple[disk.Shard, ...]:
         """Map and verify some shards; a streamed corpus fetches them, with room in the cache for `windows` as many."""
         records = [self.manifest.shards[number] for number in numbers]
-        fetch_shards(self.path, records, windows=windows)
+        if (self.path / ORIGIN).is_file():
+            _fetch_shards(self.path, records, windows)
         # A mapped file stays open: raise the soft limit of this process, as far as the hard one allows.
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         wanted = 3 * len(records) + SPARE_FILES
         wanted = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
         if soft != resource.RLIM_INFINITY and soft < wanted:
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-        shards = tuple(open_shard(self.path, each, self.manifest.plan) for each in records)
+        shards = tuple(disk.open_shard(self.path, each, self.manifest.plan) for each in records)
+
         name = blake2b(os.fsencode(self.path.absolute()), digest_size=16).hexdigest()
         listing = cache_folder() / "verified" / f"{name}.json"
         known: dict[str, Json] = {}
         with suppress(LitebertError):  # none yet, or unusable: then nothing counts as verified
-            known = read_json(listing, command=f"rm {listing}")
-        files = {str(file.path.absolute()): file for shard in shards for file in shard.files}
-        unknown = {name: file for name, file in files.items() if verify or known.get(name) != file.entry}
+            known = files.read_json(listing, command=f"rm {listing}")
+        mapped = {str(file.path.absolute()): file for shard in shards for file in shard.files}
+        unknown = {name: file for name, file in mapped.items() if verify or known.get(name) != file.entry}
         with ThreadPoolExecutor(num_cores()) as threads:  # hashing releases the GIL
-            list(threads.map(StampedFile.verify, unknown.values()))
+            list(threads.map(disk.StampedFile.verify, unknown.values()))
         limit = time.time_ns() - int(RECENT_SECONDS * 1e9)
         added = {name: file.entry for name, file in unknown.items() if max(file.stamp[1:3]) < limit}
         if added:
             with suppress(LitebertError):  # no writable cache folder: the next opening hashes again
-                write_json(listing, known | added)
+                files.write_json(listing, known | added)
         return shards
 
     def held_out(self, *, verify: bool = False) -> Self | None:
         """Open the held-out part; None if the corpus was built without one."""
-        if self.manifest.part == HELD_OUT or not self.manifest.plan.held_out:
+        if self.manifest.part == disk.HELD_OUT or not self.manifest.plan.held_out:
             return None
-        return self.open(self.path / HELD_OUT, verify=verify)
+        return self.open(self.path / disk.HELD_OUT, verify=verify)
 
     def verify_records(self) -> Iterator[Path]:
         """Check the files beside the arrays: each shard's record and the tokenizer's; yield them."""
         with tempfile.TemporaryDirectory() as folder:
             self.tokenizer().save(folder)
-            written = {self.path / TOKENIZER / path.name: path.read_bytes() for path in sorted(Path(folder).iterdir())}
-        shards = {self.path / record.name / SHARD: record for record in self.manifest.shards}
+            written = {
+                self.path / disk.TOKENIZER / path.name: path.read_bytes() for path in sorted(Path(folder).iterdir())
+            }
+        shards = {self.path / record.name / disk.SHARD: record for record in self.manifest.shards}
         for path in (*shards, *written):
-            is_file = path.is_file()
-            is_same = is_file and (
-                read_record(path, ShardRecord) == shards[path] if path in shards else path.read_bytes() == written[path]
+            is_same = path.is_file() and (
+                disk.read_record(path, disk.ShardRecord) == shards[path]
+                if path in shards
+                else path.read_bytes() == written[path]
             )
             if not is_same:
-                raise damaged(path, received="another file, or none", next=build_again(self.path))
+                raise disk.damaged(path, received="another file, or none", next=disk.build_again(self.path))
             yield path
 
     def tokenizer(self) -> Tokenizer:
         """Load the tokenizer that made the ids; LB-341 if the copy in the corpus is another one, or is missing."""
-        path = self.path / TOKENIZER
+        path = self.path / disk.TOKENIZER
         try:
             tokenizer = Tokenizer.load(path)
             found = f"hash {tokenizer.hash[:16]}…"
         except LitebertError as error:
             tokenizer, found = None, f"{error.what}: {error.received}"
         if tokenizer is None or tokenizer.hash != self.tokenizer_hash:
-            raise DamagedError(
-                "LB-341",
-                f"{path} is not the tokenizer that made this corpus",
-                received=found,
-                expected=f"hash {self.tokenizer_hash[:16]}…",
-                next=f"restore the former tokenizer, or {build_again(self.path)}",
-            )
+            what, expected = f"{path} is not the tokenizer that made this corpus", f"hash {self.tokenizer_hash[:16]}…"
+            advice = f"restore the former tokenizer, or {disk.build_again(self.path)}"
+            raise DamagedError("LB-341", what, received=found, expected=expected, next=advice)
         return tokenizer
 
     @property
@@ -161,3 +164,125 @@ class Corpus:
     def num_documents(self) -> int:
         """The number of documents in all shards."""
         return self.manifest.counts.documents
+
+
+# ---- on object storage ----------------------------------------------------------------------------------------------
+
+
+def push_corpus(folder: Path, url: str) -> int:
+    """Upload a finished corpus to object storage, its manifest last; return the bytes."""
+    disk.read_record(folder / disk.MANIFEST, disk.Manifest)
+    present = (path for path in folder.rglob("*") if path.is_file() and path.name != disk.MANIFEST)
+    names = sorted(str(path.relative_to(folder)) for path in present)
+    last = [name for name in (f"{disk.HELD_OUT}/{disk.MANIFEST}", disk.MANIFEST) if (folder / name).is_file()]
+    files.write_bytes(folder / LISTING, "\n".join([*names, *last]).encode())
+    _at_once(lambda name: write_object(f"{url}/{name}", folder / name), names)
+    for name in (LISTING, *last):
+        write_object(f"{url}/{name}", folder / name)
+    (folder / LISTING).unlink()
+    return sum((folder / name).stat().st_size for name in (*names, *last))
+
+
+def local_corpus(corpus: str | Path) -> Path:
+    """Return the folder of a corpus, in the cache if it is on object storage: then without its training shards."""
+    if not is_url(str(corpus)):
+        return Path(corpus)
+    url = str(corpus).rstrip("/")
+    folder = cache_folder() / "corpora" / blake2b(url.encode(), digest_size=12).hexdigest()
+    with files.locked(folder):
+        if (folder / disk.MANIFEST).is_file():
+            return folder
+        try:
+            names = b"".join(read_object(f"{url}/{LISTING}")).decode().splitlines()
+        except FileNotFoundError as error:
+            what, command = f"{url} is not a corpus", f"litebert corpus push FOLDER {url}"
+            raise LitebertError("LB-273", what, received=f"no {LISTING}", next=command) from error
+        files.write_bytes(folder / ORIGIN, url.encode())
+        small = [name for name in names if not name.startswith("shard-") and name != disk.MANIFEST]
+        hashes: dict[str, str] = {}
+        if f"{disk.HELD_OUT}/{disk.MANIFEST}" in small:
+            _get(url, folder, f"{disk.HELD_OUT}/{disk.MANIFEST}")
+            held_out = disk.read_record(folder / disk.HELD_OUT / disk.MANIFEST, disk.Manifest)
+            _make_room(url, folder, held_out.shards, 1)
+            for shard in held_out.shards:
+                hashes |= {f"{disk.HELD_OUT}/{shard.name}/{file}": each.blake2b for file, each in shard.files.items()}
+        _at_once(lambda name: _get(url, folder, name, hashes.get(name)), small)
+        _get(url, folder, disk.MANIFEST)
+    return folder
+
+
+def _fetch_shards(folder: Path, records: Sequence[disk.ShardRecord], windows: int) -> None:
+    """Fetch the training shards of a corpus in the cache that are not here."""
+    url = (folder / ORIGIN).read_text()
+    _make_room(url, folder, records, windows)
+
+    def fetch(record: disk.ShardRecord) -> None:
+        with files.locked(folder / record.name):
+            if not (folder / record.name / disk.SHARD).is_file():  # it comes last
+                for file, stored in record.files.items():
+                    _get(url, folder, f"{record.name}/{file}", stored.blake2b)
+                _get(url, folder, f"{record.name}/{disk.SHARD}")
+            os.utime(folder / record.name)
+
+    _at_once(fetch, records)
+
+
+def _make_room(url: str, folder: Path, records: Sequence[disk.ShardRecord], windows: int) -> None:
+    """Remove the least recently opened training shards of any corpus until those that are wanted fit."""
+    given = os.environ.get("LITEBERT_CORPUS_CACHE_GB", str(CACHE_GIGABYTES))
+    try:
+        limit = int(float(given) * 1e9)
+    except (ValueError, OverflowError) as error:  # nan, inf
+        what, advice = "LITEBERT_CORPUS_CACHE_GB is not a size", "unset it, or set it to a number of gigabytes"
+        raise LitebertError("LB-283", what, received=given, next=advice) from error
+
+    def size_of(path: Path) -> int:
+        """Return the bytes of all shards in a folder; its other files are small."""
+        size = 0
+        for place, _, names in os.walk(path):  # skips folders that are removed meanwhile
+            for name in names:
+                with suppress(FileNotFoundError):
+                    size += Path(place, name).stat().st_size if name.endswith(".npy") else 0
+        return size
+
+    def last_used(path: Path) -> float:
+        with suppress(FileNotFoundError):  # another process of this machine removed it
+            return path.stat().st_mtime
+        return 0.0
+
+    cache, wanted = cache_folder() / "corpora", {folder / record.name for record in records}
+    size = sum(stored.size for record in records for stored in record.files.values())
+    excess = size_of(cache) + size - sum(map(size_of, wanted)) - limit
+    others = [path for path in cache.glob("*/shard-*") if not path.suffix and path not in wanted]
+    for path in sorted(others, key=last_used):
+        if excess > 0:
+            excess -= size_of(path)
+            with suppress(FileNotFoundError):
+                files.remove_folder(path)
+    room = min(limit, free_bytes(folder) + size_of(folder))
+    if excess > 0 or windows * size > room:
+        received, expected = files.readable_bytes(windows * size), f"at most {files.readable_bytes(room)}"
+        advice = "set a smaller data.window (three must fit), or LITEBERT_CORPUS_CACHE_GB, or XDG_CACHE_HOME"
+        what = f"the cache has no room for {url}"
+        raise ResourceError("LB-271", what, received=received, expected=expected, next=advice)
+
+
+def _get(url: str, folder: Path, name: str, expected: str | None = None) -> None:
+    """Fetch a file unless it is here; compare its hash, and fetch it again if that differs."""
+    path = folder / name
+    if ".." in Path(name).parts or Path(name).is_absolute():
+        advice = "check where this corpus comes from"
+        raise LitebertError("LB-274", f"{url} names a file outside the corpus", received=name, next=advice)
+    for attempt in range(HASH_ATTEMPTS + 1):
+        if path.is_file() and (expected is None or files.hash_file(path) == expected):
+            return
+        if attempt < HASH_ATTEMPTS:
+            files.write_stream(path, read_object(f"{url}/{name}"))
+    path.unlink()
+    received, command = "another hash, each time it was fetched", f"litebert corpus push FOLDER {url}"
+    raise disk.damaged(f"{url}/{name}", received=received, expected=f"blake2b {expected:.16}…", next=command)
+
+
+def _at_once(work: Callable[[Item], object], items: Iterable[Item]) -> None:
+    with ThreadPoolExecutor(AT_ONCE) as threads:
+        list(threads.map(work, items))

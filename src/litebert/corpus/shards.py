@@ -5,14 +5,16 @@ A corpus folder has `corpus.json`, shards with `shard.json` each and, during a b
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from array import array
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from hashlib import blake2b
-from itertools import chain, pairwise
+from itertools import pairwise
 from pathlib import Path
 from shlex import quote
-from typing import Annotated, Literal, Self, TypeAlias, TypeVar
+from typing import IO, Annotated, Any, Literal, Self, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +34,6 @@ HEADER_BYTES = 128  # of a .npy file, in front of its numbers
 FLUSH_TOKENS = 1 << 16  # that a shard holds before it writes them
 
 Tokens = NDArray[np.uint16 | np.uint32]
-Ids = Sequence[int]
 Side: TypeAlias = Literal["train", "held-out"]
 Wanted = TypeVar("Wanted", bound=Section)
 Count = Annotated[int, Field(ge=0)]
@@ -120,7 +121,7 @@ class Manifest(Section):
     shards: tuple[ShardRecord, ...]
 
 
-def joined(manifests: Sequence[Manifest], plan: CorpusPlan) -> Manifest:
+def join(manifests: Sequence[Manifest], plan: CorpusPlan) -> Manifest:
     """Return the manifest of the shards of all manifests, in order."""
     shards = tuple(shard for manifest in manifests for shard in manifest.shards)
     counts = sum((manifest.counts for manifest in manifests), Counts())
@@ -157,78 +158,99 @@ def damaged(path: Path | str, *, received: str, expected: str = "", next: str) -
 
 
 class ShardWriter:
-    """Stream the documents of one shard into a folder that gets its name, `path`, when it is complete."""
+    """Stream documents into `shard-PART-0000`, 0001, …: the first one after `shard_tokens` tokens begins a new shard.
 
-    def __init__(self, path: Path, plan: CorpusPlan, unknown_id: int) -> None:
-        self._path, self._unknown_id = path, unknown_id
-        self.num_tokens = self._num_sentences = self._num_documents = 0
-        self._num_unknown = self._num_single = 0  # unknown tokens, documents of one sentence
-        self._start = 0  # the first sentence of the current document
-        self._held, self._num_held = list[Ids](), 0  # sentences that are not written yet, and their tokens
-        self.stack = ExitStack()  # of the folder and, within it, of its open files
-        self._folder = self.stack.enter_context(staged_folder(path))
-        self._files = {}
-        for name, dtype in plan.dtypes.items():
-            # The header, with the length that nobody knows yet (numpy's `open_memmap` must be told), comes last.
-            file = open(self._folder / f"{name}.npy", "wb")  # noqa: SIM115
-            self.stack.callback(file.close)
-            file.write(bytes(HEADER_BYTES if name == "tokens" else HEADER_BYTES + 8))  # the others begin with a 0
-            self._files[name] = file, dtype
+    A shard gets its name when it is complete; `shards` are those that are, a killed build's among them.
+    """
 
-    def _write(self, name: str, values: Ints) -> None:
-        file, dtype = self._files[name]
-        file.write(values.astype(dtype).data)
+    def __init__(
+        self, folder: Path, part: str, plan: CorpusPlan, unknown_id: int, shards: Iterable[ShardRecord] = ()
+    ) -> None:
+        self._folder, self._part, self._plan, self._unknown_id = folder, part, plan, unknown_id
+        self.shards = list(shards)
+        self.counts = Counter[str]()  # since the last complete shard, by the names of `Counts`
+        self._document, self._start = -1, 0  # the number of the current document, and its first sentence in the shard
+        self._files: dict[str, IO[bytes]] = {}  # none before the first sentence of a shard
+        self._held: dict[str, array[int]] = {}  # numbers that are not written yet, by file
+        self._stack = ExitStack()  # of the folder of the shard and, within it, of its open files
 
-    def append(self, sentences: Sequence[Ids]) -> None:
-        """Add sentences, none of them empty, to the current document."""
-        size = sum(map(len, sentences))
-        self._held.extend(sentences)
-        self._num_held += size
-        self.num_tokens += size
-        self._num_sentences += len(sentences)
-        if self._num_held >= FLUSH_TOKENS:
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._stack.__exit__(*error)  # removes a shard that is not complete
+
+    def add(self, document: int, sentences: Sequence[Sequence[int]]) -> None:
+        """Append the sentences that are not empty to a document; document numbers only grow."""
+        if document != self._document:
+            self._end_document()
+            self._document = document
+            if self._files and self.counts["tokens"] >= self._plan.shard_tokens:
+                self._finish_shard(document)
+        kept = [ids for ids in sentences if ids]
+        self.counts["empty_sentences"] += len(sentences) - len(kept)
+        if not kept:
+            return
+        if not self._files:
+            staged = self._stack.enter_context(staged_folder(self._folder / self._name))
+            self._held = {"tokens": array("q"), "sentences": array("q", [0]), "documents": array("q", [0])}
+            for name in self._held:
+                file = self._files[name] = open(staged / f"{name}.npy", "wb")  # noqa: SIM115
+                self._stack.enter_context(file)
+                file.write(bytes(HEADER_BYTES))  # it has the length, which nobody knows yet
+        end, tokens, ends = self.counts["tokens"], self._held["tokens"], self._held["sentences"]
+        for ids in kept:
+            end += len(ids)
+            tokens.extend(ids)
+            ends.append(end)
+        self.counts["tokens"] = end
+        self.counts["sentences"] += len(kept)
+        if len(tokens) >= FLUSH_TOKENS:
             self._flush()
 
+    def finish(self, consumed: int) -> Counts:
+        """Finish the last shard, after so many documents of the input; return the counts of all."""
+        self._end_document()
+        if self._files:
+            self._finish_shard(consumed)
+        return sum((shard.counts for shard in self.shards), Counts(**self.counts))  # empty documents may follow them
+
+    @property
+    def _name(self) -> str:
+        return f"shard-{self._part}-{len(self.shards):04d}"
+
+    def _end_document(self) -> None:
+        num_sentences = self.counts["sentences"] - self._start
+        if num_sentences:
+            self._start += num_sentences
+            self._held["documents"].append(self._start)
+            self.counts.update(documents=1, single_sentence_documents=num_sentences == 1)
+        elif self._document >= 0:
+            self.counts["empty_documents"] += 1
+        self._document = -1
+
     def _flush(self) -> None:
-        lengths = np.fromiter(map(len, self._held), np.int64, len(self._held))
-        ids = np.fromiter(chain.from_iterable(self._held), np.int64, self._num_held)
-        self._write("sentences", self.num_tokens - self._num_held + np.cumsum(lengths))
-        self._write("tokens", ids)
-        self._num_unknown += int(np.count_nonzero(ids == self._unknown_id))
-        self._held, self._num_held = [], 0
+        self.counts["unknown_tokens"] += self._held["tokens"].count(self._unknown_id)
+        for name, file in self._files.items():
+            file.write(np.array(self._held[name]).astype(self._plan.dtypes[name]).data)
+            del self._held[name][:]
 
-    def end_document(self) -> bool:
-        """End the current document, so that the next sentence starts another one; tell whether it has sentences."""
-        if self._start == self._num_sentences:
-            return False
-        self._write("documents", np.array([self._num_sentences]))
-        self._num_documents += 1
-        self._num_single += self._num_sentences - self._start == 1
-        self._start = self._num_sentences
-        return True
-
-    def finish(self, consumed: int, left_out: Counts) -> ShardRecord:
-        """Give the shard its final name; `left_out` counts what only the caller knows."""
+    def _finish_shard(self, consumed: int) -> None:
         self._flush()
-        counts = left_out + Counts(
-            documents=self._num_documents,
-            sentences=self._num_sentences,
-            tokens=self.num_tokens,
-            unknown_tokens=self._num_unknown,
-            single_sentence_documents=self._num_single,
-        )
-        stored = {}
-        for name, (file, dtype) in sorted(self._files.items()):
+        counts, stored = Counts(**self.counts), {}
+        for name, file in sorted(self._files.items()):
             file.seek(0)
-            described = {"descr": dtype, "fortran_order": False, "shape": (counts.length(name),)}
-            np.lib.format.write_array_header_1_0(file, described)
+            header = {"descr": self._plan.dtypes[name], "fortran_order": False, "shape": (counts.length(name),)}
+            np.lib.format.write_array_header_1_0(file, header)
             file.close()
             path = Path(file.name)
             stored[path.name] = StoredFile(size=path.stat().st_size, blake2b=hash_file(path))
-        record = ShardRecord(name=self._path.name, consumed=consumed, counts=counts, files=stored)
-        write_record(self._folder / SHARD, record)
-        self.stack.close()
-        return record
+        record = ShardRecord(name=self._name, consumed=consumed, counts=counts, files=stored)
+        write_record(path.parent / SHARD, record)
+        self._stack.close()
+        self.shards.append(record)
+        self.counts.clear()
+        self._files, self._start = {}, 0
 
 
 # ---- mapped ---------------------------------------------------------------------------------------------------------
@@ -240,7 +262,6 @@ def _stamp(path: Path) -> tuple[int, int, int, int]:
     return found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino
 
 
-@dataclass
 class StampedFile:
     """A mapped file, which must not be read after it has changed.
 
@@ -248,12 +269,14 @@ class StampedFile:
     unnoticed.
     """
 
-    path: Path
-    stored: StoredFile
-    stamp: tuple[int, int, int, int] = field(init=False)
+    def __init__(self, path: Path, stored: StoredFile) -> None:
+        self.path, self.stored, self.stamp = path, stored, _stamp(path)
+        self.advice = build_again(path.parent.parent)  # the file is in a shard, and the shard in its corpus
 
-    def __post_init__(self) -> None:
-        self.stamp = _stamp(self.path)
+    @property
+    def entry(self) -> Json:
+        """What the list of verified files says of it."""
+        return [*self.stamp, self.stored.blake2b]
 
     def verify(self) -> None:
         """Read every byte, and compare the hash with that of what was written."""
@@ -261,22 +284,11 @@ class StampedFile:
             expected = f"blake2b {self.stored.blake2b[:16]}…"
             raise damaged(self.path, received=f"blake2b {found[:16]}…", expected=expected, next=self.advice)
 
-    @property
-    def advice(self) -> str:
-        """What to do about damage: the file is in a shard, and the shard in its corpus."""
-        return build_again(self.path.parent.parent)
-
-    @property
-    def entry(self) -> Json:
-        """What the list of verified files says of it."""
-        return [*self.stamp, self.stored.blake2b]
-
     def require_unchanged(self) -> None:
         """Compare the stamp; if it differs, compare the content."""
         received = ""
         try:
-            now = _stamp(self.path)
-            if now == self.stamp:
+            if (now := _stamp(self.path)) == self.stamp:
                 return
             if now[0] != self.stored.size:
                 received = f"{now[0]:,} bytes, {self.stored.size:,} before"
@@ -315,6 +327,12 @@ class Shard:
         self.require_unchanged()
         return self.tokens[self.sentences[start] : self.sentences[stop]].copy()
 
+    def hash_documents(self) -> Hashes:
+        """Hash the tokens of each document, shape (documents,)."""
+        runs = pairwise(self.sentences[self.documents].tolist())
+        digests = (blake2b(self.tokens[start:stop].tobytes(), digest_size=8).digest() for start, stop in runs)
+        return np.frombuffer(b"".join(digests), np.uint64)
+
 
 def open_shard(folder: Path, record: ShardRecord, plan: CorpusPlan) -> Shard:
     """Map the files of a shard, which have the sizes that were written."""
@@ -331,9 +349,3 @@ def open_shard(folder: Path, record: ShardRecord, plan: CorpusPlan) -> Shard:
         arrays.append(np.asarray(np.memmap(place, dtype, mode="r", offset=HEADER_BYTES, shape=(length,))))
         files.append(StampedFile(place, stored))
     return Shard(arrays[0], arrays[1], arrays[2], path, tuple(files))
-
-
-def hash_runs(tokens: Tokens, starts: Ints) -> Hashes:
-    """Hash every run of tokens from one start to the next, shape (starts - 1,)."""
-    runs = (tokens[start:stop].tobytes() for start, stop in pairwise(starts.tolist()))
-    return np.frombuffer(b"".join(blake2b(run, digest_size=8).digest() for run in runs), np.uint64)

@@ -12,22 +12,12 @@ from typing import Any
 
 import numpy as np
 
+from litebert import files
+from litebert.corpus import shards as disk
 from litebert.corpus.build import locked
 from litebert.corpus.corpus import Corpus
-from litebert.corpus.shards import (
-    HELD_OUT,
-    MANIFEST,
-    SHARD,
-    TOKENIZER,
-    Counts,
-    Manifest,
-    ShardRecord,
-    joined,
-    write_record,
-)
 from litebert.corpus.text import TextSettings, read_documents
 from litebert.errors import LitebertError, missing_package
-from litebert.files import remove_unfinished, require_new, staged_folder, write_stream
 from litebert.reading.source import find_texts
 
 SHINGLE_WORDS = 5
@@ -58,7 +48,7 @@ def filter_documents(
 
     The first of several near duplicates is kept: documents that share at least this share of their word 5-grams.
     """
-    require_new(output, force=force)
+    files.require_new(output, force=force)
     is_known = None if near_duplicates is None else _near_duplicates(near_duplicates)
     counts = Filtered()
 
@@ -72,7 +62,7 @@ def filter_documents(
                     counts.kept += 1
                     yield json.dumps({"text": text}, ensure_ascii=False).encode() + b"\n"
 
-    write_stream(output, lines())
+    files.write_stream(output, lines())
     return counts
 
 
@@ -86,9 +76,8 @@ def _near_duplicates(threshold: float) -> Callable[[str], bool]:
     except ImportError as error:
         raise missing_package("rensa", extra="data", needed_for="near duplicates") from error
     if not 0 < threshold <= 1:
-        what, expected = "--near-duplicates is not a share", "above 0, at most 1"
-        advice = "--near-duplicates 0.8 finds documents that share 80 % of their words' 5-grams"
-        raise LitebertError("LB-277", what, received=threshold, expected=expected, next=advice)
+        what, advice = "--near-duplicates is not a share", "--near-duplicates 0.8 is 80 % of the words' 5-grams"
+        raise LitebertError("LB-277", what, received=threshold, expected="above 0, at most 1", next=advice)
     index: Any = RMinHashLSH(threshold, NUM_PERMUTATIONS, NUM_BANDS)
     sketches: list[RMinHash] = []
 
@@ -109,7 +98,7 @@ def _near_duplicates(threshold: float) -> Callable[[str], bool]:
 # ---- merge ----------------------------------------------------------------------------------------------------------
 
 
-def merge_corpora(folders: Sequence[str | Path], output: str | Path) -> Counts:
+def merge_corpora(folders: Sequence[str | Path], output: str | Path) -> disk.Counts:
     """Write a corpus with all shards, in the order of the folders; no text is read again. Return its counts.
 
     Shards are hard links if the disk allows it, otherwise copies.
@@ -119,31 +108,26 @@ def merge_corpora(folders: Sequence[str | Path], output: str | Path) -> Counts:
     for corpus in corpora[1:]:
         alike = ("tokenizer_hash", "vocab_size", "sentences", "documents", "column", "language", "held_out")
         if differing := [name for name in alike if getattr(corpus.manifest.plan, name) != getattr(first, name)]:
-            raise LitebertError(
-                "LB-275",
-                "corpora that were built differently cannot be merged",
-                received=f"{corpus.path}: another {', '.join(differing)}",
-                expected=f"that of {corpora[0].path}",
-                next="litebert pretrain data.mix=..., which only needs one vocabulary",
-            )
-    require_new(output)
+            what, received = "corpora that were built differently cannot be merged", f"another {', '.join(differing)}"
+            advice = "litebert pretrain data.mix=..., which only needs one vocabulary"
+            raise LitebertError("LB-275", what, received=f"{corpus.path}: {received}", next=advice)
+    files.require_new(output)
     held_out = [part for corpus in corpora if (part := corpus.held_out()) is not None]
     with locked(output.parent):
-        remove_unfinished(output.parent, output.name)
-        with staged_folder(output) as staged:
+        files.remove_unfinished(output.parent, output.name)
+        with files.staged_folder(output) as staged:
             counts = _merge(corpora, staged)
             if held_out:
-                _merge(held_out, staged / HELD_OUT)
+                _merge(held_out, staged / disk.HELD_OUT)
     return counts
 
 
-def _merge(corpora: Sequence[Corpus], folder: Path) -> Counts:
-    folder.mkdir(exist_ok=True)
-    shutil.copytree(corpora[0].path / TOKENIZER, folder / TOKENIZER)
-    manifests: list[Manifest] = []
+def _merge(corpora: Sequence[Corpus], folder: Path) -> disk.Counts:
+    shutil.copytree(corpora[0].path / disk.TOKENIZER, folder / disk.TOKENIZER)
+    manifests: list[disk.Manifest] = []
     next_part = 0
     for corpus in corpora:  # the parts of each corpus are numbered after those of the one before
-        first_part, renamed = next_part, list[ShardRecord]()
+        first_part, renamed = next_part, list[disk.ShardRecord]()
         next_part += 1
         for record in corpus.manifest.shards:
             part, index = map(int, record.name.split("-")[1:])
@@ -151,14 +135,14 @@ def _merge(corpora: Sequence[Corpus], folder: Path) -> Counts:
             renamed.append(record.model_copy(update={"name": f"shard-{first_part + part:05d}-{index:04d}"}))
             target = folder / renamed[-1].name
             shutil.copytree(corpus.path / record.name, target, copy_function=_link)
-            (target / SHARD).unlink()
-            write_record(target / SHARD, renamed[-1])
+            (target / disk.SHARD).unlink()
+            disk.write_record(target / disk.SHARD, renamed[-1])
         manifests.append(corpus.manifest.model_copy(update={"shards": tuple(renamed)}))
     plans = [manifest.plan for manifest in manifests]
     inputs = tuple(each for plan in plans for each in plan.inputs)
     plan = plans[0].model_copy(update={"inputs": inputs, "shard_tokens": max(plan.shard_tokens for plan in plans)})
-    merged = joined(manifests, plan)
-    write_record(folder / MANIFEST, merged)
+    merged = disk.join(manifests, plan)
+    disk.write_record(folder / disk.MANIFEST, merged)
     return merged.counts
 
 
@@ -189,19 +173,18 @@ class CorpusStats:
 def corpus_stats(corpus: Corpus) -> CorpusStats:
     """Return the statistics of a corpus, reading every shard once."""
     counts, used = corpus.manifest.counts, np.zeros(corpus.manifest.plan.vocab_size, dtype=bool)
-    lengths, document_lengths = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     for shard in corpus.shards:
         used[np.unique(shard.tokens)] = True
-        lengths.append(np.diff(shard.sentences))
-        document_lengths.append(np.diff(shard.sentences[shard.documents]))
-    by_sentence, by_document = np.concatenate(lengths), np.concatenate(document_lengths)
+    none = [np.empty(0, np.int64)]
+    by_sentence = np.concatenate(none + [np.diff(shard.sentences) for shard in corpus.shards])
+    by_document = np.concatenate(none + [np.diff(shard.sentences[shard.documents]) for shard in corpus.shards])
     of_sentences, of_documents = (
         tuple(np.quantile(each, QUANTILES, method="lower").astype(int).tolist()) for each in (by_sentence, by_document)
     )
     return CorpusStats(
         documents=len(by_document),
         sentences=len(by_sentence),
-        pieces=corpus.num_tokens,
+        pieces=counts.tokens,
         unknown_share=counts.unknown_tokens / max(1, counts.tokens),
         used_share=float(used.mean()),
         sentence_lengths=of_sentences,

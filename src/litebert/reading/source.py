@@ -5,6 +5,7 @@ Object storage such as S3 is reached through obstore. Memory is bounded, and eve
 
 from __future__ import annotations
 
+import glob
 import gzip
 import stat
 import sys
@@ -107,7 +108,8 @@ def _find(name: str, kinds: Sequence[str], content: str) -> Source:
     """Look up a file of one of `kinds`; it must be a file that can be read, and not empty."""
     try:
         if is_url(name):
-            size = object_size(name)
+            with _storage(name) as (store, path):
+                size = int(store.head(path)["size"])
         else:
             found = Path(name).stat()
             if not stat.S_ISREG(found.st_mode):  # opening a pipe would wait for a writer
@@ -119,14 +121,10 @@ def _find(name: str, kinds: Sequence[str], content: str) -> Source:
     source = _source(name, size)
     kind, compression = source.kind, source.compression
     if kind not in kinds or (kind == ".parquet" and compression):
+        what, received = f"{name} is of a kind that cannot be read", f"{kind}{compression}" or "no extension"
+        expected = f"{', '.join(kinds)}; all but .parquet also with {' or '.join(COMPRESSIONS)}"
         near = did_you_mean(kind, kinds) if kind else "add the extension that it should have"
-        raise RequestError(
-            "LB-304",
-            f"{name} is of a kind that cannot be read",
-            received=f"{kind}{compression}" or "no extension",
-            expected=f"{', '.join(kinds)}; all but .parquet also with {' or '.join(COMPRESSIONS)}",
-            next=f"rename or convert it ({near})",
-        )
+        raise RequestError("LB-304", what, received=received, expected=expected, next=f"rename or convert it ({near})")
     if size == 0:
         raise no_content(name, content)
     return source
@@ -139,27 +137,19 @@ def find_files(folder: Path, patterns: Sequence[str]) -> list[Source]:
             found = sorted(path for path in folder.glob(pattern + compression) if path.is_file())
             if found:
                 return [_source(str(path), path.stat().st_size) for path in found]
+    received = "a file, not a folder" if folder.exists() else "no such folder"
     if folder.is_dir():
-        names = sorted(path.name for path in folder.iterdir())
-        more = f" and {len(names) - 8} more" if len(names) > 8 else ""
-        received = ", ".join(names[:8]) + more or "an empty folder"
-    else:
-        received = "a file, not a folder" if folder.exists() else "no such folder"
-    raise MissingFileError(
-        "LB-820",
-        f"the data is not in {folder}",
-        received=received,
-        expected=f"one of {', '.join(patterns)} (also {' or '.join(COMPRESSIONS)})",
-        next=f"ls {quote(str(folder))}",
-    )
+        received = ", ".join(sorted(path.name for path in folder.iterdir())) or "an empty folder"
+    expected = f"one of {', '.join(patterns)} (also {' or '.join(COMPRESSIONS)})"
+    what, look = f"the data is not in {folder}", f"ls {quote(str(folder))}"
+    raise MissingFileError("LB-820", what, received=received, expected=expected, next=look)
 
 
 def find_file(path: Path) -> Source:
     """Return the named file, or its compressed form."""
     if path.is_dir():
         raise _unreadable(str(path), OSError(0, "it is a folder"))
-    literal = str.maketrans({mark: f"[{mark}]" for mark in "*?["})
-    return find_files(path.parent, [path.name.translate(literal)])[0]
+    return find_files(path.parent, [glob.escape(path.name)])[0]
 
 
 def is_url(name: str) -> bool:
@@ -196,8 +186,7 @@ def open_source(source: Source) -> IO[bytes]:
         if not is_url(source.location):
             return open(source.location, "rb")
         file = tempfile.TemporaryFile()  # noqa: SIM115  the caller closes it
-        for piece in read_object(source.location):
-            file.write(piece)
+        file.writelines(read_object(source.location))
         file.seek(0)
         return file
     except (OSError, ValueError) as error:
@@ -209,17 +198,14 @@ def read_pieces(source: Source) -> Iterator[bytes]:
     with closing(open_source(source)) as file:
         length = 0
         try:
-            unpacked = _unpacked(file, source.compression)
+            unpacked = _unpack(file, source.compression)
             while piece := unpacked.read(PIECE_BYTES):
                 length += len(piece)
                 if length > BOMB_BYTES and length > BOMB_RATIO * file.tell():
-                    raise DamagedError(
-                        "LB-307",
-                        f"{source.name} becomes far too large when decompressed",
-                        received=f"{length:,} bytes out of {file.tell():,}",
-                        expected=f"at most {BOMB_RATIO} times the stored size",
-                        next="check where the file comes from; decompress it yourself if it is right",
-                    )
+                    what = f"{source.name} becomes far too large when decompressed"
+                    received = f"{length:,} bytes out of {file.tell():,}"
+                    advice = "check where the file comes from; decompress it yourself if it is right"
+                    raise DamagedError("LB-307", what, received=received, next=advice)
                 if source.on_read is not None:
                     source.on_read(file.tell())
                 yield piece
@@ -229,11 +215,9 @@ def read_pieces(source: Source) -> Iterator[bytes]:
             raise CorruptStreamError(str(error)) from error
 
 
-def _unpacked(file: IO[bytes], compression: str) -> Any:
-    if compression == "":
-        return file
-    if compression == ".gz":
-        return gzip.GzipFile(fileobj=file)
+def _unpack(file: IO[bytes], compression: str) -> Any:
+    if compression != ".zst":
+        return gzip.GzipFile(fileobj=file) if compression else file
     try:
         import pyarrow
     except ImportError as error:
@@ -265,12 +249,10 @@ def read_lines(source: Source, *, longest: int | None = None) -> Iterator[tuple[
             column = place - block.rfind(b"\n", 0, place)
             unpack = {"": "cat", ".gz": "zcat", ".zst": "zstdcat"}[source.compression]
             encoding = "UTF-16" if block[:2] in (b"\xff\xfe", b"\xfe\xff") else "WINDOWS-1252"
-            raise LitebertError(
-                "LB-309",
-                f"{source.name}, line {at:,}: not UTF-8",
-                received=f"byte 0x{block[place]:02x}, byte {column:,} of the line",
-                next=f"{unpack} {quote(source.name)} | iconv -f {encoding} -t UTF-8 > converted{source.kind}",
-            ) from error
+            received = f"byte 0x{block[place]:02x}, byte {column:,} of the line"
+            what = f"{source.name}, line {at:,}: not UTF-8"
+            advice = f"{unpack} {quote(source.name)} | iconv -f {encoding} -t UTF-8 > converted{source.kind}"
+            raise LitebertError("LB-309", what, received=received, next=advice) from error
         if not lines[-1]:
             lines.pop()
         for line in lines:
@@ -288,26 +270,18 @@ def _whole_lines(source: Source, longest: int) -> Iterator[bytes]:
                 is_first = not piece
             end = piece.rfind(b"\n") + 1
             if len(held) + (end or len(piece)) > longest:
-                raise LitebertError(
-                    "LB-308",
-                    f"{source.name}, line {num_lines + 1:,}: too long",
-                    received=f"more than {longest >> 20} MiB without a line end",
-                    next="break the text into lines or rows",
-                )
+                what, received = f"{source.name}, line {num_lines + 1:,}: too long", f"over {longest >> 20} MiB"
+                raise LitebertError("LB-308", what, received=received, next="break the text into lines or rows")
             held += piece[:end] or piece
             if end:
-                block = bytes(held)
-                num_lines += block.count(b"\n")
+                num_lines += held.count(b"\n")
+                yield bytes(held)
                 held = bytearray(piece[end:])
-                yield block
     except CorruptStreamError as error:
-        test = "gzip" if source.compression == ".gz" else "zstd"
-        raise DamagedError(
-            "LB-306",
-            f"{source.name} is damaged or cut off after line {num_lines:,}",
-            received=str(error),
-            next=f"copy it again, then test it: {test} --test {quote(source.name)}",
-        ) from error
+        what = f"{source.name} is damaged or cut off after line {num_lines:,}"
+        program = "zstd" if source.compression == ".zst" else "gzip"
+        advice = f"copy it again, then test it: {program} --test {quote(source.name)}"
+        raise DamagedError("LB-306", what, received=error, next=advice) from error
     if held:
         yield bytes(held)
 
@@ -320,12 +294,6 @@ def _typed() -> Iterator[bytes]:
 
 
 # ---- objects in a storage -------------------------------------------------------------------------------------------
-
-
-def object_size(url: str) -> int:
-    """Return the size of an object in bytes."""
-    with _storage(url) as (store, path):
-        return int(store.head(path)["size"])
 
 
 def read_object(url: str) -> Iterator[bytes]:
@@ -357,13 +325,9 @@ def _storage(url: str) -> Iterator[tuple[Any, str]]:
     try:
         yield store, path
     except BaseError as error:
-        raise ResourceError(
-            "LB-270",
-            f"the object storage fails: {url}",
-            received=_first_line(error),
-            expected=f"an answer within {ATTEMPTS} attempts",
-            next="check the endpoint and the network; rerun the command to resume",
-        ) from error
+        what, expected = f"the object storage fails: {url}", f"an answer within {ATTEMPTS} attempts"
+        advice = "check the endpoint and the network; rerun the command to resume"
+        raise ResourceError("LB-270", what, received=_first_line(error), expected=expected, next=advice) from error
 
 
 @lru_cache(maxsize=16)

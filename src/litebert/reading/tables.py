@@ -63,15 +63,14 @@ class Dialect:
 
     def sized(self, lines: Sequence[str]) -> Iterator[tuple[list[str], int]]:
         """Yield the valid rows of some lines, each with the number of its lines."""
-        reader = self.read(lines)
+        reader, before = self.read(lines), 0
         while True:
+            with suppress(csv.Error):
+                cells = next(reader, None)
+                if cells is None:
+                    return
+                yield cells, reader.line_num - before
             before = reader.line_num
-            try:
-                yield next(reader), reader.line_num - before
-            except csv.Error:
-                continue
-            except StopIteration:
-                return
 
     def __str__(self) -> str:
         quotes = "" if self.quoting != "none" else ", quotes are literal"
@@ -103,26 +102,25 @@ def scan_delimited(source: Source, dialect: Dialect, columns: Sequence[str], *, 
     """Yield each row after the header, with the line that it begins on."""
     reader = dialect.read(line for _, line in read_rows(source))
     if has_header:
-        with suppress(csv.Error, StopIteration):
-            next(reader)
+        with suppress(csv.Error):
+            next(reader, None)
     while True:
         number = reader.line_num + 1
         try:
-            cells = next(reader)
-        except StopIteration:
-            return
+            cells = next(reader, None)
         except csv.Error as error:
             reason = "a quote is opened and never closed" if "end of data" in str(error) else str(error)
             what = f"{source.place(number)}: the cells cannot be told apart"
-            advice = "correct this line, or write it as .jsonl"
-            yield number, LitebertError("LB-845", what, received=reason, next=advice)
+            yield number, LitebertError("LB-845", what, received=reason, next="correct this line, or write .jsonl")
             continue
+        if cells is None:
+            return
         if not cells or not (len(columns) == 1 or any(cells)):
             continue
         received = " | ".join(cells)
         if len(cells) != len(columns):
-            what = f"{source.place(number)}: {len(cells)} cells, not {len(columns)}"
-            expected, advice = f"a cell for each of {', '.join(columns)}", "quote cells that contain the delimiter"
+            what, expected = f"{len(cells)} cells, not {len(columns)}", f"a cell for each of {', '.join(columns)}"
+            what, advice = f"{source.place(number)}: {what}", "quote cells that contain the delimiter"
             yield number, LitebertError("LB-843", what, received=received, expected=expected, next=advice)
         elif "\0" in received:
             what, expected = f"{source.place(number)}: a NUL byte", "text; a NUL in every other place means UTF-16"
@@ -135,32 +133,26 @@ def scan_delimited(source: Source, dialect: Dialect, columns: Sequence[str], *, 
 # ---- JSON -----------------------------------------------------------------------------------------------------------
 
 
-def _parsed(text: str, place: str) -> object:
+def _parse(text: str, place: str) -> object:
     """Parse JSON without NaN and duplicate keys."""
     try:
         return parse_json(text, distinct_keys=True)
     except (ValueError, RecursionError) as error:
-        reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
-        expected = "one complete object per line (.jsonl) or one list (.json), without NaN and duplicate keys"
-        advice = "write the file again with a JSON library"
-        received = f"{reason}: {text[:80]}"
-        what = f"{place}: not JSON"
+        reason = "nested too deeply" if isinstance(error, RecursionError) else error
+        what, expected = f"{place}: not JSON", "a complete object per line (.jsonl) or a list (.json), without NaN"
+        received, advice = f"{reason}: {text[:80]}", "write the file again with a JSON library"
         raise LitebertError("LB-312", what, received=received, expected=expected, next=advice) from error
 
 
 def _no_object(place: str, value: object) -> LitebertError:
-    return LitebertError(
-        "LB-848",
-        f"{place}: not an object with a value for each column",
-        received=f"{type(value).__name__}: {value}"[:120],
-        expected='objects such as {"text": "…", "label": "…"}: a list of them (.json), or one per line (.jsonl)',
-        next="write the file again",
-    )
+    what, received = f"{place}: not an object with a value for each column", f"{type(value).__name__}: {value}"[:120]
+    expected = 'objects such as {"text": "…", "label": "…"}: a list of them (.json), or one per line (.jsonl)'
+    return LitebertError("LB-848", what, received=received, expected=expected, next="write the file again")
 
 
 def parse_row(line: str, place: str) -> Row:
     """Read one line of a .jsonl input: one object, without NaN and duplicate keys."""
-    row = _parsed(line, place)
+    row = _parse(line, place)
     if not isinstance(row, dict):
         raise _no_object(place, row)
     return row
@@ -186,36 +178,32 @@ def scan_json(source: Source) -> Iterator[Scanned]:
         lines.append(line)
         size += len(line) + 1
         if size > MAX_CHARACTERS:
-            received, advice = (
-                f"more than {MAX_CHARACTERS:,} characters",
-                f"jq -c '.[]' {quote(source.name)} > rows.jsonl",
-            )
-            what = f"{source.name} is too long to be read into memory"
+            what, received = f"{source.name} is too long to be read into memory", f"over {MAX_CHARACTERS:,} characters"
+            advice = f"jq -c '.[]' {quote(source.name)} > rows.jsonl"
             raise LitebertError("LB-846", what, received=received, expected="an object per line (.jsonl)", next=advice)
-    value = _parsed("\n".join(lines), source.name)
-    if isinstance(value, Mapping):
+    value = _parse("\n".join(lines), source.name)
+    if isinstance(value, dict):
         lists = [part for part in value.values() if isinstance(part, list)]
         value = lists[0] if len(lists) == 1 else value
     if not isinstance(value, list):
         raise _no_object(source.name, value)
     for number, row in enumerate(chain.from_iterable(map(_questions, value)), 1):
-        yield number, row if isinstance(row, Mapping) else _no_object(source.place(number), row)
+        yield number, row if isinstance(row, dict) else _no_object(source.place(number), row)
 
 
 def _questions(row: object) -> Iterator[object]:
     """Yield the questions of an article of SQuAD with their contexts; anything else as it is."""
-    paragraphs = row.get("paragraphs") if isinstance(row, Mapping) else None
+    paragraphs = row.get("paragraphs") if isinstance(row, dict) else None
     if not isinstance(paragraphs, list):
         yield row
         return
     for paragraph in paragraphs:
-        questions = paragraph.get("qas") if isinstance(paragraph, Mapping) else None
-        if not isinstance(paragraph, Mapping) or not isinstance(questions, list):
+        questions = paragraph.get("qas") if isinstance(paragraph, dict) else None
+        if not isinstance(questions, list):
             yield paragraph
             continue
         for question in questions:
-            is_row = isinstance(question, Mapping)
-            yield {**question, "context": paragraph.get("context")} if is_row else question
+            yield {**question, "context": paragraph.get("context")} if isinstance(question, dict) else question
 
 
 def read_layout(source: Source, layout: TypeAdapter[Wanted], *, what: str) -> Wanted:
@@ -223,8 +211,7 @@ def read_layout(source: Source, layout: TypeAdapter[Wanted], *, what: str) -> Wa
     try:
         value = parse_json(b"".join(read_pieces(source)).decode("utf-8-sig"))
     except (CorruptStreamError, ValueError, RecursionError) as error:
-        expected = "a complete JSON file in UTF-8"
-        damage = f"{source.name} is damaged"
+        damage, expected = f"{source.name} is damaged", "a complete JSON file in UTF-8"
         raise DamagedError("LB-800", damage, received=error, expected=expected, next="get the file again") from error
     try:
         return layout.validate_python(value)
@@ -240,30 +227,21 @@ def read_layout(source: Source, layout: TypeAdapter[Wanted], *, what: str) -> Wa
             except (KeyError, IndexError, TypeError):
                 break
         where, wrong = ".".join(map(str, first["loc"])) or "the whole file", first["input"]
-        raise LitebertError(
-            "LB-801",
-            f"{source.name}{question} is not laid out as {what}: {where}",
-            received=f"an object with {', '.join(map(str, islice(wrong, 5)))}"
-            if isinstance(wrong, dict)
-            else repr(wrong),
-            expected="this field" if first["type"] == "missing" else wanted(first),
-            next="correct this place in the file, or choose the file that was meant",
-        ) from error
+        keys = f"an object with {', '.join(map(str, islice(wrong, 5)))}" if isinstance(wrong, dict) else repr(wrong)
+        fault = f"{source.name}{question} is not laid out as {what}: {where}"
+        expected = "this field" if first["type"] == "missing" else wanted(first)
+        advice = "correct this place in the file, or choose the file that was meant"
+        raise LitebertError("LB-801", fault, received=keys, expected=expected, next=advice) from error
 
 
 def texts_of(row: Row, column: str, place: str) -> Iterator[str]:
     """Yield the texts of a dotted column; each element of a list is a separate text.
 
-    >>> source = Source("a.jsonl", "/a.jsonl", ".jsonl", "", 1)
     >>> row = {"chapters": [{"text": "One."}, {"text": "Two."}]}
-    >>> list(texts_of(row, "chapters.text", source.place(1)))
+    >>> list(texts_of(row, "chapters.text", "a.jsonl, line 1"))
     ['One.', 'Two.']
     """
     names = column.split(".")
-
-    def not_text(received: str) -> LitebertError:
-        advice = "name another --column, or remove such rows from the file"
-        return LitebertError("LB-315", f"{place}: column {column} is not text", received=received, next=advice)
 
     def walk(value: object, depth: int) -> Iterator[str]:
         if isinstance(value, list):
@@ -272,23 +250,23 @@ def texts_of(row: Row, column: str, place: str) -> Iterator[str]:
         elif depth < len(names) and isinstance(value, Mapping):
             if names[depth] not in value:
                 within = f" in {'.'.join(names[:depth])}" if depth else ""
-                raise LitebertError(
-                    "LB-314",
-                    f"{place}: there is no column {names[depth]}{within}",
-                    received=f"--column {column}",
-                    expected=f"one of {', '.join(map(str, value)) or '(the object is empty)'}",
-                    next=f"--column with another name: {did_you_mean(names[depth], map(str, value))}",
-                )
+                present = list(map(str, value))
+                what = f"{place}: there is no column {names[depth]}{within}"
+                expected = f"one of {', '.join(present) or '(the object is empty)'}"
+                advice = f"--column with another name: {did_you_mean(names[depth], present)}"
+                raise LitebertError("LB-314", what, received=f"--column {column}", expected=expected, next=advice)
             yield from walk(value[names[depth]], depth + 1)
         elif depth == len(names) and isinstance(value, str):
             yield _LONE_SURROGATE.sub("\ufffd", value)
         else:
-            raise not_text("null" if value is None else type(value).__name__)
+            raise TypeError("null" if value is None else type(value).__name__)
 
     try:
         yield from walk(row, 0)
-    except RecursionError as error:
-        raise not_text("lists in lists without end") from error
+    except (TypeError, RecursionError) as error:
+        received = error if isinstance(error, TypeError) else "lists in lists without end"
+        what, advice = f"{place}: column {column} is not text", "name another --column, or remove such rows"
+        raise LitebertError("LB-315", what, received=received, next=advice) from error
 
 
 # ---- Parquet --------------------------------------------------------------------------------------------------------
@@ -338,9 +316,8 @@ def scan_tagged(source: Source) -> Iterator[Scanned]:
     Blank lines are between sentences. Document marks (-DOCSTART-) and comments (# …) are skipped; a word # has as many
     cells as other lines.
     """
-    words: list[str] = []
-    tags: list[str] = []
-    number, width = 0, 0
+    rows = list[list[str]]()  # of the current sentence
+    number = width = 0
     problem: LitebertError | None = None
     lines = ((at, line.split("\t") if "\t" in line else line.split()) for at, line in read_rows(source))
     for line_number, cells in chain(lines, [(0, [])]):  # as if a blank line followed the last one
@@ -349,19 +326,18 @@ def scan_tagged(source: Source) -> Iterator[Scanned]:
         if any(cells):
             number, width = number or line_number, width or len(cells)
             place = source.place(line_number)
-            if len(words) >= MAX_WORDS:
-                received = f"{MAX_WORDS:,} words without a blank line"
+            if len(rows) >= MAX_WORDS:
+                what, received = f"{place}: the sentence does not end", f"{MAX_WORDS:,} words without a blank line"
                 advice = "add blank lines between sentences; if this is a table with a header, name it .tsv"
-                what = f"{place}: the sentence does not end"
                 problem = problem or LitebertError("LB-849", what, received=received, next=advice)
             elif len(cells) != width or not all(cells):
-                what, expected = f"{place}: {len(cells)} cells, not {width}", "as many as the first line has"
-                received, advice = " | ".join(cells), "correct this line: the word first, its tag last"
+                what, received = f"{place}: {len(cells)} cells, not {width}", " | ".join(cells)
+                expected, advice = "as many as the first line has", "correct this line: the word first, its tag last"
                 problem = problem or LitebertError("LB-843", what, received=received, expected=expected, next=advice)
-            words.append(cells[0])
-            tags.append(cells[-1])
-            if len(words) <= MAX_WORDS:
+            rows.append(cells)
+            if len(rows) <= MAX_WORDS:
                 continue
-        if words:
-            yield number, problem or ({"tokens": words, "tags": tags} if width > 1 else {"tokens": words})
-        number, words, tags, problem = 0, [], [], None
+        if rows:
+            tokens, tags = [row[0] for row in rows], [row[-1] for row in rows]
+            yield number, problem or ({"tokens": tokens, "tags": tags} if width > 1 else {"tokens": tokens})
+        number, rows, problem = 0, [], None

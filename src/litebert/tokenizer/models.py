@@ -7,23 +7,27 @@ characters, lower-case last. Every step keeps track of where each character came
 from __future__ import annotations
 
 import hashlib
+import io
 import re
 import unicodedata
 from array import array
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import sentencepiece
 from numpy.typing import NDArray
+from sentencepiece.sentencepiece_model_pb2 import ModelProto  # type: ignore[attr-defined]
 
 from litebert.errors import LitebertError, missing_package
 from litebert.tokenizer.modelfile import (
     CONTROL,
     MAX_PIECE_BYTES,
     MAX_PIECES,
+    NORMAL,
+    NUMBER_COMMA_PENALTY,
     UNKNOWN,
     damaged_vocabulary,
     ends_in_number_comma,
@@ -31,7 +35,6 @@ from litebert.tokenizer.modelfile import (
 )
 
 Spans: TypeAlias = NDArray[np.int32]  # half-open places in a text, rows (start, end)
-Places: TypeAlias = NDArray[np.int32]
 
 SPACE = "▁"
 _BATCH_WORTH_THREADS = 16  # from this many texts on, one call for all is faster, even on one thread (13 % on articles)
@@ -81,8 +84,8 @@ class Normalizer:
             text = _NOT_ASCII.sub(lambda run: run[0].translate(_FOLDED), text)
         return text.lower() if self.lowercase else text
 
-    def align(self, text: str) -> tuple[str, Places, Places]:
-        """Return the normalised text, and where each of its characters starts and ends in the original.
+    def align(self, text: str) -> tuple[str, Spans]:
+        """Return the normalised text, and where each of its characters comes from in the original.
 
         A dropped mark belongs to the character before it.
         """
@@ -107,7 +110,7 @@ class Normalizer:
                     base_width = width
                 elif base_width:
                     ends[-base_width:] = array("i", [index + 1] * base_width)
-        return self.normalize(text), np.array(starts, dtype=np.int32), np.array(ends, dtype=np.int32)
+        return self.normalize(text), np.column_stack([np.array(starts, np.int32), np.array(ends, np.int32)])
 
 
 def replace_surrogates(text: str) -> str:
@@ -169,7 +172,7 @@ class _Vocabulary:
     """All pieces by id; `hash` is that of the file and of the settings that change ids."""
 
     def __init__(
-        self, data: bytes, normalizer: Normalizer, special: SpecialPieces, pieces: Iterable[str], name: str, kind: str
+        self, data: bytes, normalizer: Normalizer, special: SpecialPieces, pieces: list[str], name: str
     ) -> None:
         self.data, self.normalizer, self.special, self.pieces = data, normalizer, special, tuple(pieces)
         self.ids = {text: index for index, text in enumerate(self.pieces)}
@@ -177,7 +180,6 @@ class _Vocabulary:
             what = f"{name} is not an ALBERT vocabulary: special pieces are missing"
             received = f"{len(self.ids):,} pieces without {', '.join(missing)}"
             raise LitebertError("LB-211", what, received=received, next="litebert tokenizer train --help")
-        self.hash = vocabulary_hash(kind, data)
 
 
 # ---- the unigram model of the English ALBERTs -----------------------------------------------------------------------
@@ -202,8 +204,8 @@ class UnigramModel(_Vocabulary):
         pieces, _, checked = read_model(data, name)
         unknown = next(piece.text for piece in pieces if piece.kind == UNKNOWN)
         special, texts = UNIGRAM_SPECIAL._replace(unk=unknown), [piece.text for piece in pieces]
-        super().__init__(data, normalizer, special, texts, name, f"unigram {normalizer}")
-        self._known = {text: text for text in self.pieces}  # equal pieces of a long text are one object
+        super().__init__(data, normalizer, special, texts, name)
+        self.hash = vocabulary_hash(f"unigram {normalizer}", data)
         self.starts_word: NDArray[np.bool_] = np.array([starts_word(piece) for piece in self.pieces])  # (vocab,)
         self.pieces_end_at_spaces = not any(SPACE in piece.lstrip(SPACE) for piece in self.pieces)
         self._processor = sentencepiece.SentencePieceProcessor()
@@ -211,21 +213,20 @@ class UnigramModel(_Vocabulary):
             self._processor.LoadFromSerializedProto(checked)
         except (RuntimeError, ValueError, IndexError) as error:
             raise damaged_vocabulary(name, f"sentencepiece refuses it: {error}") from error
-        self._never_spelled = frozenset(piece.text for piece in pieces if piece.kind in (UNKNOWN, CONTROL))
-        # Without a piece for the comma, a run of unknown characters may contain one, which its id does not show.
-        self._has_comma = "," in self.ids and "," not in self._never_spelled
+        # The ids of pieces that a text can produce; all others are the unknown one.
+        self._spelled = {p.text: index for index, p in enumerate(pieces) if p.kind not in (UNKNOWN, CONTROL)}
         self._number_commas = {
-            index: [self._id(part) for part in self._parts(piece)]
-            for piece, index in self.ids.items()
-            if ends_in_number_comma(piece) and piece not in self._never_spelled
+            index: [self._id(part) for part in self._split_comma(piece)]
+            for piece, index in self._spelled.items()
+            if ends_in_number_comma(piece)
         }
 
     def encode_ids(self, texts: list[str], *, num_threads: int) -> list[list[int]]:
         """Return the ids of each text; `num_threads` -1 is all cores."""
         normalized = [self.normalizer.normalize(text) for text in texts]
-        if not self._has_comma:
+        if "," not in self._spelled:  # a run of unknown characters may contain a comma, which its id does not show
             split = [self._processor.encode(text, out_type=str) for text in normalized]
-            return [[self._id(part) for whole in row for part in self._parts(whole)] for row in split]
+            return [[self._id(part) for whole in row for part in self._split_comma(whole)] for row in split]
         if len(texts) < _BATCH_WORTH_THREADS:
             encoded = [self._processor.encode(text, out_type=int) for text in normalized]
         else:
@@ -238,15 +239,16 @@ class UnigramModel(_Vocabulary):
 
     def trace(self, text: str) -> Trace:
         """Return the pieces of a text and where each came from."""
-        normalized, first_places, last_places = self.normalizer.align(text)
+        normalized, spans = self.normalizer.align(text)
         pieces: list[str] = []
         begins, stops = array("i"), array("i")  # of each piece, in what sentencepiece makes of the normalised text
         end = 0
         for whole in self._processor.encode(normalized, out_type=str):
             begin, end = end, end + len(whole)
-            for part in self._parts(whole):
+            for part in self._split_comma(whole):
                 stop = min(begin + len(part), end)
-                pieces.append(self._known.get(part, part))
+                known = self.ids.get(part)  # equal pieces of a long text are one object
+                pieces.append(part if known is None else self.pieces[known])
                 begins.append(begin + part.startswith(SPACE))
                 stops.append(stop)
                 begin = stop
@@ -255,9 +257,9 @@ class UnigramModel(_Vocabulary):
         _, places = self._processor.normalize(normalized, with_offsets=True)
         origins = np.array([*places[:-1], len(normalized)], np.int32)  # (characters + 1,)
         first, last = origins[np.array(begins)], origins[np.array(stops)]  # (pieces,)
-        after = np.append(first_places, last_places[-1:] if len(last_places) else np.int32(0))
+        after = np.append(spans[:, 0], spans[-1:, 1] if len(spans) else np.int32(0))
         starts = after[np.minimum(first, len(after) - 1)]
-        ends = np.where(first < last, np.append(np.int32(0), last_places)[last], starts)
+        ends = np.where(first < last, np.append(np.int32(0), spans[:, 1])[last], starts)
         return Trace(pieces, np.stack([starts, ends], axis=1))
 
     def join(self, pieces: list[str]) -> str:
@@ -265,7 +267,7 @@ class UnigramModel(_Vocabulary):
         hidden = dict.fromkeys(self.special, "") | {self.special.unk: " ⁇ "}
         return "".join(hidden.get(piece, piece) for piece in pieces).replace(SPACE, " ").strip()
 
-    def _parts(self, piece: str) -> list[str]:
+    def _split_comma(self, piece: str) -> list[str]:
         """Encode a piece such as `▁2010,` without its comma, which becomes a separate piece.
 
         Official tokenization.py L66-79, as intended (Python 3 broke it): encoding adds a `▁` in front, which is
@@ -279,8 +281,7 @@ class UnigramModel(_Vocabulary):
         return [part for part in (first, *rest, ",") if part]
 
     def _id(self, piece: str) -> int:
-        known = piece in self.ids and piece not in self._never_spelled
-        return self.ids[piece if known else self.special.unk]
+        return self._spelled.get(piece, self.ids[self.special.unk])
 
 
 # ---- the WordPiece model of the Chinese ALBERTs ---------------------------------------------------------------------
@@ -312,7 +313,8 @@ class WordPieceModel(_Vocabulary):
         if len(set(pieces)) < len(pieces):
             ((twice, _),) = Counter(pieces).most_common(1)
             raise damaged_vocabulary(name, f"the piece {twice!r} is there twice")
-        super().__init__(data, normalizer, WORDPIECE_SPECIAL, pieces, name, f"wordpiece {lowercase=}")
+        super().__init__(data, normalizer, WORDPIECE_SPECIAL, pieces, name)
+        self.hash = vocabulary_hash(f"wordpiece {lowercase=}", data)
         self.starts_word: NDArray[np.bool_] = np.array([not piece.startswith("##") for piece in self.pieces])
         # Special pieces in a text are plain text here; on request, `Tokenizer` splits them off.
         wordpiece = tokenizers.models.WordPiece(self.ids, unk_token=self.special.unk, max_input_chars_per_word=200)
@@ -337,3 +339,89 @@ class WordPieceModel(_Vocabulary):
         hidden = set(self.special) - {self.special.unk}
         shown = ["⁇" if piece == self.special.unk else piece for piece in pieces if piece not in hidden]
         return " ".join(shown).replace(" ##", "")
+
+
+# ---- training, by the official recipe (README L311-318), on text as encoding sees it --------------------------------
+
+USER_SYMBOLS = ("(", ")", '"', "-", ".", "–", "£", "€")  # the official ones, never part of another piece
+# Sums depend on the number of threads, which is fixed so that the same text gives the same bytes.
+_NUM_THREADS = 16
+# sentencepiece skips lines above 4,192 bytes; no piece crosses a space, so cutting there is free.
+_LINE = re.compile(r"\S.{0,1000}(?!\S)|\S+", re.S)
+
+
+def train_tokenizer(
+    texts: Iterable[str],
+    *,
+    vocab_size: int,
+    is_limit: bool = False,
+    lowercase: bool = True,
+    character_coverage: float = 0.99995,
+    max_sentences: int = 10_000_000,
+) -> bytes:
+    """Train a unigram vocabulary and return the bytes of its sentencepiece model.
+
+    `texts` are read once, in order; line breaks in them are ignored. If there are more than `max_sentences`, they are
+    sampled. With `is_limit` a text too small for `vocab_size` pieces gets as many as it has. Ids 0 to 12 are those of
+    the official vocabulary. The same texts give the same bytes.
+
+    The official code splits the comma off pieces such as `▁2010,`, so their scores are lowered by 100: they are never
+    chosen, and sentencepiece, this package and transformers agree.
+
+    >>> from litebert.tokenizer import Tokenizer
+    >>> texts = ["The cat sat on the mat.", "The mat was flat.", "That cat was fat."]
+    >>> tokenizer = Tokenizer.from_model(train_tokenizer(texts, vocab_size=28))
+    >>> tokenizer.decode(tokenizer.encode("THE fat cat").ids)
+    'the fat cat'
+    """
+    if isinstance(texts, str):
+        raise single_text(texts)
+    normalizer, num_lines = Normalizer(lowercase=lowercase), 0
+    failure: BaseException | None = None
+
+    def lines() -> Iterator[str]:
+        nonlocal num_lines, failure
+        try:
+            for text in texts:
+                for line in _LINE.findall(normalizer.normalize(text)):
+                    num_lines += 1
+                    yield line
+        except (Exception, KeyboardInterrupt) as error:  # native code would swallow it
+            failure = error
+            raise
+
+    written = io.BytesIO()
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=lines(),
+            model_writer=written,
+            model_type="unigram",
+            vocab_size=vocab_size,
+            hard_vocab_limit=not is_limit,
+            pad_id=0,
+            unk_id=1,
+            bos_id=-1,
+            eos_id=-1,
+            control_symbols=["[CLS]", "[SEP]", "[MASK]"],
+            user_defined_symbols=list(USER_SYMBOLS),
+            character_coverage=character_coverage,
+            input_sentence_size=max_sentences,
+            shuffle_input_sentence=True,
+            num_threads=_NUM_THREADS,
+            minloglevel=2,
+        )
+    except (RuntimeError, ValueError) as error:
+        if failure is not None:
+            raise failure from error
+        if num_lines == 0:
+            what, again = "there is no text to train a vocabulary on", "give some thousands of sentences"
+            raise LitebertError("LB-220", what, next=again) from error
+        what = f"no vocabulary of {vocab_size:,} pieces can be trained on these {num_lines:,} lines"
+        again = "set vocab_size (--vocab-size) as it says, give more text, or see litebert tokenizer train --help"
+        said = str(error).rpartition("] ")[2]  # after the place in sentencepiece's code
+        raise LitebertError("LB-221", what, received=said or error, next=again) from error
+    model = ModelProto.FromString(written.getvalue())
+    for piece in model.pieces:
+        if piece.type == NORMAL and ends_in_number_comma(piece.piece):
+            piece.score -= NUMBER_COMMA_PENALTY
+    return bytes(model.SerializeToString())

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property, partial
 from itertools import islice
 from pathlib import Path
-from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +31,6 @@ from litebert.tokenizer.tokenizer_json import VocabularyFile, read_tokenizer_jso
 ALL_CORES = -1
 LONG = 1 << 20  # the longest text that is encoded at once, in characters
 _PART = 1 << 17  # characters in a part of a longer one
-Span: TypeAlias = tuple[int, int]
 
 _CONFIG, _PIPELINE = "tokenizer_config.json", "tokenizer.json"
 _VOCABULARIES = ("spiece.model", "vocab.txt", _PIPELINE)
@@ -67,7 +65,7 @@ class Encoding:
         return self._trace.pieces
 
     @property
-    def offsets(self) -> list[Span]:
+    def offsets(self) -> list[tuple[int, int]]:
         """The (start, end) of each token in the original string."""
         return [(start, end) for start, end in self.offset_array.tolist()]
 
@@ -135,6 +133,8 @@ class Tokenizer:
         files.write_json(folder / _PIPELINE, tokenizer_json(self._model))
         files.write_json(folder / _CONFIG, tokenizer_config(self._model, max_length))
 
+    # ---- texts to ids -----------------------------------------------------------------------------------------------
+
     def encode(
         self, text: str, pair: str | None = None, *, special_tokens: bool = False, frame: bool | None = None
     ) -> Encoding:
@@ -143,13 +143,6 @@ class Tokenizer:
         With `special_tokens`, names such as `[MASK]` in the text become the special ids; without it, they are plain
         text. `frame` adds `[CLS]` before and `[SEP]` after the text (`[SEP]` after the pair); None frames pairs and,
         with `special_tokens`, single texts, too.
-
-        >>> from litebert.tokenizer import train_tokenizer
-        >>> model = train_tokenizer(["red, green, blue"] * 9, vocab_size=25)
-        >>> tokenizer = Tokenizer.from_model(model)
-        >>> encoding = tokenizer.encode("Red [MASK]", special_tokens=True)
-        >>> encoding.pieces[-2:], encoding.offsets[-2:]
-        (['[MASK]', '[SEP]'], [(4, 10), (0, 0)])
         """
         pairs = None if pair is None else [pair]
         return self.encode_batch([text], pairs, special_tokens=special_tokens, frame=frame, num_threads=1)[0]
@@ -202,6 +195,16 @@ class Tokenizer:
             [id_ for at, part in enumerate(row) for id_ in ([ids[part]] if at % 2 else next(plain))] for row in rows
         ]
 
+    def encode_arrays(self, text: str) -> tuple[NDArray[np.int32], Spans]:
+        """Return the ids of a text of any length and their offsets, in 12 bytes per token."""
+        found = array("i")  # id, start, end, …: the numbers of lists take five times as much
+        for begin, part in self._parts(text):
+            encoding = self.encode(part)
+            rows = np.column_stack([encoding.ids, encoding.offset_array + begin])
+            found.frombytes(rows.astype(np.int32).tobytes())
+        columns = np.frombuffer(found, np.int32).reshape(-1, 3)
+        return columns[:, 0], columns[:, 1:]
+
     def beginning(self, text: str, num_ids: int) -> str:
         """Return a beginning of a long text with at least `num_ids` ids; short texts unchanged."""
         if len(text) <= LONG:
@@ -216,22 +219,38 @@ class Tokenizer:
                 return text[: begin + len(part)]
         return text
 
-    def encode_arrays(self, text: str) -> tuple[NDArray[np.int32], Spans]:
-        """Return the ids of a text of any length and their offsets, in 12 bytes per token."""
-        found = array("i")  # id, start, end, …: the numbers of lists take five times as much
-        for begin, part in self._parts(text):
-            encoding = self.encode(part)
-            rows = np.column_stack([encoding.ids, encoding.offset_array + begin])
-            found.frombytes(rows.astype(np.int32).tobytes())
-        columns = np.frombuffer(found, np.int32).reshape(-1, 3)
-        return columns[:, 0], columns[:, 1:]
+    def _parts(self, text: str) -> Iterator[tuple[int, str]]:
+        """Yield a long text in parts, with their positions: their ids are those within the text, in less memory."""
+        begin = 0
+        if len(text) > LONG and self._model.pieces_end_at_spaces:
+            while found := _BETWEEN_WORDS.search(text, begin + _PART):
+                yield begin, text[begin : found.start()]
+                begin = found.end()
+        yield begin, text[begin:]
+
+    def _trace(self, texts: tuple[str, ...], *, special_tokens: bool, is_framed: bool) -> Trace:
+        """Return the pieces and offsets of a text, or of a text and its pair."""
+        special, no_span = self._model.special, np.zeros((1, 2), np.int32)
+        traces = [Trace([special.cls], no_span)] if is_framed else []
+        for text in texts:
+            end = 0
+            for at, part in enumerate(self._special.split(replace_surrogates(text)) if special_tokens else [text]):
+                begin, end = end, end + len(part)
+                if at % 2:
+                    traces.append(Trace([part], np.array([(begin, end)], np.int32)))
+                    continue
+                for place, plain in self._parts(part):
+                    pieces, offsets = self._model.trace(plain)
+                    traces.append(Trace(pieces, offsets + np.int32(begin + place)))
+            if is_framed:
+                traces.append(Trace([special.sep], no_span))
+        return Trace([each for trace in traces for each in trace.pieces], np.concatenate([t.offsets for t in traces]))
+
+    # ---- ids and pieces ---------------------------------------------------------------------------------------------
 
     def decode(self, ids: Iterable[int]) -> str:
         """Return the text of ids, without special pieces; the unknown one is shown as ⁇."""
-        ids = list(ids)
-        for outside in (id_ for id_ in ids if not 0 <= id_ < self.vocab_size):
-            self.piece(outside)  # raises its error
-        return self._model.join([self.pieces[id_] for id_ in ids])
+        return self._model.join([self.piece(id_) for id_ in ids])
 
     def piece(self, id: int) -> str:
         """Return the piece of an id."""
@@ -269,34 +288,6 @@ class Tokenizer:
         num_fragments = sum(found) + ids.count(self.unk_id)
         return num_fragments > len(ids) / 2 and (num_fragments >= _FEW_LETTERS or self.unk_id in ids)
 
-    def _parts(self, text: str) -> Iterator[tuple[int, str]]:
-        """Yield a long text in parts, with their positions: their ids are those within the text, in less memory."""
-        begin = 0
-        if len(text) > LONG and self._model.pieces_end_at_spaces:
-            while found := _BETWEEN_WORDS.search(text, begin + _PART):
-                yield begin, text[begin : found.start()]
-                begin = found.end()
-        yield begin, text[begin:]
-
-    def _trace(self, texts: tuple[str, ...], *, special_tokens: bool, is_framed: bool) -> Trace:
-        """Return the pieces and offsets of a text, or of a text and its pair."""
-        no_span = np.zeros((1, 2), np.int32)
-        traces = [Trace([self._model.special.cls], no_span)] if is_framed else []
-        for text in texts:
-            begin = 0
-            for at, part in enumerate(self._special.split(replace_surrogates(text)) if special_tokens else [text]):
-                end = begin + len(part)
-                if at % 2:
-                    traces.append(Trace([part], np.array([(begin, end)], np.int32)))
-                else:
-                    for place, piece in self._parts(part):
-                        pieces, offsets = self._model.trace(piece)
-                        traces.append(Trace(pieces, offsets + np.int32(begin + place)))
-                begin = end
-            if is_framed:
-                traces.append(Trace([self._model.special.sep], no_span))
-        return Trace([each for trace in traces for each in trace.pieces], np.concatenate([t.offsets for t in traces]))
-
 
 class UnknownPieces:
     """Counts the pieces of texts, the unknown ones, and the characters that cause these."""
@@ -324,12 +315,10 @@ class UnknownPieces:
 
 def read_vocabulary(path: Path) -> VocabularyFile:
     """Read the vocabulary at a path (a file, a folder or a run) with the settings beside it."""
+    look, there = f"ls -l {path.parent}", [path] if path.suffix in (".model", ".txt") else []
     if path.is_dir():
-        places = [folder / name for folder in (path, path / "model") for name in _VOCABULARIES]
+        look, places = f"ls -l {path}", (folder / name for folder in (path, path / "model") for name in _VOCABULARIES)
         there = [place for place in places if place.is_file()]
-    else:
-        there = [path] if path.suffix in (".model", ".txt") else []
-    look = f"ls -l {path if path.is_dir() else path.parent}"
     if not there:
         received = "a folder without one" if path.is_dir() else "a path that names none"
         expected = f"a folder with one of {', '.join(_VOCABULARIES)}; a *.model or a *.txt file"
@@ -350,4 +339,4 @@ def read_vocabulary(path: Path) -> VocabularyFile:
             what, again = f"{key} in {config} cannot be used", f"correct {key} in {config}, or delete it for {default}"
             raise LitebertError("LB-214", what, received=value, expected="true or false", next=again)
         settings[key] = value
-    return found._replace(settings=Normalizer(settings["do_lower_case"], settings["keep_accents"]))
+    return found._replace(settings=Normalizer(*settings.values()))

@@ -11,7 +11,7 @@ import base64
 import math
 import sys
 import unicodedata
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Annotated, NamedTuple, TypeAlias
@@ -27,6 +27,7 @@ from litebert.tokenizer.modelfile import (
     CONTROL,
     MAX_PIECES,
     NORMAL,
+    NUMBER_COMMA_PENALTY,
     UNKNOWN,
     USER_DEFINED,
     Piece,
@@ -39,8 +40,6 @@ from litebert.tokenizer.models import SPACE, UNIGRAM_SPECIAL, Normalizer, Unigra
 
 JsonTable: TypeAlias = Mapping[str, Json]
 
-# Subtracted from the score of pieces such as `▁2010,`, so that splitting off the comma wins.
-NUMBER_COMMA_PENALTY = 100.0
 _FINAL_SIGMA = r"\p{Cased}\p{Case_Ignorable}*\KΣ(?!\p{Case_Ignorable}*\p{Cased})"
 _MAX_BYTES = 32 << 20  # transformers writes 76 bytes per piece
 _LARGEST_SCORE = float(np.finfo(np.float32).max)
@@ -64,7 +63,6 @@ def tokenizer_config(model: UnigramModel | WordPieceModel, max_length: int) -> d
 def tokenizer_json(model: UnigramModel | WordPieceModel) -> dict[str, Json]:
     """Return `tokenizer.json`: our preprocessing, the vocabulary, and `[CLS] A [SEP] B [SEP]` around it."""
     ids, special = model.ids, model.special
-    steps = _unigram_steps(model) if isinstance(model, UnigramModel) else _wordpiece_steps(model)
 
     def part(kind: str, name: str, segment: int) -> Json:
         return {kind: {"id": name, "type_id": segment}}
@@ -82,7 +80,7 @@ def tokenizer_json(model: UnigramModel | WordPieceModel) -> dict[str, Json]:
             "pair": [*single, part("Sequence", "B", 1), part("SpecialToken", special.sep, 1)],
             "special_tokens": {name: {"id": name, "ids": [ids[name]], "tokens": [name]} for name in special},
         },
-        **steps,
+        **(_unigram_steps(model) if isinstance(model, UnigramModel) else _wordpiece_steps(model)),
     }
 
 
@@ -92,7 +90,7 @@ def _unigram_steps(model: UnigramModel) -> dict[str, Json]:
     # The steps of our preprocessing, then those of sentencepiece's own normaliser.
     steps = [_replace(f"[{_class(str.isspace)}▁]+", " ")]
     if not model.normalizer.keep_accents:
-        steps += [{"type": "NFKD"}, _replace(f"[{_class(_is_combining)}]+", "")]
+        steps += [{"type": "NFKD"}, _replace(f"[{_class(unicodedata.combining)}]+", "")]
     if model.normalizer.lowercase:
         steps += [_replace(_FINAL_SIGMA, "ς"), {"type": "Lowercase"}]
     if charsmap:
@@ -138,16 +136,12 @@ def _replace(pattern: str, content: str) -> Json:
 
 
 @cache
-def _class(belongs: Callable[[str], bool]) -> str:
+def _class(belongs: Callable[[str], object]) -> str:
     """Return the inside of a regular expression's [...] for all characters of a class."""
     codes = [code for code in range(sys.maxunicode + 1) if belongs(chr(code))]
     starts = [code for code, before in zip(codes, [-2, *codes], strict=False) if code != before + 1]
     ends = [code for code, after in zip(codes, [*codes[1:], -2], strict=True) if code + 1 != after]
     return "".join(rf"\x{{{start:X}}}-\x{{{end:X}}}" for start, end in zip(starts, ends, strict=True))
-
-
-def _is_combining(character: str) -> bool:
-    return unicodedata.combining(character) != 0
 
 
 # ---- reading --------------------------------------------------------------------------------------------------------
@@ -191,6 +185,7 @@ def read_tokenizer_json(path: Path) -> VocabularyFile:
     found = table.get("model")
     model: JsonTable = found if isinstance(found, dict) else {}
     kind, normalizer = model.get("type"), _steps(table, "normalizer")
+    kinds = {step["type"] for step in normalizer}
     # Features that change the meaning of pieces: other algorithms, bytes, words.
     if kind == "Unigram":
         marks_words = any(
@@ -202,32 +197,25 @@ def read_tokenizer_json(path: Path) -> VocabularyFile:
         )
         faults = {"byte pieces": bool(model.get("byte_fallback")), "no ▁ before words": not marks_words}
     elif kind == "WordPiece":
-        whole = [step.get("handle_chinese_chars") is False for step in normalizer]
-        faults = {
-            "no ## inside words": model.get("continuing_subword_prefix", "##") != "##",
-            "words of several Chinese characters": any(whole),
-        }
+        is_whole = any(step.get("handle_chinese_chars") is False for step in normalizer)
+        is_marked = model.get("continuing_subword_prefix", "##") == "##"
+        faults = {"no ## inside words": not is_marked, "words of several Chinese characters": is_whole}
     else:
         faults = {f"a {kind} model" if isinstance(kind, str) else "no model": True}
-    if any(faults.values()):
-        raise NoVocabularyError(
-            "LB-244",
-            f"{path} is a tokenizer of a kind that ALBERT does not use",
-            received=", ".join(fault for fault, is_there in faults.items() if is_there),
-            expected="a Unigram model with ▁ before each word, or BERT's WordPiece",
-            next="put the spiece.model or vocab.txt of the model beside it: these take precedence",
-        )
+    if found_faults := [fault for fault, is_there in faults.items() if is_there]:
+        what, received = f"{path} is a tokenizer of a kind that ALBERT does not use", ", ".join(found_faults)
+        advice = "put the spiece.model or vocab.txt of the model beside it: these take precedence"
+        raise NoVocabularyError("LB-244", what, received=received, next=advice)
     try:
         if kind == "Unigram":
             unigram = _Unigram.model_validate(model)
             if unigram.unk_id >= len(unigram.vocab):
                 raise ValueError(f"unk_id is {unigram.unk_id}, of {len(unigram.vocab):,} pieces")
             special = _special_names(table, {text: index for index, (text, _) in enumerate(unigram.vocab)}, path)
-            pieces = restored(unigram.vocab, unknown=unigram.unk_id, control=special | set(UNIGRAM_SPECIAL))
+            pieces = restore(unigram.vocab, unknown=unigram.unk_id, control=special | set(UNIGRAM_SPECIAL))
             maps = [step.get("precompiled_charsmap") for step in normalizer if step["type"] == "Precompiled"]
             encoded = maps[0] if maps else ""  # without a map, characters are not changed
             charsmap = base64.b64decode(encoded if isinstance(encoded, str) else "?", validate=True)
-            kinds = {str(step["type"]) for step in normalizer}
             # Our own files name the marks to drop in a Replace; NFKD alone drops none.
             drops_marks = "NFKD" in kinds and any(step.get("content") == "" for step in normalizer)
             settings = Normalizer("Lowercase" in kinds, keep_accents=not (drops_marks or "StripAccents" in kinds))
@@ -240,7 +228,7 @@ def read_tokenizer_json(path: Path) -> VocabularyFile:
         if broken := [word for word in words if word.split() != [word]]:
             raise ValueError(f"a piece with spaces: {broken[0]!r:.80}")
         _special_names(table, ids, path)
-        lowercase = any(step["type"] == "Lowercase" or step.get("lowercase") is True for step in normalizer)
+        lowercase = "Lowercase" in kinds or any(step.get("lowercase") is True for step in normalizer)
         data = "".join(f"{word}\n" for word in words).encode("utf-8", "surrogatepass")
         return VocabularyFile(path, ".txt", data, Normalizer(lowercase=lowercase))
     except ValueError as error:
@@ -248,7 +236,7 @@ def read_tokenizer_json(path: Path) -> VocabularyFile:
         raise damaged_vocabulary(str(path), fault) from error
 
 
-def restored(scores: Sequence[tuple[str, float]], *, unknown: int, control: Container[str]) -> list[Piece]:
+def restore(scores: Sequence[tuple[str, float]], *, unknown: int, control: Container[str]) -> list[Piece]:
     """Return the pieces in order, with the kinds and scores of sentencepiece's own file.
 
     `unknown` is the id of the unknown piece, `control` the control pieces. A `tokenizer.json` has only pieces and
@@ -256,32 +244,35 @@ def restored(scores: Sequence[tuple[str, float]], *, unknown: int, control: Cont
     comma; we write the score that sentencepiece gives to user-defined pieces, where transformers writes 0.
 
     >>> rows = [("<unk>", 0.0), (".", -2.1), ("▁1", -2.0), ("▁1,", -109.14508438110352)]
-    >>> [(p.text, p.score, p.kind) for p in restored(rows, unknown=0, control=())][1:]
+    >>> [(p.text, p.score, p.kind) for p in restore(rows, unknown=0, control=())][1:]
     [('.', 0.0, 4), ('▁1', -2.0, 1), ('▁1,', -9.145084381103516, 1)]
     """
-
-    def is_same(score: float, other: float) -> bool:
-        return math.isclose(score, other, rel_tol=1e-12)
-
+    # A vocabulary with a score of -109 may be one trained here, where such pieces have their penalty from the start.
+    # But sentencepiece's scores have 32 bits, and after subtracting 100 many need more (121 of 141 in the official
+    # vocabulary): the penalty is taken back where only that makes all of them numbers of 32 bits.
+    commas = [score for text, score in scores if ends_in_number_comma(text)]
+    is_lowered = _have_32_bits(score + NUMBER_COMMA_PENALTY for score in commas) and not _have_32_bits(commas)
     best = float(np.float32(max((score for text, score in scores if score and text not in control), default=0.0)))
     pieces = []
     for index, (text, score) in enumerate(scores):
-        # No normal piece has the probability 1.
-        is_user_defined = score == 0 or is_same(score, user_defined_score(text, best))
-        named = UNKNOWN if index == unknown else CONTROL if text in control else None
-        kind = named or (USER_DEFINED if is_user_defined else NORMAL)
-        pieces.append(Piece(text, score if kind == NORMAL else 0.0, kind))
-    commas = [index for index, (text, _, kind) in enumerate(pieces) if kind == NORMAL and ends_in_number_comma(text)]
-    raised = [pieces[index].score + NUMBER_COMMA_PENALTY for index in commas]
-    # Scores have 32 bits, and after subtracting 100 often need more: 121 of 141 in the official vocabulary do.
-    fits, fits_raised = (
-        all(is_same(float(np.float32(score)), score) for score in each)
-        for each in ([pieces[index].score for index in commas], raised)
-    )
-    if fits_raised and not fits:
-        for index, score in zip(commas, raised, strict=True):
-            pieces[index] = pieces[index]._replace(score=score)
+        if index == unknown:
+            pieces.append(Piece(text, 0.0, UNKNOWN))
+        elif text in control:
+            pieces.append(Piece(text, 0.0, CONTROL))
+        elif score == 0 or _is_same(score, user_defined_score(text, best)):  # no normal piece has the probability 1
+            pieces.append(Piece(text, 0.0, USER_DEFINED))
+        else:
+            penalty = NUMBER_COMMA_PENALTY if is_lowered and ends_in_number_comma(text) else 0.0
+            pieces.append(Piece(text, score + penalty, NORMAL))
     return pieces
+
+
+def _have_32_bits(scores: Iterable[float]) -> bool:
+    return all(_is_same(float(np.float32(score)), score) for score in scores)
+
+
+def _is_same(score: float, other: float) -> bool:
+    return math.isclose(score, other, rel_tol=1e-12)
 
 
 def _special_names(table: JsonTable, ids: Mapping[str, int], path: Path) -> set[str]:
@@ -292,12 +283,10 @@ def _special_names(table: JsonTable, ids: Mapping[str, int], path: Path) -> set[
     if wrong:
         raise ValueError(f"added tokens contradict the vocabulary: {', '.join(wrong[:5])}")
     if new:
-        raise NoVocabularyError(
-            "LB-246",
-            f"tokens were added to the vocabulary of {path}: litebert cannot split them off",
-            received=f"{', '.join(sorted(new)[:5])} ({len(new):,} in all)",
-            next="delete them from added_tokens there to read these words like any other",
-        )
+        what = f"tokens were added to the vocabulary of {path}: litebert cannot split them off"
+        received = f"{', '.join(sorted(new)[:5])} ({len(new):,} in all)"
+        advice = "delete them from added_tokens there to read these words like any other"
+        raise NoVocabularyError("LB-246", what, received=received, next=advice)
     return {token.content for token in added if token.special}
 
 
@@ -305,6 +294,5 @@ def _steps(table: JsonTable, stage: str) -> list[JsonTable]:
     """Return the steps of a stage, such as the normalizer: its sequence, or its single step."""
     whole = table.get(stage)
     steps = whole.get("normalizers", whole.get("pretokenizers", [whole])) if isinstance(whole, dict) else []
-    return (
-        [s for s in steps if isinstance(s, dict) and isinstance(s.get("type"), str)] if isinstance(steps, list) else []
-    )
+    listed = steps if isinstance(steps, list) else []
+    return [step for step in listed if isinstance(step, dict) and isinstance(step.get("type"), str)]

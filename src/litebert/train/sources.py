@@ -9,7 +9,7 @@ from pathlib import Path
 
 from litebert.config import EarlyConfig, ObjectiveConfig, PretrainConfig
 from litebert.corpus import Corpus
-from litebert.corpus.remote import WINDOWS_HELD, local_corpus
+from litebert.corpus.corpus import WINDOWS_HELD, local_corpus
 from litebert.corpus.shards import MANIFEST
 from litebert.errors import LitebertError
 from litebert.files import Json, hash_file
