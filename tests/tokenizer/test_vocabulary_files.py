@@ -97,7 +97,7 @@ DAMAGE = {
     "of the type 6": piece(b"x", b"\x18\x06"),
     "9 pieces, 8 distinct": piece(b"a"),
     "2 for the unknown": piece(b"x", b"\x18\x02"),
-    "a trie of": message(5, message(2, b"1234567890")),
+    "is cut": message(5, message(2, b"1234567890")),
     "beyond": piece(b"") * 460_000,
     "beyond ": b"\0" * (MAX_MODEL_BYTES + 1),
 }
@@ -148,15 +148,15 @@ def test_real_character_maps_are_sound_and_ruined_ones_are_not(own_model: bytes)
     assert len(charsmap) > 200_000
     header, trie, texts = charsmap[:4], charsmap[4 : 4 + trie_size], charsmap[4 + trie_size :]
     faults = {
-        "in 2": b"12",
-        "in 100": charsmap[:100],
-        "does not end": charsmap[:-1],
+        "of 2 bytes": b"12",
+        "of 100 bytes": charsmap[:100],
+        "is cut": charsmap[:-1],
         "utf-8": charsmap[:-2] + b"\xff\0",
-        "a trie of": struct.pack("<I", len(charsmap)) + trie + texts,
+        "should have": struct.pack("<I", len(charsmap)) + trie + texts,
         "out of the trie": header + struct.pack("<I", 0x7FFFF << 10) + trie[4:] + texts,
-        "outside the table": header + trie + b"\0",
+        "leads to no replacement": header + trie + b"\0",
         "inside a character": header + trie + "é".encode() * 40_000 + b"\0",
-        "is missing": header + b"\0\x01\0\0" * (trie_size // 4) + texts,
+        "no replacement": header + b"\0\x01\0\0" * (trie_size // 4) + texts,
     }
     for words, data in faults.items():
         with pytest.raises(ValueError, match=words):

@@ -133,10 +133,8 @@ def check_charsmap(data: bytes) -> None:
     has a leaf, it is at `i ^ offset` and contains the start of its replacement.
     """
     trie_size = int.from_bytes(data[:4], "little")
-    if trie_size == 0 or trie_size % 4 or trie_size >= len(data) - 4:
-        raise ValueError(f"the character map has a trie of {trie_size:,} bytes in {len(data):,}")
-    if data[-1] != 0:
-        raise ValueError("the last replacement of the character map does not end")
+    if trie_size == 0 or trie_size % 4 or trie_size >= len(data) - 4 or data[-1] != 0:
+        raise ValueError(f"the character map of {len(data):,} bytes is cut: its trie should have {trie_size:,}")
     data[4 + trie_size :].decode("utf-8")
     units = np.frombuffer(data, "<u4", trie_size // 4, 4).astype(np.int64)
     replacements = np.frombuffer(data, np.uint8, offset=4 + trie_size)
@@ -147,10 +145,8 @@ def check_charsmap(data: bytes) -> None:
     if ((targets | 0xFF) >= len(units))[~is_leaf].any():
         raise ValueError("a transition leads out of the trie of the character map")
     leaves = targets[~is_leaf & (units >> 8 & 1 == 1)]
-    if not is_leaf[leaves].all():
-        raise ValueError("a leaf of the character map is missing")
     starts = units[leaves] & (1 << 31) - 1
-    if (starts >= len(replacements)).any():
-        raise ValueError("a replacement of the character map starts outside the table")
+    if not is_leaf[leaves].all() or (starts >= len(replacements)).any():
+        raise ValueError("a leaf of the character map leads to no replacement")
     if ((replacements[starts] & 0xC0) == 0x80).any():
         raise ValueError("a replacement of the character map starts inside a character")

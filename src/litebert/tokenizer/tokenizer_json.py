@@ -247,24 +247,25 @@ def restore(scores: Sequence[tuple[str, float]], *, unknown: int, control: Conta
     >>> [(p.text, p.score, p.kind) for p in restore(rows, unknown=0, control=())][1:]
     [('.', 0.0, 4), ('▁1', -2.0, 1), ('▁1,', -9.145084381103516, 1)]
     """
-    # A vocabulary with a score of -109 may be one trained here, where such pieces have their penalty from the start.
-    # But sentencepiece's scores have 32 bits, and after subtracting 100 many need more (121 of 141 in the official
-    # vocabulary): the penalty is taken back where only that makes all of them numbers of 32 bits.
-    commas = [score for text, score in scores if ends_in_number_comma(text)]
-    is_lowered = _have_32_bits(score + NUMBER_COMMA_PENALTY for score in commas) and not _have_32_bits(commas)
     best = float(np.float32(max((score for text, score in scores if score and text not in control), default=0.0)))
-    pieces = []
+    kinds = []
     for index, (text, score) in enumerate(scores):
-        if index == unknown:
-            pieces.append(Piece(text, 0.0, UNKNOWN))
-        elif text in control:
-            pieces.append(Piece(text, 0.0, CONTROL))
-        elif score == 0 or _is_same(score, user_defined_score(text, best)):  # no normal piece has the probability 1
-            pieces.append(Piece(text, 0.0, USER_DEFINED))
-        else:
-            penalty = NUMBER_COMMA_PENALTY if is_lowered and ends_in_number_comma(text) else 0.0
-            pieces.append(Piece(text, score + penalty, NORMAL))
-    return pieces
+        # No normal piece has the probability 1.
+        is_user_defined = score == 0 or _is_same(score, user_defined_score(text, best))
+        named = UNKNOWN if index == unknown else CONTROL if text in control else None
+        kinds.append(named or (USER_DEFINED if is_user_defined else NORMAL))
+    rows = [(text, score, kind) for (text, score), kind in zip(scores, kinds, strict=True)]
+    # A score of -109 may be a vocabulary's own: one trained here has it from the start. But sentencepiece's scores have
+    # 32 bits, and less 100 many need more (121 of 141 in the official vocabulary): the 100 are given back where only
+    # that makes numbers of 32 bits of all of them.
+    commas = [score for text, score, kind in rows if kind == NORMAL and ends_in_number_comma(text)]
+    is_lowered = not _have_32_bits(commas) and _have_32_bits(score + NUMBER_COMMA_PENALTY for score in commas)
+    return [
+        Piece(text, score + NUMBER_COMMA_PENALTY * (is_lowered and ends_in_number_comma(text)), kind)
+        if kind == NORMAL
+        else Piece(text, 0.0, kind)
+        for text, score, kind in rows
+    ]
 
 
 def _have_32_bits(scores: Iterable[float]) -> bool:
