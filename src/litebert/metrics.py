@@ -141,11 +141,7 @@ class Spread:
 
     @classmethod
     def of(cls, values: Sequence[float]) -> Spread:
-        """Summarise values; the spread of a single one is 0.
-
-        >>> Spread.of([1.0, 2.0, 6.0])
-        Spread(median=2.0, mean=3.0, spread=2.64..., number=3)
-        """
+        """Summarise values; the spread of a single one is 0."""
         return cls(median(values), mean(values), stdev(values) if len(values) > 1 else 0.0, len(values))
 
 
@@ -176,9 +172,6 @@ def entities(tags: Sequence[str]) -> list[tuple[str, int, int]]:
 
     I- begins an entity if none of its kind is open, so IOB1 and broken sequences are read, too; anything else is
     outside.
-
-    >>> entities(["B-PER", "I-PER", "B-PER", "I-LOC", "O"])
-    [('PER', 0, 2), ('PER', 2, 3), ('LOC', 3, 4)]
     """
     closed: list[tuple[str, int, int]] = []
     kind, start = "", 0
@@ -204,11 +197,7 @@ _WITHOUT_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
 def normalized_answer(text: str) -> str:
-    """Return an answer in lower case without punctuation, English articles and extra space.
-
-    >>> normalized_answer("The  Anglo-Saxons' (an army)!")
-    'anglosaxons army'
-    """
+    """Return an answer in lower case without punctuation, English articles and extra space."""
     bare = text.lower().translate(_WITHOUT_PUNCTUATION)
     return " ".join(_ARTICLE.sub(" ", bare).split())
 

@@ -60,15 +60,15 @@ class MomentOptimizer(Optimizer):
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add a group of parameters with its own settings."""
-        settings = {**self.defaults, **param_group}
-        is_allowed: dict[str, Callable[[Any], bool]] = {
-            "lr": lambda lr: isinstance(lr, Tensor) or lr >= 0,
-            "betas": lambda betas: all(0 <= beta < 1 for beta in betas),
-            "eps": lambda eps: eps > 0,
-            "weight_decay": lambda decay: decay >= 0,
-            "average_decay": lambda decay: 0 <= decay < 1,
+        group = {**self.defaults, **param_group}
+        is_allowed = {
+            "lr": isinstance(group["lr"], Tensor) or group["lr"] >= 0,
+            "betas": all(0 <= beta < 1 for beta in group["betas"]),
+            "eps": group["eps"] > 0,
+            "weight_decay": group["weight_decay"] >= 0,
+            "average_decay": 0 <= group["average_decay"] < 1,
         }
-        if wrong := [f"{name}={settings[name]}" for name, allows in is_allowed.items() if not allows(settings[name])]:
+        if wrong := [f"{name}={group[name]}" for name, is_good in is_allowed.items() if not is_good]:
             raise ValueError(f"out of range: {', '.join(wrong)}")
         super().add_param_group(param_group)
 
@@ -78,31 +78,31 @@ class MomentOptimizer(Optimizer):
         with torch.enable_grad():
             loss = closure() if closure else None
         for group in self.param_groups:
-            portions, size = list[list[Tensor]]([[]]), 0  # a step's temporaries take twice the memory of a portion
+            portions, size = list[list[Tensor]](), _AT_ONCE  # a step's temporaries take twice the memory of a portion
             for parameter in group["params"]:
-                if parameter.grad is None:
-                    continue
-                if portions[-1] and size + parameter.numel() > _AT_ONCE:
-                    portions.append([])
-                    size = 0
-                portions[-1].append(parameter)
-                size += parameter.numel()
-            for parameters in portions if size else ():
+                if parameter.grad is not None:
+                    size += parameter.numel()
+                    if size > _AT_ONCE:
+                        portions.append([])
+                        size = parameter.numel()
+                    portions[-1].append(parameter)
+            for parameters in portions:
                 gradients = [p.grad for p in parameters if p.grad is not None]
                 if any(each.layout is not torch.strided for each in gradients):
                     raise ValueError("a sparse gradient: both moments change in every step, even where it is 0")
                 states = [self.state.get(parameter) or self.state_of(parameter, group) for parameter in parameters]
-                if "step" in states[0]:
-                    torch._foreach_add_([state["step"] for state in states], 1)
+                steps = [state["step"] for state in states if "step" in state]
+                if steps:
+                    torch._foreach_add_(steps, 1)
                 updates = self._updates(parameters, gradients, states, group)
                 torch._foreach_mul_(updates, group["lr"])
                 torch._foreach_sub_(parameters, updates)
                 if group["average_decay"]:
                     # The average moves by 1 - d, d = min(decay, (1 + t) / (10 + t)): it forgets the random start early,
                     # as TensorFlow's does. The step t is a tensor on the device, which the host does not read.
-                    averages, t = [state["average"] for state in states], [state["step"] for state in states]
+                    averages = [state["average"] for state in states]
                     moves = torch._foreach_sub(parameters, averages)
-                    keep = [((1 + each) / (10 + each)).clamp(max=group["average_decay"]) for each in t]
+                    keep = [((1 + t) / (10 + t)).clamp(max=group["average_decay"]) for t in steps]
                     torch._foreach_mul_(moves, [1 - each for each in keep])
                     torch._foreach_add_(averages, moves)
         return loss
@@ -136,17 +136,13 @@ class MomentOptimizer(Optimizer):
     def state_of(self, parameter: Tensor, group: Group) -> State:
         """Return the live state of a parameter by name: zeros at first, and the average a copy of the weights."""
         state: State = self.state[parameter]
-        names = ["muon_m"] if group["is_matrix"] else [*STATE_NAMES]
+        for name in ["muon_m"] if group["is_matrix"] else STATE_NAMES:
+            state.setdefault(name, torch.zeros_like(parameter))
         if group["average_decay"] or (group["bias_correction"] and not group["is_matrix"]):
-            names.append("step")
+            state.setdefault("step", torch.zeros((), dtype=torch.float32, device=parameter.device))
         if group["average_decay"]:
-            names.append("average")
-        for name in names:
-            if name == "step" and name not in state:
-                state[name] = torch.zeros((), dtype=torch.float32, device=parameter.device)
-            elif name not in state:
-                state[name] = parameter.clone() if name == "average" else torch.zeros_like(parameter)
-        return {name: state[name] for name in names}
+            state.setdefault("average", parameter.clone())
+        return state
 
 
 def _corrections(steps: list[Tensor], beta: float) -> tuple[Tensor, ...]:
@@ -192,12 +188,6 @@ class Muon(MomentOptimizer):
     Jordan et al., "Muon: an optimizer for hidden layers in neural networks", 2024. Groups with `is_matrix` have the
     matrices; their momentum is Nesterov's, and their rate is per unit of spectral norm. Query, key and value are
     separate parameters, so each is orthogonalised alone. (torch.optim.Muon takes matrices only, and no average.)
-
-    >>> weight = torch.nn.Parameter(torch.zeros(2, 2))
-    >>> weight.grad = torch.tensor([[5.0, 0.0], [0.0, 0.1]])
-    >>> Muon([{"params": [weight], "is_matrix": True}], lr=1.0).step()
-    >>> bool((weight.diagonal() < -0.6).all())  # both directions count alike
-    True
     """
 
     def _updates(
@@ -239,17 +229,7 @@ def orthogonalised(matrix: Tensor) -> Tensor:
 
 @contextmanager
 def averaged(optimizer: Optimizer) -> Iterator[None]:
-    """Within the block, replace the weights by their average, if one is kept; restore them bit for bit after it.
-
-    >>> weight = torch.nn.Parameter(torch.zeros(1))
-    >>> optimizer = AdamW([weight], lr=1.0, weight_decay=0.0, average_decay=0.9)
-    >>> weight.grad = torch.ones(1)
-    >>> optimizer.step()
-    >>> with averaged(optimizer):
-    ...     inside = weight.item()
-    >>> round(inside / weight.item(), 3)
-    0.818
-    """
+    """Within the block, replace the weights by their average, if one is kept; restore them bit for bit after it."""
     kept = [(p.detach(), state["average"]) for p, state in optimizer.state.items() if "average" in state]
     weights = [parameter.clone() for parameter, _ in kept]
     for parameter, average in kept:
@@ -303,12 +283,8 @@ def build_schedule(config: OptimConfig, *, total_steps: int) -> Schedule:
     """
     warmup, peak = config.warmup_steps, config.learning_rate
     if warmup >= total_steps > 1:
-        raise LitebertError(
-            "LB-426",
-            "the warm-up is not shorter than the training",
-            received=f"optim.warmup_steps={warmup:g}, {total_steps} steps in all",
-            next="set optim.warmup_steps=0.1",
-        )
+        what, lengths = "the warm-up is not shorter than the training", f"{warmup:g}, {total_steps} steps in all"
+        raise LitebertError("LB-426", what, received=f"optim.warmup_steps={lengths}", next="set optim.warmup_steps=0.1")
     steps = min(round(warmup * total_steps if warmup < 1 else warmup), total_steps - 1)
     decay_steps = max(1, round(config.decay_share * total_steps))  # a long decay waits for the end of the warm-up
     start = {"official": 0, "linear": steps, "wsd": max(steps, total_steps - decay_steps)}[config.schedule]
@@ -369,32 +345,17 @@ def parameter_groups(
     With `matrix_scale`, the matrices of hidden layers have separate groups (`is_matrix`), whose learning rate is that
     factor times the others'. `rate_scales` are factors on the learning rate by parameter name, 1 by default; parameters
     with the same factor share a group. Empty groups are omitted, since torch refuses them together with named ones.
-
-    >>> ffn = torch.nn.Linear(2, 2)
-    >>> for group in parameter_groups(ffn.named_parameters(), weight_decay=0.01):
-    ...     print([name for name, _ in group["params"]], group["weight_decay"], group["is_adapted"])
-    ['weight'] 0.01 True
-    ['bias'] 0.0 False
     """
-    members: dict[tuple[bool, bool, float], list[tuple[str, Tensor]]] = {}
+    groups: dict[tuple[bool, bool, float], dict[str, Any]] = {}  # in order: adapted first, then by falling rate
     for name, parameter in named_parameters:
-        is_adapted = not _EXCLUDED.search(name)
-        is_matrix = matrix_scale is not None and parameter.ndim == 2 and bool(_HIDDEN.search(name))
-        scale = (rate_scales or {}).get(name, 1.0)
-        if is_matrix and matrix_scale is not None:
-            scale *= matrix_scale
-        members.setdefault((is_adapted, is_matrix, scale), []).append((name, parameter))
-    in_order = sorted(members.items(), key=lambda item: (not item[0][0], item[0][1], -item[0][2]))
-    return [
-        {
-            "params": parameters,
-            "weight_decay": weight_decay if is_adapted else 0.0,
-            "is_adapted": is_adapted,
-            "is_matrix": is_matrix,
-            "rate_scale": scale,
-        }
-        for (is_adapted, is_matrix, scale), parameters in in_order
-    ]
+        is_adapted, scale = not _EXCLUDED.search(name), (rate_scales or {}).get(name, 1.0)
+        is_matrix = False
+        if matrix_scale is not None and parameter.ndim == 2 and _HIDDEN.search(name):
+            is_matrix, scale = True, scale * matrix_scale
+        group = {"is_adapted": is_adapted, "is_matrix": is_matrix, "rate_scale": scale}
+        group["weight_decay"] = weight_decay if is_adapted else 0.0
+        groups.setdefault((not is_adapted, is_matrix, -scale), {"params": [], **group})["params"] += [(name, parameter)]
+    return [groups[key] for key in sorted(groups)]
 
 
 def state_tensors(optimizer: MomentOptimizer, named_parameters: Iterable[tuple[str, Tensor]]) -> dict[str, Tensor]:

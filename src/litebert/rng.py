@@ -21,11 +21,7 @@ _MIX_2 = np.uint64(0x94D049BB133111EB)
 
 
 def stream(seed: int, purpose: str, step: int, sample: int = 0) -> np.random.Generator:
-    """Return the generator of one sample: same four values, same numbers, on every machine.
-
-    >>> stream(1, "mask", 5, 3).integers(100) == stream(1, "mask", 5, 3).integers(100)
-    np.True_
-    """
+    """Return the generator of one sample: same four values, same numbers, on every machine."""
     key = np.array([_purpose_key(seed, purpose), np.uint64(step)], dtype=np.uint64)
     counter = np.array([0, 0, 0, sample], dtype=np.uint64)
     return np.random.Generator(np.random.Philox(key=key, counter=counter))

@@ -5,7 +5,6 @@ import gzip
 import re
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 
@@ -108,7 +107,7 @@ def test_chunks_equal_those_of_the_official_loop(
     text = Shard(np.zeros(sentences[-1], np.uint16), sentences, starts)
     objective = SENTENCE_OBJECTIVES[config.sentence]
     plan = plan_epoch(Library([text]), config, objective, seed=7, purpose="train", epoch=epoch)
-    found = map(tuple, plan.columns.T.tolist())
+    found = map(tuple, plan[:, 1:].tolist())
     pairs = zip(documents, starts.tolist(), strict=False)
     expected = (row for lengths, start in pairs for row in official_chunks(lengths, start, config, epoch))
     assert sorted(found) == sorted(expected)
@@ -147,7 +146,7 @@ def test_a_random_second_is_whole_sentences_of_another_document_of_any_shard(
 ) -> None:
     half = Shard(numbered.tokens[:1_200], numbered.sentences[:121], numbered.documents[:11])
     rest = Shard(numbered.tokens[1_200:], numbered.sentences[120:] - 1_200, numbered.documents[10:] - 120)
-    instance = replace(INSTANCE, kind=RANDOM_SECOND)
+    instance = INSTANCE._replace(kind=RANDOM_SECOND)
     other_documents = set()
     for sample in range(300):
         first, second = framed([numbered], numbered_vocabulary, instance, sample=sample)
@@ -159,8 +158,8 @@ def test_a_random_second_is_whole_sentences_of_another_document_of_any_shard(
         other_documents.add(start // 12)
     assert other_documents == set(range(20)) - {1}
     alone = Shard(numbered.tokens[:120], numbered.sentences[:13], numbered.documents[:2])
-    assert framed([alone], numbered_vocabulary, replace(instance, start=0, middle=2, end=4))[1]  # its own second
-    tight = replace(instance, target=2)  # even where none is needed
+    assert framed([alone], numbered_vocabulary, instance._replace(start=0, middle=2, end=4))[1]  # its own second
+    tight = instance._replace(target=2)  # even where none is needed
     assert len(framed([numbered], numbered_vocabulary, tight)[1]) == 10
 
 

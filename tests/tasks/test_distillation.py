@@ -179,8 +179,8 @@ def _resolved(teacher: Path, settings: dict[str, Any]) -> Resolved[PretrainConfi
         ({"num_hidden_layers": 2}, 2),
         ({"sharing": "attention"}, 1),
         ({"num_hidden_groups": 5}, "LB-988"),
-        ({"hidden_size": 48}, "LB-991"),  # widths that the teacher cannot fill
-        ({"intermediate_size": 65}, "LB-991"),
+        ({"hidden_size": 48}, "LB-515"),  # widths that the teacher cannot fill
+        ({"intermediate_size": 65}, "LB-515"),
     ],
 )
 def test_where_nobody_says_three_blocks_take_turns_and_what_does_not_fit_is_refused(

@@ -224,7 +224,7 @@ def test_a_terminal_has_a_bar_that_lines_replace(tmp_path: Path, monkeypatch: py
 def test_a_checkpoint_is_the_same_to_earlier_versions() -> None:
     """They know no divergence, and wrote no `first_loss`."""
     earlier = {"step": 4, "skipped_in_a_row": 0, "window": [1.0, 2.0], "window_tokens": 7}
-    progress = RunProgress.of_json(earlier | {"losses": [1.0], "omitted": 2})
+    progress = RunProgress.model_validate(earlier | {"losses": [1.0], "omitted": 2})
     assert progress == RunProgress(step=4, window=(1.0, 2.0), window_tokens=7)
     assert progress.to_json() == earlier
 

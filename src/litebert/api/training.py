@@ -288,7 +288,7 @@ def finetune(
             "model": f"{begun}, H {shape.hidden_size} x {shape.num_hidden_layers} layers",
             "task": f"{task.name}, {task.family.head.kind}",
             "parameters": f"{needs.num_parameters:,}",
-            "examples": f"{prepared.num_examples:,} in {len(prepared.features):,} sequences or windows",
+            "examples": f"{prepared.data['training examples']:,} in {len(prepared.features):,} sequences or windows",
             **{f"  {name}": f"{len(held.examples):,}" for name, held in prepared.held_out.items()},
             "steps": f"{train.steps:,} steps of {train.batch_size} examples, evaluated every {train.eval_every:,}",
             "rate": f"{rate}{of_head}",

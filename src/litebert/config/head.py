@@ -101,11 +101,7 @@ PROBLEMS = {
 
 
 class HeadConfig(Section):
-    """Describe a task head in Hugging Face's words.
-
-    >>> HeadConfig(kind="sequence-classification", labels=("negative", "positive")).num_outputs
-    2
-    """
+    """Describe a task head in Hugging Face's words."""
 
     kind: HeadKind = Field(description="what is predicted, and from what")
     labels: tuple[str, ...] = Field((), description="names of the labels, by output number")
@@ -149,19 +145,11 @@ class HeadConfig(Section):
 
 
 def kind_of_class(name: str) -> HeadKind | None:
-    """Return the head of a transformers class; None for pretraining heads or no head.
-
-    >>> kind_of_class("BertForTokenClassification")
-    'token-classification'
-    """
+    """Return the head of a transformers class, such as BertForTokenClassification; None for others."""
     ends = {f"{family}For{record.class_name}": kind for kind, record in HEADS.items() for family in ("Albert", "Bert")}
     return ends.get(name)
 
 
 def numbered_labels(number: int) -> tuple[str, ...]:
-    """Return the default names of labels, as transformers has them.
-
-    >>> numbered_labels(2)
-    ('LABEL_0', 'LABEL_1')
-    """
+    """Return the default names of labels, as transformers has them: LABEL_0, LABEL_1, ..."""
     return tuple(f"LABEL_{index}" for index in range(number))

@@ -99,11 +99,7 @@ def settings_from_toml(path: Path, *, origin: Origin | None = None) -> Settings:
 
 
 def settings_from_words(words: Sequence[str]) -> Settings:
-    """Read `key=value` words of a command line.
-
-    >>> settings_from_words(["optim.learning_rate=2e-5"])["optim.learning_rate"].value
-    2e-05
-    """
+    """Read `key=value` words of a command line; a value that is not TOML is a text."""
     settings = {}
     for word in words:
         key, equals, text = map(str.strip, word.partition("="))
@@ -141,7 +137,6 @@ def resolve(schema: type[Schema], *layers: Settings) -> Resolved[Schema]:
         merged = {f"model.{name}": Setting(value, origin) for name, value in values.items()} | merged
     known = dict(_fields(schema))
     listing = f"litebert config list {'finetune' if 'task' in schema.model_fields else 'pretrain'}"
-    without_retired({key: setting.value for key, setting in merged.items()})
     for key, setting in merged.items():
         if key not in known:
             what = f"there is no setting {key} (from {setting.origin})"
@@ -179,34 +174,23 @@ def flattened(config: BaseModel) -> dict[str, Json]:
 
 
 def difference(old: Mapping[str, Json], new: Mapping[str, Json]) -> list[str]:
-    """Say in one line per setting how two configurations differ.
-
-    >>> difference({"train.seed": 1}, {"train.seed": 2})
-    ['train.seed: 1 -> 2']
-    """
+    """Say in one line per setting how two configurations differ: `train.seed: 1 -> 2`."""
     names = sorted({*old, *new})
     return [f"{n}: {old.get(n)} -> {new.get(n)}" for n in names if old.get(n) != new.get(n)]
 
 
-# Settings of earlier versions that are gone, with the value that did nothing.
 RETIRED: dict[str, Json] = {
     "replaced.depth": None, "replaced.weight": 50.0, "distil.relations": 0.0, "distil.logits": 0.0,
     "train.spike_sigma": None, "elastic.teaching": 0.0, "elastic.least_depth": None, "mining.pool": 1,
     "ramp.shares": None, "ramp.seq_lengths": None, "ramp.batch_sizes": None, "optim.layer_decay": 1.0,
     "distil.short_text_prob": 0.3, "teacher.hidden": 0.0,
 }  # fmt: skip
-RETIRED_SENTENCES = ("contrast", "document", "shuffle")
+"""Settings of earlier versions that are gone, with the value that did nothing."""
 
 
 def without_retired(settings: Mapping[str, Json]) -> dict[str, Json]:
-    """Return the settings that still exist; one of an earlier version that acted and is gone is refused."""
-    for key, value in settings.items():
-        is_gone = key in RETIRED and value != RETIRED[key]
-        if is_gone or (key == "objective.sentence" and value in RETIRED_SENTENCES):
-            what = f"{key}={value} is no longer part of litebert: it brought too little (docs/study.md)"
-            advice = f"omit {key}; a run that was begun with it ends with the version in its run.json"
-            raise LitebertError("LB-103", what, next=advice)
-    return {key: value for key, value in settings.items() if key not in RETIRED}
+    """Return the settings of a run without those that are gone and did nothing; one that acted is found unknown."""
+    return {key: value for key, value in settings.items() if key not in RETIRED or value != RETIRED[key]}
 
 
 def _fields(schema: type[BaseModel], prefix: str = "") -> Iterable[tuple[str, FieldInfo]]:
@@ -279,16 +263,12 @@ def allowed(field: FieldInfo) -> str:
 
 
 def expected(error: ValidationError) -> str:
-    """Return what the first refused value of a model should have been, in pydantic's words."""
+    """Return what the first refused value of a model should have been, in pydantic's words, without the value."""
     return wanted(error.errors(include_url=False)[0])
 
 
 def wanted(error: ErrorDetails) -> str:
-    """Return what a refused value should have been, without repeating the value.
-
-    >>> wanted({"type": "less_than_equal", "loc": ("top",), "msg": "Input should be less than 50", "input": 99})
-    'less than 50'
-    """
+    """Return what a refused value should have been: `less than 50`."""
     return error["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
 
 
@@ -296,5 +276,4 @@ def refused(error: ValidationError) -> str:
     """Say what is wrong with the first refused value of a record: `seed should be a valid integer`."""
     first = error.errors(include_url=False)[0]
     place = ".".join(map(str, first["loc"])) or "the content"
-    said = first["msg"].removeprefix("Value error, ")
-    return f"{place} should be {wanted(first)}" if said.startswith("Input should be ") else f"{place}: {said}"
+    return f"{place}{' should be' if first['msg'].startswith('Input should be ') else ':'} {wanted(first)}"

@@ -53,11 +53,7 @@ ATTENTION_KINDS = {
 
 
 class AlbertConfig(Section):
-    """Describe one ALBERT network in Hugging Face's words (defaults: base v2).
-
-    >>> AlbertConfig(hidden_size=768, num_attention_heads=12).head_size
-    64
-    """
+    """Describe one ALBERT network in Hugging Face's words (defaults: base v2)."""
 
     vocab_size: int = Field(30_000, ge=6, le=4_000_000, description="pieces in the vocabulary, V")
     embedding_size: int = Field(128, ge=1, le=65_536, description="width of the embeddings, E")
@@ -122,13 +118,8 @@ class AlbertConfig(Section):
 
 
 def _shape(hidden_size: int, layers: int, heads: int, **others: Any) -> AlbertConfig:
-    return AlbertConfig(
-        hidden_size=hidden_size,
-        num_hidden_layers=layers,
-        num_attention_heads=heads,
-        intermediate_size=4 * hidden_size,
-        **others,
-    )
+    sizes = {"hidden_size": hidden_size, "num_hidden_layers": layers, "num_attention_heads": heads}
+    return AlbertConfig(**sizes, intermediate_size=4 * hidden_size, **others)
 
 
 _DROPOUT = {"hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1}
@@ -156,11 +147,7 @@ ALIASES = {"base": "base-v2", "large": "large-v2", "xlarge": "xlarge-v2", "xxlar
 
 
 def preset(name: str) -> AlbertConfig:
-    """Return the network called `name`: the paper's, BERT's for comparison, or a small one for laptops.
-
-    >>> preset("base-v2").hidden_size
-    768
-    """
+    """Return the network called `name`: the paper's, BERT's for comparison, or a small one for laptops."""
     key = ALIASES.get(name, name) if isinstance(name, str) else name
     if key not in PRESETS:
         raise no_such_name("LB-100", "no preset has this name", str(name), [*PRESETS, *ALIASES], next="litebert sizes")

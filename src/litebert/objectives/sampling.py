@@ -13,7 +13,6 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import lru_cache, partial
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
@@ -39,7 +38,6 @@ from litebert.objectives.sequences import (
     mask,
     sentence_objective,
 )
-from litebert.rng import Ints
 
 SHORTEST_TARGET = 2  # the smallest target length of a short sequence, in tokens (L284)
 
@@ -50,31 +48,15 @@ STUCK_SECONDS = 30.0  # a worker that uses no processor time for this long is re
 # ---- the plan of an epoch -------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class EpochPlan:
-    """The instances of one epoch: their start, middle, end, kind, target (see `Instance`) as `columns` (5, instances).
-
-    Those of shard s are `first[s]` to `first[s + 1]`.
-    """
-
-    first: Ints  # (shards + 1,)
-    columns: NDArray[np.int32]
-
-    def __len__(self) -> int:
-        return int(self.columns.shape[1])
-
-    def instance(self, number: int) -> Instance:
-        """Return one instance."""
-        shard = int(np.searchsorted(self.first, number, side="right")) - 1
-        return Instance(shard, *self.columns[:, number].tolist())
-
-
 def plan_epoch(
     library: Library, config: ObjectiveConfig, sentence: SentenceObjective, *, seed: int, purpose: str, epoch: int
-) -> EpochPlan:
-    """Cut every document of a library into the instances of one epoch; those that are too short are left out."""
+) -> NDArray[np.int32]:
+    """Cut every document of a library into the instances of one epoch; those that are too short are left out.
+
+    Return them as (instances, 6): shard, start, middle, end, kind, target, as in `Instance`.
+    """
     longest = config.max_seq_length - (3 if sentence.has_labels else 2)  # tokens of text: without [CLS] and [SEP]
-    planned = [np.empty((5, 0), np.int32)]
+    planned = [np.empty((0, 6), np.int32)]
     for number, shard in enumerate(library.shards):
         shard.require_unchanged()
         draws = Draws(seed, purpose, epoch, number)
@@ -98,14 +80,13 @@ def plan_epoch(
             rounds.append(np.stack((start, end, target)))  # (3, documents that go on)
             before, start = start, sentence.following(draws, start, end)
             # Too few sentences left to move on: stop, or the same chunk would repeat for ever.
-            unfinished = (start < stop) & (np.minimum(start, stop - fewest) > before)
-            start, stop, fewest = start[unfinished], stop[unfinished], fewest[unfinished]
-            document = document[unfinished]
+            goes_on = (start < stop) & (np.minimum(start, stop - fewest) > before)
+            start, stop, fewest, document = start[goes_on], stop[goes_on], fewest[goes_on], document[goes_on]
         start, end, target = np.concatenate(rounds, axis=1)  # (instances of the shard,)
         middle, kind = sentence.divide(draws, start, end)
-        planned.append(np.stack((start, middle, end, kind, target)).astype(np.int32))
-    first = np.cumsum([columns.shape[1] for columns in planned], dtype=np.int64)
-    return EpochPlan(first, np.concatenate(planned, axis=1))
+        columns = (np.full_like(start, number), start, middle, end, kind, target)
+        planned.append(np.stack(columns, axis=1).astype(np.int32))
+    return np.concatenate(planned)
 
 
 # ---- samples by their number ----------------------------------------------------------------------------------------
@@ -131,10 +112,7 @@ class Samples(ABC):
         size n are batch k of size 2n, as gradient accumulation needs.
         """
         size = self.batch_size
-        if size < world_size:
-            what = "the batch has fewer sequences than there are processes to share it"
-            received, advice = f"{size} sequences for {world_size} processes", f"set train.batch_size={world_size}"
-            raise LitebertError("LB-401", what, received=received, next=advice)
+        assert size >= world_size, "a run with more processes than sequences is refused when it begins"
         start, stop = (size * place // world_size for place in (rank, rank + 1))
         return self.samples(step * size + start, step * size + stop)
 
@@ -163,44 +141,40 @@ class Loader(Samples):
         early_samples: int = 0,
     ) -> None:
         self.batch_size = batch_size
-        self._library = Library(shards)
+        self._library, self._sentence = Library(shards), sentence_objective(config.sentence)
+        self._vocabulary, self._config, self._seed, self._purpose = vocabulary, config, seed, purpose
         self._early_samples = early_samples if early_mask_prob else 0
         self._early_config = config.model_copy(update={"mask_prob": early_mask_prob})
-        self._vocabulary, self._config, self._seed, self._purpose = vocabulary, config, seed, purpose
-        self._sentence = sentence_objective(config.sentence)
         plan = partial(plan_epoch, self._library, config, self._sentence, seed=seed, purpose=purpose)
         self._plan = lru_cache(maxsize=2)(plan)
-        first = self._plan(epoch=0)
-        if not len(first):
-            fewest = 1 if self._sentence.keeps_single_sentences else self._sentence.fewest_sentences
+        self.epoch_size = len(self._plan(epoch=0))
+        if not self.epoch_size:
+            needs_two = self._sentence.fewest_sentences > 1 and not self._sentence.keeps_single_sentences
             raise LitebertError(
                 "LB-400",
-                f"the corpus has no training sequence for objective.sentence = {self._sentence.name!r}",
+                f"the corpus has no training sequence for objective.sentence = {config.sentence!r}",
                 received=f"{self._library.num_documents:,} documents",
-                expected=f"a document of {'two sentences' if fewest == 2 else 'one sentence'} or more",
+                expected=f"a document of {'two sentences' if needs_two else 'one sentence'} or more",
                 next="give more text, or tell its documents apart (--documents blank-line)",
             )
-        self.epoch_size = len(first)
 
     def made(self, start: int, stop: int) -> Iterator[Sample]:
         while start < stop:
             epoch, first = divmod(start, self.epoch_size)
-            count = min(stop - start, self.epoch_size - first)
-            positions = np.arange(first, first + count)
+            positions = np.arange(first, min(first + stop - start, self.epoch_size))
             # The order of an epoch is a random permutation of the rows of its plan.
-            size = len(self._plan(epoch=epoch))
-            rows = rng.permutation(self._seed, f"{self._purpose}-order", epoch, size, positions % size)
-            for position, row in zip(positions.tolist(), rows.tolist(), strict=True):
+            plan = self._plan(epoch=epoch)
+            rows = rng.permutation(self._seed, f"{self._purpose}-order", epoch, len(plan), positions % len(plan))
+            for position, row in zip(positions.tolist(), plan[rows].tolist(), strict=True):
                 generator = rng.stream(self._seed, f"{self._purpose}-sample", epoch, position)
-                instance = self._plan(epoch=epoch).instance(row)
-                length = self._config.max_seq_length
-                ids, first_length = frame(self._library, instance, self._sentence, self._vocabulary, length, generator)
+                instance, sentence, length = Instance(*row), self._sentence, self._config.max_seq_length
+                ids, first_length = frame(self._library, instance, sentence, self._vocabulary, length, generator)
                 is_early = epoch * self.epoch_size + position < self._early_samples
                 config = self._early_config if is_early else self._config
                 masking = mask(ids, vocabulary=self._vocabulary, config=config, generator=generator)
-                label = self._sentence.label(instance.kind) if self._sentence.has_labels else None
+                label = sentence.label(instance.kind) if sentence.has_labels else None
                 yield Sample(ids, first_length, label, masking)
-            start += count
+            start += len(positions)
 
     def once(self, num_sequences: int) -> Iterator[PretrainingBatch]:
         """Yield at most that many sequences of one pass over the corpus, none twice, as batches."""
@@ -242,9 +216,7 @@ def prefetch(
                 crew[place] = start(steps[index::workers])
                 batch = crew[place].receive()
             if batch is None:
-                what, advice = "the processes that prepare batches are stuck", "set train.loader_workers=0"
-                received = f"no processor time used in {STUCK_SECONDS:.0f} seconds, twice in a row"
-                raise ResourceError("LB-545", what, received=received, next=advice)
+                raise _ended(f"no processor time used in {STUCK_SECONDS:.0f} seconds, twice in a row")
             yield batch
     finally:
         for worker in crew:
@@ -269,40 +241,39 @@ class _Worker:
         than that, but it computes. A thread reads the pipe, because a worker may be stuck within a message.
         """
         coming = self._reader.submit(self._receiver.recv)
-        used, since = self._processor_time(), time.monotonic()
+        stat, used, since = Path(f"/proc/{self._process.pid}/stat"), list[str](), time.monotonic()
         while not wait([coming], timeout=1).done:
-            if (now_used := self._processor_time()) != used:
+            # utime and stime, where the system tells them (Linux)
+            now_used = stat.read_text().rpartition(")")[2].split()[11:13] if stat.exists() else []
+            if now_used != used:
                 used, since = now_used, time.monotonic()
             elif time.monotonic() - since > STUCK_SECONDS:
                 self.dismiss()
                 return None
         try:
-            message = coming.result()
+            message: PretrainingBatch | LitebertError = coming.result()
         except (EOFError, OSError):  # ended between two messages, or within one
             self._process.join()
             code = self._process.exitcode
             if code == -signal.SIGBUS:  # a mapped file became shorter
                 what, advice = "a file of the corpus was truncated while it was read", "litebert corpus check CORPUS"
                 raise DamagedError("LB-344", what, next=advice) from None
-            what = "a process that prepares batches ended before its work was done"
-            received = f"exit code {code}; -9 mostly means out of memory"
-            advice = "rerun with train.loader_workers=0; in a script, call below if __name__ == '__main__'"
-            raise ResourceError("LB-403", what, received=received, next=advice) from None
+            raise _ended(f"exit code {code}; -9 mostly means out of memory") from None
         if isinstance(message, LitebertError):
             raise message
-        batch: PretrainingBatch = message
-        return batch
-
-    def _processor_time(self) -> list[str]:
-        """Return the processor time of the process, where the system tells it (Linux)."""
-        stat = Path(f"/proc/{self._process.pid}/stat")
-        return stat.read_text().rpartition(")")[2].split()[11:13] if stat.exists() else []  # utime, stime
+        return message
 
     def dismiss(self) -> None:
         self._process.kill()  # a stopped process would not see a gentler signal
         self._process.join()
         self._reader.shutdown()  # the pipe has ended with the process
         self._receiver.close()
+
+
+def _ended(received: str) -> ResourceError:
+    what = "a process that prepares batches ended before its work was done"
+    advice = "rerun with train.loader_workers=0; in a script, call below if __name__ == '__main__'"
+    return ResourceError("LB-403", what, received=received, next=advice)
 
 
 def _serve(open_loader: Callable[[], Samples], steps: range, rank: int, world_size: int, sender: Connection) -> None:

@@ -32,12 +32,7 @@ TRIES_FOR_ANOTHER_DOCUMENT = 10  # how often another document is drawn before th
 
 
 class Library:
-    """Shards with documents numbered across all of them; those of shard s start at `first_document[s]`.
-
-    >>> shard = Shard(np.arange(9, dtype=np.uint16), np.array([0, 4, 9]), np.array([0, 1, 2]))
-    >>> Library([shard, shard]).num_documents
-    4
-    """
+    """Shards with documents numbered across all of them; those of shard s start at `first_document[s]`."""
 
     def __init__(self, shards: Sequence[Shard]) -> None:
         self.shards = tuple(shards)
@@ -46,8 +41,7 @@ class Library:
         self.num_documents = int(self.first_document[-1])
 
 
-@dataclass(frozen=True)
-class Instance:
+class Instance(NamedTuple):
     """Sentences of a shard as an instance: A is start to middle, B middle to end or by `kind`.
 
     `target` is how many tokens the instance should have.
@@ -193,11 +187,7 @@ SENTENCE_OBJECTIVES: dict[str, SentenceObjective] = {
 
 
 def sentence_objective(name: str) -> SentenceObjective:
-    """Return the sentence objective of this name; LB-431 if there is none.
-
-    >>> sentence_objective("order").fewest_sentences
-    2
-    """
+    """Return the sentence objective of this name; LB-431 if there is none."""
     if name not in SENTENCE_OBJECTIVES:
         what, advice = "there is no sentence objective of this name", "litebert config list pretrain"
         raise no_such_name("LB-431", what, name, SENTENCE_OBJECTIVES, next=advice)
@@ -284,14 +274,7 @@ class Masking(NamedTuple):
 
 
 def mask(ids: Ints, *, vocabulary: Vocabulary, config: ObjectiveConfig, generator: np.random.Generator) -> Masking:
-    """Choose runs of 1 to `ngram` words up to the budget, then a replacement for each token.
-
-    >>> vocabulary = Vocabulary(9, cls_id=2, sep_id=3, mask_id=4, starts_word=np.ones(9, bool))
-    >>> ids = np.array([2, 5, 6, 7, 3, 8, 5, 3])
-    >>> generator = np.random.Generator(np.random.Philox(0))
-    >>> len(mask(ids, vocabulary=vocabulary, config=ObjectiveConfig(), generator=generator).positions)
-    1
-    """
+    """Choose runs of 1 to `ngram` words up to the budget, then a replacement for each token."""
     maskable = np.flatnonzero((ids != vocabulary.cls_id) & (ids != vocabulary.sep_id))  # (tokens,) positions
     starts_word = vocabulary.starts_word[ids[maskable]] | (not config.whole_word)  # (tokens,)
     starts_word[:1] = True  # other pieces belong to the word before them, even across a [SEP]
@@ -400,15 +383,16 @@ def longest_first(batch: PretrainingBatch) -> PretrainingBatch:
     offsets = np.concatenate(([0], np.cumsum(lengths[order])))
     shifts = batch.offsets[:-1][order] - offsets[:-1]  # (sequences,)
     tokens = np.arange(offsets[-1]) + np.repeat(shifts, lengths[order])  # (tokens,): where each came from
-    places = tokens.argsort()[batch.masked_positions]  # where each masked token went
-    masked = places.argsort()
-    labels = batch.sentence_labels
+    wanted = np.full_like(batch.ids, -1)  # (tokens,): what is masked there
+    wanted[batch.masked_positions] = batch.masked_ids
+    wanted = wanted[tokens]
+    masked_positions = np.flatnonzero(wanted >= 0)
     return PretrainingBatch(
         ids=batch.ids[tokens],
         positions=batch.positions[tokens],
         segments=batch.segments[tokens],
         offsets=offsets,
-        masked_positions=places[masked],
-        masked_ids=batch.masked_ids[masked],
-        sentence_labels=None if labels is None else labels[order],
+        masked_positions=masked_positions,
+        masked_ids=wanted[masked_positions],
+        sentence_labels=None if batch.sentence_labels is None else batch.sentence_labels[order],
     )

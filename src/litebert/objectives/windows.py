@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -19,18 +19,18 @@ from litebert.corpus import Shard
 from litebert.corpus.shards import Counts
 from litebert.errors import LitebertError
 from litebert.objectives.sampling import Loader, Samples, plan_epoch
-from litebert.objectives.sequences import Library, Sample, sentence_objective
+from litebert.objectives.sequences import Library, Sample, Vocabulary, sentence_objective
 from litebert.rng import Ints
 
 WINDOW_PIECES = 1 << 32  # pieces that are shuffled together; a corpus with no more is one window, planned exactly
 TRIAL_DOCUMENTS, TRIAL_SENTENCES = 64, 1_000
-
 CYCLE = 10_000  # samples in a cycle of a mix: in each, every corpus has exactly its share, in another random order
 
 
 class Window(NamedTuple):
     """A window of an epoch: its number, its shards, and which samples of the epoch it has."""
 
+    epoch: int
     number: int
     shards: tuple[int, ...]
     samples: range
@@ -40,77 +40,78 @@ class Windowed(Samples):
     """The samples of a large corpus, window by window; the next window is opened ahead of time.
 
     The number of samples of a shard is estimated from its sizes. If its plan has more, a random few stay unseen in
-    this epoch; if it has fewer, a random few are seen twice.
+    this epoch; if it has fewer, a random few are seen twice. The other settings are those of `Loader`.
     """
 
     def __init__(
         self,
         shards: Sequence[Counts],
         open_shards: Callable[[Sequence[int]], Sequence[Shard]],
-        open_loader: Callable[..., Loader],  # all of `Loader` but its shards, purpose and early samples
         *,
-        config: ObjectiveConfig,
         window_pieces: int,
+        vocabulary: Vocabulary,
+        config: ObjectiveConfig,
         batch_size: int,
         seed: int,
         purpose: str = "train",
+        early_mask_prob: float | None = None,
         early_samples: int = 0,
     ) -> None:
         samples = estimated_samples(shards, config)
         self._sizes = [*zip(samples, (each.tokens for each in shards), strict=True)]
-        self.batch_size, self.epoch_size = batch_size, sum(samples for samples, _ in self._sizes)
+        self.batch_size, self.epoch_size = batch_size, sum(samples)
         self._window_pieces, self._seed, self._purpose, self._early = window_pieces, seed, purpose, early_samples
-        self._open_shards, self._open_loader = open_shards, open_loader
+        self._open_shards = open_shards
+        self._loader = partial(
+            Loader,
+            vocabulary=vocabulary,
+            config=config,
+            batch_size=batch_size,
+            seed=seed,
+            early_mask_prob=early_mask_prob,
+        )
         self.windows = lru_cache(maxsize=2)(self._windows)
         self._opener = ThreadPoolExecutor(1, "windows")
-        self._held: dict[tuple[int, int], Future[Loader]] = {}
+        self._held: dict[Window, Future[Loader]] = {}
 
     def _windows(self, epoch: int) -> list[Window]:
         """Shuffle the shards of an epoch, and start a new window wherever one is full."""
         count = len(self._sizes)
         shuffled = rng.permutation(self._seed, f"{self._purpose}-shards", epoch, count, np.arange(count))
-        groups, size = [list[int]()], 0
+        windows, shards, size, first, stop = list[Window](), list[int](), 0, 0, 0
         # A shard goes whole into one window, even where it is larger than a window.
         for shard in shuffled.tolist():
-            pieces = self._sizes[shard][1]
-            if groups[-1] and size + pieces > self._window_pieces:
-                groups.append([])
-                size = 0
-            groups[-1].append(shard)
-            size += pieces
-        windows, start = [], 0
-        for number, group in enumerate(groups):
-            stop = start + sum(self._sizes[shard][0] for shard in group)
-            windows.append(Window(number, tuple(group), range(start, stop)))
-            start = stop
-        return windows
+            samples, pieces = self._sizes[shard]
+            if shards and size + pieces > self._window_pieces:
+                windows.append(Window(epoch, len(windows), tuple(shards), range(first, stop)))
+                shards, size, first = [], 0, stop
+            shards.append(shard)
+            size, stop = size + pieces, stop + samples
+        return [*windows, Window(epoch, len(windows), tuple(shards), range(first, stop))]
 
     def made(self, start: int, stop: int) -> Iterator[Sample]:
         while start < stop:
             epoch, position = divmod(start, self.epoch_size)
-            window = next(each for each in self.windows(epoch) if position in each.samples)
-            count = min(stop - start, window.samples.stop - position)  # the rest is in the next window
+            windows = self.windows(epoch)
+            window = next(each for each in windows if position in each.samples)
+            # All windows but this one and the next are let go.
+            is_last = window is windows[-1]
+            following = self._windows(epoch + 1)[0] if is_last else windows[window.number + 1]
+            self._held = {
+                each: self._held.get(each) or self._opener.submit(self._open, each) for each in (window, following)
+            }
             first = position - window.samples.start
-            yield from self._loader(epoch, window).made(first, first + count)
+            count = min(stop - start, window.samples.stop - position)  # the rest is in the next window
+            yield from self._held[window].result().made(first, first + count)
             start += count
 
-    def _loader(self, epoch: int, window: Window) -> Loader:
-        """Return the loader of a window, and start to open the next one; all others are let go."""
-        windows = self.windows(epoch)
-        is_last = window.number + 1 == len(windows)
-        following = (epoch + 1, self._windows(epoch + 1)[0]) if is_last else (epoch, windows[window.number + 1])
-        held: dict[tuple[int, int], Future[Loader]] = {}
-        for of_epoch, each in ((epoch, window), following):
-            key = of_epoch, each.number
-            held[key] = self._held[key] if key in self._held else self._opener.submit(self._open, of_epoch, each)
-        self._held = held
-        return held[epoch, window.number].result()
-
-    def _open(self, epoch: int, window: Window) -> Loader:
-        before = epoch * self.epoch_size + window.samples.start  # samples of the run before this window
-        early = min(max(0, self._early - before), len(window.samples))
-        shards = self._open_shards(window.shards)
-        return self._open_loader(shards, purpose=f"{self._purpose}-{epoch}-{window.number}", early_samples=early)
+    def _open(self, window: Window) -> Loader:
+        before = window.epoch * self.epoch_size + window.samples.start  # samples of the run before this window
+        return self._loader(
+            self._open_shards(window.shards),
+            purpose=f"{self._purpose}-{window.epoch}-{window.number}",
+            early_samples=min(max(0, self._early - before), len(window.samples)),
+        )
 
 
 def estimated_samples(shards: Sequence[Counts], config: ObjectiveConfig) -> tuple[int, ...]:
@@ -128,7 +129,7 @@ def estimated_samples(shards: Sequence[Counts], config: ObjectiveConfig) -> tupl
     sentences = np.concatenate(([0], np.cumsum(lengths)))  # (sentences + 1,), in pieces
     trial = Shard(np.empty(0, np.uint16), sentences, np.arange(TRIAL_DOCUMENTS + 1) * TRIAL_SENTENCES)
     plan = plan_epoch(Library([trial]), config, sentence, seed=0, purpose="trial", epoch=0)
-    starts = np.sort(plan.columns[0])  # (instances,), in sentences
+    starts = np.sort(plan[:, 1])  # (instances,), in sentences
     documents = starts // TRIAL_SENTENCES
     between = np.diff(sentences[starts])[documents[1:] == documents[:-1]]  # pieces, within a document
     advance = float(between.mean()) if between.size else float(sentences[-1] / len(plan))

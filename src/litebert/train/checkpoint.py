@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from pydantic import TypeAdapter, ValidationError
+from pydantic import BaseModel, ValidationError
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor
@@ -37,10 +37,10 @@ from litebert.train.run import write_model
 
 FORMAT_VERSION = 1
 MANIFEST_FILE, STATE_FILE, OPTIMIZER_FILE = "manifest.json", "state.json", "optimizer.safetensors"
+AGAIN = "remove this checkpoint and run again"
 
 
-@dataclass
-class RunProgress:
+class RunProgress(BaseModel):
     """Where a run stands: steps done, non-finite steps in a row, sums since the last log line.
 
     In fp16 the loss is multiplied by `loss_scale`, and `scaled_steps` counts the steps since that changed. `first_loss`
@@ -58,15 +58,9 @@ class RunProgress:
     diverged: int | None = None
 
     def to_json(self) -> dict[str, Json]:
-        """Return the contents of state.json; fields that are unused are omitted."""
+        """Return the contents of state.json, without what is unused."""
         unused = {"loss_scale", "scaled_steps"} if not self.scaled_steps and self.loss_scale == 1 else set()
-        table = asdict(self) | {"window": list(self.window)}
-        return {name: value for name, value in table.items() if name not in unused and value is not None}
-
-    @classmethod
-    def of_json(cls, table: Json) -> RunProgress:
-        """Read what `to_json` returned, or what earlier versions wrote; anything else is a ValidationError."""
-        return TypeAdapter(cls).validate_python(table)
+        return self.model_dump(mode="json", exclude=unused, exclude_none=True)
 
 
 @dataclass(frozen=True)
@@ -110,34 +104,28 @@ class Checkpoints:
         return final
 
     def restore_latest(
-        self, network: Network, optimizer: MomentOptimizer
-    ) -> tuple[RunProgress | None, list[LitebertError]]:
-        """Restore the newest checkpoint that is undamaged and finite; rename each newer one.
-
-        Return the progress stored in it, and why each newer checkpoint was not used.
-        """
-        problems: list[LitebertError] = []
+        self, network: Network, optimizer: MomentOptimizer, problems: list[LitebertError]
+    ) -> RunProgress | None:
+        """Restore the newest checkpoint that is undamaged and finite; rename each newer one, and add its problem."""
         for path in self.newest_first():
             try:
                 verify(path)
                 loaded, tensors = load_model(path), load_file(path / OPTIMIZER_FILE)
-                progress = RunProgress.of_json(
-                    read_json(path / STATE_FILE, command="remove this checkpoint and run again")
-                )
+                progress = RunProgress.model_validate(read_json(path / STATE_FILE, command=AGAIN))
                 if loaded.missing:
                     raise _damaged(path, f"it lacks {', '.join(sorted(loaded.missing)[:5])}")
                 if name := first_not_finite(tensors):
                     raise _damaged(path / OPTIMIZER_FILE, f"{name} is not finite")
                 network.load_state_dict(loaded.network.state_dict())
                 load_state_tensors(optimizer, network.named_parameters(), tensors)
-                return progress, problems
+                return progress
             except LitebertError as error:
                 problems.append(error)
             except (SafetensorError, ValidationError) as error:
-                problems.append(_damaged(path, str(error)))
+                problems.append(_damaged(path, error))
             # otherwise it would count as one to keep, and a good one would be removed
             path.rename(path.with_name(f"damaged-{path.name}-{uuid.uuid4().hex[:4]}"))
-        return None, problems
+        return None
 
     def newest_first(self) -> list[Path]:
         """Return the checkpoints of the run, the latest one first."""
@@ -166,7 +154,7 @@ def step_of(path: Path) -> int:
 
 def verify(path: Path) -> None:
     """Check that a checkpoint has exactly the files of its manifest, each with its size and hash."""
-    manifest = read_json(path / MANIFEST_FILE, command="remove this checkpoint and run again")
+    manifest = read_json(path / MANIFEST_FILE, command=AGAIN)
     listed, present = manifest.get("files"), manifest_of(path, 0)["files"]
     assert isinstance(present, dict)
     if manifest.get("format") != FORMAT_VERSION or not isinstance(listed, dict):
@@ -187,7 +175,7 @@ def first_not_finite(tensors: Mapping[str, Tensor]) -> str | None:
     return next((name for name, tensor in tensors.items() if not tensor.detach().isfinite().all()), None)
 
 
-def _damaged(path: Path, received: str) -> DamagedError:
+def _damaged(path: Path, received: object) -> DamagedError:
     return DamagedError(
         "LB-501",
         f"checkpoint file {path} is damaged",

@@ -81,53 +81,50 @@ def scaled(
 ) -> Estimate:
     """Measure what two micro-batches keep, time the larger one and one update, and scale to a whole step."""
     train, device = config.train, device_of(task.network)
-    few, many = (sum(work.batch.lengths) for work in (small, large))
-
-    def kept(work: Work) -> int:
-        """Return the bytes that a forward pass keeps for the backward pass."""
+    tokens, kept = list[int](), list[int]()  # kept: bytes that the forward pass keeps for the backward pass
+    for work in (small, large):  # both before anything is timed: they warm up the kernels, too
         saved: dict[int, int] = {}
 
-        def keep(tensor: Tensor) -> Tensor:
+        def keep(tensor: Tensor, saved: dict[int, int] = saved) -> Tensor:
             storage = tensor.untyped_storage()  # views share one: it counts once
             saved[storage.data_ptr()] = storage.nbytes()
             return tensor
 
         with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
             _backward(task, work)
-        return sum(saved.values())
-
-    # both probes before anything is timed: they warm up the kernels, too
-    growth = max(0, kept(large) - kept(small))  # bytes, without what does not depend on the tokens
-    step = partial(_backward, task, large)
-    seconds = _seconds(step, device, PROBE_SECONDS)
+        tokens.append(sum(work.batch.lengths))
+        kept.append(sum(saved.values()))
+    # Copies of the weights in bfloat16 are kept, too, so what one probe keeps says too little about a token.
+    growth = max(0, kept[1] - kept[0]) / max(1, tokens[1] - tokens[0])
+    seconds = _seconds(partial(_backward, task, large), device, PROBE_SECONDS)
     optimizer = build_optimizer(config.optim, task.network.named_parameters())
     update = _seconds(optimizer.step, device, PROBE_SECONDS)
     num_parameters = sum(p.numel() for p in task.network.parameters())
     # weights, gradients and two moments in float32; one more of each while updating
-    held = HEAP * (num_parameters * 4 * 5 + growth / max(1, many - few) * tokens_at_once)
+    held = HEAP * (num_parameters * 4 * 5 + growth * tokens_at_once)
     libraries = CPU_BYTES.get(dtype_of(train), CPU_BYTES[torch.bfloat16]) if device.type == "cpu" else 0
     return Estimate(
         num_parameters=num_parameters,
-        seconds_per_step=update + tokens_per_step * seconds / many,
+        seconds_per_step=update + tokens_per_step * seconds / tokens[1],
         memory_bytes=bytes_before + int(held) + libraries,
         # a checkpoint has weights and two moments in float32, and is written before the oldest is removed
         disk_bytes=(train.keep_checkpoints + 1) * num_parameters * 12 + num_parameters * 4,
     )
 
 
-def with_steps_for(config: PretrainConfig, minutes: float, device: torch.device) -> tuple[PretrainConfig, Estimate]:
-    """Choose threads, and plan the steps so that training and evaluations take `minutes`; return the needs, too.
+def with_steps_for(config: PretrainConfig, device: torch.device) -> tuple[PretrainConfig, Estimate]:
+    """Choose threads, and plan the steps so that training and evaluations take `train.minutes`; return the needs, too.
 
     A warm-up of so many steps takes at most a tenth of those that fit.
     """
     number = config.train.threads or faster_threads(config, device)
     with threads(number):
         needs = estimate(config, device)
-    train = config.train
+    train, seconds = config.train, 60 * (config.train.minutes or 0)
     # an evaluation is a forward pass, a third of a step for each sequence
     evaluation = needs.seconds_per_step * train.eval_sequences / train.batch_size / 3
     per_step = needs.seconds_per_step + evaluation / train.eval_every
-    steps = max(MIN_STEPS, int((minutes * 60 - 2 * evaluation) / per_step))
+    steps = max(MIN_STEPS, int((seconds - 2 * evaluation) / per_step))
     optim, train = config.optim, train.model_copy(update={"steps": steps, "threads": number})
     if optim.warmup_steps >= 1 and optim.warmup_steps > MOST_WARMUP * steps:
         long = f"a warm-up of {optim.warmup_steps:,.0f} steps is too long for the time"

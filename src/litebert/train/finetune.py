@@ -23,7 +23,7 @@ from litebert.folder import load_model, read_config, read_head, read_sentence_ve
 from litebert.folder.weights import weights_path
 from litebert.hub import locate, write_card
 from litebert.nn import AlbertForTask
-from litebert.optim import averaged, build_optimizer
+from litebert.optim import averaged, build_optimizer, build_schedule
 from litebert.runs import RESULT_FILE, EvaluatedStep, Result, Run, is_run
 from litebert.tasks.finetuning import Finetuning, LabelledSet, baseline, doubts, taught, with_suited
 from litebert.tasks.kinds.family import AnswerRow, Dataset, Feature
@@ -44,6 +44,7 @@ from litebert.train.run import (
     write_model,
 )
 
+DROPOUTS = ("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout_prob")
 PROBED = 8
 """Features in the larger of two probes of a plan, at most."""
 
@@ -66,9 +67,9 @@ def finetune(
         # all processes take what the first one measured on its machine
         config = FinetuneConfig.model_validate(world.from_first(partial(prepared.config.model_dump, mode="json")))
         prepared = replace(prepared, resolved=Resolved(config, prepared.resolved.origins))
-        settings = config.train
-        tokenizer, family, key = prepared.tokenizer, prepared.dataset.family, prepared.key_measure
-        if begin(folder, prepared.resolved, data=prepared.described(), world=world, result=RESULT_FILE):
+        settings, tokenizer, key = config.train, prepared.tokenizer, prepared.key_measure
+        family, held_out = prepared.dataset.family, prepared.held_out
+        if begin(folder, prepared.resolved, data=prepared.data, world=world, result=RESULT_FILE):
             return 0
         with threads(settings.threads):
             network = prepared.network(torch.Generator().manual_seed(rng.torch_seed(settings.seed, "init", 0)))
@@ -76,21 +77,21 @@ def finetune(
             log = RunLog(opened, settings, is_quiet, listeners=(best,))
             start = None if config.model.random else start_from(network, prepared.start)
             network.to(choose_device(settings.device)).train()
-            # which modules are new and which were left out; several parameters of a module are one
-            lines = [] if start else ["random weights, as configured: nothing was taken from the model"]
-            for text, names in (("new, not pretrained", start.fresh), ("left out", start.dropped)) if start else ():
-                if names:
-                    lines.append(f"{text}: {', '.join(sorted({name.rpartition('.')[0] for name in names}))}")
-            lines += [f"note: {note}" for note in start.notes] if start else []
-            for line in lines:
-                log.say(line)
+            if start is None:
+                log.say("random weights, as configured: nothing was taken from the model")
+            else:  # which modules are new and which were left out; several parameters of a module are one
+                for text, names in (("new, not pretrained", start.fresh), ("left out", start.dropped)):
+                    if names:
+                        log.say(f"{text}: {', '.join(sorted({name.rpartition('.')[0] for name in names}))}")
+                for note in start.notes:
+                    log.say(f"note: {note}")
             rates = head_rates(network, config.optim.head_rate_scale)
             optimizer = build_optimizer(config.optim, network.named_parameters(), rate_scales=rates)
             task = Finetuning(
                 network,
                 family,
                 features=prepared.features,
-                held_out=prepared.held_out,
+                held_out=held_out,
                 train=settings,
                 teacher=config.teacher if config.teacher.run else None,
                 world=world,
@@ -98,42 +99,42 @@ def finetune(
             is_finished = train(task, config, log, optimizer, tokenizer, best)
             if not is_finished and (code := opened.exit_code()):  # by a signal, not because nothing improved
                 return code
-        if world.is_first:
-            # answers, result and cards, and last the model: a run that has it is finished
-            with averaged(optimizer):
-                answers = dict[str, list[AnswerRow]]()
-                for name, given_answers in task.answers().items():
-                    answers[name] = family.rows(prepared.held_out[name].examples, given_answers)
-                    rows = (json.dumps(asdict(row), ensure_ascii=False) + "\n" for row in answers[name])
-                    write_text(folder / "answers" / f"{name}.jsonl", "".join(rows))
-                evaluated = [EvaluatedStep.of(row) for row in Run.open(folder).evaluations]
-                result = Result(
-                    task=prepared.dataset.name,
-                    key_measure=key,
-                    last=evaluated[-1],
-                    best=next(each for each in evaluated if each.step == best.step),
-                    num_evaluations=len(evaluated),
-                    seed=settings.seed,
-                    start=str(config.model.start),
-                    fresh=() if start is None else start.fresh,
-                    baseline=prepared.baseline,
-                    doubts=doubts(key, evaluated[-1].measures, prepared.baseline, answers, family.baseline),
-                )
-                for line in result.doubts:
-                    log.say(f"warning: {line}")
-                write_json(folder / RESULT_FILE, result.model_dump(mode="json", by_alias=True))
-                write_card(folder / "best")
-                write_model(folder / "model", network, tokenizer, has_card=True)
+        if not world.is_first:
+            return 0
+        # answers, result and cards, and last the model: a run that has it is finished
+        with averaged(optimizer):
+            answers = dict[str, list[AnswerRow]]()
+            for name, given_answers in task.answers().items():
+                answers[name] = family.rows(held_out[name].examples, given_answers)
+                rows = (json.dumps(asdict(row), ensure_ascii=False) + "\n" for row in answers[name])
+                write_text(folder / "answers" / f"{name}.jsonl", "".join(rows))
+            evaluated = [EvaluatedStep.of(row) for row in Run.open(folder).evaluations]
+            result = Result(
+                task=prepared.dataset.name,
+                key_measure=key,
+                last=evaluated[-1],
+                best=next(each for each in evaluated if each.step == best.step),
+                num_evaluations=len(evaluated),
+                seed=settings.seed,
+                start=str(config.model.start),
+                fresh=() if start is None else start.fresh,
+                baseline=prepared.baseline,
+                doubts=doubts(key, evaluated[-1].measures, prepared.baseline, answers, family.baseline),
+            )
+            for line in result.doubts:
+                log.say(f"warning: {line}")
+            write_json(folder / RESULT_FILE, result.model_dump(mode="json", by_alias=True))
+            write_card(folder / "best")
+            write_model(folder / "model", network, tokenizer, has_card=True)
         return 0
 
 
 def head_rates(network: AlbertForTask, scale: float) -> dict[str, float]:
     """Return the factor on the learning rate of each parameter of the heads; all others have 1."""
-    heads = (name for name, _ in network.named_parameters() if name.startswith(("head.", "exits.")))
-    return dict.fromkeys(heads, scale) if scale != 1 else {}
+    return {name: scale for name, _ in network.named_parameters() if name.startswith(("head.", "exits."))}
 
 
-# What is known before the first step
+# ---- what is known before the first step ----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -148,16 +149,12 @@ class Prepared:
     features: list[Feature]
     held_out: Mapping[str, LabelledSet[Any]]
     baseline: dict[str, float]
+    data: dict[str, JsonValue]  # what the run depends on, for run.json
 
     @property
     def config(self) -> FinetuneConfig:
         """The settings."""
         return self.resolved.config
-
-    @property
-    def num_examples(self) -> int:
-        """The number of training examples."""
-        return len({feature.example for feature in self.features})
 
     @property
     def mean_tokens(self) -> float:
@@ -180,25 +177,12 @@ class Prepared:
             checkpoint_gradients(network.albert)
         return network
 
-    def described(self) -> dict[str, JsonValue]:
-        """Describe the data that a run depends on, for run.json."""
-        config = self.config
-        return {
-            "tokenizer": self.tokenizer.hash,
-            "task": self.dataset.name,
-            **self.dataset.settled,
-            **({"teacher": hash_file(weights_path(_teacher_folder(config)))} if config.teacher.run else {}),
-            "training examples": self.num_examples,
-            "training features": len(self.features),
-            **{f"{name} examples": len(held.examples) for name, held in self.held_out.items()},
-        }
-
 
 def prepare(resolved: Resolved[FinetuneConfig], folder: Path) -> Prepared:
     """Read the data and the model's shape, and choose the defaults; writes nothing."""
     config, train = resolved.config, resolved.config.train
     start = locate(config.model.start)
-    tokenizer = Tokenizer.load(start)
+    tokenizer, shape = Tokenizer.load(start), read_config(start)
     dataset: Dataset[Any, Any] = open_dataset(config.task, config.data)
 
     # what a classifier's head reads: by default the mean of the tokens, if the start gives text vectors by their mean,
@@ -219,17 +203,16 @@ def prepare(resolved: Resolved[FinetuneConfig], folder: Path) -> Prepared:
         assert isinstance(dataset.family, TextClassification)
         dataset = replace(dataset, family=dataset.family.on_vectors())
 
-    # the data
+    # the examples, and for each the outputs of a teacher, which is then not needed any more
     data, family, head = Path(config.data.folder or str(config.data.train)), dataset.family, dataset.family.head
+    encode = partial(
+        family.features, tokenizer=tokenizer, max_length=min(config.task.max_length, shape.max_position_embeddings)
+    )
     examples = dataset.read(data, dataset.train_split)
-    length = min(config.task.max_length, read_config(start).max_position_embeddings)
-    features = family.features(examples, tokenizer, max_length=length, training=True)
+    features = encode(examples, training=True)
     if not features:
-        raise LitebertError(
-            "LB-513",
-            f"there are no examples of {dataset.name} to train on in {data}",
-            next=f"litebert data check {data}",
-        )
+        what, advice = f"there are no examples of {dataset.name} to train on in {data}", f"litebert data check {data}"
+        raise LitebertError("LB-513", what, next=advice)
     if train.exits and (config.teacher.run or not head.record.has_problem_type):
         raise LitebertError(
             "LB-518",
@@ -238,32 +221,37 @@ def prepare(resolved: Resolved[FinetuneConfig], folder: Path) -> Prepared:
             expected="a task that gives a whole text, or a pair, labels or a score, and no teacher",
             next="omit train.exits",
         )
-    dropouts = ("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout_prob")
-    given = {name: value for name in dropouts if (value := getattr(config.model, name)) is not None}
-    shape = read_config(start).model_copy(update=given)
-    if config.teacher.run:  # the features get its outputs; then it is not needed any more
-        read_from = _teacher_folder(config)
-        network = load_model(read_from).network
+    given = {name: value for name in DROPOUTS if (value := getattr(config.model, name)) is not None}
+    shape = shape.model_copy(update=given)
+    described: dict[str, JsonValue] = {"tokenizer": tokenizer.hash, "task": dataset.name, **dataset.settled}
+    if config.teacher.run:
+        run = Path(config.teacher.run)
+        teacher = run / "model" if is_run(run) else locate(config.teacher.run)
+        described["teacher"] = hash_file(weights_path(teacher))
+        network = load_model(teacher).network
         if not isinstance(network, AlbertForTask):
             what, advice = "has no task head: it cannot be a teacher", f"litebert finetune {dataset.name} --model"
-            raise LitebertError("LB-886", f"{config.teacher.run} {what}", next=f"{advice} {config.teacher.run}")
+            raise LitebertError("LB-886", f"{run} {what}", next=f"{advice} {run}")
         features = taught(
             family,
             features,
             examples,
             network.to(choose_device(train.device)),
-            Tokenizer.load(read_from),
+            Tokenizer.load(teacher),
             max_length=min(config.task.max_length, network.config.max_position_embeddings),
         )
+    described |= {"training examples": len({each.example for each in features}), "training features": len(features)}
     held_out = {}
     for split in dataset.dev_splits:
         labelled = dataset.read(data, split)
-        held_out[split] = LabelledSet(labelled, family.features(labelled, tokenizer, max_length=length, training=False))
+        held_out[split] = LabelledSet(labelled, encode(labelled, training=False))
+        described[f"{split} examples"] = len(labelled)
 
     # the defaults that suit the network and the data, then steps, evaluations, and this machine's precision
     suited = with_suited(resolved, shape.hidden_size, len(features), reads_mean=pooling == "mean")
     train = suited.config.train
     steps, precision = train.steps or max(1, round(train.epochs * len(features) / train.batch_size)), train.precision
+    build_schedule(suited.config.optim, total_steps=steps)  # refuses a warm-up that is too long, before any work
     eval_every = train.eval_every or min(math.ceil(len(features) / train.batch_size), steps)  # every epoch
     if precision == "auto":
         recorded = Run(folder).settings.get("train.precision")
@@ -279,6 +267,7 @@ def prepare(resolved: Resolved[FinetuneConfig], folder: Path) -> Prepared:
         features=features,
         held_out=held_out,
         baseline=baseline(dataset, examples, held_out),
+        data=described,
     )
 
 
@@ -294,31 +283,25 @@ def _gives_means(start: Path) -> bool:
     return vectors is not None and vectors.pooling == "mean"
 
 
-def _teacher_folder(config: FinetuneConfig) -> Path:
-    run = Path(str(config.teacher.run))
-    return run / "model" if is_run(run) else locate(str(run))
-
-
 def plan_finetuning(resolved: Resolved[FinetuneConfig], folder: Path) -> tuple[Prepared, Estimate]:
     """Prepare a run and time a small batch of typical length; writes nothing."""
     prepared = prepare(resolved, folder)
     config, train = prepared.config, prepared.config.train
     device = choose_device(train.device)
     before = process_bytes(device)
-    network, family = prepared.network().to(device), prepared.dataset.family
     by_length = sorted(prepared.features, key=lambda feature: feature.num_tokens)
+    make = partial(Finetuning, prepared.network().to(device), prepared.dataset.family, held_out={})
 
     def probe(number: int) -> Any:
         """Return a micro-batch of features with the same spread of lengths as the data."""
         places = torch.linspace(0, len(by_length) - 1, number + 2)[1:-1].round().int().tolist()
-        chosen = [replace(by_length[place]) for place in places]
         settings = train.model_copy(update={"batch_size": number, "micro_batch_size": None})
-        return next(Finetuning(network, family, features=chosen, held_out={}, train=settings).batches(0, 1))[0]
+        return next(make(features=[by_length[place] for place in places], train=settings).batches(0, 1))[0]
 
     at_once = train.micro_batch_size or train.batch_size
     large, mean = min(PROBED, max(2, at_once)), prepared.mean_tokens
     needs = scaled(
-        Finetuning(network, family, features=prepared.features, held_out={}, train=train),
+        make(features=prepared.features, train=train),
         config,
         probe(max(1, large // 2)),
         probe(large),

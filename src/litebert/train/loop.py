@@ -19,6 +19,7 @@ from litebert.distributed import ALONE, World
 from litebert.errors import LitebertError, NonFiniteError
 from litebert.fast.steps import exact_dtype
 from litebert.files import Json, read_json, sync_file, write_json
+from litebert.nn import Network
 from litebert.optim import MomentOptimizer, averaged, build_schedule, clip_gradients, state_tensors
 from litebert.runs import METRICS_FILE, read_metrics
 from litebert.tasks.base import Task, Work
@@ -39,7 +40,7 @@ LOOKS, RECENT = 50, 10
 """The most times that the clock is compared with the plan, and how many of the last comparisons give the pace."""
 
 
-# The loop
+# ---- the loop -------------------------------------------------------------------------------------------------------
 
 
 def train(
@@ -60,9 +61,11 @@ def train(
     log.ends = None if pace.seconds is None else pace.begun + pace.seconds
     schedule = build_schedule(optim, total_steps=settings.steps)
 
-    progress = resume(task, checkpoints, optimizer, log, world) or RunProgress(
-        loss_scale=FIRST_SCALE if settings.precision == "fp16" else 1.0
-    )
+    progress = resume(network, checkpoints, optimizer, log)
+    if progress is None:
+        progress = RunProgress(loss_scale=FIRST_SCALE if settings.precision == "fp16" else 1.0)
+    position, total = pace.at(progress.step)
+    log.begin(progress.step, total)
     if best and progress.step and world.is_first:
         for row in read_metrics(folder):
             best(row, is_written=True)
@@ -71,8 +74,6 @@ def train(
         with averaged(optimizer):  # the optimizer's average of the weights, if it keeps one
             log.evaluation(progress.step, task.evaluate)
 
-    total = pace.at(progress.step)[1]
-    log.begin(progress.step, total)
     if progress.step == 0 and settings.eval_at_start:
         evaluate()
     batches = iter(task.batches(progress.step, NO_END))
@@ -81,7 +82,7 @@ def train(
     while not is_last and not is_stopping:
         works = next(batches)
         # by the clock, a step may stand for more or less than one of the schedule
-        rate = schedule(min(settings.steps - 1, int(pace.at(progress.step)[0])))
+        rate = schedule(min(settings.steps - 1, int(position)))
         result = training_step(
             task,
             works,
@@ -95,7 +96,7 @@ def train(
         )
         count(progress, result, config, log)
         pace.look(progress.step, log.evaluation_seconds)
-        total = pace.at(progress.step)[1]
+        position, total = pace.at(progress.step)
         is_last = progress.step >= total
         log.advance(progress.step, total)
         if is_last or progress.step % settings.log_every == 0:
@@ -119,38 +120,29 @@ def train(
     return is_last
 
 
-def resume(
-    task: Task[Work], checkpoints: Checkpoints, optimizer: MomentOptimizer, log: RunLog, world: World
-) -> RunProgress | None:
+def resume(network: Network, checkpoints: Checkpoints, optimizer: MomentOptimizer, log: RunLog) -> RunProgress | None:
     """Restore the newest good checkpoint, if there is one; say which were not used, and why."""
-    network, problems = task.network, list[LitebertError]()
+    world, problems = log.session.world, list[LitebertError]()
 
     def restore() -> Json:
-        found, errors = checkpoints.restore_latest(network, optimizer)
-        problems.extend(errors)
-        return found.to_json() if found else None
+        found = checkpoints.restore_latest(network, optimizer, problems)
+        return None if found is None else found.to_json()
 
     table = world.from_first(restore)
-    if world.size > 1:  # the others receive what the first has read
-        state = state_tensors(optimizer, network.named_parameters())
-        world.copy_first_([*network.parameters(), *state.values()])
+    # other processes receive what the first has read
+    world.copy_first_([*network.parameters(), *state_tensors(optimizer, network.named_parameters()).values()])
     for problem in problems:
-        log.warn(f"passed over a damaged checkpoint\n{problem}")
+        log.say(f"passed over a damaged checkpoint\n{problem}", is_warning=True)
     if table is None and problems:
-        log.warn("no undamaged checkpoint is left: training starts again from nothing")
-    progress = None if table is None else RunProgress.of_json(table)
-    log.resume_at(-1 if progress is None else progress.step)
-    if progress is not None:
-        log.say(f"resuming from step {progress.step}")
-    return progress
+        log.say("no undamaged checkpoint is left: training starts again from nothing", is_warning=True)
+    return None if table is None else RunProgress.model_validate(table)
 
 
 def count(progress: RunProgress, result: StepResult, config: PretrainConfig | FinetuneConfig, log: RunLog) -> None:
     """Add a step to the progress; note a skipped one and a divergence; stop after too many skipped in a row."""
-    settings = config.train
     advice = f"start a run with optim.learning_rate={config.optim.learning_rate / 3:.1e}"
     progress.step += 1
-    if settings.precision == "fp16":  # halve the scale if a gradient overflowed, double it after many steps
+    if config.train.precision == "fp16":  # halve the scale if a gradient overflowed, double it after many steps
         progress.scaled_steps += 1
         if not result.is_finite:
             progress.loss_scale, progress.scaled_steps = max(1.0, progress.loss_scale / 2), 0
@@ -160,7 +152,7 @@ def count(progress: RunProgress, result: StepResult, config: PretrainConfig | Fi
         progress.skipped_in_a_row += 1
         seen = f"loss {result.loss:.4g}, gradient norm {result.gradient_norm}"
         log.note(progress.step, f"step {progress.step} skipped: {seen}")
-        if progress.skipped_in_a_row > settings.max_skipped_steps:
+        if progress.skipped_in_a_row > config.train.max_skipped_steps:
             raise NonFiniteError(
                 "LB-503",
                 f"{progress.skipped_in_a_row} steps in a row had a loss or gradient that is not finite",
@@ -181,16 +173,12 @@ def count(progress: RunProgress, result: StepResult, config: PretrainConfig | Fi
         progress.diverged = None
     elif progress.diverged is None:
         progress.diverged = progress.step
-        log.note(
-            progress.step,
-            f"warning: training diverges: the loss is about {progress.trend:,.4g} at step {progress.step}, the "
-            f"first was {progress.first_loss:.4g}; {advice} under another --name; "
-            "the last checkpoint from before this stays",
-            is_warning=True,
-        )
+        losses = f"about {progress.trend:,.4g} at step {progress.step}, the first was {progress.first_loss:.4g}"
+        rest = f"{advice} under another --name; the last checkpoint from before this stays"
+        log.note(progress.step, f"warning: training diverges: the loss is {losses}; {rest}", is_warning=True)
 
 
-# The step
+# ---- the step -------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -224,9 +212,7 @@ def training_step(
     """
     torch.manual_seed(rng.torch_seed(seed, "dropout", step, world.rank))
     parameters = list(task.network.parameters())
-    device = parameters[0].device
-    exact = exact_dtype(device)
-    seen = torch.zeros(task.num_sums + 2, dtype=exact, device=device)  # the sums, the loss, the tokens
+    seen = parameters[0].new_zeros(task.num_sums + 2, dtype=exact_dtype(parameters[0].device))  # sums, loss, tokens
     for work in works:
         loss = task.loss(work)
         (loss.total * loss_scale).backward()  # type: ignore[no-untyped-call]
@@ -241,7 +227,7 @@ def training_step(
         torch._foreach_mul_(gradients, 1 / loss_scale)
     norm = clip_gradients(parameters, clip_norm)
     # the one place where a step waits for the device: nothing may change unless all is finite
-    *sums, total, tokens, gradient_norm = torch.cat([seen, norm.to(exact)[None]]).tolist()
+    *sums, total, tokens, gradient_norm = torch.cat([seen, norm.to(seen.dtype)[None]]).tolist()
     is_finite = all(map(math.isfinite, (*sums, total, gradient_norm)))
     if is_finite:
         for group in optimizer.param_groups:
@@ -251,7 +237,7 @@ def training_step(
     return StepResult(tuple(sums), int(tokens), total, gradient_norm, is_finite)
 
 
-# How long a run is
+# ---- how long a run is ----------------------------------------------------------------------------------------------
 
 
 class Knot(BaseModel):
@@ -275,7 +261,7 @@ class Pace:
 
     By the clock, the stride through the schedule is adjusted after every 2 % of the time, so that the schedule ends
     when the time is up: warm-up, plateau and decay keep their shares of the time. Each stride is written to disk before
-    use: a resumed run repeats them.
+    use: a resumed run repeats them. All processes use the clock of the first.
     """
 
     folder: Path
@@ -289,7 +275,7 @@ class Pace:
 
     @classmethod
     def open(cls, folder: Path, train: TrainConfig, *, begun: float, world: World = ALONE) -> Pace:
-        """Continue the clock of a run, or start one; all processes use the first one's clock."""
+        """Continue the clock of a run, or start one."""
         if train.minutes is None:
             return cls(folder, None, train.steps)
         path = folder / CLOCK_FILE

@@ -11,7 +11,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 
 from litebert import rng
-from litebert.config import AlbertConfig, Origin, PretrainConfig, Resolved, flattened
+from litebert.config import AlbertConfig, Origin, PretrainConfig, Resolved
 from litebert.config.load import expected
 from litebert.distributed import ALONE, World
 from litebert.errors import LitebertError
@@ -100,8 +100,8 @@ def pretrain(
             task = task_of(network, config, sources, teacher, world)
             if not train(task, config, log, optimizer, sources.tokenizer, best):
                 return opened.exit_code()
-        with averaged(optimizer):
-            if world.is_first:
+        if world.is_first:
+            with averaged(optimizer):
                 write_model(folder / "model", network, sources.tokenizer, has_card=True)
         return 0
 
@@ -132,7 +132,7 @@ def task_of(
     )
 
 
-# What is settled before a run
+# ---- what is settled before a run -----------------------------------------------------------------------------------
 
 
 def plan(
@@ -175,21 +175,19 @@ def completed(
         shape |= {"bos_token_id": tokenizer.cls_id, "eos_token_id": tokenizer.sep_id}
     config = config.model_copy(update={"model": model.model_copy(update=shape)})
 
-    def with_train(**values: Json) -> PretrainConfig:
-        return config.model_copy(update={"train": config.train.model_copy(update=values)})
-
-    train, device, recorded = config.train, choose_device(config.train.device), Run(folder).settings
+    train, device, run = config.train, choose_device(config.train.device), Run(folder)
+    changed: dict[str, Json] = {}
     if train.precision == "auto":
-        config = with_train(precision=recorded.get("train.precision") or faster_precision(device))
-    if train.minutes is None or resolved.origins["train.steps"].kind == "measured":
-        return config, None
-    if recorded.get("train.minutes") != train.minutes:
-        return with_steps_for(config, train.minutes, device)
-    config = with_train(**{name: recorded[f"train.{name}"] for name in ("threads", "steps")})
-    if Run(folder).file.origins["optim.warmup_steps"].kind == "measured":
-        optim = config.optim.model_copy(update={"warmup_steps": recorded["optim.warmup_steps"]})
-        config = config.model_copy(update={"optim": optim})
-    return config, None
+        changed["precision"] = run.settings.get("train.precision") or faster_precision(device)
+    is_planned = train.minutes is None or resolved.origins["train.steps"].kind == "measured"
+    is_begun = not is_planned and run.settings.get("train.minutes") == train.minutes
+    if is_begun:
+        changed |= {name: run.settings[f"train.{name}"] for name in ("threads", "steps")}
+        if run.file.origins["optim.warmup_steps"].kind == "measured":
+            optim = config.optim.model_copy(update={"warmup_steps": run.settings["optim.warmup_steps"]})
+            config = config.model_copy(update={"optim": optim})
+    config = config.model_copy(update={"train": train.model_copy(update=changed)})
+    return (config, None) if is_planned or is_begun else with_steps_for(config, device)
 
 
 def shape_of_start(resolved: Resolved[PretrainConfig], tokenizer: Tokenizer | None) -> AlbertConfig:
@@ -204,22 +202,14 @@ def shape_of_start(resolved: Resolved[PretrainConfig], tokenizer: Tokenizer | No
             expected=f"that of {start}",
             next=f"build the corpus with --tokenizer {start}, or add start.new_vocabulary=true",
         )
-    shape, configured = read_config(folder), flattened(resolved.config.model)
+    shape, chosen = read_config(folder), resolved.config.model
     if tokenizer:
         shape = shape.model_copy(update={"vocab_size": tokenizer.vocab_size})
-    for name, value in flattened(shape).items():
-        origin, chosen = resolved.origins[f"model.{name}"], configured[name]
-        if origin.is_typed and chosen != value and name not in MAY_DIFFER:
-            raise LitebertError(
-                "LB-515",
-                f"model.{name} is not that of the model that training starts from",
-                received=f"{chosen} ({origin})",
-                expected=f"{value}, as in {start}, or nothing",
-                next=f"omit model.{name}",
-            )
-        if origin.is_typed:
-            shape = shape.model_copy(update={name: chosen})
-    return shape
+    typed = [name for name in AlbertConfig.model_fields if resolved.origins[f"model.{name}"].is_typed]
+    for name in typed:
+        if name not in MAY_DIFFER and getattr(chosen, name) != getattr(shape, name):
+            raise _other_shape(resolved, name, f"{getattr(shape, name)}, as in {start}")
+    return shape.model_copy(update={name: getattr(chosen, name) for name in typed})
 
 
 def shape_of_student(resolved: Resolved[PretrainConfig]) -> AlbertConfig:
@@ -227,17 +217,20 @@ def shape_of_student(resolved: Resolved[PretrainConfig]) -> AlbertConfig:
 
     Its layers share three blocks, unless `num_hidden_groups` or another sharing is set.
     """
-    config, origins = resolved.config, resolved.origins
-    teacher = read_config(locate(str(config.distil.teacher)))
-
-    def is_open(name: str) -> bool:
-        return origins[f"model.{name}"].kind in ("default", "preset")
-
-    shape = config.model.model_dump() | {name: getattr(teacher, name) for name in FROM_TEACHER if is_open(name)}
-    if is_open("num_hidden_groups") and config.model.sharing == "all":
+    named, chosen = str(resolved.config.distil.teacher), resolved.config.model
+    teacher = read_config(locate(named))
+    is_open = {
+        name: resolved.origins[f"model.{name}"].kind in ("default", "preset") for name in AlbertConfig.model_fields
+    }
+    shape = chosen.model_dump() | {name: getattr(teacher, name) for name in FROM_TEACHER if is_open[name]}
+    if is_open["num_hidden_groups"] and chosen.sharing == "all":
         shape["num_hidden_groups"] = min(STUDENT_GROUPS, shape["num_hidden_layers"])
+    for name in FROM_TEACHER[:3]:
+        size, theirs, may_be_less = shape[name], getattr(teacher, name), name == "intermediate_size"
+        if size > theirs or (size < theirs and not may_be_less):
+            raise _other_shape(resolved, name, f"{theirs}{' or less' * may_be_less}, as in {named}")
     try:
-        model = AlbertConfig.model_validate(shape)
+        return AlbertConfig.model_validate(shape)
     except ValidationError as error:
         raise LitebertError(
             "LB-988",
@@ -246,20 +239,19 @@ def shape_of_student(resolved: Resolved[PretrainConfig]) -> AlbertConfig:
             expected=expected(error),
             next="litebert distil --help",
         ) from error
-    for name in FROM_TEACHER[:3]:
-        size, theirs, may_be_less = getattr(model, name), getattr(teacher, name), name == "intermediate_size"
-        if size > theirs or (size < theirs and not may_be_less):
-            raise LitebertError(
-                "LB-991",
-                f"a student starts from its teacher's layers: model.{name} does not fit",
-                received=f"{size} ({origins[f'model.{name}']})",
-                expected=f"{theirs}{' or less' * may_be_less}, as in {config.distil.teacher}",
-                next=f"omit model.{name}; choose num_hidden_layers, num_hidden_groups or embedding_size",
-            )
-    return model
 
 
-# The weights
+def _other_shape(resolved: Resolved[PretrainConfig], name: str, theirs: str) -> LitebertError:
+    return LitebertError(
+        "LB-515",
+        f"model.{name} is not that of the model that training starts from",
+        received=f"{getattr(resolved.config.model, name)} ({resolved.origins[f'model.{name}']})",
+        expected=theirs,
+        next=f"omit model.{name}",
+    )
+
+
+# ---- the weights ----------------------------------------------------------------------------------------------------
 
 
 def new_network(config: PretrainConfig, sources: Sources, teacher: Teacher | None) -> AlbertForPretraining:

@@ -53,10 +53,11 @@ from litebert.tasks.base import Measure
 from litebert.tokenizer import Tokenizer
 
 Configuration = TypeVar("Configuration", PretrainConfig, FinetuneConfig)
+Listener: TypeAlias = Callable[[dict[str, Json]], None]
+"""Receives every row of metrics.jsonl, as TensorBoard does."""
 
-FREE_SETTINGS = frozenset(
-    {"train.log_every", "train.save_every", "train.keep_checkpoints", "train.keep_every", "train.loader_workers"}
-)
+FREE_SETTINGS = {f"train.{name}" for name in ("log_every", "save_every", "keep_checkpoints", "keep_every")}
+FREE_SETTINGS |= {"train.loader_workers"}
 """Settings that change neither the data nor the numbers; a run may resume with others."""
 FIRST_LINE_SECONDS, LATER_LINE_SECONDS = 4.0, 30.0
 """The longest silence before the first line of progress, and between later ones."""
@@ -65,7 +66,7 @@ STATUS_SECONDS = 0.2
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP)
 
 
-# The time in which a run is trained
+# ---- the time in which a run is trained -----------------------------------------------------------------------------
 
 
 @dataclass
@@ -121,18 +122,7 @@ def session(folder: Path, world: World = ALONE) -> Iterator[Session]:
                 signal.signal(number, handler)
 
 
-@contextmanager
-def threads(number: int | None) -> Iterator[None]:
-    """Compute on this many CPU threads within the block."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(number or before)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
-# Begin or resume
+# ---- begin or resume ------------------------------------------------------------------------------------------------
 
 
 def begin(
@@ -147,20 +137,23 @@ def begin(
 
     Tell whether the run is finished: it has a model, and the file or folder `result`.
     """
-    if (size := resolved.config.train.batch_size) < world.size:
-        raise LitebertError(
-            "LB-282",
-            "each of several processes needs an example of every step",
-            received=f"train.batch_size={size} for {world.size} processes",
-            next=f"set train.batch_size={world.size}, or start fewer processes",
-        )
+    settings = flattened(resolved.config)
+    for name in ("train.batch_size", *["distil.texts"] * bool(settings.get("distil.teacher"))):
+        if (size := int(str(settings[name]))) < world.size:
+            raise LitebertError(
+                "LB-282",
+                "each of several processes needs an example of every step",
+                received=f"{name}={size} for {world.size} processes",
+                next=f"set {name}={world.size}, or start fewer processes",
+            )
 
     def write_or_check() -> bool:
-        settings, recorded = flattened(resolved.config), read_run(folder)
+        recorded = read_run(folder)
         if recorded is None:
+            has_gpu = torch.cuda.is_available()
             environment: dict[str, JsonValue] = {"python": platform.python_version(), "torch": torch.__version__}
             environment |= {"platform": platform.platform(), "threads": torch.get_num_threads()}
-            environment["gpu"] = torch.cuda.get_device_name() if torch.cuda.is_available() else None
+            environment["gpu"] = torch.cuda.get_device_name() if has_gpu else None
             given = {"origins": resolved.origins, "data": dict(data), "environment": environment}
             file = RunFile(litebert=litebert.__version__, settings=settings, **given)
             write_json(folder / RUN_FILE, file.model_dump(mode="json"))
@@ -188,7 +181,7 @@ def with_measured(resolved: Resolved[Configuration], config: Configuration) -> R
     return Resolved(config, resolved.origins | measured)
 
 
-# Where and how it computes
+# ---- where and how it computes --------------------------------------------------------------------------------------
 
 
 def choose_device(name: str) -> torch.device:
@@ -222,6 +215,17 @@ def dtype_of(train: TrainConfig) -> torch.dtype:
     return DTYPES[train.precision]
 
 
+@contextmanager
+def threads(number: int | None) -> Iterator[None]:
+    """Compute on this many CPU threads within the block."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(number or before)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
 def write_model(folder: Path, network: Network, tokenizer: Tokenizer, *, has_card: bool = False) -> None:
     """Write a model with its tokenizer, and optionally its card, atomically."""
     with staged_folder(folder) as staged:
@@ -231,19 +235,14 @@ def write_model(folder: Path, network: Network, tokenizer: Tokenizer, *, has_car
             write_card(staged, name=str(folder))
 
 
-# How it goes: lines on stderr, rows in metrics.jsonl, and whoever else listens to the rows
-
-
-Listener: TypeAlias = Callable[[dict[str, Json]], None]
-"""Receives every row of metrics.jsonl, as TensorBoard does."""
+# ---- how it goes: lines on stderr, rows in metrics.jsonl, and whoever else listens to the rows ----------------------
 
 
 @dataclass
 class RunLog:
-    """Write rows and lines; the time of training and evaluation is measured here.
+    """Write rows and lines, in the first process; the time of training and evaluation is measured here.
 
-    Of several processes only the first writes. `measures` say how a line abbreviates a measure. The time left is that
-    of the remaining steps and evaluations; a run by the clock `ends` at a time of `time.monotonic`.
+    `measures` say how a line abbreviates a measure. A run by the clock `ends` at a time of `time.monotonic`.
     """
 
     session: Session
@@ -254,41 +253,35 @@ class RunLog:
     ends: float | None = None
     evaluation_seconds: float = 0.0
     total_steps: int = field(init=False)
-    _since: float = field(default_factory=time.perf_counter)
+    _since: float = field(default_factory=time.monotonic)  # the last report, or the begin
+    _last_step: int = 0  # of that report
     _pace: float = 0.0  # seconds per step
-    _last_step: int = 0
-    _printed: float = field(default_factory=time.perf_counter)
+    _shown: float = field(default_factory=time.monotonic)
     _patience: float = FIRST_LINE_SECONDS
-    _drawn: float = 0.0
 
     def __post_init__(self) -> None:
         self.total_steps = self.train.steps
 
-    def resume_at(self, step: int) -> None:
-        """Drop the rows after `step`, which will be written again; restart the clock."""
-        for line in truncate_after(self.session.folder, step) if self.session.world.is_first else ():
-            self.say(f"line {line} of metrics.jsonl is damaged, moved to {DAMAGED_FILE}")
-        self._since, self._last_step = time.perf_counter(), step
-
     def begin(self, step: int, total_steps: int) -> None:
-        """Report that training begins, before the first step."""
-        self.total_steps = total_steps
-        self._since = time.perf_counter()
-        threads = torch.get_num_threads()
-        self.say(f"training from step {step:,} of {total_steps:,} on {counted(threads, 'thread')}")
+        """Report that training begins or goes on after `step`; drop the rows of later steps, which will come again."""
+        for line in truncate_after(self.session.folder, step or -1) if self.session.world.is_first else ():
+            self.say(f"line {line} of metrics.jsonl is damaged, moved to {DAMAGED_FILE}")
+        if step:
+            self.say(f"resuming from step {step}")
+        self._since, self._last_step, self.total_steps = time.monotonic(), step, total_steps
+        threads = counted(torch.get_num_threads(), "thread")
+        self.say(f"training from step {step:,} of {total_steps:,} on {threads}")
 
     def advance(self, step: int, total_steps: int) -> None:
         """Count a step: update the progress bar, or print a line after a long silence."""
-        self.total_steps = total_steps
-        now = time.perf_counter()
+        self.total_steps, now = total_steps, time.monotonic()
         is_live = sys.stderr.isatty() and not self.is_quiet
-        is_due = now - self._drawn > STATUS_SECONDS if is_live else now - self._printed > self._patience
-        if not is_due or step <= self._last_step:
+        if step == self._last_step or now - self._shown <= (STATUS_SECONDS if is_live else self._patience):
             return
-        pace = (now - self._since) / (step - max(0, self._last_step))
-        line = f"step {step}/{total_steps}  left {self._left(step, pace)}  {memory_bytes() / 2**30:.1f} GB"
+        left = self._left(step, (now - self._since) / (step - self._last_step))
+        line = f"step {step}/{total_steps}  left {left}  {memory_bytes() / 2**30:.1f} GB"
         if is_live:
-            self._drawn = now
+            self._shown = now
             show_status(step, total_steps, line)
         else:
             self.say(line)
@@ -296,63 +289,55 @@ class RunLog:
 
     def training(self, step: int, tokens: int, measures: dict[str, float], rates: dict[str, float]) -> None:
         """Report the steps since the last report: their mean losses, and how fast they went."""
-        now = time.perf_counter()
-        seconds, self._since = now - self._since, now
+        now = time.monotonic()
+        seconds = max(now - self._since, 1e-9)
         # seconds per step, smoothed: other programs on the machine come and go
-        pace = seconds / max(1, step - max(0, self._last_step))
+        pace = seconds / max(1, step - self._last_step)
         self._pace = 0.7 * self._pace + 0.3 * pace if self._pace else pace
-        self._last_step = step
-        speed = tokens / max(seconds, 1e-9)
-        row: dict[str, Json] = {"kind": "train", "step": step, **measures, **rates}
-        self._record({**row, "tokens": tokens, "tokens_per_second": round(speed, 1)})
+        self._since, self._last_step = now, step
+        counts = {"tokens": tokens, "tokens_per_second": round(tokens / seconds, 1)}
+        self._record({"kind": "train", "step": step, **measures, **rates, **counts})
         self.say(
             f"step {step:>{len(str(self.total_steps))}}/{self.total_steps}  {self._words(measures)}  "
-            f"lr {rates['learning_rate']:.2e}  {speed:,.0f} tok/s  left {self._left(step, self._pace)}  "
+            f"lr {rates['learning_rate']:.2e}  {tokens / seconds:,.0f} tok/s  left {self._left(step, self._pace)}  "
             f"{memory_bytes() / 2**30:.1f} GB"
         )
 
     def evaluation(self, step: int, evaluate: Callable[[], dict[str, float]]) -> None:
         """Evaluate on held-out data and report it; the time it takes is not counted as training."""
-        begun = time.perf_counter()
+        begun = time.monotonic()
         measures = evaluate()
         self._record({"kind": "eval", "step": step, **measures})
         self.say(f"held out at {step}  {self._words(measures)}")
         if unknown := [name for name, value in measures.items() if not math.isfinite(value)]:
             self.note(step, f"not finite at step {step}: {', '.join(unknown)}")
-        self.evaluation_seconds = time.perf_counter() - begun
+        self.evaluation_seconds = time.monotonic() - begun
         self._since += self.evaluation_seconds
 
     def note(self, step: int, text: str, *, is_warning: bool = False) -> None:
-        """Report an event, such as a skipped step; a warning in a quiet run, too."""
+        """Report an event, such as a skipped step."""
         self._record({"kind": "note", "step": step, "text": text})
-        (self.warn if is_warning else self.say)(text)
+        self.say(text, is_warning=is_warning)
 
-    def warn(self, text: str) -> None:
-        """Say what nobody may miss, such as a damaged checkpoint: in a quiet run, too."""
-        if self.session.world.is_first:
+    def say(self, text: str, *, is_warning: bool = False) -> None:
+        """Print a line for people; a warning, such as that of a damaged checkpoint, in a quiet run, too."""
+        self._shown = time.monotonic()
+        if self.session.world.is_first and (is_warning or not self.is_quiet):
             say(text)
 
-    def say(self, text: str) -> None:
-        """Print a line for people."""
-        self._printed = time.perf_counter()
-        if not self.is_quiet:
-            self.warn(text)
-
     def _record(self, row: dict[str, Json]) -> None:
-        if not self.session.world.is_first:
-            return
-        require_run(self.session.folder)
-        append_line(self.session.folder / METRICS_FILE, line_of(row))
-        for listener in self.listeners:
-            listener(row)
+        if self.session.world.is_first:
+            require_run(self.session.folder)
+            append_line(self.session.folder / METRICS_FILE, line_of(row))
+            for listener in self.listeners:
+                listener(row)
 
     def _left(self, step: int, pace: float) -> str:
+        """Return the time of the remaining steps and evaluations: one at each `eval_every`, and one at the end."""
         if self.ends is not None:
             return duration(max(0.0, self.ends - time.monotonic()))
-        # one evaluation at each multiple of eval_every, and one at the end
         evaluations = (self.total_steps - 1) // self.train.eval_every - step // self.train.eval_every + 1
-        seconds = pace * (self.total_steps - step) + max(0, evaluations) * self.evaluation_seconds
-        return duration(max(0.0, seconds))
+        return duration(max(0.0, pace * (self.total_steps - step) + evaluations * self.evaluation_seconds))
 
     def _words(self, measures: dict[str, float]) -> str:
         """Abbreviate the measures of pretraining; name the first few of any other task in full."""
@@ -383,14 +368,12 @@ def duration(seconds: float) -> str:
     return f"{hours}h{minutes:02d}m" if hours else f"{minutes}m{rest:02d}s"
 
 
-# Listeners
-
-
 @dataclass
 class BestModel:
-    """Write the network to the run's `best` whenever the key measure improves; ties keep the earlier step.
+    """Listen to the rows, and write the network to the run's `best` whenever the key measure improves.
 
-    With `patience`, that many evaluations in a row without improvement stop the run, as a signal does.
+    Ties keep the earlier step. With `patience`, that many evaluations in a row without improvement stop the run, as a
+    signal does.
     """
 
     session: Session
@@ -421,7 +404,7 @@ def write_to_tensorboard(folder: Path) -> Listener:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError as error:
         what, next_step = "TensorBoard is not installed", "pip install 'litebert[track]'"
-        raise LitebertError("LB-502", what, received=str(error), next=next_step) from error
+        raise LitebertError("LB-502", what, received=error, next=next_step) from error
     writer = SummaryWriter(str(folder))
 
     def write(row: dict[str, Json]) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from litebert.config import EarlyConfig, ObjectiveConfig, PretrainConfig
 from litebert.corpus import Corpus
@@ -41,9 +42,9 @@ class Sources:
     @classmethod
     def open(cls, config: PretrainConfig) -> Sources:
         """Open what `[data]` names; all corpora must have one tokenizer, and something must be held out."""
-        data, window = config.data, config.data.window or WINDOW_PIECES
+        data = config.data
         sentence_objective(config.objective.sentence)  # checks that there is one of this name
-        corpus = open_corpus(local_corpus(data.corpus), window)
+        corpus = open_corpus(local_corpus(data.corpus), config)
         held_out = Corpus.open(local_corpus(data.eval_corpus)) if data.eval_corpus else corpus.held_out()
         if held_out is None:
             raise LitebertError(
@@ -86,76 +87,10 @@ class Sources:
         return partial(batches_of, self.corpus.path, config=config, sentence=sentence)
 
 
-def plain_texts(config: PretrainConfig) -> PretrainConfig:
-    """Return the configuration that draws plain texts from the corpus, by `distil.texts` and its lengths."""
-    distil, train = config.distil, config.train
-    objective = ObjectiveConfig(sentence="none", max_seq_length=distil.text_length, short_seq_prob=SHORT_TEXTS)
-    changed = {
-        "objective": objective,
-        "train": train.model_copy(update={"batch_size": distil.texts, "micro_batch_size": None}),
-        "data": config.data.model_copy(update={"mix": None}),
-        "early": EarlyConfig(),
-    }
-    return config.model_copy(update=changed)
-
-
-def batches_of(corpus: Path, *, config: PretrainConfig, sentence: SentenceObjective | None = None) -> Samples:
-    """Open the samples of a run: of one corpus, or of the mix.
-
-    A worker process may not know the objective `sentence`, if it was added in the process that trains.
-    """
-    if sentence:
-        SENTENCE_OBJECTIVES.setdefault(config.objective.sentence, sentence)
-    if not config.data.mix:
-        return loader_for(corpus, config=config)
-    parts = shares_of(config, corpus)
-    purposes = ["train", *(f"train-of-{number}" for number in range(1, len(parts)))]
-    loaders = [
-        loader_for(path, config=config, purpose=purpose, share=share)
-        for purpose, (path, share) in zip(purposes, parts.items(), strict=True)
-    ]
-    return Mixed(loaders, [*parts.values()], batch_size=config.train.batch_size, seed=config.train.seed)
-
-
-def loader_for(path: Path, *, config: PretrainConfig, purpose: str = "train", share: float = 1.0) -> Loader | Windowed:
-    """Open the samples of one corpus, of which a mix takes a `share` of its own."""
-    train, early, window = config.train, config.early, config.data.window or WINDOW_PIECES
-    corpus = open_corpus(path, window)
-    open_loader = partial(
-        Loader,
-        vocabulary=vocabulary_of(corpus.tokenizer()),
-        config=config.objective,
-        batch_size=train.batch_size,
-        seed=train.seed,
-        early_mask_prob=early.mask_prob,
-    )
-    early_samples = round(round(early.mask_share * train.steps) * train.batch_size * share)
-    # one that fits a window is shuffled whole; a larger one window by window, with the shards of one open at a time
-    if corpus.num_tokens <= window:
-        return open_loader(corpus.shards, purpose=purpose, early_samples=early_samples)
-    return Windowed(
-        [record.counts for record in corpus.manifest.shards],
-        partial(corpus.open_shards, windows=WINDOWS_HELD),
-        open_loader,
-        config=config.objective,
-        window_pieces=window,
-        batch_size=train.batch_size,
-        seed=train.seed,
-        purpose=purpose,
-        early_samples=early_samples,
-    )
-
-
-def shares_of(config: PretrainConfig, corpus: Path) -> dict[Path, float]:
-    """Return the corpora of the mix with their shares; their vocabularies must be the same."""
-    data, window = config.data, config.data.window or WINDOW_PIECES
-    others = (local_corpus(name) for name in data.mix or ())
-    corpora = [open_corpus(path, window) for path in (corpus, *others)]
-    for each in corpora[1:]:
-        require_one_tokenizer(corpora[0], each)
-    sizes = [each.num_tokens for each in corpora]
-    found = shares(sizes, weights=data.weights, temperature=data.temperature or 1.0)
-    return dict(zip((each.path for each in corpora), found, strict=True))
+def open_corpus(path: Path, config: PretrainConfig) -> Corpus:
+    """Open a corpus; if it is larger than a window, its shards are opened when they are read."""
+    corpus = Corpus.without_shards(path)
+    return corpus if corpus.num_tokens > (config.data.window or WINDOW_PIECES) else Corpus.open(path)
 
 
 def require_one_tokenizer(first: Corpus, second: Corpus) -> None:
@@ -169,13 +104,64 @@ def require_one_tokenizer(first: Corpus, second: Corpus) -> None:
         )
 
 
-def open_corpus(path: Path, window: int) -> Corpus:
-    """Open a corpus; if it is larger than a window, its shards are opened when they are read."""
-    corpus = Corpus.without_shards(path)
-    return corpus if corpus.num_tokens > window else Corpus.open(path)
-
-
 def vocabulary_of(tokenizer: Tokenizer) -> Vocabulary:
     """Return what the objectives need to know of a tokenizer."""
     t = tokenizer
     return Vocabulary(t.vocab_size, cls_id=t.cls_id, sep_id=t.sep_id, mask_id=t.mask_id, starts_word=t.starts_word)
+
+
+def shares_of(config: PretrainConfig, corpus: Path) -> dict[Path, float]:
+    """Return the corpora of the mix with their shares; their vocabularies must be the same."""
+    data = config.data
+    corpora = [open_corpus(path, config) for path in (corpus, *map(local_corpus, data.mix or ()))]
+    for each in corpora[1:]:
+        require_one_tokenizer(corpora[0], each)
+    sizes = [each.num_tokens for each in corpora]
+    found = shares(sizes, weights=data.weights, temperature=data.temperature or 1.0)
+    return dict(zip((each.path for each in corpora), found, strict=True))
+
+
+def plain_texts(config: PretrainConfig) -> PretrainConfig:
+    """Return the configuration that draws plain texts from the corpus, by `distil.texts` and its lengths."""
+    distil = config.distil
+    objective = ObjectiveConfig(sentence="none", max_seq_length=distil.text_length, short_seq_prob=SHORT_TEXTS)
+    train = config.train.model_copy(update={"batch_size": distil.texts, "micro_batch_size": None})
+    data = config.data.model_copy(update={"mix": None})
+    changed = {"objective": objective, "train": train, "data": data, "early": EarlyConfig()}
+    return config.model_copy(update=changed)
+
+
+def batches_of(corpus: Path, *, config: PretrainConfig, sentence: SentenceObjective | None = None) -> Samples:
+    """Open the samples of a run: of one corpus, or of the mix.
+
+    A worker process may not know the objective `sentence`, if it was added in the process that trains.
+    """
+    if sentence:
+        SENTENCE_OBJECTIVES.setdefault(config.objective.sentence, sentence)
+    if not config.data.mix:
+        return loader_for(corpus, config=config)
+    parts, loaders = shares_of(config, corpus), list[Samples]()
+    for number, (path, share) in enumerate(parts.items()):
+        purpose = f"train-of-{number}" if number else "train"
+        loaders.append(loader_for(path, config=config, purpose=purpose, share=share))
+    return Mixed(loaders, [*parts.values()], batch_size=config.train.batch_size, seed=config.train.seed)
+
+
+def loader_for(path: Path, *, config: PretrainConfig, purpose: str = "train", share: float = 1.0) -> Loader | Windowed:
+    """Open the samples of one corpus, of which a mix takes a `share` of its own."""
+    train, early, corpus = config.train, config.early, open_corpus(path, config)
+    given: dict[str, Any] = {
+        "vocabulary": vocabulary_of(corpus.tokenizer()),
+        "config": config.objective,
+        "batch_size": train.batch_size,
+        "seed": train.seed,
+        "purpose": purpose,
+        "early_mask_prob": early.mask_prob,
+        "early_samples": round(round(early.mask_share * train.steps) * train.batch_size * share),
+    }
+    # one that fits a window is shuffled whole; a larger one window by window, with the shards of one open at a time
+    window = config.data.window or WINDOW_PIECES
+    if corpus.num_tokens <= window:
+        return Loader(corpus.shards, **given)
+    counts = [record.counts for record in corpus.manifest.shards]
+    return Windowed(counts, partial(corpus.open_shards, windows=WINDOWS_HELD), window_pieces=window, **given)
