@@ -48,78 +48,68 @@ def kill_at(point: int) -> None:
     files.open = counted(open, is_killed_after=True)
 
 
-class Saving:
-    """Saves checkpoints of a small network, one after the other, here or in a fork."""
-
-    def __init__(self, folder: Path, model: str) -> None:
-        self.network = load_model(Path(model)).network
-        self.optimizer = build_optimizer(OptimConfig(), self.network.named_parameters())
-        self.checkpoints = Checkpoints(folder, keep=2)
-
-    def save(self, steps: range) -> None:
-        for step in steps:
-            self.checkpoints.save(self.network, self.optimizer, RunProgress(step=step))
-
-    def forked(self, steps: range, *, point: int = 0) -> int:
-        child = os.fork()
-        if child == 0:
-            try:
-                kill_at(point)
-                self.save(steps)
-                os._exit(0)
-            finally:
-                os._exit(1)
-        return child
+def save(checkpoints: Checkpoints, steps: range, point: int = 0) -> int:
+    """Save a small network after each step in a fork that is killed at an operation; return its process."""
+    child = os.fork()
+    if child == 0:
+        try:
+            kill_at(point)
+            for step in steps:
+                checkpoints.save(NETWORK, OPTIMIZER, RunProgress(step=step))
+            os._exit(0)
+        finally:
+            os._exit(1)
+    return child
 
 
 def was_killed(child: int) -> bool:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
 
 
-def is_valid(path: Path) -> bool:
-    """Whether a checkpoint is whole, or was removed as outdated while it was read."""
-    try:
-        verify(path)
-    except (LitebertError, FileNotFoundError):
-        return not path.exists()
-    return True
+def num_invalid(checkpoints: Checkpoints) -> int:
+    """Count the checkpoints that are not whole; one may be removed as outdated while it is read."""
+    invalid = 0
+    for path in checkpoints.newest_first():
+        try:
+            verify(path)
+        except (LitebertError, FileNotFoundError):
+            invalid += path.exists()
+    return invalid
 
 
-def saves(folder: Path, model: str) -> int:
+def saves(folder: Path) -> int:
     """Kill a save at each operation; return how many left something that is not whole, or less."""
-    before, now, point, invalid, is_killed = folder / "before", folder / "now", 0, 0, True
-    Saving(before, model).save(range(2, 4))
-    saving = Saving(now, model)
+    before, checkpoints, point, invalid, is_killed = folder / "before", Checkpoints(folder / "now", 2), 0, 0, True
+    was_killed(save(Checkpoints(before, 2), range(2, 4)))
     while is_killed:
         point += 1
-        shutil.copytree(before, now)
-        is_killed = was_killed(saving.forked(range(4, 5), point=point))
-        left = saving.checkpoints.newest_first()
-        invalid += len(left) < 2 or not all(map(is_valid, left))
-        shutil.rmtree(now)
+        shutil.copytree(before, folder / "now")
+        is_killed = was_killed(save(checkpoints, range(4, 5), point))
+        invalid += len(checkpoints.newest_first()) < 2 or num_invalid(checkpoints) > 0
+        shutil.rmtree(folder / "now")
     assert point > 15
     return invalid
 
 
-def readers(folder: Path, model: str) -> int:
+def readers(folder: Path) -> int:
     """Verify what is there while writers save and are killed; return how often that failed."""
-    saving, invalid, seen = Saving(folder, model), 0, 0
-    checkpoints, draw = saving.checkpoints, random.Random(int(time.time()))
+    checkpoints, invalid, seen, draw = Checkpoints(folder, 2), 0, 0, random.Random(int(time.time()))
     for _ in range(NUM_KILLS):
         step = max([checkpoint.step_of(path) for path in checkpoints.newest_first()] or [0]) + 1
-        child = saving.forked(range(step, step + 10_000))
+        child = save(checkpoints, range(step, step + 10_000))
         until = time.monotonic() + draw.uniform(0.02, 0.2)
         while time.monotonic() < until:
-            for path in checkpoints.newest_first():
-                invalid += not is_valid(path)
-                seen += 1
+            invalid += num_invalid(checkpoints)
+            seen += 1
         os.kill(child, signal.SIGKILL)
         assert was_killed(child)
-        invalid += sum(not is_valid(path) for path in checkpoints.newest_first())
+        invalid += num_invalid(checkpoints)
     assert seen > NUM_KILLS
     return invalid
 
 
 if __name__ == "__main__":
     exec("".join(sys.argv[4:]))
-    print({"saves": saves, "readers": readers}[sys.argv[1]](Path(sys.argv[2]), sys.argv[3]))
+    NETWORK = load_model(Path(sys.argv[3])).network
+    OPTIMIZER = build_optimizer(OptimConfig(), NETWORK.named_parameters())
+    print({"saves": saves, "readers": readers}[sys.argv[1]](Path(sys.argv[2])))

@@ -188,22 +188,12 @@ def test_a_run_whose_folder_is_deleted_says_so(tmp_path: Path, configure: Config
         pretrain(configure(), tmp_path / "run", is_quiet=True, listeners=(delete,))
 
 
-TALK = """
-import sys
-from litebert.config import TrainConfig
-from litebert.errors import say
-for step in range(5):
-    say(f"line {step}")
-sys.exit(7)
-"""
-
-
 def test_work_continues_when_nobody_reads_its_lines() -> None:
+    talk = "import sys; from litebert.errors import say; [say(f'line {step}') for step in range(5)]; sys.exit(7)"
     reading, writing = os.pipe()
     os.close(reading)
-    ended = subprocess.run([sys.executable, "-c", TALK], stderr=writing, check=False)
+    assert subprocess.run([sys.executable, "-c", talk], stderr=writing, check=False).returncode == 7
     os.close(writing)
-    assert ended.returncode == 7
 
 
 def test_a_terminal_has_a_bar_that_lines_replace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

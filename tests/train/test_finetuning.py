@@ -71,10 +71,9 @@ def films(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def words(films: Path) -> list[str]:
-    given = {"task.name": "table", "data.train": films / "train.csv", "data.dev": films / "dev.csv"}
-    given |= {"model.start": films / "start", "optim.learning_rate": 0.005, "train.epochs": 5, "train.batch_size": 16}
-    given |= {"train.save_every": 4, "train.log_every": 4}
-    return [f"{name}={value}" for name, value in given.items()]
+    given = f"data.train={films / 'train.csv'} data.dev={films / 'dev.csv'} model.start={films / 'start'}"
+    pace = "train.batch_size=16 train.save_every=4 train.log_every=4 optim.learning_rate=0.005 train.epochs=5"
+    return f"task.name=table {given} {pace}".split()
 
 
 @pytest.fixture(scope="module")
@@ -169,33 +168,34 @@ def test_an_eight_bit_copy_of_a_run_is_measured_beside_it(learnt: Path, films: P
 
 
 def test_small_networks_get_measured_defaults_and_typed_values_stay(words: list[str], tmp_path: Path) -> None:
-    free = [word for word in words if not word.startswith(("optim.learning_rate", "train.epochs"))]
     recipe = {"optim.learning_rate": Setting(2e-5, Origin("recipe", "table"))}
-    untyped = resolve(FinetuneConfig, recipe, settings_from_words([w for w in free if "batch_size" not in w]))
-    prepared = prepare(resolve(FinetuneConfig, recipe, settings_from_words(free)), tmp_path / "a")
-    assert prepared.config.optim.learning_rate == 1e-4
+
+    def configured(*more: str, without: int = 2) -> Resolved[FinetuneConfig]:
+        return resolve(FinetuneConfig, recipe, settings_from_words([*words[:-without], *more]))
+
+    prepared = prepare(configured(), tmp_path / "a")
+    assert (prepared.config.optim.learning_rate, prepared.config.train.epochs) == (1e-4, MAX_EPOCHS)
     assert prepared.resolved.origins["optim.learning_rate"] == Origin("suited")
-    assert prepared.config.train.epochs == MAX_EPOCHS
-    typed = settings_from_words([*free, "optim.learning_rate=2e-5", "train.steps=3"])
-    prepared = prepare(resolve(FinetuneConfig, recipe, typed), tmp_path / "b")
+    prepared = prepare(configured("optim.learning_rate=2e-5", "train.steps=3"), tmp_path / "b")
     assert (prepared.config.optim.learning_rate, prepared.config.train.steps) == (2e-5, 3)
     published = resolve(FinetuneConfig, settings_from_words(["task.name=sst2", "data.folder=x", "model.start=y"]))
     assert with_suited(published, 768, 500) is published
-    for shape, expected in (
-        ((256, 500, False), (1e-4, 0.1, 10, 1.0)),
-        ((512, 67_349, False), (5e-5, 0.1, 3, 1.0)),
-        ((384, 500, True), (2e-4, 0.1, 5, 10.0)),
+    untyped = configured(without=5)
+    for size, rows, reads_mean, expected in (
+        (256, 500, False, (1e-4, 0.1, 10, 1.0)),
+        (512, 67_349, False, (5e-5, 0.1, 3, 1.0)),
+        (384, 500, True, (2e-4, 0.1, 5, 10.0)),
     ):
-        small = with_suited(untyped, shape[0], shape[1], reads_mean=shape[2]).config
+        small = with_suited(untyped, size, rows, reads_mean=reads_mean).config
         optim = small.optim
         assert (optim.learning_rate, optim.warmup_steps, small.train.epochs, optim.head_rate_scale) == expected
 
 
 @torch.no_grad()
 def _losses(model: Finetuned, data: Path) -> list[float]:
-    features = model.dataset.family.features(
-        model.dataset.read(data, "dev"), model.tokenizer, max_length=40, training=True
-    )
+    """Return the loss of the head after every step."""
+    examples = model.dataset.read(data, "dev")
+    features = model.dataset.family.features(examples, model.tokenizer, max_length=40, training=True)
     by_step = logits_by_step(model.network, joined(features))
     return [float(F.cross_entropy(logits, targets_of(features))) for logits in by_step]
 
@@ -249,6 +249,15 @@ def test_training_that_starts_from_exits_takes_them_where_labels_are_the_same(wi
     other = HeadConfig(kind="sequence-classification", labels=("a", "b", "c"))
     fresh = start_from(AlbertWithExits(trained.config, other), folder).fresh
     assert {name.split(".")[0] for name in fresh} == {"head", "exits"}
+
+
+@pytest.mark.parametrize("length", ["train.epochs=5", "train.minutes=0.1"])
+def test_a_warm_up_as_long_as_the_training_is_refused_before_work(
+    tmp_path: Path, configure: Configure, length: str
+) -> None:
+    with pytest.raises(LitebertError, match=r"LB-426[\s\S]*=1000, 30 steps"):
+        finetune(configure(length, "optim.warmup_steps=1000"), tmp_path, is_quiet=True)
+    assert not (tmp_path / "run.json").exists()
 
 
 def test_the_plan_counts_every_head_and_other_tasks_have_none(tmp_path: Path, configure: Configure) -> None:

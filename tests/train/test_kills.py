@@ -29,8 +29,7 @@ checkpoint.staged_folder = in_place
 
 
 def _kills(task: str, folder: Path, model: Path, without: str = "") -> int:
-    script = Path(__file__).with_name("kills.py")
-    command = [sys.executable, str(script), task, str(folder), str(model), without]
+    command = [sys.executable, str(Path(__file__).with_name("kills.py")), task, str(folder), str(model), without]
     return int(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
 
 
@@ -39,19 +38,15 @@ def test_a_save_killed_at_any_operation_leaves_whole_checkpoints(
     tmp_path: Path, small_model: Path, without: str
 ) -> None:
     """Written in place, which is the negative control, it leaves one that is not whole."""
-    invalid = _kills("saves", tmp_path, small_model, without)
-    assert (invalid > 0) == bool(without)
+    assert (_kills("saves", tmp_path, small_model, without) > 0) == bool(without)
 
 
-def test_a_reader_never_finds_a_checkpoint_that_is_not_whole(
-    tmp_path: Path, small_model: Path, without: str = ""
-) -> None:
-    assert _kills("readers", tmp_path, small_model, without) == 0
+def test_a_reader_never_finds_a_checkpoint_that_is_not_whole(tmp_path: Path, small_model: Path) -> None:
+    assert _kills("readers", tmp_path, small_model) == 0
 
 
 def test_control_checkpoints_written_in_place_are_found_half_written(tmp_path: Path, small_model: Path) -> None:
-    with pytest.raises(AssertionError):
-        test_a_reader_never_finds_a_checkpoint_that_is_not_whole(tmp_path, small_model, IN_PLACE)
+    assert _kills("readers", tmp_path, small_model, IN_PLACE) > 0
 
 
 @pytest.fixture
@@ -91,36 +86,42 @@ def test_every_damage_of_a_checkpoint_is_noticed(saved: Path) -> None:
     verify(saved)
 
 
+def test_control_sizes_alone_do_not_tell_a_flipped_bit(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkpoint, "hash_file", lambda _: "")
+    (saved / "manifest.json").write_text(json.dumps(checkpoint.manifest_of(saved, 7)))
+    with pytest.raises(pytest.fail.Exception):
+        test_every_damage_of_a_checkpoint_is_noticed(saved)
+
+
 def _swap(path: Path) -> None:
     (path / "model.safetensors").rename(path / "other")
     (path / "optimizer.safetensors").rename(path / "model.safetensors")
     (path / "other").rename(path / "optimizer.safetensors")
 
 
-MANIFESTS = [('"format": 1', '"format": 2'), ('"blake2b": "', '"blake2b": "0'), ('"bytes": ', '"bytes": 1'), ("{", "[")]
+def _edit(old: str, new: str) -> Callable[[Path], object]:
+    def edit(path: Path) -> None:
+        text = (path / "manifest.json").read_text()
+        assert old in text
+        (path / "manifest.json").write_text(text.replace(old, new, 1))
+
+    return edit
 
 
-@pytest.mark.parametrize("damage", [_swap, "state.json", "manifest.json", "extra", *MANIFESTS])
-def test_swapped_missing_and_foreign_files_are_noticed(
-    saved: Path, damage: Callable[[Path], None] | str | tuple[str, str]
-) -> None:
-    if callable(damage):
-        damage(saved)
-    elif isinstance(damage, tuple):
-        text = (saved / "manifest.json").read_text()
-        assert damage[0] in text
-        (saved / "manifest.json").write_text(text.replace(*damage, 1))
-    elif (saved / damage).exists():
-        (saved / damage).unlink()
-    else:
-        (saved / damage).touch()
+@pytest.mark.parametrize(
+    "damage",
+    [
+        _swap,
+        lambda path: (path / "state.json").unlink(),
+        lambda path: (path / "manifest.json").unlink(),
+        lambda path: (path / "extra").touch(),
+        _edit('"format": 1', '"format": 2'),
+        _edit('"blake2b": "', '"blake2b": "0'),
+        _edit('"bytes": ', '"bytes": 1'),
+        _edit("{", "["),
+    ],
+)
+def test_swapped_missing_and_foreign_files_are_noticed(saved: Path, damage: Callable[[Path], object]) -> None:
+    damage(saved)
     with pytest.raises(LitebertError, match=r"LB-(501|00\d)"):
         verify(saved)
-
-
-def test_control_sizes_alone_do_not_tell_a_flipped_bit(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checkpoint, "hash_file", lambda _: "")
-    manifest = checkpoint.manifest_of(saved, 7)
-    (saved / "manifest.json").write_text(json.dumps(manifest))
-    with pytest.raises(pytest.fail.Exception):
-        test_every_damage_of_a_checkpoint_is_noticed(saved)

@@ -34,6 +34,14 @@ def _evaluations(run: Path) -> list[dict[str, float]]:
     return [row for row in read_metrics(run) if row["kind"] == "eval"]
 
 
+@pytest.fixture(scope="module")
+def trained(configure: Configure, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give a run of 12 steps with a checkpoint every 2 that keeps 2, and one at every multiple of 6."""
+    run = tmp_path_factory.mktemp("long") / "run"
+    pretrain(configure("train.save_every=2", "train.keep_every=6", "train.keep_best=true"), run, is_quiet=True)
+    return run
+
+
 def test_pretraining_learns_words_and_order(tmp_path: Path, configure: Configure) -> None:
     longer = (
         "train.steps=400 train.batch_size=16 train.eval_sequences=64 train.eval_every=400 train.save_every=400 "
@@ -60,25 +68,27 @@ def test_bf16_trains_and_tensorboard_gets_the_numbers_of_the_log(tmp_path: Path,
     assert losses == pytest.approx([row["masked_lm_loss"] for row in rows])
 
 
-@pytest.mark.parametrize(
-    ("change", "code"),
-    [
-        ("train.device=cuda:99", "LB-507"),
-        ("data.eval_corpus=nowhere", "LB-3"),
-        ("model.vocab_size=91", "LB-512"),
-        ("data.corpus=ALL", "LB-510"),  # nothing is held out
-        ("objective.sentence=nxt", r"LB-431(?s:.*)did you mean next"),
-    ],
-)
+REFUSED = {
+    "train.device=cuda:99": "LB-507",
+    "data.eval_corpus=nowhere": "LB-3",
+    "model.vocab_size=91": "LB-512",
+    "data.corpus=ALL": "LB-510",  # nothing is held out
+    "objective.sentence=nxt": r"LB-431(?s:.*)did you mean next",
+    "start.model=MODEL model.hidden_size=64": "LB-515",
+    "start.model=MODEL start.optimizer=true": "LB-516",
+}
+
+
+@pytest.mark.parametrize("changes", REFUSED)
 def test_what_cannot_work_is_refused_before_work(
-    tmp_path: Path, stories: Path, corpus: Path, configure: Configure, change: str, code: str
+    tmp_path: Path, stories: Path, corpus: Path, trained: Path, configure: Configure, changes: str
 ) -> None:
-    if "ALL" in change:
+    if "ALL" in changes:
         settings = {"tokenizer": corpus / "tokenizer", "sentences": "line", "workers": 1}
         build_corpus([stories], output=tmp_path / "ALL", **settings)
-        change = change.replace("ALL", str(tmp_path / "ALL"))
-    with pytest.raises(LitebertError, match=code):
-        pretrain(configure(change), tmp_path, is_quiet=True)
+    words = changes.replace("ALL", str(tmp_path / "ALL")).replace("MODEL", str(trained / "model")).split()
+    with pytest.raises(LitebertError, match=REFUSED[changes]):
+        pretrain(configure(*words), tmp_path, is_quiet=True)
     assert not (tmp_path / "metrics.jsonl").exists()
 
 
@@ -104,7 +114,7 @@ class Machine:
 
     def __init__(self, folder: Path, planned: int, *, busy_from: int, seconds: float = 300.0) -> None:
         self.seconds, self.busy_from = 0.0, busy_from
-        self.pace = Pace(folder, seconds, planned, begun=0.0, now=lambda: self.seconds)
+        self.pace = Pace(folder, seconds, planned, now=lambda: self.seconds)
 
     def run(self, *, step: int = 0, until: int = -1) -> int:
         while step < self.pace.at(step)[1] and step != until:
@@ -149,21 +159,12 @@ def test_the_result_holds_the_average_and_the_checkpoint_the_weights(tmp_path: P
     assert not torch.equal(weights[name], result[name])
 
 
-@pytest.fixture(scope="module")
-def trained(configure: Configure, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give a run of 12 steps with a checkpoint every 2 that keeps 2, and one at every multiple of 6."""
-    run = tmp_path_factory.mktemp("long") / "run"
-    pretrain(configure("train.save_every=2", "train.keep_every=6", "train.keep_best=true"), run, is_quiet=True)
-    return run
-
-
 def test_the_newest_checkpoints_every_sixth_and_the_best_model_are_kept_and_answer(trained: Path) -> None:
     assert [path.name[-2:] for path in checkpoints_of(trained)] == ["06", "10", "12"]
     for model in (trained / "best", checkpoints_of(trained)[1]):
         assert litebert.load(model).fill("In the [MASK] Anna walked.")
     freed = clean(trained.parent, is_dry=True)
-    assert len(freed) == 3 and all(waste.num_bytes > 0 for waste in freed)
-    assert checkpoints_of(trained)
+    assert len(freed) == len(checkpoints_of(trained)) == 3 and all(waste.num_bytes > 0 for waste in freed)
 
 
 def test_the_average_is_the_mean_of_the_checkpoints(trained: Path, tmp_path: Path) -> None:
@@ -190,13 +191,6 @@ def test_training_goes_on_where_the_model_stood_and_the_optimizer_too_when_asked
         assert begun["masked_lm_loss"] == pytest.approx(last["masked_lm_loss"], abs=1e-6)
         moments[goes_on] = load_file(checkpoints_of(tmp_path / goes_on)[-1] / "optimizer.safetensors")[name]
     assert torch.dist(moments["true"], 0.9 * before) < torch.dist(moments["false"], 0.9 * before)
-
-
-def test_what_does_not_go_with_the_model_is_refused(trained: Path, tmp_path: Path, configure: Configure) -> None:
-    start = f"start.model={trained / 'model'}"
-    for words, code in (([start, "model.hidden_size=64"], "LB-515"), ([start, "start.optimizer=true"], "LB-516")):
-        with pytest.raises(LitebertError, match=code):
-            pretrain(configure(*words), tmp_path / "refused", is_quiet=True)
 
 
 def test_pieces_that_two_vocabularies_share_keep_their_vectors(

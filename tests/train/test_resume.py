@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -60,21 +61,18 @@ def test_another_configuration_is_refused_unless_it_changes_no_number(tmp_path: 
     assert pretrain(configure("train.log_every=1", "train.keep_checkpoints=1"), tmp_path) == 0
 
 
-def test_a_run_begun_with_a_setting_that_is_gone_says_so(tmp_path: Path, configure: Configure) -> None:
-    def begun_with(settings: dict[str, object]) -> None:
-        recorded = json.loads((tmp_path / "run.json").read_text())
-        recorded["settings"] |= settings
-        (tmp_path / "run.json").write_text(json.dumps(recorded))
-        pretrain(configure(), tmp_path, is_quiet=True)
-
-    pretrain(configure("train.steps=12"), tmp_path, is_quiet=True)
-    before = (tmp_path / "run.json").read_text()
-    begun_with(RETIRED)
-    gone = {"distil.relations": 1.0, "train.spike_sigma": 6.0, "objective.sentence": "contrast", "mining.pool": 2}
-    for setting, value in gone.items():  # above: what did nothing changes nothing
-        (tmp_path / "run.json").write_text(before)
-        with pytest.raises(LitebertError, match=f"LB-103: {setting}={value} is no longer part"):
-            begun_with({setting: value})
+def test_a_run_begun_with_a_setting_that_is_gone_says_so_unless_it_did_nothing(
+    tmp_path: Path, configure: Configure
+) -> None:
+    pretrain(configure(), tmp_path, is_quiet=True)
+    recorded = json.loads((tmp_path / "run.json").read_text())
+    gone = [RETIRED, {"distil.relations": 1.0}, {"train.spike_sigma": 6.0}, {"objective.sentence": "contrast"}]
+    for settings in gone:
+        (tmp_path / "run.json").write_text(json.dumps({**recorded, "settings": recorded["settings"] | settings}))
+        (name, value), *others = settings.items()
+        told = rf"LB-505[\s\S]*{name}: {value} -> "
+        with nullcontext() if others else pytest.raises(LitebertError, match=told):
+            pretrain(configure(), tmp_path, is_quiet=True)
 
 
 TRAIN = """
