@@ -230,8 +230,11 @@ def prepare(resolved: Resolved[FinetuneConfig], folder: Path) -> Prepared:
         described["teacher"] = hash_file(weights_path(teacher))
         network = load_model(teacher).network
         if not isinstance(network, AlbertForTask):
-            what, advice = "has no task head: it cannot be a teacher", f"litebert finetune {dataset.name} --model"
-            raise LitebertError("LB-886", f"{run} {what}", next=f"{advice} {run}")
+            what, advice = (
+                f"{run} has no task head: it cannot be a teacher",
+                f"litebert finetune {dataset.name} --model",
+            )
+            raise LitebertError("LB-886", what, next=f"{advice} {run}")
         features = taught(
             family,
             features,
