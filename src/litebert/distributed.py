@@ -38,13 +38,7 @@ LAUNCHER = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
 @dataclass(frozen=True)
 class World:
-    """The processes of a run and the rank of this one.
-
-    All processes must call the same methods in the same order.
-
-    >>> ALONE.totals(3, 4), ALONE.share([1, 2, 3])
-    ([3.0, 4.0], [1, 2, 3])
-    """
+    """The processes of a run and the rank of this one; all must call the same methods in the same order."""
 
     rank: int = 0
     size: int = 1
@@ -63,7 +57,7 @@ class World:
         """Add up each number over all processes, in float64, so counts are exact."""
         held = torch.tensor(numbers, dtype=torch.float64)
         self.sum_([held])
-        return [float(total) for total in held]
+        return list(map(float, held))
 
     def of_first(self, number: float) -> float:
         return self.totals(number if self.is_first else 0.0)[0]
@@ -134,8 +128,8 @@ def _speaking() -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        what, next_step = "another process of this run has ended", "see its message; rerun the command to resume"
-        raise ResourceError("LB-261", what, received=str(error).splitlines()[0], next=next_step) from error
+        what, advice = "another process of this run has ended", "see its message; rerun the command to resume"
+        raise ResourceError("LB-261", what, received=str(error).splitlines()[0], next=advice) from error
 
 
 def world_size() -> int:

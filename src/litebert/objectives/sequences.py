@@ -36,8 +36,7 @@ class Library:
 
     def __init__(self, shards: Sequence[Shard]) -> None:
         self.shards = tuple(shards)
-        counts = [len(shard.documents) - 1 for shard in self.shards]
-        self.first_document = np.cumsum([0, *counts], dtype=np.int64)  # (shards + 1,)
+        self.first_document = np.cumsum([0, *(len(shard.documents) - 1 for shard in shards)])  # (shards + 1,)
         self.num_documents = int(self.first_document[-1])
 
 

@@ -189,22 +189,18 @@ def _damaged(path: Path, received: object) -> DamagedError:
 
 
 def average_checkpoints(run: Path, output: Path, *, last: int = 1, force: bool = False) -> list[int]:
-    """Write the mean weights of the `last` checkpoints; return their steps.
-
-    With `last` 1 this writes one checkpoint as a model.
-    """
+    """Write the mean weights of the `last` checkpoints, with 1 those of the newest, as a model; return their steps."""
     require_new(output, force=force)
     every = Checkpoints(run / "checkpoints", keep=1).newest_first()
-    chosen = every[:last]
-    if len(chosen) < last:
+    if len(every) < last:
         steps = ", ".join(f"{step_of(path):,}" for path in reversed(every))
         raise LitebertError(
             "LB-265",
             f"{run} has too few checkpoints",
-            received=f"{len(chosen)} of {last}; there are steps {steps or 'none'}",
-            expected=f"{last} checkpoints",
+            received=f"{len(every)} of {last}; there are steps {steps or 'none'}",
             next="lower --last; new runs keep more with train.keep_checkpoints or train.keep_every",
         )
+    chosen = every[:last]
     for path in chosen:
         verify(path)
     # checkpoints of older versions have no vocabulary, but the finished run does

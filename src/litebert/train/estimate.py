@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from statistics import median
 from typing import Literal
@@ -26,8 +26,6 @@ PROBE_FLOPS, PROBE_SECONDS = 2e11, 1.0
 """The work of one probe, a few seconds on the slowest cores, and how long it is repeated."""
 MOST_WARMUP = 0.1
 """Share of the steps that fit a time, at most, that a warm-up of so many steps takes."""
-ROUNDS = 4
-"""Measurements of each number of threads; the first warms up."""
 WITH_TEACHER = 4 / 3
 """Relative time with a teacher of the same shape: one more forward pass beside the three units of a step."""
 HEAP = 1.25
@@ -55,7 +53,7 @@ def estimate(config: PretrainConfig, device: torch.device) -> Estimate:
     return scaled(
         Pretraining(network, held_out=(), train=train),
         config,
-        *(_made_up(config, device, times=times) for times in (1, 2)),
+        *(_made_up(config, device, times) for times in (1, 2)),
         tokens_per_step=(WITH_TEACHER if config.distil.teacher else 1.0) * most_tokens(config),
         tokens_at_once=(train.micro_batch_size or train.batch_size) * length,
         bytes_before=before,
@@ -115,37 +113,27 @@ def scaled(
 def with_steps_for(config: PretrainConfig, device: torch.device) -> tuple[PretrainConfig, Estimate]:
     """Choose threads, and plan the steps so that training and evaluations take `train.minutes`; return the needs, too.
 
-    A warm-up of so many steps takes at most a tenth of those that fit.
+    Unless they are set, threads are 1 or all: on a busy machine one can be faster. A warm-up of so many steps takes at
+    most a tenth of those that fit.
     """
-    number = config.train.threads or faster_threads(config, device)
-    with threads(number):
-        needs = estimate(config, device)
-    train, seconds = config.train, 60 * (config.train.minutes or 0)
+    train, every, measured = config.train, torch.get_num_threads(), dict[int, Estimate]()
+    least = 1 if device.type == "cpu" else every
+    for number in (train.threads,) if train.threads else dict.fromkeys((least, every)):
+        with threads(number):
+            measured[number] = estimate(config, device)
+    number, needs = min(measured.items(), key=lambda item: item[1].seconds_per_step)
+    # the peak of one measurement still counts in the next
+    needs = replace(needs, memory_bytes=min(each.memory_bytes for each in measured.values()))
     # an evaluation is a forward pass, a third of a step for each sequence
     evaluation = needs.seconds_per_step * train.eval_sequences / train.batch_size / 3
     per_step = needs.seconds_per_step + evaluation / train.eval_every
-    steps = max(MIN_STEPS, int((seconds - 2 * evaluation) / per_step))
+    steps = max(MIN_STEPS, int((60 * (train.minutes or 0) - 2 * evaluation) / per_step))
     optim, train = config.optim, train.model_copy(update={"steps": steps, "threads": number})
     if optim.warmup_steps >= 1 and optim.warmup_steps > MOST_WARMUP * steps:
         long = f"a warm-up of {optim.warmup_steps:,.0f} steps is too long for the time"
         say(f"{long}: it takes {MOST_WARMUP:.0%} of the {steps:,} steps that fit")
         optim = optim.model_copy(update={"warmup_steps": MOST_WARMUP})
     return config.model_copy(update={"optim": optim, "train": train}), needs
-
-
-def faster_threads(config: PretrainConfig, device: torch.device) -> int:
-    """Return 1 or all threads, whichever is faster: on a busy machine one thread can win."""
-    every = torch.get_num_threads()
-    if every == 1 or device.type != "cpu":
-        return every
-    network = AlbertForPretraining(config.model, dtype=dtype_of(config.train))
-    step = partial(_backward, Pretraining(network, held_out=(), train=config.train), _made_up(config, device))
-    times: dict[int, list[float]] = {1: [], every: []}
-    for _ in range(ROUNDS):
-        for number, taken in times.items():
-            with threads(number):
-                taken.append(_seconds(step, device))
-    return min(times, key=lambda number: median(times[number][1:]))
 
 
 def faster_precision(device: torch.device) -> Literal["fp32", "bf16"]:
@@ -162,7 +150,7 @@ def process_bytes(device: torch.device) -> int:
     return torch.cuda.memory_allocated(device) if device.type == "cuda" else memory_bytes()
 
 
-def _made_up(config: PretrainConfig, device: torch.device, *, times: int = 1) -> PretrainingWork:
+def _made_up(config: PretrainConfig, device: torch.device, times: int) -> PretrainingWork:
     """Return a micro-batch of made-up tokens with as many masks as the real ones."""
     model, length = config.model, _length(config)
     per_token = 6 * model.num_steps * (4 * model.hidden_size + 2 * model.intermediate_size) * model.hidden_size  # FLOPs

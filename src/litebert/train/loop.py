@@ -129,8 +129,8 @@ def resume(network: Network, checkpoints: Checkpoints, optimizer: MomentOptimize
         return None if found is None else found.to_json()
 
     table = world.from_first(restore)
-    # other processes receive what the first has read
-    world.copy_first_([*network.parameters(), *state_tensors(optimizer, network.named_parameters()).values()])
+    if world.size > 1:  # the others receive what the first has read
+        world.copy_first_([*network.parameters(), *state_tensors(optimizer, network.named_parameters()).values()])
     for problem in problems:
         log.say(f"passed over a damaged checkpoint\n{problem}", is_warning=True)
     if table is None and problems:
