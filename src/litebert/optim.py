@@ -78,11 +78,11 @@ class MomentOptimizer(Optimizer):
         with torch.enable_grad():
             loss = closure() if closure else None
         for group in self.param_groups:
-            portions, size = list[list[Tensor]](), _AT_ONCE  # a step's temporaries take twice the memory of a portion
+            portions, size = list[list[Tensor]](), 0  # a step's temporaries take twice the memory of a portion
             for parameter in group["params"]:
                 if parameter.grad is not None:
                     size += parameter.numel()
-                    if size > _AT_ONCE:
+                    if not portions or size > _AT_ONCE:
                         portions.append([])
                         size = parameter.numel()
                     portions[-1].append(parameter)
