@@ -21,7 +21,7 @@ from litebert.corpus.corpus import local_corpus, push_corpus
 from litebert.errors import DamagedError, LitebertError, ResourceError
 from litebert.files import hash_file
 from litebert.objectives import Loader
-from litebert.objectives.windows import Windowed
+from litebert.objectives.sampling import Windowed
 from litebert.reading import source as storage
 from litebert.reading.source import write_object
 from litebert.train.sources import loader_for

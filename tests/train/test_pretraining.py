@@ -18,7 +18,7 @@ from litebert.config import TrainConfig
 from litebert.corpus import build_corpus
 from litebert.errors import LitebertError
 from litebert.folder import load_model
-from litebert.objectives.windows import CYCLE, Mixed, counts_in_cycle
+from litebert.objectives.sampling import CYCLE, Mixed, counts_in_cycle
 from litebert.runs import Run, clean, read_metrics
 from litebert.tokenizer import Tokenizer, train_tokenizer
 from litebert.train.checkpoint import average_checkpoints

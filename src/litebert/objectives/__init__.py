@@ -1,7 +1,7 @@
 """What pretraining predicts: masked words and sentence order, drawn fresh from shards of tokens.
 
-`sequences` pairs the sentences of a document, frames and masks them, `sampling` finds any batch by its number and reads
-ahead, `windows` covers large corpora and mixes.
+`sequences` pairs the sentences of a document, frames and masks them; `sampling` finds any batch by its number, also in
+large corpora and mixes, and reads ahead.
 """
 
 from litebert.objectives.sampling import Loader, Samples, prefetch

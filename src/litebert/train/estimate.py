@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from statistics import median
 from typing import Literal
@@ -26,6 +26,8 @@ PROBE_FLOPS, PROBE_SECONDS = 2e11, 1.0
 """The work of one probe, a few seconds on the slowest cores, and how long it is repeated."""
 MOST_WARMUP = 0.1
 """Share of the steps that fit a time, at most, that a warm-up of so many steps takes."""
+ROUNDS = 4
+"""Measurements of each number of threads; the first warms up."""
 WITH_TEACHER = 4 / 3
 """Relative time with a teacher of the same shape: one more forward pass beside the three units of a step."""
 HEAP = 1.25
@@ -113,17 +115,12 @@ def scaled(
 def with_steps_for(config: PretrainConfig, device: torch.device) -> tuple[PretrainConfig, Estimate]:
     """Choose threads, and plan the steps so that training and evaluations take `train.minutes`; return the needs, too.
 
-    Unless they are set, threads are 1 or all: on a busy machine one can be faster. A warm-up of so many steps takes at
-    most a tenth of those that fit.
+    A warm-up of so many steps takes at most a tenth of those that fit.
     """
-    train, every, measured = config.train, torch.get_num_threads(), dict[int, Estimate]()
-    least = 1 if device.type == "cpu" else every
-    for number in (train.threads,) if train.threads else dict.fromkeys((least, every)):
-        with threads(number):
-            measured[number] = estimate(config, device)
-    number, needs = min(measured.items(), key=lambda item: item[1].seconds_per_step)
-    # the peak of one measurement still counts in the next
-    needs = replace(needs, memory_bytes=min(each.memory_bytes for each in measured.values()))
+    number = config.train.threads or faster_threads(config, device)
+    with threads(number):
+        needs = estimate(config, device)
+    train = config.train
     # an evaluation is a forward pass, a third of a step for each sequence
     evaluation = needs.seconds_per_step * train.eval_sequences / train.batch_size / 3
     per_step = needs.seconds_per_step + evaluation / train.eval_every
@@ -134,6 +131,21 @@ def with_steps_for(config: PretrainConfig, device: torch.device) -> tuple[Pretra
         say(f"{long}: it takes {MOST_WARMUP:.0%} of the {steps:,} steps that fit")
         optim = optim.model_copy(update={"warmup_steps": MOST_WARMUP})
     return config.model_copy(update={"optim": optim, "train": train}), needs
+
+
+def faster_threads(config: PretrainConfig, device: torch.device) -> int:
+    """Return 1 or all threads, whichever is faster: on a busy machine one thread can win."""
+    every = torch.get_num_threads()
+    if every == 1 or device.type != "cpu":
+        return every
+    network = AlbertForPretraining(config.model, dtype=dtype_of(config.train))
+    step = partial(_backward, Pretraining(network, held_out=(), train=config.train), _made_up(config, device, 1))
+    times: dict[int, list[float]] = {1: [], every: []}
+    for _ in range(ROUNDS):
+        for number, taken in times.items():
+            with threads(number):
+                taken.append(_seconds(step, device))
+    return min(times, key=lambda number: median(times[number][1:]))
 
 
 def faster_precision(device: torch.device) -> Literal["fp32", "bf16"]:

@@ -23,7 +23,7 @@ from litebert.objectives import (
     Vocabulary,
     sentence_objective,
 )
-from litebert.objectives.windows import WINDOW_PIECES, Mixed, Windowed, shares
+from litebert.objectives.sampling import WINDOW_PIECES, Mixed, Windowed, shares
 from litebert.tokenizer import Tokenizer
 
 SHORT_TEXTS = 0.3
