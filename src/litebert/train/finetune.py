@@ -33,6 +33,7 @@ from litebert.tokenizer import Tokenizer
 from litebert.train.estimate import Estimate, faster_precision, process_bytes, scaled
 from litebert.train.loop import train
 from litebert.train.run import (
+    DROPOUTS,
     BestModel,
     RunLog,
     begin,
@@ -44,7 +45,6 @@ from litebert.train.run import (
     write_model,
 )
 
-DROPOUTS = ("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout_prob")
 PROBED = 8
 """Features in the larger of two probes of a plan, at most."""
 

@@ -32,6 +32,7 @@ from litebert.train.checkpoint import OPTIMIZER_FILE
 from litebert.train.estimate import Estimate, estimate, faster_precision, with_steps_for
 from litebert.train.loop import train
 from litebert.train.run import (
+    DROPOUTS,
     BestModel,
     Listener,
     RunLog,
@@ -45,8 +46,6 @@ from litebert.train.run import (
 )
 from litebert.train.sources import Sources, loader_for, plain_texts
 
-MAY_DIFFER = ("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout_prob")
-"""Settings of the network that a continued run may change."""
 FROM_TEACHER = ("hidden_size", "num_attention_heads", "intermediate_size", "hidden_act", "num_hidden_layers")
 STUDENT_GROUPS = 3
 """Blocks of a student, unless set: with six layers, three blocks reach in 2 minutes what one
@@ -95,8 +94,7 @@ def pretrain(
             log = RunLog(opened, settings, is_quiet, (best, *listeners) if best else listeners, measures)
             optimizer = build_optimizer(config.optim, network.named_parameters())
             if start:
-                for line in take_start(network, optimizer, config, sources.tokenizer):
-                    log.say(line)
+                take_start(network, optimizer, config, sources.tokenizer, log)
             task = task_of(network, config, sources, teacher, world)
             if not train(task, config, log, optimizer, sources.tokenizer, best):
                 return opened.exit_code()
@@ -207,7 +205,7 @@ def shape_of_start(resolved: Resolved[PretrainConfig], tokenizer: Tokenizer | No
         shape = shape.model_copy(update={"vocab_size": tokenizer.vocab_size})
     typed = [name for name in AlbertConfig.model_fields if resolved.origins[f"model.{name}"].is_typed]
     for name in typed:
-        if name not in MAY_DIFFER and getattr(chosen, name) != getattr(shape, name):
+        if name not in DROPOUTS and getattr(chosen, name) != getattr(shape, name):
             raise _other_shape(resolved, name, f"{getattr(shape, name)}, as in {start}")
     return shape.model_copy(update={name: getattr(chosen, name) for name in typed})
 
@@ -273,11 +271,12 @@ def new_network(config: PretrainConfig, sources: Sources, teacher: Teacher | Non
 
 
 def take_start(
-    network: AlbertForPretraining, optimizer: MomentOptimizer, config: PretrainConfig, tokenizer: Tokenizer
-) -> list[str]:
-    """Copy a model's weights and, if configured, its optimizer's state; return lines for the log."""
-    folder = locate(str(config.start.model))
-    former, rows, lines = Tokenizer.load(folder), None, [f"starting from {folder}"]
+    network: AlbertForPretraining, optimizer: MomentOptimizer, config: PretrainConfig, tokenizer: Tokenizer, log: RunLog
+) -> None:
+    """Copy a model's weights and, if configured, its optimizer's state."""
+    folder, rows = locate(str(config.start.model)), None
+    log.say(f"starting from {folder}")
+    former = Tokenizer.load(folder)
     if former.hash != tokenizer.hash:
         # a shared piece keeps its vector; another gets the mean of the former pieces of its text, or of [UNK]
         known = {piece: [index] for index, piece in enumerate(former.pieces)}
@@ -286,9 +285,9 @@ def take_start(
         pieces = tokenizer.pieces
         rows = [known.get(p) or former.encode(p.replace("▁", " ")).ids or [former.unk_id] for p in pieces]
         shared = len(set(pieces) & set(former.pieces))
-        lines.append(f"a new vocabulary: {shared:,} of {len(pieces):,} pieces are shared")
+        log.say(f"a new vocabulary: {shared:,} of {len(pieces):,} pieces are shared")
     if fresh := start_from(network, folder, rows=rows).fresh:
-        lines.append(f"new, not in that model: {', '.join(fresh[:6])}")
+        log.say(f"new, not in that model: {', '.join(fresh[:6])}")
     if config.start.optimizer:
         try:
             state = load_file(folder / OPTIMIZER_FILE)
@@ -296,10 +295,9 @@ def take_start(
             raise LitebertError(
                 "LB-516",
                 f"there is no whole optimizer state in {folder}",
-                received=str(error),
+                received=error,
                 expected="a checkpoint, or a Google checkpoint imported with its optimizer slots",
                 next="litebert import google PATH --optimizer, or set start.optimizer=false",
             ) from error
         load_state_tensors(optimizer, network.named_parameters(), state)
-        lines.append("with its optimizer's state")
-    return lines
+        log.say("with its optimizer's state")
