@@ -259,8 +259,8 @@ def clip_gradients(parameters: Iterable[Tensor], max_norm: float) -> Tensor:
     if not gradients:
         return torch.zeros(())
     norm: Tensor = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))
-    scale = max_norm / norm.clamp(min=max_norm)  # 1 for a norm within the limit
-    torch._foreach_mul_(gradients, torch.where(norm.isfinite(), scale, 1.0))
+    is_long = (norm > max_norm) & norm.isfinite()
+    torch._foreach_mul_(gradients, torch.where(is_long, max_norm / norm, 1.0))
     return norm
 
 
