@@ -14,7 +14,6 @@ from litebert.config.load import (
     resolve,
     settings_from_toml,
     settings_from_words,
-    without_retired,
 )
 from litebert.config.schema import (
     ATTENTION_KINDS,
@@ -45,5 +44,5 @@ __all__ = [
     "ObjectiveConfig", "OptimConfig", "Origin", "Precision", "PretrainConfig", "Problem", "Resolved", "Schema",
     "Section", "Setting", "Settings", "TaskConfig", "TaskDataConfig", "TeacherConfig", "TrainConfig", "describe",
     "difference", "flattened", "kind_of_class", "numbered_labels", "preset", "refused", "resolve",
-    "settings_from_toml", "settings_from_words", "without_retired",
+    "settings_from_toml", "settings_from_words",
 ]  # fmt: skip

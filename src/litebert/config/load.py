@@ -188,11 +188,6 @@ RETIRED: dict[str, Json] = {
 """Settings of earlier versions that are gone, with the value that did nothing."""
 
 
-def without_retired(settings: Mapping[str, Json]) -> dict[str, Json]:
-    """Return the settings of a run without those that are gone and did nothing; one that acted is found unknown."""
-    return {key: value for key, value in settings.items() if key not in RETIRED or value != RETIRED[key]}
-
-
 def _fields(schema: type[BaseModel], prefix: str = "") -> Iterable[tuple[str, FieldInfo]]:
     for name, field in schema.model_fields.items():
         kind = field.annotation

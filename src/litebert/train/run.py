@@ -21,16 +21,8 @@ import torch
 from pydantic import JsonValue
 
 import litebert
-from litebert.config import (
-    FinetuneConfig,
-    Origin,
-    PretrainConfig,
-    Resolved,
-    TrainConfig,
-    difference,
-    flattened,
-    without_retired,
-)
+from litebert.config import FinetuneConfig, Origin, PretrainConfig, Resolved, TrainConfig, difference, flattened
+from litebert.config.load import RETIRED
 from litebert.distributed import ALONE, World, launched, world_size
 from litebert.errors import LitebertError, counted, say, show_status
 from litebert.fast.steps import DTYPES
@@ -161,8 +153,9 @@ def begin(
             write_json(folder / RUN_FILE, file.model_dump(mode="json"))
             return False
         # the settings and the data of the run must be the same, but for what changes no number
-        before = without_retired(recorded.settings) | {f"data of {n}": value for n, value in recorded.data.items()}
-        after = settings | {f"data of {name}": value for name, value in data.items()}
+        before = {n: value for n, value in recorded.settings.items() if n not in RETIRED or value != RETIRED[n]}
+        before |= {f"data of {n}": value for n, value in recorded.data.items()}
+        after = settings | {f"data of {n}": value for n, value in data.items()}
         if binding := [each for each in difference(before, after) if each.split(":")[0] not in FREE_SETTINGS]:
             raise LitebertError(
                 "LB-505",
