@@ -69,7 +69,7 @@ def finetune(
         prepared = replace(prepared, resolved=Resolved(config, prepared.resolved.origins))
         settings, tokenizer, key = config.train, prepared.tokenizer, prepared.key_measure
         family, held_out = prepared.dataset.family, prepared.held_out
-        if begin(folder, prepared.resolved, data=prepared.data, world=world, result=RESULT_FILE):
+        if begin(folder, prepared.resolved, data=prepared.data, world=world):
             return 0
         with threads(settings.threads):
             network = prepared.network(torch.Generator().manual_seed(rng.torch_seed(settings.seed, "init", 0)))

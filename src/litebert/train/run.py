@@ -125,11 +125,10 @@ def begin(
     *,
     data: Mapping[str, JsonValue],
     world: World = ALONE,
-    result: str = "model",
 ) -> bool:
     """Write run.json for a new run, or check that an old one has the same settings and data; in the first process.
 
-    Tell whether the run is finished: it has a model, and the file or folder `result`.
+    Tell whether the run is finished: it has a model, which is written last.
     """
     settings = flattened(resolved.config)
     for name in ("train.batch_size", *["distil.texts"] * bool(settings.get("distil.teacher"))):
@@ -164,7 +163,7 @@ def begin(
                 expected="the settings in its run.json, so that the run resumes exactly",
                 next="repeat the first command, or choose another --name",
             )
-        return (folder / result).exists() and (folder / "model" / "config.json").is_file()
+        return (folder / "model" / "config.json").is_file()
 
     return bool(world.from_first(write_or_check))
 
