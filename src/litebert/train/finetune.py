@@ -230,11 +230,8 @@ def prepare(resolved: Resolved[FinetuneConfig], folder: Path) -> Prepared:
         described["teacher"] = hash_file(weights_path(teacher))
         network = load_model(teacher).network
         if not isinstance(network, AlbertForTask):
-            what, advice = (
-                f"{run} has no task head: it cannot be a teacher",
-                f"litebert finetune {dataset.name} --model",
-            )
-            raise LitebertError("LB-886", what, next=f"{advice} {run}")
+            what = f"{run} has no task head: it cannot be a teacher"
+            raise LitebertError("LB-886", what, next=f"litebert finetune {dataset.name} --model {run}")
         features = taught(
             family,
             features,
