@@ -203,7 +203,8 @@ def test_thousands_of_real_paragraphs_have_the_official_ids(
 
 
 def test_a_vocabulary_stays_the_same_however_often_it_is_saved_and_packaged(own: Tokenizer, tmp_path: Path) -> None:
-    for tokenizer in (own, Tokenizer.load(resources.files("litebert") / "model")):
+    packaged = Tokenizer.load(resources.files("litebert") / "model")
+    for tokenizer in (own, packaged):
         hashes = []
         for name in ("once", "twice"):
             tokenizer.save(tmp_path / "saved")
@@ -213,6 +214,7 @@ def test_a_vocabulary_stays_the_same_however_often_it_is_saved_and_packaged(own:
             assert contents(read_model(again._model.data, name)) == contents(read_model(tokenizer._model.data, name))
             tokenizer, hashes = again, [*hashes, again.hash]
         assert hashes[0] == hashes[1]
+    assert hashes[0] == packaged.hash
 
 
 @pytest.mark.parametrize("lowercase", [True, False])
