@@ -148,9 +148,8 @@ def test_pull_prints_the_folder_of_a_model(hub, small_model: Path) -> None:
     hub.add("me/small", small_model)
     shown = json.loads(litebert("hub", "pull", "me/small", "--revision", "main", "--json"))
     jsonschema.validate(shown, schema_of("hub pull"))
-    assert {path.name: path.read_bytes() for path in Path(shown["folder"]).iterdir()} == hub.repositories[
-        "me/small"
-    ].files
+    found = {path.name: path.read_bytes() for path in Path(shown["folder"]).iterdir()}
+    assert found == hub.repositories["me/small"].files
     assert Path(litebert("hub", "pull", "me/small").strip()) == Path(shown["folder"])
 
 

@@ -68,7 +68,6 @@ def import_huggingface(
         "Override hidden_act: gelu is the erf form; gelu_new, the tanh form, is Google's.",
     ] = None,
     heads: Annotated[int | None, "Override num_attention_heads (xlarge: 16 or 32)."] = None,
-    dtype: Annotated[Literal["float32", "float16", "bfloat16"], "Of the weights that are written."] = "float32",
 ) -> ModelImport:
     """Convert a model of transformers, in a folder or OWNER/NAME on the Hub, to a model folder.
 
@@ -77,9 +76,7 @@ def import_huggingface(
     """
     from litebert.interop.huggingface import import_model
 
-    return import_model(
-        path_or_name, output, legacy_pickle=legacy_pickle, activation=activation, heads=heads, dtype=dtype
-    )
+    return import_model(path_or_name, output, legacy_pickle=legacy_pickle, activation=activation, heads=heads)
 
 
 def export_google(model: str, output: Path) -> GoogleExport:

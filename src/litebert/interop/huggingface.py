@@ -38,7 +38,6 @@ def import_model(
     legacy_pickle: bool = False,
     activation: Literal["gelu", "gelu_new"] | None = None,
     heads: int | None = None,
-    dtype: Literal["float32", "float16", "bfloat16"] = "float32",
 ) -> ModelImport:
     """Read a folder or a model of the Hub, and write config.json, safetensors and the tokenizer.
 
@@ -68,7 +67,7 @@ def import_model(
     notes += [note for name, note in settings.doubts(config).items() if name not in changes]
     notes += loaded.notes if layout is BERT else ()
     with staged_folder(output) as staged:
-        save_model(loaded.network, staged, dtype=getattr(torch, dtype))
+        save_model(loaded.network, staged)
         try:
             notes += copy_tokenizer(source, staged, config)
         except NoVocabularyError as error:
