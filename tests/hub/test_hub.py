@@ -284,7 +284,7 @@ def test_a_card_tells_the_run_and_the_command_but_no_paths(hub, small_model: Pat
     # A card of ours is written anew, one of the user's is sent as it is.
     write_card(folder)
     planned = hub_push(folder, "me/new", license="mit", dry_run=True)
-    assert planned.value.card == "made" and 'license: "mit"' in planned.text
+    assert planned.value["card"] == "made" and 'license: "mit"' in planned.text
     (folder / "README.md").write_text("---\nlicense: mit\n---\nMine.\n")
     hub_push(folder, "me/new")
     assert hub.repositories["me/new"].files["README.md"] == (folder / "README.md").read_bytes()
