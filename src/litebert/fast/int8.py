@@ -201,10 +201,7 @@ class Product:
 
 @lru_cache
 def kernels_work() -> bool:
-    """Tell whether this CPU's eight-bit products exist and are right at the ends of the range.
-
-    Products on old CPUs saturate on sums of two.
-    """
+    """Tell whether this CPU's eight-bit products exist and are right where those of old CPUs saturate, at the ends."""
     draws, grid = torch.Generator().manual_seed(0), ByteGrid(0.01, 128)
     x, weight = (torch.rand(rows, 256, generator=draws) < 0.5 for rows in (32, 64))
     ends, layer = torch.where(x, 1.27, -1.28), Int8Linear(nn.Linear(256, 64, device="meta"))

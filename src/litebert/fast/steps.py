@@ -195,11 +195,7 @@ def engine_of(albert: Albert) -> Engine:
 
 
 def accelerate(network: Network) -> None:
-    """Let a network use the engine from now on; the results are the same, but faster.
-
-    Weights are joined and cast once for all steps that share them, rows are filled up, and attention uses the kernel
-    that suits the device and the lengths.
-    """
+    """Let a network use the engine from now on; the results are the same, but faster."""
     engine_of(network.albert)
 
 
@@ -322,9 +318,8 @@ def exact_dtype(device: torch.device) -> torch.dtype:
     return torch.float32 if device.type == "mps" else torch.float64
 
 
-# For inference on a CPU: weights packed once, without dropout and without gradients. torch has the kernels (oneDNN's)
-# but no public name for them. They are tried once per process, and replaced by public ones if they are missing, wrong
-# or slower.
+# For inference on a CPU: weights packed once, without dropout and gradients. torch has the kernels (oneDNN's) but no
+# public name for them. They are tried once per process, and replaced by public ones if missing, wrong or slower.
 
 _PIECE = 384
 FUSED_ACTIVATIONS: dict[Activation, tuple[str, str]] = {  # the kernel's names, and their variants

@@ -26,9 +26,7 @@ class Options:
     batch_tokens: Annotated[int, Ge(1), "Most tokens computed together."] = 1_024
     queue: Annotated[int, Ge(1), "Requests that may wait per model."] = 64
     timeout_ms: Annotated[int, Ge(1), "Default deadline."] = 30_000
-    client_seconds: Annotated[float, Gt(0), Le(3_600), "Time for a client to send its headers, and then its body."] = (
-        10.0
-    )
+    client_seconds: Annotated[float, Gt(0), Le(3_600), "Time for a client to send its headers, then its body."] = 10.0
     api_keys: Annotated[Path | None, "File with one API key per line."] = None
     cors_origins: Annotated[tuple[str, ...], "--cors-origin", "Web origin that may call; repeat for more."] = ()
 
