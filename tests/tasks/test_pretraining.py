@@ -1,4 +1,4 @@
-"""The loss and its gradients are those of transformers on the same weights and batch, also in pieces."""
+"""Pretraining: loss and gradients are those of transformers, also in pieces; some heads begin by reading neighbours."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -9,13 +9,14 @@ import torch
 from torch.nn import functional as F
 from transformers import AlbertForPreTraining
 
-from litebert.config import AlbertConfig, TrainConfig
+from litebert.config import AlbertConfig, TrainConfig, preset
 from litebert.folder import save_model
 from litebert.folder.names import tensor_names
-from litebert.nn import AlbertForPretraining
+from litebert.nn import Albert, AlbertForPretraining, Batch
 from litebert.objectives import PretrainingBatch
 from litebert.tasks.base import Loss
 from litebert.tasks.pretraining import Pretraining, _correct, masked_loss, micro_batches
+from litebert.tasks.start import OFFSETS, attend_locally, num_local_heads
 
 CONFIG = AlbertConfig(
     vocab_size=50, embedding_size=12, hidden_size=24, num_hidden_layers=3, num_attention_heads=3, intermediate_size=40
@@ -123,3 +124,44 @@ def test_correct_answers_are_counted_as_argmax_does_ties_included(dtype: torch.d
     logits = (logits / 2).round().to(dtype)  # many equal logits
     assert _correct(logits, labels) == (logits.argmax(-1) == labels).sum()
     assert _correct(logits[:0], labels[:0]) == 0
+
+
+# Some heads begin by looking at their neighbours, whatever the words are
+
+
+def begun(config: AlbertConfig, seed: int = 1) -> Albert:
+    albert = Albert(config, generator=torch.Generator().manual_seed(0))
+    attend_locally(albert, seed=seed)
+    return albert
+
+
+@pytest.mark.parametrize("name", ["tiny", "mini", "small"])
+def test_each_local_head_looks_at_its_offset(name: str) -> None:
+    config = preset(name).model_copy(update={"vocab_size": 500})
+    albert = begun(config)
+    ids = torch.randint(5, 500, (64,), generator=torch.Generator().manual_seed(3))
+
+    hidden = next(albert.states(Batch.from_lists([ids.tolist()])))[:64]
+
+    block = albert.attention[0]
+    shape = (64, config.num_attention_heads, config.head_size)
+    query, key = (p(hidden).view(shape).transpose(0, 1) for p in (block.query, block.key))
+    attention = (query @ key.transpose(1, 2) * config.head_size**-0.5).softmax(-1)
+    for head, offset in enumerate(OFFSETS[: num_local_heads(config.num_attention_heads)]):
+        at_offset = attention[head].diagonal(offset)[8:48]
+        assert at_offset.median() > 0.5, (name, head, offset)
+    free = attention[num_local_heads(config.num_attention_heads) :]
+    assert free.max() < 0.2
+
+
+SHAPES = [{"embedding_size": 64}, {"embedding_size": 128}, {"sharing": "none"}]
+SHAPES += [{"num_attention_heads": 1}, {"num_attention_heads": 32}]
+
+
+@pytest.mark.parametrize("changes", SHAPES, ids=str)
+def test_any_shape_can_begin_so_and_the_seed_says_how(changes: dict[str, object]) -> None:
+    sizes = {"vocab_size": 50, "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
+    config = AlbertConfig(**sizes, intermediate_size=64).model_copy(update=changes)
+    ours, again, other = (begun(config, seed).state_dict() for seed in (1, 1, 2))
+    assert all(tensor.isfinite().all() and torch.equal(tensor, again[name]) for name, tensor in ours.items())
+    assert not torch.equal(ours["embedding.position.weight"], other["embedding.position.weight"])

@@ -1,7 +1,11 @@
-"""Spans: windows as the official code cuts them, the best spans as a slow search finds them, losses, thresholds."""
+"""SQuAD: windows as the official code cuts them, the best spans as a slow search finds them, thresholds, files."""
 
-from collections.abc import Iterator
+import gzip
+import json
+import resource
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import TypeAlias
 
@@ -14,12 +18,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from litebert.config import AlbertConfig
-from litebert.errors import LitebertError
+from litebert.errors import DamagedError, LitebertError
+from litebert.files import Json, write_bytes, write_json, write_text
 from litebert.metrics import normalized_answer
 from litebert.nn import AlbertForTask
+from litebert.reading.source import find_file
 from litebert.tasks.finetuning import answer
 from litebert.tasks.kinds.family import Family, Feature, joined, targets_of
 from litebert.tasks.kinds.spans import (
+    EMPTY,
     NO_SPAN,
     ConditionalSpanAnswering,
     GoldAnswer,
@@ -34,7 +41,52 @@ from litebert.tasks.kinds.spans import (
     windows_of,
 )
 from litebert.tasks.named import DATASETS
-from litebert.tokenizer import Tokenizer
+from litebert.tasks.named.questions import read_squad, score_predictions
+from litebert.tokenizer import Tokenizer, train_tokenizer
+
+WHO = ("Jürgen", "Anna", "Old Marta", "Émile", "The captain", "Sister Clara")
+WHERE = ("Århus", "Porto", "Malmö", "Galway", "Tallinn")
+WHAT = ("lanterns", "letters", "apples", "violins")
+
+
+def voyages() -> Iterator[SpanExample]:
+    """Yield 240 questions on 60 contexts; one in four has no answer there."""
+    for number, (who, where, what) in enumerate(list(product(WHO, WHERE, WHAT))[::2]):
+        day, count = ("Monday", "Tuesday", "Friday")[number % 3], f"{137 * number % 4000 + 1000:,}"
+        context = (
+            f"On {day} {who} sailed to {where} with {count} {what}. "
+            f"It rained.  Nobody waited at the “{where}” harbour, and the {what} stayed aboard."
+        )
+        asked = {f"Who sailed to {where}?": who, "Where did the ship go?": where, f"How many {what}?": count}
+        for index, (question, text) in enumerate(asked.items()):
+            answers = (GoldAnswer(text, context.index(text)),)
+            yield SpanExample(f"v{number}-{index}", question, context, answers)
+        yield SpanExample(f"v{number}-3", "Who walked home?", context, ())
+
+
+VOYAGES = list(voyages())
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Tokenizer:
+    texts = [text for one in VOYAGES for text in (one.context, one.question)]
+    return Tokenizer.from_model(train_tokenizer(texts, vocab_size=140))
+
+
+def write_squad(path: Path, examples: Sequence[SpanExample], *, version: str = "1.1") -> None:
+    """Write a file in SQuAD's layout, a paragraph a question; packed if it ends in .gz."""
+    articles: list[Json] = []
+    for one in examples:
+        question: dict[str, Json] = {"id": one.id, "question": one.question}
+        if one.answers is not None:
+            question["answers"] = [{"text": each.text, "answer_start": each.start} for each in one.answers]
+        if version.startswith("v2"):
+            question["is_impossible"] = one.is_impossible
+        paragraph: Json = {"context": one.context, "qas": [question]}
+        articles.append({"title": "Voyages", "paragraphs": [paragraph]})
+    data = json.dumps({"version": version, "data": articles}).encode()
+    write_bytes(path, gzip.compress(data) if path.suffix == ".gz" else data)
+
 
 Spans: TypeAlias = Family[SpanExample, SpanAnswer]
 BOTH = pytest.mark.parametrize("family", [SpanAnswering(), ConditionalSpanAnswering()])
@@ -149,16 +201,14 @@ def test_windows_leave_no_gap_and_a_piece_counts_where_most_is_shown_around_it(
         assert max(scores) > 0  # it is in a window
 
 
-def test_windows_without_the_answer_stay_and_those_to_answer_have_no_target(
-    tokenizer: Tokenizer, voyages: list[SpanExample]
-) -> None:
-    learnt, asked = (_windows(voyages[0], tokenizer, max_length=32, training=each) for each in (True, False))
+def test_windows_without_the_answer_stay_and_those_to_answer_have_no_target(tokenizer: Tokenizer) -> None:
+    learnt, asked = (_windows(VOYAGES[0], tokenizer, max_length=32, training=each) for each in (True, False))
     targets = [tuple(window.target.tolist()) for window in learnt if window.target is not None]
     assert len(targets) == len(learnt) > 2
     assert {target for target in targets if target[2]} == {(0, 0, 1)}
     assert any(not target[2] for target in targets)
     assert all(window.target is None and window.num_tokens <= 32 for window in asked)
-    num_pieces = len(tokenizer.encode(voyages[0].context).ids)
+    num_pieces = len(tokenizer.encode(VOYAGES[0].context).ids)
     assert sum(int(window.has_most_context.sum()) for window in asked) == num_pieces
 
 
@@ -288,11 +338,9 @@ def _allowed(feature: Feature) -> Tensor:
 
 
 @BOTH
-def test_the_loss_is_half_of_the_official_cross_entropies(
-    family: SpanAnswering, tokenizer: Tokenizer, voyages: list[SpanExample]
-) -> None:
+def test_the_loss_is_half_of_the_official_cross_entropies(family: SpanAnswering, tokenizer: Tokenizer) -> None:
     network = _network(family)
-    (feature, *_) = _features(family, voyages[:1], tokenizer, training=True)
+    (feature, *_) = _features(family, VOYAGES[:1], tokenizer, training=True)
     assert feature.target is not None
     start, end, is_impossible = map(int, feature.target)
     assert not is_impossible
@@ -308,10 +356,10 @@ def test_the_loss_is_half_of_the_official_cross_entropies(
 
 
 @torch.inference_mode()
-def test_the_official_beam_is_five_starts_with_five_ends_each(tokenizer: Tokenizer, voyages: list[SpanExample]) -> None:
+def test_the_official_beam_is_five_starts_with_five_ends_each(tokenizer: Tokenizer) -> None:
     family = ConditionalSpanAnswering(max_answer_length=1_000)
     network = _network(family)
-    (feature, *_) = _features(family, voyages[:1], tokenizer)
+    (feature, *_) = _features(family, VOYAGES[:1], tokenizer)
     (rows,) = family.outputs(network, joined([feature]))
     spans = score_spans(network, joined([feature]), _allowed(feature), 5)
     expected = {
@@ -326,9 +374,9 @@ def test_the_official_beam_is_five_starts_with_five_ends_each(tokenizer: Tokeniz
 
 @BOTH
 def test_an_answer_does_not_depend_on_its_batch_and_rows_say_how_sure_it_is(
-    family: SpanAnswering, tokenizer: Tokenizer, voyages: list[SpanExample]
+    family: SpanAnswering, tokenizer: Tokenizer
 ) -> None:
-    network, examples = _network(family), [*voyages[2:6], replace(voyages[0], answers=None)]
+    network, examples = _network(family), [*VOYAGES[2:6], replace(VOYAGES[0], answers=None)]
     together = answer(network, family, examples, _features(family, examples, tokenizer))
     alone = [answer(network, family, [one], _features(family, [one], tokenizer))[0] for one in examples]
     assert [one.n_best[0].text for one in together] == [one.n_best[0].text for one in alone]
@@ -379,3 +427,160 @@ def test_where_nobody_knows_the_answers_even_odds_decide_and_nothing_is_measured
         assert given_texts(unlabelled, ConditionalSpanAnswering().averaged([answers])) == [text]
         with pytest.raises(LitebertError, match="LB-430"):
             ConditionalSpanAnswering().measures(unlabelled, answers)
+
+
+# Files
+
+NILE = SpanExample("q", "What is long?", "The Nile is long.", (GoldAnswer("Nile", 4),))
+LAYOUT = {"text": "Nile", "answer_start": 4}
+
+
+def _file(path: Path, **changes: Json) -> Path:
+    """Write a question with some fields changed; None omits one."""
+    fields = {"id": "q", "question": "What?", "answers": [LAYOUT]} | changes
+    question: Json = {key: value for key, value in fields.items() if value is not None}
+    write_json(path, {"data": [{"title": "Rivers", "paragraphs": [{"context": NILE.context, "qas": [question]}]}]})
+    return path
+
+
+@pytest.mark.parametrize(("version", "packing"), [("1.1", ".gz"), ("v2.0", "")])
+def test_what_was_written_is_read(tmp_path: Path, version: str, packing: str) -> None:
+    chosen = VOYAGES if version == "v2.0" else [one for one in VOYAGES if one.answers]
+    write_squad(tmp_path / f"dev.json{packing}", chosen, version=version)
+    assert read_squad(find_file(tmp_path / "dev.json")) == (chosen, version == "v2.0")
+
+
+@pytest.mark.parametrize(
+    ("changes", "answers"),
+    [
+        ({"answers": None}, None),
+        ({"answers": [], "is_impossible": False}, None),
+        ({"answers": [], "is_impossible": True}, ()),
+        ({"answers": []}, ()),
+        ({"answers": None, "is_impossible": True}, ()),
+    ],
+)
+def test_no_answer_and_nothing_said_are_two_things(
+    tmp_path: Path, changes: dict[str, Json], answers: tuple[GoldAnswer, ...] | None
+) -> None:
+    (example,), _ = read_squad(find_file(_file(tmp_path / "dev.json", **changes)))
+    assert example.answers == answers
+
+
+# What a file has instead, or what is changed in its question, and the message
+REFUSED: dict[str, tuple[bytes | dict[str, Json], str]] = {
+    "nothing": (b"", "LB-800"),
+    "cut off": (b'{"data": [', "LB-800"),
+    "no number": (b'{"data": [NaN]}', "LB-800"),
+    "no text": (b"\xff{}", "LB-800"),
+    "no end": (b"[" * 100_000, "LB-800"),
+    "another layout": (json.dumps({"rows": list(range(10_000))}).encode(), "LB-801.*\n.*an object with rows\n"),
+    "no question": ({"question": None}, "LB-801"),
+    "no start": ({"answers": [{"text": "Nile"}]}, "LB-801"),
+    "a start in letters": ({"answers": [{"text": "Nile", "answer_start": "4"}]}, "LB-801"),
+    **{f"at {n}": ({"answers": [{"text": "Nile", "answer_start": n}]}, "LB-802") for n in (5, -13, 10**30)},
+    "beyond the end": ({"answers": [{"text": "long. ", "answer_start": 12}]}, "LB-802"),
+    "a space": ({"answers": [{"text": " ", "answer_start": 3}]}, "LB-802"),
+    "answered and impossible": ({"is_impossible": True}, "LB-805"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_wrong_is_named_with_file_and_question(name: str, tmp_path: Path) -> None:
+    content, message = REFUSED[name]
+    if isinstance(content, bytes):
+        write_bytes(tmp_path / "dev.json", content)
+    else:
+        _file(tmp_path / "dev.json", **content)
+    with pytest.raises(LitebertError, match=message) as raised:
+        read_squad(find_file(tmp_path / "dev.json"))
+    assert isinstance(raised.value, DamagedError) == (message == "LB-800")
+    assert "dev.json" in raised.value.what
+    assert isinstance(content, bytes) or "question q" in raised.value.what
+
+
+def test_a_split_is_a_file_or_its_parts(tmp_path: Path) -> None:
+    read = DATASETS["squad2"].read
+    for number, part in enumerate((VOYAGES[:100], VOYAGES[100:]), start=1):
+        write_squad(tmp_path / f"dev-v2.0.part{number}.json", part, version="v2.0")
+    assert read(tmp_path, "dev") == VOYAGES
+    assert read(tmp_path / "dev-v2.0.part1.json", "dev") == VOYAGES[:100]
+    write_squad(tmp_path / "train-v2.0.json", [*VOYAGES[:2], VOYAGES[0]], version="v2.0")
+    with pytest.raises(LitebertError, match="LB-803"):
+        read(tmp_path, "train")
+
+
+def test_real_files_are_read_whole(real_data: Path) -> None:
+    assert len(DATASETS["squad"].read(real_data / "squad", "dev")) == 10_570
+    dev2 = DATASETS["squad2"].read(real_data / "squad", "dev")
+    assert (len(dev2), sum(one.is_impossible for one in dev2)) == (6_078, 3_168)
+
+
+def test_a_context_of_ten_megabytes_is_refused_at_once(tmp_path: Path) -> None:
+    long = "The Nile is long. " * 600_000
+    write_squad(tmp_path / "dev.json", [replace(NILE, context=long)])
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(LitebertError, match=r"LB-811: .*question q"):
+        read_squad(find_file(tmp_path / "dev.json"))
+    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    assert grown < (64 << 10) + len(long) // 1024  # kB beyond the file
+
+
+def test_answers_are_written_in_the_official_form() -> None:
+    examples = [SpanExample("q1", "Who?", "Ada Né"), SpanExample("q2", "Né?", "Ada Né")]
+    proposed = (ProposedSpan("Ada", 0, 3, 1.5, 2.0, 0.75), ProposedSpan("é", 4, 7, 1.0, 1.0, 0.25))
+    files = DATASETS["squad"].submission("dev", examples, [SpanAnswer(proposed), SpanAnswer((EMPTY,))])
+    assert files["predictions.json"] == '{\n    "q1": "Ada",\n    "q2": "empty"\n}\n'
+    second = {"text": "é", "probability": 0.25, "start_log_prob": 1.0, "end_log_prob": 1.0}
+    assert json.loads(files["nbest_predictions.json"])["q1"][1] == second
+    assert "null_odds.json" not in files
+
+
+def test_written_files_score_what_the_family_measures(tmp_path: Path) -> None:
+    answers = [
+        SpanAnswer((ProposedSpan(one.context[:12], 0, 12, 0.0, 0.0),), null_score=number % 7 - 3.5)
+        for number, one in enumerate(VOYAGES)
+    ]
+    for name, text in DATASETS["squad2"].submission("dev", VOYAGES, answers).items():
+        write_text(tmp_path / name, text)
+    write_squad(tmp_path / "dev.json", VOYAGES, version="v2.0")
+    files = [tmp_path / f"{name}.json" for name in ("dev", "predictions", "null_odds")]
+    scored = score_predictions(files[0], files[1], null_odds=files[2])
+    measured = ConditionalSpanAnswering().measures(VOYAGES, answers)
+    shared = [name for name in measured if name.endswith(("exact", "f1")) and "best" not in name]
+    assert {name: scored[name] for name in shared} == {name: measured[name] for name in shared}
+    assert scored["has_answer_total"] == sum(bool(one.answers) for one in VOYAGES)
+
+
+@pytest.mark.parametrize(
+    ("version", "expected", "said"), [("1.1", 50.0, "count as wrong"), ("v2.0", 100.0, "are left out")]
+)
+def test_unanswered_questions_are_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], version: str, expected: float, said: str
+) -> None:
+    write_squad(tmp_path / "dev.json", VOYAGES[:2], version=version)
+    write_json(tmp_path / "found.json", {VOYAGES[0].id: VOYAGES[0].answers[0].text})  # type: ignore[index]
+    measured = score_predictions(tmp_path / "dev.json", tmp_path / "found.json")
+    assert (measured["exact"], measured["unanswered"]) == (expected, 1)
+    warning = capsys.readouterr().err
+    assert said in warning and VOYAGES[1].id in warning
+
+
+@pytest.mark.parametrize(
+    ("code", "predictions", "nulls"),
+    [
+        ("LB-801", {"v0-0": 1}, None),
+        ("LB-801", ["v0-0"], None),
+        ("LB-809", {"elsewhere": "x"}, None),
+        ("LB-809", {}, None),
+        ("LB-801", {"v0-0": "x"}, {"v0-0": "high"}),
+        ("LB-810", {"v0-0": "x"}, {"v0-1": 0.5}),
+    ],
+)
+def test_predictions_that_do_not_fit_are_refused(tmp_path: Path, code: str, predictions: Json, nulls: Json) -> None:
+    write_squad(tmp_path / "dev.json", VOYAGES[:4], version="v2.0")
+    write_json(tmp_path / "found.json", predictions)
+    write_json(tmp_path / "nulls.json", nulls)
+    null_odds = None if nulls is None else tmp_path / "nulls.json"
+    with pytest.raises(LitebertError, match=code):
+        score_predictions(tmp_path / "dev.json", tmp_path / "found.json", null_odds=null_odds)
