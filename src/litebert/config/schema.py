@@ -320,7 +320,6 @@ class TaskDataConfig(Section):
     """Say where the examples are: a folder of a named task, or files of your own."""
 
     folder: str | None = Field(None, description="folder of a named task, as its authors pack it")
-    train_split: str | None = Field(None, description="the split to train on")
     train: str | None = Field(None, description="your own examples: CSV, TSV, JSONL, Parquet")
     dev: str | None = Field(None, description="examples to evaluate on; unset: a part of train")
     held_out: float = Field(0.1, gt=0, lt=1, description="share of train to evaluate on")

@@ -221,7 +221,7 @@ def quantize(
     else:
         opened = Finetuned.open(model, task=task, precision="fp32")  # int8 is packed beside fp32
         network, tokenizer, dataset = opened.network, opened.tokenizer, opened.dataset
-        rows = dataset.read(data, dataset.train_split)
+        rows = dataset.read(data, "train")
         chosen = rows[:: max(1, len(rows) // _NUM_EXAMPLES)][:_NUM_EXAMPLES]
         length = min(opened.task.max_length, network.config.max_position_embeddings)
         features = dataset.family.features(chosen, tokenizer, max_length=length, training=False)

@@ -171,7 +171,7 @@ def check_dataset(
 ) -> DataReport:
     """Check the files of a named task in a folder, or a single file as training data."""
     check = _Check(tokenizer, max_length, [f"{folder}: {dataset.name}"])
-    names = (dataset.train_split, *dataset.dev_splits, *dataset.test_splits)
+    names = ("train", *dataset.dev_splits, *dataset.test_splits)
     names = names[:1] if folder.is_file() else names
     absent: list[LitebertError] = []
     for name in names:
@@ -184,7 +184,7 @@ def check_dataset(
             check.add_error("unusable file", f"{folder}, {name}", error)
         else:
             place = partial("{}, example {:,}".format, name)
-            check.split(name, dataset.family, place, enumerate(examples, 1), is_train=name == dataset.train_split)
+            check.split(name, dataset.family, place, enumerate(examples, 1), is_train=name == "train")
     if len(absent) == len(names):
         raise absent[0]
     return check.report()

@@ -208,7 +208,7 @@ def prepare(resolved: Resolved[FinetuneConfig], folder: Path) -> Prepared:
     encode = partial(
         family.features, tokenizer=tokenizer, max_length=min(config.task.max_length, shape.max_position_embeddings)
     )
-    examples = dataset.read(data, dataset.train_split)
+    examples = dataset.read(data, "train")
     features = encode(examples, training=True)
     if not features:
         what, advice = f"there are no examples of {dataset.name} to train on in {data}", f"litebert data check {data}"

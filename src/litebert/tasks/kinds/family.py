@@ -201,9 +201,9 @@ class Family(ABC, Generic[Example, Answer]):
 class Dataset(Generic[Example, Answer]):
     """A data set: the family that it belongs to, how its files are read, what is reported.
 
-    `read` takes the data folder and a split; there are splits to train on, to evaluate on (two for MNLI) and to answer
-    without labels. `submission` turns answers into the files that a leaderboard or the official script expects, by file
-    name; `notes` say what was guessed.
+    `read` takes the data folder and a split: "train", one to evaluate on (MNLI has two) or one to answer without
+    labels. `submission` turns answers into the files that a leaderboard or the official script expects, by file name;
+    `notes` say what was guessed.
     """
 
     name: str
@@ -211,7 +211,6 @@ class Dataset(Generic[Example, Answer]):
     read: Callable[[Path, str], list[Example]]
     key_measure: str
     submission: Callable[[str, Sequence[Example], Sequence[Answer]], Mapping[str, str]]
-    train_split: str = "train"
     dev_splits: tuple[str, ...] = ("dev",)
     test_splits: tuple[str, ...] = ("test",)
     notes: tuple[str, ...] = ()

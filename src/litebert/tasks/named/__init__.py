@@ -59,7 +59,7 @@ def open_dataset(
     # The settings of a task that its family has a field for
     names = {field.name for field in fields(dataset.family)} & set(TaskConfig.model_fields)
     family = replace(dataset.family, **{name: getattr(task, name) for name in names})
-    return replace(dataset, family=family, train_split=data.train_split or dataset.train_split)
+    return replace(dataset, family=family)
 
 
 # What the paper and the official README report, as listed in published.toml
