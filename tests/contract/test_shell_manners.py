@@ -40,6 +40,9 @@ def test_version_help_and_completion_are_told() -> None:
     assert re.search(r"litebert.*\d+\.\d+", litebert("-V").stdout)
     assert litebert("help", "corpus", "build").stdout == litebert("corpus", "build", "--help").stdout
     assert "_LITEBERT_COMPLETE" in litebert("completion", "bash").stdout
+    assert (
+        litebert("config", "list") == litebert("config", "list", "pretrain") != litebert("config", "list", "finetune")
+    )
 
 
 @pytest.mark.parametrize("words", [[], ["runs"], ["config"]], ids=str)

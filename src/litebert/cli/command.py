@@ -113,6 +113,7 @@ def argument(name: str, hint: Any, default: Any = ABSENT) -> click.Argument:
         nargs=-1 if is_several else 1,
         required=is_required,
         metavar=metavar if is_required else f"[{metavar}]",
+        **({} if is_required or is_several else {"default": default}),
     )
 
 
