@@ -13,15 +13,14 @@ from click.testing import CliRunner
 
 from litebert.cli import cli
 from litebert.corpus import Corpus, build_corpus
-from litebert.corpus.text import TextSettings
-from litebert.corpus.tools import corpus_stats, filter_documents, merge_corpora
+from litebert.corpus.tools import corpus_filter, corpus_merge, corpus_stats
 from litebert.errors import LitebertError
 
 Write = Callable[[str, bytes | str], Path]
 
 
 def test_a_merged_corpus_has_the_shards_of_both(corpus: Path, stories: Path, tmp_path: Path) -> None:
-    merge_corpora([corpus, corpus], tmp_path / "both")
+    corpus_merge(corpus, corpus, output=tmp_path / "both")
     one, both = Corpus.open(corpus), Corpus.open(tmp_path / "both", verify=True)
     assert (both.num_documents, both.num_tokens) == (2 * one.num_documents, 2 * one.num_tokens)
     assert len({shard.path.name for shard in both.shards}) == 2 * len(one.shards)
@@ -29,15 +28,16 @@ def test_a_merged_corpus_has_the_shards_of_both(corpus: Path, stories: Path, tmp
     held_out = both.held_out()
     assert held_out is not None and held_out.num_documents > 0
     with pytest.raises(LitebertError, match="LB-619"):
-        merge_corpora([corpus], tmp_path / "both")
+        corpus_merge(corpus, output=tmp_path / "both")
     settings = {"tokenizer": corpus / "tokenizer", "held_out": 0.2, "documents": "blank-line", "workers": 1}
     build_corpus([stories], output=tmp_path / "other", **settings)
     with pytest.raises(LitebertError, match="LB-275"):  # built differently
-        merge_corpora([corpus, tmp_path / "other"], tmp_path / "all")
+        corpus_merge(corpus, tmp_path / "other", output=tmp_path / "all")
 
 
 _KILLED = """
 import os, signal, sys
+from pathlib import Path
 from litebert.corpus import tools
 
 write = tools.disk.write_record
@@ -47,7 +47,7 @@ def killing(path, record):
     os.kill(os.getpid(), signal.SIGKILL)
 
 tools.disk.write_record = killing
-tools.merge_corpora([sys.argv[1]] * 2, sys.argv[2])
+tools.corpus_merge(*[Path(sys.argv[1])] * 2, output=Path(sys.argv[2]))
 """
 
 
@@ -56,7 +56,7 @@ def test_a_killed_merge_leaves_nothing_once_it_is_rerun(corpus: Path, tmp_path: 
     command = [sys.executable, "-c", _KILLED, str(corpus), str(output)]
     assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
     assert not output.exists()
-    merge_corpora([corpus, corpus], output)
+    corpus_merge(corpus, corpus, output=output)
     assert [path.name for path in output.parent.glob("both*")] == ["both"]
     Corpus.open(output, verify=True)
 
@@ -77,8 +77,7 @@ def test_the_first_of_near_duplicates_stays(write: Write, tmp_path: Path) -> Non
     other = [f"other{number}" for number in range(60)]
     text = "\n\n".join(" ".join(each) for each in (words, near, other, words))
     source = write("documents.txt", text)
-    settings = TextSettings(documents="blank-line")
-    counts = filter_documents([source], tmp_path / "clean.jsonl", settings=settings, near_duplicates=0.8)
-    assert (counts.kept, counts.near_duplicates) == (2, 2)
+    told = corpus_filter(str(source), output=tmp_path / "clean.jsonl", near_duplicates=0.8)
+    assert told == "2 documents kept, 2 near duplicates omitted"
     kept = [json.loads(line)["text"] for line in (tmp_path / "clean.jsonl").read_text().splitlines()]
     assert kept == [" ".join(words), " ".join(other)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal, Required
+from typing import Annotated, Any, Literal
 
 from typing_extensions import TypedDict
 
@@ -11,8 +11,8 @@ from litebert.answers import Shown
 from litebert.api.settings import Paths, paths
 from litebert.corpus import BuildProgress, CheckReport, Corpus, build_corpus, check_corpus, check_text, tools
 from litebert.corpus.shards import MANIFEST, PLAN, Counts
-from litebert.corpus.text import TextSettings, read_texts
-from litebert.corpus.tools import QUANTILES, CorpusStats, filter_documents, merge_corpora
+from litebert.corpus.text import read_texts
+from litebert.corpus.tools import QUANTILES, CorpusStats
 from litebert.errors import LitebertError, say
 from litebert.files import readable_bytes, write_bytes
 from litebert.inference.texts import count
@@ -204,16 +204,6 @@ def corpus_check(
     return check_text(given, tokenizer=vocabulary, sentences=sentences, documents=documents, column=column)
 
 
-def corpus_merge(*corpora: Annotated[Path, Required], output: Annotated[Path, "Folder to write."]) -> str:
-    """Join corpora that were built alike into one; no text is read again.
-
-    litebert corpus merge corpora/2024-* --output corpora/2024
-    litebert corpus merge corpora/one corpora/two --output corpora/both
-    """
-    counts = merge_corpora(corpora, output)
-    return f"{output}  {counts.documents:,} documents, {counts.tokens:,} tokens"
-
-
 def corpus_stats(
     corpus: Path, *, plot: Annotated[Path | None, "Also plot the lengths, as an SVG file."] = None
 ) -> Shown[CorpusStats]:
@@ -240,30 +230,6 @@ def corpus_stats(
         "pieces a document": of_documents,
     }
     return Shown(found, "\n".join(f"{name:<20} {text}" for name, text in facts.items()))
-
-
-def corpus_filter(
-    inputs: Texts,
-    *,
-    output: Annotated[Path, "A .jsonl file."],
-    near_duplicates: Annotated[float | None, "Omit documents this near to an earlier one."] = None,
-    force: Annotated[bool, "Replace the file if it exists."] = False,
-    documents: Documents = "blank-line",
-    column: Column = "text",
-) -> str:
-    """Write the documents worth keeping to a .jsonl file, which `corpus build` reads.
-
-    litebert corpus filter raw.jsonl --near-duplicates 0.8 --output clean.jsonl
-    litebert corpus filter stories.jsonl --near-duplicates 0.5 --output unlike.jsonl
-    """
-    counts = filter_documents(
-        paths(inputs),
-        output,
-        settings=TextSettings(documents=documents, column=column),
-        near_duplicates=near_duplicates,
-        force=force,
-    )
-    return f"{counts.kept:,} documents kept, {counts.near_duplicates:,} near duplicates omitted"
 
 
 def corpus_push(corpus: Path, url: str) -> str:

@@ -58,10 +58,7 @@ VERBS = {
 }
 
 MODULES = {
-    "api.corpus": (
-        "corpus build, corpus check, corpus filter, corpus merge, corpus push, corpus stats, "
-        "tokenizer encode, tokenizer train"
-    ),
+    "api.corpus": "corpus build, corpus check, corpus push, corpus stats, tokenizer encode, tokenizer train",
     "api.evaluation": "evaluate, glue, predict",
     "api.formats": (
         "export google, export onnx, export program, export web, hub pull, hub push, import google, "
@@ -73,6 +70,7 @@ MODULES = {
     "api.training": "data check, distil, finetune, pretrain",
     "cli.help": "completion, doctor, help",
     "cli.verbs": "explain, search",
+    "corpus.tools": "corpus filter, corpus merge",
     "report.tables": "runs compare, runs list",
     "serve": "serve",
     "study.sizes": "sizes",

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal, Required
 
 import numpy as np
 
@@ -28,42 +28,38 @@ QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
 # ---- filter ---------------------------------------------------------------------------------------------------------
 
 
-@dataclass
-class Filtered:
-    """How many documents a filter kept and dropped."""
-
-    kept: int = 0
-    near_duplicates: int = 0
-
-
-def filter_documents(
-    inputs: Iterable[str | Path],
-    output: Path,
-    *,
-    settings: TextSettings,
-    near_duplicates: float | None = None,
-    force: bool = False,
-) -> Filtered:
-    """Write the documents to keep to a new .jsonl file, which `corpus build` reads.
+def corpus_filter(
+    *inputs: Annotated[str, Required],
+    output: Annotated[Path, "A .jsonl file."],
+    near_duplicates: Annotated[float | None, "Omit documents this near to an earlier one."] = None,
+    force: Annotated[bool, "Replace the file if it exists."] = False,
+    documents: Annotated[Literal["blank-line", "file"], "Where documents of .txt files end."] = "blank-line",
+    column: Annotated[str, "Text column of JSONL or Parquet files; chapters.text reads into objects."] = "text",
+) -> str:
+    """Write the documents worth keeping to a .jsonl file, which `corpus build` reads.
 
     The first of several near duplicates is kept: documents that share at least this share of their word 5-grams.
+
+    litebert corpus filter raw.jsonl --near-duplicates 0.8 --output clean.jsonl
+    litebert corpus filter stories.jsonl --near-duplicates 0.5 --output unlike.jsonl
     """
     files.require_new(output, force=force)
     is_known = None if near_duplicates is None else _near_duplicates(near_duplicates)
-    counts = Filtered()
+    num_kept = num_near = 0
 
     def lines() -> Iterator[bytes]:
+        nonlocal num_kept, num_near
         for source in find_texts(inputs):
-            for passages in read_documents(source, settings):
+            for passages in read_documents(source, TextSettings(documents=documents, column=column)):
                 text = "\n".join(passage.text for passage in passages)
                 if is_known is not None and is_known(text):
-                    counts.near_duplicates += 1
+                    num_near += 1
                 else:
-                    counts.kept += 1
+                    num_kept += 1
                     yield json.dumps({"text": text}, ensure_ascii=False).encode() + b"\n"
 
     files.write_stream(output, lines())
-    return counts
+    return f"{num_kept:,} documents kept, {num_near:,} near duplicates omitted"
 
 
 def _near_duplicates(threshold: float) -> Callable[[str], bool]:
@@ -98,28 +94,31 @@ def _near_duplicates(threshold: float) -> Callable[[str], bool]:
 # ---- merge ----------------------------------------------------------------------------------------------------------
 
 
-def merge_corpora(folders: Sequence[str | Path], output: str | Path) -> disk.Counts:
-    """Write a corpus with all shards, in the order of the folders; no text is read again. Return its counts.
+def corpus_merge(*corpora: Annotated[Path, Required], output: Annotated[Path, "Folder to write."]) -> str:
+    """Join corpora that were built alike into one; no text is read again.
 
     Shards are hard links if the disk allows it, otherwise copies.
+
+    litebert corpus merge corpora/2024-* --output corpora/2024
+    litebert corpus merge corpora/one corpora/two --output corpora/both
     """
-    corpora, output = [Corpus.open(folder) for folder in folders], Path(output)
-    first = corpora[0].manifest.plan
-    for corpus in corpora[1:]:
+    opened = [Corpus.open(folder) for folder in corpora]
+    first = opened[0].manifest.plan
+    for corpus in opened[1:]:
         alike = ("tokenizer_hash", "vocab_size", "sentences", "documents", "column", "language", "held_out")
         if differing := [name for name in alike if getattr(corpus.manifest.plan, name) != getattr(first, name)]:
             what, received = "corpora that were built differently cannot be merged", f"another {', '.join(differing)}"
             advice = "litebert pretrain data.mix=..., which only needs one vocabulary"
             raise LitebertError("LB-275", what, received=f"{corpus.path}: {received}", next=advice)
     files.require_new(output)
-    held_out = [part for corpus in corpora if (part := corpus.held_out()) is not None]
+    held_out = [part for corpus in opened if (part := corpus.held_out()) is not None]
     with locked(output.parent):
         files.remove_unfinished(output.parent, output.name)
         with files.staged_folder(output) as staged:
-            counts = _merge(corpora, staged)
+            counts = _merge(opened, staged)
             if held_out:
                 _merge(held_out, staged / disk.HELD_OUT)
-    return counts
+    return f"{output}  {counts.documents:,} documents, {counts.tokens:,} tokens"
 
 
 def _merge(corpora: Sequence[Corpus], folder: Path) -> disk.Counts:
