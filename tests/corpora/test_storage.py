@@ -17,7 +17,7 @@ import pytest
 
 from litebert.config import PretrainConfig, resolve, settings_from_words
 from litebert.corpus import Corpus, build_corpus
-from litebert.corpus.corpus import local_corpus, push_corpus
+from litebert.corpus.corpus import corpus_push, local_corpus
 from litebert.errors import DamagedError, LitebertError, ResourceError
 from litebert.files import hash_file
 from litebert.objectives import Loader
@@ -140,7 +140,7 @@ def sharded(bucket: str, stories: Path, corpus: Path, tmp_path: Path) -> Path:
         build_corpus([source], tokenizer=corpus / "tokenizer", output=tmp_path / name, workers=1, **settings)
     assert arrays(tmp_path / "remote") == arrays(tmp_path / "sharded")
     fail_with(bucket, ["503", "", "503", "", "", "hang"])
-    push_corpus(tmp_path / "sharded", f"{bucket}/stories")
+    corpus_push(tmp_path / "sharded", f"{bucket}/stories")
     assert not FAULTS
     return tmp_path / "sharded"
 
@@ -167,7 +167,7 @@ def test_a_corpus_comes_back_as_it_was_pushed_and_goes_to_make_room(
     fail_with(bucket, ["503"] * 50)
     assert local_corpus(f"{bucket}/stories") == found, "nothing is asked of the storage again"
     FAULTS.clear()
-    push_corpus(sharded, f"{bucket}/again")
+    corpus_push(sharded, f"{bucket}/again")
     monkeypatch.setenv("LITEBERT_CORPUS_CACHE_GB", str(1.5 * num_bytes(sharded) / 1e9))
     Corpus.open(local_corpus(f"{bucket}/again"))  # makes room for itself
     assert len(list(found.glob("shard-*"))) < len(whole.shards)

@@ -1,4 +1,4 @@
-"""Vocabularies and corpora: made from texts, checked, counted, merged, filtered and pushed."""
+"""Vocabularies and corpora: made from texts, checked and counted."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from litebert.corpus.shards import MANIFEST, PLAN, Counts
 from litebert.corpus.text import read_texts
 from litebert.corpus.tools import QUANTILES, CorpusStats
 from litebert.errors import LitebertError, say
-from litebert.files import readable_bytes, write_bytes
+from litebert.files import write_bytes
 from litebert.inference.texts import count
 from litebert.report.figures import counts_figure, picture
 from litebert.tokenizer import Tokenizer, train_tokenizer
@@ -230,15 +230,3 @@ def corpus_stats(
         "pieces a document": of_documents,
     }
     return Shown(found, "\n".join(f"{name:<20} {text}" for name, text in facts.items()))
-
-
-def corpus_push(corpus: Path, url: str) -> str:
-    """Upload a corpus to object storage, from which `pretrain --corpus URL` reads it.
-
-    litebert corpus push corpora/wiki s3://bucket/wiki
-    litebert corpus push corpora/wiki gs://bucket/wiki
-    AWS_ENDPOINT_URL=http://localhost:9000 litebert corpus push corpora/wiki s3://bucket/wiki
-    """
-    from litebert.corpus.corpus import push_corpus
-
-    return f"{url}  {readable_bytes(push_corpus(corpus, url.rstrip('/')))}"

@@ -58,7 +58,7 @@ VERBS = {
 }
 
 MODULES = {
-    "api.corpus": "corpus build, corpus check, corpus push, corpus stats, tokenizer encode, tokenizer train",
+    "api.corpus": "corpus build, corpus check, corpus stats, tokenizer encode, tokenizer train",
     "api.evaluation": "evaluate, glue, predict",
     "api.formats": (
         "export google, export onnx, export program, export web, hub pull, hub push, import google, "
@@ -70,6 +70,7 @@ MODULES = {
     "api.training": "data check, distil, finetune, pretrain",
     "cli.help": "completion, doctor, help",
     "cli.verbs": "explain, search",
+    "corpus.corpus": "corpus push",
     "corpus.tools": "corpus filter, corpus merge",
     "report.tables": "runs compare, runs list",
     "serve": "serve",

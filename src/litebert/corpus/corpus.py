@@ -169,18 +169,24 @@ class Corpus:
 # ---- on object storage ----------------------------------------------------------------------------------------------
 
 
-def push_corpus(folder: Path, url: str) -> int:
-    """Upload a finished corpus to object storage, its manifest last; return the bytes."""
-    disk.read_record(folder / disk.MANIFEST, disk.Manifest)
-    present = (path for path in folder.rglob("*") if path.is_file() and path.name != disk.MANIFEST)
-    names = sorted(str(path.relative_to(folder)) for path in present)
-    last = [name for name in (f"{disk.HELD_OUT}/{disk.MANIFEST}", disk.MANIFEST) if (folder / name).is_file()]
-    files.write_bytes(folder / LISTING, "\n".join([*names, *last]).encode())
-    _at_once(lambda name: write_object(f"{url}/{name}", folder / name), names)
+def corpus_push(corpus: Path, url: str) -> str:
+    """Upload a corpus to object storage, from which `pretrain --corpus URL` reads it.
+
+    litebert corpus push corpora/wiki s3://bucket/wiki
+    litebert corpus push corpora/wiki gs://bucket/wiki
+    AWS_ENDPOINT_URL=http://localhost:9000 litebert corpus push corpora/wiki s3://bucket/wiki
+    """
+    disk.read_record(corpus / disk.MANIFEST, disk.Manifest)  # the manifest goes last, when all else is there
+    present = (path for path in corpus.rglob("*") if path.is_file() and path.name != disk.MANIFEST)
+    names = sorted(str(path.relative_to(corpus)) for path in present)
+    last = [name for name in (f"{disk.HELD_OUT}/{disk.MANIFEST}", disk.MANIFEST) if (corpus / name).is_file()]
+    files.write_bytes(corpus / LISTING, "\n".join([*names, *last]).encode())
+    _at_once(lambda name: write_object(f"{url.rstrip('/')}/{name}", corpus / name), names)
     for name in (LISTING, *last):
-        write_object(f"{url}/{name}", folder / name)
-    (folder / LISTING).unlink()
-    return sum((folder / name).stat().st_size for name in (*names, *last))
+        write_object(f"{url.rstrip('/')}/{name}", corpus / name)
+    (corpus / LISTING).unlink()
+    size = sum((corpus / name).stat().st_size for name in (*names, *last))
+    return f"{url}  {files.readable_bytes(size)}"
 
 
 def local_corpus(corpus: str | Path) -> Path:
