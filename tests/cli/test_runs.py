@@ -10,24 +10,25 @@ from litebert.files import Json, write_json, write_text
 from tests.contract.shell import litebert, says
 
 
+def lay(folder: Path, settings: dict[str, Json], origins: dict[str, Json], log: list[dict], data: Json = None) -> None:
+    """Write the files of a finished run."""
+    write_json(folder / "run.json", {"litebert": "0.1.0", "settings": settings, "origins": origins, "data": data or {}})
+    write_text(folder / "metrics.jsonl", "".join(json.dumps(row) + "\n" for row in log))
+    write_json(folder / "model" / "config.json", {})
+
+
 def pretraining(folder: Path, *evaluations: dict[str, float], eval_sequences: int = 512) -> None:
     settings = {"model.num_hidden_layers": 6, "model.hidden_size": 256, "train.steps": 30}
-    settings["train.eval_sequences"] = eval_sequences
     origins = {"model.hidden_size": "preset mini (flag)", "train.steps": "default"}
-    write_json(folder / "run.json", {"settings": settings, "origins": origins, "data": {}})
-    lines = [json.dumps({"kind": "eval", "step": 10 * n} | row) + "\n" for n, row in enumerate(evaluations, start=1)]
-    write_text(folder / "metrics.jsonl", "".join(lines))
-    write_json(folder / "model" / "config.json", {})
+    log = [{"kind": "eval", "step": 10 * n} | row for n, row in enumerate(evaluations, start=1)]
+    lay(folder, {**settings, "train.eval_sequences": eval_sequences}, origins, log)
 
 
 def finetuning(folder: Path, last: float = 0.61234567, best: float = 0.7, *, rate: float = 2e-5, seed: int = 1) -> None:
-    settings: dict[str, Json] = {"task.name": "cola", "model.start": "models/mine"}
-    settings |= {"optim.learning_rate": rate, "train.steps": 40, "train.seed": seed}
-    origins: dict[str, Json] = {"optim.learning_rate": f"command line: optim.learning_rate={rate}"}
-    run: dict[str, Json] = {"litebert": "0.1.0", "settings": settings, "origins": origins}
-    write_json(folder / "run.json", {**run, "data": {"dev examples": 4}, "environment": {}})
-    write_text(folder / "metrics.jsonl", '{"kind": "train", "step": 40, "loss": 0.5}\n')
-    write_json(folder / "model" / "config.json", {})
+    settings = {"task.name": "cola", "model.start": "models/mine", "optim.learning_rate": rate}
+    origins = {"optim.learning_rate": f"command line: optim.learning_rate={rate}"}
+    log = [{"kind": "train", "step": 40, "loss": 0.5}]
+    lay(folder, {**settings, "train.steps": 40, "train.seed": seed}, origins, log, {"dev examples": 4})
     result: dict[str, Json] = {"task": "cola", "key_measure": "matthews", "evaluations": 4}
     result |= {"last": {"step": 40, "matthews": last}, "best": {"step": 20, "matthews": best}}
     write_json(folder / "result.json", {**result, "fresh": [], "seed": seed})
