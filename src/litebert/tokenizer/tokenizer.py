@@ -250,7 +250,8 @@ class Tokenizer:
 
     def decode(self, ids: Iterable[int]) -> str:
         """Return the text of ids, without special pieces; the unknown one is shown as ⁇."""
-        return self._model.join([self.piece(id_) for id_ in ids])
+        size, pieces = self.vocab_size, self.pieces
+        return self._model.join([pieces[id_] if 0 <= id_ < size else self.piece(id_) for id_ in ids])  # or refuse
 
     def piece(self, id: int) -> str:
         """Return the piece of an id."""
