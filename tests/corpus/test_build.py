@@ -1,8 +1,13 @@
-"""Text to a corpus folder and back."""
+"""Text to a corpus folder and back; builds that are killed and begun again end with the very same bytes."""
 
 import gzip
+import json
+import os
+import select
+import signal
 import subprocess
 import sys
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 
@@ -11,10 +16,13 @@ import pytest
 
 from litebert.corpus import BuildProgress, Corpus, build_corpus, check_corpus
 from litebert.corpus import build as building
+from litebert.corpus.build import locked, run_local, run_on_ray
 from litebert.corpus.shards import CorpusPlan
-from litebert.errors import LitebertError
+from litebert.errors import DamagedError, LitebertError, ResourceError
 
-from .conftest import Build, Story, Write, paragraphs, rows, stories, texts_of
+from .conftest import Build, Story, Write, paragraphs, rows, stories, texts_of, tree
+
+Settings = dict[str, object]
 
 
 def lowered(told: list[Story]) -> list[Story]:
@@ -60,8 +68,7 @@ def test_held_out_documents_are_disjoint_and_duplicates_stay_together(
     assert held_out.held_out() is None
     train, kept = texts_of(corpus), texts_of(held_out)
     assert sorted(train + kept) == sorted(2 * lowered(told))
-    assert not [story for story in kept if story in train]
-    assert 10 < summary.held_out.documents < 70
+    assert not [story for story in kept if story in train] and 10 < summary.held_out.documents < 70
 
 
 # stories, what ends a document, the share to hold out, and the documents that are
@@ -69,21 +76,16 @@ SHARES = [(120, "blank-line", 0.01, 1), (3, "blank-line", 0.999, 2), (1, "blank-
 
 
 @pytest.mark.parametrize("to_held_out", [False, True])  # whatever chance says of all of them
-@pytest.mark.parametrize("case", SHARES)
+@pytest.mark.parametrize(("count", "documents", "share", "expected"), SHARES)
 def test_at_least_one_document_is_held_out_or_the_end_of_the_only_one(
-    write: Write,
-    build: Build,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    case: tuple[int, str, float, int],
-    to_held_out: bool,
-) -> None:
-    count, documents, share, expected = case
+    write: Write, build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, to_held_out: bool,
+    count: int, documents: str, share: float, expected: int,
+) -> None:  # fmt: skip
     told = stories(count)
     told += told[-1:] if count > 1 else []  # a copy, which must not be held out
     monkeypatch.setattr(building, "is_held_out", lambda *_: to_held_out)
-    settings = {"sentences": "line", "documents": documents, "held_out": share, "shard_tokens": 1_500}
-    summary = build(write("a.txt", paragraphs(told)), **settings)
+    path = write("a.txt", paragraphs(told))
+    summary = build(path, sentences="line", documents=documents, held_out=share, shard_tokens=1_500)
     corpus = Corpus.open(tmp_path / "corpus", verify=True)
     held_out = corpus.held_out(verify=True)
     assert not check_corpus(tmp_path / "corpus").has_errors, "nothing is held out that is also trained on"
@@ -112,15 +114,11 @@ def test_a_folder_of_something_else_or_of_other_settings_is_left_alone(
     assert caught.value.received == "language: en -> de; held_out: 0.0 -> 0.1; inputs: 1 -> 2 files"
 
 
-REFUSED = [
-    ("x", {"held_out": 1.0}, "LB-335"),
-    ("x", {"held_out": float("nan")}, "LB-335"),
+REFUSED: list[tuple[str, Settings, str]] = [
+    *(("x", {"held_out": share}, "LB-335") for share in (1.0, float("nan"))),
     ("x", {"workers": 0}, "LB-336"),
-    ("x", {"sentences": "lines"}, "LB-300: --sentences"),
-    ("x", {"documents": "page"}, "LB-300: --documents"),
-    ("x", {"language": "English"}, "LB-300: --language"),
-    ("x", {"column": "a..b"}, "LB-300: --column"),
-    ("x", {"column": ""}, "LB-300: --column"),
+    *(("x", {"column": name}, "LB-300: --column") for name in ("a..b", "")),
+    *(("x", {name: "English"}, f"LB-300: --{name}") for name in ("sentences", "documents", "language")),
     ("\u200b\n", {}, "LB-343"),
     ("my uncle lost the ladder", {"held_out": 0.02}, "LB-343"),
     ("caf\udce9 is here.\n", {}, "LB-309"),
@@ -129,7 +127,7 @@ REFUSED = [
 
 @pytest.mark.parametrize(("text", "settings", "told"), REFUSED)
 def test_what_cannot_be_built_is_refused_and_another_command_is_enough(
-    write: Write, build: Build, text: str, settings: dict[str, float], told: str
+    write: Write, build: Build, text: str, settings: Settings, told: str
 ) -> None:
     with pytest.raises(LitebertError, match=told):
         build(write("a.txt", text.encode("utf-8", "surrogateescape")), **settings)
@@ -200,3 +198,135 @@ def test_a_build_of_one_part_says_how_much_it_has_read(
     assert any(look.seconds_left for look in seen)
     last = seen[-1]
     assert (last.share, last.parts_done, last.num_parts, last.tokens) == (1, 1, 1, summary.train.tokens)
+
+
+KILLED_AT = [k / 6 for k in range(7)]
+"""Shares of the file operations of a build; 0 is the first, 1 the last."""
+
+BUILD = """
+import json, os, signal, sys
+import litebert.corpus.build as build
+
+def kill_at(count):
+    done = 0
+    def counted(name):
+        original = getattr(os, name)
+        def wrapped(*arguments, **keywords):
+            nonlocal done
+            done += 1
+            if done == count:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return original(*arguments, **keywords)
+        setattr(os, name, wrapped)
+    for name in ("fsync", "rename", "replace", "unlink", "rmdir"):
+        counted(name)
+    return lambda: done
+
+if __name__ == "__main__":
+    build.PART_BYTES = 1
+    done = kill_at(int(sys.argv[2]))
+    build.build_corpus(**json.loads(sys.argv[1]))
+    print(done())
+"""
+
+DIE_WITH_LOCK = """
+import os, signal, sys
+from pathlib import Path
+from litebert.corpus.build import locked
+with locked(Path(sys.argv[1])):
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def command(settings: Settings, output: Path, kill_at: int = 0) -> list[str]:
+    """Build in a process of its own, which kills itself before file operation `kill_at`."""
+    return [sys.executable, "-c", BUILD, json.dumps({**settings, "output": str(output)}), str(kill_at)]
+
+
+@pytest.fixture(scope="module")
+def settings(tmp_path_factory: pytest.TempPathFactory, vocabulary: Path) -> Settings:
+    """Give a build of three parts with several shards on both sides."""
+    folder = tmp_path_factory.mktemp("inputs")
+    for part in range(3):
+        (folder / f"{part}.txt").write_text("\n\n".join(" ".join(story) for story in stories(40, 40 * part)))
+    inputs = [str(path) for path in sorted(folder.iterdir())]
+    text = {"inputs": inputs, "tokenizer": str(vocabulary), "documents": "blank-line"}
+    return {**text, "held_out": 0.3, "shard_tokens": 2_000, "workers": 1}
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory, settings: Settings) -> tuple[Path, int]:
+    """Give an uninterrupted build and the number of its file operations."""
+    output = tmp_path_factory.mktemp("whole") / "corpus"
+    operations = int(subprocess.check_output(command(settings, output)))
+    assert operations > 100
+    assert (len(list(output.glob("shard-*"))) > 6) and (len(list(output.glob("held-out/shard-*"))) > 3)
+    assert not [*output.rglob("*.partial-*"), *output.glob("build.json")]
+    with_workers = output.with_name("with-workers")
+    assert subprocess.call(command({**settings, "workers": 2}, with_workers)) == 0
+    assert tree(with_workers) == tree(output)
+    return output, operations
+
+
+@pytest.mark.parametrize("point", KILLED_AT)
+def test_build_killed_at_any_file_operation_resumes_to_the_same_bytes(
+    settings: Settings, whole: tuple[Path, int], tmp_path: Path, point: float
+) -> None:
+    reference, operations = whole
+    output, at = tmp_path / "corpus", 1 + round(point * (operations - 1))
+    assert subprocess.call(command(settings, output, at)) == -signal.SIGKILL
+    if point == 0.5:
+        with pytest.raises(LitebertError, match="begun with other settings"):
+            build_corpus(**{**settings, "output": output, "held_out": 0.2})
+    before = {path: path.stat().st_ino for path in output.rglob("shard-*-????")}
+    assert subprocess.call(command(settings, output)) == 0
+    assert {path: path.stat().st_ino for path in before} == before, "shards that are whole are not made again"
+    assert tree(output) == tree(reference)
+
+
+def test_killing_a_build_ends_its_workers_and_resuming_gives_the_same_bytes(
+    settings: Settings, whole: tuple[Path, int], tmp_path: Path
+) -> None:
+    output = tmp_path / "corpus"
+    with subprocess.Popen(command({**settings, "workers": 2}, output), stdout=subprocess.DEVNULL) as parent:
+        while not list(output.glob("shard-*")):  # until its workers have begun to write
+            assert parent.poll() is None
+        workers = Path(f"/proc/{parent.pid}/task/{parent.pid}/children").read_text().split()
+        children = [os.pidfd_open(int(worker)) for worker in workers]
+        parent.kill()
+    for child in children:
+        assert select.select([child], [], [], 8)[0], "workers outlive the build"
+        os.close(child)
+    assert subprocess.call(command(settings, output)) == 0
+    assert tree(output) == tree(whole[0])
+
+
+def test_lock_of_a_killed_build_holds_nobody_up(settings: Settings, tmp_path: Path) -> None:
+    die = [sys.executable, "-c", DIE_WITH_LOCK, str(tmp_path / "corpus")]
+    assert subprocess.run(die, check=False).returncode == -signal.SIGKILL
+    with locked(tmp_path / "corpus"), pytest.raises(LitebertError, match="is being written by another process"):
+        build_corpus(**{**settings, "output": tmp_path / "corpus"})
+    assert not list((tmp_path / "corpus").iterdir())
+
+
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def fail_or_wait(number: int) -> None:
+    if number == 0:
+        raise DamagedError("LB-000", f"no {number}", received="it", expected="them", next="this")
+    signal.pause()
+
+
+def test_an_error_of_a_worker_stops_the_others_and_a_death_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2]))  # where spawned processes find the functions above
+    with pytest.raises(DamagedError) as caught:
+        run_local([partial(fail_or_wait, number) for number in range(4)], workers=2)
+    error = caught.value
+    assert (error.code, error.received, error.expected, error.next) == ("LB-000", "it", "them", "this")
+    with pytest.raises(ResourceError, match=r"a worker process died(?s:.*)fewer --workers"):
+        run_local([die] * 2, workers=2)
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(LitebertError, match=r"pip install 'litebert\[cluster\]'"):
+        run_on_ray([die])

@@ -21,16 +21,16 @@ from litebert.tokenizer.models import Normalizer, replace_surrogates
 from litebert.tokenizer.tokenizer import LONG
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()))
-GOLDEN = ["[UNK]", "[CLS]", "[SEP]", "want", "##want", "##ed", "wa", "un", "runn", "##ing", ","]
-MORE = ["[PAD]", "[MASK]", "hello", "!", "how", "are", "you", "?", "ah", "博", "推", "zz", "`", "$"]
-WORDS_OF_SENTENCE = "anna walked to the house there she found 1 024 red ball ##s zoe said no ; :"
-WORDPIECES = [*GOLDEN, *MORE, *WORDS_OF_SENTENCE.split()]
+WORDPIECES = (
+    "[UNK] [CLS] [SEP] want ##want ##ed wa un runn ##ing , [PAD] [MASK] hello ! how are you ? ah 博 推 zz ` $ "
+    "anna walked to the house there she found 1 024 red ball ##s zoe said no ; :"
+)
 
 
 @pytest.fixture(scope="module")
 def wordpiece(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
     path = tmp_path_factory.mktemp("wordpiece") / "vocab.txt"
-    path.write_text("\n".join(WORDPIECES) + "\n")
+    path.write_text(WORDPIECES.replace(" ", "\n") + "\n")
     return Tokenizer.load(path)
 
 
@@ -38,14 +38,18 @@ def wordpiece(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
 @example("\x00 \ud800 \ufffe \u202eabc\u200d")
 @example("e" + "\u0301" * 10_000)
 @example("1,2,3,٣,[MASK] <unk>▁▁ 5,")
+@example("½ №  ﬁ\u0301 \u200b\u200bx\x01y\x00 e\u0301\u0301\t, \u1112\u1161\u11ab \u3000")
 @settings(max_examples=500, deadline=None)
-def test_any_string_encodes(own: Tokenizer, wordpiece: Tokenizer, text: str) -> None:
+def test_any_string_encodes_with_offsets_in_order_and_inside_the_text(
+    own: Tokenizer, wordpiece: Tokenizer, text: str
+) -> None:
     for tokenizer in (own, wordpiece):
-        encoding = tokenizer.encode(text)
+        encoding, offsets = tokenizer.encode(text), tokenizer.encode_arrays(text)[1]
         assert tokenizer.encode_ids([text]) == [encoding.ids]
-        assert len(encoding.pieces) == len(encoding.offsets) == len(encoding.ids)
         assert [tokenizer.id(piece) for piece in encoding.pieces] == encoding.ids
-        assert all(0 <= start <= end <= len(text) for start, end in encoding.offsets)
+        assert encoding.offsets == [(start, end) for start, end in offsets.tolist()]
+        assert len(encoding) == len(offsets) and ((offsets >= 0) & (offsets <= len(text))).all()
+        assert (offsets[:, 0] <= offsets[:, 1]).all() and (np.diff(offsets, axis=0) >= 0).all()
     assert len(own.encode(text)) <= len(own._model.normalizer.normalize(text)) + 2
 
 
@@ -53,7 +57,7 @@ def test_any_string_encodes(own: Tokenizer, wordpiece: Tokenizer, text: str) -> 
 @given(ANY_TEXT)
 @settings(max_examples=20_000, deadline=None)
 def test_twenty_thousand_strings_encode(own: Tokenizer, wordpiece: Tokenizer, text: str) -> None:
-    test_any_string_encodes.hypothesis.inner_test(own, wordpiece, text)
+    test_any_string_encodes_with_offsets_in_order_and_inside_the_text.hypothesis.inner_test(own, wordpiece, text)
 
 
 @pytest.mark.parametrize("text", ["a" * 1_000_000, "日" * 1_000_000, "1," * 500_000, " " * 100_000])
@@ -61,15 +65,13 @@ def test_long_texts_encode(own: Tokenizer, text: str) -> None:
     assert len(own.encode(text).ids) <= len(text) + 2
 
 
-def test_batches_equal_single_texts_on_any_number_of_threads(own: Tokenizer, sentences: list[str]) -> None:
-    single = [own.encode(text).ids for text in sentences]
+def test_batches_on_any_number_of_threads_and_threads_that_share_a_tokenizer_equal_single_texts(
+    own: Tokenizer, sentences: list[str]
+) -> None:
+    single, offsets = [[getattr(own.encode(text), name) for text in sentences] for name in ("ids", "offsets")]
     assert [own.encode_ids(sentences, num_threads=number) for number in (1, 2, -1)] == [single] * 3
-
-
-def test_threads_may_share_a_tokenizer(own: Tokenizer, sentences: list[str]) -> None:
-    serial = [own.encode(text).offsets for text in sentences]
     with ThreadPoolExecutor(16) as pool:
-        assert list(pool.map(lambda text: own.encode(text).offsets, sentences)) == serial
+        assert list(pool.map(lambda text: own.encode(text).offsets, sentences)) == offsets
 
 
 def test_special_names_are_text_until_asked_for_and_frames_can_be_forced_and_forbidden(own: Tokenizer) -> None:
@@ -110,15 +112,6 @@ def test_normalizing_is_the_official_recipe(text: str) -> None:
 
 
 WORDS = st.text("abcdefgmnorstuvwéüÖşñç ,.()-'\"0123456789\t\n\u0301日", max_size=60)
-
-
-@given(ANY_TEXT)
-@example("½ №  ﬁ\u0301 \u200b\u200bx\x01y\x00 e\u0301\u0301\t, \u1112\u1161\u11ab \u3000")
-@settings(max_examples=300, deadline=None)
-def test_offsets_are_ordered_and_inside_the_text(own: Tokenizer, text: str) -> None:
-    offsets = own.encode_arrays(text)[1]
-    assert (offsets >= 0).all() and (offsets <= len(text)).all()
-    assert (offsets[:, 0] <= offsets[:, 1]).all() and (np.diff(offsets, axis=0) >= 0).all()
 
 
 @given(WORDS)
@@ -168,8 +161,6 @@ def test_a_context_of_five_megabytes_is_encoded_in_bounded_memory_and_linear_tim
 
 Maker = Callable[[dict[str, float]], bytes]
 LETTERS = {"▁": -3.0, ",": -4.0, "1": -5.0, "5": -5.0, "a": -5.0}
-
-
 COMMAS: list[tuple[dict[str, float], str, list[str]]] = [
     ({"▁15,": -1.0, "▁15": -6.0}, "15, a", ["▁15", ",", "▁", "a"]),
     ({"5,": -1.0}, "15,", ["▁", "1", "5", ","]),
@@ -181,7 +172,7 @@ COMMAS: list[tuple[dict[str, float], str, list[str]]] = [
 ]
 
 
-def test_the_comma_is_split_off_and_no_space_appears(make_model: Maker) -> None:
+def test_the_comma_is_split_off_and_no_space_appears(make_model: Maker, own: Tokenizer) -> None:
     for extra, text, pieces in COMMAS:
         tokenizer = Tokenizer.from_model(make_model(LETTERS | extra))
         encoding = tokenizer.encode(text)
@@ -193,9 +184,7 @@ def test_the_comma_is_split_off_and_no_space_appears(make_model: Maker) -> None:
     assert encoding.pieces == ["▁", "a", "▁", "15", ",", "▁", "<unk>,"]
     assert encoding.ids == [tokenizer.id(piece) for piece in encoding.pieces]
     assert tokenizer.encode_ids([text] * 20) == [encoding.ids] * 20
-
-
-def test_a_trained_vocabulary_leaves_nothing_to_split(own: Tokenizer) -> None:
+    # a trained vocabulary leaves nothing to split
     numbers = own.encode_ids([f"{n:,}, {n}," for n in range(0, 100_000, 7)])
     demoted = {own.id(piece) for piece in own.pieces if ends_in_number_comma(piece)}
     assert demoted and demoted.isdisjoint(chain.from_iterable(numbers))

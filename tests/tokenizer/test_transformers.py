@@ -9,11 +9,8 @@ from collections.abc import Callable
 from importlib import resources
 from itertools import pairwise
 from pathlib import Path
-from typing import TypeAlias
 
 import pytest
-import sentencepiece
-import tokenizers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import AlbertTokenizer, AutoTokenizer, BertTokenizer, TokenizersBackend
@@ -27,7 +24,9 @@ from litebert.tokenizer.modelfile import ModelFile, Piece, ends_in_number_comma,
 from litebert.tokenizer.models import Normalizer
 from litebert.tokenizer.tokenizer_json import read_tokenizer_json
 
-NormalForms: TypeAlias = Callable[[str], tuple[str, str]]
+Maker = Callable[..., bytes]
+Change = Callable[[dict[str, Json]], object]
+CHINESE = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "want", "##ed", "un", "博", "推", "!", "é"]
 # Of Unicode 3.2, which every table in play knows; without what `litebert.tokenizer.tokenizer_json`
 # says is read otherwise: two letters by whose side a capital sigma changes, and the joiners.
 OLD_CHARACTERS = [
@@ -38,26 +37,56 @@ OLD_CHARACTERS = [
 ]
 
 
+def only_json(source: Path, folder: Path) -> Path:
+    """Copy what transformers 5 saves of a tokenizer."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copyfile(source / name, folder / name)
+    return folder
+
+
+def rewritten(folder: Path, change: Change) -> Path:
+    table = files.read_json(folder / "tokenizer.json", command="")
+    change(table)
+    (folder / "tokenizer.json").write_text(json.dumps(table), encoding="utf-8")
+    return folder
+
+
+def as_version_4(table: dict[str, Json]) -> None:
+    """Turn what version 5 made of a bare spiece.model into what version 4 made of it."""
+    for row in table["model"]["vocab"]:
+        row[1] -= 100 * ends_in_number_comma(row[0])
+    blanks = {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "}
+    table["normalizer"]["normalizers"].append(blanks)
+    table["added_tokens"] = table["added_tokens"][:5]
+    table["added_tokens"][4]["lstrip"] = True
+
+
 @pytest.fixture(scope="module")
-def own_folder(own: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    own.save(folder := tmp_path_factory.mktemp("own"))
+def saved(own: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    own.save(folder := tmp_path_factory.mktemp("own") / "saved")
     return folder
 
 
 @pytest.fixture(scope="module")
-def theirs(own_folder: Path) -> TokenizersBackend:
-    return AutoTokenizer.from_pretrained(own_folder)
+def theirs(saved: Path) -> TokenizersBackend:
+    return AutoTokenizer.from_pretrained(saved)
 
 
 @pytest.fixture(scope="module")
-def normal_forms(own_folder: Path) -> NormalForms:
-    """Give a function that returns a text as it reaches the vocabulary here and in transformers."""
-    ours = sentencepiece.SentencePieceProcessor(model_file=str(own_folder / "spiece.model"))
-    theirs = tokenizers.Tokenizer.from_file(str(own_folder / "tokenizer.json")).normalizer
-    return lambda text: (
-        ours.normalize(Normalizer().normalize(text)),
-        "".join("▁" + word for word in theirs.normalize_str(text).split()),
-    )
+def own_made(own_model: bytes, saved: Path, theirs: TokenizersBackend) -> dict[str, Path]:
+    """Save a vocabulary in each way there is to a folder that has no spiece.model."""
+    folder = saved.parent
+    files.write_bytes(folder / "bare" / "spiece.model", own_model)
+    made = {name: folder / name for name in ("v5 of bare", "v5 of ours", "v5 twice", "v5 auto")}
+    AlbertTokenizer.from_pretrained(folder / "bare").save_pretrained(made["v5 of bare"])
+    AlbertTokenizer.from_pretrained(saved).save_pretrained(made["v5 of ours"])
+    AlbertTokenizer.from_pretrained(made["v5 of bare"]).save_pretrained(made["v5 twice"])
+    theirs.save_pretrained(made["v5 auto"])
+    made["ours"] = only_json(saved, folder / "ours")
+    made["v4"] = rewritten(only_json(made["v5 of bare"], folder / "v4"), as_version_4)
+    assert not [path for made_folder in made.values() for path in made_folder.glob("*.model")]
+    return made
 
 
 def differing(ours: Tokenizer, theirs: TokenizersBackend, texts: list[str]) -> list[tuple[list[int], list[int]]]:
@@ -65,34 +94,32 @@ def differing(ours: Tokenizer, theirs: TokenizersBackend, texts: list[str]) -> l
     return [(a, b) for a, b in zip(ids, theirs(texts)["input_ids"], strict=True) if a != b]
 
 
-def test_special_ids_pairs_and_the_end_of_texts_are_the_same(
-    own: Tokenizer, own_folder: Path, theirs: TokenizersBackend
-) -> None:
-    special = (theirs.pad_token_id, theirs.unk_token_id, theirs.cls_token_id, theirs.sep_token_id, theirs.mask_token_id)
-    assert special == (own.pad_id, own.unk_id, own.cls_id, own.sep_id, own.mask_id)
-    long = "the old miller " * 400
-    ids = own.encode(long, frame=True).ids
-    assert theirs(long, truncation=True)["input_ids"] == [*ids[:511], own.sep_id]
-    for each in (theirs, AlbertTokenizer.from_pretrained(own_folder)):
-        for pair in (("In 1905, Jürgen", "weighed 12,000"), ("", "(letters)"), ("[MASK] boats", "x")):
-            encoding, found = own.encode(*pair, special_tokens=True), each(*pair)
-            assert (found["input_ids"], found["token_type_ids"]) == (encoding.ids, encoding.segments)
-
-
 ODD = ["", " ", "``quoted''", "a\x0bb\x1cc\x85d\u2028e", "ΟΔΟΣ ΑΣ, ΣΣ Σ ΑΣ’Α", "é̖ \u0e31\u093e \u09c7\u09be"]
 ODD += ["x▁y ▁ ▁\u034f", "가각 \u1112\u1161\u11ab", "[MASK][SEP] <pad><unk>", "a\u200bb\ufeffc\x00d\x01"]
 ODD += ["1,2,3, 12,000,", "🤷\u200d♀️ ｱﾞ ㍿ ½"]
 
 
-def test_odd_texts_are_the_same(own: Tokenizer, theirs: TokenizersBackend) -> None:
+def test_special_ids_odd_texts_pairs_and_the_end_of_texts_are_the_same(
+    own: Tokenizer, saved: Path, theirs: TokenizersBackend
+) -> None:
+    special = (theirs.pad_token_id, theirs.unk_token_id, theirs.cls_token_id, theirs.sep_token_id, theirs.mask_token_id)
+    assert special == own.special_ids
     assert differing(own, theirs, ODD) == []
+    long = "the old miller " * 400
+    ids = own.encode(long, frame=True).ids
+    assert theirs(long, truncation=True)["input_ids"] == [*ids[:511], own.sep_id]
+    for each in (theirs, AlbertTokenizer.from_pretrained(saved)):
+        for pair in (("In 1905, Jürgen", "weighed 12,000"), ("", "(letters)"), ("[MASK] boats", "x")):
+            encoding, found = own.encode(*pair, special_tokens=True), each(*pair)
+            assert (found["input_ids"], found["token_type_ids"]) == (encoding.ids, encoding.segments)
 
 
 @given(st.text(st.sampled_from(OLD_CHARACTERS)))
 @settings(max_examples=500, deadline=None)
-def test_any_text_is_normalized_alike(normal_forms: NormalForms, text: str) -> None:
-    ours, theirs = normal_forms(text)
-    assert ours == theirs
+def test_any_text_reaches_the_vocabulary_alike(own: Tokenizer, theirs: TokenizersBackend, text: str) -> None:
+    ours = own._model._processor.normalize(Normalizer().normalize(text))
+    steps = theirs.backend_tokenizer.normalizer
+    assert ours == "".join("▁" + word for word in steps.normalize_str(text).split())
 
 
 def test_real_text_is_the_same_but_for_ties_and_number_commas(
@@ -109,60 +136,6 @@ def test_real_text_is_the_same_but_for_ties_and_number_commas(
         place = next(k for k, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b)
         pieces = [official.piece(k) for k in ours[place - 1 : place + 3]]
         assert is_tie or any(left[-1].isdigit() and right == "," for left, right in pairwise(pieces))
-
-
-Maker = Callable[..., bytes]
-Change = Callable[[dict[str, Json]], object]
-CHINESE = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "want", "##ed", "un", "博", "推", "!", "é"]
-
-
-def only_json(source: Path, folder: Path) -> Path:
-    """Copy what transformers 5 saves of a tokenizer."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for name in ("tokenizer.json", "tokenizer_config.json"):
-        shutil.copyfile(source / name, folder / name)
-    return folder
-
-
-def rewritten(folder: Path, change: Change) -> Path:
-    path = folder / "tokenizer.json"
-    table = files.read_json(path, command="")
-    change(table)
-    path.write_text(json.dumps(table), encoding="utf-8")
-    return folder
-
-
-def as_version_4(table: dict[str, Json]) -> None:
-    """Turn what version 5 made of a bare spiece.model into what version 4 made of it."""
-    for row in table["model"]["vocab"]:
-        row[1] -= 100 * ends_in_number_comma(row[0])
-    blanks = {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "}
-    table["normalizer"]["normalizers"].append(blanks)
-    table["added_tokens"] = table["added_tokens"][:5]
-    table["added_tokens"][4]["lstrip"] = True
-
-
-@pytest.fixture(scope="module")
-def own_made(own_model: bytes, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Save a vocabulary in each way there is to a folder that has no spiece.model."""
-    folder = tmp_path_factory.mktemp("own")
-    files.write_bytes(folder / "bare" / "spiece.model", own_model)
-    Tokenizer.load(folder / "bare").save(folder / "saved")
-    bare, saved = (AlbertTokenizer.from_pretrained(folder / name) for name in ("bare", "saved"))
-    made = {name: folder / name for name in ("v5 of bare", "v5 of ours", "v5 twice", "v5 auto")}
-    bare.save_pretrained(made["v5 of bare"])
-    saved.save_pretrained(made["v5 of ours"])
-    AlbertTokenizer.from_pretrained(made["v5 of bare"]).save_pretrained(made["v5 twice"])
-    AutoTokenizer.from_pretrained(folder / "saved").save_pretrained(made["v5 auto"])
-    made["ours"] = only_json(folder / "saved", folder / "ours")
-    made["v4"] = rewritten(only_json(made["v5 of bare"], folder / "v4"), as_version_4)
-    assert not [path for made_folder in made.values() for path in made_folder.glob("*.model")]
-    return made
-
-
-@pytest.fixture
-def folder(own_made: dict[str, Path], tmp_path: Path) -> Path:
-    return only_json(own_made["ours"], tmp_path / "folder")
 
 
 def contents(model: ModelFile) -> tuple[tuple[Piece, ...], bytes]:
@@ -251,13 +224,13 @@ def test_what_has_no_character_map_or_scores_that_cannot_tell_is_read_as_such(
     assert rebuilt(only).pieces[-1].score == pytest.approx(-100.3)
 
 
-def test_names_that_are_called_special_are_no_text(folder: Path) -> None:
+def test_names_that_are_called_special_are_no_text(own_made: dict[str, Path], tmp_path: Path) -> None:
     def add(table: dict[str, Json]) -> None:
         for name, special in {"[e1]": True, "[e2]": False}.items():
             table["added_tokens"].append({"id": len(table["model"]["vocab"]), "content": name, "special": special})
             table["model"]["vocab"].append([name, 0.0])
 
-    tokenizer = Tokenizer.load(rewritten(folder, add))
+    tokenizer = Tokenizer.load(rewritten(only_json(own_made["ours"], tmp_path), add))
     assert [tokenizer.id(name) in tokenizer.encode(name).ids for name in ("[e1]", "[e2]")] == [False, True]
 
 
@@ -289,12 +262,16 @@ def put(*keys: str | int, value: Json) -> Change:
 
 
 WORDPIECE = "(?#of a WordPiece)"
-NEW_TOKEN: Json = [{"id": 300, "content": "[E1]", "special": True}]
-MASK_ELSEWHERE: Json = [{"id": 7, "content": "[MASK]"}]
 NO_SPACE: Json = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "never"}
-
-
-CANNOT_BE_USED = [
+UNIGRAM = '{"pre_tokenizer": {"type": "Metaspace", "replacement": "▁"}, "model": {"type": "Unigram", "unk_id": 0, '
+CANNOT_BE_USED: list[tuple[str | Change, str]] = [
+    ("", "LB-005"),
+    ("[]", "LB-005.*\\n.*list instead of an object"),
+    ('{"model": ' * 100_000, "LB-005"),
+    (UNIGRAM + '"vocab": [["a", -Infinity]]}}', "LB-005"),
+    ('{"model": ' + "9" * 100_000 + "}", "LB-005"),
+    (" " * (33 << 20), "LB-003"),
+    (UNIGRAM + '"vocab": [' + '["a", 0], ' * 1_000_000 + '["b", 0]]}}', r"LB-201.*\n.*at most 300000 items"),
     (put("model", value=None), r"LB-244.*\n.*no model"),
     (put("model", "type", value="BPE"), r"LB-244.*\n.*a BPE model"),
     (put("model", "byte_fallback", value=True), r"LB-244.*\n.*byte pieces"),
@@ -303,8 +280,8 @@ CANNOT_BE_USED = [
     (put("model", "vocab", 9, 1, value=1e300), "less than or equal to 34"),
     (put("model", "vocab", 9, 1, value=10**400), "a valid number|finite"),
     (put("model", "unk_id", value=None), "unk_id should be a valid integer"),
-    (put("added_tokens", value=NEW_TOKEN), r"LB-246.*\n.*\[E1\] \(1 in all\)"),
-    (put("added_tokens", value=MASK_ELSEWHERE), r"contradict the vocabulary: \[MASK\] 7"),
+    (put("added_tokens", value=[{"id": 300, "content": "[E1]", "special": True}]), r"LB-246.*\n.*\[E1\] \(1 in all\)"),
+    (put("added_tokens", value=[{"id": 7, "content": "[MASK]"}]), r"contradict the vocabulary: \[MASK\] 7"),
     (put("added_tokens", 0, "content", value="new"), "contradict the vocabulary: new 0"),
     (put("normalizer", value={"type": "Precompiled", "precompiled_charsmap": "?"}), "LB-201.*\n.*base64"),
     (put("normalizer", value={"type": "Precompiled", "precompiled_charsmap": "MTI="}), "LB-201.*\n.*is cut"),
@@ -321,39 +298,19 @@ CANNOT_BE_USED = [
 ]
 
 
-@pytest.mark.parametrize(("change", "message"), CANNOT_BE_USED)
-def test_what_cannot_be_used_is_one_clear_error(folder: Path, change: Change, message: str) -> None:
-    if message.startswith(WORDPIECE):
-        (folder / "vocab.txt").write_text("".join(f"{piece}\n" for piece in CHINESE))
-        (folder / "tokenizer.json").unlink()
-        Tokenizer.load(folder).save(folder)
-        (folder / "vocab.txt").unlink()
-    if message == "1 distinct":
-        rewritten(folder, put("added_tokens", value=None))
-    with pytest.raises(LitebertError, match=message):
-        Tokenizer.load(rewritten(folder, change))
-
-
-MILLION = ", ".join(['["a", 0]'] * 1_000_001)
-UNIGRAM = (
-    '{"pre_tokenizer": {"type": "Metaspace", "replacement": "▁"}, "model": {"type": "Unigram", "unk_id": 0, "vocab": ['
-)
-NO_JSON = {
-    "": "LB-005",
-    "[]": "LB-005.*\\n.*list instead of an object",
-    '{"model": ' * 100_000: "LB-005",
-    UNIGRAM + '["a", -Infinity]]}}': "LB-005",
-    '{"model": ' + "9" * 100_000 + "}": "LB-005",
-    " " * (33 << 20): "LB-003",
-    UNIGRAM + MILLION + "]}}": r"LB-201.*\n.*List should have at most 300000 items",
-}
-
-
-def test_what_is_no_json_of_a_sane_size_is_refused(tmp_path: Path) -> None:
-    for text, code in NO_JSON.items():
-        (tmp_path / "tokenizer.json").write_text(text)
-        with pytest.raises(LitebertError, match=code):
-            Tokenizer.load(tmp_path)
+def test_what_cannot_be_used_is_one_clear_error(own_made: dict[str, Path], tmp_path: Path) -> None:
+    (tmp_path / "vocab.txt").write_text("".join(f"{piece}\n" for piece in CHINESE))
+    Tokenizer.load(tmp_path).save(chinese := tmp_path / "chinese")
+    for change, message in CANNOT_BE_USED:
+        folder = only_json(chinese if message.startswith(WORDPIECE) else own_made["ours"], tmp_path / "folder")
+        if message == "1 distinct":
+            rewritten(folder, put("added_tokens", value=None))
+        if isinstance(change, str):
+            (folder / "tokenizer.json").write_text(change)
+        else:
+            rewritten(folder, change)
+        with pytest.raises(LitebertError, match=message):
+            Tokenizer.load(folder)
 
 
 SMALL = ("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from litebert.errors import DamagedError
@@ -45,11 +46,11 @@ class CheckReport:
 
     def __str__(self) -> str:
         """Return a report for people, a paragraph for each finding."""
-        named = ((count, *name.partition(" ")) for name, count in self.counts.items())  # "rows of a.csv": 1 row of it
-        checked = ", ".join(
-            f"{n:,} {what.removesuffix('s') if n == 1 else what}{gap}{of}" for n, what, gap, of in named
-        )
-        lines = [f"checked {checked}" if checked else "stopped"]
+        checked = []
+        for name, count in self.counts.items():  # "rows of a.csv": 1 row of it
+            what, gap, of = name.partition(" ")
+            checked.append(f"{count:,} {what.removesuffix('s') if count == 1 else what}{gap}{of}")
+        lines = [f"checked {', '.join(checked)}" if checked else "stopped"]
         for finding in self.findings:
             lines += [
                 f"{finding.severity}: {finding.kind}, {finding.count:,} in all",
@@ -57,14 +58,6 @@ class CheckReport:
                 f"  to do: {finding.advice}",
             ]
         return "\n".join(lines if self.findings else [*lines, "nothing to correct"])
-
-
-@dataclass
-class _Tally:
-    count: int = 0
-    places: list[str] = field(default_factory=list)
-    example: str = ""
-    advice: str = ""
 
 
 class Findings:
@@ -81,31 +74,32 @@ class Findings:
 
     def __init__(self, advice: Advice, *, num_places: int = 1) -> None:
         self._advice, self._num_places = advice, num_places
-        self._found: dict[tuple[str, str], _Tally] = {}
+        # both by kind and detail: how often, and where, example and advice of the first ones
+        self._counts = Counter[tuple[str, str]]()
+        self._first = defaultdict[tuple[str, str], list[tuple[str, str, str]]](list)
 
     def add(
         self, kind: str, where: str, example: str = "", *, detail: str = "", times: int = 1, advice: str = ""
     ) -> None:
         """Count a finding; `advice` precedes the general advice for its kind."""
-        found = self._found.setdefault((kind, detail), _Tally(example=example, advice=advice))
-        found.count += times
-        if len(found.places) < self._num_places:
-            found.places.append(where)
+        self._counts[kind, detail] += times
+        first = self._first[kind, detail]
+        if len(first) < self._num_places:
+            first.append((where, example, advice))
 
     def __contains__(self, kind: str) -> bool:
-        return any(found == kind for found, _ in self._found)
+        return any(found == kind for found, _ in self._counts)
 
     def report(self) -> tuple[Finding, ...]:
         """Return what was found, in the order of the table."""
-        findings = []
-        for kind, (severity, general) in self._advice.items():
-            for (own, detail), found in self._found.items():
-                if own != kind:
-                    continue
-                example, more = " ".join(found.example.split()), "; …" if found.count > len(found.places) > 1 else ""
-                if len(example) > EXAMPLE_CHARACTERS:
-                    example = f"{example[:EXAMPLE_CHARACTERS]}…"
-                name, where = f"{kind} ({detail})" if detail else kind, "; ".join(found.places) + more
-                advice = "; ".join(filter(None, (found.advice, general)))
-                findings.append(Finding(severity, name, found.count, where, example, advice))
+        findings, order = [], list(self._advice)
+        for kind, detail in sorted(self._counts, key=lambda found: order.index(found[0])):
+            (severity, general), count = self._advice[kind], self._counts[kind, detail]
+            places, (example, *_), (advice, *_) = zip(*self._first[kind, detail], strict=True)
+            example = " ".join(example.split())
+            if len(example) > EXAMPLE_CHARACTERS:
+                example = f"{example[:EXAMPLE_CHARACTERS]}…"
+            where = "; ".join(places) + ("; …" if count > len(places) > 1 else "")
+            name, advice = f"{kind} ({detail})" if detail else kind, "; ".join(filter(None, (advice, general)))
+            findings.append(Finding(severity, name, count, where, example, advice))
         return tuple(findings)

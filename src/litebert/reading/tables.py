@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import dataclass
 from itertools import chain, islice
 from shlex import quote
@@ -48,10 +48,10 @@ class Dialect:
     delimiter: str
     quoting: Quoting
 
-    def read(self, lines: Iterable[str]) -> Any:
-        """Return a csv.reader of lines without their ends; invalid ones raise csv.Error."""
+    def rows(self, lines: Iterable[str]) -> Iterator[tuple[int, int, list[str] | csv.Error]]:
+        """Yield each row of lines without their ends: (first line, number of lines, cells or their error)."""
         csv.field_size_limit(MAX_CELL)  # a global setting, always set to the same value
-        return csv.reader(
+        reader: Any = csv.reader(
             (f"{line}\n" for line in lines),
             delimiter=self.delimiter,
             quoting=csv.QUOTE_NONE if self.quoting == "none" else csv.QUOTE_MINIMAL,
@@ -60,17 +60,19 @@ class Dialect:
             skipinitialspace=self.quoting != "none" and self.delimiter != "\t",
             strict=True,
         )
+        while True:
+            before = reader.line_num
+            try:
+                cells = next(reader)
+            except StopIteration:
+                return
+            except csv.Error as error:
+                cells = error
+            yield before + 1, reader.line_num - before, cells
 
     def sized(self, lines: Sequence[str]) -> Iterator[tuple[list[str], int]]:
         """Yield the valid rows of some lines, each with the number of its lines."""
-        reader, before = self.read(lines), 0
-        while True:
-            with suppress(csv.Error):
-                cells = next(reader, None)
-                if cells is None:
-                    return
-                yield cells, reader.line_num - before
-            before = reader.line_num
+        return ((cells, size) for _, size, cells in self.rows(lines) if isinstance(cells, list))
 
     def __str__(self) -> str:
         quotes = "" if self.quoting != "none" else ", quotes are literal"
@@ -100,21 +102,13 @@ def header_names(cells: Sequence[str], source: Source) -> tuple[str, ...]:
 
 def scan_delimited(source: Source, dialect: Dialect, columns: Sequence[str], *, has_header: bool) -> Iterator[Scanned]:
     """Yield each row after the header, with the line that it begins on."""
-    reader = dialect.read(line for _, line in read_rows(source))
-    if has_header:
-        with suppress(csv.Error):
-            next(reader, None)
-    while True:
-        number = reader.line_num + 1
-        try:
-            cells = next(reader, None)
-        except csv.Error as error:
-            reason = "a quote is opened and never closed" if "end of data" in str(error) else str(error)
+    rows = dialect.rows(line for _, line in read_rows(source))
+    for number, _, cells in islice(rows, int(has_header), None):
+        if isinstance(cells, csv.Error):
+            reason = "a quote is opened and never closed" if "end of data" in str(cells) else cells
             what = f"{source.place(number)}: the cells cannot be told apart"
             yield number, LitebertError("LB-845", what, received=reason, next="correct this line, or write .jsonl")
             continue
-        if cells is None:
-            return
         if not cells or not (len(columns) == 1 or any(cells)):
             continue
         received = " | ".join(cells)

@@ -29,10 +29,10 @@ _UNIGRAM = 1
 
 
 class Piece(NamedTuple):
-    """One entry of the vocabulary; its place is its id."""
+    """One entry of the vocabulary; its place is its id, its score a log-probability."""
 
     text: str
-    score: float  # log-probability
+    score: float
     kind: int
 
 
@@ -60,12 +60,7 @@ def ends_in_number_comma(piece: str) -> bool:
 
 
 def write_model(pieces: Sequence[Piece], charsmap: bytes) -> bytes:
-    """Return a unigram model of these pieces, one of them the unknown one; a piece that is not UTF-8 is a ValueError.
-
-    >>> pieces = [Piece("<unk>", 0.0, UNKNOWN), Piece("▁", -1.5, NORMAL)]
-    >>> [(piece.text, piece.score) for piece in read_model(write_model(pieces, b""), "it").pieces]
-    [('<unk>', 0.0), ('▁', -1.5)]
-    """
+    """Return a unigram model of these pieces, one of them the unknown; a piece that is not UTF-8 is a ValueError."""
     model = ModelProto()
     for piece in pieces:
         model.pieces.add(piece=piece.text, score=piece.score, type=piece.kind)

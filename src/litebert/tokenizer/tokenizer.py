@@ -7,7 +7,7 @@ from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property, partial
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 
 import numpy as np
@@ -62,7 +62,7 @@ class Encoding:
     @property
     def pieces(self) -> list[str]:
         """The pieces; characters that the vocabulary lacks appear unchanged."""
-        return self._trace.pieces
+        return self._trace[0]
 
     @property
     def offsets(self) -> list[tuple[int, int]]:
@@ -72,7 +72,7 @@ class Encoding:
     @property
     def offset_array(self) -> Spans:
         """The offsets as an array, shape (tokens, 2): a twentieth of the memory of the list."""
-        return self._trace.offsets
+        return self._trace[1]
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -231,20 +231,21 @@ class Tokenizer:
     def _trace(self, texts: tuple[str, ...], *, special_tokens: bool, is_framed: bool) -> Trace:
         """Return the pieces and offsets of a text, or of a text and its pair."""
         special, no_span = self._model.special, np.zeros((1, 2), np.int32)
-        traces = [Trace([special.cls], no_span)] if is_framed else []
+        traces: list[Trace] = [([special.cls], no_span)] if is_framed else []
         for text in texts:
             end = 0
             for at, part in enumerate(self._special.split(replace_surrogates(text)) if special_tokens else [text]):
                 begin, end = end, end + len(part)
                 if at % 2:
-                    traces.append(Trace([part], np.array([(begin, end)], np.int32)))
+                    traces.append(([part], np.array([(begin, end)], np.int32)))
                     continue
                 for place, plain in self._parts(part):
                     pieces, offsets = self._model.trace(plain)
-                    traces.append(Trace(pieces, offsets + np.int32(begin + place)))
+                    traces.append((pieces, offsets + np.int32(begin + place)))
             if is_framed:
-                traces.append(Trace([special.sep], no_span))
-        return Trace([each for trace in traces for each in trace.pieces], np.concatenate([t.offsets for t in traces]))
+                traces.append(([special.sep], no_span))
+        every, spans = zip(*traces, strict=True)
+        return list(chain.from_iterable(every)), np.concatenate(spans)
 
     # ---- ids and pieces ---------------------------------------------------------------------------------------------
 

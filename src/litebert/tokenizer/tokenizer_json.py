@@ -163,11 +163,10 @@ class _Token(BaseModel, strict=True):
 
 
 _Score = Annotated[float, Field(ge=-_LARGEST_SCORE, le=_LARGEST_SCORE)]
-_ScoredPiece = Annotated[tuple[str, _Score], Field(strict=False)]  # JSON has it as a list
 
 
 class _Unigram(BaseModel, strict=True):
-    vocab: list[_ScoredPiece] = Field(max_length=MAX_PIECES)
+    vocab: list[Annotated[tuple[str, _Score], Field(strict=False)]] = Field(max_length=MAX_PIECES)  # JSON has lists
     unk_id: int = Field(ge=0)
 
 
@@ -242,34 +241,27 @@ def restore(scores: Sequence[tuple[str, float]], *, unknown: int, control: Conta
     `unknown` is the id of the unknown piece, `control` the control pieces. A `tokenizer.json` has only pieces and
     scores, and some scores encode rules: transformers 4 and we subtract 100 from pieces that end in a digit and a
     comma; we write the score that sentencepiece gives to user-defined pieces, where transformers writes 0.
-
-    >>> rows = [("<unk>", 0.0), (".", -2.1), ("▁1", -2.0), ("▁1,", -109.14508438110352)]
-    >>> [(p.text, p.score, p.kind) for p in restore(rows, unknown=0, control=())][1:]
-    [('.', 0.0, 4), ('▁1', -2.0, 1), ('▁1,', -9.145084381103516, 1)]
     """
     best = float(np.float32(max((score for text, score in scores if score and text not in control), default=0.0)))
-    kinds = []
+    pieces = []
     for index, (text, score) in enumerate(scores):
-        # No normal piece has the probability 1.
-        is_user_defined = score == 0 or _is_same(score, user_defined_score(text, best))
-        named = UNKNOWN if index == unknown else CONTROL if text in control else None
-        kinds.append(named or (USER_DEFINED if is_user_defined else NORMAL))
-    rows = [(text, score, kind) for (text, score), kind in zip(scores, kinds, strict=True)]
+        if index == unknown or text in control:
+            pieces.append(Piece(text, 0.0, UNKNOWN if index == unknown else CONTROL))
+        elif score == 0 or _is_same(score, user_defined_score(text, best)):  # no normal piece has the probability 1
+            pieces.append(Piece(text, 0.0, USER_DEFINED))
+        else:
+            pieces.append(Piece(text, score, NORMAL))
     # A score of -109 may be a vocabulary's own: one trained here has it from the start. But sentencepiece's scores have
     # 32 bits, and less 100 many need more (121 of 141 in the official vocabulary): the 100 are given back where only
     # that makes numbers of 32 bits of all of them.
-    commas = [score for text, score, kind in rows if kind == NORMAL and ends_in_number_comma(text)]
-    is_lowered = not _have_32_bits(commas) and _have_32_bits(score + NUMBER_COMMA_PENALTY for score in commas)
-    return [
-        Piece(text, score + NUMBER_COMMA_PENALTY * (is_lowered and ends_in_number_comma(text)), kind)
-        if kind == NORMAL
-        else Piece(text, 0.0, kind)
-        for text, score, kind in rows
-    ]
+    commas = {i: p for i, p in enumerate(pieces) if p.kind == NORMAL and ends_in_number_comma(p.text)}
+    raised = {index: piece._replace(score=piece.score + NUMBER_COMMA_PENALTY) for index, piece in commas.items()}
+    is_lowered = not _have_32_bits(commas.values()) and _have_32_bits(raised.values())
+    return [raised.get(index, piece) for index, piece in enumerate(pieces)] if is_lowered else pieces
 
 
-def _have_32_bits(scores: Iterable[float]) -> bool:
-    return all(_is_same(float(np.float32(score)), score) for score in scores)
+def _have_32_bits(pieces: Iterable[Piece]) -> bool:
+    return all(_is_same(float(np.float32(piece.score)), piece.score) for piece in pieces)
 
 
 def _is_same(score: float, other: float) -> bool:
