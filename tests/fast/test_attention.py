@@ -26,15 +26,6 @@ def _rows(num_tokens: int, dtype: torch.dtype = torch.float64) -> tuple[Tensor, 
     return torch.randn(3, num_tokens, 2, 8, generator=draws, dtype=torch.float64).to(dtype).unbind(0)
 
 
-def test_the_formula_is_softmax_of_scaled_products_within_each_sequence() -> None:
-    q, k, v = _rows(10)
-    rows = []
-    for start, stop in ((0, 1), (1, 6), (6, 10)):
-        scores = torch.einsum("qhd,khd->hqk", q[start:stop], k[start:stop]) / 8**0.5
-        rows.append(torch.einsum("hqk,khd->qhd", scores.softmax(-1), v[start:stop]))
-    torch.testing.assert_close(attention(q, k, v, _batch((1, 5, 4))), torch.cat(rows))
-
-
 def test_local_attention_reads_neighbours_and_the_first_token_which_reads_all() -> None:
     visible = AttentionBlock(AlbertConfig(attention="local", attention_window=1)).visible
     place = torch.arange(4)

@@ -96,7 +96,6 @@ def test_bf16_is_within_a_hundredth_of_float32() -> None:
 
 
 def _computed(network: AlbertForPretraining) -> list[Tensor]:
-    """Return the logits, then the gradients of all parameters."""
     found = network(BATCH, MASKED)
     (found.masked_lm.float().logsumexp(-1).sum() + found.sentence_order.square().sum()).backward()
     return [*found.values(), *(p.grad for p in network.parameters() if p.grad is not None)]

@@ -126,5 +126,3 @@ def test_a_depth_or_patience_that_cannot_be_is_refused() -> None:
             limit_depth(_network(), depth)
     with pytest.raises(LitebertError, match="LB-453"):
         patient_logits(_network(), BATCH, 0)
-    with pytest.raises(LitebertError, match=r"LB-454[\s\S]*train.exits=true"):
-        patient_logits(_network(has_exits=False), BATCH, 2)

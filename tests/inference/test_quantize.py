@@ -10,6 +10,7 @@ from click.testing import CliRunner
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+import litebert
 from litebert.cli import cli
 from litebert.errors import DamagedError, LitebertError
 from litebert.folder import load_model, read_config, start_from
@@ -25,14 +26,12 @@ TEXTS = [f"Anna walked {number} times to the cold river." for number in range(40
 
 @pytest.fixture(scope="module")
 def folder(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give a random model with the stories' vocabulary."""
     shape = {"embedding_size": 32, "hidden_size": 128, "num_hidden_layers": 3, "intermediate_size": 512}
     return save_random(tmp_path_factory.mktemp("float"), Tokenizer.load(corpus / "tokenizer"), std=0.02, **shape)
 
 
 @pytest.fixture(scope="module")
 def eight(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give its eight-bit copy."""
     path = tmp_path_factory.mktemp("int8") / "model"
     found = quantize(folder, path, texts=TEXTS)
     assert found.num_examples == 37
@@ -70,6 +69,7 @@ def _run(words: str) -> Callable[[Path, Path], object]:
 REFUSED: dict[str, tuple[str, str, Callable[[Path, Path], object]]] = {
     "loaded for training": ("eight", "LB-663", lambda model, _: load_model(model)),
     "a start": ("eight", "LB-663", lambda m, _: start_from(AlbertForPretraining(read_config(m)), m)),
+    "explained": ("eight", "LB-872", lambda model, _: litebert.load(model).explain("similar", *TEXTS[:2])),
     "imported": ("eight", "LB-663", _run("import huggingface {} --output {}")),
     "exported to Google's": ("eight", "LB-663", _run("export google {} {}")),
     "exported to ONNX": ("eight", "LB-663", _run("export onnx {} {}/model.onnx")),

@@ -1,28 +1,29 @@
-"""Verbs of every head on strings: what the network computed, at any depth, in little memory, and never NaN."""
+"""Verbs on strings: what the network computed, at any depth, in little memory, never NaN, and explained by words."""
 
 import json
 import subprocess
 import sys
 from collections.abc import Callable
-from functools import partial
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache, partial
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from click.testing import CliRunner
 
 import litebert
 from litebert.cli import cli
-from litebert.config import HeadConfig
+from litebert.config import AlbertConfig, HeadConfig
 from litebert.errors import DamagedError, LitebertError
 from litebert.fast import AlbertWithExits
 from litebert.inference import Model
+from litebert.inference.explain import with_words
 from litebert.inference.model import MAX_CHARACTERS
-from litebert.nn import Batch
-from litebert.tokenizer import Tokenizer
+from litebert.nn import AlbertForPretraining, AlbertForTask, Batch
+from litebert.tokenizer import Tokenizer, train_tokenizer
 
-from .random_model import CHOICES, LABELS, SPANS, SPANS_OR_NONE, TAGS, save_random
+from .random_model import CHOICES, LABELS, SHAPE, SPANS, SPANS_OR_NONE, TAGS, save_random
 
 STEPS = 4
 CONTEXT = "In the morning Anna walked to the house. There Anna found a red ball."
@@ -109,15 +110,6 @@ def test_classify_with_patience_answers_each_text_as_alone(write: Write) -> None
         litebert.load(write(LABELS)).classify([], patience=1)
 
 
-def test_a_depth_is_chosen_when_loading_and_holds_for_every_verb(write: Write) -> None:
-    folder = write(LABELS, kind=AlbertWithExits)
-    whole, shallow = litebert.load(folder), litebert.load(folder, depth=1)
-    assert _values(litebert.load(folder, depth=STEPS)) == _values(whole) != _values(shallow)
-    assert not np.allclose(shallow.embed(TEXTS), whole.embed(TEXTS), atol=1e-2)
-    words = ["embed", *TEXTS, "--model", str(folder), "--json", "--depth", "1"]
-    assert np.allclose(json.loads(CliRunner().invoke(cli, words).stdout), shallow.embed(TEXTS), atol=1e-6)
-
-
 VERBS: dict[str, tuple[HeadConfig | None, Callable[[Model], object]]] = {
     "fill": (None, lambda model: model.fill("Anna walked to the [MASK].")),
     "order": (None, lambda model: model.order("Anna walked.", "Bert slept.")),
@@ -194,3 +186,83 @@ def test_where_the_answer_grows_with_the_text_a_longer_one_is_refused() -> None:
             verb("a" * (MAX_CHARACTERS + 1))
     with pytest.raises(LitebertError, match="LB-610"):  # the longest that is read
         model.fill("a" * MAX_CHARACTERS)
+
+
+# Explanations
+
+PHRASES = ["a small cat sat on a mat", "a fine film, a dull play", "who sat on the mat?"]
+
+
+@cache
+def _model(head: HeadConfig | None) -> Model:
+    tokenizer = Tokenizer.from_model(train_tokenizer(PHRASES * 20, vocab_size=38))
+    shape = {**SHAPE, "vocab_size": tokenizer.vocab_size, "max_position_embeddings": 48, "initializer_range": 0.2}
+    config, draws = AlbertConfig(**shape), torch.Generator().manual_seed(1)
+    network = AlbertForTask(config, head, generator=draws) if head else AlbertForPretraining(config, generator=draws)
+    return Model(network, tokenizer)
+
+
+EXPLAINED = {
+    "fill": (None, ["a [MASK] cat sat on a [MASK]"]),
+    "order": (None, PHRASES[:2]),
+    "similar": (None, PHRASES[:2]),
+    "classify": (LABELS, [PHRASES[1]]),
+    "classify a pair": (LABELS, PHRASES[:2]),
+    "classify with several labels": (SEVERAL, [PHRASES[1]]),
+    "classify as a number": (SCORE, [PHRASES[1]]),
+    "choose": (CHOICES, ["who sat?", PHRASES[0], "a cat", "a dog"]),
+    "answer": (SPANS, [PHRASES[2], PHRASES[0]]),
+    "answer or none": (SPANS_OR_NONE, [PHRASES[2], " ".join(PHRASES * 4)]),
+}
+
+
+@pytest.mark.parametrize("case", EXPLAINED)
+def test_attributions_add_up_and_name_every_word(case: str) -> None:
+    head, texts = EXPLAINED[case]
+    found = _model(head).explain(case.split()[0], *texts)
+    total = sum(word.attribution for word in found.words)
+    assert total == pytest.approx(found.score - found.blank, abs=0.02 + abs(found.error))
+    assert abs(found.error) < 0.02
+    assert any(abs(word.attribution) > 1e-4 for word in found.words)
+    assert all(word.word and word.end - word.start == len(word.word) for word in found.words)
+    assert found.verb == case.split()[0]
+
+
+def test_the_score_is_that_of_the_verbs_answer() -> None:
+    model = _model(LABELS)
+    found, given = model.explain("classify", PHRASES[1]), model.classify(PHRASES[1])
+    assert found.answer == given.labels[0]
+    expected = torch.tensor(given.values[found.answer]).log()
+    torch.testing.assert_close(torch.tensor(found.score), expected, atol=1e-4, rtol=0)
+    other = next(label for label in given.values if label != found.answer)
+    assert model.explain("classify", PHRASES[1], answer=other).score < found.score
+
+
+def test_the_network_that_threads_share_stays_as_it_is() -> None:
+    model = _model(None)
+    before, batch = model.embed(PHRASES), Batch.from_lists([[2, 7, 3]])
+    view = with_words(model.network, torch.zeros(3, 16))
+    with torch.no_grad():
+        assert not torch.equal(view.albert(batch), model.network.albert(batch))
+    with ThreadPoolExecutor(3) as pool:
+        assert len(set(pool.map(lambda _: model.explain("similar", *PHRASES[:2]), range(3)))) == 1
+    assert (model.embed(PHRASES) == before).all()
+    assert all(parameter.grad is None for parameter in model.network.parameters())
+
+
+@pytest.mark.parametrize(
+    ("verb", "texts", "answer", "code"),
+    [
+        ("similer", PHRASES[:2], None, "LB-873"),
+        ("similar", PHRASES[:1], None, "LB-874"),
+        ("order", PHRASES[:2], "sideways", "LB-875"),
+        ("fill", ["a [MASK] cat"], "two words", "LB-875"),
+        ("fill", ["a [MASK] cat"], "zebra", "LB-875"),
+        ("fill", ["a cat"], None, "LB-610"),
+        ("classify", PHRASES[:1], None, "LB-615"),
+        ("similar", ["a", 3], None, "LB-611"),
+    ],
+)
+def test_what_cannot_be_explained_is_refused(verb: str, texts: list[str], answer: str | None, code: str) -> None:
+    with pytest.raises(LitebertError, match=code):
+        _model(None).explain(verb, *texts, answer=answer)

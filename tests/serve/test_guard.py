@@ -1,10 +1,10 @@
-"""The parts of the server that no client can reach one by one: slow bodies, the queue, the self-test."""
+"""What no client can reach piece by piece, and what the routes say beyond the contract."""
 
 import asyncio
-import json
 import socket
 from pathlib import Path
 
+import openai
 import pytest
 import torch
 from pydantic_core import to_jsonable_python
@@ -13,17 +13,13 @@ from starlette.requests import Request
 import litebert
 from litebert.errors import DamagedError
 from litebert.inference.verbs import VERBS
+from litebert.nn import Batch
 from litebert.serve import Options
-from litebert.serve.batching import Job, ServedModel, self_test
-from litebert.serve.guard import Bodies, HttpError, Metrics, decode, reply
+from litebert.serve.app import ROUTES, Answer
+from litebert.serve.batching import Job, ServedModel, attention, load, self_test
+from litebert.serve.guard import Bodies, HttpError, Metrics
 from litebert.serve.server import _listen
 from tests.contract.golden import near
-
-
-@pytest.mark.parametrize("value", [{"a": [1, -2.5e10, True, None, "é 漢 😀"]}, '\\"{[', [[[[]]]], 10**300])
-def test_json_is_read_as_it_was_written(value: object) -> None:
-    assert decode(json.dumps(value).encode()) == value
-    assert decode(bytes(reply(value).body)) == value
 
 
 def test_a_dripping_client_is_given_up_and_its_bytes_are_let_go() -> None:
@@ -43,23 +39,17 @@ def test_an_answer_does_not_wait_for_the_acknowledgement_of_its_headers() -> Non
         assert listener.proto == socket.IPPROTO_TCP
 
 
-def test_jobs_are_computed_together_within_the_budget_and_a_full_queue_refuses(folders: dict[str, Path]) -> None:
-    async def run() -> tuple[list[int], HttpError]:
-        model = ServedModel("m", str(folders["base"]), Options(queue=3, batch_tokens=500), Metrics())
-        seen: list[int] = []
+def test_jobs_are_computed_together_within_the_budget(folders: dict[str, Path]) -> None:
+    async def run() -> list[int]:
+        model, seen = ServedModel("m", str(folders["base"]), Options(batch_tokens=500), Metrics()), list[int]()
         model._compute = lambda jobs: seen.extend([len(jobs)])
-        jobs = [Job("embed", [{"text": "a"}], {}, tokens) for tokens in (300, 100, 200)]
-        for job in jobs:
-            model.put(job)
-        with pytest.raises(HttpError, match="LB-957") as caught:
-            model.put(jobs[0])
+        for tokens in (300, 100, 200):
+            model.put(Job("embed", [{"text": "a"}], {}, tokens))
         model._is_stopping = True
         model.work()
-        return seen, caught.value
+        return seen
 
-    seen, refusal = asyncio.run(run())
-    assert seen == [2, 1]
-    assert (refusal.status, refusal.retry_after) == (429, 1)
+    assert asyncio.run(run()) == [2, 1]
 
 
 WHO = {"question": "Who?", "context": "Anna left.", "choice1": "Anna", "choice2": "Bert"}
@@ -82,16 +72,65 @@ def test_requests_of_a_verb_share_passes_and_are_answered_as_alone(folders: dict
         assert to_jsonable_python(one) == near(to_jsonable_python(other), 1e-5)
 
 
-def test_a_sound_model_passes_its_self_test(folders: dict[str, Path]) -> None:
-    for folder in folders.values():
-        self_test(litebert.load(folder))
-
-
 @pytest.mark.parametrize("value", [0.0, 1.0])
 def test_a_model_to_which_all_texts_are_alike_does_not_pass(folders: dict[str, Path], value: float) -> None:
     model = litebert.load(folders["base"])
+    self_test(model)
     with torch.no_grad():
         for parameter in model.network.albert.parameters():
             parameter.fill_(value)
     with pytest.raises(DamagedError, match="LB-967"):
         self_test(model)
+
+
+# Routes
+
+TEXTS = ["Anna found a red ball.", "At night the river was quiet again.", "No"]
+LONG = {"text": "Anna walked home. " * 30}
+
+
+def test_steps_and_attention_show_a_number_for_each_token(server) -> None:
+    steps = server.ask("/v1/steps", LONG)
+    Answer[ROUTES["steps"].result].model_validate(steps.json)
+    found = steps.json["result"]
+    assert len(found["pieces"]) == len(found["by_token"]) == 64
+    means = [sum(column) / 64 for column in zip(*found["by_token"], strict=True)]
+    assert means == pytest.approx(found["l2"], rel=1e-4)
+    assert all(-1 <= cosine <= 1 for cosine in found["cosine"])
+    first, second = (server.ask("/v1/attention", {**LONG, "step": step}).json["result"] for step in (1, 2))
+    assert len(first["pieces"]) == len(first["heads"][0]) == 64
+    assert all(sum(row) == pytest.approx(1, abs=0.004) for head in first["heads"] for row in head)
+    assert first["heads"] != second["heads"]
+
+
+def test_attention_mixes_values_as_the_network_does(folders: dict[str, Path]) -> None:
+    model = litebert.load(folders["base"])
+    found = attention(model, "Anna walked home.", step=2)
+    batch = Batch.from_lists([model.tokenizer.encode("Anna walked home.", frame=True).ids])
+    before, after = list(model.network.albert.states(batch))[1:]
+    block, feed_forward = model.network.albert.attention[0], model.network.albert.feed_forward[0]
+    value = torch.unflatten(block.value(before), -1, block.heads)
+    mixed = torch.einsum("hqk,khd->qhd", torch.tensor(found["heads"]), value).flatten(-2)
+    expected = feed_forward(block.norm(before + block.output(mixed)))
+    torch.testing.assert_close(expected, after, atol=2e-3, rtol=0)
+
+
+def test_openai_clients_work_unchanged(server, folders: dict[str, Path]) -> None:
+    with openai.OpenAI(base_url=f"http://127.0.0.1:{server.port}/v1", api_key="none") as client:
+        assert [model.id for model in client.models.list()] == list(folders)
+        packed = client.embeddings.create(model="base", input=TEXTS * 100)
+        plain = client.embeddings.create(model="base", input=TEXTS[0], encoding_format="float")
+        with pytest.raises(openai.NotFoundError):
+            client.embeddings.create(model="nobody", input="a")
+    assert [each.index for each in packed.data] == list(range(300))
+    assert packed.usage.prompt_tokens == packed.usage.total_tokens > 600
+    assert packed.data[297].embedding == pytest.approx(plain.data[0].embedding, abs=1e-6)
+    ours = server.ask("/v1/embed", {"texts": TEXTS}).json["result"][0]
+    length = sum(x * x for x in ours) ** 0.5
+    assert plain.data[0].embedding == pytest.approx([x / length for x in ours], abs=1e-6)
+
+
+def test_a_model_in_bf16_says_how_far_it_is_from_fp32(folders: dict[str, Path]) -> None:
+    assert load(str(folders["base"]), Options())[1]["notes"] == []
+    (note,) = load(str(folders["base"]), Options(precision="bf16"))[1]["notes"]
+    assert 0 < float(note.rpartition(" ")[2].removesuffix("%")) < 3

@@ -19,7 +19,6 @@ ALL |= {"choose": ["choose"], "tag": ["tag"]}
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator:
-    """Give a Chromium."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
@@ -90,21 +89,19 @@ def test_bars_are_ranked_and_several_blanks_are_filled(open_page) -> None:
     values = [float(text.rstrip(" %")) for text in page.locator(".bars .value").all_inner_texts()]
     assert values == sorted(values, reverse=True)
     assert all(" … " in name for name in page.locator(".bars .name").all_inner_texts())
+    page = open_page("/#fill")  # a mistake is told in words
+    page.fill("textarea", " ")
+    page.click(".run")
+    assert "is empty" in page.locator(".error").inner_text()
 
 
-def test_an_answer_is_marked_in_the_passage(open_page) -> None:
+def test_an_answer_is_marked_a_curve_has_a_point_for_each_join_and_a_text_is_found_first(open_page) -> None:
     context = "😀 In the morning Anna walked to the house. There was a ball."
     page = _asked(open_page("/#answer"), "answer", context=context, question="Where?")
     assert page.locator(".passage mark").inner_text() == page.locator(".bars .name").first.inner_text()
-
-
-def test_the_curve_of_a_text_has_a_point_for_each_pair_of_sentences(open_page) -> None:
     page = _asked(open_page("/#order"), text="Anna left. Bert came. Then Clara slept. It was night.")
     assert page.locator("svg circle").count() == 3
     assert page.locator(".sentences li:not(.join)").count() == 4
-
-
-def test_search_finds_the_text_itself_first(open_page) -> None:
     texts = "Anna left.\nBert found three apples.\nThe river was quiet."
     page = _asked(open_page("/#embed"), texts=texts, query="Bert found three apples.")
     assert page.locator(".bars .name").first.inner_text() == "2. Bert found three apples."
@@ -158,13 +155,6 @@ def test_the_calls_shown_give_what_the_page_shows(open_page) -> None:
         run = subprocess.run([*command, copied], capture_output=True, text=True, check=True)
         found = json.loads(run.stdout)["result"] if name == "Shell" else eval(run.stdout)
         assert found[0]["text"] == shown
-
-
-def test_a_mistake_is_told_in_words(open_page) -> None:
-    page = open_page("/#fill")
-    page.fill("textarea", " ")
-    page.click(".run")
-    assert "is empty" in page.locator(".error").inner_text()
 
 
 def test_everything_can_be_done_with_the_keyboard(open_page) -> None:

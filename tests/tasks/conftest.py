@@ -22,33 +22,17 @@ STORY = "Anna took a red ball to the river in the morning."
 
 
 def tiny(tokenizer: Tokenizer) -> AlbertConfig:
-    """Give a network of one block for a vocabulary."""
     sizes = {"embedding_size": 8, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
     return AlbertConfig(vocab_size=tokenizer.vocab_size, intermediate_size=32, **sizes)
 
 
-@pytest.fixture
-def write(tmp_path: Path) -> Write:
-    """Give a writer of files."""
-
-    def write_file(name: str, content: bytes | str) -> Path:
-        path = tmp_path / name
-        path.write_bytes(content.encode() if isinstance(content, str) else content)
-        return path
-
-    return write_file
-
-
 @pytest.fixture(scope="session")
 def small_tokenizer() -> Tokenizer:
-    """Give a tokenizer of a few words."""
     return Tokenizer.from_model(train_tokenizer(STORY.split() * 20, vocab_size=30))
 
 
 @pytest.fixture
 def passes_harness(small_tokenizer: Tokenizer, tmp_path: Path) -> Harness:
-    """Give the harness: it takes a family and labelled examples, and returns the measures."""
-
     def check(family: Family[Any, Any], examples: Sequence[Any]) -> dict[str, float]:
         network = trained(family, examples, small_tokenizer)
         save_model(network, tmp_path)

@@ -34,7 +34,6 @@ BATCH = PretrainingBatch(
 
 @pytest.fixture
 def task() -> Pretraining:
-    """Give the task of a network with large random weights."""
     network = AlbertForPretraining(CONFIG)
     generator = torch.Generator().manual_seed(0)
     for parameter in network.parameters():
@@ -43,7 +42,6 @@ def task() -> Pretraining:
 
 
 def losses(task: Pretraining, batch: PretrainingBatch = BATCH, size: int | None = None) -> list[Loss]:
-    """Return the loss of each micro-batch."""
     return [task.loss(work) for work in micro_batches(batch, size, torch.device("cpu"))]
 
 
@@ -89,11 +87,7 @@ def test_a_micro_batch_without_masked_words_still_has_its_sentence_loss(task: Pr
 
 
 def test_evaluation_reports_the_share_of_the_commonest_token(task: Pretraining) -> None:
-    measures = task.evaluate()
-    assert measures.pop("masked_lm_baseline") == 0.25
-    assert {*measures} == {
-        f"{head}_{each}" for head in ("masked_lm", "sentence_order") for each in ("loss", "accuracy")
-    }
+    assert task.evaluate()["masked_lm_baseline"] == 0.25
     assert task.network.training
 
 

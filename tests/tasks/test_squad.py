@@ -1,13 +1,11 @@
 """SQuAD: windows as the official code cuts them, the best spans as a slow search finds them, thresholds, files."""
 
-import gzip
 import json
 import resource
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
-from typing import TypeAlias
 
 import numpy as np
 import pytest
@@ -74,7 +72,7 @@ def tokenizer() -> Tokenizer:
 
 
 def write_squad(path: Path, examples: Sequence[SpanExample], *, version: str = "1.1") -> None:
-    """Write a file in SQuAD's layout, a paragraph a question; packed if it ends in .gz."""
+    """Write a file in SQuAD's layout, a paragraph a question."""
     articles: list[Json] = []
     for one in examples:
         question: dict[str, Json] = {"id": one.id, "question": one.question}
@@ -82,13 +80,10 @@ def write_squad(path: Path, examples: Sequence[SpanExample], *, version: str = "
             question["answers"] = [{"text": each.text, "answer_start": each.start} for each in one.answers]
         if version.startswith("v2"):
             question["is_impossible"] = one.is_impossible
-        paragraph: Json = {"context": one.context, "qas": [question]}
-        articles.append({"title": "Voyages", "paragraphs": [paragraph]})
-    data = json.dumps({"version": version, "data": articles}).encode()
-    write_bytes(path, gzip.compress(data) if path.suffix == ".gz" else data)
+        articles.append({"title": "Voyages", "paragraphs": [{"context": one.context, "qas": [question]}]})
+    write_json(path, {"version": version, "data": articles})
 
 
-Spans: TypeAlias = Family[SpanExample, SpanAnswer]
 BOTH = pytest.mark.parametrize("family", [SpanAnswering(), ConditionalSpanAnswering()])
 FEW = settings(deadline=None, max_examples=60)
 
@@ -138,21 +133,13 @@ def test_the_official_golden_example_has_its_ids_and_answer(official: Tokenizer)
 @pytest.mark.parametrize(
     ("context", "text"),
     [
-        ("The naïve café in Århus was full.", "naïve café"),
-        ("Die Straße nach Köln.", "Köln"),
         ("A cafe\u0301 by the sea.", "cafe\u0301"),
         ("The ﬁrst ﬂoor is let.", "ﬁrst ﬂoor"),
-        ("He said “never again” and left.", "never again"),
         ("He said “never again” and left.", "“never again”"),
-        ("It took 1,905, or 2,000, days.", "1,905"),
         ("One  two\n\nthree\tfour.", "two\n\nthree"),
-        ("  Leading and  trailing  ", "trailing"),
-        ("The name 東京 is short.", "東京"),
-        ("Half is ½, a third ⅓.", "½"),
         ("x\u200by and \U0001f600 smiles.", "\U0001f600"),
         ("U.S. No. 5 № 6 (№7)", "№ 6"),
         ("İstanbul and Ürümqi", "İstanbul"),
-        ("50% of €20", "50%"),
         ("In 1905 they left.", "05 in 1905"),  # inside a piece: the whole piece
         ("東京は日本の首都です。", "日本 in 東京は日本の首都です。"),
     ],
@@ -212,19 +199,13 @@ def test_windows_without_the_answer_stay_and_those_to_answer_have_no_target(toke
     assert sum(int(window.has_most_context.sum()) for window in asked) == num_pieces
 
 
-@pytest.mark.parametrize(
-    ("code", "question", "answers", "training"),
-    [
-        ("LB-807", "Who? " * 50, None, False),  # no room is left for the context
-        ("LB-806", "Who?", None, True),
-        ("LB-806", "Who?", (GoldAnswer("Ada", 0), GoldAnswer("Ada", 0)), True),
-    ],
-)
-def test_a_question_that_cannot_be_learnt_or_asked_is_refused(
-    tokenizer: Tokenizer, code: str, question: str, answers: tuple[GoldAnswer, ...] | None, training: bool
-) -> None:
-    with pytest.raises(LitebertError, match=code):
-        _windows(SpanExample("q", question, "Ada left.", answers), tokenizer, training=training)
+def test_a_question_that_cannot_be_learnt_or_asked_is_refused(tokenizer: Tokenizer) -> None:
+    ada = GoldAnswer("Ada", 0)
+    for answers in (None, (ada, ada)):
+        with pytest.raises(LitebertError, match="LB-806"):
+            _windows(SpanExample("q", "Who?", "Ada left.", answers), tokenizer)
+    with pytest.raises(LitebertError, match="LB-807"):  # no room is left for the context
+        _windows(SpanExample("q", "Who? " * 50, "Ada left."), tokenizer, training=False)
 
 
 def test_real_answers_are_found_again_unless_they_end_inside_a_piece(official: Tokenizer, real_data: Path) -> None:
@@ -319,20 +300,13 @@ def test_a_question_on_an_empty_context_is_answered_as_officially() -> None:
 # Losses, the beam and rows
 
 
-def _network(family: Spans) -> AlbertForTask:
+def _network(family: Family[SpanExample, SpanAnswer]) -> AlbertForTask:
     sizes = {"vocab_size": 140, "embedding_size": 32, "hidden_size": 64, "num_hidden_layers": 2}
     sizes |= {"num_attention_heads": 4, "intermediate_size": 128, "max_position_embeddings": 96}
     return AlbertForTask(AlbertConfig(**sizes), family.head, generator=torch.Generator().manual_seed(0)).eval()
 
 
-def _features(
-    family: Spans, examples: list[SpanExample], tokenizer: Tokenizer, training: bool = False
-) -> list[Feature]:
-    return family.features(examples, tokenizer, max_length=96, training=training)
-
-
 def _allowed(feature: Feature) -> Tensor:
-    """Mark [CLS] and the context of a window."""
     last = len(feature.ids[0]) - 1
     return torch.tensor([[n == 0 or (s == 1 and n < last) for n, s in enumerate(feature.segments[0])]])
 
@@ -340,7 +314,7 @@ def _allowed(feature: Feature) -> Tensor:
 @BOTH
 def test_the_loss_is_half_of_the_official_cross_entropies(family: SpanAnswering, tokenizer: Tokenizer) -> None:
     network = _network(family)
-    (feature, *_) = _features(family, VOYAGES[:1], tokenizer, training=True)
+    (feature, *_) = family.features(VOYAGES[:1], tokenizer, max_length=96, training=True)
     assert feature.target is not None
     start, end, is_impossible = map(int, feature.target)
     assert not is_impossible
@@ -359,7 +333,7 @@ def test_the_loss_is_half_of_the_official_cross_entropies(family: SpanAnswering,
 def test_the_official_beam_is_five_starts_with_five_ends_each(tokenizer: Tokenizer) -> None:
     family = ConditionalSpanAnswering(max_answer_length=1_000)
     network = _network(family)
-    (feature, *_) = _features(family, VOYAGES[:1], tokenizer)
+    (feature, *_) = family.features(VOYAGES[:1], tokenizer, max_length=96, training=False)
     (rows,) = family.outputs(network, joined([feature]))
     spans = score_spans(network, joined([feature]), _allowed(feature), 5)
     expected = {
@@ -377,8 +351,11 @@ def test_an_answer_does_not_depend_on_its_batch_and_rows_say_how_sure_it_is(
     family: SpanAnswering, tokenizer: Tokenizer
 ) -> None:
     network, examples = _network(family), [*VOYAGES[2:6], replace(VOYAGES[0], answers=None)]
-    together = answer(network, family, examples, _features(family, examples, tokenizer))
-    alone = [answer(network, family, [one], _features(family, [one], tokenizer))[0] for one in examples]
+
+    def answers(asked: list[SpanExample]) -> list[SpanAnswer]:
+        return answer(network, family, asked, family.features(asked, tokenizer, max_length=96, training=False))
+
+    together, alone = answers(examples), [answers([one])[0] for one in examples]
     assert [one.n_best[0].text for one in together] == [one.n_best[0].text for one in alone]
     rows = family.rows(examples, together)
     assert [row.expected for row in rows] == ["1,000", "", "Jürgen", "Århus", None]
@@ -431,40 +408,28 @@ def test_where_nobody_knows_the_answers_even_odds_decide_and_nothing_is_measured
 
 # Files
 
-NILE = SpanExample("q", "What is long?", "The Nile is long.", (GoldAnswer("Nile", 4),))
-LAYOUT = {"text": "Nile", "answer_start": 4}
+NILE = SpanExample("q", "What?", "The Nile is long.", (GoldAnswer("Nile", 4),))
 
 
 def _file(path: Path, **changes: Json) -> Path:
     """Write a question with some fields changed; None omits one."""
-    fields = {"id": "q", "question": "What?", "answers": [LAYOUT]} | changes
+    fields = {"id": "q", "question": "What?", "answers": [{"text": "Nile", "answer_start": 4}]} | changes
     question: Json = {key: value for key, value in fields.items() if value is not None}
     write_json(path, {"data": [{"title": "Rivers", "paragraphs": [{"context": NILE.context, "qas": [question]}]}]})
     return path
 
 
-@pytest.mark.parametrize(("version", "packing"), [("1.1", ".gz"), ("v2.0", "")])
-def test_what_was_written_is_read(tmp_path: Path, version: str, packing: str) -> None:
-    chosen = VOYAGES if version == "v2.0" else [one for one in VOYAGES if one.answers]
-    write_squad(tmp_path / f"dev.json{packing}", chosen, version=version)
-    assert read_squad(find_file(tmp_path / "dev.json")) == (chosen, version == "v2.0")
-
-
-@pytest.mark.parametrize(
-    ("changes", "answers"),
-    [
-        ({"answers": None}, None),
-        ({"answers": [], "is_impossible": False}, None),
-        ({"answers": [], "is_impossible": True}, ()),
-        ({"answers": []}, ()),
-        ({"answers": None, "is_impossible": True}, ()),
-    ],
-)
-def test_no_answer_and_nothing_said_are_two_things(
-    tmp_path: Path, changes: dict[str, Json], answers: tuple[GoldAnswer, ...] | None
-) -> None:
-    (example,), _ = read_squad(find_file(_file(tmp_path / "dev.json", **changes)))
-    assert example.answers == answers
+def test_no_answer_and_nothing_said_are_two_things(tmp_path: Path) -> None:
+    for answers, is_impossible, expected in (
+        (None, None, None),
+        ([], False, None),
+        ([], True, ()),
+        ([], None, ()),
+        (None, True, ()),
+    ):
+        path = _file(tmp_path / "dev.json", answers=answers, is_impossible=is_impossible)
+        ((example,), _) = read_squad(find_file(path))
+        assert example.answers == expected
 
 
 # What a file has instead, or what is changed in its question, and the message
@@ -510,8 +475,7 @@ def test_a_split_is_a_file_or_its_parts(tmp_path: Path) -> None:
         read(tmp_path, "train")
 
 
-def test_real_files_are_read_whole(real_data: Path) -> None:
-    assert len(DATASETS["squad"].read(real_data / "squad", "dev")) == 10_570
+def test_real_files_have_their_numbers_of_questions(real_data: Path) -> None:
     dev2 = DATASETS["squad2"].read(real_data / "squad", "dev")
     assert (len(dev2), sum(one.is_impossible for one in dev2)) == (6_078, 3_168)
 
@@ -569,18 +533,16 @@ def test_unanswered_questions_are_named(
 @pytest.mark.parametrize(
     ("code", "predictions", "nulls"),
     [
-        ("LB-801", {"v0-0": 1}, None),
-        ("LB-801", ["v0-0"], None),
-        ("LB-809", {"elsewhere": "x"}, None),
-        ("LB-809", {}, None),
+        *(("LB-801", predictions, {}) for predictions in ({"v0-0": 1}, ["v0-0"])),
+        *(("LB-809", predictions, {}) for predictions in ({"elsewhere": "x"}, {})),
         ("LB-801", {"v0-0": "x"}, {"v0-0": "high"}),
         ("LB-810", {"v0-0": "x"}, {"v0-1": 0.5}),
     ],
 )
 def test_predictions_that_do_not_fit_are_refused(tmp_path: Path, code: str, predictions: Json, nulls: Json) -> None:
     write_squad(tmp_path / "dev.json", VOYAGES[:4], version="v2.0")
-    write_json(tmp_path / "found.json", predictions)
-    write_json(tmp_path / "nulls.json", nulls)
-    null_odds = None if nulls is None else tmp_path / "nulls.json"
+    for name, content in (("found", predictions), ("nulls", nulls)):
+        write_json(tmp_path / f"{name}.json", content)
+    null_odds = tmp_path / "nulls.json" if nulls else None
     with pytest.raises(LitebertError, match=code):
         score_predictions(tmp_path / "dev.json", tmp_path / "found.json", null_odds=null_odds)
