@@ -28,7 +28,7 @@ from litebert.runs import Run
 from litebert.tasks.distillation import pool
 from litebert.tasks.pretraining import micro_batches
 from litebert.tokenizer import Tokenizer
-from litebert.tokenizer.modelfile import ends_in_number_comma
+from litebert.tokenizer.models import ends_in_number_comma
 from litebert.train.checkpoint import mean_network
 from litebert.train.sources import loader_for
 

@@ -16,8 +16,15 @@ from hypothesis import strategies as st
 from litebert import rng
 from litebert.errors import LitebertError
 from litebert.tokenizer import Tokenizer
-from litebert.tokenizer.modelfile import NORMAL, Piece, ends_in_number_comma, read_model, write_model
-from litebert.tokenizer.models import Normalizer, replace_surrogates
+from litebert.tokenizer.models import (
+    NORMAL,
+    Normalizer,
+    Piece,
+    ends_in_number_comma,
+    read_model,
+    replace_surrogates,
+    write_model,
+)
 from litebert.tokenizer.tokenizer import LONG
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()))

@@ -20,8 +20,7 @@ from litebert import files
 from litebert.errors import LitebertError
 from litebert.files import Json
 from litebert.tokenizer import Tokenizer
-from litebert.tokenizer.modelfile import ModelFile, Piece, ends_in_number_comma, read_model
-from litebert.tokenizer.models import Normalizer
+from litebert.tokenizer.models import ModelFile, Normalizer, Piece, ends_in_number_comma, read_model
 from litebert.tokenizer.tokenizer_json import read_tokenizer_json
 
 Maker = Callable[..., bytes]

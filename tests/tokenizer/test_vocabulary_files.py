@@ -13,9 +13,8 @@ import sentencepiece
 
 from litebert import files, rng
 from litebert.errors import DamagedError, LitebertError
-from litebert.tokenizer import Tokenizer, modelfile, train_tokenizer
-from litebert.tokenizer.modelfile import MAX_MODEL_BYTES, check_charsmap, read_model
-from litebert.tokenizer.models import USER_SYMBOLS
+from litebert.tokenizer import Tokenizer, models, train_tokenizer
+from litebert.tokenizer.models import MAX_MODEL_BYTES, USER_SYMBOLS, check_charsmap, read_model
 
 
 def test_a_run_its_folder_and_its_file_load_alike_and_settings_beside_them_count(
@@ -105,7 +104,7 @@ def test_damage_and_models_of_another_kind_are_refused_by_name(
         read_model(small.replace(b"\x18\x01\x20\x08", b"\x18\x02\x20\x08"), "the file")
     with pytest.raises(LitebertError, match=r"LB-211.*\n.*without <pad>, \[CLS\]"):
         Tokenizer.from_model(piece(b"<unk>", b"\x18\x02"))
-    monkeypatch.setattr(modelfile, "MAX_PIECES", 7)
+    monkeypatch.setattr(models, "MAX_PIECES", 7)
     with pytest.raises(DamagedError, match="more than 7 pieces"):
         read_model(small, "the file")
 
@@ -188,7 +187,7 @@ def test_a_file_of_a_million_pieces_costs_little_to_refuse() -> None:
     script = """
 import resource, sys, time
 from litebert.errors import LitebertError
-from litebert.tokenizer.modelfile import read_model
+from litebert.tokenizer.models import read_model
 data = bytes.fromhex("0a0d0a0678787878787815000080bf") * 1_000_000
 used = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 before, begin = used(), time.process_time()
@@ -207,7 +206,7 @@ def test_control_sentencepiece_takes_what_the_reader_refuses(own_model: bytes) -
 import sys
 from sentencepiece import SentencePieceProcessor
 from litebert.errors import LitebertError
-from litebert.tokenizer.modelfile import read_model
+from litebert.tokenizer.models import read_model
 number = 0
 for data in map(bytes.fromhex, sys.stdin.read().split()):
     try:

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from litebert import files
 from litebert.errors import LitebertError, NoVocabularyError
-from litebert.tokenizer.modelfile import MAX_MODEL_BYTES
 from litebert.tokenizer.models import (
+    MAX_MODEL_BYTES,
     SPACE,
     Normalizer,
     Spans,

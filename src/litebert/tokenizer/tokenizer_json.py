@@ -23,20 +23,24 @@ from litebert import files
 from litebert.config import refused
 from litebert.errors import NoVocabularyError
 from litebert.files import Json
-from litebert.tokenizer.modelfile import (
+from litebert.tokenizer.models import (
     CONTROL,
     MAX_PIECES,
     NORMAL,
     NUMBER_COMMA_PENALTY,
+    SPACE,
+    UNIGRAM_SPECIAL,
     UNKNOWN,
     USER_DEFINED,
+    Normalizer,
     Piece,
+    UnigramModel,
+    WordPieceModel,
     damaged_vocabulary,
     ends_in_number_comma,
     read_model,
     write_model,
 )
-from litebert.tokenizer.models import SPACE, UNIGRAM_SPECIAL, Normalizer, UnigramModel, WordPieceModel
 
 JsonTable: TypeAlias = Mapping[str, Json]
 

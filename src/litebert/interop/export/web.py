@@ -25,7 +25,7 @@ from litebert.interop.export.onnx import export_onnx
 from litebert.interop.export.program import ENCODER_ONLY
 from litebert.interop.reports import WebReport
 from litebert.tokenizer import Tokenizer
-from litebert.tokenizer.modelfile import NORMAL, read_model
+from litebert.tokenizer.models import NORMAL, read_model
 from litebert.tokenizer.tokenizer import read_vocabulary
 
 PAGE = Path(__file__).parent / "page"
