@@ -4,7 +4,7 @@ choose them with the same draws; and the shares that the official script was mea
 import gzip
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 
@@ -34,6 +34,8 @@ from litebert.objectives.sequences import (
 )
 from litebert.rng import Ints, permutation, stream
 from litebert.tokenizer import Tokenizer
+
+from .conftest import NUMBERED, NUMBERS
 
 
 def test_every_length_up_to_2000_is_a_bijection() -> None:
@@ -117,11 +119,11 @@ INSTANCE = Instance(shard=0, start=14, middle=16, end=19, kind=IN_ORDER, target=
 
 
 def framed(
-    texts: list[Shard], vocabulary: Vocabulary, instance: Instance, *, length: int = 64, sample: int = 0
+    instance: Instance, texts: Sequence[Shard] = (NUMBERED,), *, length: int = 64, sample: int = 0
 ) -> tuple[list[int], list[int]]:
     """Return the tokens of both segments, and check their frame."""
     generator = stream(1, "test", 0, sample)
-    ids, first = frame(Library(texts), instance, SENTENCE_OBJECTIVES["order"], vocabulary, length, generator)
+    ids, first = frame(Library(texts), instance, SENTENCE_OBJECTIVES["order"], NUMBERS, length, generator)
     assert (ids[0], ids[first - 1], ids[-1]) == (2, 3, 3)
     return ids[1 : first - 1].tolist(), ids[first:-1].tolist()
 
@@ -140,33 +142,29 @@ def test_sizes_after_cutting_equal_those_of_cutting_one_at_a_time(first: int, se
     assert truncated_sizes(first, second, room) == tuple(sizes)
 
 
-def test_a_random_second_is_whole_sentences_of_another_document_of_any_shard(
-    numbered: Shard, numbered_vocabulary: Vocabulary
-) -> None:
-    half = Shard(numbered.tokens[:1_200], numbered.sentences[:121], numbered.documents[:11])
-    rest = Shard(numbered.tokens[1_200:], numbered.sentences[120:] - 1_200, numbered.documents[10:] - 120)
+def test_a_random_second_is_whole_sentences_of_another_document_of_any_shard() -> None:
+    half = Shard(NUMBERED.tokens[:1_200], NUMBERED.sentences[:121], NUMBERED.documents[:11])
+    rest = Shard(NUMBERED.tokens[1_200:], NUMBERED.sentences[120:] - 1_200, NUMBERED.documents[10:] - 120)
     instance = INSTANCE._replace(kind=RANDOM_SECOND)
     other_documents = set()
     for sample in range(300):
-        first, second = framed([numbered], numbered_vocabulary, instance, sample=sample)
-        assert (first, second) == framed([half, rest], numbered_vocabulary, instance, sample=sample)
+        first, second = framed(instance, sample=sample)
+        assert (first, second) == framed(instance, [half, rest], sample=sample)
         start, stop = (second[0] - 5) // 10, (second[-1] - 5) // 10 + 1
-        assert first == ids_of(14, 16)
-        assert second == ids_of(start, stop)
+        assert (first, second) == (ids_of(14, 16), ids_of(start, stop))
         assert stop - start == 3 or stop % 12 == 0  # 50 - 20 tokens, or the document ends
         other_documents.add(start // 12)
     assert other_documents == set(range(20)) - {1}
-    alone = Shard(numbered.tokens[:120], numbered.sentences[:13], numbered.documents[:2])
-    assert framed([alone], numbered_vocabulary, instance._replace(start=0, middle=2, end=4))[1]  # its own second
-    tight = instance._replace(target=2)  # even where none is needed
-    assert len(framed([numbered], numbered_vocabulary, tight)[1]) == 10
+    alone = Shard(NUMBERED.tokens[:120], NUMBERED.sentences[:13], NUMBERED.documents[:2])
+    assert framed(instance._replace(start=0, middle=2, end=4), [alone])[1]  # its own second
+    assert len(framed(instance._replace(target=2))[1]) == 10  # even where none is needed
 
 
-def test_surplus_tokens_leave_both_ends_with_equal_chance(numbered: Shard, numbered_vocabulary: Vocabulary) -> None:
+def test_surplus_tokens_leave_both_ends_with_equal_chance() -> None:
     instance = Instance(shard=0, start=12, middle=22, end=24, kind=IN_ORDER, target=120)
     fronts = []
     for sample in range(2_000):
-        first, second = framed([numbered], numbered_vocabulary, instance, length=63, sample=sample)
+        first, second = framed(instance, length=63, sample=sample)
         assert second == ids_of(22, 24)
         assert first == list(range(first[0], first[0] + 40))
         fronts.append(first[0] - 125)
