@@ -26,8 +26,8 @@ from litebert.tokenizer import Tokenizer
 from litebert.train.run import begin
 
 NETWORK = {"embedding_size": 16, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
-PACE = {"steps": 6, "batch_size": 6, "eval_every": 3, "save_every": 2, "log_every": 1, "precision": "fp32"}
-SHORT = {**{f"train.{name}": value for name, value in PACE.items()}, "optim.learning_rate": 0.003}
+SHORT = {"train.steps": 6, "train.batch_size": 6, "train.eval_every": 3, "train.save_every": 2, "train.log_every": 1}
+SHORT |= {"train.precision": "fp32", "optim.learning_rate": 0.003}
 CORPUS = {**SHORT, "train.loader_workers": 0}
 
 JOBS = """
@@ -72,13 +72,9 @@ def _together(jobs: list[Job], size: int, *, stop_after: int | None = None) -> N
 
 @pytest.fixture(scope="module")
 def films(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("films") / "films.csv"
-    words = {"good": ("liked", "praised"), "bad": ("left", "cursed")}
-    rows = [
-        f'"{"so " * (number % 5)}they {words[label][number // 2 % 2]} the film",{label}'
-        for number, label in enumerate(["good", "bad"] * 24)
-    ]
-    path.write_text("text,verdict\n" + "\n".join(rows) + "\n")
+    path, verbs = tmp_path_factory.mktemp("films") / "films.csv", ("liked", "left", "praised", "cursed")
+    rows = [f"{'so ' * (n % 5)}they {verbs[n % 4]} the film,{('good', 'bad')[n % 2]}\n" for n in range(48)]
+    path.write_text("text,verdict\n" + "".join(rows))
     return path
 
 
@@ -102,13 +98,13 @@ def runs(corpus: Path, small_model: Path, teacher: Path, films: Path, tmp_path_f
     def jobs(name: str) -> list[Job]:
         settings = {**CORPUS, "model.embedding_size": 16, "objective.max_seq_length": 32, "train.eval_sequences": 12}
         settings |= {"distil.texts": 5, "distil.text_length": 16}
-        distil = {"teacher": str(teacher), "corpus": str(corpus), "name": f"distil-{name}", "settings": settings}
+        distil = {"teacher": str(teacher), "corpus": str(corpus), "settings": settings}
         settings = {**SHORT, "optim.learning_rate": 0.001, "train.micro_batch_size": 2}
         settings |= {"model.classifier_dropout_prob": 0.0}  # each process draws its own dropout
-        finetune = {"task": str(films), "model": str(small_model), "name": f"finetune-{name}", "settings": settings}
+        finetune = {"task": str(films), "model": str(small_model), "settings": settings}
         others = {"distil": distil, "finetune": finetune}
-        jobs = [_pretrain(corpus, folder, f"pretrain-{name}")]
-        return jobs + [(verb, {**given, "runs": str(folder)}) for verb, given in others.items()]
+        made = [(verb, {**each, "runs": str(folder), "name": f"{verb}-{name}"}) for verb, each in others.items()]
+        return [_pretrain(corpus, folder, f"pretrain-{name}"), *made]
 
     for verb, arguments in jobs("alone"):
         getattr(litebert, verb)(**arguments, quiet=True)
@@ -150,12 +146,11 @@ def test_a_run_continues_with_one_then_two_then_four_processes(runs: Path, corpu
 
 
 def test_the_result_is_whole_and_written_once(runs: Path) -> None:
-    assert (runs / "finetune-two" / "result.json").is_file()
-    assert (runs / "finetune-two" / "answers").is_dir()
-    for name in ("pretrain-two", "distil-two", "finetune-two"):
-        assert litebert.load(runs / name / "model")
-        assert (runs / name / "report.html").is_file()
-        assert len(list((runs / name / "checkpoints").iterdir())) <= 2
+    for verb in ("pretrain", "distil", "finetune"):
+        alone, two = ({path.name for path in (runs / f"{verb}-{name}").iterdir()} for name in ("alone", "two"))
+        assert two == alone
+        assert litebert.load(runs / f"{verb}-two" / "model")
+        assert len(list((runs / f"{verb}-two" / "checkpoints").iterdir())) <= 2
 
 
 ADDRESS = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}

@@ -23,12 +23,8 @@ from .test_several_processes import JOBS, _pretrain, require_alike
 
 pytestmark = pytest.mark.slow
 
-SETTINGS = (
-    "model.embedding_size=16 model.hidden_size=32 model.num_hidden_layers=2 model.num_attention_heads=2 "
-    "model.intermediate_size=64 objective.max_seq_length=48 optim.learning_rate=0.003 train.steps=60 "
-    "train.batch_size=8 train.eval_every=20 train.eval_sequences=16 train.save_every=4 train.log_every=2 "
-    "train.loader_workers=1 train.precision=fp32"
-)
+LONGER = {"train.steps": 60, "train.batch_size": 8, "train.eval_every": 20, "train.eval_sequences": 16}
+LONGER |= {"train.save_every": 4, "train.log_every": 2, "train.loader_workers": 1}
 Start = Callable[..., "subprocess.Popen[str]"]
 
 
@@ -39,8 +35,9 @@ def start(corpus: Path, tmp_path: Path) -> Iterator[Start]:
 
     def begin(name: str, *options: str) -> "subprocess.Popen[str]":
         launch = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone", *options]
-        words = ["pretrain", "--corpus", str(corpus), "--name", name, "--runs", str(tmp_path), *SETTINGS.split()]
-        command = [*launch, "-m", "litebert", *words]
+        settings = _pretrain(corpus, tmp_path, name)[1]["settings"] | LONGER
+        words = ["pretrain", "--corpus", str(corpus), "--name", name, "--runs", str(tmp_path)]
+        command = [*launch, "-m", "litebert", *words, *(f"{name}={value}" for name, value in settings.items())]
         with open(tmp_path / f"{name}.log", "a") as log:
             return subprocess.Popen(command, env={**os.environ, **mark}, stdout=log, stderr=log, text=True)
 
