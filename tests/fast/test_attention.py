@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from litebert.config import AlbertConfig
-from litebert.fast.attention import Attend, Layout, attend_of, full, local, masked, rectangles
+from litebert.fast.attention import Attend, Layout, attend_of, full, local, masked, padded, rectangles
 from litebert.nn import Batch
 from litebert.nn.model import AttentionBlock, attention
 
@@ -35,6 +35,7 @@ def test_local_attention_reads_neighbours_and_the_first_token_which_reads_all() 
 KERNELS: list[tuple[AlbertConfig, Attend]] = [
     (AlbertConfig(), full),
     (AlbertConfig(), rectangles),
+    (AlbertConfig(), padded),
     *((config, attend_of(config, in_rectangles=False)) for config in LOCAL),
     (LOCAL[1], partial(masked, visible=AttentionBlock(LOCAL[1]).visible)),
 ]
