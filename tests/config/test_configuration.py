@@ -28,17 +28,13 @@ NAMES = [setting.name for setting in describe(PretrainConfig)]
 
 
 def test_later_layers_win_and_every_value_knows_its_origin() -> None:
-    resolved = resolve(
-        PretrainConfig,
-        CORPUS,
-        {"model.preset": Setting("tiny", Origin("recipe", "r")), "train.seed": Setting(1, Origin("recipe", "r"))},
-        settings_from_words(["train.seed=2", "model.hidden_act=relu"]),
-    )
+    recipe = {"model.preset": Setting("tiny", Origin("recipe", "r")), "train.seed": Setting(1, Origin("recipe", "r"))}
+    typed = settings_from_words(["train.seed=2", "model.hidden_act=relu"])
+    resolved = resolve(PretrainConfig, CORPUS, recipe, typed)
     assert (resolved.config.train.seed, resolved.config.model.hidden_size) == (2, 128)
-    assert str(resolved.origins["train.seed"]) == "command line: train.seed=2"
-    assert str(resolved.origins["model.hidden_size"]) == "preset tiny (recipe r)"
-    assert str(resolved.origins["model.hidden_act"]) == "command line: model.hidden_act=relu"
-    assert str(resolved.origins["optim.name"]) == "default"
+    origins = {"train.seed": "command line: train.seed=2", "model.hidden_size": "preset tiny (recipe r)"}
+    origins |= {"model.hidden_act": "command line: model.hidden_act=relu", "optim.name": "default"}
+    assert {name: str(resolved.origins[name]) for name in origins} == origins
 
 
 @given(st.sampled_from(NAMES), st.data())

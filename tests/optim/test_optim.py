@@ -90,11 +90,6 @@ def test_a_warmup_below_one_is_a_share_and_leaves_a_step_at_full_rate(
     assert all(rate(step) < 1 for step in range(peak_step))
 
 
-def test_a_warmup_as_long_as_the_training_is_refused() -> None:
-    with pytest.raises(LitebertError, match=r"LB-426(?s:.*)optim\.warmup_steps=50, 50 steps"):
-        schedule("wsd", warmup_steps=50, total_steps=50)
-
-
 # Update rules
 
 KINDS = pytest.mark.parametrize("kind", [AdamW, Lamb])
@@ -201,13 +196,13 @@ def test_clipping_shrinks_gradients_by_one_common_factor(rows: list[list[float]]
         assert parameter.grad.tolist() == wanted  # within the limit: bit for bit
 
 
-@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
-def test_a_non_finite_gradient_shows_in_the_norm_and_nothing_is_touched(bad: float) -> None:
-    parameters = [with_gradient([3.0, 4.0]), with_gradient([bad, 1.0])]
-    before = [parameter.grad.clone() for parameter in parameters]
-    assert not clip_gradients(parameters, 1.0).isfinite()
-    for parameter, kept in zip(parameters, before, strict=True):
-        torch.testing.assert_close(parameter.grad, kept, rtol=0, atol=0, equal_nan=True)
+def test_a_non_finite_gradient_shows_in_the_norm_and_nothing_is_touched() -> None:
+    for bad in (math.nan, math.inf, -math.inf):
+        parameters = [with_gradient([3.0, 4.0]), with_gradient([bad, 1.0])]
+        assert not clip_gradients(parameters, 1.0).isfinite()
+        expected = (double([3.0, 4.0]), double([bad, 1.0]))
+        for parameter, gradient in zip(parameters, expected, strict=True):
+            torch.testing.assert_close(parameter.grad, gradient, rtol=0, atol=0, equal_nan=True)
 
 
 # Muon, and the state of an optimizer by name
@@ -245,8 +240,8 @@ def test_training_continues_bit_equal_from_saved_state(name: str, more: dict[str
     load_state_tensors(again, resumed.named_parameters(), load_file(tmp_path / "state.safetensors"))
     train(resumed, again, range(3, 6))
 
-    found = state_tensors(again, resumed.named_parameters())
-    assert all(torch.equal(t, found[key]) for key, t in state_tensors(optimizer, model.named_parameters()).items())
+    before, found = (state_tensors(each, m.named_parameters()) for each, m in ((optimizer, model), (again, resumed)))
+    assert all(torch.equal(tensor, found[key]) for key, tensor in before.items())
     weights = [parameter.clone() for parameter in model.parameters()]
     assert all(map(torch.equal, weights, resumed.parameters()))
     if "average_decay" in more:  # the average takes the place of the weights, and gives it back
@@ -271,20 +266,11 @@ def test_the_state_of_another_model_is_refused_and_changes_nothing(name: str) ->
     model = torch.nn.Linear(3, 2)
     optimizer = Lamb(parameter_groups(model.named_parameters(), weight_decay=0.01), lr=0.1)
     live = state_tensors(optimizer, model.named_parameters())
-    sizes = {"weight/adam_m": 6, "weight/adam_v": 6, "bias/adam_m": 2, "bias/adam_v": 2}
-    assert {name: each.numel() for name, each in live.items()} == sizes
+    assert list(live) == ["weight/adam_m", "weight/adam_v", "bias/adam_m", "bias/adam_v"]
     tensors = {name: torch.ones_like(each) for name, each in live.items() if name != dropped}
     with pytest.raises(LitebertError, match=f"LB-423(?s:.*){told}"):
         load_state_tensors(optimizer, model.named_parameters(), tensors | added)
     assert not any(tensor.any() for tensor in live.values())
-
-
-@pytest.mark.parametrize("shape", [(16, 16), (16, 64), (64, 16)])
-def test_every_singular_value_ends_near_one(shape: tuple[int, int]) -> None:
-    matrix = torch.randn(shape, generator=torch.Generator().manual_seed(1))
-    values = torch.linalg.svdvals(orthogonalised(matrix))
-    assert 0.6 < values.min() <= values.max() < 1.3
-    assert not orthogonalised(torch.zeros(shape)).any()
 
 
 def test_hidden_matrices_are_muons_and_tables_classifiers_and_vectors_are_adams() -> None:
@@ -299,16 +285,18 @@ def test_hidden_matrices_are_muons_and_tables_classifiers_and_vectors_are_adams(
     assert {g["rate_scale"] for g in optimizer.param_groups if g["is_matrix"]} == {0.004 / 0.003}
 
 
-def test_it_moves_matrices_as_torchs_muon_does() -> None:
+@pytest.mark.parametrize("shape", [(48, 16), (16, 48), (16, 16)])
+def test_it_moves_matrices_as_torchs_muon_does(shape: tuple[int, int]) -> None:
     generator = torch.Generator().manual_seed(3)
-    start = torch.randn(48, 16, generator=generator)
+    start = torch.randn(shape, generator=generator)
     ours, theirs = (torch.nn.Parameter(start.clone()) for _ in range(2))
     optimizer = Muon([{"params": [ours], "is_matrix": True}], lr=0.02, weight_decay=0.1)
     reference = torch.optim.Muon([theirs], lr=0.02, weight_decay=0.1, momentum=0.95)
     for _ in range(3):
-        ours.grad = torch.randn(48, 16, generator=generator)
+        ours.grad = torch.randn(shape, generator=generator)
         theirs.grad = ours.grad.clone()
         optimizer.step()
         reference.step()
     moved, expected = ours - start, theirs - start
     assert (moved - expected).norm() < 0.02 * expected.norm()
+    assert not orthogonalised(torch.zeros(shape)).any()
