@@ -2,7 +2,9 @@
 
 import os
 import signal
-from collections.abc import Callable
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -49,3 +51,23 @@ def state_of(run: Path) -> dict[str, object]:
     files = [checkpoints_of(run)[-1] / name for name in ("model.safetensors", "optimizer.safetensors", "state.json")]
     files += sorted(run.glob("*/model.safetensors"))
     return {"rows": rows, **{str(file.relative_to(run)): hash_file(file) for file in files}}
+
+
+ASLEEP = """
+import time
+from pathlib import Path
+from litebert.train.run import session
+with session(Path('.')):
+    print("ready", flush=True)
+    while True:
+        time.sleep(60)
+"""
+
+
+@pytest.fixture
+def asleep(tmp_path: Path) -> "Iterator[subprocess.Popen[bytes]]":
+    """Give a process that holds the test's folder as a run does."""
+    with subprocess.Popen([sys.executable, "-c", ASLEEP], stdout=subprocess.PIPE, cwd=tmp_path) as child:
+        assert child.stdout.readline() == b"ready\n"
+        yield child
+        child.kill()

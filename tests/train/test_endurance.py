@@ -20,7 +20,10 @@ from litebert.train.pretrain import pretrain
 from .conftest import At, Configure, checkpoints_of
 
 
-def _require_no_leak(run: Path, configure: Configure, first: int, last: int, kept_bytes: int = 0) -> None:
+@pytest.mark.parametrize(("first", "last"), [(200, 700), pytest.param(10_000, 20_000, marks=pytest.mark.slow)])
+def test_a_long_run_leaks_nothing(
+    tmp_path: Path, configure: Configure, first: int, last: int, kept_bytes: int = 0
+) -> None:
     """Note memory and open files at five steps, and require a quarter of the run that adds less than 500 KB.
 
     A leak adds in every quarter; an allocator takes new memory now and then, so the whole says nothing.
@@ -36,24 +39,15 @@ def _require_no_leak(run: Path, configure: Configure, first: int, last: int, kep
 
     small = ("train.batch_size=2", "objective.max_seq_length=16", "train.log_every=25")
     pace = (f"train.steps={last}", "train.eval_every=100000", "train.save_every=500")
-    pretrain(configure(*small, *pace), run, is_quiet=True, listeners=(note,))
+    pretrain(configure(*small, *pace), tmp_path, is_quiet=True, listeners=(note,))
     assert len(memory) == 5
     assert min(after - before for before, after in pairwise(memory)) < 500_000
     assert files[-1] == files[0]
 
 
-def test_five_hundred_steps_leak_nothing(tmp_path: Path, configure: Configure) -> None:
-    _require_no_leak(tmp_path, configure, 200, 700)
-
-
-@pytest.mark.slow
-def test_twenty_thousand_steps_leak_nothing(tmp_path: Path, configure: Configure) -> None:
-    _require_no_leak(tmp_path, configure, 10_000, 20_000)
-
-
 def test_control_what_is_kept_at_each_row_is_noticed(tmp_path: Path, configure: Configure) -> None:
     with pytest.raises(AssertionError):
-        _require_no_leak(tmp_path, configure, 100, 200, kept_bytes=20_000_000)
+        test_a_long_run_leaks_nothing(tmp_path, configure, 100, 200, kept_bytes=20_000_000)
 
 
 @pytest.fixture
@@ -90,27 +84,14 @@ def test_control_without_handlers_a_signal_leaves_no_checkpoint(
     assert not checkpoints_of(tmp_path)
 
 
-SLEEPING = """
-import time
-from pathlib import Path
-from litebert.train.run import session
-with session(Path('.')):
-    print("ready", flush=True)
-    while True:
-        time.sleep(60)
-"""
-
-
-def test_a_second_signal_ends_at_once(tmp_path: Path) -> None:
-    with subprocess.Popen([sys.executable, "-c", SLEEPING], stdout=subprocess.PIPE, cwd=tmp_path) as child:
-        assert child.stdout.readline() == b"ready\n"
-        child.terminate()
-        with pytest.raises(subprocess.TimeoutExpired):  # the first is only a request
-            child.wait(0.5)
-        sent = time.monotonic()
-        child.terminate()
-        assert child.wait(10) == -signal.SIGTERM
-        assert time.monotonic() - sent < 2
+def test_a_second_signal_ends_at_once(asleep: "subprocess.Popen[bytes]") -> None:
+    asleep.terminate()
+    with pytest.raises(subprocess.TimeoutExpired):  # the first is only a request
+        asleep.wait(0.5)
+    sent = time.monotonic()
+    asleep.terminate()
+    assert asleep.wait(10) == -signal.SIGTERM
+    assert time.monotonic() - sent < 2
 
 
 def _pretrain(place: Path, *words: object, **how: Any) -> subprocess.CompletedProcess[bytes]:
@@ -132,9 +113,8 @@ def test_without_home_and_utf8_and_under_long_odd_names_a_run_works(tmp_path: Pa
 
 def test_memory_that_does_not_suffice_is_one_clear_error(tmp_path: Path, corpus: Path) -> None:
     large = ["train.batch_size=4096", "train.micro_batch_size=4096", "objective.max_seq_length=512"]
-    limit = (2_500 << 20, 2_500 << 20)
-    limited = {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_AS, limit)}
-    done = _pretrain(tmp_path, "--corpus", corpus, "--name", "large", *large, **limited)
+    limit = lambda: resource.setrlimit(resource.RLIMIT_AS, (2_500 << 20, 2_500 << 20))  # noqa: E731
+    done = _pretrain(tmp_path, "--corpus", corpus, *large, preexec_fn=limit)
     said = done.stderr.decode()
     assert done.returncode == 4, said
     assert "Traceback" not in said

@@ -10,13 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from litebert.config import OptimConfig
 from litebert.errors import LitebertError
 from litebert.folder import load_model
 from litebert.optim import build_optimizer
 from litebert.train import checkpoint
 from litebert.train.checkpoint import Checkpoints, RunProgress, verify
-
-from .conftest import Configure
 
 IN_PLACE = """
 from contextlib import contextmanager
@@ -50,39 +49,34 @@ def test_control_checkpoints_written_in_place_are_found_half_written(tmp_path: P
 
 
 @pytest.fixture
-def saved(tmp_path: Path, small_model: Path, configure: Configure) -> Path:
+def saved(tmp_path: Path, small_model: Path) -> Path:
     """Give a checkpoint of a small network."""
     network = load_model(small_model).network
-    optimizer = build_optimizer(configure().config.optim, network.named_parameters())
+    optimizer = build_optimizer(OptimConfig(), network.named_parameters())
     path = Checkpoints(tmp_path, keep=1).save(network, optimizer, RunProgress(step=7))
     verify(path)
     return path
 
 
-def _damages(path: Path, draw: random.Random) -> list[tuple[Path, bytes]]:
-    """List 64 truncations of each large file, 2,000 flipped bits, and a page of zeros of each."""
-    contents = {file: file.read_bytes() for file in sorted(path.iterdir())}
+def test_every_damage_of_a_checkpoint_is_noticed(saved: Path) -> None:
+    """64 truncations of each large file, 2,000 flipped bits, and a page of zeros of each."""
+    seed = int(time.time())
+    draw, contents = random.Random(seed), {file: file.read_bytes() for file in sorted(saved.iterdir())}
     large = [file for file in contents if len(contents[file]) > 8_192]
     assert len(large) == 2
     damages = [(f, contents[f][: len(contents[f]) * cut // 64]) for f in large for cut in range(64)]
+    damages += [(f, contents[f][:-4_096] + bytes(4_096)) for f in large if any(contents[f][-4_096:])]
     for _ in range(2_000):
-        file = draw.choice(sorted(contents.keys() - {path / "manifest.json"}))
+        file = draw.choice(sorted(contents.keys() - {saved / "manifest.json"}))
         data = bytearray(contents[file])
         data[draw.randrange(len(data))] ^= 1 << draw.randrange(8)
         damages.append((file, bytes(data)))
-    damages += [(file, contents[file][:-4_096] + bytes(4_096)) for file in large]
-    return [(file, data) for file, data in damages if data != contents[file]]
-
-
-def test_every_damage_of_a_checkpoint_is_noticed(saved: Path) -> None:
-    seed = int(time.time())
-    for file, data in _damages(saved, random.Random(seed)):
-        before = file.read_bytes()
+    for file, data in damages:
         file.write_bytes(data)
         with pytest.raises(LitebertError, match="LB-501"):
             verify(saved)
             pytest.fail(f"seed {seed}: {file.name}, {len(data)} bytes, is taken as whole")
-        file.write_bytes(before)
+        file.write_bytes(contents[file])
     verify(saved)
 
 

@@ -1,11 +1,11 @@
 """Pretraining learns, refuses what cannot work, starts where it is told, and changes as it goes on as it is told."""
 
-import json
 import os
 import re
 import shutil
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -159,18 +159,17 @@ def test_the_result_holds_the_average_and_the_checkpoint_the_weights(tmp_path: P
     assert not torch.equal(weights[name], result[name])
 
 
-def test_the_newest_checkpoints_every_sixth_and_the_best_model_are_kept_and_answer(trained: Path) -> None:
-    assert [path.name[-2:] for path in checkpoints_of(trained)] == ["06", "10", "12"]
-    for model in (trained / "best", checkpoints_of(trained)[1]):
+def test_the_newest_checkpoints_every_sixth_and_the_best_model_are_kept_and_can_be_averaged(
+    trained: Path, tmp_path: Path
+) -> None:
+    kept = checkpoints_of(trained)
+    assert [path.name[-2:] for path in kept] == ["06", "10", "12"]
+    for model in (trained / "best", kept[1]):
         assert litebert.load(model).fill("In the [MASK] Anna walked.")
     freed = clean(trained.parent, is_dry=True)
-    assert len(freed) == len(checkpoints_of(trained)) == 3 and all(waste.num_bytes > 0 for waste in freed)
-
-
-def test_the_average_is_the_mean_of_the_checkpoints(trained: Path, tmp_path: Path) -> None:
+    assert len(freed) == 3 and all(waste.num_bytes > 0 for waste in freed)
     assert average_checkpoints(trained, tmp_path / "mean", last=2) == [10, 12]
-    folders = (*checkpoints_of(trained)[-2:], tmp_path / "mean")
-    one, two, mean = (load_model(path).network.state_dict() for path in folders)
+    one, two, mean = (load_model(path).network.state_dict() for path in (*kept[1:], tmp_path / "mean"))
     for name, tensor in mean.items():
         assert torch.allclose(tensor, (one[name] + two[name]) / 2, atol=1e-7)
     assert average_checkpoints(trained, tmp_path / "one") == [12]
@@ -230,10 +229,11 @@ def test_each_of_several_corpora_gives_every_sample_once_and_exactly_its_share(
     assert np.array_equal(again.batch(5).ids, whole.ids)
 
 
-EXTENDING = Path(__file__).parents[2] / "docs/extending"
-
-
-def _python(folder: Path, *words: str) -> str:
+def _python(folder: Path, page: str, modules: list[str], *words: str) -> str:
+    """Write the blocks of Python of a how-to page as modules, and run Python beside them."""
+    text = (Path(__file__).parents[2] / f"docs/extending/{page}.md").read_text("utf-8")
+    for name, code in zip(modules, re.findall(r"```python\n(.*?)```", text, re.DOTALL), strict=True):
+        (folder / name).write_text(code)
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     done = subprocess.run([sys.executable, *words], cwd=folder, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -241,29 +241,24 @@ def _python(folder: Path, *words: str) -> str:
 
 
 def test_an_objective_from_outside_trains_by_the_how_to_alone(tmp_path: Path, corpus: Path) -> None:
-    objective, script = re.findall(r"```python\n(.*?)```", (EXTENDING / "objective.md").read_text("utf-8"), re.DOTALL)
-    (tmp_path / "gap.py").write_text(objective)
-    (tmp_path / "mine.py").write_text(script)
-    settings = [*SMALL, "train.steps=3", "train.loader_workers=1"]
-    _python(tmp_path, "mine.py", "run", f"data.corpus={corpus}", *settings)
+    words = ("run", f"data.corpus={corpus}", *SMALL, "train.steps=3", "train.loader_workers=1")
+    _python(tmp_path, "objective", ["gap.py", "mine.py"], "mine.py", *words)
     assert "sentence_order_accuracy" in _evaluations(tmp_path / "run")[-1]
-    recorded = json.loads((tmp_path / "run" / "run.json").read_text())
-    assert recorded["settings"]["objective.sentence"] == "gap"
+    assert Run(tmp_path / "run").settings["objective.sentence"] == "gap"
 
 
 def test_a_head_from_outside_is_logged_saved_resumed_and_reported(tmp_path: Path, corpus: Path) -> None:
-    page = (EXTENDING / "pretraining-head.md").read_text("utf-8")
-    (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
-    (tmp_path / "next_piece.py").write_text(code)
+    python = partial(_python, tmp_path, "pretraining-head", ["next_piece.py"])
     plain = "from litebert.cli import main; main()"
     command = ["-c", f"import next_piece; {plain}", "pretrain", "--corpus", str(corpus), "--name", "own", *SMALL]
-    whole = _python(tmp_path, *command, "train.steps=3", "train.save_every=2")
+    command += ["train.steps=3", "train.save_every=2"]
+    whole = python(*command)
     shutil.rmtree(tmp_path / "runs/own/model")
     shutil.rmtree(tmp_path / "runs/own/checkpoints/step-000000003")
-    again = _python(tmp_path, *command, "train.steps=3", "train.save_every=2")
+    again = python(*command)
     assert "resuming from step 2" in again
     last = [[line for line in said.splitlines() if line.startswith("held out at 3")] for said in (whole, again)]
     assert last[0] == last[1] != []
     assert re.search(r"next \d", last[0][0])
     assert "Next-piece accuracy" in (tmp_path / "runs/own/report.html").read_text()
-    _python(tmp_path, "-c", plain, "fill", "Anna [MASK] home.", "--model", "runs/own")
+    python("-c", plain, "fill", "Anna [MASK] home.", "--model", "runs/own")
