@@ -1,7 +1,5 @@
 """A pretraining run of seconds, what is done to it while it lasts, and what of it must be equal bit for bit."""
 
-import os
-import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -30,15 +28,9 @@ def configure(corpus: Path) -> Configure:
     return lambda *changes: resolve(PretrainConfig, settings_from_words([f"data.corpus={corpus}", *SMALL, *changes]))
 
 
-class At:
-    """Does something when a row of this step is written: an action, or a signal to this process."""
-
-    def __init__(self, step: int, action: Callable[[], object] | signal.Signals) -> None:
-        self.step, self.action = step, action
-
-    def __call__(self, row: dict[str, Json]) -> None:
-        if row["step"] == self.step:
-            os.kill(os.getpid(), self.action) if isinstance(self.action, int) else self.action()
+def at(step: int, action: Callable[..., object], *given: object) -> Callable[[dict[str, Json]], object]:
+    """Return a listener that acts when a row of this step is written."""
+    return lambda row: action(*given) if row["step"] == step else None
 
 
 def checkpoints_of(run: Path) -> list[Path]:

@@ -17,7 +17,7 @@ from litebert.files import Json
 from litebert.train import run
 from litebert.train.pretrain import pretrain
 
-from .conftest import At, Configure, checkpoints_of
+from .conftest import Configure, at, checkpoints_of
 
 
 @pytest.mark.parametrize(("first", "last"), [(200, 700), pytest.param(10_000, 20_000, marks=pytest.mark.slow)])
@@ -62,7 +62,7 @@ def heard() -> Iterator[None]:
 @pytest.mark.usefixtures("heard")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP])
 def test_every_signal_to_stop_leaves_a_checkpoint(tmp_path: Path, configure: Configure, number: signal.Signals) -> None:
-    code = pretrain(configure(), tmp_path, is_quiet=True, listeners=(At(6, number),))
+    code = pretrain(configure(), tmp_path, is_quiet=True, listeners=(at(6, signal.raise_signal, number),))
     assert (code, (tmp_path / "model").exists()) == (128 + number, False)
     assert checkpoints_of(tmp_path)[-1].name == "step-000000006"
 
@@ -70,7 +70,7 @@ def test_every_signal_to_stop_leaves_a_checkpoint(tmp_path: Path, configure: Con
 @pytest.mark.usefixtures("heard")
 def test_nohup_is_obeyed(tmp_path: Path, configure: Configure) -> None:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    assert pretrain(configure(), tmp_path, is_quiet=True, listeners=(At(6, signal.SIGHUP),)) == 0
+    assert pretrain(configure(), tmp_path, is_quiet=True, listeners=(at(6, signal.raise_signal, signal.SIGHUP),)) == 0
 
 
 @pytest.mark.usefixtures("heard")
@@ -80,7 +80,7 @@ def test_control_without_handlers_a_signal_leaves_no_checkpoint(
     signal.signal(signal.SIGINT, signal.default_int_handler)
     monkeypatch.setattr(run, "STOP_SIGNALS", ())
     with pytest.raises(KeyboardInterrupt):
-        pretrain(configure(), tmp_path, is_quiet=True, listeners=(At(3, signal.SIGINT),))
+        pretrain(configure(), tmp_path, is_quiet=True, listeners=(at(3, signal.raise_signal, signal.SIGINT),))
     assert not checkpoints_of(tmp_path)
 
 

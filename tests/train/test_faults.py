@@ -29,7 +29,7 @@ from litebert.train.checkpoint import Checkpoints, RunProgress, manifest_of
 from litebert.train.pretrain import pretrain
 from litebert.train.run import RunLog, Session
 
-from .conftest import At, Configure, checkpoints_of, state_of
+from .conftest import Configure, at, checkpoints_of, state_of
 
 EVERYTHING = (
     "optim.name=muon optim.beta2=0.98 optim.average_decay=0.9 early.mask_prob=0.3 early.depth=1 early.depth_share=0.4"
@@ -259,7 +259,7 @@ def test_a_disk_too_full_for_the_checkpoints_is_refused_before_work(
 def test_damaged_rows_are_named_and_kept_aside(
     tmp_path: Path, configure: Configure, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    pretrain(configure(), tmp_path, is_quiet=True, listeners=(At(6, signal.SIGTERM),))
+    pretrain(configure(), tmp_path, is_quiet=True, listeners=(at(6, signal.raise_signal, signal.SIGTERM),))
     lines = (tmp_path / "metrics.jsonl").read_bytes().split(b"\n")
     (tmp_path / "metrics.jsonl").write_bytes(b"\n".join([lines[0], b"\xff\x00{", *lines[1:]]))
     with pytest.raises(LitebertError, match=r"LB-651[\s\S]*line 2"):
@@ -271,7 +271,7 @@ def test_damaged_rows_are_named_and_kept_aside(
 
 
 def test_a_run_whose_folder_is_deleted_says_so(tmp_path: Path, configure: Configure) -> None:
-    delete = At(3, lambda: shutil.rmtree(tmp_path / "run"))
+    delete = at(3, shutil.rmtree, tmp_path / "run")
     with pytest.raises(LitebertError, match="LB-543"):
         pretrain(configure(), tmp_path / "run", is_quiet=True, listeners=(delete,))
 
