@@ -14,12 +14,13 @@ import torch
 from safetensors.torch import load_file
 
 import litebert
+from litebert.api.runs import runs_clean
 from litebert.config import TrainConfig
 from litebert.corpus import build_corpus
 from litebert.errors import LitebertError
 from litebert.folder import load_model
 from litebert.objectives.sampling import CYCLE, Mixed, counts_in_cycle
-from litebert.runs import Run, clean, read_metrics
+from litebert.runs import Run, read_metrics
 from litebert.tokenizer import Tokenizer, train_tokenizer
 from litebert.train.checkpoint import average_checkpoints
 from litebert.train.loop import MIN_STEPS, Pace
@@ -166,8 +167,8 @@ def test_the_newest_checkpoints_every_sixth_and_the_best_model_are_kept_and_can_
     assert [path.name[-2:] for path in kept] == ["06", "10", "12"]
     for model in (trained / "best", kept[1]):
         assert litebert.load(model).fill("In the [MASK] Anna walked.")
-    freed = clean(trained.parent, is_dry=True)
-    assert len(freed) == 3 and all(waste.num_bytes > 0 for waste in freed)
+    freed = runs_clean(trained.parent, dry_run=True).value["waste"]
+    assert len(freed) == 3 and all(waste["num_bytes"] > 0 for waste in freed)
     assert average_checkpoints(trained, tmp_path / "mean", last=2) == [10, 12]
     one, two, mean = (load_model(path).network.state_dict() for path in (*kept[1:], tmp_path / "mean"))
     for name, tensor in mean.items():
