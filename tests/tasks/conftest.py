@@ -16,7 +16,6 @@ from litebert.tasks.kinds.family import Family
 from litebert.tokenizer import Tokenizer, train_tokenizer
 from litebert.train.loop import training_step
 
-Harness = Callable[[Family[Any, Any], Sequence[Any]], dict[str, float]]
 Write = Callable[[str, bytes | str], Path]
 STORY = "Anna took a red ball to the river in the morning."
 
@@ -31,30 +30,29 @@ def small_tokenizer() -> Tokenizer:
     return Tokenizer.from_model(train_tokenizer(STORY.split() * 20, vocab_size=30))
 
 
-@pytest.fixture
-def passes_harness(small_tokenizer: Tokenizer, tmp_path: Path) -> Harness:
-    def check(family: Family[Any, Any], examples: Sequence[Any]) -> dict[str, float]:
-        network = trained(family, examples, small_tokenizer)
-        save_model(network, tmp_path)
-        loaded = load_model(tmp_path).network
-        assert isinstance(loaded, AlbertForTask)
-        assert loaded.head_config == family.head
-        features = family.features(examples, small_tokenizer, max_length=32, training=False)
-        assert {feature.example for feature in features} == set(range(len(examples)))
-        answers = answer(loaded, family, examples, features)
-        measures = family.measures(examples, answers)
-        assert all(isinstance(value, float) for value in measures.values())
-        constant = family.constant(examples, examples)
-        assert family.measures(examples, constant).keys() == measures.keys()
-        rows = family.rows(examples, answers)
-        assert [row.id for row in rows] == [example.id for example in examples]
-        assert all(row.expected is not None for row in rows)
-        averaged = family.averaged([answers, answers])
-        assert [row.answer for row in family.rows(examples, averaged)] == [r.answer for r in rows]
-        assert all(family.texts(example)[0] for example in examples)
-        return measures
-
-    return check
+def pass_harness(
+    family: Family[Any, Any], examples: Sequence[Any], tokenizer: Tokenizer, folder: Path
+) -> dict[str, float]:
+    """Train, save, load, answer, measure and report; give the measures."""
+    network = trained(family, examples, tokenizer)
+    save_model(network, folder)
+    loaded = load_model(folder).network
+    assert isinstance(loaded, AlbertForTask)
+    assert loaded.head_config == family.head
+    features = family.features(examples, tokenizer, max_length=32, training=False)
+    assert {feature.example for feature in features} == set(range(len(examples)))
+    answers = answer(loaded, family, examples, features)
+    measures = family.measures(examples, answers)
+    assert all(isinstance(value, float) for value in measures.values())
+    constant = family.constant(examples, examples)
+    assert family.measures(examples, constant).keys() == measures.keys()
+    rows = family.rows(examples, answers)
+    assert [row.id for row in rows] == [example.id for example in examples]
+    assert all(row.expected is not None for row in rows)
+    averaged = family.averaged([answers, answers])
+    assert [row.answer for row in family.rows(examples, averaged)] == [r.answer for r in rows]
+    assert all(family.texts(example)[0] for example in examples)
+    return measures
 
 
 def trained(family: Family[Any, Any], examples: Sequence[Any], tokenizer: Tokenizer) -> AlbertForTask:
@@ -62,13 +60,9 @@ def trained(family: Family[Any, Any], examples: Sequence[Any], tokenizer: Tokeni
     network = AlbertForTask(tiny(tokenizer), family.head, generator=torch.Generator().manual_seed(0))
     features = family.features(examples, tokenizer, max_length=32, training=True)
     encoded = family.features(examples, tokenizer, max_length=32, training=False)
-    task = Finetuning(
-        network,
-        family,
-        features=features,
-        held_out={"dev": LabelledSet(examples, encoded)},
-        train=TrainConfig(steps=1, batch_size=4, micro_batch_size=2),
-    )
+    held_out = {"dev": LabelledSet(examples, encoded)}
+    train = TrainConfig(steps=1, batch_size=4, micro_batch_size=2)
+    task = Finetuning(network, family, features=features, held_out=held_out, train=train)
     optimizer = build_optimizer(OptimConfig(name="adamw"), network.named_parameters())
     before = [parameter.detach().clone() for parameter in network.parameters()]
     (works,) = task.batches(0, 1)

@@ -62,9 +62,6 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-# Two tokenizations of one text
-
-
 def test_tokens_of_two_vocabularies_cover_the_same_characters() -> None:
     ours, theirs = _tokenizer(40), _tokenizer(44)
     ids = [ours.cls_id, *ours.encode(SENTENCES[0]).ids, ours.sep_id]
@@ -75,9 +72,7 @@ def test_tokens_of_two_vocabularies_cover_the_same_characters() -> None:
         covered = [span for span in their_spans[first:stop] if span != (0, 0)]
         assert all(b < end and begin < e for b, e in covered)
         assert end == begin or (covered[0][0] <= begin and covered[-1][1] >= end)
-
-
-def test_a_token_gets_the_mean_of_the_teacher_tokens_behind_it() -> None:
+    # a token gets the mean of the teacher's tokens behind it
     alignment = align([[(0, 0), (0, 4), (0, 0)]], [[(0, 0), (0, 1), (1, 4), (0, 0)]])
     states = torch.tensor([[1.0], [2.0], [6.0], [9.0]])
     assert alignment.means(states).flatten().tolist() == [1.0, 4.0, 9.0]

@@ -31,7 +31,7 @@ from litebert.tasks.kinds.text import Scores, TextClassification, TextExample
 from litebert.tasks.named import DATASETS, register
 from litebert.tokenizer import Tokenizer, train_tokenizer
 
-from .conftest import Harness, tiny, trained
+from .conftest import pass_harness, tiny, trained
 
 ROOT = Path(__file__).parents[2]
 
@@ -70,10 +70,10 @@ FAMILIES: dict[str, tuple[Family[Any, Any], Sequence[Any], str, float]] = {
 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_every_family_passes_the_harness_and_its_baseline_gives_what_is_commonest(
-    name: str, passes_harness: Harness
+    name: str, small_tokenizer: Tokenizer, tmp_path: Path
 ) -> None:
     family, examples, measure, value = FAMILIES[name]
-    assert passes_harness(family, examples)
+    assert pass_harness(family, examples, small_tokenizer, tmp_path)
     measures = family.measures(examples, family.constant(examples, examples))
     assert measures[measure] == pytest.approx(value)
 
@@ -98,11 +98,7 @@ def blocks() -> list[str]:
 
 
 def test_family_of_the_how_to_passes_the_harness_and_trains(
-    blocks: list[str],
-    passes_harness: Harness,
-    small_tokenizer: Tokenizer,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    blocks: list[str], small_tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {"__name__": "stars", "litebert": litebert, "print": str}
@@ -116,7 +112,7 @@ def test_family_of_the_how_to_passes_the_harness_and_trains(
         exec(blocks[0], names)
         try:
             examples = [names["Rated"](str(n), f"ball {n}", 1 + n % 3) for n in range(6)]
-            assert "distance" in passes_harness(names["OrderedLabels"](), examples)
+            assert "distance" in pass_harness(names["OrderedLabels"](), examples, small_tokenizer, tmp_path)
             exec(blocks[1], names)
             assert "distance" in names["run"].result["last"]
         finally:

@@ -134,9 +134,7 @@ def test_each_local_head_looks_at_its_offset(name: str) -> None:
     config = preset(name).model_copy(update={"vocab_size": 500})
     albert = begun(config)
     ids = torch.randint(5, 500, (64,), generator=torch.Generator().manual_seed(3))
-
     hidden = next(albert.states(Batch.from_lists([ids.tolist()])))[:64]
-
     block = albert.attention[0]
     shape = (64, config.num_attention_heads, config.head_size)
     query, key = (p(hidden).view(shape).transpose(0, 1) for p in (block.query, block.key))
