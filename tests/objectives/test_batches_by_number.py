@@ -61,15 +61,8 @@ def test_any_batch_is_the_same_in_any_order() -> None:
     assert 2 * in_order.epoch_size < 100 * 12  # crosses epochs
     for step in reversed(range(100)):
         assert_equal(backwards.batch(step), batches[step])
-
-
-def test_shares_of_ranks_and_small_batches_end_to_end_are_the_batch() -> None:
-    made, whole = OPEN(), OPEN().batch(4).ids
-    for size in (3, 5, 12):
-        shares = [made.batch(4, rank=rank, world_size=size).ids for rank in range(size)]
-        np.testing.assert_array_equal(np.concatenate(shares), whole)
     small = [OPEN(batch_size=4).batch(12 + part).ids for part in range(3)]
-    np.testing.assert_array_equal(np.concatenate(small), whole)
+    np.testing.assert_array_equal(np.concatenate(small), batches[4].ids)
 
 
 @pytest.mark.parametrize("sentence", ["order", "order-official", "next", "none"])
@@ -131,8 +124,6 @@ def test_a_document_of_one_sentence_is_a_segment_without_a_label() -> None:
     by_length = {len(ids): label for ids, label in zip(sequences_of(batch), batch.sentence_labels, strict=True)}
     assert by_length[12] == NO_LABEL
     assert by_length[23] in (0, 1)
-    with pytest.raises(LitebertError, match=r"LB-400: .*\n.*0 documents\n.*one sentence"):
-        Loader([], **GIVEN)
 
 
 def test_sorting_by_length_moves_sequences_and_changes_none() -> None:
@@ -245,7 +236,7 @@ def expected() -> str:
     return digest((loader.batch(step),) for step in STEPS)
 
 
-@pytest.mark.parametrize("world_size", [1, 2, 4])
+@pytest.mark.parametrize("world_size", [1, 2, 5])
 @pytest.mark.parametrize("workers", [0, 1, 2])
 def test_batches_do_not_depend_on_workers_depth_or_ranks(expected: str, workers: int, world_size: int) -> None:
     ranks = [prefetch(OPEN, STEPS, rank=n, world_size=world_size, workers=workers) for n in range(world_size)]
@@ -254,9 +245,9 @@ def test_batches_do_not_depend_on_workers_depth_or_ranks(expected: str, workers:
 
 
 def test_an_error_in_a_worker_reaches_the_reader_whole() -> None:
-    open_nothing, told = partial(Loader, [], **GIVEN), set()  # LB-400: there is nothing to learn from
+    open_nothing, told = partial(Loader, [], **GIVEN), set()
     for workers in (0, 1):
-        with pytest.raises(LitebertError) as caught:
+        with pytest.raises(LitebertError, match=r"LB-400: .*\n.*0 documents\n.*one sentence") as caught:
             next(prefetch(open_nothing, range(5), workers=workers))
         told.add(str(caught.value))
     assert len(told) == 1
