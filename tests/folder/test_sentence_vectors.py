@@ -48,10 +48,8 @@ def test_vectors_equal_those_of_sentence_transformers_in_its_folders_and_in_ours
     np.testing.assert_allclose(read.embed(TEXTS), expected, atol=1e-5)
     report = import_model(tmp_path / "theirs", tmp_path / "imported")  # the BERT as an ALBERT, with its vectors
     assert report.architecture == "AlbertModel" and not report.unused
-    for encode in (
-        litebert.load(tmp_path / "imported").embed,
-        SentenceTransformer(str(tmp_path / "imported"), device="cpu").encode,
-    ):
+    imported = SentenceTransformer(str(tmp_path / "imported"), device="cpu")
+    for encode in (litebert.load(tmp_path / "imported").embed, imported.encode):
         np.testing.assert_allclose(encode(TEXTS), expected, atol=1e-5)
     ours = shutil.copytree(small_model, tmp_path / "ours")
     write_sentence_transformers(ours, pooling=pooling, normalize=normalize, prompt="the mat ")
@@ -69,26 +67,26 @@ def test_files_before_version_6_and_a_default_prompt_are_read(tmp_path: Path, be
     assert ours.vectors.pooling == "max" and ours.vectors.prompt == "the dog "
     np.testing.assert_allclose(ours.embed(TEXTS), again.encode(TEXTS), atol=1e-5)
     assert not np.allclose(ours.embed(TEXTS), ours.embed(TEXTS, pooling="mean"), atol=1e-3)
-    norms = np.linalg.norm(ours.embed(TEXTS, normalize=True), axis=1)
-    np.testing.assert_allclose(norms, 1, atol=1e-5)
+    np.testing.assert_allclose(np.linalg.norm(ours.embed(TEXTS, normalize=True), axis=1), 1, atol=1e-5)
 
 
 def test_what_cannot_be_followed_is_refused(tmp_path: Path, bert: Path) -> None:
     with pytest.raises(LitebertError, match=r"LB-674[\s\S]*did you mean mean"):
         litebert.load(bert).embed(["the cat"], pooling="maen")  # type: ignore[arg-type]
     (tmp_path / "p").mkdir()
-    usual = [("Transformer", ""), ("Pooling", "p")]
+    usual = {"Transformer": "", "Pooling": "p"}
     for modules, pooling, code in (
-        ([*usual, ("Dense", "d")], "mean", "LB-672"),
-        ([("Transformer", "0_Transformer"), ("Pooling", "p")], "mean", "LB-672"),
+        (usual | {"Dense": "d"}, "mean", "LB-672"),
+        (usual | {"Transformer": "0_Transformer"}, "mean", "LB-672"),
         (usual, "lasttoken", "LB-672"),
         (usual, ["mean", "cls"], "LB-672"),
-        ([("Transformer", ""), ("Pooling", "../p")], "mean", "LB-673"),
-        ([("Transformer", ""), ("Pooling", "/etc")], "mean", "LB-673"),
+        (usual | {"Pooling": "../p"}, "mean", "LB-673"),
+        (usual | {"Pooling": "/etc"}, "mean", "LB-673"),
         *((text, "mean", "LB-67[23]") for text in ("{}", "[{}]", "[1]", "nonsense", "[" * 9999)),
     ):
-        if isinstance(modules, list):
-            modules = json.dumps([{"type": f"sentence_transformers.models.{kind}", "path": p} for kind, p in modules])
+        if isinstance(modules, dict):
+            listed = [{"type": f"sentence_transformers.models.{kind}", "path": at} for kind, at in modules.items()]
+            modules = json.dumps(listed)
         (tmp_path / "modules.json").write_text(modules)
         (tmp_path / "p" / "config.json").write_text(json.dumps({"pooling_mode": pooling}))
         with pytest.raises(LitebertError, match=code):

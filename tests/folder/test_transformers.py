@@ -14,7 +14,7 @@ from litebert.config import AlbertConfig, HeadConfig, preset
 from litebert.errors import DamagedError, LitebertError
 from litebert.folder import load_model, save_model, start_from
 from litebert.nn import AlbertForPretraining, AlbertForTask, Batch, Network
-from litebert.tasks.kinds.spans import ConditionalSpanHead, score_spans
+from litebert.tasks.kinds.spans import ConditionalSpanHead
 from tests.interop.transformers_models import SHAPE as SIZES
 from tests.interop.transformers_models import drawn
 
@@ -39,10 +39,10 @@ def _task(kind: str, **changes: object) -> AlbertForTask:
     return drawn(AlbertForTask(SHAPE.model_copy(update=changes), HEADS[kind]))
 
 
-def _padded(vocab_size: int = 90) -> tuple[Tensor, Tensor, Tensor]:
+def _padded() -> tuple[Tensor, Tensor, Tensor]:
     """Give ids, mask and segments of texts of 12, 8, 3 and 1 tokens."""
     generator = torch.Generator().manual_seed(2)
-    ids = torch.randint(5, vocab_size, (4, 12), generator=generator)
+    ids = torch.randint(5, 90, (4, 12), generator=generator)
     mask = (torch.arange(12) < torch.tensor([12, 8, 3, 1])[:, None]).long()
     return ids, mask, torch.randint(0, 2, (4, 12), generator=generator) * mask
 
@@ -78,9 +78,7 @@ def _rewrite(folder: Path, **changes: object) -> None:
 
 
 @pytest.mark.parametrize("changes", PLANS, ids=str)
-def test_transformers_computes_what_we_compute_and_we_read_the_same_bits(
-    tmp_path: Path, changes: dict[str, object]
-) -> None:
+def test_transformers_computes_what_we_do_and_we_read_the_same_bits(tmp_path: Path, changes: dict[str, object]) -> None:
     network = drawn(AlbertForPretraining(SHAPE.model_copy(update=changes)))
     save_model(network, tmp_path)
     theirs, report = hf.AlbertForPreTraining.from_pretrained(tmp_path, output_loading_info=True)
@@ -158,14 +156,10 @@ def test_other_networks_are_refused(tmp_path: Path, changes: dict[str, object], 
         load_model(tmp_path)
 
 
-@torch.no_grad()
 def test_local_attention_is_ours_alone(tmp_path: Path) -> None:
     local = SHAPE.model_copy(update={"attention": "local", "attention_window": 2})
     save_model(AlbertForPretraining(local), tmp_path)
-    network, ids = load_model(tmp_path).network, Batch.from_lists([list(range(5, 25))])
-    assert network.config == local
-    packed = load_model(tmp_path, for_inference=True).network
-    torch.testing.assert_close(packed.albert(ids), network.albert(ids), rtol=0, atol=1e-5)
+    assert load_model(tmp_path).network.config == local
     with pytest.raises(ValueError, match="albert-litebert"):  # transformers does not know this model_type
         hf.AutoConfig.from_pretrained(tmp_path)
     with pytest.raises(OSError, match=r"model\.safetensors"):  # and finds no weights if its class is named
@@ -185,31 +179,15 @@ def test_hidden_states_of_preset_shapes_equal_those_of_transformers(tmp_path: Pa
     network = AlbertForPretraining(config, generator=torch.Generator().manual_seed(1)).eval()
     save_model(network, tmp_path)
     theirs = hf.AlbertModel.from_pretrained(tmp_path).eval()
-    ids, mask, segments = _padded(200)
+    ids, mask, segments = _padded()
     batch = Batch.from_padded(ids, mask, segments)
     states = [batch.to_padded(state) for state in network.albert.states(batch)]
     out = theirs(ids, attention_mask=mask, token_type_ids=segments, output_hidden_states=True)
     for ours, other in zip(states, out.hidden_states, strict=True):
         assert (ours - other * mask[..., None]).abs().max() < 1e-5
-    pooled = network.albert.pool(network.albert(batch, batch.first_tokens))
-    assert (pooled - out.pooler_output).abs().max() < 1e-5
 
 
 # --- the head that transformers does not have ------------------------------------------------------------------------
-
-
-@torch.no_grad()
-def test_the_conditional_head_comes_back_and_transformers_reads_its_encoder(tmp_path: Path) -> None:
-    network = drawn(AlbertForTask(SHAPE, HeadConfig(kind="conditional-question-answering")))
-    save_model(network, tmp_path)
-    again = load_model(tmp_path).network
-    ids, mask, segments = _padded()
-    batch = Batch.from_padded(ids, mask, segments)
-    spans = [score_spans(each, batch, mask.bool(), 3) for each in (network, again)]
-    assert all(torch.equal(*both) for both in zip(*spans, strict=True))
-    encoder = hf.AlbertModel.from_pretrained(tmp_path, add_pooling_layer=False).eval()
-    theirs = encoder(ids, attention_mask=mask, token_type_ids=segments).last_hidden_state
-    assert (batch.to_padded(network.albert(batch)) - theirs * mask[..., None]).abs().max() < 1e-5
 
 
 @torch.no_grad()

@@ -17,7 +17,7 @@ from huggingface_hub import constants
 
 @dataclass
 class Repository:
-    """The files of one repository, all on one branch."""
+    """The files of one repository, the same on all branches."""
 
     files: dict[str, bytes] = field(default_factory=dict)
     private: bool = False
@@ -31,7 +31,7 @@ class Repository:
 
 @dataclass
 class LoopbackHub:
-    """What the server knows, and what it does wrong: `fault` is a word of `_Handler`."""
+    """What the server knows, and what it does wrong: `fault` is a status or a word of `_Handler`."""
 
     repositories: dict[str, Repository] = field(default_factory=dict)
     requests: list[str] = field(default_factory=list)
@@ -50,7 +50,7 @@ class _Refused(Exception):
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """Each route is a method that gets the groups of its pattern and the body, and returns JSON."""
+    """Each route is a method that gets the groups of its pattern and returns JSON, unless it has answered."""
 
     protocol_version = "HTTP/1.1"
     hub: LoopbackHub
@@ -59,38 +59,36 @@ class _Handler(BaseHTTPRequestHandler):
         """Print nothing."""
 
     def do_GET(self) -> None:
-        path, fault = unquote(urlsplit(self.path).path), self.hub.fault
-        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        self.hub.requests.append(f"{self.command} {path}")
+        request, fault = f"{self.command} {unquote(urlsplit(self.path).path)}", self.hub.fault
+        self.body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        self.hub.requests.append(request)
         if fault == "silent":
             self.hub.over.wait(20)
             return
+        status, word = 200, ""
         try:
-            if fault.isdigit():
-                raise _Refused(int(fault), "")
-            if fault == "redirect loop":
-                raise _Refused(302, "")
-            for pattern, answer in _ROUTES:
-                if match := re.fullmatch(pattern, f"{self.command} {path}"):
-                    value, status, word = answer(self, *match.groups(), body), 200, ""
-                    break
-            else:
+            if fault.isdigit() or fault == "redirect loop":
+                raise _Refused(int(fault) if fault.isdigit() else 302, "")
+            found = ((answer, re.fullmatch(pattern, request)) for pattern, answer in _ROUTES)
+            answer, match = next((pair for pair in found if pair[1]), (None, None))
+            if answer is None:
                 raise _Refused(404, "")
+            value = answer(self, *match.groups())
         except _Refused as refused:
-            status, word, value = (*refused.args, {"error": "refused"})[:3]
+            (status, word), value = refused.args, {"error": "refused"}
         if value is not None:
             data = json.dumps(value).encode()
-            headers = {"Content-Length": str(len(data)), "X-Error-Code": word}
+            headers = {"Content-Length": len(data), "X-Error-Code": word}
             self._begin(status, headers | ({"Location": self.path} if status == 302 else {}))
             self.wfile.write(b"" if self.command == "HEAD" else data)
 
     do_HEAD = do_POST = do_GET
 
-    def _begin(self, status: int, headers: dict[str, str]) -> None:
+    def _begin(self, status: int, headers: dict[str, object]) -> None:
         self.send_response(status)
-        for name, text in headers.items():
-            if text:
-                self.send_header(name, text)
+        for name, value in headers.items():
+            if value != "":
+                self.send_header(name, str(value))
         self.end_headers()
 
     def _repository(self, name: str, revision: str) -> Repository:
@@ -101,56 +99,49 @@ class _Handler(BaseHTTPRequestHandler):
             raise _Refused(404, "RevisionNotFound")
         return repository
 
-    def info(self, name: str, _: str | None, revision: str | None, body: bytes) -> object:
+    def info(self, name: str, _: str | None, revision: str | None) -> object:
         repository = self._repository(name, revision or "main")
         files = [{"rfilename": path} for path in repository.files]
         return {"id": name, "sha": repository.commit, "private": repository.private, "siblings": files}
 
-    def tree(self, name: str, revision: str, body: bytes) -> object:
+    def tree(self, name: str, revision: str) -> object:
         return [_entry(path, data) for path, data in self._repository(name, revision).files.items()]
 
-    def file(self, name: str, revision: str, path: str, body: bytes) -> None:
+    def file(self, name: str, revision: str, path: str) -> None:
         repository = self._repository(name, revision)
         if path not in repository.files:
             raise _Refused(404, "EntryNotFound")
         data = repository.files[path]
         fault = self.hub.fault if self.command == "GET" and path == "model.safetensors" else ""
-        size = len(data) // 2 if fault == "short length" else len(data)
-        etag = str(_entry(path, data)["etag"])
-        self._begin(200, {"ETag": f'"{etag}"', "X-Repo-Commit": repository.commit, "Content-Length": str(size)})
-        if self.command == "HEAD":
-            return
-        if fault == "other bytes":
-            data = data[::-1]
-        elif fault == "cut off":  # always at one place, whatever is asked for
-            data, self.close_connection = data[: size // 2], True
-        elif fault == "short length":
-            data = data[:size]
-        elif fault == "slow":
-            self.hub.over.wait(5)
-        self.wfile.write(data)
+        half, etag = data[: len(data) // 2], _entry(path, data)["etag"]
+        size = len(half if fault == "short length" else data)
+        self._begin(200, {"ETag": f'"{etag}"', "X-Repo-Commit": repository.commit, "Content-Length": size})
+        if fault == "cut off":  # always at one place, whatever is asked for
+            self.close_connection = True
+        sent = {"other bytes": data[::-1], "cut off": half, "short length": half}.get(fault, data)
+        self.wfile.write(b"" if self.command == "HEAD" else sent)
 
-    def create(self, body: bytes) -> object:
-        asked = json.loads(body)
+    def create(self) -> object:
+        asked = json.loads(self.body)
         name = f"{asked['organization']}/{asked['name']}"
-        url = {"url": f"{self.hub.url}/{name}"}
-        if name in self.hub.repositories:
-            raise _Refused(409, "", url)
         private = asked.get("visibility") == "private" or asked.get("private") is True
-        self.hub.repositories[name] = Repository(private=private)
-        return url
+        self.hub.repositories.setdefault(name, Repository(private=private))
+        return {"url": f"{self.hub.url}/{name}"}
 
-    def branch(self, name: str, branch: str, body: bytes) -> object:
+    def branch(self, name: str, branch: str) -> object:
         self.hub.repositories[name].branches.add(branch)
         return {}
 
-    def preupload(self, name: str, revision: str, body: bytes) -> object:
-        files = json.loads(body)["files"]
+    def validate(self) -> object:
+        return {"errors": [], "warnings": []}
+
+    def preupload(self, name: str, revision: str) -> object:
+        files = json.loads(self.body)["files"]
         return {"files": [each | {"uploadMode": "regular", "shouldIgnore": False} for each in files]}
 
-    def commit(self, name: str, revision: str, body: bytes) -> object:
+    def commit(self, name: str, revision: str) -> object:
         repository = self._repository(name, revision)
-        for entry in map(json.loads, body.splitlines()):
+        for entry in map(json.loads, self.body.splitlines()):
             value = entry["value"]
             if entry["key"] == "header":
                 repository.messages.append(value["summary"])
@@ -167,7 +158,7 @@ _ROUTES = [
     (rf"(?:HEAD|GET) /{_NAME}/resolve/([^/]+)/(.+)", _Handler.file),
     (r"POST /api/repos/create", _Handler.create),
     (rf"POST /api/models/{_NAME}/branch/(.+)", _Handler.branch),
-    (r"POST /api/validate-yaml", lambda _handler, _body: {"errors": [], "warnings": []}),
+    (r"POST /api/validate-yaml", _Handler.validate),
     (rf"POST /api/models/{_NAME}/preupload/(.+)", _Handler.preupload),
     (rf"POST /api/models/{_NAME}/commit/(.+)", _Handler.commit),
 ]
@@ -188,8 +179,7 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LoopbackHub
     """Run a Hub on loopback, with an empty cache of its own."""
     hub = LoopbackHub()
     server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"hub": hub}))
-    server.daemon_threads = True
-    hub.url = f"http://127.0.0.1:{server.server_address[1]}"
+    hub.url = f"http://127.0.0.1:{server.server_port}"
     thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
     monkeypatch.delenv("HF_TOKEN", raising=False)

@@ -27,9 +27,8 @@ def test_its_states_are_those_that_were_recorded_and_those_of_transformers(real_
     shutil.copyfile(source / "config.json", tmp_path / "config.json")
 
     loaded = load_model(tmp_path)  # without pooler and heads
-    heads = {".".join(name.split(".")[:2]) for name in loaded.missing}
-    assert {name.split(".")[0] for name in heads} == {"albert", "masked_lm", "sentence_order"}
-    assert "albert.pooler" in heads and loaded.unused == ()
+    assert {name.split(".")[0] for name in loaded.missing} == {"albert", "masked_lm", "sentence_order"}
+    assert loaded.unused == ()
     assert sum(p.numel() for p in loaded.network.parameters() if not p.is_meta) == 5_701_888
 
     with np.load(source / "reference_io.npz") as arrays:  # a sentence, as transformers computed it elsewhere
@@ -39,8 +38,6 @@ def test_its_states_are_those_that_were_recorded_and_those_of_transformers(real_
     for step in (0, 1, 6, 12):
         difference = states[step] - reference[f"hf_fp32_hidden_{step}"][0]
         assert float(difference.abs().max()) < ROUNDING, step
-    quantised = reference["ort_int8_last_hidden"][0].flatten()
-    assert float(torch.cosine_similarity(states[12].flatten(), quantised, dim=0)) > 0.99
     theirs = transformers.AlbertModel.from_pretrained(tmp_path, add_pooling_layer=False).eval()
     for precision in (torch.float32, torch.float64):
         others = theirs.to(precision)(ids, output_hidden_states=True).hidden_states

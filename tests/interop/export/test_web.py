@@ -1,11 +1,11 @@
 """`litebert export web`: the tokenizer in node, the page in Chromium, and what is refused."""
 
+import gzip
 import json
 import os
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,7 +15,7 @@ import pytest
 
 import litebert
 from litebert.errors import LitebertError
-from litebert.folder import head_of, load_model
+from litebert.folder import read_head
 from litebert.hub import packaged_model
 from litebert.interop.export import web
 from litebert.interop.export.web import PAGE, export_web, read_runtime, vocabulary
@@ -25,7 +25,7 @@ from litebert.tokenizer import Tokenizer
 NODE = shutil.which("node")
 CHROMIUM = shutil.which("chromium") or "/usr/bin/chromium"
 RUNTIME = os.environ.get("LITEBERT_ONNXRUNTIME_WEB")
-"""A local copy of the npm package; else it is fetched once."""
+# A local copy of the npm package; else it is fetched once.
 ODD = [
     *("", "  ", "a[MASK]b <pad> [CLS]", "\ud800x", "½ cup of ﬁne sugar", "ΑΣ ΣΑΣ Σ", "İstanbul", "2010, 1,000, ٣, ²,"),
     *("日本語 ガ ㌔", "x" * 300, "a\x1cb\x85c\u2028d\ufeffe\u200bf", "☃☃, ☃"),
@@ -33,45 +33,30 @@ ODD = [
 COMPARE = """
 import { Tokenizer } from "./tokenizer.js";
 import fs from "node:fs";
-const tokenizer = new Tokenizer(JSON.parse(fs.readFileSync("vocabulary.json")));
-const texts = JSON.parse(fs.readFileSync("texts.json"));
-fs.writeFileSync("ids.json", JSON.stringify(texts.map((text) => tokenizer.encode(text))));
+const [table, texts] = JSON.parse(fs.readFileSync(0));
+const tokenizer = new Tokenizer(table);
+console.log(JSON.stringify(texts.map((text) => tokenizer.encode(text))));
 """
 
 
-def _ids_of_the_page(folder: Path, texts: list[str], scratch: Path) -> list[list[int]]:
-    assert NODE is not None
-    shutil.copy(PAGE / "tokenizer.js", scratch)
-    (scratch / "package.json").write_text('{"type": "module"}')
-    (scratch / "compare.js").write_text(COMPARE)
-    (scratch / "texts.json").write_text(json.dumps(texts))
-    table = vocabulary(folder, Tokenizer.load(folder))
-    (scratch / "vocabulary.json").write_text(json.dumps(table))
-    subprocess.run([NODE, "compare.js"], cwd=scratch, check=True)
-    return json.loads((scratch / "ids.json").read_text())
-
-
 @pytest.mark.skipif(NODE is None, reason="node is not installed")
-@pytest.mark.parametrize("name", ["packaged", "official"])
-def test_the_pages_ids_are_ours_on_ten_thousand_texts(name: str, real_data: Path, tmp_path: Path) -> None:
-    import gzip
-
-    texts: list[str] = []
+@pytest.mark.parametrize(("name", "size"), [("packaged", 10_000), ("official", 1_000)])
+def test_the_pages_ids_are_ours_on_ten_thousand_texts(name: str, size: int, real_data: Path, tmp_path: Path) -> None:
+    texts = list(ODD)
     with gzip.open(real_data / "text" / "wiki_articles.jsonl.gz", "rt", encoding="utf-8") as file:
         for line in file:
-            text = json.loads(line)["text"]
-            texts += [part[:400] for part in text.split("\n") if part.strip()][:8]
-            if len(texts) >= (10_000 if name == "packaged" else 1_000):
-                break
-    folder = packaged_model()
+            texts += [part[:400] for part in json.loads(line)["text"].split("\n") if part.strip()][:8]
+    del texts[size:]
+    folder = packaged_model() if name == "packaged" else tmp_path
     if name == "official":
-        folder = tmp_path / "official"
-        folder.mkdir()
         shutil.copy(real_data / "tokenizer" / "spiece.model", folder)
-    expected = Tokenizer.load(folder).encode_ids([*texts, *ODD])
-    assert len(expected) >= 1_000
-    found = _ids_of_the_page(folder, [*texts, *ODD], tmp_path)
-    rows = zip([*texts, *ODD], expected, found, strict=True)
+    tokenizer = Tokenizer.load(folder)
+    shutil.copy(PAGE / "tokenizer.js", tmp_path)
+    (tmp_path / "package.json").write_text('{"type": "module"}')
+    (tmp_path / "compare.js").write_text(COMPARE)
+    given, command = json.dumps([vocabulary(folder, tokenizer), texts]), [str(NODE), "compare.js"]
+    done = subprocess.run(command, cwd=tmp_path, input=given, check=True, stdout=subprocess.PIPE, text=True)
+    rows = zip(texts, tokenizer.encode_ids(texts), json.loads(done.stdout), strict=True)
     wrong = [(text, ours, theirs) for text, ours, theirs in rows if ours != theirs]
     # "kkk" is k + kk or kk + k, equally likely: the sums round differently after a long text
     ties = [text for text, ours, theirs in wrong if sorted(ours) == sorted(theirs)]
@@ -81,18 +66,14 @@ def test_the_pages_ids_are_ours_on_ten_thousand_texts(name: str, real_data: Path
 def test_what_cannot_be_exported_is_refused(tmp_path: Path) -> None:
     package = tmp_path / "package.tgz"
     package.write_bytes(b"another package")
-    words = tmp_path / "words"
-    words.mkdir()
-    specials = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a"]
-    (words / "vocab.txt").write_text("\n".join(specials))
+    (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na")
     for folder, output, code in (
         (packaged_model(), tmp_path, "LB-619"),
         (packaged_model(), tmp_path / "page", "LB-878"),
-        (words, tmp_path / "page", "LB-879"),
+        (tmp_path, tmp_path / "page", "LB-879"),
     ):
-        with pytest.raises(LitebertError) as caught:
+        with pytest.raises(LitebertError, match=code):
             export_web(folder, output, runtime=package)
-        assert caught.value.code == code
     assert not (tmp_path / "page").exists()
 
 
@@ -101,7 +82,7 @@ def test_a_download_that_fails_or_is_another_is_named_and_not_kept(
 ) -> None:
     kept = tmp_path / ".cache" / "litebert" / f"onnxruntime-web-{web.VERSION}.tgz"
     monkeypatch.setenv("HOME", str(tmp_path))
-    (tmp_path / "served").write_bytes(b"1" * 1_000)
+    (tmp_path / "served").write_bytes(b"another package")
     served = (tmp_path / "served").as_uri()
     for url, said in (("http://127.0.0.1:9/none.tgz", r"LB-877[\s\S]*--runtime"), (served, "LB-878: file://")):
         monkeypatch.setattr(web, "URL", url)
@@ -109,11 +90,9 @@ def test_a_download_that_fails_or_is_another_is_named_and_not_kept(
             read_runtime(None)
         assert not kept.exists()
     kept.parent.mkdir(parents=True)
-    kept.write_bytes(b"1" * 1_000)
-    with pytest.raises(LitebertError, match="LB-878") as caught:
+    shutil.copy(tmp_path / "served", kept)
+    with pytest.raises(LitebertError, match=rf"LB-878: {kept}[\s\S]*rm {kept}"):
         read_runtime(None)
-    assert str(kept) in caught.value.what
-    assert caught.value.next == f"rm {kept}"
 
 
 @pytest.fixture(scope="module")
@@ -142,10 +121,8 @@ def _opened(folder: Path, verb: str) -> Iterator:
             opened.on("console", lambda message: faults.append(message.text))
             opened.on("pageerror", lambda error: faults.append(str(error)))
             opened.on("request", lambda r: faults.extend([r.url] * (origin not in r.url)))
-            started = time.monotonic()
             opened.goto(f"{origin}/")
             opened.wait_for_selector(f"#{verb} ol li")
-            print(f"first answer after {time.monotonic() - started:.1f} s")
             yield opened
             browser.close()
     finally:
@@ -168,8 +145,6 @@ def _ask(page, verb: str, given: dict):
 
 @pytest.mark.browser
 class TestInChromium:
-    """The page from `python -m http.server`, phone-wide."""
-
     def test_a_browser_fetches_about_ten_megabytes(self, exported: WebReport) -> None:
         assert exported.verbs == ("fill", "search")
         assert exported.transfer < 10_100_000
@@ -213,10 +188,10 @@ class TestInChromium:
 
 
 REVIEWS = [
-    ("The film was warm and I enjoyed it.", "good"),
-    ("The play was dull and I hated it.", "bad"),
-    ("The song was lovely and I enjoyed it.", "good"),
-    ("The book was awful and I hated it.", "bad"),
+    "The film was warm and I enjoyed it.,good",
+    "The play was dull and I hated it.,bad",
+    "The song was lovely and I enjoyed it.,good",
+    "The book was awful and I hated it.,bad",
 ] * 8
 NEW_REVIEWS = [
     "The hotel was lovely and I enjoyed the stay.",
@@ -233,15 +208,13 @@ def _litebert(*words: str | Path) -> str:
 
 @pytest.mark.browser
 def test_a_fine_tuned_models_page_labels_as_the_command_does(tmp_path: Path) -> None:
-    rows = [f"{text},{label}" for text, label in REVIEWS]
-    (tmp_path / "reviews.csv").write_text("\n".join(["text,label", *rows]))
+    (tmp_path / "reviews.csv").write_text("\n".join(["text,label", *REVIEWS]))
     settings = ("--quiet", "train.steps=12", "train.batch_size=8", "optim.learning_rate=1e-4")
     _litebert("finetune", tmp_path / "reviews.csv", "--model", packaged_model(),
               "--runs", tmp_path / "runs", *settings)  # fmt: skip
     model = tmp_path / "runs" / "reviews" / "model"
-    head = head_of(load_model(model).network)
-    assert head is not None
-    assert head.kind == "vector-classification"
+    head = read_head(model)
+    assert head is not None and head.kind == "vector-classification"
     runtime = ("--runtime", RUNTIME) if RUNTIME else ()
     _litebert("export", "web", model, tmp_path / "page", *runtime)
     expected = json.loads(_litebert("classify", *NEW_REVIEWS, "--model", model, "--json"))
