@@ -83,17 +83,17 @@ def test_every_fault_of_the_hub_is_one_error(hub, small_model: Path, fault: str,
     hub.fault = fault
     monkeypatch.setattr(transfer, "PATIENCE", 1.5)
     monkeypatch.setattr("huggingface_hub.file_download.time.sleep", lambda _: None)
-    kind = DamagedError if FAULTS[fault] == "LB-626" else LitebertError
-    with pytest.raises(kind, match=rf"{FAULTS[fault]}[\s\S]*me/small[\s\S]*give the folder"):
+    with pytest.raises(LitebertError, match=rf"{FAULTS[fault]}[\s\S]*me/small[\s\S]*give the folder") as caught:
         pull(NAME)
+    assert isinstance(caught.value, DamagedError) == (FAULTS[fault] == "LB-626")
     hub.fault = ""  # what is damaged was thrown away, and is fetched again
     assert (pull(NAME) / "model.safetensors").read_bytes() == (small_model / "model.safetensors").read_bytes()
 
 
 def test_a_wrong_name_a_revision_or_pickled_weights_are_said(hub, small_model: Path) -> None:
     files = hub.add("me/small", small_model).files
-    for name, code in (("me/none", "LB-629"), ("me/small@v9", "LB-629"), ("me/a--b", "LB-629")):
-        with pytest.raises(LitebertError, match=code):
+    for name in ("me/none", "me/small@v9", "me/a--b"):
+        with pytest.raises(LitebertError, match="LB-629"):
             locate(name)
     files["pytorch_model.bin"] = files.pop("model.safetensors")
     with pytest.raises(LitebertError, match=r"LB-634[\s\S]*pytorch_model\.bin[\s\S]*import huggingface me/small"):

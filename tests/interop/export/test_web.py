@@ -8,7 +8,10 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 import numpy as np
 import pytest
@@ -106,29 +109,23 @@ def _opened(folder: Path, verb: str) -> Iterator:
     """Open a page from Python's own static server; afterwards: no error, no request elsewhere."""
     from playwright.sync_api import sync_playwright
 
-    command = [sys.executable, "-u", "-m", "http.server", "0", "--bind", "127.0.0.1"]
-    server = subprocess.Popen(
-        [*command, "--directory", str(folder)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-    )
-    assert server.stdout is not None
-    port = server.stdout.readline().split("port ")[1].split()[0]
-    origin, faults = f"http://127.0.0.1:{port}", []
-    try:
-        with sync_playwright() as playwright:
-            browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-            opened = browser.new_page(viewport={"width": 390, "height": 844})
-            opened.set_default_timeout(120_000)
-            opened.on("console", lambda message: faults.append(message.text))
-            opened.on("pageerror", lambda error: faults.append(str(error)))
-            opened.on("request", lambda r: faults.extend([r.url] * (origin not in r.url)))
-            opened.goto(f"{origin}/")
-            opened.wait_for_selector(f"#{verb} ol li")
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(SimpleHTTPRequestHandler, directory=folder))
+    Thread(target=server.serve_forever, daemon=True).start()
+    origin, faults = f"http://127.0.0.1:{server.server_port}", []
+    with server, sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        opened = browser.new_page(viewport={"width": 390, "height": 844})
+        opened.set_default_timeout(120_000)
+        opened.on("console", lambda message: faults.append(message.text))
+        opened.on("pageerror", lambda error: faults.append(str(error)))
+        opened.on("request", lambda r: faults.extend([r.url] * (origin not in r.url)))
+        opened.goto(f"{origin}/")
+        opened.wait_for_selector(f"#{verb} ol li")
+        try:
             yield opened
+        finally:
             browser.close()
-    finally:
-        server.kill()
-        server.wait()
-        server.stdout.close()
+            server.shutdown()
     assert faults == []
 
 
@@ -146,8 +143,7 @@ def _ask(page, verb: str, given: dict):
 @pytest.mark.browser
 class TestInChromium:
     def test_a_browser_fetches_about_ten_megabytes(self, exported: WebReport) -> None:
-        assert exported.verbs == ("fill", "search")
-        assert exported.transfer < 10_100_000
+        assert exported.verbs == ("fill", "search") and exported.transfer < 10_100_000
 
     def test_it_answers_as_python_does(self, page) -> None:
         model, text = litebert.load(), "He opened the [MASK] and went into the [MASK]."
