@@ -1,34 +1,26 @@
 """The how-to for a head, followed to the letter from outside the package."""
 
-import importlib
-import re
 import shutil
 from pathlib import Path
 
 import pytest
 import torch
 
-from litebert.config import HEADS, AlbertConfig, HeadConfig
+from litebert.config import HEADS
 from litebert.errors import LitebertError
 from litebert.folder import load_model, save_model
 from litebert.hub import model_card
 from litebert.inference import Model
 from litebert.nn import AlbertForTask, Batch
-from tests.interop.transformers_models import SHAPE
-
-HOW_TO = Path(__file__).parents[2] / "docs" / "extending" / "head.md"
+from tests.extending.test_pages import made_by_page
 
 
 @torch.inference_mode()
 def test_a_head_from_outside_is_saved_loaded_and_described(
     tmp_path: Path, small_model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    code = re.findall(r"```python\n(.*?)```", HOW_TO.read_text(encoding="utf-8"), re.DOTALL)[0]
-    (tmp_path / "polarity.py").write_text(code)
-    monkeypatch.syspath_prepend(tmp_path)
-    importlib.import_module("polarity")
     try:
-        network = AlbertForTask(AlbertConfig(**SHAPE), HeadConfig(kind="two-scores")).eval()
+        network = made_by_page("head", tmp_path, monkeypatch, "polarity")["network"].eval()
         save_model(network, tmp_path / "model")
         again = load_model(tmp_path / "model").network
         assert isinstance(again, AlbertForTask) and again.head_config.kind == "two-scores"
