@@ -125,3 +125,17 @@ def test_a_comparison_has_the_same_numbers_in_every_format(runs: Path) -> None:
     del rows["of", "name"]
     assert rows == {key: tuple("" if cell is None else str(cell) for cell in cells) for key, cells in told.items()}
     assert "| last | matthews | 0.6123 | 0.5000 |" in litebert(*words, "--markdown").stdout
+
+
+def test_clean_removes_checkpoints_of_finished_runs_and_what_failed_ones_left(runs: Path) -> None:
+    write_json(runs / "begun" / "run.json", {"litebert": "0.1.0", "settings": {}, "origins": {}, "data": {}})
+    waste = [runs / "mini" / "checkpoints" / "step-10", runs / "begun" / "checkpoints" / "damaged-step-4"]
+    needed = runs / "begun" / "checkpoints" / "step-5"
+    for number, folder in enumerate([*waste, needed], start=1):
+        write_text(folder / "weights", "x" * 1_000 * number)
+    planned = litebert("runs", "clean", runs, "--dry-run", "--json").json["waste"]
+    assert {(each["path"], each["num_bytes"]) for each in planned} == {(str(waste[0]), 1_000), (str(waste[1]), 2_000)}
+    assert all(folder.is_dir() for folder in waste)
+    assert litebert("runs", "clean", runs).code == 0
+    assert not any(folder.exists() for folder in waste)
+    assert needed.is_dir() and (runs / "mini" / "model" / "config.json").is_file()
