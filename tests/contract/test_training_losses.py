@@ -34,7 +34,8 @@ PRETRAINED: dict[str, dict[str, object]] = {
 
 @pytest.mark.parametrize("name", PRETRAINED)
 def test_golden_losses_of_pretraining(tiny: Tiny, tmp_path: Path, name: str) -> None:
-    golden.require("pretraining", name, rows(tiny.pretrain(tmp_path, **PRETRAINED[name])))
+    found = rows(tiny.pretrain(tmp_path, **PRETRAINED[name]))
+    assert found == golden.expected("pretraining", name, found)
 
 
 def test_the_same_training_has_the_same_bits_again_and_another_seed_has_others(tiny: Tiny, tmp_path: Path) -> None:
@@ -56,12 +57,12 @@ def test_golden_losses_of_a_continuation_and_of_a_distillation(tiny: Tiny, tmp_p
     settings |= {"optim.learning_rate": 0.001}
     # the default recipe of a continuation has lower rates
     run = package.pretrain(start=tiny.run, recipe="laptop", name="further", settings=settings, **given)
-    golden.require("pretraining", "continued", rows(run))
+    found = rows(run)
+    assert found == golden.expected("pretraining", "continued", found)
 
     settings = {**PRETRAINING, "distil.texts": 4, "distil.text_length": 16}
-    golden.require(
-        "pretraining", "distilled", rows(package.distil(tiny.run, name="student", settings=settings, **given))
-    )
+    found = rows(package.distil(tiny.run, name="student", settings=settings, **given))
+    assert found == golden.expected("pretraining", "distilled", found)
 
 
 FINETUNED: dict[str, tuple[str, dict[str, object]]] = {
@@ -81,13 +82,15 @@ FINETUNED: dict[str, tuple[str, dict[str, object]]] = {
 @pytest.mark.parametrize("name", FINETUNED)
 def test_golden_losses_of_fine_tuning(tiny: Tiny, tmp_path: Path, name: str) -> None:
     file, settings = FINETUNED[name]
-    golden.require("finetuning", name, rows(tiny.finetune(tmp_path, file, FINETUNING | settings)))
+    found = rows(tiny.finetune(tmp_path, file, FINETUNING | settings))
+    assert found == golden.expected("finetuning", name, found)
 
 
 def test_golden_losses_with_a_teacher(tiny: Tiny, tmp_path: Path) -> None:
     teacher = tiny.finetune(tmp_path, given={**FINETUNING, "train.seed": 3}, name="teacher")
     student = tiny.finetune(tmp_path, teacher=teacher.folder, name="student")
-    golden.require("finetuning", "taught", rows(student))
+    found = rows(student)
+    assert found == golden.expected("finetuning", "taught", found)
 
 
 def test_what_a_run_says_of_itself_is_what_its_files_say(tiny: Tiny) -> None:
