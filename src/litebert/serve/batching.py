@@ -132,15 +132,16 @@ class ServedModel:
             await left()
             abandon("client left", ClientLeftError())
 
-        late, advice = (
-            f"no answer was ready within the deadline of {timeout_ms} ms",
-            "send less, or allow a longer timeout_ms",
-        )
+        def end() -> None:
+            late, advice = (
+                f"no answer within the deadline of {timeout_ms} ms",
+                "send less, or allow a longer timeout_ms",
+            )
+            abandon("deadline", HttpError("LB-958", late, status=504, next=advice))
+
         watching = list[asyncio.Task[None]]()  # most answers arrive before watching would be worth its cost
         timers = [
-            self._loop.call_later(
-                timeout_ms / 1_000, abandon, "deadline", HttpError("LB-958", late, status=504, next=advice)
-            ),
+            self._loop.call_later(timeout_ms / 1_000, end),
             self._loop.call_later(UNWATCHED_SECONDS, lambda: watching.append(self._loop.create_task(watch()))),
         ]
         try:
