@@ -92,10 +92,8 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
                     digest.update(piece)
             if digest.hexdigest().encode() != stored:
                 theirs = f"SHA-256 {stored[:16].decode('utf-8', 'replace')}…, written into the file with them"
-                what, ours = (
-                    f"the weights in {path} are not those that were saved",
-                    f"SHA-256 {digest.hexdigest()[:16]}…",
-                )
+                what = f"the weights in {path} are not those that were saved"
+                ours = f"SHA-256 {digest.hexdigest()[:16]}…"
                 raise damaged_model("LB-676", what, ours, theirs)
     return tensors
 

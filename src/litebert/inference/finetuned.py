@@ -105,10 +105,8 @@ class Finetuned:
             fits = (own.labels == wanted.labels or is_unnamed) and (own.kind == wanted.kind or has_problem)
         if not isinstance(network, AlbertForTask) or not fits:
             has = f"{own.kind}: {', '.join(own.labels[:10])}" if own else "pretraining heads only"
-            what, advice = (
-                f"{folder} has no head for {settings.name}",
-                "choose a model that was fine-tuned on this task",
-            )
+            what = f"{folder} has no head for {settings.name}"
+            advice = "choose a model that was fine-tuned on this task"
             expected = f"{wanted.kind}: {', '.join(wanted.labels)}"
             raise LitebertError("LB-614", what, received=has, expected=expected, next=advice)
         limit_depth(network, depth)

@@ -27,10 +27,8 @@ def several(texts: Texts, verb: str) -> list[str]:
     found = [texts] if isinstance(texts, str) or not _is_list(texts) else list(texts)
     for text in found:
         if not isinstance(text, str):
-            received, advice = (
-                f"{text!r:.100} ({type(text).__name__})",
-                "give every text as a str; of a table, one column",
-            )
+            received = f"{text!r:.100} ({type(text).__name__})"
+            advice = "give every text as a str; of a table, one column"
             raise LitebertError("LB-611", f"{verb} takes texts", received=received, next=advice)
     return [str(text) for text in found]  # numpy's strings become plain ones
 

@@ -133,10 +133,8 @@ class ServedModel:
             abandon("client left", ClientLeftError())
 
         def end() -> None:
-            late, advice = (
-                f"no answer within the deadline of {timeout_ms} ms",
-                "send less, or allow a longer timeout_ms",
-            )
+            late = f"no answer within the deadline of {timeout_ms} ms"
+            advice = "send less, or allow a longer timeout_ms"
             abandon("deadline", HttpError("LB-958", late, status=504, next=advice))
 
         watching = list[asyncio.Task[None]]()  # most answers arrive before watching would be worth its cost

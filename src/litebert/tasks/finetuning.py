@@ -202,10 +202,8 @@ def taught(
         received, expected = (
             f"{head.kind}, {head.problem_type}: {', '.join(head.labels) or 'no labels'}" for head in (theirs, ours)
         )
-        what, expected = (
-            "this teacher cannot teach this task",
-            f"{expected}; spans and tags are not learnt from a teacher",
-        )
+        what = "this teacher cannot teach this task"
+        expected = f"{expected}; spans and tags are not learnt from a teacher"
         advice = "give a run of the same task and labels"
         raise LitebertError("LB-884", what, received=received, expected=expected, next=advice)
     read = family.features(examples, tokenizer, max_length=max_length, training=False)

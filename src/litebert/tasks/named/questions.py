@@ -88,10 +88,8 @@ def read_squad(source: Source) -> tuple[list[SpanExample], bool]:
             is_version_2 = is_version_2 or one.is_impossible is not None
     for key, number in Counter(example.id for example in examples).items():
         if number > 1:
-            what, advice = (
-                f"{source.name}: {number} questions have the same id",
-                "answers are listed by id: give each one",
-            )
+            what = f"{source.name}: {number} questions have the same id"
+            advice = "answers are listed by id: give each one"
             raise LitebertError("LB-803", what, received=key, next=advice)
     return examples, is_version_2
 
