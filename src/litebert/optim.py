@@ -58,20 +58,6 @@ class MomentOptimizer(Optimizer):
         ours = {"bias_correction": bias_correction, "average_decay": average_decay, "momentum": momentum}
         super().__init__(params, {**official, **ours, "is_adapted": True, "is_matrix": False, "rate_scale": 1.0})
 
-    def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Add a group of parameters with its own settings."""
-        group = {**self.defaults, **param_group}
-        is_allowed = {
-            "lr": isinstance(group["lr"], Tensor) or group["lr"] >= 0,
-            "betas": all(0 <= beta < 1 for beta in group["betas"]),
-            "eps": group["eps"] > 0,
-            "weight_decay": group["weight_decay"] >= 0,
-            "average_decay": 0 <= group["average_decay"] < 1,
-        }
-        if wrong := [f"{name}={group[name]}" for name, is_good in is_allowed.items() if not is_good]:
-            raise ValueError(f"out of range: {', '.join(wrong)}")
-        super().add_param_group(param_group)
-
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
         """Update every parameter that has a gradient; return what `closure` returned."""
@@ -88,8 +74,6 @@ class MomentOptimizer(Optimizer):
                     portions[-1].append(parameter)
             for parameters in portions:
                 gradients = [p.grad for p in parameters if p.grad is not None]
-                if any(each.layout is not torch.strided for each in gradients):
-                    raise ValueError("a sparse gradient: both moments change in every step, even where it is 0")
                 states = [self.state.get(parameter) or self.state_of(parameter, group) for parameter in parameters]
                 steps = [state["step"] for state in states if "step" in state]
                 if steps:
@@ -307,10 +291,7 @@ _HIDDEN = re.compile(r"(attention|feed_forward)\.\d+\.|projection\.|pooler\.|mas
 
 
 def build_optimizer(
-    config: OptimConfig,
-    named_parameters: Iterable[tuple[str, Tensor]],
-    *,
-    rate_scales: Mapping[str, float] | None = None,
+    config: OptimConfig, named_parameters: Iterable[tuple[str, Tensor]], *, head_scale: float = 1.0
 ) -> MomentOptimizer:
     """Return the configured optimizer; norms and biases neither decay nor adapt."""
     is_muon = config.name == "muon"
@@ -318,7 +299,7 @@ def build_optimizer(
     groups = parameter_groups(
         named_parameters,
         weight_decay=config.weight_decay,
-        rate_scales=rate_scales,
+        head_scale=head_scale,
         matrix_scale=config.muon_learning_rate / config.learning_rate if is_muon else None,
     )
     return kind(
@@ -337,19 +318,18 @@ def parameter_groups(
     named_parameters: Iterable[tuple[str, Tensor]],
     *,
     weight_decay: float,
-    rate_scales: Mapping[str, float] | None = None,
+    head_scale: float = 1.0,
     matrix_scale: float | None = None,
 ) -> list[dict[str, Any]]:
     """Split named parameters into those that decay and adapt, and those that do neither.
 
-    With `matrix_scale`, the matrices of hidden layers have separate groups (`is_matrix`), whose learning rate is that
-    factor times the others'. `rate_scales` are factors on the learning rate by parameter name, 1 by default; parameters
-    with the same factor share a group. Empty groups are omitted, since torch refuses them together with named ones.
+    The rate of a task's heads is `head_scale` times the others'. With `matrix_scale`, the matrices of hidden layers
+    have groups of their own (`is_matrix`), with that factor. Torch keeps the names: the state is saved by them.
     """
     groups: dict[tuple[bool, bool, float], dict[str, Any]] = {}  # in order: adapted first, then by falling rate
     for name, parameter in named_parameters:
-        is_adapted, scale = not _EXCLUDED.search(name), (rate_scales or {}).get(name, 1.0)
-        is_matrix = False
+        is_adapted, is_matrix = not _EXCLUDED.search(name), False
+        scale = head_scale if name.startswith(("head.", "exits.")) else 1.0
         if matrix_scale is not None and parameter.ndim == 2 and _HIDDEN.search(name):
             is_matrix, scale = True, scale * matrix_scale
         group = {"is_adapted": is_adapted, "is_matrix": is_matrix, "rate_scale": scale}
@@ -358,27 +338,24 @@ def parameter_groups(
     return [groups[key] for key in sorted(groups)]
 
 
-def state_tensors(optimizer: MomentOptimizer, named_parameters: Iterable[tuple[str, Tensor]]) -> dict[str, Tensor]:
+def state_tensors(optimizer: MomentOptimizer) -> dict[str, Tensor]:
     """Return the state of every parameter as `<parameter>/<name>`, such as `…/adam_m`, for checkpoints without pickle.
 
     The tensors are the live state: write or copy them before the next step. A parameter that never had a gradient has
     zeros, so that the set of names depends on the model alone.
     """
-    names = {id(parameter): name for name, parameter in named_parameters}
     return {
-        f"{names[id(parameter)]}/{state_name}": kept
+        f"{name}/{state_name}": kept
         for group in optimizer.param_groups
-        for parameter in group["params"]
+        for name, parameter in zip(group["param_names"], group["params"], strict=True)
         for state_name, kept in optimizer.state_of(parameter, group).items()
     }
 
 
 @torch.no_grad()
-def load_state_tensors(
-    optimizer: MomentOptimizer, named_parameters: Iterable[tuple[str, Tensor]], tensors: Mapping[str, Tensor]
-) -> None:
+def load_state_tensors(optimizer: MomentOptimizer, tensors: Mapping[str, Tensor]) -> None:
     """Load what `state_tensors` returned, so that training continues bit-equal; or refuse it, and change nothing."""
-    live = state_tensors(optimizer, named_parameters)
+    live = state_tensors(optimizer)
     theirs, ours = (
         {name: f"{tuple(tensor.shape)} {tensor.dtype}" for name, tensor in each.items()} for each in (tensors, live)
     )

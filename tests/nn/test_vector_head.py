@@ -15,7 +15,7 @@ from litebert.nn import AlbertForPretraining, AlbertForTask, Batch
 from litebert.optim import build_optimizer
 from litebert.runs import read_result
 from litebert.tokenizer import Tokenizer
-from litebert.train.finetune import Prepared, finetune, head_rates, prepare
+from litebert.train.finetune import Prepared, finetune, prepare
 
 SHAPE = AlbertConfig(vocab_size=90, embedding_size=16, hidden_size=32, num_attention_heads=4, num_hidden_layers=2)
 HEAD = HeadConfig(kind="vector-classification", labels=("no", "yes"))
@@ -82,8 +82,7 @@ def test_the_head_follows_the_vectors_of_the_start(
 def test_the_head_alone_learns_faster(plan: Plan) -> None:
     prepared = plan()
     network, optim = AlbertForTask(prepared.network_config, prepared.dataset.family.head), prepared.config.optim
-    scales = head_rates(network, optim.head_rate_scale)
-    groups = build_optimizer(optim, network.named_parameters(), rate_scales=scales).param_groups
+    groups = build_optimizer(optim, network.named_parameters(), head_scale=optim.head_rate_scale).param_groups
     faster = {id(p) for group in groups if group["rate_scale"] == optim.head_rate_scale for p in group["params"]}
     assert faster == {id(p) for p in network.head.parameters()}
     assert {group["rate_scale"] for group in groups} == {1, 10}

@@ -137,32 +137,12 @@ def test_a_step_in_portions_equals_a_step_parameter_by_parameter(
 
 
 @KINDS
-def test_what_has_no_gradient_stays_and_what_cannot_be_is_refused(kind: type[MomentOptimizer]) -> None:
+def test_what_has_no_gradient_stays(kind: type[MomentOptimizer]) -> None:
     idle, busy = Parameter(torch.ones(2)), Parameter(torch.ones(2))
     busy.grad = torch.ones(2)
     kind([idle, busy]).step()
     assert idle.tolist() == [1.0, 1.0]
     assert busy[0] < 1
-    table = torch.nn.Embedding(4, 2, sparse=True)
-    table(torch.tensor([1])).sum().backward()
-    with pytest.raises(ValueError, match="sparse gradient"):
-        kind(table.parameters()).step()
-    for setting in ({"lr": -1.0}, {"betas": (0.9, 1.0)}, {"eps": 0.0}, {"weight_decay": -0.1}, {"average_decay": 1.0}):
-        with pytest.raises(ValueError, match=next(iter(setting))):
-            kind([Parameter(torch.ones(1))], **setting)
-
-
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-@KINDS
-def test_a_cuda_step_equals_the_cpu_step(kind: type[MomentOptimizer]) -> None:
-    on_cpu, on_gpu = torch.nn.Linear(64, 64), torch.nn.Linear(64, 64, device="cuda")
-    on_gpu.load_state_dict(on_cpu.state_dict())
-    for layer in (on_cpu, on_gpu):
-        optimizer = kind(parameter_groups(layer.named_parameters(), weight_decay=0.01), lr=0.1)
-        layer(torch.linspace(-1, 1, 64, device=layer.weight.device)).square().sum().backward()
-        optimizer.step()
-    torch.testing.assert_close(on_gpu.weight.cpu(), on_cpu.weight, rtol=1e-4, atol=1e-5)
 
 
 def test_norms_and_biases_neither_decay_nor_adapt() -> None:
@@ -232,16 +212,16 @@ def test_training_continues_bit_equal_from_saved_state(name: str, more: dict[str
     model, resumed = network(), network()
     optimizer = build_optimizer(config, model.named_parameters())
     train(model, optimizer, range(3))
-    save_file(state_tensors(optimizer, model.named_parameters()), tmp_path / "state.safetensors")
+    save_file(state_tensors(optimizer), tmp_path / "state.safetensors")
     resumed.load_state_dict(model.state_dict())
     train(model, optimizer, range(3, 6))
 
     again = build_optimizer(config, resumed.named_parameters())
-    load_state_tensors(again, resumed.named_parameters(), load_file(tmp_path / "state.safetensors"))
+    load_state_tensors(again, load_file(tmp_path / "state.safetensors"))
     train(resumed, again, range(3, 6))
 
-    before, found = (state_tensors(each, m.named_parameters()) for each, m in ((optimizer, model), (again, resumed)))
-    assert all(torch.equal(tensor, found[key]) for key, tensor in before.items())
+    found = state_tensors(again)
+    assert all(torch.equal(tensor, found[key]) for key, tensor in state_tensors(optimizer).items())
     weights = [parameter.clone() for parameter in model.parameters()]
     assert all(map(torch.equal, weights, resumed.parameters()))
     if "average_decay" in more:  # the average takes the place of the weights, and gives it back
@@ -251,33 +231,32 @@ def test_training_continues_bit_equal_from_saved_state(name: str, more: dict[str
         assert all(map(torch.equal, model.parameters(), weights))
 
 
-OTHERS = {
-    "bias/adam_v is missing": ("bias/adam_v", {}, "bias/adam_v"),
-    "one more": ("", {"other/adam_v": torch.ones(2)}, "other/adam_v"),
-    "a typo": ("weight/adam_m", {"wieght/adam_m": torch.ones(2)}, "did you mean weight/adam_m"),
-    "another shape": ("", {"bias/adam_v": torch.ones(3)}, r"bias/adam_v of \(3,\)"),
-    "another dtype": ("", {"bias/adam_v": torch.ones(2, dtype=torch.float64)}, "bias/adam_v of .*float64"),
-}
-
-
-@pytest.mark.parametrize("name", OTHERS)
-def test_the_state_of_another_model_is_refused_and_changes_nothing(name: str) -> None:
-    dropped, added, told = OTHERS[name]
-    model = torch.nn.Linear(3, 2)
-    optimizer = Lamb(parameter_groups(model.named_parameters(), weight_decay=0.01), lr=0.1)
-    live = state_tensors(optimizer, model.named_parameters())
+@pytest.mark.parametrize(
+    ("dropped", "added", "told"),
+    [
+        ("bias/adam_v", {}, "bias/adam_v"),
+        ("", {"other/adam_v": torch.ones(2)}, "other/adam_v"),
+        ("weight/adam_m", {"wieght/adam_m": torch.ones(2)}, "did you mean weight/adam_m"),
+        ("", {"bias/adam_v": torch.ones(3)}, r"bias/adam_v of \(3,\)"),
+        ("", {"bias/adam_v": torch.ones(2, dtype=torch.float64)}, "bias/adam_v of .*float64"),
+    ],
+)
+def test_the_state_of_another_model_is_refused_and_changes_nothing(
+    dropped: str, added: dict[str, Tensor], told: str
+) -> None:
+    optimizer = Lamb(parameter_groups(torch.nn.Linear(3, 2).named_parameters(), weight_decay=0.01), lr=0.1)
+    live = state_tensors(optimizer)
     assert list(live) == ["weight/adam_m", "weight/adam_v", "bias/adam_m", "bias/adam_v"]
     tensors = {name: torch.ones_like(each) for name, each in live.items() if name != dropped}
     with pytest.raises(LitebertError, match=f"LB-423(?s:.*){told}"):
-        load_state_tensors(optimizer, model.named_parameters(), tensors | added)
+        load_state_tensors(optimizer, tensors | added)
     assert not any(tensor.any() for tensor in live.values())
 
 
 def test_hidden_matrices_are_muons_and_tables_classifiers_and_vectors_are_adams() -> None:
     model = network()
     optimizer = build_optimizer(MUON, model.named_parameters())
-    names = {id(parameter): name for name, parameter in model.named_parameters()}
-    matrices = {names[id(p)] for g in optimizer.param_groups if g["is_matrix"] for p in g["params"]}
+    matrices = {name for group in optimizer.param_groups if group["is_matrix"] for name in group["param_names"]}
     attention = {f"albert.attention.0.{part}.weight" for part in ("query", "key", "value", "output")}
     widening = {f"albert.feed_forward.0.{part}.weight" for part in ("intermediate", "output")}
     others = {"albert.embedding.projection.weight", "albert.pooler.weight", "masked_lm.dense.weight"}

@@ -77,7 +77,7 @@ class Checkpoints:
 
         Nothing is written if weights or moments are not finite. The last one from before a divergence stays.
         """
-        tensors = state_tensors(optimizer, network.named_parameters())
+        tensors = state_tensors(optimizer)
         if name := first_not_finite({**dict(network.named_parameters()), **tensors}):
             raise NonFiniteError(
                 "LB-541",
@@ -117,7 +117,7 @@ class Checkpoints:
                 if name := first_not_finite(tensors):
                     raise _damaged(path / OPTIMIZER_FILE, f"{name} is not finite")
                 network.load_state_dict(loaded.network.state_dict())
-                load_state_tensors(optimizer, network.named_parameters(), tensors)
+                load_state_tensors(optimizer, tensors)
                 return progress
             except LitebertError as error:
                 problems.append(error)

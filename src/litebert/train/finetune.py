@@ -85,8 +85,8 @@ def finetune(
                         log.say(f"{text}: {', '.join(sorted({name.rpartition('.')[0] for name in names}))}")
                 for note in start.notes:
                     log.say(f"note: {note}")
-            rates = head_rates(network, config.optim.head_rate_scale)
-            optimizer = build_optimizer(config.optim, network.named_parameters(), rate_scales=rates)
+            optim = config.optim
+            optimizer = build_optimizer(optim, network.named_parameters(), head_scale=optim.head_rate_scale)
             task = Finetuning(
                 network,
                 family,
@@ -127,11 +127,6 @@ def finetune(
             write_card(folder / "best")
             write_model(folder / "model", network, tokenizer, has_card=True)
         return 0
-
-
-def head_rates(network: AlbertForTask, scale: float) -> dict[str, float]:
-    """Return the factor on the learning rate of each parameter of the heads; all others have 1."""
-    return {name: scale for name, _ in network.named_parameters() if name.startswith(("head.", "exits."))}
 
 
 # ---- what is known before the first step ----------------------------------------------------------------------------

@@ -130,7 +130,7 @@ def resume(network: Network, checkpoints: Checkpoints, optimizer: MomentOptimize
 
     table = world.from_first(restore)
     if world.size > 1:  # the others receive what the first has read
-        world.copy_first_([*network.parameters(), *state_tensors(optimizer, network.named_parameters()).values()])
+        world.copy_first_([*network.parameters(), *state_tensors(optimizer).values()])
     for problem in problems:
         log.say(f"passed over a damaged checkpoint\n{problem}", is_warning=True)
     if table is None and problems:

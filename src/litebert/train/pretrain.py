@@ -299,5 +299,5 @@ def take_start(
                 expected="a checkpoint, or a Google checkpoint imported with its optimizer slots",
                 next="litebert import google PATH --optimizer, or set start.optimizer=false",
             ) from error
-        load_state_tensors(optimizer, network.named_parameters(), state)
+        load_state_tensors(optimizer, state)
         log.say("with its optimizer's state")

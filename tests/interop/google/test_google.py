@@ -173,8 +173,8 @@ def test_the_optimizer_is_kept_when_asked_for_moments_that_never_were_are_zeros(
         assert bool(kept["albert.pooler.weight/adam_v"].any()) == (step == 7)
         network = load_model(model).network
         optimizer = AdamW(parameter_groups(network.named_parameters(), weight_decay=0.01))
-        load_state_tensors(optimizer, network.named_parameters(), kept)
-        state = state_tensors(optimizer, network.named_parameters())
+        load_state_tensors(optimizer, kept)
+        state = state_tensors(optimizer)
         kernel = f"{THEIR_BLOCK.format(0, 0)}ffn_1/intermediate/dense/kernel"
         for slot in ("adam_m", "adam_v"):
             ours = state[f"albert.feed_forward.0.intermediate.weight/{slot}"]
