@@ -26,14 +26,11 @@ from litebert.files import Json
 Item = TypeVar("Item")
 Value = TypeVar("Value")
 
-BUCKET_NUMBERS = 1 << 24
-"""Numbers sent in one message: 64 MiB in float32, enough for all of base."""
 JOIN_SECONDS = 300.0
 """All processes must start within this time."""
 SUM_SECONDS = 600.0
 """The longest wait for the others in one sum: a process that hangs ends the run after it."""
 POLL_SECONDS = 0.05
-LAUNCHER = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
 
 @dataclass(frozen=True)
@@ -63,36 +60,21 @@ class World:
         return self.totals(number if self.is_first else 0.0)[0]
 
     def sum_(self, tensors: Sequence[Tensor]) -> None:
-        """Add up tensors of one dtype over all processes, in place, one bucket per message."""
+        """Add up tensors of one dtype over all processes, in place, in one message."""
         if self.size == 1:
             return
-        buckets, size = list[list[Tensor]](), 0
-        for tensor in tensors:
-            if not buckets or size + tensor.numel() > BUCKET_NUMBERS:
-                buckets.append([])
-                size = 0
-            buckets[-1].append(tensor)
-            size += tensor.numel()
-        sending = []
+        flat = torch.cat([tensor.reshape(-1) for tensor in tensors])
         with _speaking():
-            for bucket in buckets:  # all are on their way before the first is waited for
-                flat = torch.cat([tensor.reshape(-1) for tensor in bucket])
-                sending.append((bucket, flat, dist.all_reduce(flat, async_op=True)))
-            for bucket, flat, work in sending:
-                work.wait()
-                for tensor, piece in zip(bucket, torch.split(flat, [each.numel() for each in bucket]), strict=True):
-                    tensor.copy_(piece.view_as(tensor))
+            dist.all_reduce(flat)
+        for tensor, total in zip(tensors, torch.split(flat, [each.numel() for each in tensors]), strict=True):
+            tensor.copy_(total.view_as(tensor))
 
-    @torch.no_grad()
     def copy_first_(self, tensors: Iterable[Tensor]) -> None:
         """Overwrite tensors with those of the first process."""
-        if self.size == 1:
-            return
-        with _speaking():
-            for tensor in tensors:
-                whole = tensor.detach().contiguous()
-                dist.broadcast(whole, src=0)
-                tensor.copy_(whole)
+        if self.size > 1:
+            with _speaking():
+                for tensor in tensors:
+                    dist.broadcast(tensor.detach(), src=0)
 
     def gathered(self, value: Value) -> list[Value]:
         """Return the values of all processes, by rank."""
@@ -134,25 +116,21 @@ def _speaking() -> Iterator[None]:
 
 def world_size() -> int:
     """Return the number of processes of the run; 1 without a launcher."""
-    return max(1, launched("WORLD_SIZE", 1))
+    return max(1, launched("WORLD_SIZE", "1"))
 
 
-def launched(name: str, default: int = 0) -> int:
+def launched(name: str, default: str = "nothing") -> int:
     """Return a number that the launcher gives in the environment, such as LOCAL_RANK."""
-    text = os.environ.get(name) or str(default)
+    text = os.environ.get(name) or default
     if not text.isdecimal():
-        raise _incomplete(f"{name}={text}")
+        raise LitebertError(
+            "LB-262",
+            "the environment of several processes is not complete",
+            received=f"{name}={text}",
+            expected="RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT, as torchrun sets them",
+            next="torchrun --nproc-per-node 2 -m litebert pretrain ...; alone: unset WORLD_SIZE",
+        )
     return int(text)
-
-
-def _incomplete(received: str) -> LitebertError:
-    return LitebertError(
-        "LB-262",
-        "the environment of several processes is not complete",
-        received=received,
-        expected=f"{', '.join(LAUNCHER)}, as torchrun sets them",
-        next="torchrun --nproc-per-node 2 -m litebert pretrain ...; alone: unset WORLD_SIZE",
-    )
 
 
 @contextmanager
@@ -166,14 +144,11 @@ def joined(device: torch.device) -> Iterator[World]:
     if size == 1:
         yield ALONE
         return
-    place = launched("RANK")  # of this process
-    if missing := [name for name in LAUNCHER if not os.environ.get(name)]:
-        raise _incomplete(f"without {', '.join(missing)}")
+    place, address, port = launched("RANK"), os.environ.get("MASTER_ADDR") or "localhost", launched("MASTER_PORT")
     if place >= size:
-        raise _incomplete(f"RANK={place} of {size}")
+        raise ValueError(f"RANK={place} of {size} processes")
     if device.type == "cuda":
         torch.cuda.set_device(device)
-    address, port = os.environ["MASTER_ADDR"], launched("MASTER_PORT")
     try:
         store = _store(address, port, place)
         # each run of this process has keys of its own
@@ -201,4 +176,4 @@ def _store(address: str, port: int, place: int) -> Store:
     patience = timedelta(seconds=JOIN_SECONDS)
     store = TCPStore(address, port, is_master=is_master, timeout=patience, wait_for_workers=False)
     # a launcher that restarts its processes keeps its store
-    return PrefixStore(f"restart/{launched('TORCHELASTIC_RESTART_COUNT')}", store)
+    return PrefixStore(f"restart/{launched('TORCHELASTIC_RESTART_COUNT', '0')}", store)

@@ -1,11 +1,6 @@
-"""torchrun: a process killed or asked to stop; nothing is lost, nobody is left behind. And two hosts.
+"""torchrun: a process killed or asked to stop; nothing is lost, nobody is left behind."""
 
-A host is a network namespace of its own, with nothing but a cable between them.
-"""
-
-import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -15,11 +10,10 @@ from pathlib import Path
 
 import pytest
 
-import litebert
 from litebert.files import hash_file
 from litebert.runs import read_metrics
 
-from .test_several_processes import JOBS, _pretrain, require_alike
+from .test_several_processes import _pretrain
 
 pytestmark = pytest.mark.slow
 
@@ -107,39 +101,3 @@ def test_killing_the_launcher_leaves_nobody(start: Start, tmp_path: Path) -> Non
         time.sleep(0.5)
     assert not _processes(f"LITEBERT_TEST_MARK={tmp_path}")
     assert any((tmp_path / "orphaned" / "checkpoints").iterdir())
-
-
-ADDRESSES = {"left": "10.77.0.1", "right": "10.77.0.2"}
-
-
-@pytest.fixture
-def hosts() -> Iterator[dict[str, str]]:
-    """Lay a cable between two namespaces; give the name of each."""
-    names = {side: f"litebert-{side}-{os.getpid()}" for side in ADDRESSES}
-    for name in names.values():
-        subprocess.run(["ip", "netns", "add", name], check=True)
-    cable = ["ip", "link", "add", "cable", "netns", names["left"], "type", "veth", "peer"]
-    subprocess.run([*cable, "name", "cable", "netns", names["right"]], check=True)
-    for side, name in names.items():
-        inside = ["ip", "-n", name]
-        address = f"{ADDRESSES[side]}/24"
-        subprocess.run([*inside, "address", "add", address, "dev", "cable"], check=True)
-        for device in ("cable", "lo"):
-            subprocess.run([*inside, "link", "set", device, "up"], check=True)
-    yield names
-    for name in names.values():
-        subprocess.run(["ip", "netns", "delete", name], check=True)
-
-
-@pytest.mark.skipif(os.geteuid() != 0 or shutil.which("ip") is None, reason="needs root and the tool ip")
-def test_two_hosts_train_what_one_process_trains(hosts: dict[str, str], corpus: Path, tmp_path: Path) -> None:
-    litebert.pretrain(**_pretrain(corpus, tmp_path, "alone")[1], quiet=True)
-    command = [sys.executable, "-c", JOBS, json.dumps([_pretrain(corpus, tmp_path, "hosts")]), "0"]
-    shared = {"WORLD_SIZE": "2", "MASTER_ADDR": ADDRESSES["left"], "MASTER_PORT": "29511"}
-    shared |= {"GLOO_SOCKET_IFNAME": "cable"}
-    children = [
-        subprocess.Popen(["ip", "netns", "exec", name, *command], env={**os.environ, **shared, "RANK": str(place)})
-        for place, name in enumerate(hosts.values())
-    ]
-    assert [child.wait(timeout=500) for child in children] == [0, 0]
-    require_alike(tmp_path / "alone", tmp_path / "hosts")

@@ -186,7 +186,7 @@ def choose_device(name: str) -> torch.device:
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     if name == "cuda" and world_size() > 1:
-        name = f"cuda:{launched('LOCAL_RANK')}"
+        name = f"cuda:{launched('LOCAL_RANK', '0')}"
     try:
         if name == "mps" and world_size() > 1:
             raise RuntimeError("several processes cannot share one Apple GPU")
