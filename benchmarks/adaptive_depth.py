@@ -21,11 +21,12 @@ from torch import Tensor
 from benchmarks.measure import machine, table, take_turns
 from benchmarks.texts import DATA
 from litebert.cli.command import command_of
-from litebert.config import FinetuneConfig, resolve, settings_from_words
+from litebert.config import FinetuneConfig
 from litebert.fast import limit_depth, patient_logits
 from litebert.fast.exits import is_same_answer, logits_by_step
 from litebert.inference.finetuned import Finetuned
 from litebert.nn import AlbertForTask, Batch
+from litebert.settings import resolve, settings_from_words
 from litebert.tasks.kinds.family import joined
 from litebert.train.finetune import finetune
 

@@ -15,9 +15,10 @@ import torch
 
 from benchmarks.measure import table
 from litebert.cli.command import command_of
-from litebert.config import PretrainConfig, resolve, settings_from_words
+from litebert.config import PretrainConfig
 from litebert.metrics import Spread
 from litebert.runs import Run
+from litebert.settings import resolve, settings_from_words
 from litebert.train.pretrain import pretrain
 
 ADAMW = ["optim.name=adamw", "optim.learning_rate=0.0005", "model.hidden_act=gelu_new"]

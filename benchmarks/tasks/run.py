@@ -21,11 +21,12 @@ from typing import Annotated
 from benchmarks.measure import table
 from benchmarks.texts import DATA, labelled
 from litebert.cli.command import command_of
-from litebert.config import FinetuneConfig, resolve, settings_from_words
+from litebert.config import FinetuneConfig
 from litebert.files import write_text
 from litebert.metrics import Spread
 from litebert.rng import hashed
 from litebert.runs import Run
+from litebert.settings import resolve, settings_from_words
 from litebert.train.finetune import finetune
 
 COMMON = ["task.max_length=128", "train.batch_size=32", "train.precision=auto", "train.log_every=50"]

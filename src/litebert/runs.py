@@ -15,14 +15,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Literal, Self, TypeVar
+from typing import Literal, Self, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, Field, JsonValue, PlainSerializer, ValidationError, model_validator
+from pydantic import BaseModel, Field, JsonValue, ValidationError, model_validator
 
 from litebert import files
-from litebert.config import Origin, refused
 from litebert.errors import DamagedError, LitebertError
 from litebert.files import Json, append_line, as_path, read_json, write_text
+from litebert.settings import refused
 
 RUN_FILE, METRICS_FILE, RESULT_FILE, ANSWERS = "run.json", "metrics.jsonl", "result.json", "answers"
 DAMAGED_FILE = "metrics.damaged"
@@ -32,16 +32,13 @@ Kind = Literal["pretraining", "fine-tuning"]
 # ---- run.json: settings with their origins, data, environment -------------------------------------------------------
 
 
-_read = BeforeValidator(lambda said: Origin.read(said) if isinstance(said, str) else said)
-
-
 class RunFile(BaseModel, frozen=True):
     """The contents of run.json."""
 
     format: int = 1
     litebert: str = "unknown"
     settings: dict[str, JsonValue] = {}
-    origins: dict[str, Annotated[Origin, _read, PlainSerializer(str)]] = {}
+    origins: dict[str, str] = {}
     data: dict[str, JsonValue] = {}
     environment: dict[str, JsonValue] = {}
 

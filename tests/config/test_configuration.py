@@ -8,33 +8,23 @@ from hypothesis import strategies as st
 
 from litebert.api.settings import recipes
 from litebert.api.settings import recipes_show as recipe_text
-from litebert.config import (
-    PRESETS,
-    FinetuneConfig,
-    Origin,
-    PretrainConfig,
-    Setting,
-    describe,
-    preset,
-    resolve,
-    settings_from_toml,
-    settings_from_words,
-)
+from litebert.config import PRESETS, FinetuneConfig, PretrainConfig, preset
 from litebert.errors import LitebertError
 from litebert.files import write_text
+from litebert.settings import Setting, describe, resolve, settings_from_toml, settings_from_words
 
-CORPUS = {"data.corpus": Setting("c", Origin("file", "test"))}
+CORPUS = {"data.corpus": Setting("c", "test")}
 NAMES = [setting.name for setting in describe(PretrainConfig)]
 
 
 def test_later_layers_win_and_every_value_knows_its_origin() -> None:
-    recipe = {"model.preset": Setting("tiny", Origin("recipe", "r")), "train.seed": Setting(1, Origin("recipe", "r"))}
+    recipe = {"model.preset": Setting("tiny", "recipe r"), "train.seed": Setting(1, "recipe r")}
     typed = settings_from_words(["train.seed=2", "model.hidden_act=relu"])
     resolved = resolve(PretrainConfig, CORPUS, recipe, typed)
     assert (resolved.config.train.seed, resolved.config.model.hidden_size) == (2, 128)
     origins = {"train.seed": "command line: train.seed=2", "model.hidden_size": "preset tiny (recipe r)"}
     origins |= {"model.hidden_act": "command line: model.hidden_act=relu", "optim.name": "default"}
-    assert {name: str(resolved.origins[name]) for name in origins} == origins
+    assert {name: resolved.origins[name] for name in origins} == origins
 
 
 @given(st.sampled_from(NAMES), st.data())
@@ -46,7 +36,7 @@ def test_a_typo_in_a_setting_is_answered_with_the_setting(name: str, data: st.Da
     if typo in NAMES or len(meant) > 1:  # os_token_id may be bos or eos
         return
     with pytest.raises(LitebertError, match="LB-103") as caught:
-        resolve(PretrainConfig, CORPUS, {typo: Setting(1, Origin("file", "test"))})
+        resolve(PretrainConfig, CORPUS, {typo: Setting(1, "test")})
     assert name in caught.value.expected
 
 

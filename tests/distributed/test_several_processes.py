@@ -13,12 +13,13 @@ import pytest
 import torch
 
 import litebert
-from litebert.config import AlbertConfig, HeadConfig, PretrainConfig, TrainConfig, resolve, settings_from_words
+from litebert.config import AlbertConfig, HeadConfig, PretrainConfig, TrainConfig
 from litebert.distributed import World, joined, world_size
 from litebert.errors import LitebertError
 from litebert.folder import save_model
 from litebert.nn import AlbertForPretraining, AlbertForTask
 from litebert.runs import read_metrics
+from litebert.settings import resolve, settings_from_words
 from litebert.tasks.finetuning import Finetuning, drawn
 from litebert.tasks.kinds.family import Feature
 from litebert.tasks.kinds.text import TextClassification

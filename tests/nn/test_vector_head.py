@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from litebert.config import AlbertConfig, FinetuneConfig, HeadConfig, resolve, settings_from_words
+from litebert.config import AlbertConfig, FinetuneConfig, HeadConfig
 from litebert.errors import LitebertError
 from litebert.folder import save_model, write_sentence_transformers
 from litebert.inference.finetuned import Finetuned, measured
@@ -14,6 +14,7 @@ from litebert.interop.google import export_checkpoint
 from litebert.nn import AlbertForPretraining, AlbertForTask, Batch
 from litebert.optim import build_optimizer
 from litebert.runs import read_result
+from litebert.settings import is_typed, resolve, settings_from_words
 from litebert.tokenizer import Tokenizer
 from litebert.train.finetune import Prepared, finetune, prepare
 
@@ -88,7 +89,7 @@ def test_the_head_alone_learns_faster(plan: Plan) -> None:
     assert {group["rate_scale"] for group in groups} == {1, 10}
     typed = plan("optim.head_rate_scale=3")
     assert typed.config.optim.head_rate_scale == 3
-    assert typed.resolved.origins["optim.head_rate_scale"].is_typed
+    assert is_typed(typed.resolved.origins["optim.head_rate_scale"])
 
 
 def test_such_a_run_learns_and_its_model_answers_and_is_the_start_of_another(plan: Plan, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from litebert import rng
-from litebert.config.schema import ObjectiveConfig
+from litebert.config import ObjectiveConfig
 from litebert.corpus import Shard
 from litebert.objectives import Loader, Vocabulary
 from litebert.objectives.sampling import plan_epoch

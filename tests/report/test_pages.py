@@ -22,22 +22,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from litebert.config import (
-    AlbertConfig,
-    FinetuneConfig,
-    HeadConfig,
-    Origin,
-    PretrainConfig,
-    Setting,
-    TrainConfig,
-    resolve,
-)
+from litebert.config import AlbertConfig, FinetuneConfig, HeadConfig, PretrainConfig, TrainConfig
 from litebert.errors import DamagedError, LitebertError
 from litebert.files import Json, append_line, write_json, write_text
 from litebert.folder import write_config
 from litebert.report import write_report
 from litebert.report.figures import PALETTE, curve_of
 from litebert.runs import LogRow
+from litebert.settings import Setting, resolve
 from litebert.train.run import RunLog, Session, begin
 
 MakeRun = Callable[..., Path]
@@ -45,10 +37,7 @@ MakeRun = Callable[..., Path]
 
 def begun(folder: Path, kind: type[BaseModel], given: dict[str, tuple[Json, str]], **data: Json) -> RunLog:
     """Begin a run of 40 steps with settings and their origins."""
-    settings = {}
-    for name, (value, origin) in given.items():
-        kind_of_origin, _, detail = origin.partition(" ")
-        settings[name] = Setting(value, Origin(kind_of_origin, detail))
+    settings = {name: Setting(value, origin) for name, (value, origin) in given.items()}
     begin(folder, resolve(kind, settings), data={"tokenizer": "a1b2c3", **data})
     return RunLog(Session(folder), TrainConfig(steps=40), is_quiet=True)
 
@@ -68,7 +57,7 @@ def make_run(tmp_path: Path) -> MakeRun:
     ) -> Path:
         settings = {"model.preset": ("tiny", "flag"), "data.corpus": (corpus, "flag")}
         settings |= {"train.steps": (40, "recipe laptop"), "train.log_every": (1, "recipe laptop")}
-        settings["objective.sentence"] = (sentence, f"flag objective.sentence={sentence}")
+        settings["objective.sentence"] = (sentence, f"command line: objective.sentence={sentence}")
         log = begun(tmp_path / name, PretrainConfig, settings, **{"training tokens": 1_234_567})
         for step in range(last_step + 1):
             values = {"masked_lm_loss": 10 - step / 8, "masked_lm_accuracy": accuracies[0] * step / 40}
@@ -104,7 +93,7 @@ def make_finetuned(tmp_path: Path) -> MakeRun:
         folder = tmp_path / name
         settings = {"task.name": (task, f"recipe {task}"), "optim.learning_rate": (2e-5, f"recipe {task}")}
         settings |= {"data.folder": ("glue", "flag"), "model.start": (start, "flag"), "train.seed": (seed, "flag")}
-        settings |= {"train.steps": (40, "flag train.steps=40")}
+        settings |= {"train.steps": (40, "command line: train.steps=40")}
         settings |= {key.replace("__", "."): (value, "flag") for key, value in overrides.items()}
         sizes = {"training examples": 3_668, "training features": 3_668, **{f"{split} examples": 4 for split in splits}}
         log = begun(folder, FinetuneConfig, settings, **sizes)

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from litebert.cli import run
-from litebert.config import PretrainConfig, resolve, settings_from_words
+from litebert.config import PretrainConfig
 from litebert.errors import LitebertError
+from litebert.settings import resolve, settings_from_words
 from litebert.study import ablate, sizes_of
 from litebert.study.ablation import Ablation, AblationRow, Scale, Trial, config_of, described, ordering, training_flops
 from litebert.study.findings import read_findings

@@ -11,12 +11,13 @@ from torch import Tensor
 
 import litebert
 from litebert.api.settings import flags, recipe_settings
-from litebert.config import AlbertConfig, PretrainConfig, Resolved, resolve
+from litebert.config import AlbertConfig, PretrainConfig
 from litebert.distributed import ALONE
 from litebert.errors import LitebertError
 from litebert.folder import save_model
 from litebert.nn import AlbertForPretraining, Batch
 from litebert.runs import Run, read_metrics
+from litebert.settings import Resolved, resolve
 from litebert.tasks.distillation import Surface, Teacher, align
 from litebert.tasks.start import convert
 from litebert.tokenizer import Tokenizer, train_tokenizer

@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 from torch.nn import functional as F
 
 import litebert
-from litebert.config import HeadConfig, TeacherConfig, TrainConfig
-from litebert.config.head import HEADS, PROBLEMS
+from litebert.config import HEADS, PROBLEMS, HeadConfig, TeacherConfig, TrainConfig
 from litebert.errors import LitebertError
 from litebert.folder import save_model
 from litebert.nn import AlbertForPretraining, AlbertForTask, Batch

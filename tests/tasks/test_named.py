@@ -16,9 +16,9 @@ import pyarrow.parquet as pq
 import pytest
 import zstandard
 
-from litebert.config import FinetuneConfig, Origin, Setting, resolve
-from litebert.config.load import settings_from_toml
+from litebert.config import FinetuneConfig
 from litebert.errors import LitebertError
+from litebert.settings import Setting, resolve, settings_from_toml
 from litebert.tasks.kinds.choice import ChoiceExample
 from litebert.tasks.kinds.text import Scores, TextExample
 from litebert.tasks.named import DATASETS, all_published, glue, published, questions
@@ -273,7 +273,7 @@ RECIPES = {
 
 
 def recipe(name: str) -> FinetuneConfig:
-    given = {"model.start": Setting("model", Origin("flag")), "data.folder": Setting("data", Origin("flag"))}
+    given = {"model.start": Setting("model"), "data.folder": Setting("data")}
     with as_file(FOLDER / f"{name}.toml") as path:
         return resolve(FinetuneConfig, settings_from_toml(path), given).config
 

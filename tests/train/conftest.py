@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from litebert.config import PretrainConfig, Resolved, resolve, settings_from_words
+from litebert.config import PretrainConfig
 from litebert.files import Json, hash_file
 from litebert.runs import read_metrics
+from litebert.settings import Resolved, resolve, settings_from_words
 
 WORDS = (
     "model.embedding_size=16 model.hidden_size=32 model.num_hidden_layers=2 model.num_attention_heads=2 "

@@ -17,11 +17,11 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from litebert.config import TrainConfig
-from litebert.config.load import RETIRED
 from litebert.errors import LitebertError, NonFiniteError, ResourceError
 from litebert.folder import weights
 from litebert.optim import build_optimizer
 from litebert.runs import read_metrics
+from litebert.settings import RETIRED
 from litebert.tasks.base import Loss
 from litebert.tasks.pretraining import Pretraining
 from litebert.train import checkpoint, loop, run

@@ -13,16 +13,7 @@ from transformers import AlbertForSequenceClassification
 
 import litebert
 from litebert.cli import cli
-from litebert.config import (
-    AlbertConfig,
-    FinetuneConfig,
-    HeadConfig,
-    Origin,
-    Resolved,
-    Setting,
-    resolve,
-    settings_from_words,
-)
+from litebert.config import AlbertConfig, FinetuneConfig, HeadConfig
 from litebert.errors import DamagedError, LitebertError
 from litebert.fast import AlbertWithExits
 from litebert.files import hash_file
@@ -32,6 +23,7 @@ from litebert.inference import Model
 from litebert.inference.finetuned import Finetuned, ensemble_answers, measured, with_patience
 from litebert.nn import AlbertForPretraining, AlbertForTask
 from litebert.runs import read_metrics, read_result
+from litebert.settings import SUITED, Resolved, Setting, resolve, settings_from_words
 from litebert.tasks.finetuning import MAX_EPOCHS, with_suited
 from litebert.tokenizer import Tokenizer, train_tokenizer
 from litebert.train.finetune import finetune, plan_finetuning, prepare
@@ -165,17 +157,14 @@ def test_an_eight_bit_copy_of_a_run_is_measured_beside_it(learnt: Path, films: P
 
 
 def test_small_networks_get_measured_defaults_and_typed_values_stay(words: list[str], tmp_path: Path) -> None:
-    recipe = {
-        "optim.learning_rate": Setting(2e-5, Origin("recipe", "table")),
-        "task.name": Setting("table", Origin("file")),
-    }
+    recipe = {"optim.learning_rate": Setting(2e-5, "recipe table"), "task.name": Setting("table")}
 
     def configured(*more: str) -> Resolved[FinetuneConfig]:
         return resolve(FinetuneConfig, recipe, settings_from_words([*words, *more]))
 
     prepared = prepare(configured(), tmp_path / "a")
     assert (prepared.config.optim.learning_rate, prepared.config.train.epochs) == (1e-4, MAX_EPOCHS)
-    assert prepared.resolved.origins["optim.learning_rate"] == Origin("suited")
+    assert prepared.resolved.origins["optim.learning_rate"] == SUITED
     prepared = prepare(configured("optim.learning_rate=2e-5", "train.steps=3"), tmp_path / "b")
     assert (prepared.config.optim.learning_rate, prepared.config.train.steps) == (2e-5, 3)
     published = resolve(FinetuneConfig, settings_from_words(["task.name=sst2", "data.folder=x", "model.start=y"]))

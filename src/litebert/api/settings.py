@@ -20,19 +20,10 @@ from pydantic import JsonValue, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
 from litebert.answers import Shown
-from litebert.config import (
-    FinetuneConfig,
-    Origin,
-    PretrainConfig,
-    Setting,
-    Settings,
-    describe,
-    settings_from_toml,
-    settings_from_words,
-)
-from litebert.config.load import Description
+from litebert.config import FinetuneConfig, PretrainConfig
 from litebert.errors import LitebertError, no_such_name, say, show_status
 from litebert.runs import Run
+from litebert.settings import Description, Setting, Settings, describe, settings_from_toml, settings_from_words
 
 # `{"train.steps": 1000}`, or words as in the shell: `["train.steps=1000"]`
 Overrides: TypeAlias = Mapping[str, JsonValue | Setting] | Sequence[str]
@@ -42,7 +33,7 @@ Paths: TypeAlias = str | Path | Sequence[str | Path]
 def flags(values: Mapping[str, JsonValue | Setting]) -> Settings:
     """Return arguments as settings; None means that one was not given."""
     given = {name: value for name, value in values.items() if value is not None}
-    return {name: each if isinstance(each, Setting) else Setting(each, Origin("flag")) for name, each in given.items()}
+    return {name: each if isinstance(each, Setting) else Setting(each) for name, each in given.items()}
 
 
 def overrides(given: Overrides) -> Settings:
@@ -162,13 +153,13 @@ def recipe_settings(kind: str, name: str) -> Settings:
     known = recipes(kind)
     if name in known:
         with as_file(known[name]) as path:
-            return settings_from_toml(path, origin=Origin("recipe", name))
+            return settings_from_toml(path, origin=f"recipe {name}")
     if Path(name).suffix == ".toml":
         return settings_from_toml(Path(name))
     from litebert.tasks.named import DATASETS  # needs torch
 
     if kind == "finetune" and name in DATASETS:
-        return {"task.name": Setting(name, Origin("recipe", name))}
+        return {"task.name": Setting(name, f"recipe {name}")}
     raise no_such_name("LB-522", "no recipe has this name", name, known, next="litebert recipes list")
 
 
@@ -225,6 +216,7 @@ def config_show(run: Path) -> Shown[SettingsOfRun]:
     litebert config show runs/mrpc --json
     """
     file = Run.open(run).file
-    origins = {name: str(each) for name, each in file.origins.items()}
-    lines = [f"{name} = {json.dumps(value)}  # {origins.get(name, 'default')}" for name, value in file.settings.items()]
-    return Shown({"settings": file.settings, "origins": origins}, "\n".join(lines))
+    lines = [
+        f"{name} = {json.dumps(value)}  # {file.origins.get(name, 'default')}" for name, value in file.settings.items()
+    ]
+    return Shown({"settings": file.settings, "origins": file.origins}, "\n".join(lines))

@@ -14,13 +14,14 @@ from litebert.answers import Shown
 from litebert.api.corpus import Column, Documents, Sentences, Texts, build_from_texts, vocabulary_path
 from litebert.api.runs import Planned, Run, concluded
 from litebert.api.settings import Overrides, flags, overrides, paths, recipe_settings, require_types, run_folder
-from litebert.config import FinetuneConfig, Origin, PretrainConfig, Problem, Setting, TrainConfig, resolve
+from litebert.config import FinetuneConfig, PretrainConfig, Problem, TrainConfig
 from litebert.corpus.build import require_share
 from litebert.corpus.text import TextSettings, require_text
 from litebert.errors import LitebertError, counted, say
 from litebert.inference import PACKAGED
 from litebert.inference.texts import count
 from litebert.reading.source import find_texts, is_url
+from litebert.settings import DEFAULT, Setting, resolve
 from litebert.tasks.check import DataReport, check_dataset, check_files
 from litebert.tokenizer import Tokenizer
 
@@ -269,7 +270,7 @@ def finetune(
             "data.train": str(own) if own else None,
         }
     )
-    start = {"model.start": Setting(str(packaged_model()), Origin())}
+    start = {"model.start": Setting(str(packaged_model()), DEFAULT)}
     chosen = start | recipe_settings("finetune", recipe or task) | given | overrides(settings)
     resolved = resolve(FinetuneConfig, chosen)
     seeded = {folder / f"seed-{seed}": resolve(FinetuneConfig, chosen | flags({"train.seed": seed})) for seed in seeds}
@@ -280,7 +281,7 @@ def finetune(
         prepared, needs = fine_tuning.plan_finetuning(resolved, folder)
         train, optim = prepared.config.train, prepared.config.optim
         shape, key, task = prepared.network_config, prepared.key_measure, prepared.dataset
-        begun = PACKAGED if resolved.origins["model.start"] == Origin() else resolved.config.model.start
+        begun = PACKAGED if resolved.origins["model.start"] == DEFAULT else resolved.config.model.start
         rate = f"{optim.learning_rate:g} ({prepared.resolved.origins['optim.learning_rate']})"
         of_head = f", of the head {optim.head_rate_scale:g} times that" * (optim.head_rate_scale != 1)
         without = f"{key} {prepared.baseline[key]:.4f} without any learning" if key in prepared.baseline else "unknown"

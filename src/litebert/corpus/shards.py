@@ -20,11 +20,12 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, ValidationError
 
-from litebert.config import Section, refused
+from litebert.config import Section
 from litebert.corpus.text import TextSettings
 from litebert.errors import DamagedError
 from litebert.files import Json, hash_file, read_json, staged_folder, write_json
 from litebert.rng import Hashes, Ints
+from litebert.settings import refused
 
 FORMAT: Literal[1] = 1
 MANIFEST, PLAN, SHARD, PARTS = "corpus.json", "build.json", "shard.json", "parts"

@@ -22,8 +22,7 @@ from jaxtyping import Float, Int, UInt8
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from litebert.config import AlbertConfig
-from litebert.config.schema import Activation
+from litebert.config import Activation, AlbertConfig
 from litebert.fast.attention import attend_of
 from litebert.fast.steps import (
     FUSED_ACTIVATIONS,

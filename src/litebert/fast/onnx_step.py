@@ -13,8 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from litebert.config import ATTENTION_KINDS
-from litebert.config.schema import Activation
+from litebert.config import ATTENTION_KINDS, Activation
 from litebert.errors import missing_package
 from litebert.fast.attention import Layout, fastest
 from litebert.fast.int8 import is_int8

@@ -23,8 +23,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
-from litebert.config import Backend, Precision
-from litebert.config.schema import Activation
+from litebert.config import Activation, Backend, Precision
 from litebert.errors import DamagedError, no_such_name
 from litebert.fast.attention import Attend, Layout, attend_of, fastest
 from litebert.nn.batch import Batch, filled

@@ -12,12 +12,12 @@ from typing import Literal, TypeAlias, cast, get_args
 
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
-from litebert.config import ATTENTION_KINDS, HEADS, AlbertConfig, HeadConfig, kind_of_class, numbered_labels, refused
-from litebert.config.schema import PRESETS
+from litebert.config import ATTENTION_KINDS, HEADS, PRESETS, AlbertConfig, HeadConfig, kind_of_class, numbered_labels
 from litebert.errors import DamagedError, LitebertError
 from litebert.files import Json, read_capped, read_json, write_json
 from litebert.folder.names import ALBERT, BERT, TensorNames, groups_on_disk
 from litebert.folder.weights import damaged_model
+from litebert.settings import refused
 
 CONFIG_FILE = "config.json"
 _OURS_ALONE = {"sharing", "embedding_projection", "attention"}

@@ -118,7 +118,7 @@ def build_network(
         network: Network
         if head is None:
             network = AlbertForPretraining(config, dtype=kept)
-        elif head.is_pooled and any(name.startswith("exits.") for name in named):
+        elif head.record.is_pooled and any(name.startswith("exits.") for name in named):
             network = AlbertWithExits(config, head, dtype=kept)
         else:
             network = AlbertForTask(config, head, dtype=kept)

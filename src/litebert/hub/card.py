@@ -8,13 +8,13 @@ from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path, PurePath
 
-from litebert.config import Origin
 from litebert.errors import LitebertError, NoVocabularyError, counted
 from litebert.files import hash_file, read_capped, write_text
 from litebert.folder.config import architecture
 from litebert.folder.model import head_of, load_model
 from litebert.folder.weights import weights_path
 from litebert.runs import EvaluatedStep, Run, is_run
+from litebert.settings import DEFAULT, SUITED, is_typed, named_in
 from litebert.tokenizer import Tokenizer
 
 CARD_FILE = "README.md"
@@ -142,20 +142,26 @@ def _training(run: Run, kept: str) -> dict[str, object]:
     else:
         task, own = str(settings["task.name"]), PurePath(str(settings.get("data.train") or "DATA")).name
         words = ["finetune", own] if task == "table" else ["finetune", task, "--data", "DATA"]
-        start = "" if origins.get("model.start") == Origin() else "--model"
+        start = "" if origins.get("model.start") == DEFAULT else "--model"
     words += [start, "MODEL"] if start else []
-    recipes = sorted({origin.detail for origin in origins.values() if origin.kind == "recipe"})
+    recipes = sorted({recipe for origin in origins.values() if (recipe := named_in(origin, "recipe"))})
     words += ["--recipe", recipes[0]] if recipes else []
-    presets = {origin.detail for origin in origins.values() if origin.kind == "preset" and origin.is_typed}
+    presets = {preset for origin in origins.values() if is_typed(origin) and (preset := named_in(origin, "preset"))}
     words += [word for name in presets for word in ("--preset", name)]
     words += ["--name", run.name]
     for name, origin in sorted(origins.items()):
         is_private = name.startswith("data.") or name in ("start.model", "model.start", "task.name")
-        if origin.kind in ("flag", "file", "measured") and not is_private:
+        is_implied = origin in (DEFAULT, SUITED) or origin.partition(" ")[0] in (
+            "recipe",
+            "preset",
+            "tokenizer",
+            "start",
+        )
+        if not is_implied and not is_private:
             value = settings.get(name)
             words.append(f"{name}={value if isinstance(value, str) else json.dumps(value)}")
 
-    given = {name: f"`{value}`" for name, value in settings.items() if origins.get(name) != Origin()}
+    given = {name: f"`{value}`" for name, value in settings.items() if origins.get(name) != DEFAULT}
     return {
         "run": run,
         "evaluated": evaluated,

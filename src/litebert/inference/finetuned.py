@@ -12,19 +12,7 @@ from typing import Any, Literal
 import torch
 from pydantic import JsonValue
 
-from litebert.config import (
-    FinetuneConfig,
-    Origin,
-    Precision,
-    PretrainConfig,
-    Schema,
-    Setting,
-    TaskConfig,
-    TaskDataConfig,
-    numbered_labels,
-    resolve,
-)
-from litebert.config.load import RETIRED
+from litebert.config import FinetuneConfig, Precision, PretrainConfig, TaskConfig, TaskDataConfig, numbered_labels
 from litebert.errors import LitebertError
 from litebert.fast import calibrate, limit_depth, pack, to_int8
 from litebert.fast.exits import require_exits
@@ -37,6 +25,7 @@ from litebert.interop.reports import Quantized
 from litebert.nn import AlbertForTask, Batch
 from litebert.nn.batch import by_length
 from litebert.runs import RUN_FILE, is_run, read_run
+from litebert.settings import RETIRED, Schema, Setting, resolve
 from litebert.tasks.finetuning import answer
 from litebert.tasks.kinds.family import Dataset, frame_ids
 from litebert.tasks.kinds.text import TextClassification
@@ -183,7 +172,7 @@ def trained_in(config: PretrainConfig | FinetuneConfig | None) -> Precision:
 
 def recorded_config(kind: type[Schema], settings: Mapping[str, JsonValue]) -> Schema:
     """Return the configuration of a run from the settings in its run.json."""
-    given = {key: Setting(value, Origin("file", RUN_FILE)) for key, value in settings.items() if key not in RETIRED}
+    given = {key: Setting(value, RUN_FILE) for key, value in settings.items() if key not in RETIRED}
     return resolve(kind, given).config
 
 

@@ -19,7 +19,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from litebert.config import ATTENTION_KINDS, HEADS, PRESETS, AlbertConfig, HeadConfig, HeadKind, numbered_labels
+from litebert.config import ATTENTION_KINDS, HEADS, PRESETS, AlbertConfig, HeadConfig, numbered_labels
 from litebert.errors import DamagedError, LitebertError, NoVocabularyError, disk_errors
 from litebert.files import Json, read_json, require_new, staged_folder, write_bytes, write_json, write_text
 from litebert.folder.config import build_config, doubts
@@ -63,7 +63,7 @@ def import_checkpoint(
     *,
     config: Path | None = None,
     tokenizer: Path | None = None,
-    head: HeadKind | None = None,
+    head: str | None = None,
     labels: Sequence[str] = (),
     attention_heads: int | None = None,
     has_optimizer: bool = False,
@@ -138,7 +138,7 @@ def import_checkpoint(
     return replace(imported(path, output, loaded, notes), optimizer_step=step, unused=tuple(sorted({*stored} - used)))
 
 
-def find_head(bundle: Bundle, *, kind: HeadKind | None, labels: tuple[str, ...]) -> HeadConfig | None:
+def find_head(bundle: Bundle, *, kind: str | None, labels: tuple[str, ...]) -> HeadConfig | None:
     """Return the task head of a checkpoint; None if it has the pretraining heads, or none.
 
     Its variables show it, except that GLUE's and RACE's have one of the same name: `kind` and `labels` come from the

@@ -156,13 +156,13 @@ class AlbertForTask(nn.Module):
     ) -> None:
         super().__init__()
         self.config, self.head_config = config, head
-        self.albert = Albert(config, has_pooler=head.is_pooled, dtype=dtype, generator=generator)
+        self.albert = Albert(config, has_pooler=head.record.is_pooled, dtype=dtype, generator=generator)
         self.head: nn.Module = head.record.make(config, head)
         initialise(self.head, std=config.initializer_range, generator=generator)
 
     def forward(self, batch: Batch) -> Float[Tensor, "rows outputs"]:
         """Return logits: one row per sequence from a pooled head, one per token from others."""
-        if self.head_config.is_pooled:
+        if self.head_config.record.is_pooled:
             rows = self.albert.pool(self.albert(batch, batch.first_tokens))
         else:
             rows = self.albert(batch).float()

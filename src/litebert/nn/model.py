@@ -15,8 +15,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from litebert.config import ATTENTION_KINDS, AlbertConfig
-from litebert.config.schema import Activation
+from litebert.config import ATTENTION_KINDS, Activation, AlbertConfig
 from litebert.errors import LitebertError
 from litebert.nn.batch import Batch
 

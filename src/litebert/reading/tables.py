@@ -17,10 +17,10 @@ from typing import Any, Literal, TypeAlias, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from litebert.config.load import wanted
 from litebert.errors import DamagedError, LitebertError, did_you_mean, missing_package
 from litebert.files import parse_json
 from litebert.reading.source import CorruptStreamError, Source, open_source, read_lines, read_pieces, read_rows
+from litebert.settings import wanted
 
 Wanted = TypeVar("Wanted")
 Row: TypeAlias = Mapping[str, object]

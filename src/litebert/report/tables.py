@@ -20,6 +20,7 @@ from litebert.errors import LitebertError
 from litebert.files import Json
 from litebert.metrics import Spread
 from litebert.runs import EvaluatedStep, Result, Run, is_run
+from litebert.settings import named_in
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -184,9 +185,9 @@ def start_of(run: Run) -> str:
 
 
 def network_of(run: Run) -> str:
-    origin = run.file.origins.get("model.hidden_size")
-    preset = f"{origin.detail}: " if origin and origin.kind == "preset" else ""
-    return f"{preset}{run.setting('model.num_hidden_layers')} layers of {run.setting('model.hidden_size')}"
+    preset = named_in(run.file.origins.get("model.hidden_size"), "preset")
+    shape = f"{run.setting('model.num_hidden_layers')} layers of {run.setting('model.hidden_size')}"
+    return f"{preset}: {shape}" if preset else shape
 
 
 def sentence_task(run: Run) -> str:

@@ -16,8 +16,7 @@ from pathlib import Path
 import numpy as np
 from pydantic import BaseModel
 
-from litebert.config import HEADS, FinetuneConfig, PretrainConfig, describe, flattened, kind_of_class
-from litebert.config.schema import DataConfig, StartConfig, TaskConfig
+from litebert.config import HEADS, DataConfig, FinetuneConfig, PretrainConfig, StartConfig, TaskConfig, kind_of_class
 from litebert.files import Json, write_text
 from litebert.metrics import calibration
 from litebert.report import tables
@@ -25,6 +24,7 @@ from litebert.report.figures import Figure, Rule, chart_of, rate_charts, reliabi
 from litebert.report.page import Block, Page, commands, details, figures, paragraph, table
 from litebert.report.tables import number, share, written
 from litebert.runs import Answered, Result, Run, finite, read_answers
+from litebert.settings import describe, flattened, named_in
 
 REPORT_FILE = "report.html"
 MOST_NOTES = 50
@@ -82,7 +82,7 @@ def _page(run: Run, facts: dict[str, str], sections: Sections, shell: Sequence[s
     rows = []
     for name, value in (run.settings | ({"train.seed": ", ".join(map(str, seeds))} if seeds else {})).items():
         meaning = described[name].description if name in described else "not a setting of this version"
-        origin = written(str(run.file.origins.get(name, "unknown")))
+        origin = written(run.file.origins.get(name, "unknown"))
         rows.append((name, written(value), written(defaults.get(name, "unknown")), origin, meaning))
     headings = ("Setting", "Value", "Default", "Set by", "Meaning")
     differing = [row for row in rows if row[1] != row[2]]
@@ -349,8 +349,7 @@ def _published(run: Run, results: Sequence[Result]) -> list[Block]:
         headings = ("Model", "Measure", "Published", *(f"Yours, {ends[end]}" for end in yours), "Source")
         caption = "Percent, on dev; tables of arXiv 1909.11942 v6, README of google-research/albert"
         blocks += [tables.comparability(run), table(caption, headings, rows, style="numbers")]
-    origins = run.file.origins.values()
-    if recipe := min((origin.detail for origin in origins if origin.kind == "recipe"), default=None):
+    if recipe := min(filter(None, (named_in(origin, "recipe") for origin in run.file.origins.values())), default=None):
         path = files("litebert") / "recipes" / "finetune" / f"{recipe}.toml"
         lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
         said = [line.lstrip("# ") for line in lines if line.startswith("#")]

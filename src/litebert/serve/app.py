@@ -25,13 +25,13 @@ from starlette.routing import Route as Address
 from typing_extensions import TypedDict
 
 from litebert import answers
-from litebert.config.load import wanted
 from litebert.inference.model import Model
 from litebert.inference.verbs import CHOICES, VERBS
 from litebert.serve import Options
 from litebert.serve import guard as limits
 from litebert.serve.batching import Attention, Job, ServedModel, Steps, attention, count_tokens, steps
 from litebert.serve.guard import Bodies, ClientLeftError, Gate, HttpError, Metrics, problem, reply
+from litebert.settings import wanted
 
 # What requests say and answers are: made into records that validate the one, and describe both in /openapi.json
 

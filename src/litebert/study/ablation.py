@@ -17,11 +17,12 @@ from typing import Literal, NamedTuple
 
 from pydantic import BaseModel
 
-from litebert.config import PretrainConfig, resolve, settings_from_words
+from litebert.config import PretrainConfig
 from litebert.metrics import Spread
 from litebert.report.figures import rows_figure
 from litebert.report.page import Part
 from litebert.report.tables import Cell, Table
+from litebert.settings import resolve, settings_from_words
 from litebert.study.sizes import forward_flops
 
 Words = tuple[str, ...]

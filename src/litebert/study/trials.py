@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from litebert.config import FinetuneConfig, PretrainConfig, resolve, settings_from_words
+from litebert.config import FinetuneConfig, PretrainConfig
 from litebert.corpus import Corpus
 from litebert.errors import LitebertError, no_such_name
 from litebert.fast import accelerate
@@ -20,6 +20,7 @@ from litebert.nn import AlbertForPretraining, Batch
 from litebert.objectives import Loader
 from litebert.rng import hashed
 from litebert.runs import Run, read_result
+from litebert.settings import resolve, settings_from_words
 from litebert.study import ablation
 from litebert.study.ablation import Ablation, AblationRow, Scale, Trial, Variant, Words, config_of, training_flops
 from litebert.study.models import step_seconds

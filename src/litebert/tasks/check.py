@@ -282,7 +282,7 @@ class _Check:
             pieces = unknown.num_pieces, unknown.num_unknown
             mean = float(np.mean(sizes))
             lengths = LengthReport(self.max_length, mean, median, share_95, max(sizes), num_too_long, *pieces)
-            if num_too_long and family.head.is_pooled:
+            if num_too_long and family.head.record.is_pooled:
                 example = f"{num_too_long / num_rows:.2%} of rows lose their end"
                 say("too long", place(first_too_long), example, times=num_too_long)
             if unknown.num_unknown > UNKNOWN_SHARE * unknown.num_pieces:

@@ -16,12 +16,13 @@ import torch
 from torch import Tensor
 
 from litebert import rng
-from litebert.config import FinetuneConfig, Origin, Resolved, TeacherConfig, TrainConfig
+from litebert.config import FinetuneConfig, TeacherConfig, TrainConfig
 from litebert.distributed import ALONE, World
 from litebert.errors import LitebertError
 from litebert.fast import accelerate, is_packed, pack
 from litebert.nn import AlbertForTask
 from litebert.nn.batch import by_length, moved
+from litebert.settings import DEFAULT, SUITED, Resolved, named_in
 from litebert.tasks.base import Loss, MicroBatch, Task, device_of, summed
 from litebert.tasks.kinds.family import Answer, AnswerRow, Dataset, Example, Family, Feature, Output, joined, targets_of
 from litebert.tokenizer import Tokenizer
@@ -282,7 +283,7 @@ def with_suited(
         return resolved
     config, origins = resolved.config, resolved.origins
     size, peak, steps = MEAN_DEFAULTS if reads_mean else CLS_DEFAULTS
-    free = {name for name, origin in origins.items() if origin.kind in ("default", "recipe")}
+    free = {name for name, origin in origins.items() if origin == DEFAULT or named_in(origin, "recipe")}
     optim: dict[str, float] = {"learning_rate": peak * min(1.0, size / hidden_size), "warmup_steps": 0.1}
     if reads_mean:
         optim |= {"bias_correction": True, "head_rate_scale": MEAN_HEAD_SCALE}
@@ -293,4 +294,4 @@ def with_suited(
         train = {"epochs": min(max(epochs, MIN_EPOCHS), MAX_EPOCHS), "steps": 0}
     changed = {"optim": config.optim.model_copy(update=optim), "train": config.train.model_copy(update=train)}
     names = [*(f"optim.{name}" for name in optim), *(f"train.{name}" for name in train)]
-    return Resolved(config.model_copy(update=changed), origins | dict.fromkeys(names, Origin("suited")))
+    return Resolved(config.model_copy(update=changed), origins | dict.fromkeys(names, SUITED))

@@ -20,9 +20,9 @@ import numpy as np
 from pydantic import BaseModel, Field, ValidationError
 
 from litebert import files
-from litebert.config import refused
 from litebert.errors import NoVocabularyError
 from litebert.files import Json
+from litebert.settings import refused
 from litebert.tokenizer.models import (
     CONTROL,
     MAX_PIECES,

@@ -14,7 +14,7 @@ import torch
 from pydantic import JsonValue
 
 from litebert import rng
-from litebert.config import AlbertConfig, FinetuneConfig, Resolved
+from litebert.config import AlbertConfig, FinetuneConfig
 from litebert.distributed import ALONE, World
 from litebert.errors import LitebertError
 from litebert.fast import AlbertWithExits, checkpoint_gradients
@@ -25,6 +25,7 @@ from litebert.hub import locate, write_card
 from litebert.nn import AlbertForTask
 from litebert.optim import averaged, build_optimizer, build_schedule
 from litebert.runs import RESULT_FILE, EvaluatedStep, Result, Run, is_run
+from litebert.settings import Resolved
 from litebert.tasks.finetuning import Finetuning, LabelledSet, baseline, doubts, taught, with_suited
 from litebert.tasks.kinds.family import AnswerRow, Dataset, Feature
 from litebert.tasks.kinds.text import TextClassification

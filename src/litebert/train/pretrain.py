@@ -11,8 +11,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 
 from litebert import rng
-from litebert.config import AlbertConfig, Origin, PretrainConfig, Resolved
-from litebert.config.load import expected
+from litebert.config import AlbertConfig, PretrainConfig
 from litebert.distributed import ALONE, World
 from litebert.errors import LitebertError
 from litebert.fast import checkpoint_gradients
@@ -23,6 +22,7 @@ from litebert.nn import AlbertForPretraining
 from litebert.objectives.sequences import log_frequencies
 from litebert.optim import MomentOptimizer, averaged, build_optimizer, load_state_tensors
 from litebert.runs import Run
+from litebert.settings import DEFAULT, MEASURED, TOKENIZER, Resolved, expected, is_typed
 from litebert.tasks.base import Task
 from litebert.tasks.distillation import DISTILLATION_MEASURES, Distillation, Surface, Teacher
 from litebert.tasks.pretraining import Pretraining, pretraining_measures
@@ -72,10 +72,10 @@ def pretrain(
         settings, start, named = config.train, config.start.model, config.distil.teacher
         settled = with_measured(resolved, config)
         for name, origin in settled.origins.items():  # the shape is from the vocabulary, or from where training starts
-            if name.startswith("model.") and origin.kind == "measured":
+            if name.startswith("model.") and origin == MEASURED:
                 of_text = not start and (name == "model.vocab_size" or name.endswith("_token_id"))
                 begins = start or named
-                settled.origins[name] = Origin("start", begins) if begins and not of_text else Origin("tokenizer")
+                settled.origins[name] = f"start {begins}" if begins and not of_text else TOKENIZER
         if begin(folder, settled, data=sources.described(), world=world):
             return 0
         with threads(settings.threads):
@@ -157,7 +157,7 @@ def completed(
     model, origin = config.model, resolved.origins["model.vocab_size"]
     if config.start.model:
         model = shape_of_start(resolved, tokenizer)
-    elif tokenizer and origin.kind not in ("default", "preset") and model.vocab_size != tokenizer.vocab_size:
+    elif tokenizer and not _is_usual(origin) and model.vocab_size != tokenizer.vocab_size:
         raise LitebertError(
             "LB-512",
             f"model.vocab_size is not that of the corpus (from {origin})",
@@ -177,11 +177,11 @@ def completed(
     changed: dict[str, Json] = {}
     if train.precision == "auto":
         changed["precision"] = run.settings.get("train.precision") or faster_precision(device)
-    is_planned = train.minutes is None or resolved.origins["train.steps"].kind == "measured"
+    is_planned = train.minutes is None or resolved.origins["train.steps"] == MEASURED
     is_begun = not is_planned and run.settings.get("train.minutes") == train.minutes
     if is_begun:
         changed |= {name: run.settings[f"train.{name}"] for name in ("threads", "steps")}
-        if run.file.origins["optim.warmup_steps"].kind == "measured":
+        if run.file.origins["optim.warmup_steps"] == MEASURED:
             optim = config.optim.model_copy(update={"warmup_steps": run.settings["optim.warmup_steps"]})
             config = config.model_copy(update={"optim": optim})
     config = config.model_copy(update={"train": train.model_copy(update=changed)})
@@ -203,7 +203,7 @@ def shape_of_start(resolved: Resolved[PretrainConfig], tokenizer: Tokenizer | No
     shape, chosen = read_config(folder), resolved.config.model
     if tokenizer:
         shape = shape.model_copy(update={"vocab_size": tokenizer.vocab_size})
-    typed = [name for name in AlbertConfig.model_fields if resolved.origins[f"model.{name}"].is_typed]
+    typed = [name for name in AlbertConfig.model_fields if is_typed(resolved.origins[f"model.{name}"])]
     for name in typed:
         if name not in DROPOUTS and getattr(chosen, name) != getattr(shape, name):
             raise _other_shape(resolved, name, f"{getattr(shape, name)}, as in {start}")
@@ -217,9 +217,7 @@ def shape_of_student(resolved: Resolved[PretrainConfig]) -> AlbertConfig:
     """
     named, chosen = str(resolved.config.distil.teacher), resolved.config.model
     teacher = read_config(locate(named))
-    is_open = {
-        name: resolved.origins[f"model.{name}"].kind in ("default", "preset") for name in AlbertConfig.model_fields
-    }
+    is_open = {name: _is_usual(resolved.origins[f"model.{name}"]) for name in AlbertConfig.model_fields}
     shape = chosen.model_dump() | {name: getattr(teacher, name) for name in FROM_TEACHER if is_open[name]}
     if is_open["num_hidden_groups"] and chosen.sharing == "all":
         shape["num_hidden_groups"] = min(STUDENT_GROUPS, shape["num_hidden_layers"])
@@ -237,6 +235,11 @@ def shape_of_student(resolved: Resolved[PretrainConfig]) -> AlbertConfig:
             expected=expected(error),
             next="litebert distil --help",
         ) from error
+
+
+def _is_usual(origin: str) -> bool:
+    """Whether nobody chose a value of the network by itself."""
+    return origin == DEFAULT or origin.startswith("preset ")
 
 
 def _other_shape(resolved: Resolved[PretrainConfig], name: str, theirs: str) -> LitebertError:

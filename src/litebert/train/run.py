@@ -21,8 +21,7 @@ import torch
 from pydantic import JsonValue
 
 import litebert
-from litebert.config import FinetuneConfig, Origin, PretrainConfig, Resolved, TrainConfig, difference, flattened
-from litebert.config.load import RETIRED
+from litebert.config import FinetuneConfig, PretrainConfig, TrainConfig
 from litebert.distributed import ALONE, World, launched, world_size
 from litebert.errors import LitebertError, counted, say, show_status
 from litebert.fast.steps import DTYPES
@@ -41,6 +40,7 @@ from litebert.runs import (
     require_run,
     truncate_after,
 )
+from litebert.settings import MEASURED, RETIRED, Resolved, difference, flattened
 from litebert.tasks.base import Measure
 from litebert.tokenizer import Tokenizer
 
@@ -171,7 +171,7 @@ def begin(
 def with_measured(resolved: Resolved[Configuration], config: Configuration) -> Resolved[Configuration]:
     """Return the configuration as it was completed; what has changed has the origin "measured"."""
     before, after = flattened(resolved.config), flattened(config)
-    measured = {name: Origin("measured") for name, value in after.items() if before[name] != value}
+    measured = {name: MEASURED for name, value in after.items() if before[name] != value}
     return Resolved(config, resolved.origins | measured)
 
 

@@ -1,6 +1,6 @@
 """Texts and pairs of texts with one label, several labels, or a score (official run_classifier.py).
 
-A kind of label is a class here: targets, loss, probabilities, measures and words. `litebert.config.head.PROBLEMS` names
+A kind of label is a class here: targets, loss, probabilities, measures and words. `litebert.config.PROBLEMS` names
 them; a new kind of label is a subclass of `TextClassification` and a line there.
 """
 
@@ -20,8 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from litebert.config import AlbertConfig, HeadConfig
-from litebert.config.head import PROBLEMS
+from litebert.config import PROBLEMS, AlbertConfig, HeadConfig
 from litebert.fast.exits import logits_by_step, mean_by_depth, patient_logits
 from litebert.metrics import MARKED_FROM, classification_measures, multi_label_measures, regression_measures
 from litebert.nn import AlbertForTask, Batch

@@ -11,11 +11,11 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, model_validator
 
-from litebert.config.load import expected
 from litebert.errors import LitebertError, say
 from litebert.metrics import squad1_measures, squad2_measures, threshold_measures
 from litebert.reading.source import Source, find_file, find_files, read_lines
 from litebert.reading.tables import parse_row, read_layout
+from litebert.settings import expected
 from litebert.tasks.kinds.choice import ChoiceExample, MultipleChoice
 from litebert.tasks.kinds.family import Dataset
 from litebert.tasks.kinds.spans import (

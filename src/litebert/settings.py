@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import NoneType
@@ -14,7 +14,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
-from litebert.config.schema import preset
+from litebert.config import Weight, preset
 from litebert.errors import LitebertError, no_such_name
 from litebert.files import Json, read_capped
 
@@ -22,57 +22,30 @@ Schema = TypeVar("Schema", bound=BaseModel)
 
 # ---- values and where they were set ---------------------------------------------------------------------------------
 
-OriginKind = Literal["default", "recipe", "preset", "file", "flag", "measured", "suited", "tokenizer", "start"]
+# The origin of a value is a phrase, as run.json keeps it and people read it: one of these; "recipe mrpc"; a file;
+# "command line: train.steps=3"; "preset mini (recipe laptop)", with the origin of `model.preset`; "start MODEL".
+DEFAULT, FLAG, MEASURED, SUITED, TOKENIZER = "default", "flag", "measured here", "measured default", "tokenizer"
+_TYPED = "command line: "
 
-_WORDS = {"flag": "command line: ", "recipe": "recipe ", "start": "start "}  # how an origin with a detail begins
-_ALONE = {"measured": "measured here", "suited": "measured default"}
 
+def is_typed(origin: str) -> bool:
+    """Whether a value was given on the command line or by a caller, or by a preset named there.
 
-@dataclass(frozen=True)
-class Origin:
-    """Where a value was set: the word as typed, the recipe, the file, or the preset.
-
-    `chosen_by` is the origin of `model.preset`, for a value from a preset.
-
-    >>> str(Origin("flag", "train.steps=3"))
-    'command line: train.steps=3'
-    >>> str(Origin("preset", "mini", chosen_by=Origin("recipe", "laptop")))
-    'preset mini (recipe laptop)'
+    >>> is_typed("command line: train.steps=3"), is_typed("preset mini (flag)"), is_typed("preset mini (recipe laptop)")
+    (True, True, False)
     """
+    if origin.startswith("preset "):
+        origin = origin.partition("(")[2].removesuffix(")")
+    return origin == FLAG or origin.startswith(_TYPED)
 
-    kind: OriginKind = "default"
-    detail: str = ""
-    chosen_by: Origin | None = None
 
-    @property
-    def is_typed(self) -> bool:
-        """Whether the value was given on the command line, or by a preset named there."""
-        return self.kind == "flag" or (self.chosen_by is not None and self.chosen_by.is_typed)
+def named_in(origin: str | None, kind: Literal["recipe", "preset"]) -> str | None:
+    """Return the recipe or the preset that a value is from; None if it is from none.
 
-    def __str__(self) -> str:
-        """Write the origin as run.json keeps it and people read it."""
-        if self.kind == "preset":
-            return f"preset {self.detail} ({self.chosen_by})"
-        return _WORDS.get(self.kind, "") + self.detail if self.detail else _ALONE.get(self.kind, self.kind)
-
-    @classmethod
-    def read(cls, text: str) -> Origin:
-        """Parse what `str` wrote, in this version or an older one; other words name a file.
-
-        >>> all(Origin.read(str(o)) == o for o in (
-        ...     Origin(), Origin("flag"), Origin("flag", "a.b=1"), Origin("file", "my.toml"),
-        ...     Origin("measured"), Origin("preset", "mini", Origin("recipe", "laptop"))))
-        True
-        """
-        if text.startswith("preset ") and text.endswith(")"):
-            name, _, chosen_by = text.removeprefix("preset ").removesuffix(")").partition(" (")
-            return cls("preset", name, cls.read(chosen_by))
-        for kind in get_args(OriginKind):
-            if text == _ALONE.get(kind, kind):
-                return cls(kind)
-            if kind in _WORDS and text.startswith(_WORDS[kind]):
-                return cls(kind, text.removeprefix(_WORDS[kind]))
-        return cls("file", text)
+    >>> named_in("preset mini (recipe laptop)", "preset"), named_in("recipe mrpc", "preset")
+    ('mini', None)
+    """
+    return origin.removeprefix(f"{kind} ").partition(" (")[0] if origin and origin.startswith(f"{kind} ") else None
 
 
 @dataclass(frozen=True)
@@ -80,13 +53,13 @@ class Setting:
     """A value and where it was set."""
 
     value: Json
-    origin: Origin
+    origin: str = FLAG
 
 
 Settings = dict[str, Setting]
 
 
-def settings_from_toml(path: Path, *, origin: Origin | None = None) -> Settings:
+def settings_from_toml(path: Path, *, origin: str | None = None) -> Settings:
     """Read a TOML file as dotted settings."""
     data = read_capped(path, 1 << 20, command="litebert recipes list")
     try:
@@ -94,8 +67,7 @@ def settings_from_toml(path: Path, *, origin: Origin | None = None) -> Settings:
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         again = "litebert recipes show quickstart"
         raise LitebertError("LB-101", f"{path} is not valid TOML", received=error, next=again) from error
-    source = origin or Origin("file", str(path))
-    return {key: Setting(value, source) for key, value in _flattened(table)}
+    return {key: Setting(value, origin or str(path)) for key, value in _dotted(table).items()}
 
 
 def settings_from_words(words: Sequence[str]) -> Settings:
@@ -110,7 +82,7 @@ def settings_from_words(words: Sequence[str]) -> Settings:
             value = tomllib.loads(f"value = {text}")["value"]
         except tomllib.TOMLDecodeError:
             value = None if text == "null" else text
-        settings[key] = Setting(value, Origin("flag", word))
+        settings[key] = Setting(value, f"{_TYPED}{word}")
     return settings
 
 
@@ -122,7 +94,7 @@ class Resolved(Generic[Schema]):
     """A checked configuration with the origin of each dotted setting."""
 
     config: Schema
-    origins: dict[str, Origin]
+    origins: dict[str, str]
 
 
 def resolve(schema: type[Schema], *layers: Settings) -> Resolved[Schema]:
@@ -133,44 +105,39 @@ def resolve(schema: type[Schema], *layers: Settings) -> Resolved[Schema]:
     merged = {key: value for layer in layers for key, value in layer.items()}
     if chosen := merged.pop("model.preset", None):
         values = preset(str(chosen.value)).model_dump(mode="json")
-        origin = Origin("preset", str(chosen.value), chosen_by=chosen.origin)
+        origin = f"preset {chosen.value} ({chosen.origin})"
         merged = {f"model.{name}": Setting(value, origin) for name, value in values.items()} | merged
-    known = dict(_fields(schema))
+    known = _fields(schema)
     listing = f"litebert config list {'finetune' if 'task' in schema.model_fields else 'pretrain'}"
     for key, setting in merged.items():
         if key not in known:
             what = f"there is no setting {key} (from {setting.origin})"
             raise no_such_name("LB-103", what, key, [*known, "model.preset"], next=listing)
 
-    # Nested tables as pydantic reads them; a section without settings is an empty table.
-    root: dict[str, Json] = {}
-    for key in known:
-        *sections, name = key.split(".")
-        table = root
-        for section in sections:
-            table = table.setdefault(section, {})  # type: ignore[assignment]
-        if key in merged:
-            table[name] = merged[key].value
+    sections: dict[str, dict[str, Json]] = {section: {} for section in schema.model_fields}
+    for key, setting in merged.items():
+        section, _, name = key.partition(".")
+        sections[section][name] = setting.value
     try:
-        config = schema.model_validate(root)
+        config = schema.model_validate(sections)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         name = ".".join(str(part) for part in first["loc"] if not isinstance(part, int))  # of a list, the whole
         if name not in merged:  # a rule about several settings names them in its message; a typed one comes first
             words = set(re.findall(r"\w+", str(first["msg"])))
             named = [key for key in merged if key.startswith(name) and key.rpartition(".")[2] in words]
-            name = max(named, key=lambda key: merged[key].origin.is_typed, default=name) or "the configuration"
-        found = merged.get(name, Setting(name, Origin()))
+            name = max(named, key=lambda key: is_typed(merged[key].origin), default=name) or "the configuration"
+        found = merged.get(name, Setting(name, DEFAULT))
         is_missing = first["type"] == "missing"
         what = f"{name} is missing" if is_missing else f"{name} cannot have this value (from {found.origin})"
-        received, should = None if is_missing else repr(found.value), expected(error)
+        received, should = None if is_missing else repr(found.value), wanted(first)
         raise LitebertError("LB-104", what, received=received, expected=should, next=listing) from error
-    return Resolved(config, {key: merged[key].origin if key in merged else Origin() for key in known})
+    return Resolved(config, {key: merged[key].origin if key in merged else DEFAULT for key in known})
 
 
 def flattened(config: BaseModel) -> dict[str, Json]:
     """Return a configuration as dotted names and values."""
-    return dict(_flattened(config.model_dump(mode="json")))
+    return _dotted(config.model_dump(mode="json"))
 
 
 def difference(old: Mapping[str, Json], new: Mapping[str, Json]) -> list[str]:
@@ -188,21 +155,26 @@ RETIRED: dict[str, Json] = {
 """Settings of earlier versions that are gone, with the value that did nothing."""
 
 
-def _fields(schema: type[BaseModel], prefix: str = "") -> Iterable[tuple[str, FieldInfo]]:
-    for name, field in schema.model_fields.items():
-        kind = field.annotation
-        if isinstance(kind, type) and issubclass(kind, BaseModel):
-            yield from _fields(kind, f"{prefix}{name}.")
+def _dotted(table: Mapping[str, Json]) -> dict[str, Json]:
+    """Return section.name and value for every section of a table; what stands in no section keeps its name."""
+    dotted: dict[str, Json] = {}
+    for section, content in table.items():
+        if isinstance(content, dict):
+            dotted |= {f"{section}.{name}": value for name, value in content.items()}
         else:
-            yield f"{prefix}{name}", field
+            dotted[section] = content
+    return dotted
 
 
-def _flattened(table: Mapping[str, Json], prefix: str = "") -> Iterable[tuple[str, Json]]:
-    for name, value in table.items():
-        if isinstance(value, dict):
-            yield from _flattened(value, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}", value
+def _fields(schema: type[BaseModel]) -> dict[str, FieldInfo]:
+    """Return the field of every setting by its dotted name; a configuration is sections of fields."""
+    sections = {name: section.annotation for name, section in schema.model_fields.items()}
+    return {
+        f"{name}.{field}": info
+        for name, section in sections.items()
+        if isinstance(section, type) and issubclass(section, BaseModel)
+        for field, info in section.model_fields.items()
+    }
 
 
 # ---- what a setting may be, in words --------------------------------------------------------------------------------
@@ -210,6 +182,7 @@ def _flattened(table: Mapping[str, Json], prefix: str = "") -> Iterable[tuple[st
 _KINDS: dict[object, str] = {
     bool: "true or false", int: "a whole number", float: "a number", str: "text", list[str]: "a list of texts",
     tuple[str, ...]: 'a list of texts, ["…"]', tuple[float, ...]: "a list of numbers, [1, 2]",
+    tuple[Weight, ...]: "a list of numbers, [1, 2]",
 }  # fmt: skip
 
 
@@ -226,7 +199,7 @@ class Description:
 def describe(schema: type[BaseModel]) -> list[Description]:
     """Describe every setting by its dotted name."""
     found = []
-    for name, field in _fields(schema):
+    for name, field in _fields(schema).items():
         default = "required" if field.is_required() else repr(field.default)
         found.append(Description(name, default, allowed(field), field.description or ""))
     return found
@@ -248,8 +221,7 @@ def allowed(field: FieldInfo) -> str:
         *names, last = map(str, get_args(kind))
         words = f"{', '.join(names)} or {last}" if names else last
     else:
-        other = "a list" if get_origin(kind) in (list, tuple) else "a value of another kind"
-        words = _KINDS.get(kind, other)
+        words = _KINDS[kind]
         phrases = {"gt": "above {:,}", "ge": "{:,} or more", "lt": "below {:,}", "le": "at most {:,}"}
         bounds = [(phrases[name], getattr(b, name)) for name in phrases for b in field.metadata if hasattr(b, name)]
         if limits := ", ".join(phrase.format(bound) for phrase, bound in bounds):
