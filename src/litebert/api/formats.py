@@ -12,10 +12,10 @@ from typing_extensions import TypedDict
 
 from litebert.answers import Shown
 from litebert.errors import LitebertError, say
-from litebert.interop.reports import ExportReport, GoogleExport, ModelImport, Quantized, WebReport
+from litebert.interop.reports import ExportReport, GoogleExport, ModelImport, Quantized
 
 OutputFolder = Annotated[Path, "New folder.", Required]
-Head = Annotated[str | None, "`none` for the encoder alone; else the model's own."]
+Encoder = Annotated[bool, "Export the encoder without the model's head."]
 
 
 def import_google(
@@ -99,7 +99,7 @@ def export_onnx(
     output: Path,
     *,
     int8: Annotated[bool, "Quantise all weights: a quarter of the size."] = False,
-    head: Head = None,
+    encoder: Encoder = False,
 ) -> ExportReport:
     """Write one ONNX file, float32 or int8.
 
@@ -109,20 +109,19 @@ def export_onnx(
     OUTPUT ends in .onnx; config.json and the tokenizer of the folder MODEL are put beside it. The inputs are
     input_ids, attention_mask and token_type_ids: int64, of any batch size and length. Before anything is written,
     onnxruntime runs the model on a few sentences, and the export is refused if the outputs are not those of the
-    network. What is printed is the size, the largest difference, the correlation of outputs over the texts, and how
-    often the first choice is the same.
+    network. What is printed is the size, the largest difference, and the correlation of outputs over the texts.
     """
     from litebert.hub.transfer import locate
     from litebert.interop.export import onnx
 
-    return onnx.export_onnx(locate(model), output, int8=int8, head=head)
+    return onnx.export_onnx(locate(model), output, int8=int8, has_head=not encoder)
 
 
-def export_program(model: str, output: Path, *, head: Head = None) -> ExportReport:
+def export_program(model: str, output: Path, *, encoder: Encoder = False) -> ExportReport:
     """Write a torch program (.pt2).
 
     litebert export program runs/mine exported/model.pt2
-    litebert export program runs/mine exported/encoder.pt2 --head none
+    litebert export program runs/mine exported/encoder.pt2 --encoder
 
     OUTPUT runs without litebert; config.json and the tokenizer of the folder MODEL are put beside it. Load it with
     torch.export.load(PATH).module(); its inputs are input_ids, attention_mask and token_type_ids, int64, of any batch
@@ -131,7 +130,7 @@ def export_program(model: str, output: Path, *, head: Head = None) -> ExportRepo
     from litebert.hub.transfer import locate
     from litebert.interop.export import program
 
-    return program.export_program(locate(model), output, head=head)
+    return program.export_program(locate(model), output, has_head=not encoder)
 
 
 def export_web(
@@ -139,7 +138,7 @@ def export_web(
     output: Path,
     *,
     runtime: Annotated[Path | None, "The npm package onnxruntime-web as a file; otherwise downloaded once."] = None,
-) -> WebReport:
+) -> ExportReport:
     """Write a web page in which a model answers inside the browser, with no server behind it.
 
     litebert export web litebert page

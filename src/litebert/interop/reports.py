@@ -53,44 +53,23 @@ class Parity:
     max_difference: float
     scale: float  # the largest absolute output
     correlation: float  # the lowest of all outputs, of deviations from the mean: what tells one text from another
-    same_choice: float | None  # the share of equal first choices, where something is chosen
 
     def __str__(self) -> str:
-        choice = "" if self.same_choice is None else f", the same first choice in {self.same_choice:.1%}"
-        return f"differs by up to {self.max_difference:.1e}, correlation {self.correlation:.5f}{choice}"
+        return f"differs by up to {self.max_difference:.1e}, correlation {self.correlation:.5f}"
 
 
 @dataclass(frozen=True)
 class ExportReport:
-    """What was written, what it takes and gives, and how it compares."""
+    """What was written: a file and its outputs, or a page, its verbs and what a browser fetches; how exact it is."""
 
     output: Path
-    head: str
-    inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     bytes: int
     parity: Parity
-    notes: tuple[str, ...]
+    notes: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        return f"{self.output} ({self.head}): {self.bytes / 1e6:.1f} MB, gives {', '.join(self.outputs)}\n{self.parity}"
-
-
-@dataclass(frozen=True)
-class WebReport:
-    """What was written: bytes by file, the verbs of the page, how exact eight bits are, and what a browser fetches."""
-
-    output: Path
-    verbs: tuple[str, ...]
-    files: dict[str, int]
-    parity: Parity
-    transfer: int
-
-    def __str__(self) -> str:
-        lines = [f"{size:>12,}  {name}" for name, size in sorted(self.files.items(), key=lambda item: -item[1])]
-        lines.append(f"{self.transfer:>12,}  bytes that a browser fetches; {', '.join(self.verbs)}")
-        lines.append(str(self.parity))
-        return "\n".join([*lines, f"try it: python -m http.server --directory {self.output}"])
+        return f"{self.output}: {self.bytes / 1e6:.1f} MB, gives {', '.join(self.outputs)}\n{self.parity}"
 
 
 MUCH = 0.1  # relative error of the hidden states of eight bits above which answers may change

@@ -22,7 +22,7 @@ from litebert.folder import read_head
 from litebert.hub import packaged_model
 from litebert.interop.export import web
 from litebert.interop.export.web import PAGE, export_web, read_runtime, vocabulary
-from litebert.interop.reports import WebReport
+from litebert.interop.reports import ExportReport
 from litebert.tokenizer import Tokenizer
 
 NODE = shutil.which("node")
@@ -99,7 +99,7 @@ def test_a_download_that_fails_or_is_another_is_named_and_not_kept(
 
 
 @pytest.fixture(scope="module")
-def exported(tmp_path_factory: pytest.TempPathFactory) -> WebReport:
+def exported(tmp_path_factory: pytest.TempPathFactory) -> ExportReport:
     output = tmp_path_factory.mktemp("web") / "page"
     return export_web(packaged_model(), output, runtime=Path(RUNTIME) if RUNTIME else None)
 
@@ -130,7 +130,7 @@ def _opened(folder: Path, verb: str) -> Iterator:
 
 
 @pytest.fixture(scope="class")
-def page(exported: WebReport) -> Iterator:
+def page(exported: ExportReport) -> Iterator:
     """Open the page of the packaged model."""
     with _opened(exported.output, "fill") as opened:
         yield opened
@@ -142,8 +142,8 @@ def _ask(page, verb: str, given: dict):
 
 @pytest.mark.browser
 class TestInChromium:
-    def test_a_browser_fetches_about_ten_megabytes(self, exported: WebReport) -> None:
-        assert exported.verbs == ("fill", "search") and exported.transfer < 10_100_000
+    def test_a_browser_fetches_about_ten_megabytes(self, exported: ExportReport) -> None:
+        assert exported.outputs == ("fill", "search") and exported.bytes < 10_100_000
 
     def test_it_answers_as_python_does(self, page) -> None:
         model, text = litebert.load(), "He opened the [MASK] and went into the [MASK]."

@@ -13,7 +13,9 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor, nn
 
+from litebert.errors import LitebertError
 from litebert.nn import Albert, AlbertForPretraining, AlbertForTask, Network
+from litebert.nn.heads import LinearHead
 from litebert.nn.model import AttentionBlock
 from litebert.tasks.kinds.family import NEVER
 from litebert.tasks.kinds.spans import ConditionalSpanHead, conditional_spans
@@ -43,9 +45,7 @@ class PaddedNetwork(nn.Module):
         self.output_names = tuple(name for reader in readers for name in reader.names)
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor) -> tuple[Tensor, ...]:
-        has_choices = len(self.axes) == 3  # known when the network is traced
-        rows = (input_ids, attention_mask, token_type_ids)
-        ids, mask, segments = (x.flatten(0, 1) if has_choices else x for x in rows)
+        ids, mask, segments = (x.flatten(0, -2) for x in (input_ids, attention_mask, token_type_ids))
         embed = self.embedding
         summed = embed.word(ids) + embed.position.weight[: ids.shape[1]] + embed.segment(segments)
         hidden: Tensor = embed.projection(embed.norm(summed))  # (batch, length, hidden)
@@ -53,8 +53,12 @@ class PaddedNetwork(nn.Module):
         for step in self.plan:
             hidden = self.attention[step.attention](hidden, penalty)
             hidden = self.feed_forward[step.feed_forward](hidden)
-        found = [output for reader in self.readers for output in reader(hidden, mask, segments)]
-        return tuple(x.reshape(input_ids.shape[:2]) if has_choices else x for x in found)
+        found = self.read(hidden, mask, segments)
+        return tuple(x.reshape(input_ids.shape[:2]) for x in found) if "choices" in self.axes else found
+
+    def read(self, hidden: Tensor, mask: Tensor, segments: Tensor) -> tuple[Tensor, ...]:
+        """Return the outputs for the last states, (batch, length, hidden)."""
+        return tuple(output for reader in self.readers for output in reader(hidden, mask, segments))
 
 
 class PaddedAttention(nn.Module):
@@ -104,22 +108,23 @@ def padded(
         for name, child in module.named_children():
             if isinstance(child, nn.Linear):
                 setattr(module, name, Affine(child.weight.T, child.bias))
-    lacking = {".".join(name.split(".")[:2]) for name in missing} | {name.split(".")[0] for name in missing}
-    pooler = None if "albert.pooler" in lacking else network.albert.pooler
-    readers: list[Reader] = []
+    lacks = {
+        part for part in ("masked_lm", "sentence_order", "albert.pooler") if any(n.startswith(part) for n in missing)
+    }
+    pooler = None if "albert.pooler" in lacks else network.albert.pooler
+    readers, has_choices = list[Reader](), False
     if has_head and isinstance(network, AlbertForTask):
-        readers.append(_task_head(network))
+        readers, has_choices = [_task_head(network)], network.head_config.record.has_choices
     elif has_head and isinstance(network, AlbertForPretraining):
-        if "masked_lm" not in lacking:
+        if "masked_lm" not in lacks:
             readers.append(_masked_lm(network))
-        if pooler is not None and "sentence_order" not in lacking:
+        if pooler is not None and "sentence_order" not in lacks:
             readers.append(_pooled("sop_logits", pooler, network.sentence_order))
     states = Reader(("last_hidden_state",), lambda hidden, _mask, _segments: (hidden,))
     if not readers:
         readers = [states, *([] if pooler is None else [_pooled("pooler_output", pooler)])]
     elif has_states:
         readers.insert(0, states)
-    has_choices = isinstance(network, AlbertForTask) and has_head and network.head_config.record.has_choices
     return PaddedNetwork(network.albert, readers, has_choices=has_choices).eval()
 
 
@@ -161,7 +166,10 @@ def _task_head(network: AlbertForTask) -> Reader:
     head, record = network.head, network.head_config.record
     if isinstance(head, ConditionalSpanHead):
         return _conditional_spans(head)
-    layer: Any = head.dense
+    if not isinstance(head, LinearHead | VectorHead):  # one from outside, with layers of its own
+        what = f"a {record.kind} head cannot be exported"
+        raise LitebertError("LB-470", what, next="use the model with litebert, or export its encoder")
+    layer = head.dense
     if network.albert.pooler is not None:
         return _pooled("logits", network.albert.pooler, layer)
 

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from litebert.errors import LitebertError, missing_package
+from litebert.files import write_bytes
 from litebert.interop.export import program
 from litebert.interop.export.network import INPUTS, PaddedNetwork
 from litebert.interop.export.program import RunBatch
@@ -24,9 +25,7 @@ except ImportError as error:
 OPSET = 20  # the first that has Gelu as one operator
 _FILE_LIMIT = 2**31 - 2**20  # largest protobuf message in bytes, less some for the graph
 _SLACK = 2**16  # bytes of shape constants, and of tables so small that the exporter folds them
-# int8 is refused below this correlation and above this difference, a share of the largest.
-_LEAST_CORRELATION, _LARGEST_SHARE = 0.9, 0.1
-_GOOD_CORRELATION, _GOOD_CHOICES = 0.99, 0.95
+_GOOD_CORRELATION = 0.99
 
 
 def export_onnx(
@@ -34,36 +33,31 @@ def export_onnx(
     output: Path,
     *,
     int8: bool = False,
-    head: str | None = None,
+    has_head: bool = True,
     has_states: bool = False,
     table_bits: int = 8,
 ) -> ExportReport:
     """Write a model folder as one ONNX file, with the tokenizer beside it.
 
-    The outputs are those of the folder's head, or of the encoder with `head="none"`; `has_states` gives both, and
-    `table_bits` is for `quantise`. onnxruntime first runs the model on a few texts, and the file is not written if its
-    outputs are wrong.
+    The outputs are those of the folder's head, or of the encoder alone; `has_states` gives both, and `table_bits` is
+    for `quantise`. onnxruntime first runs the model on a few texts, and the file is not written if its outputs are
+    wrong.
     """
-    program.require_free(output, suffix=".onnx", source=folder)
-    source = program.open_source(folder, head=head, has_states=has_states)
+    beside = program.require_free(output, suffix=".onnx", source=folder)
+    source = program.open_source(folder, has_head=has_head, has_states=has_states)
     graph, notes = to_graph(source.padded), tuple[str, ...]()
     data = graph.SerializeToString()
-    parity = program.compare_with_network(start(data), source)
-    program.require_equal(parity, what=str(output))
+    parity = program.require_near(start(data), source, output)
     if int8:
         small = quantise(graph, table_bits=table_bits)
         require_integer(small)
         data = small.SerializeToString()
-        parity = program.compare_with_network(start(data), source)
-        # Outputs that hardly vary may be close but uncorrelated; NaN is neither.
-        if not (parity.max_difference <= _LARGEST_SHARE * parity.scale or parity.correlation >= _LEAST_CORRELATION):
-            what = f"{output} was not written: int8 changes this network's outputs too much"
-            limits = f"a correlation of at least {_LEAST_CORRELATION}, or differences below {_LARGEST_SHARE:.0%}"
-            raise LitebertError("LB-760", what, received=parity, expected=limits, next="omit --int8")
-        if not (parity.correlation >= _GOOD_CORRELATION and (parity.same_choice or 1) >= _GOOD_CHOICES):
+        parity = program.require_near(start(data), source, output, is_int8=True)
+        if not parity.correlation >= _GOOD_CORRELATION:
             notes = ("int8 moves these outputs visibly: evaluate the file on your own data before use",)
-    program.write_export(output, data, source=folder)
-    return ExportReport(output, source.head, INPUTS, source.padded.output_names, len(data), parity, notes)
+    for path, contents in (beside | {output: data}).items():
+        write_bytes(path, contents)
+    return ExportReport(output, source.padded.output_names, len(data), parity, notes)
 
 
 def start(model: bytes) -> RunBatch:
@@ -130,11 +124,10 @@ def count_products(model: onnx.ModelProto) -> tuple[int, int]:
 
 
 def require_integer(model: onnx.ModelProto) -> None:
-    """Refuse a graph that still multiplies weights in float, or none in int8."""
+    """Refuse a graph that still multiplies weights in float, or none in int8, as another exporter might write it."""
     floating, integer = count_products(model)
     if floating or not integer:
-        what = f"the graph is not int8: {floating} products with weights are in float, {integer} in int8"
-        raise LitebertError("LB-759", what, next="pip install -U torch onnxscript, or omit --int8")
+        raise ValueError(f"the graph is not int8: {floating} products with weights are in float, {integer} in int8")
 
 
 # --- int8: weights with one scale per column; activations are quantised dynamically ----------------------------------

@@ -22,8 +22,7 @@ from litebert.files import Json, read_capped, require_new, staged_folder, write_
 from litebert.folder.config import SentenceVectors, read_sentence_vectors
 from litebert.folder.model import head_of, load_model
 from litebert.interop.export.onnx import export_onnx
-from litebert.interop.export.program import ENCODER_ONLY
-from litebert.interop.reports import WebReport
+from litebert.interop.reports import ExportReport
 from litebert.tokenizer import Tokenizer
 from litebert.tokenizer.models import NORMAL, read_model
 from litebert.tokenizer.tokenizer import read_vocabulary
@@ -45,7 +44,7 @@ onnxruntime.js and onnxruntime.wasm.gz are onnxruntime-web {VERSION} (Microsoft,
 """
 
 
-def export_web(folder: Path, output: Path, *, runtime: Path | None = None) -> WebReport:
+def export_web(folder: Path, output: Path, *, runtime: Path | None = None) -> ExportReport:
     """Write a folder that any static server can serve; `runtime` is a local npm package.
 
     The page fills blanks if the model has a masked-LM head, classifies if it was fine-tuned for that, and always
@@ -58,8 +57,8 @@ def export_web(folder: Path, output: Path, *, runtime: Path | None = None) -> We
     head = head_of(network)
     has_head = head is None or head.record.verb in _VERBS.values()
     with TemporaryDirectory() as scratch:
-        file, kept = Path(scratch) / "model.onnx", None if has_head else ENCODER_ONLY
-        report = export_onnx(folder, file, int8=True, head=kept, has_states=True, table_bits=_TABLE_BITS)
+        file = Path(scratch) / "model.onnx"
+        report = export_onnx(folder, file, int8=True, has_head=has_head, has_states=True, table_bits=_TABLE_BITS)
         model = file.read_bytes()
     verbs = (*(_VERBS[name] for name in report.outputs if name in _VERBS), "search")
     place, vectors = folder.resolve(), read_sentence_vectors(folder) or SentenceVectors()
@@ -80,13 +79,12 @@ def export_web(folder: Path, output: Path, *, runtime: Path | None = None) -> We
         "sizes": {name: len(data) for name, data in files.items()},
     }
     files |= {"onnxruntime.js": script, "settings.json": json.dumps(settings, indent=1).encode()}
-    files["README.txt"] = _NOTICE.encode()
     files |= {path.name: path.read_bytes() for path in sorted(PAGE.iterdir())}
     with staged_folder(output) as staged:
-        for name, data in files.items():
+        for name, data in (files | {"README.txt": _NOTICE.encode()}).items():
             write_bytes(staged / name, data)
-    written = {name: len(data) for name, data in files.items()}
-    return WebReport(output, verbs, written, report.parity, sum(written.values()) - written["README.txt"])
+    notes = (*report.notes, f"try it: python -m http.server --directory {output}")
+    return ExportReport(output, verbs, sum(map(len, files.values())), report.parity, notes)
 
 
 def vocabulary(folder: Path, tokenizer: Tokenizer) -> dict[str, Json]:
