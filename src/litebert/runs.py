@@ -17,7 +17,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal, Self, TypeVar
 
-from pydantic import BaseModel, Field, JsonValue, ValidationError, model_validator
+from pydantic import BaseModel, Field, JsonValue, TypeAdapter, ValidationError, model_validator
 
 from litebert import files
 from litebert.errors import DamagedError, LitebertError
@@ -215,37 +215,42 @@ def read_result(folder: Path) -> Result | None:
 # ---- answers/<split>.jsonl: what a fine-tuned model answered on its held-out sets -----------------------------------
 
 
-class Answered(BaseModel, strict=True, frozen=True):
-    """One labelled example with its answer; see tasks.kinds.family.AnswerRow."""
+@dataclass(frozen=True)
+class AnswerRow:
+    """One answer and what was expected, as text: for files of answers and the report's errors.
+
+    `confidence` is the probability of the answer, None if the kind of task has none; `score` is 1 for a right answer, 0
+    for a wrong one, or between (F1 of a span, closeness of a number); None without a label.
+    """
 
     id: str
     text: str
-    expected: str
+    expected: str | None
     answer: str
     confidence: float | None
-    score: float
+    score: float | None
 
     @property
     def is_right(self) -> bool:
-        return self.score >= 1
+        return (self.score or 0.0) >= 1
 
 
-def read_answers(folder: Path) -> dict[str, list[Answered]]:
+def read_answers(folder: Path) -> dict[str, list[AnswerRow]]:
     """Read the answers of a run by split; examples without a label are skipped."""
-    found: dict[str, list[Answered]] = {}
+    found, record = dict[str, list[AnswerRow]](), TypeAdapter(AnswerRow)
     for path in sorted((folder / ANSWERS).glob("*.jsonl")):
-        rows = []
         # A text may contain characters that splitlines treats as line ends.
         for number, line in enumerate(path.read_bytes().split(b"\n"), start=1):
             try:
-                row = json.loads(line) if line else {"expected": None}
-                if row["expected"] is not None and row["score"] is not None:
-                    rows.append(Answered.model_validate_json(line))
-            except (ValueError, KeyError, TypeError, RecursionError) as error:
-                what, advice = f"line {number}: {error!r}", "delete it, or run litebert finetune under another --name"
+                row = record.validate_json(line, strict=True) if line else None
+            except ValidationError as error:
+                what, advice = (
+                    f"line {number}: {refused(error)}",
+                    "delete it, or run litebert finetune under another --name",
+                )
                 raise DamagedError("LB-654", f"{path} is damaged", received=what, next=advice) from error
-        if rows:
-            found[path.stem] = rows
+            if row and row.expected is not None:
+                found.setdefault(path.stem, []).append(row)
     return found
 
 

@@ -20,10 +20,11 @@ from litebert.config import HEADS, PROBLEMS, HeadConfig, TeacherConfig, TrainCon
 from litebert.errors import LitebertError
 from litebert.folder import save_model
 from litebert.nn import AlbertForPretraining, AlbertForTask, Batch
+from litebert.runs import AnswerRow
 from litebert.tasks.finetuning import Finetuning, answer, doubts, taught
 from litebert.tasks.kinds.choice import HEAD as CHOICE
 from litebert.tasks.kinds.choice import ChoiceExample, MultipleChoice, question_texts
-from litebert.tasks.kinds.family import AnswerRow, Family, joined, targets_of
+from litebert.tasks.kinds.family import Family, joined, targets_of
 from litebert.tasks.kinds.spans import ConditionalSpanAnswering, GoldAnswer, SpanAnswering, SpanExample
 from litebert.tasks.kinds.tagging import IGNORED, TagAnswer, TagExample, TokenClassification, encode_words
 from litebert.tasks.kinds.text import Scores, TextClassification, TextExample

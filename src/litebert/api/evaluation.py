@@ -27,7 +27,8 @@ from litebert.train.sources import Sources, vocabulary_of
 
 if TYPE_CHECKING:  # what needs torch is imported where it is used, so that `litebert evaluate --help` loads none
     from litebert.inference.finetuned import Finetuned
-    from litebert.tasks.kinds.family import AnswerRow, Dataset
+    from litebert.runs import AnswerRow
+    from litebert.tasks.kinds.family import Dataset
 
 Models = Annotated[Paths, "Runs or model folders."]
 Data = Annotated[str | Path | None, "Folder or file of examples, or a text file."]

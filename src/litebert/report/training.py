@@ -23,7 +23,7 @@ from litebert.report import tables
 from litebert.report.figures import Figure, Rule, chart_of, rate_charts, reliability_figure
 from litebert.report.page import Block, Page, commands, details, figures, paragraph, table
 from litebert.report.tables import number, share, written
-from litebert.runs import Answered, Result, Run, finite, read_answers
+from litebert.runs import AnswerRow, Result, Run, finite, read_answers
 from litebert.settings import describe, flattened, named_in
 
 REPORT_FILE = "report.html"
@@ -34,7 +34,7 @@ MOST_LABELS, MOST_PAIRS = 12, 20
 MOST_ERRORS, LONGEST_ID, LONGEST_ANSWER, LONGEST_TEXT = 20, 40, 120, 280
 BETWEEN = " ¦ "
 """Stands between the two texts of a pair in files of answers."""
-Answers = Mapping[str, Sequence[Answered]]
+Answers = Mapping[str, Sequence[AnswerRow]]
 Sections = dict[str, Sequence[Block]]
 
 
@@ -402,9 +402,9 @@ def _calibration(answers: Answers) -> list[Block]:
 
 
 def _worst(answers: Answers) -> list[Block]:
-    def rank(row: Answered) -> tuple[float, str]:
+    def rank(row: AnswerRow) -> tuple[float, str]:
         """How wrong, times how confident (1 if unknown), the worst first."""
-        return (row.score - 1) * (1.0 if row.confidence is None else row.confidence), row.id
+        return ((row.score or 0.0) - 1) * (1.0 if row.confidence is None else row.confidence), row.id
 
     blocks: list[Block] = ["What the last step gets wrong: what it was surest of, or farthest off, comes first."]
     for split, rows in answers.items():
@@ -415,7 +415,7 @@ def _worst(answers: Answers) -> list[Block]:
         cells = []
         for row in sorted(wrong, key=rank)[:MOST_ERRORS]:
             sure = "not told" if row.confidence is None else f"{row.confidence:.1%}"
-            said = [shortened(text, LONGEST_ANSWER) or "(none)" for text in (row.expected, row.answer)]
+            said = [shortened(text or "", LONGEST_ANSWER) or "(none)" for text in (row.expected, row.answer)]
             cells.append((shortened(row.id, LONGEST_ID), sure, *said, shortened(row.text, LONGEST_TEXT)))
         caption = f"{split}: the worst {len(cells)} of {len(wrong):,} errors in {len(rows):,}"
         blocks.append(table(caption, ("Id", "Sure", "Expected", "Answered", "Text"), cells, style="texts"))

@@ -22,9 +22,10 @@ from litebert.errors import LitebertError
 from litebert.fast import accelerate, is_packed, pack
 from litebert.nn import AlbertForTask
 from litebert.nn.batch import by_length, moved
+from litebert.runs import AnswerRow
 from litebert.settings import DEFAULT, SUITED, Resolved, named_in
 from litebert.tasks.base import Loss, MicroBatch, Task, device_of, summed
-from litebert.tasks.kinds.family import Answer, AnswerRow, Dataset, Example, Family, Feature, Output, joined, targets_of
+from litebert.tasks.kinds.family import Answer, Dataset, Example, Family, Feature, Output, joined, targets_of
 from litebert.tokenizer import Tokenizer
 
 

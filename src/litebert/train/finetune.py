@@ -24,10 +24,10 @@ from litebert.folder.weights import weights_path
 from litebert.hub import locate, write_card
 from litebert.nn import AlbertForTask
 from litebert.optim import averaged, build_optimizer, build_schedule
-from litebert.runs import RESULT_FILE, EvaluatedStep, Result, Run, is_run
+from litebert.runs import RESULT_FILE, AnswerRow, EvaluatedStep, Result, Run, is_run
 from litebert.settings import Resolved
 from litebert.tasks.finetuning import Finetuning, LabelledSet, baseline, doubts, taught, with_suited
-from litebert.tasks.kinds.family import AnswerRow, Dataset, Feature
+from litebert.tasks.kinds.family import Dataset, Feature
 from litebert.tasks.kinds.text import TextClassification
 from litebert.tasks.named import open_dataset
 from litebert.tokenizer import Tokenizer

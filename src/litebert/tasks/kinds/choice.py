@@ -16,7 +16,8 @@ from litebert.config import HeadConfig
 from litebert.metrics import require_some
 from litebert.nn import AlbertForTask, Batch
 from litebert.nn.batch import moved
-from litebert.tasks.kinds.family import NEVER, AnswerRow, Family, Feature, Output, frame_ids, softmax
+from litebert.runs import AnswerRow
+from litebert.tasks.kinds.family import NEVER, Family, Feature, Output, frame_ids, softmax
 from litebert.tasks.kinds.text import Scores, mean_scores
 from litebert.tokenizer import Tokenizer
 

@@ -20,6 +20,7 @@ from torch import Tensor
 from litebert.config import HeadConfig
 from litebert.files import Json
 from litebert.nn import AlbertForTask, Batch
+from litebert.runs import AnswerRow
 from litebert.tokenizer import Tokenizer
 
 Example = TypeVar("Example")
@@ -48,22 +49,6 @@ class Feature:
     def num_tokens(self) -> int:
         """Count the tokens of all its sequences."""
         return sum(map(len, self.ids))
-
-
-@dataclass(frozen=True)
-class AnswerRow:
-    """One answer and what was expected, as text: for files of answers and the report's errors.
-
-    `confidence` is the probability of the answer, None if the kind of task has none; `score` is 1 for a right answer, 0
-    for a wrong one, or between (F1 of a span, closeness of a number).
-    """
-
-    id: str
-    text: str
-    expected: str | None
-    answer: str
-    confidence: float | None
-    score: float | None
 
 
 @dataclass(frozen=True)

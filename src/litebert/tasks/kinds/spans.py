@@ -22,7 +22,8 @@ from litebert.config import AlbertConfig, HeadConfig
 from litebert.errors import LitebertError
 from litebert.metrics import exact_and_f1, squad1_measures, squad2_measures, threshold_measures
 from litebert.nn import AlbertForTask, Batch
-from litebert.tasks.kinds.family import NEVER, AnswerRow, Family, Feature, Output
+from litebert.runs import AnswerRow
+from litebert.tasks.kinds.family import NEVER, Family, Feature, Output
 from litebert.tokenizer import Tokenizer
 
 Candidates: TypeAlias = NDArray[np.float32]

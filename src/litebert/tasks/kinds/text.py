@@ -25,7 +25,8 @@ from litebert.fast.exits import logits_by_step, mean_by_depth, patient_logits
 from litebert.metrics import MARKED_FROM, classification_measures, multi_label_measures, regression_measures
 from litebert.nn import AlbertForTask, Batch
 from litebert.nn.batch import moved
-from litebert.tasks.kinds.family import AnswerRow, Family, Feature, Output, softmax
+from litebert.runs import AnswerRow
+from litebert.tasks.kinds.family import Family, Feature, Output, softmax
 
 Label: TypeAlias = int | float | tuple[int, ...]
 """The index of a label, several indices, or a score."""
