@@ -22,12 +22,17 @@ from litebert.folder import save_model
 from litebert.nn import AlbertForPretraining, AlbertForTask, Batch
 from litebert.runs import AnswerRow
 from litebert.tasks.finetuning import Finetuning, answer, doubts, taught
-from litebert.tasks.kinds.choice import HEAD as CHOICE
-from litebert.tasks.kinds.choice import ChoiceExample, MultipleChoice, question_texts
 from litebert.tasks.kinds.family import Family, joined, targets_of
 from litebert.tasks.kinds.spans import ConditionalSpanAnswering, GoldAnswer, SpanAnswering, SpanExample
 from litebert.tasks.kinds.tagging import IGNORED, TagAnswer, TagExample, TokenClassification, encode_words
-from litebert.tasks.kinds.text import Scores, TextClassification, TextExample
+from litebert.tasks.kinds.text import (
+    ChoiceExample,
+    MultipleChoice,
+    Scores,
+    TextClassification,
+    TextExample,
+    question_texts,
+)
 from litebert.tasks.named import DATASETS, register
 from litebert.tokenizer import Tokenizer, train_tokenizer
 
@@ -44,6 +49,10 @@ def classifier(problem: Any, *labels: str) -> TextClassification:
     return TextClassification.of(HeadConfig(kind="sequence-classification", labels=labels, problem_type=problem))
 
 
+def on_vectors(family: TextClassification) -> TextClassification:
+    return replace(family, head=family.head.model_copy(update={"kind": "vector-classification"}))
+
+
 CONTEXT = "Anna took a red ball to the river. David found an old map in the house."
 BALL = (GoldAnswer("red ball", 12),)
 TAGGED = [TagExample(str(n), ("Anna", "took", "ball"), (1, 0, 0)) for n in range(4)]
@@ -57,8 +66,8 @@ ANSWERED = [replace(example, answers=BALL) for example in ASKED]
 # A family, labelled examples, and what answering the commonest of these measures
 FAMILIES: dict[str, tuple[Family[Any, Any], Sequence[Any], str, float]] = {
     "classification": (LABELS, texts(0, 1, 1, 1), "accuracy", 0.75),
-    "vectors": (LABELS.on_vectors(), texts(0, 1, 1, 1), "accuracy", 0.75),
-    "vector score": (SCORE.on_vectors(), SCORED, "pearson", 0.0),
+    "vectors": (on_vectors(LABELS), texts(0, 1, 1, 1), "accuracy", 0.75),
+    "vector score": (on_vectors(SCORE), SCORED, "pearson", 0.0),
     "multi-label": (MARKS, texts((0,), (0, 1), (), (0,)), "exact_match", 0.5),
     "regression": (SCORE, texts(0.5, 1.5, 2.0, 4.0), "pearson", 0.0),
     "tagging": (TAGS, TAGGED, "accuracy", 2 / 3),
@@ -201,7 +210,7 @@ ALL = [FOUR, TWO, THREE]
 
 
 def test_questions_with_two_to_four_choices_have_the_loss_and_the_answers_of_each_alone(tokenizer: Tokenizer) -> None:
-    made = scattered(tokenizer, CHOICE)
+    made = scattered(tokenizer, MultipleChoice().head)
     alone = []
     for example in ALL:  # choice by choice, as if no other question were there
         family = MultipleChoice(num_choices=len(example.choices))

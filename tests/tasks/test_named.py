@@ -19,8 +19,7 @@ import zstandard
 from litebert.config import FinetuneConfig
 from litebert.errors import LitebertError
 from litebert.settings import Setting, resolve, settings_from_toml
-from litebert.tasks.kinds.choice import ChoiceExample
-from litebert.tasks.kinds.text import Scores, TextExample
+from litebert.tasks.kinds.text import ChoiceExample, Scores, TextExample
 from litebert.tasks.named import DATASETS, all_published, glue, published, questions
 from litebert.tasks.named.glue import SUBMISSION_FILES, glue_zip
 

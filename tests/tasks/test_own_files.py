@@ -16,10 +16,9 @@ from hypothesis import strategies as st
 from litebert.errors import LitebertError
 from litebert.reading import source, tables
 from litebert.reading.tables import MAX_WORDS, Row
-from litebert.tasks.kinds.choice import ChoiceExample
 from litebert.tasks.kinds.spans import ConditionalSpanAnswering, SpanAnswering
 from litebert.tasks.kinds.tagging import TagExample
-from litebert.tasks.kinds.text import Scores, TextExample
+from litebert.tasks.kinds.text import ChoiceExample, Scores, TextExample
 from litebert.tasks.own.dataset import count_labels, drawn, in_order, problem_of, require_same_data, table_dataset
 from litebert.tasks.own.table import (
     TableFile,

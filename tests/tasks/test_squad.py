@@ -33,10 +33,10 @@ from litebert.tasks.kinds.spans import (
     SpanAnswering,
     SpanExample,
     SpanFeature,
-    given_texts,
     most_context,
     score_spans,
     windows_of,
+    with_threshold,
 )
 from litebert.tasks.named import DATASETS
 from litebert.tasks.named.questions import read_squad, score_predictions
@@ -280,12 +280,12 @@ def test_proposals_are_those_of_a_search_over_all_pairs(seed: int, number: int, 
 def test_an_ensemble_averages_a_span_over_the_models_that_propose_it() -> None:
     both = SpanAnswer((ProposedSpan("a", 0, 1, 2.0, 2.0), ProposedSpan("b", 2, 3, 1.0, 1.0)), -1.0)
     alone = SpanAnswer((ProposedSpan("b", 2, 3, 3.0, 4.0), NO_SPAN), 2.0)
-    (answer,) = ConditionalSpanAnswering().averaged([[both], [alone]])
+    answer = ConditionalSpanAnswering().averaged([both, alone])
     scores = [(span.text, span.start_score, span.end_score) for span in answer.n_best]
     assert (scores, answer.null_score) == ([("b", 2.0, 2.5), ("a", 2.0, 2.0)], 0.5)
     assert sum(span.probability for span in answer.n_best) == pytest.approx(1.0)
     one, other = (SpanAnswer((ProposedSpan("Ada", 17 * n, 17 * n + 3, 1.0 - n, 1.0),)) for n in (0, 1))
-    (answer,) = SpanAnswering().averaged([[one], [other]])  # one text at two places stays apart until it is ranked
+    answer = SpanAnswering().averaged([one, other])  # one text at two places stays apart until it is ranked
     assert [(span.start, span.score) for span in answer.n_best] == [(0, 2.0)]
 
 
@@ -386,7 +386,7 @@ THRESHOLDS = {
 def test_the_official_threshold_has_its_quirks_and_one_that_is_set_is_kept(name: str) -> None:
     rows, official, texts, f1, right = THRESHOLDS[name]
     examples, answers = _questions(rows)
-    assert ",".join(given_texts(examples, answers)) == texts
+    assert ",".join(each.text for each in with_threshold(examples, answers)) == texts
     measured = ConditionalSpanAnswering().measures(examples, answers)
     assert (measured["f1"], measured["threshold"]) == (pytest.approx(f1), official)
     assert measured["best_f1"] == 100.0
@@ -394,14 +394,16 @@ def test_the_official_threshold_has_its_quirks_and_one_that_is_set_is_kept(name:
     measured = family.measures(examples, answers)
     assert (measured["f1"], measured["threshold"]) == (100.0, right)
     silent = ["" if bad else "Ada" for bad, _ in rows]
-    assert given_texts(examples, [family.merged([each]) for each in answers]) == silent
+    fixed = with_threshold(examples, [family.merged([each]) for each in answers])
+    assert [each.text for each in fixed] == silent
 
 
 def test_where_nobody_knows_the_answers_even_odds_decide_and_nothing_is_measured() -> None:
     unlabelled = [SpanExample("q", "Who?", "Ada left.")]
     for null_score, text in ((-0.5, "Ada"), (0.5, "")):
         _, answers = _questions([(False, null_score)])
-        assert given_texts(unlabelled, ConditionalSpanAnswering().averaged([answers])) == [text]
+        (given,) = with_threshold(unlabelled, [ConditionalSpanAnswering().averaged(answers)])
+        assert given.text == text
         with pytest.raises(LitebertError, match="LB-430"):
             ConditionalSpanAnswering().measures(unlabelled, answers)
 

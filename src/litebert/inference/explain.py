@@ -23,9 +23,8 @@ from litebert.errors import LitebertError, did_you_mean, no_such_name
 from litebert.fast import is_int8
 from litebert.inference.texts import by_word, pool, window
 from litebert.nn import Batch, Network
-from litebert.tasks.kinds.choice import ChoiceExample, question_texts
 from litebert.tasks.kinds.spans import SPAN_FAMILIES
-from litebert.tasks.kinds.text import TextClassification
+from litebert.tasks.kinds.text import ChoiceExample, TextClassification, question_texts
 
 if TYPE_CHECKING:
     from litebert.inference.model import Model

@@ -120,8 +120,7 @@ def ensemble_answers(models: Sequence[Finetuned], examples: Sequence[Any]) -> li
             what, advice = "these runs cannot be averaged", "name only runs of one task with the same labels"
             raise LitebertError("LB-924", what, received=received, expected=expected, next=advice)
     answers = [model.answers(examples) for model in models]
-    found: list[Any] = first.family.averaged(answers) if len(answers) > 1 else answers[0]
-    return found
+    return [first.family.averaged(each) for each in zip(*answers, strict=True)] if len(answers) > 1 else answers[0]
 
 
 def measured(models: Sequence[Finetuned], data: Path, split: str) -> tuple[dict[str, float], list[Any], list[Any]]:

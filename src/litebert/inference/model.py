@@ -453,7 +453,7 @@ class Model:
 
     def choose_all(self, asked: Sequence[tuple[str, Sequence[str], str]]) -> list[Choice]:
         """Return which choice answers each question; what is asked is (question, choices, context)."""
-        from litebert.tasks.kinds.choice import ChoiceExample, MultipleChoice
+        from litebert.tasks.kinds.text import ChoiceExample, MultipleChoice
 
         _, questions = self.begin("choose", [question for question, _, _ in asked])
         _, contexts = self.begin("choose", [context for _, _, context in asked])

@@ -20,12 +20,22 @@ from litebert.config import FinetuneConfig, TeacherConfig, TrainConfig
 from litebert.distributed import ALONE, World
 from litebert.errors import LitebertError
 from litebert.fast import accelerate, is_packed, pack
-from litebert.nn import AlbertForTask
+from litebert.nn import AlbertForTask, Batch
 from litebert.nn.batch import by_length, moved
 from litebert.runs import AnswerRow
 from litebert.settings import DEFAULT, SUITED, Resolved, named_in
 from litebert.tasks.base import Loss, MicroBatch, Task, device_of, summed
-from litebert.tasks.kinds.family import Answer, Dataset, Example, Family, Feature, Output, joined, targets_of
+from litebert.tasks.kinds.family import (
+    Answer,
+    Dataset,
+    Example,
+    Family,
+    Feature,
+    Output,
+    Scoring,
+    joined,
+    targets_of,
+)
 from litebert.tokenizer import Tokenizer
 
 
@@ -92,6 +102,7 @@ class Finetuning(Task[FinetuningWork], Generic[Example, Answer]):
         if teacher is None or work.wanted is None:
             losses = family.losses(self.network, work.batch, work.targets)
         else:
+            assert isinstance(family, Scoring), "`taught` refuses other kinds"
             logits = family.logits(self.network, work.batch)
             imitated = family.imitation(logits, work.wanted.view_as(logits), teacher.temperature)
             losses = (1 - teacher.weight) * family.losses_of(logits, work.targets) + teacher.weight * imitated
@@ -102,26 +113,27 @@ class Finetuning(Task[FinetuningWork], Generic[Example, Answer]):
         return {"loss": sums[0] / (sums[1] or 1.0)}
 
     def evaluate(self) -> dict[str, float]:
-        world, self._answers = self.world, {}
+        self._answers = self._answered(self.world)
+        self.network.train()
+        return measures_of(self.family, self.held_out, self._answers)
+
+    def answers(self) -> dict[str, list[Answer]]:
+        """Answer every held-out set, as the last evaluation did if no step has followed it; in one process."""
+        return self._answers or self._answered(ALONE)
+
+    def _answered(self, world: World) -> dict[str, list[Answer]]:
+        answers = dict[str, list[Answer]]()
         for name, held_out in self.held_out.items():
             # processes share the groups of similar length
             features, outputs = held_out.features, dict[int, Output]()
             groups = list(by_length([feature.num_tokens for feature in features]))
             mine = [features[number] for number in chain.from_iterable(world.share(groups))]
-            found = world.gathered(outputs_of(self.network, self.family, mine))
+            found = world.gathered(outputs_of(self.network, self.family.outputs, mine))
             for rank, theirs in enumerate(found):
                 outputs.update(zip(chain.from_iterable(groups[rank :: world.size]), theirs, strict=True))
             ordered = [outputs[number] for number in range(len(features))]
-            self._answers[name] = self.family.answers(held_out.examples, features, ordered)
-        self.network.train()
-        return measures_of(self.family, self.held_out, self._answers)
-
-    def answers(self) -> dict[str, list[Answer]]:
-        """Answer every held-out set, as the last evaluation did if no step has followed it."""
-        return self._answers or {
-            name: answer(self.network, self.family, held_out.examples, held_out.features)
-            for name, held_out in self.held_out.items()
-        }
+            answers[name] = self.family.answers(held_out.examples, features, ordered)
+        return answers
 
 
 def measures_of(
@@ -162,25 +174,25 @@ def answer(
     progress: Callable[[int], None] | None = None,
 ) -> list[Answer]:
     """Answer every example; `progress` is called with the number of features done since its last call."""
-    return family.answers(examples, features, outputs_of(network, family, features, progress=progress))
+    return family.answers(examples, features, outputs_of(network, family.outputs, features, progress=progress))
 
 
 @torch.inference_mode()
 def outputs_of(
     network: AlbertForTask,
-    family: Family[Any, Any],
+    read: Callable[[AlbertForTask, Batch], Sequence[Output]],
     features: Sequence[Feature],
     *,
     progress: Callable[[int], None] | None = None,
 ) -> list[Output]:
-    """Return the output for each feature; those of similar length are computed together."""
+    """Return what `read` gives for each feature; those of similar length are computed together."""
     network.eval()
     if not is_packed(network.albert):
         pack(network.albert)
     device, outputs = device_of(network), dict[int, Output]()
     for numbers in by_length([feature.num_tokens for feature in features]):
         batch = joined([features[number] for number in numbers]).to(device)
-        outputs.update(zip(numbers, family.outputs(network, batch), strict=True))
+        outputs.update(zip(numbers, read(network, batch), strict=True))
         if progress is not None:
             progress(len(numbers))
     return [outputs[number] for number in range(len(features))]
@@ -200,7 +212,7 @@ def taught(
 ) -> list[Feature]:
     """Return the features with the logits of a teacher, which reads with its own vocabulary."""
     theirs, ours = teacher.head_config, family.head
-    if not (family.learns_from_teacher and theirs.answers_as(ours)):
+    if not (isinstance(family, Scoring) and theirs.answers_as(ours)):
         received, expected = (
             f"{head.kind}, {head.problem_type}: {', '.join(head.labels) or 'no labels'}" for head in (theirs, ours)
         )
@@ -208,8 +220,11 @@ def taught(
         expected = f"{expected}; spans and tags are not learnt from a teacher"
         advice = "give a run of the same task and labels"
         raise LitebertError("LB-884", what, received=received, expected=expected, next=advice)
-    read = family.features(examples, tokenizer, max_length=max_length, training=False)
-    given = outputs_of(teacher, family, read)
+
+    def logits(network: AlbertForTask, batch: Batch) -> Sequence[Output]:
+        return list(family.logits(network, batch).float().cpu().numpy())
+
+    given = outputs_of(teacher, logits, family.features(examples, tokenizer, max_length=max_length, training=False))
     return [replace(feature, teacher=np.asarray(given[feature.example], dtype=np.float32)) for feature in features]
 
 

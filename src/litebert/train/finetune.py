@@ -196,8 +196,8 @@ def prepare(resolved: Resolved[FinetuneConfig], folder: Path) -> Prepared:
     if pooling == "auto":
         pooling = "mean" if has_choice and _gives_means(start) else "cls"
     if pooling == "mean":
-        assert isinstance(dataset.family, TextClassification)
-        dataset = replace(dataset, family=dataset.family.on_vectors())
+        family, head = dataset.family, dataset.family.head.model_copy(update={"kind": "vector-classification"})
+        dataset = replace(dataset, family=replace(family, head=head))
 
     # the examples, and for each the outputs of a teacher, which is then not needed any more
     data, family, head = Path(config.data.folder or str(config.data.train)), dataset.family, dataset.family.head

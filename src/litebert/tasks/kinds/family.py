@@ -1,7 +1,7 @@
 """What every kind of task is: examples become features, a network gives outputs, outputs become answers.
 
-A kind of task is one chapter of this package and one subclass of `Family`: how a text or a pair is framed, how answers
-are listed and how an ensemble votes are given here, so that a new kind writes only what is its own.
+A kind of task is one subclass of `Family` or, where the network gives one row of logits per example, of `Scoring`. How
+texts are framed, how answers are listed and how an ensemble votes are given here; a new kind writes what is its own.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from litebert.tokenizer import Tokenizer
 
 Example = TypeVar("Example")
 Answer = TypeVar("Answer")
-Output: TypeAlias = NDArray[np.float32]
+Output: TypeAlias = NDArray[np.floating]
 NEVER = -1e30
 """The logit of what may not be chosen (official squad_utils.py L1246)."""
 
@@ -53,102 +53,67 @@ class Feature:
 
 @dataclass(frozen=True)
 class Family(ABC, Generic[Example, Answer]):
-    """A kind of task, independent of where its examples come from; its fields are the settings of the kind.
-
-    A subclass says what an example reads (`texts`), what is wanted (`target`, `expected`), the loss, and what the
-    outputs mean (`answers`, `measures`). Everything else has a default for one answer per text or pair; override what
-    differs.
-    """
+    """A kind of task, independent of where its examples come from; its fields are the settings of the kind."""
 
     head: HeadConfig
-    learns_from_teacher: ClassVar[bool] = True
-    """Whether the network gives one row of logits per feature, which a teacher's can be compared with."""
     baseline: ClassVar[str] = "the commonest label"
     """What `constant` always gives."""
     key_measure: ClassVar[str] = "accuracy"
     """The measure by which evaluations are compared."""
 
-    # Reading and encoding
-
     @abstractmethod
     def texts(self, example: Example, /) -> tuple[str, ...]:
-        """Return what is read, one text or two; an example without the first one teaches nothing."""
-
-    def target(self, example: Example, /) -> NDArray[np.generic]:
-        """Return what is to be learnt from a labelled example, as a flat array; for `features` as they are here."""
-        raise NotImplementedError
-
-    def weight(self, _: Example, /) -> float:
-        """Return how much an example counts in the loss of its step."""
-        return 1.0
-
-    def features(
-        self, examples: Sequence[Example], tokenizer: Tokenizer, *, max_length: int, training: bool
-    ) -> list[Feature]:
-        """Frame [CLS] A [SEP] (B [SEP]), in order; with `training`, features have targets.
-
-        An empty B counts as none (classifier_utils.py L556).
-        """
-        texts = [(*self.texts(example), "")[:2] for example in examples]
-        firsts, seconds = (
-            tokenizer.encode_ids([tokenizer.beginning(pair[place], max_length) for pair in texts]) for place in (0, 1)
-        )
-        features = []
-        for number, example in enumerate(examples):
-            ids, segments = frame_ids(tokenizer, firsts[number], seconds[number] or None, max_length=max_length)
-            target = self.target(example) if training else None
-            features.append(Feature((ids,), (segments,), target, number, self.weight(example) if training else 1.0))
-        return features
+        """Return what is read; an example without the first text teaches nothing."""
 
     # Learning
 
-    def logits(self, network: AlbertForTask, batch: Batch) -> Tensor:
-        """Return a row of logits per feature."""
-        logits: Tensor = network(batch)
-        return logits
+    @abstractmethod
+    def features(
+        self, examples: Sequence[Example], tokenizer: Tokenizer, *, max_length: int, training: bool
+    ) -> list[Feature]:
+        """Frame the examples, in order; with `training`, features have targets."""
 
-    def losses_of(self, logits: Tensor, targets: Tensor) -> Tensor:
-        """Return the loss of each row of logits times its weight, for `losses` as it is here."""
-        raise NotImplementedError
-
+    @abstractmethod
     def losses(self, network: AlbertForTask, batch: Batch, targets: Tensor) -> Tensor:
         """Return the loss of each feature times its weight; `targets` lie end to end."""
-        return self.losses_of(self.logits(network, batch), targets)
-
-    def imitation(self, logits: Tensor, wanted: Tensor, temperature: float) -> Tensor:
-        """Return the loss of each row against a teacher's: T^2 KL(teacher || student), both softened by T.
-
-        Hinton et al. 2015, arXiv 1503.02531.
-        """
-        ours = (logits / temperature).log_softmax(-1)
-        theirs = (wanted / temperature).log_softmax(-1)
-        return temperature**2 * (theirs.exp() * (theirs - ours)).sum(-1)
 
     # Answering
 
+    @abstractmethod
     def outputs(self, network: AlbertForTask, batch: Batch) -> list[Output]:
-        """Return for each feature the numpy array that `answers` needs: its logits."""
-        return list(self.logits(network, batch).float().cpu().numpy())
+        """Return for each feature what `answer` needs."""
 
     @abstractmethod
+    def answer(self, example: Example, features: Sequence[Feature], outputs: Sequence[Output], /) -> Answer:
+        """Return the answer to an example, from its features and their outputs."""
+
     def answers(
-        self, examples: Sequence[Example], features: Sequence[Feature], outputs: Sequence[Output], /
+        self, examples: Sequence[Example], features: Sequence[Feature], outputs: Sequence[Output]
     ) -> list[Answer]:
-        """Return one answer per example, from the outputs of its features."""
+        """Return one answer per example."""
+        own = [(list[Feature](), list[Output]()) for _ in examples]
+        for feature, output in zip(features, outputs, strict=True):
+            own[feature.example][0].append(feature)
+            own[feature.example][1].append(output)
+        return [self.answer(example, *parts) for example, parts in zip(examples, own, strict=True)]
 
     @abstractmethod
     def measures(self, examples: Sequence[Example], answers: Sequence[Answer], /) -> dict[str, float]:
         """Compare answers with the labels in the examples, by the field's measures."""
 
-    def averaged(self, answers: Sequence[Sequence[Answer]], /) -> list[Answer]:
-        """Return the answers of an ensemble from those of its members, example by example: what most of them say."""
-        return [max(of_one, key=of_one.count) for of_one in zip(*answers, strict=True)]
+    def averaged(self, answers: Sequence[Answer], /) -> Answer:
+        """Return the answer of an ensemble from those of its members: what most of them say."""
+        return max(answers, key=answers.count)
 
     def constant(self, _: Sequence[Example], __: Sequence[Example], /) -> list[Answer] | None:
         """Return the baseline, given training examples and those to answer: the commonest answer; None without one."""
         return None
 
     # In words
+
+    def shown(self, example: Example, /) -> str:
+        """Return the text that stands beside an answer."""
+        return " ¦ ".join(self.texts(example))
 
     def expected(self, _: Example, /) -> str | None:
         """Return the label of an example as text; None without one."""
@@ -161,7 +126,7 @@ class Family(ABC, Generic[Example, Answer]):
     def in_words(self, example: Example, answer: Answer, /) -> tuple[str, float | None, float | None]:
         """Return an answer as text, as `expected` writes labels; its probability, if it has one; and how right it is.
 
-        That is 1 for a right answer, 0 for a wrong one, or a number between; None without a label.
+        That is 1 for a right answer, 0 for a wrong one, or a number between; it counts where there is a label.
         """
         return str(answer), None, float(str(answer) == self.expected(example))
 
@@ -169,17 +134,73 @@ class Family(ABC, Generic[Example, Answer]):
         """Return answers and labels as text, one row per example, which has an `id`; a blank text has no answer."""
         rows = []
         for example, answer in zip(examples, answers, strict=True):
-            key, expected, texts = str(getattr(example, "id", "")), self.expected(example), self.texts(example)
-            words, confidence, score = self.in_words(example, answer)
-            if not "".join(texts).strip():
+            expected, (words, confidence, score) = self.expected(example), self.in_words(example, answer)
+            if not "".join(self.texts(example)).strip():
                 words, confidence = "", None
             score = None if expected is None else score
-            rows.append(AnswerRow(key, " ¦ ".join(texts), expected, words, confidence, score))
+            key = str(getattr(example, "id", ""))
+            rows.append(AnswerRow(key, self.shown(example), expected, words, confidence, score))
         return rows
 
     def numbers(self, row: AnswerRow, _: Answer, /) -> Mapping[str, float | None]:
         """Return the numbers beside an answer in a file of answers, by their columns; `row` is the answer as text."""
         return {"confidence": row.confidence}
+
+
+class Scoring(Family[Example, Answer]):
+    """A kind of task with one row of logits per example: a label, a score, a choice. It can learn from a teacher's."""
+
+    @abstractmethod
+    def target(self, example: Example, /) -> NDArray[np.generic]:
+        """Return what is to be learnt from a labelled example, as a flat array."""
+
+    def weight(self, _: Example, /) -> float:
+        """Return how much an example counts in the loss of its step."""
+        return 1.0
+
+    def features(
+        self, examples: Sequence[Example], tokenizer: Tokenizer, *, max_length: int, training: bool
+    ) -> list[Feature]:
+        """Frame [CLS] A [SEP] (B [SEP]); an empty B counts as none (classifier_utils.py L556)."""
+        texts = [(*self.texts(example), "")[:2] for example in examples]
+        firsts, seconds = (
+            tokenizer.encode_ids([tokenizer.beginning(pair[place], max_length) for pair in texts]) for place in (0, 1)
+        )
+        features = []
+        for number, example in enumerate(examples):
+            ids, segments = frame_ids(tokenizer, firsts[number], seconds[number] or None, max_length=max_length)
+            target = self.target(example) if training else None
+            features.append(Feature((ids,), (segments,), target, number, self.weight(example) if training else 1.0))
+        return features
+
+    def logits(self, network: AlbertForTask, batch: Batch) -> Tensor:
+        """Return the row of logits of each feature."""
+        logits: Tensor = network(batch)
+        return logits
+
+    @abstractmethod
+    def losses_of(self, logits: Tensor, targets: Tensor) -> Tensor:
+        """Return the loss of each row of logits times its weight."""
+
+    def losses(self, network: AlbertForTask, batch: Batch, targets: Tensor) -> Tensor:
+        return self.losses_of(self.logits(network, batch), targets)
+
+    def imitation(self, logits: Tensor, wanted: Tensor, temperature: float) -> Tensor:
+        """Return the loss of each row against a teacher's: T^2 KL(teacher || student), both softened by T.
+
+        Hinton et al. 2015, arXiv 1503.02531.
+        """
+        ours = (logits / temperature).log_softmax(-1)
+        theirs = (wanted / temperature).log_softmax(-1)
+        return temperature**2 * (theirs.exp() * (theirs - ours)).sum(-1)
+
+    def values(self, logits: Tensor) -> Tensor:
+        """Return what rows of logits mean, for `answer`: probabilities, scores, or the logits themselves."""
+        return logits
+
+    def outputs(self, network: AlbertForTask, batch: Batch) -> list[Output]:
+        logits = self.logits(network, batch).float().cpu()  # Apple's GPUs have no float64
+        return list(self.values(logits.double()).numpy())
 
 
 @dataclass(frozen=True)
@@ -236,11 +257,3 @@ def targets_of(features: Sequence[Feature]) -> Tensor:
     parts = [feature.target for feature in features if feature.target is not None]
     assert len(parts) == len(features), "features for training have targets"
     return torch.from_numpy(np.concatenate(parts))
-
-
-def softmax(logits: NDArray[np.floating]) -> NDArray[np.float64]:
-    """Return probabilities along the last axis."""
-    highest = logits.max(axis=-1, keepdims=True, initial=-np.inf)
-    powers: NDArray[np.float64] = np.exp(logits.astype(np.float64) - highest)
-    shares: NDArray[np.float64] = powers / powers.sum(axis=-1, keepdims=True)
-    return shares

@@ -29,8 +29,6 @@ from litebert.tokenizer import Tokenizer
 Candidates: TypeAlias = NDArray[np.float32]
 """Rows of (start, end, start score, end score); start and end are positions in a window, both inclusive."""
 
-NO_WINDOW = 1e6
-"""The null score of a question without any window (squad_utils.py L1262)."""
 MAX_CONTEXT = 200_000
 """The longest context in a data set, in characters: all its windows are in memory at once."""
 
@@ -111,29 +109,23 @@ def windows_of(num_pieces: int, *, room: int, doc_stride: int) -> list[tuple[int
     >>> windows_of(10, room=6, doc_stride=3)
     [(0, 6), (3, 9), (6, 10)]
     """
-    windows: list[tuple[int, int]] = []
-    start = 0
-    while start < num_pieces and (not windows or windows[-1][1] < num_pieces):
-        windows.append((start, min(start + room, num_pieces)))
-        start += min(room, doc_stride)
-    return windows
+    stride = min(room, doc_stride)
+    starts = range(0, max(num_pieces - room, 0) + stride, stride) if num_pieces else ()
+    return [(start, min(start + room, num_pieces)) for start in starts]
 
 
 def most_context(windows: Sequence[tuple[int, int]], num_pieces: int) -> NDArray[np.int32]:
     """Return for each piece the first window with the highest score for it.
 
-    The score is the context on the shorter side plus 0.01 times the window's length.
+    The score is the context on the shorter side plus 0.01 times the window's length (squad_utils.py L496).
     """
-    window = np.zeros(num_pieces, dtype=np.int32)
-    best, begin, end = np.empty(0), 0, 0  # the highest scores within the window before; a long context has many
+    window, best = np.zeros(num_pieces, dtype=np.int32), np.full(num_pieces, -np.inf)
     for number, (start, stop) in enumerate(windows):
         places = np.arange(stop - start)
-        scores = np.minimum(places, places[::-1]) + 0.01 * len(places)  # squad_utils.py L496
-        best = np.append(best[start - begin :], np.full(stop - end, -np.inf))
-        is_better = scores > best
-        best[is_better] = scores[is_better]
+        scores = np.minimum(places, places[::-1]) + 0.01 * len(places)
+        is_better = scores > best[start:stop]
+        best[start:stop][is_better] = scores[is_better]
         window[start:stop][is_better] = number
-        begin, end = start, stop
     return window
 
 
@@ -274,13 +266,14 @@ class SpanAnswer:
         return self.n_best[0].text if is_given else ""
 
 
-def spans_of(context: str, windows: Iterable[tuple[SpanFeature, Candidates]]) -> Iterator[ProposedSpan]:
+def spans_of(context: str, windows: Iterable[tuple[Feature, Candidates]]) -> Iterator[ProposedSpan]:
     """Yield the candidates of all windows on a context, best first.
 
     A candidate counts only in the window that has the most context around its start.
     """
     tables = [np.zeros((0, 4))]
     for window, rows in windows:
+        assert isinstance(window, SpanFeature)
         places = rows[:, :2].astype(np.int64) - window.first
         # A start in the question or at [CLS] is not a span of the context.
         is_inside = (places[:, 0] >= 0) & (places[:, 1] < len(window.offsets))
@@ -316,7 +309,6 @@ class SpanAnswering(Family[SpanExample, SpanAnswer]):
     num_starts: int = 20
     num_ends: int = 20
     null_threshold: float | None = None
-    learns_from_teacher: ClassVar[bool] = False
     baseline: ClassVar[str] = "no answer"
     nothing: ClassVar[ProposedSpan] = EMPTY
     key_measure: ClassVar[str] = "f1"
@@ -392,17 +384,9 @@ class SpanAnswering(Family[SpanExample, SpanAnswer]):
         found: Candidates = rows[(length >= 1) & (length <= self.max_answer_length)]
         return found
 
-    def answers(
-        self, examples: Sequence[SpanExample], features: Sequence[Feature], outputs: Sequence[Output], /
-    ) -> list[SpanAnswer]:
-        windows: list[list[tuple[Any, Output]]] = [[] for _ in examples]
-        for feature, output in zip(features, outputs, strict=True):
-            windows[feature.example].append((feature, output))
-        has_nulls, answers = self.of_no_window is not None, list[SpanAnswer]()
-        for example, own in zip(examples, windows, strict=True):
-            nulls = [float(output[0, 2]) for _, output in own if has_nulls]
-            answers.append(self._answer(spans_of(example.context, own), nulls))
-        return answers
+    def answer(self, example: SpanExample, windows: Sequence[Feature], outputs: Sequence[Output], /) -> SpanAnswer:
+        nulls = [float(output[0, 2]) for output in outputs if self.of_no_window is not None]
+        return self._answer(spans_of(example.context, zip(windows, outputs, strict=True)), nulls)
 
     def _answer(self, best_first: Iterable[ProposedSpan], nulls: Sequence[float]) -> SpanAnswer:
         """Keep the first span of each text and the lowest null score; probabilities are the softmax of scores."""
@@ -422,25 +406,20 @@ class SpanAnswering(Family[SpanExample, SpanAnswer]):
         nulls = [each.null_score for each in answers if each.null_score is not None]
         return self._answer(sorted(spans, key=lambda span: -span.score), nulls)
 
-    def averaged(self, answers: Sequence[Sequence[SpanAnswer]], /) -> list[SpanAnswer]:
-        """Return the answers of an ensemble (paper 4.9; squad_utils.py L1330).
+    def averaged(self, answers: Sequence[SpanAnswer], /) -> SpanAnswer:
+        """Return the answer of an ensemble (paper 4.9; squad_utils.py L1330).
 
         The scores of a span are averaged over the models that propose it, null scores over all.
         """
-        found = []
-        for of_one in zip(*answers, strict=True):
-            proposed: dict[tuple[int, int], list[ProposedSpan]] = {}
-            for span in (span for each in of_one for span in each.n_best if span != self.nothing):
-                proposed.setdefault((span.start, span.stop), []).append(span)
-            spans = []
-            for same in proposed.values():
-                start_score = sum(span.start_score for span in same) / len(same)
-                end_score = sum(span.end_score for span in same) / len(same)
-                spans.append(replace(same[0], start_score=start_score, end_score=end_score))
-            nulls = [each.null_score for each in of_one if each.null_score is not None]
-            mean = [sum(nulls) / len(nulls)] if nulls else []
-            found.append(self._answer(sorted(spans, key=lambda span: -span.score), mean))
-        return found
+        proposed: dict[tuple[int, int], list[ProposedSpan]] = {}
+        for span in (span for each in answers for span in each.n_best if span != self.nothing):
+            proposed.setdefault((span.start, span.stop), []).append(span)
+        spans = []
+        for same in proposed.values():
+            start_score, end_score = np.mean([(span.start_score, span.end_score) for span in same], axis=0).tolist()
+            spans.append(replace(same[0], start_score=start_score, end_score=end_score))
+        nulls = [each.null_score for each in answers if each.null_score is not None]
+        return self._answer(sorted(spans, key=lambda span: -span.score), [sum(nulls) / len(nulls)] if nulls else [])
 
     def measures(self, examples: Sequence[SpanExample], answers: Sequence[SpanAnswer], /) -> dict[str, float]:
         """Return `exact` and `f1` in percent, as evaluate-v1.1.py does."""
@@ -452,23 +431,24 @@ class SpanAnswering(Family[SpanExample, SpanAnswer]):
         """Answer nothing: no span is commoner than another."""
         return [SpanAnswer((NO_SPAN,), self.of_no_window, self.null_threshold) for _ in examples]
 
+    def shown(self, example: SpanExample, /) -> str:
+        return example.question
+
     def expected(self, example: SpanExample, /) -> str | None:
         if example.answers is None:
             return None
         return " | ".join(dict.fromkeys(one.text for one in example.answers))
 
     def rows(self, examples: Sequence[SpanExample], answers: Sequence[SpanAnswer], /) -> list[AnswerRow]:
-        """Return each question with right and given answers; `score` is F1."""
-        rows = []
-        for example, answer, text in zip(examples, answers, given_texts(examples, answers), strict=True):
-            confidence = answer.n_best[0].probability
-            if answer.null_score is not None:  # the probability of the answer, or of "no answer"
-                answerable = 1 / (1 + math.exp(min(answer.null_score, 700.0)))
-                confidence = confidence * answerable if text else 1 - answerable
-            wanted = [one.text for one in example.answers or ()] or [""]
-            score = None if example.answers is None else exact_and_f1(wanted, text)[1]
-            rows.append(AnswerRow(example.id, example.question, self.expected(example), text, confidence, score))
-        return rows
+        return super().rows(examples, with_threshold(examples, answers))
+
+    def in_words(self, example: SpanExample, answer: SpanAnswer, /) -> tuple[str, float | None, float | None]:
+        """Return the answer, the probability of it or of "no answer", and its F1."""
+        text, confidence = answer.text, answer.n_best[0].probability
+        if answer.null_score is not None:
+            answerable = 1 / (1 + math.exp(min(answer.null_score, 700.0)))
+            confidence = confidence * answerable if text else 1 - answerable
+        return text, confidence, exact_and_f1([one.text for one in example.answers or ()] or [""], text)[1]
 
     def texts(self, example: SpanExample, /) -> tuple[str, ...]:
         return (example.context, example.question)
@@ -489,7 +469,7 @@ class ConditionalSpanAnswering(SpanAnswering):
     num_starts: int = 5
     num_ends: int = 5
     nothing: ClassVar[ProposedSpan] = NO_SPAN
-    of_no_window: ClassVar[float | None] = NO_WINDOW
+    of_no_window: ClassVar[float | None] = 1e6  # squad_utils.py L1262
 
     def losses(self, network: AlbertForTask, batch: Batch, targets: Tensor) -> Tensor:
         """Return half of three cross entropies: start, end after the right start, "no answer"."""
@@ -545,16 +525,16 @@ def _allowed(batch: Batch) -> Tensor:
 # "no answer", tuned or not.
 
 
-def given_texts(examples: Sequence[SpanExample], answers: Sequence[SpanAnswer]) -> list[str]:
-    """Return the answers to submit, as in the official files.
+def with_threshold(examples: Sequence[SpanExample], answers: Sequence[SpanAnswer]) -> Sequence[SpanAnswer]:
+    """Return the answers as the official files have them.
 
     If no threshold was set and the right answers are known, it is tuned on these.
     """
     wanted, found, nulls = compared(examples, answers)
-    if nulls and answers[0].threshold is None:
-        threshold = threshold_measures(wanted, found, nulls)["best_f1_threshold"]
-        answers = [replace(answer, threshold=threshold) for answer in answers]
-    return [answer.text for answer in answers]
+    if not nulls or answers[0].threshold is not None:
+        return answers
+    threshold = threshold_measures(wanted, found, nulls)["best_f1_threshold"]
+    return [replace(answer, threshold=threshold) for answer in answers]
 
 
 def gold(examples: Sequence[SpanExample]) -> dict[str, list[str]]:

@@ -16,7 +16,7 @@ from torch.nn import functional as F
 
 from litebert.metrics import tagging_measures
 from litebert.nn import AlbertForTask, Batch
-from litebert.tasks.kinds.family import Family, Feature, Output, softmax
+from litebert.tasks.kinds.family import Family, Feature, Output
 from litebert.tokenizer import Tokenizer
 
 IGNORED = -100
@@ -52,7 +52,6 @@ class TokenClassification(Family[TagExample, TagAnswer]):
     single word longer than `max_length` loses its last pieces.
     """
 
-    learns_from_teacher: ClassVar[bool] = False
     baseline: ClassVar[str] = "the commonest tag"
 
     @property
@@ -90,25 +89,21 @@ class TokenClassification(Family[TagExample, TagAnswer]):
         logits = network(batch).float().cpu()
         return [part.numpy() for part in torch.split(logits, list(batch.lengths))]
 
-    def answers(
-        self, examples: Sequence[TagExample], features: Sequence[Feature], outputs: Sequence[Output], /
-    ) -> list[TagAnswer]:
+    def answer(self, _: TagExample, features: Sequence[Feature], outputs: Sequence[Output], /) -> TagAnswer:
         """Turn the logits at first pieces into probabilities, word by word."""
-        none = np.zeros((0, self.head.num_outputs), dtype=np.float32)
-        logits: list[list[Output]] = [[none] for _ in examples]
+        logits = [np.zeros((0, self.head.num_outputs), dtype=np.float32)]  # of a sentence without words
         for feature, output in zip(features, outputs, strict=True):
             assert feature.target is not None, "words are answered where the target says"
-            logits[feature.example].append(output[feature.target != IGNORED])
-        return [TagAnswer(softmax(np.concatenate(parts))) for parts in logits]
+            logits.append(output[feature.target != IGNORED])
+        return TagAnswer(torch.from_numpy(np.concatenate(logits)).double().softmax(-1).numpy())
 
     def measures(self, examples: Sequence[TagExample], answers: Sequence[TagAnswer], /) -> dict[str, float]:
         """Compare whole entities (precision, recall, F1) and single tags (accuracy)."""
         return tagging_measures([*map(self.labels, examples)], [self._named(answer.best) for answer in answers])
 
-    def averaged(self, answers: Sequence[Sequence[TagAnswer]], /) -> list[TagAnswer]:
+    def averaged(self, answers: Sequence[TagAnswer], /) -> TagAnswer:
         """Return the mean probability of each tag."""
-        each_example = zip(*answers, strict=True)
-        return [TagAnswer(np.mean([one.probabilities for one in of_one], axis=0)) for of_one in each_example]
+        return TagAnswer(np.mean([each.probabilities for each in answers], axis=0))
 
     def constant(self, training: Sequence[TagExample], examples: Sequence[TagExample], /) -> list[TagAnswer]:
         """Return the share of each training tag, for every word."""

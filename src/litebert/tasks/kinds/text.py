@@ -1,4 +1,4 @@
-"""Texts and pairs of texts with one label, several labels, or a score (official run_classifier.py).
+"""Texts and pairs with labels or a score (official run_classifier.py), and questions with choices (race_utils.py).
 
 A kind of label is a class here: targets, loss, probabilities, measures and words. `litebert.config.PROBLEMS` names
 them; a new kind of label is a subclass of `TextClassification` and a line there.
@@ -6,12 +6,13 @@ them; a new kind of label is a subclass of `TextClassification` and a line there
 
 from __future__ import annotations
 
+import re
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pkgutil import resolve_name
-from typing import ClassVar, Self, TypeAlias
+from typing import ClassVar, TypeAlias
 
 import numpy as np
 import torch
@@ -20,26 +21,17 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from litebert import metrics
 from litebert.config import PROBLEMS, AlbertConfig, HeadConfig
 from litebert.fast.exits import logits_by_step, mean_by_depth, patient_logits
-from litebert.metrics import MARKED_FROM, classification_measures, multi_label_measures, regression_measures
 from litebert.nn import AlbertForTask, Batch
 from litebert.nn.batch import moved
 from litebert.runs import AnswerRow
-from litebert.tasks.kinds.family import Family, Feature, Output, softmax
+from litebert.tasks.kinds.family import NEVER, Feature, Output, Scoring, frame_ids
+from litebert.tokenizer import Tokenizer
 
 Label: TypeAlias = int | float | tuple[int, ...]
 """The index of a label, several indices, or a score."""
-
-
-@dataclass(frozen=True)
-class TextExample:
-    """A text or a pair; its label is an index, several indices or a score, by the problem."""
-
-    id: str
-    first: str
-    second: str | None = None
-    label: Label | None = None
 
 
 @dataclass(frozen=True)
@@ -53,9 +45,27 @@ class Scores:
         """The index of the likeliest label."""
         return int(np.argmax(self.values))
 
+    @classmethod
+    def mean(cls, answers: Sequence[Scores]) -> Scores:
+        """Return the mean of the answers of several models."""
+        return cls(tuple(np.mean([each.values for each in answers], axis=0).tolist()))
+
+
+# Texts and pairs
+
 
 @dataclass(frozen=True)
-class TextClassification(Family[TextExample, Scores]):
+class TextExample:
+    """A text or a pair; its label is an index, several indices or a score, by the problem."""
+
+    id: str
+    first: str
+    second: str | None = None
+    label: Label | None = None
+
+
+@dataclass(frozen=True)
+class TextClassification(Scoring[TextExample, Scores]):
     """One answer per text or pair; a subclass for each kind of label.
 
     `class_weights` weigh the loss by label. With `patience`, a text is answered as soon as that many classifiers in a
@@ -73,15 +83,7 @@ class TextClassification(Family[TextExample, Scores]):
         family: TextClassification = resolve_name(PROBLEMS[head.problem_type])(head)
         return family
 
-    def on_vectors(self) -> Self:
-        """Return the family whose head reads vectors of texts instead of [CLS]."""
-        return replace(self, head=self.head.model_copy(update={"kind": "vector-classification"}))
-
     # What a kind of label says, besides `target`, `losses_of` and perhaps `imitation`
-
-    @abstractmethod
-    def values(self, logits: NDArray[np.floating]) -> NDArray[np.floating]:
-        """Turn rows of logits into probabilities, or into scores."""
 
     @abstractmethod
     def log_values(self, logits: Tensor) -> Tensor:
@@ -108,20 +110,22 @@ class TextClassification(Family[TextExample, Scores]):
         """Return the loss of each sequence; with a head after every step, their weighted mean."""
         return mean_by_depth([self.losses_of(logits, targets) for logits in logits_by_step(network, batch)])
 
-    def outputs(self, network: AlbertForTask, batch: Batch) -> list[Output]:
+    def logits(self, network: AlbertForTask, batch: Batch) -> Tensor:
         if self.patience is None:
-            return super().outputs(network, batch)
-        return list(patient_logits(network, batch, self.patience).cpu().numpy())
+            return super().logits(network, batch)
+        return patient_logits(network, batch, self.patience)
 
-    def answers(self, _: Sequence[TextExample], __: Sequence[Feature], outputs: Sequence[Output], /) -> list[Scores]:
-        logits = np.stack(outputs) if outputs else np.zeros((0, self.head.num_outputs))
-        return [Scores(tuple(map(float, row))) for row in self.values(logits)]
+    def values(self, logits: Tensor) -> Tensor:
+        return self.log_values(logits) if self.is_number else self.log_values(logits).exp()
+
+    def answer(self, _: TextExample, __: Sequence[Feature], outputs: Sequence[Output], /) -> Scores:
+        return Scores(tuple(outputs[0].tolist()))
 
     def measures(self, examples: Sequence[TextExample], answers: Sequence[Scores], /) -> dict[str, float]:
         return self.measured([label_of(each) for each in examples], np.array([each.values for each in answers]))
 
-    def averaged(self, answers: Sequence[Sequence[Scores]], /) -> list[Scores]:
-        return mean_scores(answers)
+    def averaged(self, answers: Sequence[Scores], /) -> Scores:
+        return Scores.mean(answers)
 
     def constant(self, training: Sequence[TextExample], examples: Sequence[TextExample], /) -> list[Scores]:
         return [Scores(self.commonest([label_of(each) for each in training]))] * len(examples)
@@ -152,23 +156,18 @@ class SingleLabel(TextClassification):
         return self.class_weights[example.label] if has_weight else 1.0  # type: ignore[index]
 
     def losses_of(self, logits: Tensor, targets: Tensor) -> Tensor:
-        losses = F.cross_entropy(logits, targets, reduction="none")
-        if self.class_weights is None:
-            return losses
-        return losses * moved(torch.tensor(self.class_weights, dtype=losses.dtype), losses.device)[targets]
-
-    def values(self, logits: NDArray[np.floating]) -> NDArray[np.floating]:
-        return softmax(logits)
+        weights = None if self.class_weights is None else logits.new_tensor(self.class_weights)
+        return F.cross_entropy(logits, targets, weights, reduction="none")
 
     def log_values(self, logits: Tensor) -> Tensor:
         return logits.log_softmax(-1)
 
     def measured(self, labels: Sequence[Label], values: NDArray[np.floating]) -> dict[str, float]:
-        return classification_measures(np.array(labels, dtype=np.int64), values)
+        return metrics.classification_measures(np.array(labels, dtype=np.int64), values)
 
     def commonest(self, labels: Sequence[Label]) -> tuple[float, ...]:
         counts = np.bincount(np.array(labels, dtype=np.int64), minlength=len(self.head.labels))
-        return tuple(map(float, counts / counts.sum()))
+        return tuple((counts / counts.sum()).tolist())
 
     def named(self, answer: Scores) -> tuple[str, ...]:
         return (self.head.labels[answer.best],)
@@ -191,15 +190,11 @@ class MultiLabel(TextClassification):
         losses = F.binary_cross_entropy_with_logits(logits / temperature, wanted, reduction="none")
         return temperature**2 * losses.mean(1)
 
-    def values(self, logits: NDArray[np.floating]) -> NDArray[np.floating]:
-        probabilities: NDArray[np.float64] = 1 / (1 + np.exp(-logits.astype(np.float64)))
-        return probabilities
-
     def log_values(self, logits: Tensor) -> Tensor:
         return F.logsigmoid(logits)
 
     def measured(self, labels: Sequence[Label], values: NDArray[np.floating]) -> dict[str, float]:
-        return multi_label_measures(self._marked(labels), values)
+        return metrics.multi_label_measures(self._marked(labels), values)
 
     def commonest(self, labels: Sequence[Label]) -> tuple[float, ...]:
         """Return the commonest combination of labels."""
@@ -207,7 +202,8 @@ class MultiLabel(TextClassification):
         return tuple(map(float, self._marked([common])[0]))
 
     def named(self, answer: Scores) -> tuple[str, ...]:
-        return tuple(name for name, p in zip(self.head.labels, answer.values, strict=True) if p >= MARKED_FROM)
+        chances = zip(self.head.labels, answer.values, strict=True)
+        return tuple(name for name, chance in chances if chance >= metrics.MARKED_FROM)
 
     def _marked(self, labels: Sequence[Label]) -> NDArray[np.int64]:
         """Return 0 or 1 for each label, (examples, labels)."""
@@ -234,14 +230,11 @@ class Regression(TextClassification):
         """Return the squared distance to the teacher's score; there is nothing to soften."""
         return F.mse_loss(logits, wanted, reduction="none").mean(1)
 
-    def values(self, logits: NDArray[np.floating]) -> NDArray[np.floating]:
-        return logits
-
     def log_values(self, logits: Tensor) -> Tensor:
         return logits
 
     def measured(self, labels: Sequence[Label], values: NDArray[np.floating]) -> dict[str, float]:
-        return regression_measures(np.array(labels, dtype=np.float64).reshape(values.shape), values)
+        return metrics.regression_measures(np.array(labels, dtype=np.float64).reshape(values.shape), values)
 
     def commonest(self, labels: Sequence[Label]) -> tuple[float, ...]:
         return (float(np.mean(labels)),)
@@ -255,12 +248,6 @@ class Regression(TextClassification):
     def in_words(self, example: TextExample, answer: Scores, /) -> tuple[str, float | None, float | None]:
         (value,), label = answer.values, example.label
         return f"{value:.4g}", None, None if label is None else 1 / (1 + abs(float(np.ravel(label)[0]) - value))
-
-
-def mean_scores(answers: Sequence[Sequence[Scores]]) -> list[Scores]:
-    """Return the mean of the answers of several models, example by example."""
-    each_example = zip(*answers, strict=True)
-    return [Scores(tuple(np.mean([one.values for one in of_one], axis=0).tolist())) for of_one in each_example]
 
 
 def label_of(example: TextExample) -> Label:
@@ -309,3 +296,126 @@ def vector_rows(
     """
     a, b, both = (F.layer_norm(x, x.shape[-1:]) for x in (first, second, first + second))
     return torch.cat([both, (a - b).abs() * is_pair, a * b * is_pair], -1)
+
+
+# Multiple choice: which of several choices answers a question on a text
+
+_BLANK = re.compile("[_\uff3f]")  # official preprocessing turns a full-width underscore into _, too
+
+
+@dataclass(frozen=True)
+class ChoiceExample:
+    """A question on a context with its choices; each `group` is also measured separately."""
+
+    id: str
+    context: str
+    question: str
+    choices: tuple[str, ...]
+    label: int | None = None
+    group: str | None = None
+
+
+@dataclass(frozen=True)
+class MultipleChoice(Scoring[ChoiceExample, Scores]):
+    """Choose among texts, by one logit for each.
+
+    Each question has `num_choices` sequences. A question with fewer choices is filled up with sequences of [CLS] alone,
+    which no real choice has and which are never chosen.
+    """
+
+    head: HeadConfig = HeadConfig(kind="multiple-choice")  # noqa: RUF009
+    max_qa_length: int = 128
+    num_choices: int = 4
+    baseline: ClassVar[str] = "the commonest place"
+
+    def texts(self, example: ChoiceExample, /) -> tuple[str, ...]:
+        return (f"{example.context} {example.question}", *example.choices)
+
+    def target(self, example: ChoiceExample, /) -> NDArray[np.int64]:
+        return np.array([example.label], dtype=np.int64)
+
+    def features(
+        self, examples: Sequence[ChoiceExample], tokenizer: Tokenizer, *, max_length: int, training: bool
+    ) -> list[Feature]:
+        """Frame [CLS] context [SEP] question and choice [SEP] for each choice.
+
+        Question and choice keep their last `max_qa_length` pieces; the context loses its end.
+        """
+        distinct = list(dict.fromkeys(example.context for example in examples))  # questions on one passage share it
+        read = [tokenizer.beginning(text, max_length) for text in distinct]
+        contexts = dict(zip(distinct, tokenizer.encode_ids(read), strict=True))
+        questions = iter(tokenizer.encode_ids([text for example in examples for text in question_texts(example)]))
+        room = max_length - 3
+        features = []
+        for number, example in enumerate(examples):
+            assert len(example.choices) <= self.num_choices, "num_choices is that of the longest question"
+            framed = []
+            for _ in example.choices:
+                question = next(questions)[-min(self.max_qa_length, room) :]
+                context = contexts[example.context][: room - len(question)]
+                framed.append(frame_ids(tokenizer, context, question, max_length=max_length))
+            framed += [([tokenizer.cls_id], [0])] * (self.num_choices - len(framed))
+            ids, segments = zip(*framed, strict=True)
+            features.append(Feature(ids, segments, self.target(example) if training else None, number))
+        return features
+
+    def logits(self, network: AlbertForTask, batch: Batch) -> Tensor:
+        """Return the logits (questions, num_choices); choices that a question lacks get NEVER."""
+        logits = network(batch).view(-1, self.num_choices)
+        is_lacking = moved(torch.tensor([length == 1 for length in batch.lengths]), logits.device)
+        masked: Tensor = logits.masked_fill(is_lacking.view_as(logits), NEVER)
+        return masked
+
+    def losses_of(self, logits: Tensor, targets: Tensor) -> Tensor:
+        return F.cross_entropy(logits, targets, reduction="none")
+
+    def values(self, logits: Tensor) -> Tensor:
+        return logits.softmax(-1)
+
+    def answer(self, example: ChoiceExample, _: Sequence[Feature], outputs: Sequence[Output], /) -> Scores:
+        return Scores(tuple(outputs[0][: len(example.choices)].tolist()))
+
+    def measures(self, examples: Sequence[ChoiceExample], answers: Sequence[Scores], /) -> dict[str, float]:
+        """Return the share of right answers, overall and, if there are several groups, by group."""
+        metrics.require_some(len(examples))
+        is_right: dict[str, list[bool]] = {}
+        for example, answer in zip(examples, answers, strict=True):
+            is_right.setdefault(example.group or "", []).append(answer.best == example.label)
+        measured = {"accuracy": sum(map(sum, is_right.values())) / len(examples)}
+        if len(is_right) > 1:
+            measured |= {f"accuracy_{group}": float(np.mean(is_right[group])) for group in sorted(is_right) if group}
+        return measured
+
+    def averaged(self, answers: Sequence[Scores], /) -> Scores:
+        return Scores.mean(answers)
+
+    def constant(self, training: Sequence[ChoiceExample], examples: Sequence[ChoiceExample], /) -> list[Scores]:
+        """Return how often the right choice is at each position in training."""
+        places = [example.label for example in training if example.label is not None]
+        shares = np.bincount(places, minlength=self.num_choices) / max(len(places), 1)
+        return [Scores(tuple(shares[: len(example.choices)].tolist())) for example in examples]
+
+    def shown(self, example: ChoiceExample, /) -> str:
+        return example.question
+
+    def expected(self, example: ChoiceExample, /) -> str | None:
+        return None if example.label is None else example.choices[example.label]
+
+    def in_words(self, example: ChoiceExample, answer: Scores, /) -> tuple[str, float | None, float | None]:
+        """Return the chosen text; it is right by its place, for two choices may be spelt alike."""
+        return example.choices[answer.best], max(answer.values), float(answer.best == example.label)
+
+    def labels(self, example: ChoiceExample, /) -> tuple[str, ...]:
+        return () if example.label is None else (f"choice {example.label + 1}",)
+
+    def numbers(self, _: AnswerRow, answer: Scores, /) -> Mapping[str, float | None]:
+        return {f"choice {place}": value for place, value in enumerate(answer.values, 1)}
+
+
+def question_texts(example: ChoiceExample) -> list[str]:
+    """Return the question with each choice: in its blanks, or after it if it has none."""
+    parts = _BLANK.split(example.question)
+    choices = [" ".join(choice.split()) for choice in example.choices]
+    if len(parts) == 1:
+        return [f"{example.question} {choice}" for choice in choices]
+    return [choice.join(parts) for choice in choices]

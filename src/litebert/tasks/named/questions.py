@@ -16,18 +16,17 @@ from litebert.metrics import squad1_measures, squad2_measures, threshold_measure
 from litebert.reading.source import Source, find_file, find_files, read_lines
 from litebert.reading.tables import parse_row, read_layout
 from litebert.settings import expected
-from litebert.tasks.kinds.choice import ChoiceExample, MultipleChoice
 from litebert.tasks.kinds.family import Dataset
 from litebert.tasks.kinds.spans import (
     ConditionalSpanAnswering,
     SpanAnswer,
     SpanAnswering,
     SpanExample,
-    given_texts,
     gold,
     gold_answers,
+    with_threshold,
 )
-from litebert.tasks.kinds.text import Scores
+from litebert.tasks.kinds.text import ChoiceExample, MultipleChoice, Scores
 
 # SQuAD: the files
 
@@ -111,14 +110,14 @@ def read_split(version: str, folder: Path, split: str) -> list[SpanExample]:
 
 def submission(_: str, examples: Sequence[SpanExample], answers: Sequence[SpanAnswer]) -> dict[str, str]:
     """Write predictions.json, nbest_predictions.json and, for 2.0, null_odds.json."""
-    ids = [example.id for example in examples]
+    ids, answers = [example.id for example in examples], with_threshold(examples, answers)
     names = ("text", "probability", "start_log_prob", "end_log_prob")
     n_best = [
         [dict(zip(names, (x.text, x.probability, x.start_score, x.end_score), strict=True)) for x in answer.n_best]
         for answer in answers
     ]
     files: dict[str, object] = {
-        "predictions.json": dict(zip(ids, given_texts(examples, answers), strict=True)),
+        "predictions.json": {key: answer.text for key, answer in zip(ids, answers, strict=True)},
         "nbest_predictions.json": dict(zip(ids, n_best, strict=True)),
     }
     nulls = {key: answer.null_score for key, answer in zip(ids, answers, strict=True)}

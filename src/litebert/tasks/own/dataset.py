@@ -30,11 +30,10 @@ from litebert.config import HeadConfig
 from litebert.errors import LitebertError, did_you_mean
 from litebert.files import Json
 from litebert.reading.tables import Row
-from litebert.tasks.kinds.choice import ChoiceExample, MultipleChoice
 from litebert.tasks.kinds.family import Answer, Dataset, Example, Family
 from litebert.tasks.kinds.spans import ConditionalSpanAnswering, SpanAnswer, SpanAnswering, SpanExample, gold_answers
 from litebert.tasks.kinds.tagging import TagAnswer, TagExample, TokenClassification
-from litebert.tasks.kinds.text import Label, Scores, TextClassification, TextExample
+from litebert.tasks.kinds.text import ChoiceExample, Label, MultipleChoice, Scores, TextClassification, TextExample
 from litebert.tasks.own.table import (
     LEARNT,
     Columns,
