@@ -18,7 +18,7 @@ from litebert.folder import save_model
 from litebert.nn import AlbertForPretraining, Batch
 from litebert.runs import Run, read_metrics
 from litebert.settings import Resolved, resolve
-from litebert.tasks.distillation import Surface, Teacher, align
+from litebert.tasks.distillation import Teacher, align
 from litebert.tasks.start import convert
 from litebert.tokenizer import Tokenizer, train_tokenizer
 from litebert.train.pretrain import completed, new_network, shape_of_student, task_of
@@ -64,11 +64,11 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_tokens_of_two_vocabularies_cover_the_same_characters() -> None:
-    ours, theirs = _tokenizer(40), _tokenizer(44)
-    ids = [ours.cls_id, *ours.encode(SENTENCES[0]).ids, ours.sep_id]
-    (text,), (spans,) = Surface(ours).read(np.array(ids), np.array([0, len(ids)]))
-    their_spans = [(0, 0), *theirs.encode(text).offsets, (0, 0)]
-    alignment = align([spans], [their_spans])
+    ours, theirs, text = _tokenizer(40), _tokenizer(44), f" {SENTENCES[0].lower()}"
+    ids = np.array([ours.cls_id, *ours.encode(text).ids, ours.sep_id])
+    batch, alignment = Teacher(_unshared(theirs).albert, theirs, ours).encode(ids, np.array([0, len(ids)]))
+    assert batch.ids.tolist() == theirs.encode(text, frame=True).ids
+    spans, their_spans = ([(0, 0), *each.encode(text).offsets, (0, 0)] for each in (ours, theirs))
     for (begin, end), first, stop in zip(spans, alignment.first, alignment.stop, strict=True):
         covered = [span for span in their_spans[first:stop] if span != (0, 0)]
         assert all(b < end and begin < e for b, e in covered)
@@ -96,7 +96,7 @@ def known(tokenizer: Tokenizer) -> list[int]:
 
 def _student(source: AlbertForPretraining, tokenizer: Tokenizer, **changes: object) -> AlbertForPretraining:
     student = AlbertForPretraining(source.config.model_copy(update=changes))
-    convert(student, tokenizer, Teacher(source.albert, tokenizer))
+    convert(student, Teacher(source.albert, tokenizer, tokenizer))
     return student
 
 
@@ -245,7 +245,7 @@ def test_a_student_begins_on_the_cpu_and_learns_on_any_device(
     resolved = _resolved(teacher_folder, SETTINGS | {"data.corpus": str(corpus)})
     sources = Sources.open(resolved.config)
     config, _ = completed(resolved, sources, tmp_path)
-    teacher = Teacher.load(teacher_folder, dtype=torch.float32)
+    teacher = Teacher.load(teacher_folder, sources.tokenizer, dtype=torch.float32)
     network = new_network(config, sources, teacher)
     network.to("meta").train()
     teacher.encoder.to("meta")

@@ -14,8 +14,7 @@ from litebert.folder import save_model
 from litebert.folder.names import tensor_names
 from litebert.nn import Albert, AlbertForPretraining, Batch
 from litebert.objectives import PretrainingBatch
-from litebert.tasks.base import Loss
-from litebert.tasks.pretraining import Pretraining, _correct, masked_loss, micro_batches
+from litebert.tasks.pretraining import Loss, Pretraining, _correct, masked_loss, micro_batches
 from litebert.tasks.start import OFFSETS, attend_locally, num_local_heads
 
 CONFIG = AlbertConfig(

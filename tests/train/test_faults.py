@@ -22,8 +22,7 @@ from litebert.folder import weights
 from litebert.optim import build_optimizer
 from litebert.runs import read_metrics
 from litebert.settings import RETIRED
-from litebert.tasks.base import Loss
-from litebert.tasks.pretraining import Pretraining
+from litebert.tasks.pretraining import Loss, Pretraining
 from litebert.train import checkpoint, loop, run
 from litebert.train.checkpoint import Checkpoints, RunProgress, manifest_of
 from litebert.train.pretrain import pretrain

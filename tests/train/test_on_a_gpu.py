@@ -18,7 +18,7 @@ from litebert.fast import attention
 from litebert.nn import AlbertForPretraining, Batch
 from litebert.nn.heads import without_numbers
 from litebert.optim import build_optimizer, clip_gradients
-from litebert.tasks import base, pretraining
+from litebert.tasks import pretraining
 from litebert.tasks.pretraining import Pretraining, PretrainingWork
 from litebert.train import checkpoint, loop
 from litebert.train.checkpoint import RunProgress
@@ -140,7 +140,7 @@ class _NoFloat64(TorchDispatchMode):
 def test_a_step_and_a_check_of_its_state_on_an_apple_gpu_have_no_float64(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(AssertionError), _NoFloat64():
         _step(torch.float32, 1.0)
-    for module in (base, loop, pretraining):
+    for module in (loop, pretraining):
         monkeypatch.setattr(module, "exact_dtype", lambda _: torch.float32)
     weights = {"good": torch.full((3,), 3e38), "bad": torch.tensor([1.0, float("nan")])}
     with _NoFloat64():

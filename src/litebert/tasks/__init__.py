@@ -1,1 +1,1 @@
-"""Tasks: training, evaluation and prediction behind one protocol (`base.Task`)."""
+"""Tasks: training, evaluation and prediction behind one protocol (`pretraining.Task`)."""

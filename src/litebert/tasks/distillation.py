@@ -1,8 +1,8 @@
 """Distillation: a student learns masked words, sentence order, and a teacher's states of the same text.
 
 The teacher is a pretrained encoder with a vocabulary of its own. A step has masked pairs (masked LM, sentence order,
-hidden states) and short plain texts (hidden states, one vector per text). Ids become text again (`Surface`), the
-teacher reads it without masks (`Teacher`), and the two tokenizations are aligned by characters (`align`).
+hidden states) and short plain texts (hidden states, one vector per text). Ids become text again, the teacher reads it
+without masks, and the two tokenizations are aligned by characters.
 """
 
 from __future__ import annotations
@@ -28,8 +28,17 @@ from litebert.nn.batch import mean_by_sequence, moved
 from litebert.nn.heads import PRETRAINING_HEADS
 from litebert.objectives import PretrainingBatch, Samples, longest_first, prefetch
 from litebert.rng import Ints
-from litebert.tasks.base import Loss, Measure, MicroBatch, Task, device_of, summed
-from litebert.tasks.pretraining import Pretraining, PretrainingWork, micro_batches
+from litebert.tasks.pretraining import (
+    Loss,
+    Measure,
+    MicroBatch,
+    Pretraining,
+    PretrainingWork,
+    Task,
+    device_of,
+    micro_batches,
+    summed,
+)
 from litebert.tokenizer import Tokenizer
 
 Span = tuple[int, int]
@@ -42,61 +51,48 @@ DISTILLATION_MEASURES = (
 )
 
 
-# The teacher and its text
-
-
-class Surface:
-    """Turn ids back into text; special pieces become nothing, an unknown piece a question mark.
-
-    The text is normalised as the vocabulary is (to lower case), as for an uncased teacher.
-    """
-
-    def __init__(self, tokenizer: Tokenizer) -> None:
-        special = {tokenizer.pad_id, tokenizer.cls_id, tokenizer.sep_id, tokenizer.mask_id}
-        self._texts = [
-            "" if index in special else "?" if piece == "<unk>" else piece.replace("▁", " ")
-            for index, piece in enumerate(tokenizer.pieces)
-        ]
-
-    def read(self, ids: Ints, offsets: Ints) -> tuple[list[str], list[list[Span]]]:
-        """Return the text of each sequence, and the span of each token without leading space.
-
-        `ids` (tokens,) are unmasked and framed; `offsets` (sequences + 1,) delimit the sequences.
-        """
-        texts, spans = [], []
-        for start, stop in pairwise(offsets):
-            parts = [self._texts[index] for index in ids[start:stop]]
-            ends = np.cumsum([0, *map(len, parts)]).tolist()  # in characters
-            texts.append("".join(parts))
-            spans.append([(ends[i] + part.startswith(" "), ends[i + 1]) for i, part in enumerate(parts)])
-        return texts, spans
+# The teacher
 
 
 class Teacher:
-    """An encoder with its own tokenizer; it reads plain text and never learns."""
+    """An encoder with its own tokenizer, which reads the text behind the ids of a student and never learns.
 
-    def __init__(self, encoder: Albert, tokenizer: Tokenizer, *, pooling: Pooling = "mean") -> None:
-        self.encoder, self.tokenizer, self.pooling = encoder.eval(), tokenizer, pooling
+    The text is normalised as the student's vocabulary is (to lower case), as for an uncased teacher.
+    """
+
+    def __init__(self, encoder: Albert, tokenizer: Tokenizer, student: Tokenizer, *, pooling: Pooling = "mean") -> None:
+        self.encoder, self.tokenizer, self.student, self.pooling = encoder.eval(), tokenizer, student, pooling
+        special = {student.pad_id, student.cls_id, student.sep_id, student.mask_id}
+        self._texts = [
+            "" if index in special else "?" if piece == "<unk>" else piece.replace("▁", " ")
+            for index, piece in enumerate(student.pieces)
+        ]
 
     @classmethod
-    def load(cls, folder: Path, *, dtype: torch.dtype) -> Teacher:
+    def load(cls, folder: Path, student: Tokenizer, *, dtype: torch.dtype) -> Teacher:
         """Read a model folder; a sentence-transformers folder also defines the pooling."""
         vectors = read_sentence_vectors(folder) or SentenceVectors()
         if vectors.pooling not in ("mean", "cls"):
             what, pooling = f"{folder} has a pooling that distillation does not support", f"pooling {vectors.pooling}"
             raise LitebertError("LB-990", what, received=pooling, expected="mean or cls", next="choose another teacher")
         network = load_model(folder, dtype=dtype, for_inference=True).network
-        return cls(network.albert, Tokenizer.load(folder), pooling=vectors.pooling)
+        return cls(network.albert, Tokenizer.load(folder), student, pooling=vectors.pooling)
 
-    def encode(self, surface: Surface, ids: Ints, offsets: Ints) -> tuple[Batch, Alignment]:
-        """Return the framed batch of the texts of a student's ids, and which of its tokens correspond to each id."""
+    def encode(self, ids: Ints, offsets: Ints) -> tuple[Batch, Alignment]:
+        """Return the framed batch of the texts behind a student's ids, and which of its tokens correspond to each id.
+
+        `ids` (tokens,) are unmasked and framed; `offsets` (sequences + 1,) delimit the sequences.
+        """
         longest = self.encoder.config.max_position_embeddings - 2
-        texts, spans = surface.read(ids, offsets)
-        framed, theirs = [], []
-        for encoded in map(self.tokenizer.encode, texts):
+        framed, ours, theirs = list[list[int]](), list[list[Span]](), list[list[Span]]()
+        for start, stop in pairwise(offsets):
+            parts = [self._texts[index] for index in ids[start:stop]]
+            ends = np.cumsum([0, *map(len, parts)]).tolist()  # in characters
+            ours.append([(ends[i] + part.startswith(" "), ends[i + 1]) for i, part in enumerate(parts)])
+            encoded = self.tokenizer.encode("".join(parts))
             framed.append([self.tokenizer.cls_id, *encoded.ids[:longest], self.tokenizer.sep_id])
             theirs.append([(0, 0), *encoded.offsets[:longest], (0, 0)])
-        return Batch.from_lists(framed), align(spans, theirs)
+        return Batch.from_lists(framed), align(ours, theirs)
 
     @torch.no_grad()
     def read(self, batch: Batch, layers: Sequence[int]) -> tuple[list[Tensor], Tensor]:
@@ -171,18 +167,19 @@ def align(student: Sequence[Sequence[Span]], teacher: Sequence[Sequence[Span]]) 
 
 @dataclass(frozen=True)
 class Lesson(MicroBatch):
-    """Masked pairs or plain texts, with the teacher's states for the same unmasked text.
+    """Masked pairs or plain texts, with what the teacher makes of the same unmasked text.
 
-    `pretraining` is None for plain texts, which train only hidden states and vectors; `alignment` and `reading` are
-    None for pairs that train masked LM and sentence order alone (`distil.hidden` is 0). `share` is the lesson's share
-    of the step's tokens; `world` are the processes that share the lesson.
+    `targets` are its states (kept, hidden) for each step of the student, of the tokens `kept` (kept,) that it has a
+    counterpart for; there are none for pairs that train masked LM and sentence order alone (`distil.hidden` is 0).
+    `share` is the lesson's share of the step's tokens; `world` are the processes that share the lesson.
     """
 
-    pretraining: PretrainingWork | None
-    alignment: Alignment | None
-    reading: tuple[list[Tensor], Tensor] | None  # the teacher's states and vectors
     share: float
     world: World
+    pretraining: PretrainingWork | None = None  # of masked pairs
+    vectors: Tensor | None = None  # of plain texts: the teacher's, (texts, hidden)
+    kept: Tensor | None = None
+    targets: Sequence[Tensor] = ()
 
 
 @dataclass(eq=False)
@@ -195,7 +192,6 @@ class Distillation(Task[Lesson]):
 
     pretraining: Pretraining
     teacher: Teacher
-    surface: Surface
     open_texts: Callable[[], Samples]
     held_out_texts: Sequence[PretrainingBatch]
     distil: DistilConfig
@@ -228,43 +224,44 @@ class Distillation(Task[Lesson]):
         ids = unmasked(batch)
         (work,) = micro_batches(batch if is_masked else replace(batch, ids=ids), None, device, world)
         if is_masked and not self.distil.hidden:
-            return Lesson(work.batch, work, alignment=None, reading=None, share=share, world=world)
-        theirs, alignment = self.teacher.encode(self.surface, ids, batch.offsets)
-        reading = self.teacher.read(theirs.to(device), self._layers)
-        return Lesson(work.batch, work if is_masked else None, alignment, reading, share, world)
+            return Lesson(work.batch, share, world, pretraining=work)
+        theirs, alignment = self.teacher.encode(ids, batch.offsets)
+        states, vectors = self.teacher.read(theirs.to(device), self._layers)
+        kept = torch.from_numpy(np.flatnonzero(alignment.has_target)).to(device)
+        targets = [alignment.means(each)[kept] for each in states]
+        if is_masked:
+            return Lesson(work.batch, share, world, pretraining=work, kept=kept, targets=targets)
+        return Lesson(work.batch, share, world, vectors=vectors, kept=kept, targets=targets)
 
     def loss(self, work: Lesson) -> Loss:
         states = list(self.network.albert.states(work.batch))[1:]  # after each step, (tokens, hidden)
         hidden, read = states[-1].new_zeros((), dtype=torch.float32), 0.0  # `read`: this lesson's share of the mean
-        if work.reading is not None and work.alignment is not None:
-            keep = torch.from_numpy(np.flatnonzero(work.alignment.has_target)).to(hidden.device)
-            targets = [work.alignment.means(each)[keep] for each in work.reading[0]]  # a (kept tokens, hidden) a step
-            sizes = [target.square().sum() for target in targets]
+        if work.targets:
+            sizes = [target.square().sum() for target in work.targets]
             work.world.sum_(sizes)  # errors are relative to all texts of the lesson
             errors = [
-                (ours[keep].float() - target).square().sum() / size
-                for ours, target, size in zip(states, targets, sizes, strict=True)
+                (ours[work.kept].float() - target).square().sum() / size
+                for ours, target, size in zip(states, work.targets, sizes, strict=True)
             ]
             # the last step has half of the weight
             hidden = (torch.stack(errors[:-1]).mean() + errors[-1]) / 2 if errors[1:] else errors[0]
             read = work.share
         total = work.share * (self.distil.hidden * hidden)  # each lesson weighs what it has of the step's tokens
-        sums = [hidden * read, hidden.new_full((), read / work.world.size)]
-        if work.pretraining is not None:
+        sums = summed(hidden * read, hidden.new_full((), read / work.world.size))
+        if work.vectors is None:
+            assert work.pretraining is not None
             masked = work.pretraining.masked_positions
             heads = (PRETRAINING_HEADS[name] for name in self.network.heads)
             logits = self.network.read(*(states[-1][head.reads(work.batch, masked)] for head in heads))
-            pretraining = self.pretraining.loss(work.pretraining, logits)
-            total = total + self.distil.pretraining * pretraining.total
-            nothing = hidden.new_zeros(())
-            return Loss(total, summed([*pretraining.sums, *sums, nothing, nothing]))
-        assert work.reading is not None
+            learnt = self.pretraining.loss(work.pretraining, logits)
+            total = total + self.distil.pretraining * learnt.total
+            return Loss(total, torch.cat([learnt.sums, sums, sums.new_zeros(2)]))
         vectors = pool(states[-1].float(), work.batch, self.teacher.pooling)
-        distances = 1 - F.cosine_similarity(vectors, work.reading[1].float(), dim=-1)  # (texts,)
+        distances = 1 - F.cosine_similarity(vectors, work.vectors.float(), dim=-1)  # (texts,)
         (num_texts,) = work.world.totals(len(distances))
         total = total + self.distil.vectors * distances.sum() / num_texts
-        zeros = hidden.new_zeros(self.pretraining.num_sums)
-        return Loss(total, summed([*zeros, *sums, distances.sum(), hidden.new_full((), len(distances))]))
+        of_vectors = summed(distances.sum(), distances.new_full((), len(distances)))
+        return Loss(total, torch.cat([sums.new_zeros(self.pretraining.num_sums), sums, of_vectors]))
 
     def measures(self, sums: Sequence[float]) -> dict[str, float]:
         *pretraining, hidden, lessons, vector, texts = sums

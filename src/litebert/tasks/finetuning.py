@@ -24,7 +24,6 @@ from litebert.nn import AlbertForTask, Batch
 from litebert.nn.batch import by_length, moved
 from litebert.runs import AnswerRow
 from litebert.settings import DEFAULT, SUITED, Resolved, named_in
-from litebert.tasks.base import Loss, MicroBatch, Task, device_of, summed
 from litebert.tasks.kinds.family import (
     Answer,
     Dataset,
@@ -36,6 +35,7 @@ from litebert.tasks.kinds.family import (
     joined,
     targets_of,
 )
+from litebert.tasks.pretraining import Loss, MicroBatch, Task, device_of, summed
 from litebert.tokenizer import Tokenizer
 
 
@@ -107,7 +107,7 @@ class Finetuning(Task[FinetuningWork], Generic[Example, Answer]):
             imitated = family.imitation(logits, work.wanted.view_as(logits), teacher.temperature)
             losses = (1 - teacher.weight) * family.losses_of(logits, work.targets) + teacher.weight * imitated
         total = losses.sum()
-        return Loss(total / work.step_weight, summed([total, total.new_full((), work.weight)]))
+        return Loss(total / work.step_weight, summed(total, total.new_full((), work.weight)))
 
     def measures(self, sums: Sequence[float]) -> dict[str, float]:
         return {"loss": sums[0] / (sums[1] or 1.0)}

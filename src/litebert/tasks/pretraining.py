@@ -1,32 +1,95 @@
-"""Pretraining: masked LM and sentence order, weighted equally (run_pretraining.py L177).
+"""What a network is trained for: what the trainer knows of a task, and pretraining, the first of them.
 
-A network has one head per objective (`litebert.nn.heads.PRETRAINING_HEADS`). What a head learns is an `Objective` here,
-under the same name; the loss of a step, the log, the report and the checkpoints follow from `OBJECTIVES`.
+Pretraining learns masked words and sentence order, weighted equally (run_pretraining.py L177). A network has one head
+per objective (`litebert.nn.heads.PRETRAINING_HEADS`). What a head learns is an `Objective` here, under the same name;
+the loss of a step, the log, the report and the checkpoints follow from `OBJECTIVES`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from litebert.config import EarlyConfig, TrainConfig
 from litebert.distributed import ALONE, World
 from litebert.fast import accelerate, pack
 from litebert.fast.steps import exact_dtype
-from litebert.nn import AlbertForPretraining, Batch
+from litebert.nn import AlbertForPretraining, Batch, Network
 from litebert.nn.batch import moved
 from litebert.nn.heads import PretrainingOutput
 from litebert.objectives import NO_LABEL, PretrainingBatch, Samples, longest_first, prefetch
-from litebert.tasks.base import Loss, Measure, MicroBatch, Task, device_of, summed
 
 EPSILON = 1e-5  # added to the number of masked tokens, as upstream (run_pretraining.py L337)
+
+
+# Any task: batches by step, micro-batches, a loss, an evaluation, measures
+
+
+@dataclass(frozen=True)
+class MicroBatch:
+    """What a task calculates a loss from at once; a task adds what else its loss needs."""
+
+    batch: Batch
+
+
+Work = TypeVar("Work", bound=MicroBatch)
+
+
+@dataclass(frozen=True)
+class Loss:
+    """One micro-batch's share of the step's loss, and sums to report.
+
+    The shares of all micro-batches of a step add up to the loss of the whole batch, so gradient
+    accumulation changes memory and nothing else. `sums` (`Task.num_sums`,) become measures.
+    """
+
+    total: Tensor
+    sums: Tensor
+
+
+class Task(ABC, Generic[Work]):
+    """What a network is trained for; `num_sums` is the number of entries of `Loss.sums`."""
+
+    network: Network
+    num_sums: int
+
+    @abstractmethod
+    def batches(self, start: int, stop: int) -> Iterator[Sequence[Work]]:
+        """Yield the micro-batches of the steps start, ... stop - 1, on the network's device; any start is allowed."""
+
+    @abstractmethod
+    def loss(self, work: Work) -> Loss:
+        """Return this micro-batch's share of the loss of its step."""
+
+    @abstractmethod
+    def measures(self, sums: Sequence[float]) -> dict[str, float]:
+        """Turn sums into measures by name: mean losses, accuracies."""
+
+    @abstractmethod
+    def evaluate(self) -> dict[str, float]:
+        """Measure the network on held-out data; leave it in training mode."""
+
+
+def summed(*values: Tensor) -> Tensor:
+    """Return values as `Loss.sums`, in a dtype precise enough to be summed over a run."""
+    exact = exact_dtype(values[0].device)
+    return torch.stack([value.detach().to(exact) for value in values])
+
+
+def device_of(network: nn.Module) -> torch.device:
+    """Return where a network's parameters are."""
+    return next(network.parameters()).device
+
+
+# What the heads of pretraining learn
 
 
 @dataclass(frozen=True)
@@ -44,62 +107,80 @@ class PretrainingWork(MicroBatch):
     step_sequences: int
 
 
-# What the heads learn
+@dataclass(frozen=True)
+class Measure:
+    """A number that pretraining reports: `name` in metrics.jsonl, `short` in a line of the log.
+
+    The report draws it under `title` with `caption`. `chance` is its value without any learning, or the name of the
+    measure that has it.
+    """
+
+    name: str
+    short: str = ""
+    title: str = ""
+    caption: str = "Lower is better."
+    chance: float | str | None = None
+
+    @property
+    def is_share(self) -> bool:
+        """Whether it is written as a percentage."""
+        return "%" in self.short
 
 
 @dataclass(frozen=True)
 class Objective:
     """What one head learns.
 
-    `loss(logits, work)` returns the micro-batch's share of the step's loss, and three sums to report: of the losses,
-    the right answers and all answers; None where a batch has no labels for it. `measures` are the mean loss and the
-    accuracy that they become.
+    `loss(logits, work)` returns the micro-batch's share of the step's loss, with three sums: of the losses, the right
+    answers and all answers; None where a batch has no labels for it. `measures` are the mean loss and the accuracy
+    that they become.
     """
 
-    loss: Callable[[Tensor, PretrainingWork], tuple[Tensor, list[Tensor]] | None]
+    loss: Callable[[Tensor, PretrainingWork], Loss | None]
     measures: tuple[Measure, Measure]
 
 
-def masked_lm_objective(logits: Tensor, work: PretrainingWork) -> tuple[Tensor, list[Tensor]]:
+def masked_lm_objective(logits: Tensor, work: PretrainingWork) -> Loss:
     """Return the mean cross-entropy of the masked tokens, from logits (masked, vocab)."""
     loss, count = masked_loss(logits, work.masked_ids), logits.new_full((), len(logits), dtype=torch.int64)
-    return loss / (work.step_masked + EPSILON), [loss, _correct(logits, work.masked_ids), count]
+    return Loss(loss / (work.step_masked + EPSILON), summed(loss, _correct(logits, work.masked_ids), count))
 
 
-def sentence_objective(logits: Tensor, work: PretrainingWork) -> tuple[Tensor, list[Tensor]] | None:
+def sentence_objective(logits: Tensor, work: PretrainingWork) -> Loss | None:
     """Return the mean cross-entropy of the sequences that have a label, from logits (sequences, 2)."""
-    if work.sentence_labels is None:
+    labels = work.sentence_labels
+    if labels is None:
         return None
-    labels = work.sentence_labels  # choosing rows by a mask would wait for a GPU
+    # choosing rows by a mask would wait for a GPU
     loss = F.cross_entropy(logits, labels, reduction="sum", ignore_index=NO_LABEL)
-    return loss / work.step_sequences, [loss, _correct(logits, labels), (labels != NO_LABEL).sum()]
+    return Loss(loss / work.step_sequences, summed(loss, _correct(logits, labels), (labels != NO_LABEL).sum()))
 
 
-def _accuracy(name: str, short: str, title: str, caption: str, chance: float | str | None = None) -> Measure:
-    return Measure(name, short, title, caption, is_share=True, chance=chance)
-
-
-_NAMED, _JUDGED = (
+_NAMED, _JUDGED, _SHOWN = (
     "Share of the masked tokens that are named exactly.",
     "Share of the sentence pairs that are judged right.",
-)
-MASKED_LM = (
-    Measure("masked_lm_loss", "mlm {:.3f}", "Masked-LM loss"),
-    _accuracy("masked_lm_accuracy", "acc {:.1%}", "Masked-LM accuracy", _NAMED, "masked_lm_baseline"),
-)
-SENTENCE_ORDER = (
-    Measure("sentence_order_loss", "sop {:.3f}"),
-    _accuracy("sentence_order_accuracy", "acc {:.1%}", "Sentence order accuracy", _JUDGED, 0.5),
+    "Share of the positions that show [MASK] that are named exactly.",
 )
 OBJECTIVES: dict[str, Objective] = {
-    "masked_lm": Objective(masked_lm_objective, MASKED_LM),
-    "sentence_order": Objective(sentence_objective, SENTENCE_ORDER),
+    "masked_lm": Objective(
+        masked_lm_objective,
+        measures=(
+            Measure("masked_lm_loss", "mlm {:.3f}", "Masked-LM loss"),
+            Measure("masked_lm_accuracy", "acc {:.1%}", "Masked-LM accuracy", _NAMED, chance="masked_lm_baseline"),
+        ),
+    ),
+    "sentence_order": Objective(
+        sentence_objective,
+        measures=(
+            Measure("sentence_order_loss", "sop {:.3f}"),
+            Measure("sentence_order_accuracy", "acc {:.1%}", "Sentence order accuracy", _JUDGED, chance=0.5),
+        ),
+    ),
 }
 """What each head of pretraining learns, by the head's name; a step's loss is their sum."""
-_SHOWN = "Share of the positions that show [MASK] that are named exactly."
 MASK_TOKEN = (
     Measure("mask_token_loss", "", "[MASK] loss", "Of the positions that show [MASK] alone. Lower is better."),
-    _accuracy("mask_token_accuracy", "[MASK] {:.1%}", "[MASK] accuracy", _SHOWN),
+    Measure("mask_token_accuracy", "[MASK] {:.1%}", "[MASK] accuracy", _SHOWN),
 )
 
 
@@ -131,24 +212,24 @@ class Pretraining(Task[PretrainingWork]):
     def batches(self, start: int, stop: int) -> Iterator[Sequence[PretrainingWork]]:
         """Yield the micro-batches of each step on the network's device; set the network's depth."""
         assert self.open_loader is not None
-        steps, train, world = range(start, stop), self.train, self.world
+        steps, train, world, early = range(start, stop), self.train, self.world, self.early
         made = prefetch(self.open_loader, steps, rank=world.rank, world_size=world.size, workers=train.loader_workers)
         for step, batch in zip(steps, made, strict=True):
             # the depth depends on the step alone: a run that was stopped resumes exactly
-            self.network.albert.depth = depth_at(step, self.early, train.steps, self.network.config.num_steps)
+            is_early = early.depth is not None and step < round(early.depth_share * train.steps)
+            full = self.network.config.num_steps
+            self.network.albert.depth = min(early.depth or full, full) if is_early else full
             yield list(micro_batches(batch, train.micro_batch_size, device_of(self.network), world))
 
     def loss(self, work: PretrainingWork, logits: PretrainingOutput | None = None) -> Loss:
         """Return this micro-batch's share of the sum of all objectives' losses; `logits` may be known already."""
         if logits is None:
             logits = self.network(work.batch, work.masked_positions)
-        shares, sums = list[Tensor](), list[Tensor]()
-        for name, objective in OBJECTIVES.items():
-            found = objective.loss(logits[name], work)
-            if found is not None:
-                shares.append(found[0])
-            sums += [shares[0].new_zeros(())] * 3 if found is None else found[1]
-        return Loss(sum(shares[1:], shares[0]), summed(sums))
+        found = [objective.loss(logits[name], work) for name, objective in OBJECTIVES.items()]
+        losses = [loss for loss in found if loss is not None]
+        nothing = torch.zeros_like(losses[0].sums)
+        total = sum((loss.total for loss in losses[1:]), losses[0].total)
+        return Loss(total, torch.cat([loss.sums if loss else nothing for loss in found]))
 
     def measures(self, sums: Sequence[float]) -> dict[str, float]:
         """Return mean losses and accuracies in [0, 1] of the objectives that have answers."""
@@ -181,14 +262,15 @@ class Pretraining(Task[PretrainingWork]):
                     is_hidden = work.batch.ids[work.masked_positions] == self.mask_id
                     scores, labels = logits.masked_lm[is_hidden].float(), work.masked_ids[is_hidden]
                     loss = F.cross_entropy(scores, labels, reduction="sum")
-                    hidden += summed([loss, _correct(scores, labels), is_hidden.sum()])
+                    hidden += summed(loss, _correct(scores, labels), is_hidden.sum())
         self.network.train()
         self.world.sum_([sums, hidden])
         measured = self.measures(sums.tolist())
         loss, correct, count = hidden.tolist()
         if count:
             measured |= {"mask_token_loss": loss / count, "mask_token_accuracy": correct / count}
-        return measured | {"masked_lm_baseline": commonest_share(self.held_out)}
+        ids = np.concatenate([batch.masked_ids for batch in self.held_out])
+        return measured | {"masked_lm_baseline": float(np.bincount(ids).max() / ids.size)}
 
 
 def micro_batches(
@@ -223,27 +305,7 @@ def micro_batches(
         )
 
 
-def commonest_share(batches: Iterable[PretrainingBatch]) -> float:
-    """Return the accuracy of always answering the commonest masked token."""
-    ids = np.concatenate([batch.masked_ids for batch in batches])
-    return float(np.bincount(ids).max() / ids.size)
-
-
-# What varies with the step
-
-
-def depth_at(step: int, early: EarlyConfig, total_steps: int, full: int) -> int:
-    """Return how many steps of the network a training step applies.
-
-    >>> [depth_at(step, EarlyConfig(depth=2), 10, 6) for step in range(5)]
-    [2, 2, 2, 6, 6]
-    """
-    is_early = early.depth is not None and step < round(early.depth_share * total_steps)
-    return min(early.depth or full, full) if is_early else full
-
-
 # Kernels: the loss over a large vocabulary, and the count of right answers
-
 
 LOSS_ROWS = 32  # in float32 at a time: with 16,000 pieces 2 MB, which fit a core's cache
 

@@ -23,9 +23,8 @@ from litebert import rng
 from litebert.nn import Albert, AlbertForPretraining
 from litebert.nn.model import FeedForwardBlock
 from litebert.objectives import PretrainingBatch, longest_first
-from litebert.tasks.distillation import Surface, Teacher, unmasked
+from litebert.tasks.distillation import Teacher, unmasked
 from litebert.tasks.pretraining import micro_batches
-from litebert.tokenizer import Tokenizer
 
 # Heads that attend to neighbours
 
@@ -91,18 +90,16 @@ def _isometry(draws: np.random.Generator, rows: int, columns: int) -> NDArray[np
 
 
 @torch.no_grad()
-def begin_as_teacher(
-    student: AlbertForPretraining, tokenizer: Tokenizer, teacher: Teacher, sample: PretrainingBatch
-) -> None:
+def begin_as_teacher(student: AlbertForPretraining, teacher: Teacher, sample: PretrainingBatch) -> None:
     """Convert the teacher's weights; fit the embedding projection, if there is one, by least squares on a sample."""
-    convert(student, tokenizer, teacher)
+    convert(student, teacher)
     embedding = student.albert.embedding
     projection = embedding.projection
     if not isinstance(projection, torch.nn.Linear):
         return
     masked = longest_first(sample)
     plain = replace(masked, ids=unmasked(masked))
-    theirs, alignment = teacher.encode(Surface(tokenizer), plain.ids, plain.offsets)
+    theirs, alignment = teacher.encode(plain.ids, plain.offsets)
     (work,) = micro_batches(plain, None, torch.device("cpu"))
     batch = work.batch
     embedded = teacher.read(theirs, [0])[0][0]  # what its first layer reads, (teacher tokens, hidden)
@@ -120,7 +117,7 @@ def begin_as_teacher(
 
 
 @torch.no_grad()
-def convert(student: AlbertForPretraining, tokenizer: Tokenizer, teacher: Teacher) -> None:
+def convert(student: AlbertForPretraining, teacher: Teacher) -> None:
     """Set the student's weights, in place, from a teacher of the same width and number of heads.
 
     The teacher's word table is centred and cut to E dimensions by SVD; a piece of the student gets the mean of the
@@ -155,9 +152,9 @@ def convert(student: AlbertForPretraining, tokenizer: Tokenizer, teacher: Teache
 
     # a vector for each piece of the student, (vocab, kept)
     known = {piece: index for index, piece in enumerate(teacher.tokenizer.pieces)}
-    special = dict(zip(tokenizer.special_ids, teacher.tokenizer.special_ids, strict=True))
+    special = dict(zip(teacher.student.special_ids, teacher.tokenizer.special_ids, strict=True))
     centred, rows = table - mean, list[Tensor]()
-    for index, piece in enumerate(tokenizer.pieces):
+    for index, piece in enumerate(teacher.student.pieces):
         if index in special:
             ids = [special[index]]
         elif not piece.startswith("▁") and f"##{piece}" in known:

@@ -17,8 +17,7 @@ from litebert.errors import say
 from litebert.fast import checkpoint_gradients
 from litebert.nn import AlbertForPretraining, Batch
 from litebert.optim import build_optimizer
-from litebert.tasks.base import Task, Work, device_of
-from litebert.tasks.pretraining import Pretraining, PretrainingWork
+from litebert.tasks.pretraining import Pretraining, PretrainingWork, Task, Work, device_of
 from litebert.train.loop import MIN_STEPS
 from litebert.train.run import dtype_of, memory_bytes, threads
 

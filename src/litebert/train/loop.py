@@ -22,7 +22,7 @@ from litebert.files import Json, read_json, sync_file, write_json
 from litebert.nn import Network
 from litebert.optim import MomentOptimizer, averaged, build_schedule, clip_gradients, state_tensors
 from litebert.runs import METRICS_FILE, read_metrics
-from litebert.tasks.base import Task, Work
+from litebert.tasks.pretraining import Task, Work
 from litebert.tokenizer import Tokenizer
 from litebert.train.checkpoint import Checkpoints, RunProgress
 from litebert.train.run import BestModel, RunLog

@@ -23,9 +23,8 @@ from litebert.objectives.sequences import log_frequencies
 from litebert.optim import MomentOptimizer, averaged, build_optimizer, load_state_tensors
 from litebert.runs import Run
 from litebert.settings import DEFAULT, MEASURED, TOKENIZER, Resolved, expected, is_typed
-from litebert.tasks.base import Task
-from litebert.tasks.distillation import DISTILLATION_MEASURES, Distillation, Surface, Teacher
-from litebert.tasks.pretraining import Pretraining, pretraining_measures
+from litebert.tasks.distillation import DISTILLATION_MEASURES, Distillation, Teacher
+from litebert.tasks.pretraining import Pretraining, Task, pretraining_measures
 from litebert.tasks.start import attend_locally, begin_as_teacher
 from litebert.tokenizer import Tokenizer
 from litebert.train.checkpoint import OPTIMIZER_FILE
@@ -81,7 +80,7 @@ def pretrain(
         with threads(settings.threads):
             # a student begins as its teacher on the CPU, before either moves
             device = choose_device(settings.device)
-            teacher = Teacher.load(locate(named), dtype=dtype_of(settings)) if named else None
+            teacher = Teacher.load(locate(named), sources.tokenizer, dtype=dtype_of(settings)) if named else None
             network = new_network(config, sources, teacher)
             network.to(device).train()
             if teacher:
@@ -123,7 +122,6 @@ def task_of(
     return Distillation(
         task,
         teacher=teacher,
-        surface=Surface(sources.tokenizer),
         open_texts=sources.batches(plain),
         held_out_texts=sources.evaluation(plain),
         distil=config.distil,
@@ -264,7 +262,7 @@ def new_network(config: PretrainConfig, sources: Sources, teacher: Teacher | Non
     corpus = sources.corpus
     if teacher:
         texts = loader_for(corpus.path, config=plain_texts(config))
-        begin_as_teacher(network, sources.tokenizer, teacher, texts.samples(0, FIT_TEXTS))
+        begin_as_teacher(network, teacher, texts.samples(0, FIT_TEXTS))
     if config.start.attention == "local":
         attend_locally(network.albert, seed=config.train.seed)
     if config.start.output_bias == "unigram":

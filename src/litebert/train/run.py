@@ -41,7 +41,7 @@ from litebert.runs import (
     truncate_after,
 )
 from litebert.settings import MEASURED, RETIRED, Resolved, difference, flattened
-from litebert.tasks.base import Measure
+from litebert.tasks.pretraining import Measure
 from litebert.tokenizer import Tokenizer
 
 Configuration = TypeVar("Configuration", PretrainConfig, FinetuneConfig)
