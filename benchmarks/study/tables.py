@@ -64,7 +64,7 @@ def _layers() -> str:
     for each in found:
         cells = [each.source, each.num_steps, each.steps[-1].block, *(fate.verdict for fate in each.fates)]
         values = (each.eigenvalue_at_depth, each.eigenvalue_at_end)
-        lines.append([*cells, f"{100 * each.fates[-1].residual:.1f} %", *(f"{value.modulus:.2f}" for value in values)])
+        lines.append([*cells, f"{100 * each.fates[-1].residual:.1f} %", *(f"{value:.2f}" for value in values)])
     return markdown(headings, lines)
 
 

@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import mean, median, stdev
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -85,49 +84,6 @@ def regression_measures(wanted: NDArray[np.floating], values: NDArray[np.floatin
         "spearman": float(stats.spearmanr(first, second).statistic) if has_spread else 0.0,
         "mse": float(np.square(first - second).mean()),
     }
-
-
-# Calibration: are 80 % of the answers with a confidence of 80 % right?
-
-NUM_BINS = 15
-"""The number of bins in Guo et al. 2017, "On Calibration of Modern Neural Networks", section 5."""
-
-
-@dataclass(frozen=True)
-class ReliabilityBin:
-    """The answers whose confidence is above `low` and at most `high`."""
-
-    low: float
-    high: float
-    count: int
-    confidence: float
-    accuracy: float
-
-
-class Calibration(NamedTuple):
-    """The expected calibration error (0 is perfect), and the bins that have answers."""
-
-    error: float
-    bins: tuple[ReliabilityBin, ...]
-
-
-def calibration(labels: NDArray[np.int64], probabilities: NDArray[np.floating]) -> Calibration:
-    """Compare the confidence of answers with how often they are right, in bins of equal width.
-
-    `labels` has shape (n,), `probabilities` (n, labels). The error is the mean distance between confidence and
-    accuracy, weighted by the number of answers in each bin.
-    """
-    require_some(len(labels))
-    confidence = probabilities.max(axis=1).astype(np.float64)  # (n,)
-    is_right = probabilities.argmax(axis=1) == labels
-    edges = np.linspace(0, 1, NUM_BINS + 1)
-    places, bins = np.searchsorted(edges[1:-1], confidence), []  # a bin has its upper edge, not its lower one
-    for place in np.unique(places):
-        low, high, chosen = float(edges[place]), float(edges[place + 1]), places == place
-        means = float(confidence[chosen].mean()), float(is_right[chosen].mean())
-        bins.append(ReliabilityBin(low, high, int(chosen.sum()), *means))
-    error = sum(part.count * abs(part.confidence - part.accuracy) for part in bins)
-    return Calibration(error / len(labels), tuple(bins))
 
 
 @dataclass(frozen=True)

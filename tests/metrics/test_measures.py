@@ -10,7 +10,6 @@ import pytest
 
 from litebert.errors import LitebertError
 from litebert.metrics import (
-    calibration,
     classification_measures,
     entities,
     multi_label_measures,
@@ -66,17 +65,6 @@ def test_an_entity_counts_only_whole_in_its_sentence_and_of_the_right_kind() -> 
     assert tagging_measures(wanted, found) == pytest.approx(third)
     assert tagging_measures([["O"]], [["O"]]) == {"precision": 0.0, "recall": 0.0, "f1": 0.0, "accuracy": 1.0}
     assert tagging_measures([["B-PER"], ["O"]], [["O"], ["B-PER"]])["f1"] == 0.0
-
-
-def test_calibration_is_the_mean_distance_of_confidence_and_accuracy_weighted_by_answers() -> None:
-    assert calibration(np.array([0] * 3 + [1]), np.array([[0.75, 0.25]] * 4)).error == 0.0
-    probabilities = np.array([[1.0, 0.0], [1.0, 0.0], [1.0, 0.0], [0.4, 0.6]])
-    measured = calibration(np.array([0, 0, 1, 1]), probabilities)
-    assert measured.error == pytest.approx((3 * (1 - 2 / 3) + 1 * (1 - 0.6)) / 4)
-    assert [(part.count, part.accuracy) for part in measured.bins] == [(1, 1.0), (3, 2 / 3)]
-    for confidence in (0.5, 2 / 3, 0.9999, 1.0):
-        (part,) = calibration(np.array([0]), np.array([[confidence, 1 - confidence]])).bins
-        assert part.low < confidence <= part.high
 
 
 GOLD = {"a": ["the Nile", "Nile river"], "b": ["12 km"], "c": [], "d": ["an army"], "e": [], "f": ["the"]}

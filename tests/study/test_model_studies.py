@@ -13,9 +13,9 @@ from litebert.config import AlbertConfig
 from litebert.errors import LitebertError
 from litebert.inference import Model
 from litebert.nn import Albert, Batch
-from litebert.study import Layers, measure_costs, measure_layers, sizes_of
-from litebert.study.findings import costs_part
-from litebert.study.models import Claim, dominant_eigenvalue, fate_of, layers_of
+from litebert.study import sizes_of
+from litebert.study.findings import Layers, of_costs
+from litebert.study.models import Claim, dominant_eigenvalue, fate_of, layers_of, measure_costs, measure_layers
 from litebert.study.zero_shot import blimp, retrieval, sts
 
 SHAPE = {"vocab_size": 60, "embedding_size": 8, "hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 32}
@@ -79,7 +79,7 @@ def test_the_dominant_eigenvalue_is_that_of_the_whole_jacobian() -> None:
         lambda x: transform(attend(x.view(3, 16), batch)).flatten(), state.flatten()
     )
     largest = float(torch.linalg.eigvals(jacobian).abs().max())
-    assert dominant_eigenvalue(albert, batch, state, 400).modulus == pytest.approx(largest, rel=0.03)
+    assert dominant_eigenvalue(albert, batch, state, power_steps=400) == pytest.approx(largest, rel=0.03)
 
 
 def test_what_says_nothing_is_refused(small_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -109,8 +109,7 @@ def test_commands_print_what_they_write_and_the_page_has_it_all(
     layers = printed("layers", *given, "--limit", 3, "--depths", "16,21")
     assert layers == [json.loads((out / "layers-small.json").read_text())]
     assert [fate.depth for fate in Layers.model_validate(layers[0]).fates] == [16, 21]
-    assert (out / "layers-1.svg").read_text().startswith("<?xml")
-    assert (out / "layers-3.png").read_bytes().startswith(b"\x89PNG")
+    assert (out / "layers-3.svg").read_text().startswith("<?xml")
     shown = printed("page", out, "--html", tmp_path / "page.html", "--json")
     assert list(shown["findings"]) == ["layers"]
     text = (tmp_path / "page.html").read_text("utf-8")
@@ -123,13 +122,12 @@ def test_a_claim_is_measured_with_its_bytes_and_its_network_time() -> None:
     unshared = shape.model_copy(update={"sharing": "none", "num_hidden_layers": 24})
     found = measure_costs([Claim("shared", shape, "unshared", unshared, 1.7)], tokens=16, seq_length=8, rounds=3)
     (result,) = found.claims
-    assert result.training_speed.low <= result.training_speed.median <= result.training_speed.high
-    assert result.training_speed.median > 1
+    assert sorted(result.training_speeds)[1] > 1
     sent = 4 * sizes_of(shape).total
     assert result.gradient_bytes == (sent, 4 * sizes_of(unshared).total)
     (own, other), (sends, other_sends) = result.training_seconds, (16 * size / 1e9 for size in result.gradient_bytes)
     assert result.speed_at(1) == pytest.approx((other + other_sends) / (own + sends))
-    assert f"{result.training_speed.median:.2f} times as fast" in costs_part(found).finding
+    assert f"{sorted(result.training_speeds)[1]:.2f} times as fast" in of_costs(found).finding
 
 
 # ---- zero-shot measures equal what a reader of their definition would compute ----------------------------------------

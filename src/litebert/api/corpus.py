@@ -14,7 +14,7 @@ from litebert.corpus.shards import MANIFEST, PLAN, Counts
 from litebert.corpus.text import read_texts
 from litebert.corpus.tools import QUANTILES, CorpusStats
 from litebert.errors import LitebertError, say
-from litebert.files import write_bytes
+from litebert.files import write_text
 from litebert.inference.texts import count
 from litebert.report.figures import counts_figure, picture
 from litebert.tokenizer import Tokenizer, train_tokenizer
@@ -219,7 +219,7 @@ def corpus_stats(
     )
     if plot is not None:
         title = "Sentences by length in pieces (the last bar: all longer ones)"
-        write_bytes(plot, picture(counts_figure(title, of_sentences, found.histogram), "svg"))
+        write_text(plot, picture(counts_figure(title, of_sentences, found.histogram)))
     facts = {
         "documents": f"{found.documents:,}",
         "sentences": f"{found.sentences:,}",

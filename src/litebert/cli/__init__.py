@@ -66,7 +66,6 @@ MODULES = {
     ),
     "api.runs": "report, runs average, runs clean, runs tail",
     "api.settings": "config list, config show, recipes list, recipes show",
-    "api.study": "study ablation, study cost, study layers, study page",
     "api.training": "data check, distil, finetune, pretrain",
     "cli.help": "completion, doctor, help",
     "cli.verbs": "explain, search",
@@ -74,6 +73,7 @@ MODULES = {
     "corpus.tools": "corpus filter, corpus merge",
     "report.tables": "runs compare, runs list",
     "serve": "serve",
+    "study.findings": "study ablation, study cost, study layers, study page",
     "study.sizes": "sizes",
 }
 HOMES = {name: module for module, names in MODULES.items() for name in names.split(", ")}

@@ -12,7 +12,6 @@ from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from litebert.errors import missing_package
-from litebert.metrics import Calibration
 from litebert.report.tables import word
 from litebert.runs import LogRow, Run, finite
 
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 MOST_POINTS, MOST_EVALUATIONS = 120, 400  # of a curve of training; of evaluations, which are not averaged below that
+MOST_MARKED = 50  # points that are also drawn one by one
 PALETTE = {
     "paper": "#fcfbf8",
     "ink": "#24272c",
@@ -64,12 +64,11 @@ class Point(NamedTuple):
 
 
 class Line(NamedTuple):
-    """One curve: of training, or of held-out evaluations; `color` is a name of the palette."""
+    """One curve; `color` is a name of the palette."""
 
     label: str
     color: str
     points: Sequence[Point]
-    has_markers: bool = False
 
 
 Rule: TypeAlias = tuple[str, float]
@@ -124,13 +123,12 @@ def chart(
             axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
             axes.yaxis.set_minor_locator(NullLocator())
         for line in lines:
-            color, is_marked = PALETTE[line.color], line.has_markers
+            color = PALETTE[line.color]
             steps, means, lows, highs = zip(*line.points, strict=True)
             if lows != highs:
                 axes.fill_between(steps, lows, highs, color=color, alpha=0.16, linewidth=0)
-            style: dict[str, Any] = {"linewidth": 1.0 if is_marked else 1.6, "markersize": 3.0}
-            style |= {"marker": "o" if is_marked or len(steps) == 1 else None, "markevery": max(1, len(steps) // 25)}
-            axes.plot(steps, means, color=color, label=line.label, **style)
+            marker = "o" if len(steps) <= MOST_MARKED else None
+            axes.plot(steps, means, color=color, label=line.label, linewidth=1.4, marker=marker, markersize=3.0)
         if rule:
             axes.axhline(rule[1], label=f"{rule[0]} ({write(rule[1])})", **DASHED)
         axes.set_xlabel("step")
@@ -151,10 +149,9 @@ def chart_of(
     runs = run.seeds or (run,)
     training = [row for each in runs for row in each.training]
     held_out = [row for each in runs for row in each.evaluations]
-    points = curve_of(held_out, name, most_points=MOST_EVALUATIONS)
     lines = [
         Line("training", "train", curve_of(training, name)),
-        Line("held out", "held-out", points, has_markers=True),
+        Line("held out", "held-out", curve_of(held_out, name, most_points=MOST_EVALUATIONS)),
     ]
     if gaps := sum(not math.isfinite(row.values.get(name, 0.0)) for row in (*training, *held_out)):
         caption = f"{gaps:,} non-finite values are omitted. {caption}"
@@ -205,23 +202,19 @@ def rows_figure(title: str, caption: str, rows: Sequence[tuple[str, Sequence[flo
     return Figure(title, caption, f"{title}: {'; '.join(said)}.", fill)
 
 
-def reliability_figure(title: str, caption: str, measured: Calibration) -> Figure:
-    """Return how often answers are right by their confidence, beside how often they should be."""
-    bins = measured.bins
-    said = (f"{part.confidence:.0%} sure, {part.accuracy:.0%} right ({part.count:,})" for part in bins)
+def reliability_figure(title: str, bins: Sequence[tuple[float, float, int]]) -> Figure:
+    """Return how often answers are right by their confidence; a bin is its mean confidence, accuracy and count."""
+    said = (f"{sure:.0%} sure, {right:.0%} right ({count:,})" for sure, right, count in bins)
 
     def fill(axes: Axes) -> None:
-        lows, widths = [part.low for part in bins], [part.high - part.low for part in bins]
-        colors: dict[str, Any] = {"color": PALETTE["train"], "edgecolor": PALETTE["paper"]}
-        axes.bar(lows, [part.accuracy for part in bins], widths, align="edge", label="right", **colors)
+        axes.plot([sure for sure, _, _ in bins], [right for _, right, _ in bins], "o-", color=PALETTE["train"])
         axes.plot((0, 1), (0, 1), label="should be", **DASHED)
-        axes.set(xlim=(0, 1), ylim=(0, 1), xlabel="confidence")
-        axes.grid(visible=False, axis="x")
+        axes.set(xlim=(0, 1), ylim=(0, 1), xlabel="confidence", ylabel="right")
         axes.xaxis.set_major_formatter(_share_tick)
         axes.yaxis.set_major_formatter(_share_tick)
         axes.legend(**LEGEND)
 
-    return Figure(title, caption, f"{title}: {'; '.join(said)}.", fill)
+    return Figure(title, "Below the line: more confident than right.", f"{title}: {'; '.join(said)}.", fill)
 
 
 def counts_figure(title: str, description: str, counts: Sequence[int]) -> Figure:
@@ -239,28 +232,27 @@ def _share_tick(value: float, _: float) -> str:
 # ---- drawing --------------------------------------------------------------------------------------------------------
 
 
-def picture(figure: Figure, kind: str, *, is_inline: bool = False) -> bytes:
-    """Return a figure as an `svg` or a `png` file, in the light colours; the same figure gives the same bytes."""
+def picture(figure: Figure, *, is_inline: bool = False) -> str:
+    """Return a figure as an SVG file, in the light colours; the same figure gives the same bytes."""
     try:
         from matplotlib import style
         from matplotlib.figure import Figure as Canvas
     except ImportError as error:
         raise missing_package("matplotlib", extra="report", needed_for="figures") from error
-    buffer = io.BytesIO()
-    omitted = dict.fromkeys(("Creator", "Date", "Format", "Type") if kind == "svg" else ("Software",))
+    buffer = io.StringIO()
     with style.context({**SETTINGS, "svg.hashsalt": figure.title}, after_reset=True):
         canvas = Canvas(figsize=SIZE, layout="constrained")
         canvas.patch.set_visible(not is_inline)
         axes = canvas.add_subplot()
         axes.patch.set_visible(False)
         figure.fill(axes)
-        canvas.savefig(buffer, format=kind, metadata=omitted, dpi=160)
+        canvas.savefig(buffer, format="svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
     return buffer.getvalue()
 
 
 def draw(figure: Figure) -> str:
     """Return an SVG element for a page, in its light and dark colours, with a description for screen readers."""
-    svg = picture(figure, "svg", is_inline=True).decode("utf-8")
+    svg = picture(figure, is_inline=True)
     body = svg[svg.index("<svg ") :].replace("xlink:href", "href")
     body = re.sub(r"<defs>\s*<style.*?</style>\s*</defs>", "", body, flags=re.DOTALL)
     body = re.sub(r'<g id="[^"]*"(/?)>', r"<g\1>", body)

@@ -44,9 +44,10 @@ NEAREST = ("base-v2", "base-v1", "xxlarge-v1")
 
 @dataclass(frozen=True)
 class Table:
-    """Rows under headings; numbers are already rounded, and unknown values are None.
+    """Rows under headings; unknown values are None.
 
-    A command that prints a table writes its notes on stderr, and ends with its exit code.
+    A command that prints a table writes its notes on stderr, and ends with its exit code. On a page, the first column
+    names the rows, and `style` is a class of page.css.
 
     >>> print(Table(("run", "f1"), (("one", 0.5), ("two", None))))
     run      f1
@@ -58,10 +59,11 @@ class Table:
     | a\\|b | 0.5000 |
     """
 
-    headings: tuple[str, ...]
-    rows: tuple[tuple[Cell, ...], ...]
+    headings: Sequence[str]
+    rows: Sequence[Sequence[Cell]]
     title: str = ""
-    decimals: int = 4
+    style: str = ""
+    decimals: int = DECIMALS
     notes: tuple[str, ...] = ()
     exit_code: int = 0
     formats: ClassVar = ("json", "csv", "markdown")
@@ -102,23 +104,20 @@ class Table:
         return [dict(zip(self.headings, row, strict=True)) for row in self.rows]
 
 
-def word(cell: Cell, *, decimals: int = 4) -> str:
-    if cell is None:
-        return "-"
+def word(cell: Cell, *, decimals: int = DECIMALS) -> str:
+    """Return a cell as text; a measure that is a count has no decimals.
+
+    >>> word(0.68382), word(10570.0), word(20), word(float("nan")), word(None), word(True)
+    ('0.6838', '10,570', '20', 'not finite', '-', 'yes')
+    """
+    if cell is None or isinstance(cell, str):
+        return "-" if cell is None else cell
     if isinstance(cell, bool):
         return "yes" if cell else "no"
-    return f"{cell:.{decimals}f}" if isinstance(cell, float) else str(cell)
-
-
-def number(value: float) -> str:
-    """Return a measure as text; a count has no decimals.
-
-    >>> number(0.68382), number(10570.0), number(float("nan"))
-    ('0.6838', '10,570', 'not finite')
-    """
-    if not math.isfinite(value):
+    if not math.isfinite(cell):
         return "not finite"
-    return f"{value:,.0f}" if abs(value) > 100 and value.is_integer() else f"{value:.4f}"
+    is_count = isinstance(cell, int) or (abs(cell) > 100 and cell.is_integer())
+    return f"{cell:,.0f}" if is_count else f"{cell:,.{decimals}f}"
 
 
 def share(value: float) -> str:
@@ -143,9 +142,9 @@ def frame(rows: Sequence[TableRow]) -> Frame:
         from pandas import DataFrame
 
         return DataFrame(list(rows))
-    names = tuple(dict.fromkeys(name for row in rows for name in row))
+    names = list(dict.fromkeys(name for row in rows for name in row))
     values = ([row.get(name) for name in names] for row in rows)
-    return Table(names, tuple(tuple(str(x) if isinstance(x, list | dict) else x for x in row) for row in values))
+    return Table(names, [[str(x) if isinstance(x, list | dict) else x for x in row] for row in values])
 
 
 # ---- what runs reached, and doubts about it -------------------------------------------------------------------------
@@ -194,40 +193,27 @@ def sentence_task(run: Run) -> str:
     return "Next sentence" if run.settings.get("objective.sentence") == "next" else "Sentence order"
 
 
-def pretraining_findings(run: Run) -> dict[str, bool]:
-    """Say in clauses what the last evaluation means; True where it is a reason not to trust the model."""
+def doubts_of(run: Run) -> list[str]:
+    """Return reasons not to trust what a run reached, in clauses; of several seeds, those of any."""
+    if run.kind == "fine-tuning":
+        return list(dict.fromkeys(doubt for result in reached_by(run) for doubt in result.doubts))
     if not run.evaluations:
-        return {}
-    last, found = run.evaluations[-1], dict[str, bool]()
-    if (accuracy := last.values.get("masked_lm_accuracy")) is not None:
-        said, has_no_gain = f"at step {last.step:,} the model names {share(accuracy)} of the masked tokens", False
-        if (baseline := last.values.get("masked_lm_baseline")) is not None:
-            has_no_gain = round(accuracy, 3) <= round(baseline, 3)
-            said += f"; always giving the commonest gets {share(baseline)}{': no gain over that' * has_no_gain}"
-        found[said] = has_no_gain
-    if (order := last.values.get("sentence_order_accuracy")) is not None:
-        number = run.settings.get("train.eval_sequences")
-        # two standard errors of a coin that is tossed once per sequence: 2 sqrt(p (1 - p) / n), p = 1/2
-        is_chance = isinstance(number, int) and number > 0 and abs(order - 0.5) < 1 / math.sqrt(number)
-        said = f"no better than chance on {number:,} sequences" if is_chance else f"where chance gets {share(0.5)}"
-        found[f"{sentence_task(run)}: {share(order)} right, {said}"] = is_chance
-    elif not run.trains_sentences:
-        setting = run.setting("objective.sentence")
-        found[f"no sentence objective was trained (objective.sentence = {setting})"] = False
+        return []
+    last, found = run.evaluations[-1], list[str]()
+    accuracy, baseline = (last.values.get(f"masked_lm_{name}", math.nan) for name in ("accuracy", "baseline"))
+    if round(accuracy, 3) <= round(baseline, 3):
+        said = f"the model names {share(accuracy)} of the masked tokens; always giving the commonest gets "
+        found.append(f"{said}{share(baseline)}: no gain over that")
+    # Two standard errors of a coin that is tossed once per sequence: 2 sqrt(p (1 - p) / n), p = 1/2.
+    order, number = last.values.get("sentence_order_accuracy", math.nan), run.settings.get("train.eval_sequences")
+    if isinstance(number, int) and number > 0 and abs(order - 0.5) < 1 / math.sqrt(number):
+        found.append(f"{sentence_task(run)}: {share(order)} right, no better than chance on {number:,} sequences")
     losses = [(row.values.get("masked_lm_loss", math.nan), row.step) for row in run.evaluations]
     lowest, step = min((each for each in losses if math.isfinite(each[0])), default=(math.nan, last.step))
-    if step != last.step:
-        now = losses[-1][0]
-        said = f"the held-out masked-LM loss is {now:.3f}; it was lowest, {lowest:.3f}, at step {step:,}"
-        found[said] = step < last.step and now > lowest + WORSE
+    if losses[-1][0] > lowest + WORSE:
+        said = f"the held-out masked-LM loss is {losses[-1][0]:.3f}; it was lowest, {lowest:.3f}, at step {step:,}"
+        found.append(said)
     return found
-
-
-def doubts_of(run: Run) -> tuple[str, ...]:
-    """Return reasons not to trust what a run reached; of several seeds, those of any."""
-    if run.kind == "pretraining":
-        return tuple(said for said, is_doubtful in pretraining_findings(run).items() if is_doubtful)
-    return tuple(dict.fromkeys(doubt for result in reached_by(run) for doubt in result.doubts))
 
 
 # ---- the runs in a folder, and some of them side by side ------------------------------------------------------------
@@ -263,7 +249,7 @@ def runs_list(*, runs: Annotated[Path, "Folder of the runs."] = Path("runs")) ->
             errors.append(error)
     headings = ("name", "kind", "task", "model", "seeds", "step", "of", "finished", "measure", "last", "best", "doubts")
     notes = tuple(map(str, errors)) + (() if rows else (f"no runs in {runs}",))
-    return Table(headings, tuple(rows), notes=notes, exit_code=errors[-1].exit_code if errors else 0)
+    return Table(headings, rows, notes=notes, exit_code=errors[-1].exit_code if errors else 0)
 
 
 def _runs_below(folder: Path, depth: int) -> Iterator[Run]:
@@ -320,7 +306,7 @@ def runs_compare(*runs: Annotated[Path, Required]) -> Table:
     doubts = ["; ".join(doubts_of(run)) or None for run in opened.values()]
     if any(doubts):
         rows.append(("doubts", "", *doubts))
-    return Table(("of", "name", *opened), tuple(rows))
+    return Table(("of", "name", *opened), rows)
 
 
 def _rounded(value: float) -> float:
@@ -394,4 +380,4 @@ def glue_table(runs: Mapping[str, Run]) -> Table:
         "itself. Over several seeds, both are medians.",
         *dict.fromkeys(comparability(run) for run in runs.values()),
     )
-    return Table(headings, tuple(rows), decimals=2, notes=notes)
+    return Table(headings, rows, decimals=2, notes=notes)

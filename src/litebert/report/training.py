@@ -1,6 +1,6 @@
-"""The pages of trainings: a pretraining, and a fine-tuning with one seed or several.
+"""The page of a training: of a pretraining, or of a fine-tuning with one seed or several.
 
-Each says what was reached beside what no learning reaches; last step and best evaluation stand side by side.
+It says what was reached beside what no learning reaches; last step and best evaluation stand side by side.
 """
 
 from __future__ import annotations
@@ -10,21 +10,20 @@ import shlex
 import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from importlib.resources import files
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 from pydantic import BaseModel
 
 from litebert.config import HEADS, DataConfig, FinetuneConfig, PretrainConfig, StartConfig, TaskConfig, kind_of_class
 from litebert.files import Json, write_text
-from litebert.metrics import calibration
 from litebert.report import tables
-from litebert.report.figures import Figure, Rule, chart_of, rate_charts, reliability_figure
-from litebert.report.page import Block, Page, commands, details, figures, paragraph, table
-from litebert.report.tables import number, share, written
+from litebert.report.figures import Figure, chart_of, rate_charts, reliability_figure
+from litebert.report.page import Page, Section
+from litebert.report.tables import Cell, Table, share, word, written
 from litebert.runs import AnswerRow, Result, Run, finite, read_answers
-from litebert.settings import describe, flattened, named_in
+from litebert.settings import describe, flattened
 
 REPORT_FILE = "report.html"
 MOST_NOTES = 50
@@ -32,10 +31,12 @@ MOST_MEASURES = 2  # drawn as long as no key measure is known
 MOST_LABELS, MOST_PAIRS = 12, 20
 """Above so many labels a matrix is unreadable; so many of the commonest confusions are listed instead."""
 MOST_ERRORS, LONGEST_ID, LONGEST_ANSWER, LONGEST_TEXT = 20, 40, 120, 280
+NUM_BINS = 15  # Guo et al. 2017, "On Calibration of Modern Neural Networks", section 5
 BETWEEN = " ¦ "
 """Stands between the two texts of a pair in files of answers."""
-Answers = Mapping[str, Sequence[AnswerRow]]
-Sections = dict[str, Sequence[Block]]
+Answers: TypeAlias = Mapping[str, Sequence[AnswerRow]]
+Told: TypeAlias = tuple[dict[str, str], list[Section], list[str], str]
+"""What a kind of run adds to a page: facts, sections, and how to use its model in the shell and in Python."""
 
 
 def write_report(folder: Path) -> Path:
@@ -43,35 +44,29 @@ def write_report(folder: Path) -> Path:
 
     The page depends on the files of the run alone: the same run gives the same bytes. It loads nothing.
     """
+    from litebert.train.run import duration  # torch comes with it, which only a page needs
+
     run = Run.open(folder)
-    page = _pretraining(run) if run.kind == "pretraining" else _finetuning(run)
-    write_text(folder / REPORT_FILE, page.html())
-    return folder / REPORT_FILE
+    facts, sections, shell, python = _pretraining(run) if run.kind == "pretraining" else _finetuning(run)
+    seeds, report = [each.seed for each in run.seeds], f"litebert report {shlex.quote(str(run.folder))}"
 
-
-# ---- what every run has ---------------------------------------------------------------------------------------------
-
-
-def _page(run: Run, facts: dict[str, str], sections: Sections, shell: Sequence[str], python: str) -> Page:
-    """Add to what a kind of run has: `shell` are lines that use its model, `python` is a call of it."""
-    seeds = [each.seed for each in run.seeds]
-    folder, status = run.folder.resolve(), f"Finished after {run.step:,} steps."
-    report = f"litebert report {shlex.quote(str(run.folder))}"
+    # how far it is, and what to do next
     if seeds:
         status = f"{len(tables.reached_by(run))} of {len(seeds)} seeds are finished."
+        pages = [f"litebert report {shlex.quote(str(each.folder))}" for each in run.seeds]
         words = "Confusion, calibration and the worst errors are on the page of each seed:"
-        of_seeds = (f"litebert report {shlex.quote(str(each.folder))}" for each in run.seeds)
-        sections["Each seed"] = [words, commands(*of_seeds, report)]
+        sections.append(Section("Each seed", commands={words: [*pages, report]}))
     elif run.has_model:
+        status = f"Finished after {run.step:,} steps."
         code = ["import litebert", f"model = litebert.load({str(run.folder / 'model')!r})", f"print(model.{python})"]
-        use = ["In the shell:", commands(*shell), "In Python:", commands(*code)]
-        sections["Use the model"] = [*use, "This page again:", commands(report)]
+        use = {"In the shell:": shell, "In Python:": code, "This page again:": [report]}
+        sections.append(Section("Use the model", commands=use))
     else:
         reached = f"step {run.step:,} of {run.setting('train.steps')}. There is no model yet."
         status = f"Not finished: {reached if run.step else 'no training step was logged yet.'}"
         verb = "pretrain" if run.kind == "pretraining" else "finetune"
         words = f"Rerun the litebert {verb} command that began this run to resume it; then:"
-        sections["Resume"] = [words, commands(report)]
+        sections.append(Section("Resume", commands={words: [report]}))
 
     # the settings that differ from their defaults, and all of them; model_construct does not ask for data
     example: BaseModel = PretrainConfig(data=DataConfig(corpus=""))
@@ -79,72 +74,71 @@ def _page(run: Run, facts: dict[str, str], sections: Sections, shell: Sequence[s
         example = FinetuneConfig.model_construct(task=TaskConfig(name=""), model=StartConfig(start=""))
     described = {setting.name: setting for setting in describe(type(example))}
     defaults = flattened(example) | {name: "required" for name, each in described.items() if each.default == "required"}
-    rows = []
+    settings = list[tuple[str, ...]]()
     for name, value in (run.settings | ({"train.seed": ", ".join(map(str, seeds))} if seeds else {})).items():
         meaning = described[name].description if name in described else "not a setting of this version"
         origin = written(run.file.origins.get(name, "unknown"))
-        rows.append((name, written(value), written(defaults.get(name, "unknown")), origin, meaning))
+        settings.append((name, written(value), written(defaults.get(name, "unknown")), origin, meaning))
     headings = ("Setting", "Value", "Default", "Set by", "Meaning")
-    differing = [row for row in rows if row[1] != row[2]]
-    every = table("All settings of the run", headings, rows, style="names")
-    first = table("Settings that differ from their defaults", headings, differing, style="names")
-    sections["Settings"] = [first, details(f"All {len(rows)} settings", every)]
+    differing = [row for row in settings if row[1] != row[2]]
+    first = Table(headings, differing, "Settings that differ from their defaults", "names")
+    every = Table(headings, settings, f"All {len(settings)} settings", "names")
+    sections.append(Section("Settings", tables=[first], folded=[every]))
 
     environment: dict[str, Json] = {"litebert": run.file.litebert, **run.file.environment}
-    machine = [(name, "none" if value is None else written(value)) for name, value in environment.items()]
-    data = [(n, f"{value:,}" if isinstance(value, int) else written(value)) for n, value in run.file.data.items()]
-    sections["Environment and data"] = [
-        table("Environment", ("Name", "Value"), machine, style="names"),
-        table("Data, hashes are blake2b", ("Name", "Value"), data, style="names"),
-    ]
+    machine = [(name, None if value is None else written(value)) for name, value in environment.items()]
+    data = [(name, value if isinstance(value, int) else written(value)) for name, value in run.file.data.items()]
+    both = [Table(("Name", "Value"), machine, "Environment", "names")]
+    both.append(Table(("Name", "Value"), data, "Data, hashes are blake2b", "names"))
+    sections.append(Section("Environment and data", tables=both))
 
-    if not seeds:  # what happened, and what it took; an unknown figure is empty, and not shown
-        from litebert.train.run import duration  # torch comes with it
-
-        speeds, remarks = finite(run.training, "tokens_per_second"), [row for row in run.rows if row.kind == "note"]
+    if not seeds:  # what happened, and what it took; an unknown figure is empty
+        speeds = finite(run.training, "tokens_per_second")
         timed = [row.values for row in run.training if {"tokens", "tokens_per_second"} <= row.values.keys()]
         seconds = sum(row["tokens"] / row["tokens_per_second"] for row in timed if row["tokens_per_second"] > 0)
-        total = len(remarks)
+        notes = [(f"{row.step:,}", row.text) for row in run.rows if row.kind == "note"]
         facts |= {
             "Tokens seen": f"{run.tokens:,}" if run.tokens else "",
             "Time, evaluations not counted": duration(seconds) if seconds else "",
             "Median speed": f"{statistics.median(speeds):,.0f} tokens/s" if speeds else "",
-            "Notes": f"{total:,}, listed below" if total else "",
+            "Notes": f"{len(notes):,}, listed below" if notes else "",
         }
-        sections["Notes"] = ["Nothing unusual was noted: no step was skipped."]
-        if total:
-            caption = f"{total:,} notes" if total <= MOST_NOTES else f"The last {MOST_NOTES} of {total:,} notes"
-            happened = ((f"{note.step:,}", note.text) for note in remarks[-MOST_NOTES:])
-            sections["Notes"] = [table(caption, ("Step", "What happened"), happened)]
+        kept = notes[-MOST_NOTES:]
+        happened = Table(("Step", "What happened"), kept, f"The last {len(kept)} of {len(notes):,} notes")
+        nothing = "Nothing unusual was noted: no step was skipped."
+        sections.append(Section("Notes", tables=[happened]) if notes else Section("Notes", [nothing]))
 
     sources = "the run's run.json, metrics.jsonl"
     if run.kind == "fine-tuning":
         sources = "its seed folders" if seeds else f"{sources}, result.json and answers"
-    name = f"{folder.parent.name}/{folder.name}" if folder.name.startswith("seed-") else folder.name
+    place = run.folder.resolve()
+    name = f"{place.parent.name}/{place.name}" if place.name.startswith("seed-") else place.name
     kind = f"{run.kind.capitalize()} run{', several seeds' if seeds else ''}"
-    return Page(name, kind, sections, sources, status, facts)
+    write_text(folder / REPORT_FILE, Page(name, kind, sections, sources, status, facts).html())
+    return folder / REPORT_FILE
 
 
-def _curves(drawn: Sequence[Figure], run: Run) -> list[Block]:
-    if not drawn:
-        return ["No step was logged yet."]
+def _curves(drawn: Sequence[Figure], run: Run) -> Section:
     lines = "the seeds" if run.seeds else "neighbouring log lines"
     words = f"Lines are means of {lines}; bands show their lowest and highest."
     words = f"{words} A log line is the mean of {run.settings.get('train.log_every')} training steps."
-    return [paragraph(words, style="quiet"), figures(drawn)]
+    return Section("Curves", [words if drawn else "No step was logged yet."], drawn)
 
 
-# ---- pretraining ----------------------------------------------------------------------------------------------------
+def _sentences(clauses: Sequence[str]) -> list[str]:
+    return [f"{each[0].upper()}{each[1:]}." for each in clauses]
 
 
-def _pretraining(run: Run) -> Page:
+def _pretraining(run: Run) -> Told:
     # torch comes with them, which only a page needs
     from litebert.tasks.distillation import DISTILLATION_MEASURES
     from litebert.tasks.pretraining import pretraining_measures
 
-    setting, model, task = run.setting, shlex.quote(str(run.folder / "model")), tables.sentence_task(run)
+    # each measure as a curve, and in a table of the first and the last evaluation
+    ends = {row.step: row.values for row in (*run.evaluations[:1], *run.evaluations[-1:])}
     last = run.evaluations[-1].values if run.evaluations else {}
-    drawn = list[Figure]()
+    vocabulary = run.settings.get("model.vocab_size")
+    drawn, rows = list[Figure](), list[tuple[str, ...]]()
     for each in (*pretraining_measures(), *DISTILLATION_MEASURES):
         if not each.title:
             continue
@@ -152,8 +146,21 @@ def _pretraining(run: Run) -> Page:
         is_number = isinstance(each.chance, float)
         level = each.chance if isinstance(each.chance, float) else last.get(each.chance or "", math.nan)
         rule = ("chance" if is_number else "commonest token", level) if math.isfinite(level) else None
-        title, write = each.title.replace("Sentence order", task), share if each.is_share else loss
+        title, write = each.title.replace("Sentence order", tables.sentence_task(run)), share if each.is_share else word
         drawn += chart_of(run, each.name, title, each.caption, write, rule=rule, is_share=each.is_share)
+        unlearnt = f"{write(level)}, {rule[0]}" if rule else "-"
+        if each.name == "masked_lm_loss" and isinstance(vocabulary, int):
+            unlearnt = f"{write(math.log(vocabulary))}, all tokens alike"
+        if any(each.name in values for values in ends.values()):
+            reached = (write(values.get(each.name, math.nan)) for values in ends.values())
+            rows.append((title, *reached, unlearnt))
+    headings = ("Measure", *(f"At step {step:,}" for step in ends), "Without learning")
+    measured = Table(headings, rows, "Losses in nats; measured on held-out documents, without dropout", "results")
+    results = Section("Held-out results", _sentences(tables.doubts_of(run)), tables=[measured])
+    sections = [results if rows else Section("Held-out results", ["Nothing was evaluated yet."])]
+    sections.append(_curves([*drawn, *rate_charts(run)], run))
+
+    setting, model = run.setting, shlex.quote(str(run.folder / "model"))
     network = f"{tables.network_of(run)}, {setting('model.num_attention_heads')} heads"
     length = setting("objective.max_seq_length")
     facts = {
@@ -166,76 +173,33 @@ def _pretraining(run: Run) -> Page:
     if run.trains_sentences and run.settings.get("objective.sentence") != "next":
         shell.append(f'litebert order "He opened the door." "Nobody was there." --model {model}')
     shell.append(f'litebert embed "A sentence." --model {model}')
-    curves = _curves([*drawn, *rate_charts(run)], run)
-    sections: Sections = {"Held-out results": _held_out(run, task), "Curves": curves}
-    return _page(run, facts, sections, shell, 'fill("The cat sat on the [MASK].")')
-
-
-def loss(value: float) -> str:
-    """Write a loss in nats."""
-    return f"{value:.3f}" if math.isfinite(value) else "not finite"
-
-
-def perplexity(value: float) -> str:
-    return f"{math.exp(value):,.1f}" if value < 100 else "not finite"
-
-
-def _held_out(run: Run, task: str) -> list[Block]:
-    if not run.evaluations:
-        return ["Nothing was evaluated yet."]
-    first, last = run.evaluations[0], run.evaluations[-1]
-    words = " ".join(f"{found[0].upper()}{found[1:]}." for found in tables.pretraining_findings(run))
-    if first is last:
-        return [words, f"Evaluated once so far, at step {first.step:,}."]
-    size = run.settings.get("model.vocab_size")
-    vocabulary = size if isinstance(size, int) and size > 0 else math.nan
-    baseline = share(last.values.get("masked_lm_baseline", math.nan))
-    # label, name, format, and its value without any learning
-    measures = (
-        ("Masked-LM loss", "masked_lm_loss", loss, f"{loss(math.log(vocabulary))}, all tokens alike"),
-        ("Masked-LM perplexity", "masked_lm_loss", perplexity, f"{vocabulary:,}, all tokens alike"),
-        ("Masked-LM accuracy", "masked_lm_accuracy", share, f"{baseline}, always the commonest token"),
-        (f"{task} loss", "sentence_order_loss", loss, f"{loss(math.log(2))}, chance"),
-        (f"{task} accuracy", "sentence_order_accuracy", share, f"{share(0.5)}, chance"),
-    )
-    rows = [
-        (label, write(first.values.get(name, math.nan)), write(last.values[name]), untrained)
-        for label, name, write, untrained in measures
-        if name in last.values
-    ]
-    headings = ("Measure", f"At step {first.step:,}", f"At step {last.step:,}", "Without learning")
-    caption = "Loss in nats; measured on held-out documents, without dropout"
-    return [words, table(caption, headings, rows, style="results")]
+    return facts, sections, shell, 'fill("The cat sat on the [MASK].")'
 
 
 # ---- fine-tuning ----------------------------------------------------------------------------------------------------
 
 
-def _finetuning(run: Run) -> Page:
-    """Return the page of a fine-tuning run, or of several seeds: their mean results and their spread."""
-    parts, results = run.seeds or (run,), tables.reached_by(run)
-    answers, names = read_answers(run.folder), run.config.get("id2label")  # of several seeds, their own pages have them
-    labels = [str(name) for name in names.values()] if isinstance(names, dict) else []
-    # where each answer is one of several labels: not text, not a number, not a set of labels
-    known = set(labels if len(labels) > 1 else ())
-    single = {
-        split: rows for split, rows in answers.items() if all({each.expected, each.answer} <= known for each in rows)
-    }
+def _finetuning(run: Run) -> Told:
+    """Tell of one run, or of several seeds: their medians and their spread."""
+    parts, results, setting = run.seeds or (run,), tables.reached_by(run), run.setting
+    answers = read_answers(run.folder)  # of several seeds, their own pages have them
     sets = [name.removesuffix(" examples") for name in run.file.data if name.endswith(" examples")]
 
     # the loss, and the key measure on each held-out set, or the first measures of an unfinished run
-    worth, rules = _worth(answers, single, results[0].last.measures if results else {})
     measured = [*parts[0].evaluations[-1].values][:MOST_MEASURES] if parts[0].evaluations else []
     if results:
         key = results[0].key_measure
         base = next((key.removeprefix(f"{each}_") for each in sets if key.startswith(f"{each}_")), None)
         measured = [name for name in results[0].last.measures if name == key or (base and name.endswith(f"_{base}"))]
+    unlearnt = results[0].baseline if results else {}
     drawn = chart_of(run, "loss", "Training loss", "Lower is better.", "{:.3g}".format)
     for name in measured:
-        drawn += chart_of(run, name, f"Held-out {name}", "Higher is better.", number, rule=rules.get(name))
+        rule = ("without learning", unlearnt[name]) if name in unlearnt else None
+        drawn += chart_of(run, name, f"Held-out {name}", "Higher is better.", word, rule=rule)
     drawn += [] if run.seeds else rate_charts(run)
+    sections = [_result(run, results), _published(run, results), _curves(drawn, run), *_judged(run, answers)]
 
-    setting, shape = run.setting, [parts[0].config.get(name) for name in ("num_hidden_layers", "hidden_size")]
+    shape = [parts[0].config.get(name) for name in ("num_hidden_layers", "hidden_size")]
     counts = {name: f"{run.file.data[f'{name} examples']:,} examples" for name in sets}
     fresh = {name.rpartition(".")[0] or name for result in results for name in result.fresh}
     facts = {
@@ -261,165 +225,128 @@ def _finetuning(run: Run) -> Page:
         if HEADS[kind].verb == "classify" and texts and all(BETWEEN in text for text in texts):
             words, python = 'classify "A text." --pair "Its pair."', 'classify(["A text."], ["Its pair."])'
         shell += [f"litebert {words} --model {shlex.quote(str(run.folder / 'model'))}"] if words else []
-
-    sections: Sections = {
-        "Result": _result(run, results, worth),
-        "Paper, recipe, yours": _published(run, results),
-        "Curves": _curves(drawn, run),
-        "Confusion": _confusion(single, labels),
-        "Calibration": _calibration(single if labels else answers),  # no set of labels, no tags
-        "Worst errors": _worst(answers),
-    }
-    return _page(run, facts, sections, shell, python)
+    return facts, sections, shell, python
 
 
-def _worth(answers: Answers, single: Answers, measures: Mapping[str, float]) -> tuple[list[Block], dict[str, Rule]]:
-    """Say what the accuracies of a run are worth, beside no learning and beside chance; by name, what needs none."""
-    blocks, rules = list[Block](), dict[str, Rule]()
-    for split, rows in answers.items():
-        name, unlearnt = f"{split}_accuracy" if len(answers) > 1 else "accuracy", ""
-        accuracy = measures.get(name, math.nan)
-        if split in single:
-            label, count = Counter(row.expected for row in rows).most_common(1)[0]
-            rules[name] = ("commonest label", count / len(rows))
-            gain = "" if accuracy > count / len(rows) else ": no gain over that"
-            unlearnt = f"; always answering '{label}', its commonest label, gets {count / len(rows):.1%}{gain}"
-        if name in measures:
-            error = 2 * math.sqrt(accuracy * (1 - accuracy) / len(rows))  # two standard errors
-            blocks.append(
-                f"At the last step {accuracy:.1%} of {split} are right{unlearnt}. With {len(rows):,} "
-                f"examples, differences below {100 * error:.1f} points may be chance (two standard errors)."
-            )
-    return blocks, rules
-
-
-def _result(run: Run, results: Sequence[Result], worth: Sequence[Block]) -> list[Block]:
-    blocks: list[Block] = ["No seed is finished yet." if run.seeds else "Nothing was evaluated yet."]
+def _result(run: Run, results: Sequence[Result]) -> Section:
+    words, shown = ["No seed is finished yet." if run.seeds else "Nothing was evaluated yet."], list[Table]()
     if results:
-        ends, key, shown = tables.ends_of(results), results[0].key_measure, []
-        for name in ends["last"]:
-            cells = [f"{name}, key measure" if name == key else name]
-            for measures in ends.values():
-                found = measures.get(name)
-                several = f"; {number(found.mean)} ± {number(found.spread)}" if found and run.seeds else ""
-                cells.append(f"{number(found.median) if found else 'not finite'}{several}")
-            shown.append(cells)
-        words = (
+        ends, key, rows = tables.ends_of(results), results[0].key_measure, list[list[Cell]]()
+        for name, last in ends["last"].items():
+            cells: list[Cell] = [f"{name}, key measure" if name == key else name]
+            for found in (last, ends["best"].get(name)):
+                several = f"; {word(found.mean)} ± {word(found.spread)}" if found and run.seeds else ""
+                cells.append(f"{word(found.median)}{several}" if found else None)
+            rows.append([*cells, results[0].baseline.get(name)])
+        words = [
             "The last step is what training ended with (model/). The best evaluation is that with "
             f"the highest {key} of {results[0].num_evaluations:,} (best/): it was chosen on the examples "
-            "that it is measured on, which flatters it. Compare each with figures chosen likewise."
-        )
+            "that it is measured on, which flatters it. Compare each with figures chosen likewise.",
+            *_sentences(tables.doubts_of(run)),
+        ]
         caption = "Measured on held-out examples, without dropout"
         headings = [f"Last step, {results[0].last.step:,}", f"Best evaluation, step {results[0].best.step:,}"]
         if run.seeds:
             caption += f", over {len(results)} {'seeds' if len(results) > 1 else 'seed'}: median; mean ± deviation"
             headings = ["Last steps", "Best evaluations"]
-        blocks = [words, *worth, table(caption, ("Measure", *headings), shown, style="numbers")]
+        shown.append(Table(("Measure", *headings, "Without learning"), rows, caption))
     elif run.evaluations:
         row = run.evaluations[-1]
-        so_far = [(name, number(value)) for name, value in row.values.items()]
-        blocks = ["The run is not finished; its best evaluation is chosen when it is."]
-        headings = ["Measure", f"At step {row.step:,}"]
-        blocks.append(table("The last evaluation so far", headings, so_far, style="numbers"))
+        words = ["The run is not finished; its best evaluation is chosen when it is."]
+        shown.append(Table(("Measure", f"At step {row.step:,}"), [*row.values.items()], "The last evaluation so far"))
     if run.seeds:
-        by_seed = []
+        by_seed = list[list[Cell]]()
         for each in run.seeds:
-            cells = [f"not finished, step {each.step:,}", "", "", ""]
+            reached: list[Cell] = [f"not finished, step {each.step:,}", None, None, None]
             if result := each.outcome:
-                kept = (result.last, result.best)
-                cells = [text for end in kept for text in (f"{end.step:,}", number(end.measures[result.key_measure]))]
-            by_seed.append((str(each.seed), *cells))
-        headings = ["Seed", "Last step", "key measure", "Best evaluation, step", "key measure"]
-        blocks.append(table("Each seed by the key measure", headings, by_seed, style="numbers"))
-    return blocks
+                reached = [
+                    x for end in (result.last, result.best) for x in (end.step, end.measures[result.key_measure])
+                ]
+            by_seed.append([str(each.seed), *reached])
+        seed_headings = ("Seed", "Last step", "key measure", "Best evaluation, step", "key measure")
+        shown.append(Table(seed_headings, by_seed, "Each seed by the key measure"))
+    return Section("Result", words, tables=shown)
 
 
-def _published(run: Run, results: Sequence[Result]) -> list[Block]:
-    """Return published figures beside the reader's own (medians over seeds), and what the recipe says."""
-    blocks, yours, task = list[Block](), tables.ends_of(results), run.setting("task.name")
-    if scores := tables.published_on_dev(task):
-        rows = []
-        for score in scores:
-            cells = [f"{score.percent:.1f}"]
-            for measures in yours.values():
-                name = tables.named(score.measure, list(measures))
-                cells.append(f"{tables.percent(task, measures[name].median):.1f}" if name else "")
-            rows.append((score.model, score.measure, *cells, f"{score.table}, row {score.row}"))
-        ends = {"last": "last step", "best": "best evaluation"}
-        headings = ("Model", "Measure", "Published", *(f"Yours, {ends[end]}" for end in yours), "Source")
-        caption = "Percent, on dev; tables of arXiv 1909.11942 v6, README of google-research/albert"
-        blocks += [tables.comparability(run), table(caption, headings, rows, style="numbers")]
-    if recipe := min(filter(None, (named_in(origin, "recipe") for origin in run.file.origins.values())), default=None):
-        path = files("litebert") / "recipes" / "finetune" / f"{recipe}.toml"
-        lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
-        said = [line.lstrip("# ") for line in lines if line.startswith("#")]
-        blocks.append(details(f"What the recipe {recipe} says", commands(*said or ["It is not in this version."])))
-    return blocks
+def _published(run: Run, results: Sequence[Result]) -> Section:
+    """Return published figures beside the reader's own, which are medians over seeds."""
+    yours, task, rows = tables.ends_of(results), run.setting("task.name"), list[list[Cell]]()
+    for score in tables.published_on_dev(task):
+        cells: list[Cell] = [score.model, score.measure, f"{score.percent:.1f}"]
+        for measures in yours.values():
+            name = tables.named(score.measure, list(measures))
+            cells.append(f"{tables.percent(task, measures[name].median):.1f}" if name else None)
+        rows.append([*cells, f"{score.table}, row {score.row}"])
+    ends = {"last": "last step", "best": "best evaluation"}
+    headings = ("Model", "Measure", "Published", *(f"Yours, {ends[end]}" for end in yours), "Source")
+    caption = "Percent, on dev; tables of arXiv 1909.11942 v6, README of google-research/albert"
+    words, shown = ([tables.comparability(run)], [Table(headings, rows, caption)]) if rows else ([], [])
+    return Section("Published figures, and yours", words, tables=shown)
 
 
 # ---- answers: which labels are mistaken, how sure the model is, what is worst ---------------------------------------
 
 
-def _confusion(single: Answers, labels: Sequence[str]) -> list[Block]:
-    matrices, words = list[Block](), ["What the last step answers: a row for each label that was right."]
+def _judged(run: Run, answers: Answers) -> list[Section]:
+    names = run.config.get("id2label")
+    labels = [str(name) for name in names.values()] if isinstance(names, dict) else []
+    # where each answer is one of several labels: not text, not a number, not a set of labels
+    known = set(labels if len(labels) > 1 else ())
+    single = {
+        split: rows for split, rows in answers.items() if all({each.expected, each.answer} <= known for each in rows)
+    }
+
+    matrices = list[Table]()
     for split, rows in single.items():
-        if len({row.answer for row in rows}) == 1:
-            words.append(f"On {split}, it answers '{rows[0].answer}' to every text.")
-        counts = Counter((row.expected, row.answer) for row in rows)
-        if len(labels) > MOST_LABELS:
-            wrong = [(*pair, f"{count:,}") for pair, count in counts.most_common() if pair[0] != pair[1]]
-            caption = f"{split}: the {len(wrong[:MOST_PAIRS])} commonest of {len(wrong):,} confusions"
-            matrices.append(table(caption, ("Expected", "Answered", "Times"), wrong[:MOST_PAIRS]))
-            continue
-        cells = []
+        counts, matrix = Counter((row.expected, row.answer) for row in rows), list[list[Cell]]()
         for wanted in labels:
-            total = sum(counts[wanted, found] for found in labels)
-            shares = [(f"{counts[wanted, found]:,}", counts[wanted, found] / max(1, total)) for found in labels]
-            cells.append((wanted, *shares, f"{counts[wanted, wanted] / total:.1%}" if total else "none"))
+            of_label = [counts[wanted, found] for found in labels]
+            hits = f"{counts[wanted, wanted] / sum(of_label):.1%}" if any(of_label) else "none"
+            matrix.append([wanted, *of_label, hits])
         headings = ("Expected", *(f"answered {label}" for label in labels), "Right")
-        matrices.append(table(f"{split}, {len(rows):,} examples", headings, cells, style="shaded"))
-    return [*words, *matrices] if matrices else []
+        confusion = Table(headings, matrix, f"{split}, {len(rows):,} examples", "shaded")
+        if len(labels) > MOST_LABELS:
+            wrong = [(*pair, count) for pair, count in counts.most_common() if pair[0] != pair[1]]
+            caption = f"{split}: the {len(wrong[:MOST_PAIRS])} commonest of {len(wrong):,} confusions"
+            confusion = Table(("Expected", "Answered", "Times"), wrong[:MOST_PAIRS], caption)
+        matrices.append(confusion)
+    words = ["What the last step answers: a row for each label that was right."] if single else []
+    confused = Section("Confusion", words, tables=matrices)
 
-
-def _calibration(answers: Answers) -> list[Block]:
-    drawn, words = list[Figure](), list[Block]()
-    for split, rows in answers.items():
-        sure = [row.confidence for row in rows if row.confidence is not None]
-        if len(sure) < len(rows):
+    said, drawn = list[str](), list[Figure]()
+    for split, rows in (single if labels else answers).items():  # no set of labels, no tags
+        confidences = [row.confidence for row in rows if row.confidence is not None]
+        if len(confidences) < len(rows):
             continue
-        # The answer is the first of two columns, so a label of 0 means that it is right.
-        wrong = np.array([int(not row.is_right) for row in rows])
-        measured = calibration(wrong, np.array([(confidence, 0.0) for confidence in sure]))
-        said = f"the last step is {np.mean(sure):.1%} sure on average and {1 - wrong.mean():.1%} right."
-        words.append(f"On {split} it is {measured.error:.4f}: {said}")
-        caption = "Bars below the line: more confident than right."
-        drawn.append(reliability_figure(f"Reliability on {split}", caption, measured))
+        sure, right = np.array(confidences), np.array([row.is_right for row in rows])
+        places = np.ceil(sure * NUM_BINS)  # a bin has its upper edge, not its lower one
+        in_bins = [places == place for place in np.unique(places)]
+        bins = [(float(sure[each].mean()), float(right[each].mean()), int(each.sum())) for each in in_bins]
+        error = sum(count * abs(confidence - accuracy) for confidence, accuracy, count in bins) / len(rows)
+        of_all = f"the last step is {sure.mean():.1%} sure on average and {right.mean():.1%} right."
+        said.append(f"On {split} it is {error:.4f}: {of_all}")
+        drawn.append(reliability_figure(f"Reliability on {split}", bins))
     what = (
         "Of the answers given with 80% confidence, 80% should be right. The expected calibration "
         "error is how far the two are apart on average: 0 is perfect."
     )
-    return [what, *words, figures(drawn)] if drawn else []
+    calibration = Section("Calibration", [what, *said] if said else [], drawn)
 
-
-def _worst(answers: Answers) -> list[Block]:
     def rank(row: AnswerRow) -> tuple[float, str]:
         """How wrong, times how confident (1 if unknown), the worst first."""
         return ((row.score or 0.0) - 1) * (1.0 if row.confidence is None else row.confidence), row.id
 
-    blocks: list[Block] = ["What the last step gets wrong: what it was surest of, or farthest off, comes first."]
+    worst = list[Table]()
     for split, rows in answers.items():
-        wrong = [row for row in rows if not row.is_right]
-        if not wrong:
-            blocks.append(f"{split}: nothing is wrong.")
-            continue
-        cells = []
-        for row in sorted(wrong, key=rank)[:MOST_ERRORS]:
-            sure = "not told" if row.confidence is None else f"{row.confidence:.1%}"
-            said = [shortened(text or "", LONGEST_ANSWER) or "(none)" for text in (row.expected, row.answer)]
-            cells.append((shortened(row.id, LONGEST_ID), sure, *said, shortened(row.text, LONGEST_TEXT)))
-        caption = f"{split}: the worst {len(cells)} of {len(wrong):,} errors in {len(rows):,}"
-        blocks.append(table(caption, ("Id", "Sure", "Expected", "Answered", "Text"), cells, style="texts"))
-    return blocks if answers else []
+        wrong_rows, cells = sorted((row for row in rows if not row.is_right), key=rank), list[tuple[str, ...]]()
+        for row in wrong_rows[:MOST_ERRORS]:
+            confident = "not told" if row.confidence is None else f"{row.confidence:.1%}"
+            told = [shortened(text or "", LONGEST_ANSWER) or "(none)" for text in (row.expected, row.answer)]
+            cells.append((shortened(row.id, LONGEST_ID), confident, *told, shortened(row.text, LONGEST_TEXT)))
+        caption = f"{split}: the worst {len(cells)} of {len(wrong_rows):,} errors in {len(rows):,}"
+        worst.append(Table(("Id", "Sure", "Expected", "Answered", "Text"), cells, caption, "texts"))
+    words = ["What the last step gets wrong: what it was surest of, or farthest off, comes first."]
+    return [confused, calibration, Section("Worst errors", words if answers else [], tables=worst)]
 
 
 def shortened(text: str, most: int) -> str:

@@ -18,10 +18,6 @@ from typing import Literal, NamedTuple
 from pydantic import BaseModel
 
 from litebert.config import PretrainConfig
-from litebert.metrics import Spread
-from litebert.report.figures import rows_figure
-from litebert.report.page import Part
-from litebert.report.tables import Cell, Table
 from litebert.settings import resolve, settings_from_words
 from litebert.study.sizes import forward_flops
 
@@ -190,10 +186,13 @@ class Ablation(BaseModel):
         if not trained:
             return "Nothing was trained: the costs are predictions."
         if all(row.paper is None for row in self.rows):
-            first, *others = self.rows
-            words = differences([row.values(self.measure) for row in self.rows])
-            beside = ", ".join(f"{row.label} {each}" for row, each in zip(others, words, strict=True))
-            said = f"By {self.measure}, beside {first.label}: {beside} (scale {self.scale})."
+            found = differences([row.values(self.measure) for row in self.rows])
+            beside = ", ".join(
+                f"{self.rows[other].label} {'above' if by > 0 else 'below' if by else 'undecided'}"
+                for (one, other), by in found.items()
+                if one == 0
+            )
+            said = f"By {self.measure}, beside {self.rows[0].label}: {beside} (scale {self.scale})."
             return f"The paper has no figures for this table. {said}"
         verdicts = [f"The paper's ordering{f', {n}:' if n else ' is'} {each}." for n, each in self.orderings.items()]
         seeds = sorted({len(row.trials) for row in trained})
@@ -241,76 +240,32 @@ class Ordering(NamedTuple):
 def ordering(paper: Sequence[float | None], ours: Sequence[Sequence[float]]) -> Ordering:
     """Compare the order of two columns; `ours` has the values of all seeds for each row.
 
-    A row with one seed is not put above or below another. Rows without a figure, and equal figures, are not compared.
+    Rows without a figure, and equal figures, are not compared.
     """
-    noise, found = _pooled_deviation(ours), list[str]()
-    for (figure, first), (other, second) in combinations(zip(paper, ours, strict=True), 2):
-        if figure is None or other is None or figure == other or not first or not second:
-            continue
-        difference = _difference(first, second, noise)
-        is_same = (difference or 0) * (other - figure) > 0
-        found.append("unclear" if difference is None else "same" if is_same else "reversed")
-    return Ordering(found.count("same"), found.count("reversed"), found.count("unclear"))
+    agreements = []
+    for (one, other), difference in differences(ours).items():
+        figure, second = paper[one], paper[other]
+        if figure is not None and second is not None and figure != second:
+            agreements.append(difference * (second - figure))
+    return Ordering(sum(x > 0 for x in agreements), sum(x < 0 for x in agreements), agreements.count(0))
 
 
-def differences(ours: Sequence[Sequence[float]]) -> list[str]:
-    """Say of each row after the first whether it is above it, below it, or within the noise.
+def differences(ours: Sequence[Sequence[float]]) -> dict[tuple[int, int], float]:
+    """Return, for each pair of measured rows, by how much the second mean is larger: 0 where the seeds cannot tell.
+
+    The deviation between seeds is pooled over the rows. A row with one seed is not put above or below another.
 
     >>> differences([[1.0, 1.1], [2.0, 2.1], [1.1, 1.2], []])
-    ['above', 'within the noise', 'not measured']
+    {(0, 1): 1.0, (0, 2): 0.0, (1, 2): -0.9}
     """
-    first, noise, found = ours[0], _pooled_deviation(ours), []
-    for row in ours[1:]:
-        if not first or not row:
-            found.append("not measured")
-        elif difference := _difference(first, row, noise):
-            found.append("above" if difference > 0 else "below")
-        else:
-            found.append("within the noise" if len(first) > 1 < len(row) else "undecided with one seed")
-    return found
-
-
-def _pooled_deviation(rows: Sequence[Sequence[float]]) -> float | None:
-    """Return the deviation between seeds over all rows; None where no row has two."""
-    repeated = [row for row in rows if len(row) > 1]
-    if not repeated:
-        return None
+    repeated = [row for row in ours if len(row) > 1]
     degrees = sum(len(row) - 1 for row in repeated)
-    return math.sqrt(sum(variance(row) * (len(row) - 1) for row in repeated) / degrees)
-
-
-def _difference(first: Sequence[float], second: Sequence[float], noise: float | None) -> float | None:
-    """Return by how much the second mean is larger; None where the seeds cannot tell."""
-    if noise is None or min(len(first), len(second)) < 2:
-        return None
-    difference = fmean(second) - fmean(first)
-    error = noise * math.sqrt(1 / len(first) + 1 / len(second))  # of the difference of two means
-    return difference if abs(difference) > CLEAR * error else None
-
-
-def ablation_part(found: Ablation) -> Part:
-    """Return a table of the paper with our rows beside it, and its figure."""
-    headings = ["row", "paper", "seeds", *(f"{name}{end}" for name in found.columns for end in ("", " ±"))]
-    headings += ["tokens", "CPU s", "table", "body", "predicted CPU s", "predicted FLOPs"]
-    rows, points = list[tuple[Cell, ...]](), []
-    for row in found.rows:
-        cells: list[Cell] = [row.label, row.paper, len(row.trials)]
-        for name in found.columns:
-            values = row.values(name)
-            cells += [Spread.of(values).mean, Spread.of(values).spread] if values else [None, None]
-        cost: list[Cell] = [None] * 4
-        if row.trials:
-            first, tokens = row.trials[0], fmean(trial.tokens for trial in row.trials)
-            cost = [int(tokens), fmean(trial.cpu_seconds for trial in row.trials), first.table, first.body]
-        rows.append((*cells, *cost, row.predicted_cpu_seconds, f"{row.predicted_flops:.2e}"))
-        points.append((row.label, row.values(found.measure), row.paper))
-    is_measured = any(row.trials for row in found.rows)
-    paper = f"figures are the paper's {found.paper_measure}; ours is {found.measure} on held-out text, at scale "
-    return Part(
-        name=found.name,
-        title=f"{found.title} (paper: {found.source})",
-        paper=f"{paper}{found.scale}.",
-        finding=found.verdict,
-        tables=(Table(tuple(headings), tuple(rows), found.title),),
-        figures=(rows_figure(found.title, "Bars: deviation between seeds.", points),) if is_measured else (),
-    )
+    noise = math.sqrt(sum(variance(row) * (len(row) - 1) for row in repeated) / max(1, degrees))
+    found = {}
+    for (one, first), (other, second) in combinations(enumerate(ours), 2):
+        if first and second:
+            difference = fmean(second) - fmean(first)
+            error = noise * math.sqrt(1 / len(first) + 1 / len(second))  # of the difference of two means
+            is_clear = len(first) > 1 < len(second) and abs(difference) > CLEAR * error
+            found[one, other] = round(difference, 12) if is_clear else 0.0
+    return found

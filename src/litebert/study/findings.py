@@ -1,26 +1,86 @@
-"""What the studies of a model find: the record in the JSON file, its conclusion, its tables and figures; no torch."""
+"""The commands of `litebert study`: what each finds, as a record in a JSON file, a conclusion, tables and figures.
+
+What is imported in the functions needs torch, which `litebert study layers --help` does without.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from itertools import cycle
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import cycle, islice
 from pathlib import Path
-from statistics import median
-from typing import Literal, TypeVar
+from statistics import fmean, median
+from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar
 
+from annotated_types import Ge, Le
 from pydantic import BaseModel
+from typing_extensions import TypedDict
 
-from litebert.errors import LitebertError
-from litebert.files import read_json
-from litebert.report.figures import Figure, Line, Point, chart
-from litebert.report.page import Part
+from litebert.answers import Shown
+from litebert.errors import LitebertError, no_such_name, say
+from litebert.files import read_json, require_new, require_replaceable, write_json, write_text
+from litebert.metrics import Spread
+from litebert.reading.source import find_file, read_lines
+from litebert.report.figures import Figure, Line, Point, chart, picture, rows_figure
+from litebert.report.page import Page, Section
 from litebert.report.tables import Cell, Table
-from litebert.study.ablation import Ablation, ablation_part, described
+from litebert.study.ablation import MEASURE, Ablation, AblationRow, described, training_flops
 
+HELP = "litebert study ablation --help"
 GIGABITS = (1, 10, 100)
 COLORS = ("train", "held-out", "ink", "rule", "quiet")
 Verdict = Literal["converges", "closes in", "oscillates", "wanders"]
 Record = TypeVar("Record", bound=BaseModel)
+Found = TypeVar("Found")
+Output = Annotated[Path | None, "Folder of metrics and figures."]
+
+
+@dataclass(frozen=True)
+class Study(Generic[Found]):
+    """What the paper found and what we found, the sentence that compares them, and the files that were written."""
+
+    found: Found
+    name: str
+    title: str
+    paper: str
+    finding: str
+    tables: Sequence[Table]
+    figures: Sequence[Figure] = ()
+    written: tuple[Path, ...] = ()
+    formats: ClassVar = ("json", "csv", "markdown")
+
+    def __str__(self) -> str:
+        return "\n\n".join(map(str, self.tables))
+
+    def as_json(self) -> Found:
+        return self.found
+
+    def as_csv(self) -> str:
+        return self.tables[0].as_csv()
+
+    def as_markdown(self) -> str:
+        return "\n\n".join(table.as_markdown() for table in self.tables)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return (self.finding, *map(str, self.written))
+
+    def write(self, folder: Path | None, records: Mapping[str, BaseModel]) -> Study[Found]:
+        """Write records by name as metrics files, and the figures."""
+        if folder is None:
+            return self
+        files = {f"{name}.json": record.model_dump_json(indent=2) for name, record in records.items()}
+        files |= {f"{self.name}-{number}.svg": picture(each) for number, each in enumerate(self.figures, start=1)}
+        for name, text in files.items():
+            write_text(folder / name, text)
+        return replace(self, written=tuple(folder / name for name in files))
+
+
+def read_findings(record: type[Record], folder: Path, name: str) -> list[Record]:
+    """Return the records in the metrics files of this name, which may have a *."""
+    paths = sorted(folder.glob(f"{name}.json"))
+    return [record.model_validate(read_json(path, command="litebert study --help")) for path in paths]
+
 
 # ---- Figure 1 of the paper: what each step changes ------------------------------------------------------------------
 
@@ -46,12 +106,6 @@ class Fate(BaseModel):
     return_residual: float  # how close they come
 
 
-class Eigenvalue(BaseModel):
-    """The dominant eigenvalue of a step's Jacobian: below a modulus of 1 the step is locally a contraction."""
-
-    modulus: float
-
-
 class Layers(BaseModel):
     """What `litebert study layers` found in one network."""
 
@@ -61,8 +115,9 @@ class Layers(BaseModel):
     steps: list[StepChange]
     beyond: list[StepChange]
     fates: list[Fate]
-    eigenvalue_at_depth: Eigenvalue
-    eigenvalue_at_end: Eigenvalue
+    # The modulus of the dominant eigenvalue of a step's Jacobian: below 1 the step is locally a contraction.
+    eigenvalue_at_depth: float
+    eigenvalue_at_end: float
 
     @property
     def summary(self) -> str:
@@ -72,25 +127,53 @@ class Layers(BaseModel):
         if 1 < blocks == self.num_steps:
             repeated = "its last step"
         fates = ", ".join(f"{fate.verdict} at step {fate.depth}" for fate in self.fates)
-        at_end, at_depth = (each.modulus for each in (self.eigenvalue_at_end, self.eigenvalue_at_depth))
         return (
             f"{self.source}, trained with {self.num_steps} steps: applying {repeated} further, it {fates}. In the end "
             f"a step moves a state by {self.fates[-1].residual:.1%} of its length; the dominant eigenvalue has modulus "
-            f"{at_end:.2f} there and {at_depth:.2f} at the trained depth."
+            f"{self.eigenvalue_at_end:.2f} there and {self.eigenvalue_at_depth:.2f} at the trained depth."
         )
 
 
-def layers_part(found: Sequence[Layers]) -> Part:
-    fates, steps = list[tuple[Cell, ...]](), list[tuple[Cell, ...]]()
+def study_layers(
+    *models: str | Path,
+    texts: Annotated[Path, "A file with one text per line."],
+    limit: Annotated[int, Ge(1), "Texts read."] = 32,
+    depths: Annotated[tuple[int, ...], "Depths to report."] = (24, 48, 96),
+    output: Output = None,
+) -> Study[list[Layers]]:
+    """Compare the input and the output of every step, and apply the last step further.
+
+    Reports at each depth whether the states converge (a step moves them by less than 1 %), oscillate (they return
+    within 8 steps), close in (steps shrink by half), or wander. Without a model, the one that comes with the package is
+    measured.
+
+    litebert study layers --texts my-text.txt
+    litebert study layers runs/mine models/bert --texts my-text.txt --depths 24,48,96 --output study
+    """
+    _require(output)
+    from litebert.inference import Model
+    from litebert.study.models import measure_layers
+
+    filled = (line for _, line in read_lines(find_file(texts)) if line.strip())
+    lines, found = list(islice(filled, limit)), []
+    for path in models or (None,):
+        model = Model.load(path)
+        say(model.source)
+        found.append(measure_layers(model, lines, depths=sorted(depths)))
+    return of_layers(found).write(output, {f"layers-{Path(each.source).name}": each for each in found})
+
+
+def of_layers(found: Sequence[Layers]) -> Study[list[Layers]]:
+    fates, steps = list[list[Cell]](), list[list[Cell]]()
     for each in found:
-        moduli = [round(value.modulus, 3) for value in (each.eigenvalue_at_depth, each.eigenvalue_at_end)]
+        moduli = [round(value, 3) for value in (each.eigenvalue_at_depth, each.eigenvalue_at_end)]
         for fate in each.fates:
             moved = (round(fate.residual, 4), fate.period, round(fate.return_residual, 4))
-            fates.append((each.source, fate.depth, fate.verdict, *moved, *moduli))
+            fates.append([each.source, fate.depth, fate.verdict, *moved, *moduli])
         judged = [step for step in each.beyond if step.step in {fate.depth for fate in each.fates}]
         for step in (*each.steps, *judged):
             sizes = (round(step.l2, 3), round(step.angle, 2), round(step.norm, 3), round(step.residual, 4))
-            steps.append((each.source, step.step, step.block, step.step <= each.num_steps, *sizes))
+            steps.append([each.source, step.step, step.block, step.step <= each.num_steps, *sizes])
 
     def drawn(title: str, caption: str, value: Callable[[StepChange], float], *, beyond: bool = False) -> list[Figure]:
         lines = []
@@ -103,51 +186,151 @@ def layers_part(found: Sequence[Layers]) -> Part:
     fate_headings = ("model", "depth", "verdict", "residual", "period", "return", "|eigenvalue|", "at the end")
     step_headings = ("model", "step", "block", "trained", "L2", "angle", "norm", "residual")
     moved_by = "Share of its length by which a step moves a state."
-    return Part(
+    return Study(
+        list(found),
         name="layers",
         title="Figure 1: what each step changes",
         paper="The distances of ALBERT-large oscillate and do not go to zero: no fixed point. Figure 1 prints no "
         "numbers and names no texts.",
         finding=" ".join(each.summary for each in found),
-        tables=(
-            Table(fate_headings, tuple(fates), "Beyond the trained depth"),
-            Table(step_headings, tuple(steps), "Each trained step, and the depths judged"),
-        ),
-        figures=(
+        tables=[
+            Table(fate_headings, fates, "Beyond the trained depth"),
+            Table(step_headings, steps, "Each trained step, and the depths judged"),
+        ],
+        figures=[
             *drawn("L2 distance of input and output", "Means over tokens.", lambda step: step.l2),
             *drawn("Angle of input and output, degrees", "Means over tokens.", lambda step: step.angle),
             *drawn("Residual beyond the trained depth", moved_by, lambda step: step.residual, beyond=True),
-        ),
+        ],
+    )
+
+
+# ---- the paper's tables ---------------------------------------------------------------------------------------------
+
+
+def study_ablation(
+    name: str,
+    *,
+    corpus: Annotated[Path, "Corpus folder."],
+    output: Annotated[Path, "Folder of runs, metrics and figures."] = Path("study"),
+    scale: Annotated[str, "tiny, or paper: full scale."] = "tiny",
+    seeds: Annotated[tuple[int, ...], "Seeds, separated by commas."] = (1, 2),
+    rows: Annotated[tuple[str, ...], "--row", "Train only this row; may be repeated."] = (),
+    afford: Annotated[
+        float, Ge(0), "CPU minutes that a row may take; the cost of longer rows is predicted. 0: train none, inf: all."
+    ] = 10.0,
+    probes: Annotated[
+        tuple[str, ...],
+        "--probe",
+        "TASK=PATH: fine-tune each row at a fixed budget, on sst2, squad, race-middle, or a file of your own.",
+    ] = (),
+    more: Annotated[Path | None, "Second corpus, for the table `data` alone."] = None,
+) -> Study[Ablation]:
+    """Train the rows of a table of the paper, and say whether its ordering is reproduced.
+
+    NAME is embedding (Table 3), sharing (4), sentence (5), time (6), data (7), dropout (8), depth (11), width (12),
+    ngram or groups; or what the authors name as future work: masking or attention. A trained row is not trained again:
+    rerun the command to resume.
+
+    litebert study ablation sharing --corpus corpora/mine
+    litebert study ablation sharing --corpus corpora/mine --probe sst2=data/glue --seeds 1,2,3
+    litebert study ablation width --corpus corpora/mine --scale paper --afford 0
+    """
+    require_replaceable(output, as_folder=True)
+    tables, scales = described().tables, described().scales
+    for kind, given, known in (("table", name, tables), ("scale", scale, scales)):
+        if given not in known:
+            raise no_such_name("LB-746", f"no ablation has a {kind} of this name", given, known, next=HELP)
+    variants = tables[name].variants(scales[scale])
+    for label in rows:
+        if label not in variants:
+            raise no_such_name("LB-746", "this table has no such row", label, variants, next=HELP)
+    for probe in probes:
+        if not all(probe.partition("=")):
+            wanted = "TASK=PATH: a named task and its folder, or a name and a file of your own"
+            raise LitebertError("LB-762", "a probe is a task and its data", received=probe, expected=wanted, next=HELP)
+    if more is None and any(variant.has_more_data for variant in variants.values()):
+        again = "litebert study ablation data --corpus CORPUS --more CORPUS"
+        raise LitebertError("LB-829", "this table compares one corpus with two of the same vocabulary", next=again)
+    from litebert.study.trials import Bench, measured_rate
+
+    bench = Bench(tables[name], scale, corpus.absolute(), output / "runs", more and more.absolute())
+    rate, measured = measured_rate(bench.scale), list[AblationRow]()
+    for label, variant in variants.items():
+        flops = training_flops(bench.words(variant, 0))
+        predicted = {"predicted_flops": flops, "predicted_cpu_seconds": float(f"{flops / rate:.3g}")}
+        measured.append(AblationRow(label=label, part=variant.part, paper=variant.paper, **predicted))
+    found = Ablation(
+        name=name,
+        title=tables[name].title,
+        source=tables[name].source,
+        scale=scale,
+        paper_measure="average of five tasks, %" if any(row.paper for row in measured) else "none",
+        measure=MEASURE,
+        rows=measured,
+    )
+    for seed in seeds:
+        for row in found.rows:
+            variant = variants[row.label]
+            trained = bench.finished(variant, seed)
+            if row.predicted_flops / rate <= 60 * afford and (not rows or row.label in rows):
+                if not trained:
+                    say(f"{name}, {row.label}, seed {seed}")
+                trained = bench.trial(variant, seed, probes)
+            row.trials += [trained] if trained else []
+            write_json(output / f"{name}.json", found.model_dump(mode="json"))  # after each training: they take long
+    return of_ablation(found).write(output, {name: found})
+
+
+def of_ablation(found: Ablation) -> Study[Ablation]:
+    """Return a table of the paper with our rows beside it, and its figure."""
+    headings = ["row", "paper", "seeds", *(f"{name}{end}" for name in found.columns for end in ("", " ±"))]
+    headings += ["tokens", "CPU s", "table", "body", "predicted CPU s", "predicted FLOPs"]
+    rows, points = list[list[Cell]](), []
+    for row in found.rows:
+        cells: list[Cell] = [row.label, row.paper, len(row.trials)]
+        for name in found.columns:
+            values = row.values(name)
+            cells += [Spread.of(values).mean, Spread.of(values).spread] if values else [None, None]
+        cost: list[Cell] = [None] * 4
+        if row.trials:
+            first, tokens = row.trials[0], fmean(trial.tokens for trial in row.trials)
+            cost = [int(tokens), fmean(trial.cpu_seconds for trial in row.trials), first.table, first.body]
+        rows.append([*cells, *cost, row.predicted_cpu_seconds, f"{row.predicted_flops:.2e}"])
+        points.append((row.label, row.values(found.measure), row.paper))
+    is_measured = any(row.trials for row in found.rows)
+    paper = f"figures are the paper's {found.paper_measure}; ours is {found.measure} on held-out text, at scale "
+    return Study(
+        found,
+        name=found.name,
+        title=f"{found.title} (paper: {found.source})",
+        paper=f"{paper}{found.scale}.",
+        finding=found.verdict,
+        tables=[Table(headings, rows, found.title)],
+        figures=[rows_figure(found.title, "Bars: deviation between seeds.", points)] if is_measured else [],
     )
 
 
 # ---- speed and cost -------------------------------------------------------------------------------------------------
 
 
-class Timed(BaseModel):
-    """Speeds relative to the network beside it: the median over rounds, the lowest, the highest."""
-
-    median: float
-    low: float
-    high: float
-
-    @classmethod
-    def of(cls, ratios: Sequence[float]) -> Timed:
-        return cls(median=median(ratios), low=min(ratios), high=max(ratios))
-
-
 class ClaimResult(BaseModel):
-    """One claim as measured here; times are CPU seconds of one process, pairs are (own, that beside)."""
+    """One claim as measured here; pairs are (own, that of the network beside), speeds are relative to that one."""
 
     name: str
     beside: str
     paper_speed: float
-    training_speed: Timed
-    inference_speed: Timed
+    training_speeds: list[float]  # of each round
+    inference_speeds: list[float]
     flops_speed: float
     parameters: tuple[int, int]
-    gradient_bytes: tuple[int, int]  # the float32 gradients of a data-parallel step
-    training_seconds: tuple[float, float]
+    training_seconds: tuple[float, float]  # CPU seconds of one process
+
+    @property
+    def gradient_bytes(self) -> tuple[int, int]:
+        """The float32 gradients that each sends in a data-parallel step."""
+        own, other = self.parameters
+        return 4 * own, 4 * other
 
     def speed_at(self, gigabits: int) -> float:
         """Return the ratio of speeds of a step followed by a ring all-reduce, which sends the gradients about twice."""
@@ -156,19 +339,6 @@ class ClaimResult(BaseModel):
             for seconds, size in zip(self.training_seconds, self.gradient_bytes, strict=True)
         )
         return other / own
-
-    @property
-    def summary(self) -> str:
-        """Say in one sentence whether the claim holds here."""
-        own, other = (size / 1e6 for size in self.gradient_bytes)
-        speed, at = self.training_speed.median, " / ".join(f"{self.speed_at(speed):.2f}" for speed in GIGABITS)
-        is_near = 0.8 <= speed / self.paper_speed <= 1.25
-        return (
-            f"{self.name}: a training step is {speed:.2f} times as fast as {self.beside}'s (paper {self.paper_speed}: "
-            f"{'within' if is_near else 'not within'} 25 % of that, on one process), inference "
-            f"{self.inference_speed.median:.2f} times; it sends {own:,.0f} MB of gradients a step, not {other:,.0f} "
-            f"MB, and with the all-reduce of {' / '.join(map(str, GIGABITS))} Gbit/s it is {at} times as fast."
-        )
 
 
 class Costs(BaseModel):
@@ -182,47 +352,91 @@ class Costs(BaseModel):
     claims: list[ClaimResult]
 
 
-def costs_part(found: Costs) -> Part:
+def study_cost(
+    *,
+    tokens: Annotated[int, Ge(8), "Tokens of a step."] = 64,
+    seq_length: Annotated[int, Ge(8), Le(512), "Tokens of a sequence."] = 64,
+    rounds: Annotated[int, Ge(1), "Measurements of each time; their median counts."] = 3,
+    precision: Literal["fp32", "bf16"] = "fp32",
+    output: Output = None,
+) -> Study[Costs]:
+    """Time a training step and inference of ALBERT-large, ALBERT-xxlarge and BERT-large.
+
+    The networks have random weights; BERT-large alone needs 5 GB. The times of data-parallel training are computed: the
+    measured step, then the ring all-reduce of its gradients.
+
+    litebert study cost
+    litebert study cost --precision bf16 --tokens 512 --rounds 5
+    """
+    _require(output)
+    from litebert.study.models import measure_costs
+
+    found = measure_costs(tokens=tokens, seq_length=seq_length, rounds=rounds, precision=precision, say=say)
+    return of_costs(found).write(output, {"cost": found})
+
+
+def of_costs(found: Costs) -> Study[Costs]:
     headings = ["networks", "paper", "training step", "low", "high", "inference", "low", "high", "by FLOPs"]
-    headings += ["parameters", "beside", "gradient MB", "beside", "training GB", "beside"]
-    headings += [f"at {speed} Gbit/s" for speed in GIGABITS]
-    rows = list[tuple[Cell, ...]]()
+    headings += ["gradient MB", "beside", *(f"at {speed} Gbit/s" for speed in GIGABITS)]
+    rows, said = list[list[Cell]](), []
     for each in found.claims:
-        speeds = [x for timed in (each.training_speed, each.inference_speed) for x in timed.model_dump().values()]
-        # weights, gradients and two moments are four times the gradients
-        sizes = [size / 1e6 for size in each.gradient_bytes] + [4 * size / 1e9 for size in each.gradient_bytes]
-        own = (f"{each.name} / {each.beside}", each.paper_speed, *speeds, each.flops_speed, *each.parameters)
-        rows.append((*own, *sizes, *map(each.speed_at, GIGABITS)))
+        rounds = (each.training_speeds, each.inference_speeds)
+        speeds = [value for some in rounds for value in (median(some), min(some), max(some))]
+        sizes = [size / 1e6 for size in each.gradient_bytes]
+        cells = (each.paper_speed, *speeds, each.flops_speed, *sizes, *map(each.speed_at, GIGABITS))
+        rows.append([f"{each.name} / {each.beside}", *cells])
+        said.append(
+            f"{each.name}: a training step is {speeds[0]:.2f} times as fast as {each.beside}'s on one process (paper "
+            f"{each.paper_speed}), inference {speeds[3]:.2f} times."
+        )
     title = (
         f"Speeds as multiples of the network beside; {found.tokens} tokens, sequences of {found.seq_length}, "
         f"{found.precision}, {found.threads} threads, {found.rounds} interleaved rounds of CPU time"
     )
-    return Part(
+    return Study(
+        found,
         name="cost",
         title="Speed and cost (paper: Table 2, 4.3)",
         paper="ALBERT-large trains 1.7 times as fast as BERT-large, ALBERT-xxlarge 0.3 times, on many TPUs with their "
         "communication.",
-        finding=" ".join(each.summary for each in found.claims),
-        tables=(Table(tuple(headings), tuple(rows), title, decimals=2),),
+        finding=" ".join(said),
+        tables=[Table(headings, rows, title, decimals=2)],
     )
 
 
 # ---- all studies of a folder ----------------------------------------------------------------------------------------
 
 
-def read_findings(record: type[Record], folder: Path, name: str) -> list[Record]:
-    """Return the records in the metrics files of this name, which may have a *."""
-    paths = sorted(folder.glob(f"{name}.json"))
-    return [record.model_validate(read_json(path, command="litebert study --help")) for path in paths]
+class PageFound(TypedDict):
+    page: str
+    findings: dict[str, str]
 
 
-def read_parts(folder: Path) -> list[Part]:
-    """Return all studies whose metrics files are in a folder, the paper's first."""
+def study_page(
+    folder: Path, *, html: Annotated[Path, "The page to write."], force: Annotated[bool, "Replace the page."] = False
+) -> Shown[PageFound]:
+    """Write one page of all studies whose metrics files are in FOLDER, and print its path.
+
+    litebert study page study --html study.html
+    litebert study page study --html study.html --force
+    """
+    require_new(html, force=force)
     layers = read_findings(Layers, folder, "layers-*")
-    parts = [layers_part(layers)] if layers else []
-    parts += [ablation_part(each) for name in described().tables for each in read_findings(Ablation, folder, name)]
-    parts += map(costs_part, read_findings(Costs, folder, "cost"))
-    if not parts:
+    studies: list[Study[Any]] = [of_layers(layers)] if layers else []
+    studies += [of_ablation(each) for name in described().tables for each in read_findings(Ablation, folder, name)]
+    studies += map(of_costs, read_findings(Costs, folder, "cost"))
+    if not studies:
         what, expected = f"there is no metrics file of a study in {folder}", "the folder that --output of a study names"
         raise LitebertError("LB-764", what, expected=expected, next="litebert study layers --help")
-    return parts
+    sections = [
+        Section(each.title, [f"The paper: {each.paper}", f"Here: {each.finding}"], each.figures, each.tables)
+        for each in studies
+    ]
+    sources = "the metrics files of the studies. The paper is arXiv 1909.11942"
+    write_text(html, Page("What the paper found, and what we found", "Study", sections, sources).html())
+    return Shown({"page": str(html), "findings": {each.name: each.finding for each in studies}}, str(html))
+
+
+def _require(output: Path | None) -> None:
+    if output is not None:  # before anything is measured
+        require_replaceable(output, as_folder=True)

@@ -42,9 +42,7 @@ MOST_PERIOD, WINDOW = 8, 8
 LEAST_DEPTH = MOST_PERIOD + WINDOW  # at a smaller depth there are too few states to find a period
 
 
-def measure_layers(
-    model: Model, texts: Sequence[str], *, depths: Sequence[int] = (24, 48, 96), power_steps: int = 40
-) -> findings.Layers:
+def measure_layers(model: Model, texts: Sequence[str], *, depths: Sequence[int] = (24, 48, 96)) -> findings.Layers:
     """Measure each step of a model over the pieces of texts, [CLS] and [SEP] not counted; judge at `depths`.
 
     Beyond the trained depth the block of the last step is applied again and again. With one block that continues the
@@ -57,13 +55,11 @@ def measure_layers(
         raise LitebertError("LB-749", what, next="litebert study layers --help")
     batch = frame(model.network, model.tokenizer, encoded)
     counted = ~torch.isin(batch.ids, torch.tensor([model.tokenizer.cls_id, model.tokenizer.sep_id]))
-    return layers_of(model.network.albert, batch, counted, source=model.source, depths=depths, power_steps=power_steps)
+    return layers_of(model.network.albert, batch, counted, source=model.source, depths=depths)
 
 
 @torch.no_grad()
-def layers_of(
-    albert: Albert, batch: Batch, counted: Tensor, *, source: str, depths: Sequence[int], power_steps: int = 40
-) -> findings.Layers:
+def layers_of(albert: Albert, batch: Batch, counted: Tensor, *, source: str, depths: Sequence[int]) -> findings.Layers:
     """Measure an encoder on a batch; `counted` (tokens,) is true for the tokens that enter the means."""
     trained, blocks = len(albert.plan), list(dict.fromkeys(albert.plan))
     if not depths or max(depths) <= trained or min(depths) < LEAST_DEPTH:
@@ -86,8 +82,8 @@ def layers_of(
             F.cosine_similarity(before, after, dim=-1).clamp(-1, 1).arccos(),
         )
         each = {"l2": distance, "angle": angle.rad2deg(), "norm": after.norm(dim=-1)}
-        each["residual"] = distance / before.norm(dim=-1)
         means = {name: float(values.mean()) for name, values in each.items()}
+        means["residual"] = float((distance / before.norm(dim=-1)).mean())
         changes.append(findings.StepChange(step=number, block=1 + blocks.index(albert.plan[place]), **means))
         recent = [*recent[-LEAST_DEPTH:], after]
         if number in depths and number > trained:
@@ -100,8 +96,8 @@ def layers_of(
         steps=changes[:trained],
         beyond=changes[trained:],
         fates=fates,
-        eigenvalue_at_depth=dominant_eigenvalue(albert, batch, at_depth, power_steps),
-        eigenvalue_at_end=dominant_eigenvalue(albert, batch, end, power_steps),
+        eigenvalue_at_depth=dominant_eigenvalue(albert, batch, at_depth),
+        eigenvalue_at_end=dominant_eigenvalue(albert, batch, end),
     )
 
 
@@ -127,11 +123,11 @@ def fate_of(residuals: Sequence[float], recent: Sequence[Tensor]) -> findings.Fa
 
 
 @torch.enable_grad()
-def dominant_eigenvalue(albert: Albert, batch: Batch, state: Tensor, power_steps: int) -> findings.Eigenvalue:
-    """Iterate v -> J v / |J v| at a state of the first sequence, all of its tokens together.
+def dominant_eigenvalue(albert: Albert, batch: Batch, state: Tensor, *, power_steps: int = 40) -> float:
+    """Return its modulus: iterate v -> J v / |J v| at a state of the first sequence, all of its tokens together.
 
-    The modulus is the geometric mean of the growth |J v| / |v| over the second half of the iterations, because a
-    complex pair makes the growth oscillate. The plain blocks are used: a product with the Jacobian differentiates
+    It is the geometric mean of the growth |J v| / |v| over the second half of the iterations, because a complex pair
+    makes the growth oscillate. The plain blocks are used: a product with the Jacobian differentiates
     twice, which the fused blocks cannot.
     """
     length, last = batch.lengths[0], albert.plan[-1]
@@ -152,7 +148,7 @@ def dominant_eigenvalue(albert: Albert, batch: Batch, state: Tensor, power_steps
         growths.append(math.log(max(float(growth), 1e-30)))
         direction = image / growth
     half = growths[len(growths) // 2 :]
-    return findings.Eigenvalue(modulus=math.exp(sum(half) / len(half)))
+    return math.exp(fmean(half))
 
 
 # ---- the paper's claims of speed and cost: training step, inference, memory, gradients ------------------------------
@@ -200,17 +196,16 @@ def measure_costs(
         for each in networks:
             pack(each.albert.eval())
         passes = [[forward_seconds(each, batch) for each in networks] for _ in range(rounds)]
-        sizes, flops = [*map(sizes_of, pair)], [forward_flops(config, seq_length=seq_length) for config in pair]
+        flops = [forward_flops(config, seq_length=seq_length) for config in pair]
         results.append(
             findings.ClaimResult(
                 name=claim.name,
                 beside=claim.beside,
                 paper_speed=claim.paper,
-                training_speed=findings.Timed.of([other / one for one, other in steps]),
-                inference_speed=findings.Timed.of([other / one for one, other in passes]),
+                training_speeds=[other / one for one, other in steps],
+                inference_speeds=[other / one for one, other in passes],
                 flops_speed=flops[1] / flops[0],
-                parameters=(sizes[0].total, sizes[1].total),
-                gradient_bytes=(sizes[0].bytes_fp32, sizes[1].bytes_fp32),
+                parameters=(sizes_of(pair[0]).total, sizes_of(pair[1]).total),
                 training_seconds=(median(one for one, _ in steps), median(other for _, other in steps)),
             )
         )

@@ -1,17 +1,17 @@
-"""Ablations: every row of a table trained with every seed, measured on held-out text, probed and recorded."""
+"""Rows of an ablation: trained with a seed, measured on held-out text, probed and recorded."""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 from litebert.config import FinetuneConfig, PretrainConfig
 from litebert.corpus import Corpus
-from litebert.errors import LitebertError, no_such_name
+from litebert.errors import LitebertError
 from litebert.fast import accelerate
 from litebert.fast.steps import DTYPES
 from litebert.files import read_json, write_json
@@ -21,8 +21,7 @@ from litebert.objectives import Loader
 from litebert.rng import hashed
 from litebert.runs import Run, read_result
 from litebert.settings import resolve, settings_from_words
-from litebert.study import ablation
-from litebert.study.ablation import Ablation, AblationRow, Scale, Trial, Variant, Words, config_of, training_flops
+from litebert.study.ablation import Grid, Scale, Trial, Variant, Words, config_of, described
 from litebert.study.models import step_seconds
 from litebert.study.sizes import forward_flops, sizes_of
 from litebert.tasks.pretraining import Pretraining
@@ -32,7 +31,6 @@ from litebert.train.pretrain import pretrain
 from litebert.train.run import threads, write_model
 from litebert.train.sources import vocabulary_of
 
-HELP = "litebert study ablation --help"
 EVALUATION_SEED, EVALUATION_SEQUENCES = 12_345, 1_024
 """The held-out sequences and masks are the same for every row and seed."""
 PROBE_STEPS, PROBE_BATCH_SIZE, PROBE_LEARNING_RATE = 200, 32, 3e-4
@@ -41,70 +39,6 @@ RATE_TOKENS = 1_024
 TRIAL_FILE, CPU_FILE = "trial.json", "cpu.json"
 EVERY_ROW: Words = ("train.eval_at_start=false", "train.eval_sequences=8", "train.keep_checkpoints=1")
 EVERY_ROW += ("train.loader_workers=0", "train.log_every=50")
-
-
-def ablate(
-    name: str,
-    corpus: str | Path,
-    output: str | Path,
-    *,
-    scale: str = "tiny",
-    seeds: Sequence[int] = (1, 2),
-    most_cpu_seconds: float | None = 600.0,
-    only: Sequence[str] = (),
-    probes: Sequence[str] = (),
-    more: Path | None = None,
-    say: Callable[[str], None] = lambda _: None,
-) -> Ablation:
-    """Train the rows of a table that are not trained yet, and write NAME.json.
-
-    A row is trained once even if it is in several tables, and is not trained again when the study is rerun. A row that
-    would take more than `most_cpu_seconds` (None: no limit), or is not among `only`, is listed with its predicted cost.
-    `probes` are TASK=PATH: a named task and its folder, or a name and a file of your own, on which every row is
-    fine-tuned with the same budget. `more` is a second corpus, which the table of additional data needs.
-    """
-    tables, scales = ablation.described().tables, ablation.described().scales
-    if name not in tables:
-        raise no_such_name("LB-746", "there is no ablation of this name", name, tables, next=HELP)
-    if scale not in scales:
-        raise no_such_name("LB-745", "no study has this scale", scale, scales, next=HELP)
-    for probe in probes:
-        if not all(probe.partition("=")):
-            wanted = "TASK=PATH: a named task and its folder, or a name and a file of your own"
-            raise LitebertError("LB-762", "a probe is a task and its data", received=probe, expected=wanted, next=HELP)
-    bench = Bench(name, scale, Path(corpus).absolute(), Path(output) / "runs", more and Path(more).absolute())
-    for label in only:
-        if label not in bench.variants:
-            raise no_such_name("LB-748", "this table has no such row", label, bench.variants, next=HELP)
-    if more is None and any(variant.has_more_data for variant in bench.variants.values()):
-        again = "litebert study ablation data --corpus CORPUS --more CORPUS"
-        raise LitebertError("LB-829", "this table compares one corpus with two of the same vocabulary", next=again)
-    rate, rows = measured_rate(bench.scale), []
-    for label, variant in bench.variants.items():
-        flops = training_flops(bench.words(variant, 0))
-        predicted = {"predicted_flops": flops, "predicted_cpu_seconds": round(flops / rate, 1)}
-        rows.append(AblationRow(label=label, part=variant.part, paper=variant.paper, **predicted))
-    found = Ablation(
-        name=name,
-        title=tables[name].title,
-        source=tables[name].source,
-        scale=scale,
-        paper_measure="average of five tasks, %" if any(row.paper for row in rows) else "none",
-        measure=ablation.MEASURE,
-        rows=rows,
-    )
-    for seed in seeds:
-        for row in found.rows:
-            variant = bench.variants[row.label]
-            trained = bench.finished(variant, seed)
-            is_affordable = most_cpu_seconds is None or row.predicted_flops / rate <= most_cpu_seconds
-            if is_affordable and (not only or row.label in only):
-                if not trained:
-                    say(f"{name}, {row.label}, seed {seed}")
-                trained = bench.trial(variant, seed, probes)
-            row.trials += [trained] if trained else []
-            write_json(Path(output) / f"{name}.json", found.model_dump(mode="json"))
-    return found
 
 
 def measured_rate(scale: Scale) -> float:
@@ -123,7 +57,7 @@ def measured_rate(scale: Scale) -> float:
 class Bench:
     """Where the rows of a table are trained, on what, and at which scale."""
 
-    table: str
+    grid: Grid
     scale_name: str
     corpus: Path
     runs: Path
@@ -131,11 +65,11 @@ class Bench:
 
     @property
     def scale(self) -> Scale:
-        return ablation.described().scales[self.scale_name]
+        return described().scales[self.scale_name]
 
     @cached_property
     def variants(self) -> dict[str, Variant]:
-        return ablation.described().tables[self.table].variants(self.scale)
+        return self.grid.variants(self.scale)
 
     def words(self, variant: Variant, seed: int) -> Words:
         """Return all settings of a row except the model that it starts from."""
@@ -177,7 +111,7 @@ class Bench:
         if not trial.measures:
             trial.measures |= measure(_network(folder), self.corpus, config, sentence=config.objective.sentence)
             record()
-        if ablation.described().tables[self.table].crosses_objectives and "nsp_accuracy" not in trial.measures:
+        if self.grid.crosses_objectives and "nsp_accuracy" not in trial.measures:
             for name, sentence in (("nsp", "next"), ("sop", "order")):
                 values = measure(_network(folder), self.corpus, config, sentence=sentence)
                 trial.measures[f"{name}_accuracy"] = values["sentence_order_accuracy"]
@@ -267,23 +201,14 @@ def probe_measure(folder: Path, task: str, data: Path, *, seed: int) -> float:
     """
     run, model = folder / f"probe-{task}", folder / "run" / "model"
     longest = read_config(model).max_position_embeddings
-    words = [
-        *(
-            ("task.name=table", f"data.train={data}")
-            if data.is_file()
-            else (f"task.name={task}", f"data.folder={data}")
-        ),
-        f"model.start={model}",
-        f"task.max_length={longest}",
-        f"task.max_query_length={longest // 4}",
-        f"task.doc_stride={longest // 4}",
-        f"task.max_qa_length={longest // 2}",
-        f"optim.learning_rate={PROBE_LEARNING_RATE}",
-        *(f"train.{name}={PROBE_STEPS}" for name in ("steps", "eval_every", "save_every")),
-        f"train.batch_size={PROBE_BATCH_SIZE}",
-        f"train.seed={seed}",
-        "train.loader_workers=0",
-    ]
+    words = [f"task.name={task}", f"data.folder={data}"]
+    if data.is_file():
+        words = ["task.name=table", f"data.train={data}"]
+    words += [f"model.start={model}", f"task.max_length={longest}", f"task.max_qa_length={longest // 2}"]
+    words += [f"task.max_query_length={longest // 4}", f"task.doc_stride={longest // 4}"]
+    words += [f"optim.learning_rate={PROBE_LEARNING_RATE}", f"train.batch_size={PROBE_BATCH_SIZE}"]
+    words += [f"train.{name}={PROBE_STEPS}" for name in ("steps", "eval_every", "save_every")]
+    words += [f"train.seed={seed}", "train.loader_workers=0"]
     if (result := read_result(run)) is None:
         finetune(resolve(FinetuneConfig, settings_from_words(words)), run, is_quiet=True)
         if (result := read_result(run)) is None:
