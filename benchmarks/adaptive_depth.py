@@ -1,4 +1,4 @@
-"""What fewer steps cost in accuracy and save in time, on SST-2: patience, depth, and every step.
+"""What fewer steps cost in accuracy and save in time, on SST-2: a fixed depth, and every step.
 
     OMP_NUM_THREADS=1 python -m benchmarks.adaptive_depth MODEL OUT [--steps 1000] [--seeds 1,2]
 
@@ -12,7 +12,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 
 import torch
@@ -22,8 +21,6 @@ from benchmarks.measure import machine, table, take_turns
 from benchmarks.texts import DATA
 from litebert.cli.command import command_of
 from litebert.config import FinetuneConfig
-from litebert.fast import limit_depth, patient_logits
-from litebert.fast.exits import is_same_answer, logits_by_step
 from litebert.inference.finetuned import Finetuned
 from litebert.nn import AlbertForTask, Batch
 from litebert.settings import resolve, settings_from_words
@@ -47,7 +44,7 @@ def main(model: str, out: Path, *, steps: int = 1_000, seeds: tuple[int, ...] = 
             if code := finetune(resolve(FinetuneConfig, settings_from_words(words)), out / f"{name}-{seed}"):
                 sys.exit(code)
             runs[name] = Finetuned.open(out / f"{name}-{seed}")
-        header = ["SST-2 dev", "accuracy", "steps", "ms a text, alone", "times", "ms, 32 a batch", "times"]
+        header = ["SST-2 dev", "accuracy", "ms a text, alone", "times", "ms, 32 a batch", "times"]
         print(f"\nseed {seed}, {machine()}\n\n{table(header, measured(runs, rounds))}", flush=True)
 
 
@@ -59,27 +56,22 @@ def measured(runs: Mapping[str, Finetuned], rounds: int) -> list[list[str]]:
     features = model.dataset.family.features(examples, model.tokenizer, max_length=128, training=False)
     batches = {size: [joined(features[i : i + size]) for i in range(0, len(features), size)] for size in SIZES}
     labels, depth = torch.tensor([int(example.label) for example in examples]), network.config.num_steps
-    logits = [torch.cat(each) for each in zip(*(logits_by_step(network, b) for b in batches[32]), strict=True)]
-    ways: dict[str, tuple[float, Callable[[Batch], Tensor]]] = {}
-    ways["trained without exits"] = (depth, partial(_limited, plain, depth, plain))
+    ways: dict[str, Callable[[Batch], Tensor]] = {"trained without exits": plain}
     for number in range(depth, 0, -1):
-        ways[f"depth {number}"] = (number, partial(_limited, network, number, network))
-    for number in range(depth, 0, -1):
-        patient, taken = partial(patient_logits, network, patience=number), steps_taken(logits, number, network)
-        ways[f"patience {number}"] = (taken, partial(_limited, network, depth, patient))
+        ways[f"depth {number}"] = partial(_limited, network, number)
     answers: dict[tuple[str, int], Tensor] = {}
 
     def ask(name: str, size: int) -> None:
-        answers[name, size] = torch.cat([ways[name][1](batch) for batch in batches[size]])
+        answers[name, size] = torch.cat([ways[name](batch) for batch in batches[size]])
 
     calls = {f"{name} {size}": partial(ask, name, size) for size in SIZES for name in ways}
     times = {name: 1e3 * min(seconds) / len(labels) for name, seconds in take_turns(calls, rounds=rounds).items()}
     lines = []
-    for name, (steps, _) in ways.items():
+    for name in ways:
         # no figures of a way that answers a text otherwise alone than in a batch
         torch.testing.assert_close(answers[name, 1], answers[name, 32], rtol=1e-4, atol=1e-4)
         accuracy = (answers[name, 32].argmax(1) == labels).float().mean()
-        cells = [name, f"{100 * accuracy:.1f}", f"{steps:.2f}"]
+        cells = [name, f"{100 * accuracy:.1f}"]
         for size in SIZES:
             taken = times[f"{name} {size}"]
             cells += [f"{taken:.2f}", f"{times[f'depth {depth} {size}'] / taken:.2f}"]
@@ -87,18 +79,10 @@ def measured(runs: Mapping[str, Finetuned], rounds: int) -> list[list[str]]:
     return lines
 
 
-def _limited(network: AlbertForTask, depth: int, ask: Callable[[Batch], Tensor], batch: Batch) -> Tensor:
-    limit_depth(network, depth)
-    return ask(batch)
-
-
-def steps_taken(by_step: list[Tensor], patience: int, network: AlbertForTask) -> float:
-    """Replay, from the logits of all steps, after how many a text stops on average."""
-    problem, repeats, taken = network.head_config.problem_type, 0, torch.full((len(by_step[0]),), len(by_step))
-    for step, (before, after) in enumerate(pairwise(by_step), start=2):
-        repeats = (repeats + 1) * is_same_answer(before, after, problem)
-        taken = torch.where((repeats >= patience) & (taken == len(by_step)), step, taken)
-    return float(taken.float().mean())
+def _limited(network: AlbertForTask, depth: int, batch: Batch) -> Tensor:
+    network.albert.depth = depth
+    logits: Tensor = network(batch)
+    return logits
 
 
 if __name__ == "__main__":

@@ -225,7 +225,6 @@ REFUSED: dict[str, tuple[str, Callable[[Model], object]]] = {
     "blanks too far apart": ("LB-934", lambda model: model.fill("[MASK]" + " Anna walked." * 100 + " [MASK].")),
     "one sentence": ("LB-936", lambda model: model.order("One sentence.")),
     "nothing to search": ("LB-937", lambda model: model.search("a", [])),
-    "one text for batches": ("LB-930", lambda model: next(model.embed_batches("one text"))),
     "a length too small": ("LB-932", lambda model: model.embed("Anna.", max_length=2)),
     "a negative count": ("LB-932", lambda model: model.fill("[MASK]", top=-3)),
     "a precision": ("LB-933", lambda model: litebert.load(model.source, precision="fp8")),  # type: ignore[arg-type]

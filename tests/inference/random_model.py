@@ -22,7 +22,6 @@ def save_random(
     tokenizer: Tokenizer,
     head: HeadConfig | None = None,
     *,
-    kind: type[AlbertForTask] = AlbertForTask,
     seed: int = 2,
     std: float = 0.3,
     far_too_large: str = "",
@@ -30,7 +29,7 @@ def save_random(
 ) -> Path:
     """Save a model with a head, or the heads of pretraining; weights of which the name has this part overflow."""
     config = AlbertConfig(vocab_size=tokenizer.vocab_size, **(SHAPE | shape))
-    network = AlbertForPretraining(config) if head is None else kind(config, head)
+    network = AlbertForPretraining(config) if head is None else AlbertForTask(config, head)
     draws = torch.Generator().manual_seed(seed)
     for name, parameter in network.named_parameters():
         if parameter.ndim > 1:

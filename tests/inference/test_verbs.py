@@ -1,6 +1,5 @@
 """Verbs on strings: what the network computed, at any depth, in little memory, never NaN, and explained by words."""
 
-import json
 import subprocess
 import sys
 from collections.abc import Callable
@@ -10,13 +9,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from click.testing import CliRunner
 
 import litebert
-from litebert.cli import cli
 from litebert.config import AlbertConfig, HeadConfig
 from litebert.errors import DamagedError, LitebertError
-from litebert.fast import AlbertWithExits
 from litebert.inference import Model
 from litebert.inference.explain import with_words
 from litebert.inference.model import MAX_CHARACTERS
@@ -27,7 +23,6 @@ from .random_model import CHOICES, LABELS, SHAPE, SPANS, SPANS_OR_NONE, TAGS, sa
 
 STEPS = 4
 CONTEXT = "In the morning Anna walked to the house. There Anna found a red ball."
-TEXTS = ["Anna walked.", CONTEXT, "A", "Nobody at the river knew where it came from.", "It was quiet."]
 SCORE = LABELS.model_copy(update={"labels": ("score",), "problem_type": "regression"})
 SEVERAL = LABELS.model_copy(update={"labels": ("a", "b", "c"), "problem_type": "multi_label_classification"})
 Write = Callable[..., Path]
@@ -38,10 +33,6 @@ def write(corpus: Path, tmp_path: Path) -> Write:
     """Return a function that writes a random model with a head, or the heads of pretraining."""
     tokenizer = Tokenizer.load(corpus / "tokenizer")
     return partial(save_random, tmp_path, tokenizer, num_hidden_layers=STEPS, max_position_embeddings=48)
-
-
-def _values(model: Model, texts: list[str] = TEXTS, **options: int) -> list[list[float]]:
-    return [list(each.values.values()) for each in model.classify(texts, **options)]
 
 
 @pytest.mark.parametrize(("head", "read"), [(SCORE, lambda logits: logits), (SEVERAL, torch.sigmoid)])
@@ -94,20 +85,10 @@ def test_several_documents_are_one_ranking(write: Write, head: HeadConfig) -> No
     assert (found[0].no_answer is None) == (head is SPANS)
 
 
-def test_classify_with_patience_answers_each_text_as_alone(write: Write) -> None:
-    folder = write(LABELS, kind=AlbertWithExits)
-    model = litebert.load(folder)
-    full, hasty = _values(model), _values(model, patience=1)
-    assert _values(model, patience=STEPS) == [pytest.approx(each, abs=1e-5) for each in full]
-    assert hasty != full
-    for text, expected in zip(TEXTS, hasty, strict=True):
-        assert _values(model, [text], patience=1) == [pytest.approx(expected, abs=1e-5)]
-    assert _values(model) == [pytest.approx(each, abs=1e-6) for each in full]
-    words = ["classify", *TEXTS, "--model", str(folder), "--json", "--patience", "1"]
-    found = [list(each["values"].values()) for each in json.loads(CliRunner().invoke(cli, words).stdout)]
-    assert found == [pytest.approx(each, abs=1e-6) for each in hasty]
-    with pytest.raises(LitebertError, match=r"LB-454[\s\S]*train.exits=true"):
-        litebert.load(write(LABELS)).classify([], patience=1)
+def test_a_depth_that_cannot_be_is_refused() -> None:
+    for depth in (0, 99, 1.0):
+        with pytest.raises(LitebertError, match=r"LB-452[\s\S]*1 to "):
+            litebert.load(depth=depth)
 
 
 VERBS: dict[str, tuple[HeadConfig | None, Callable[[Model], object]]] = {

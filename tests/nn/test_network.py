@@ -5,9 +5,9 @@ import math
 import pytest
 import torch
 
-from litebert.config import PRESETS, AlbertConfig
+from litebert.config import PRESETS, AlbertConfig, HeadConfig
 from litebert.errors import LitebertError
-from litebert.nn import Albert, AlbertForPretraining, Batch, depth_plan
+from litebert.nn import Albert, AlbertForPretraining, AlbertForTask, AlbertWithExits, Batch, depth_plan
 from litebert.nn.model import ACTIVATIONS
 from litebert.study import sizes_of
 
@@ -93,6 +93,20 @@ def test_weights_begin_as_a_normal_cut_at_two_sigma_the_same_of_one_generator() 
 def test_activations_by_name(name: str, values: tuple[float, ...]) -> None:
     result = ACTIVATIONS[name](torch.tensor([-3.0, -1.0, -0.5, 0.5, 1.0, 3.0]))
     assert result.tolist() == pytest.approx(values, abs=1e-6)
+
+
+@torch.no_grad()
+def test_the_head_at_the_depth_answers() -> None:
+    head, batch = HeadConfig(kind="sequence-classification", labels=("a", "b")), Batch.from_lists([[2, 7, 3], [2, 8]])
+    network, single = (kind(SMALL, head).eval() for kind in (AlbertWithExits, AlbertForTask))
+    by_step, states = network.by_step(batch), list(single.albert.states(batch))
+    assert len(by_step) == 4
+    for depth in range(1, 5):
+        network.albert.depth = single.albert.depth = depth
+        torch.testing.assert_close(network(batch), by_step[depth - 1], rtol=0, atol=1e-6)
+        torch.testing.assert_close(network.by_step(batch), by_step[:depth], rtol=0, atol=1e-6)
+        expected = single.head(single.albert.pool(states[depth][batch.first_tokens]))
+        torch.testing.assert_close(single(batch), expected, rtol=0, atol=1e-6)
 
 
 def test_a_sequence_that_is_too_long_or_empty_is_refused() -> None:

@@ -15,7 +15,7 @@ from litebert.corpus.text import read_texts
 from litebert.corpus.tools import QUANTILES, CorpusStats
 from litebert.errors import LitebertError, say
 from litebert.files import write_text
-from litebert.inference.texts import count
+from litebert.inference.inputs import count
 from litebert.report.figures import counts_figure, picture
 from litebert.tokenizer import Tokenizer, train_tokenizer
 

@@ -21,7 +21,7 @@ from litebert.errors import LitebertError
 from litebert.files import write_stream
 from litebert.folder import Pooling
 from litebert.inference import Model
-from litebert.inference.texts import several
+from litebert.inference.inputs import several
 
 Labels: TypeAlias = NDArray[np.generic]
 SettingValue: TypeAlias = str | int | float | bool

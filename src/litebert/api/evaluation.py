@@ -68,7 +68,7 @@ class Evaluation:
         return "\n".join(lines)
 
 
-OF_A_TASK = ("models", "data", "split", "columns", "best", "precision", "depth", "patience")
+OF_A_TASK = ("models", "data", "split", "columns", "best", "precision", "depth")
 USED_BY = {
     "a prediction file": ("predictions", "data", "null_odds"),
     "a measure without fine-tuning": ("models", "on", "data", "limit", "precision"),
@@ -93,9 +93,6 @@ def evaluate(
     best: Best = False,
     precision: Annotated[Precision | None, "Precision of activations; by default that of the training."] = None,
     depth: Annotated[int | None, "Apply only this many steps; for models trained with train.exits=true."] = None,
-    patience: Annotated[
-        int | None, "Stop once this many consecutive classifiers agree; needs train.exits=true."
-    ] = None,
     predictions: Annotated[str | Path | None, "Score this file instead of a model."] = None,
     null_odds: Annotated[str | Path | None, "SQuAD 2.0: the file null_odds.json."] = None,
     quiet: Quiet = False,
@@ -112,7 +109,7 @@ def evaluate(
     litebert evaluate --predictions predictions.json --data dev-v1.1.json
     """
     given = dict(locals())
-    from litebert.inference.finetuned import data_of, measured, run_of, with_patience
+    from litebert.inference.finetuned import data_of, measured, run_of
     from litebert.inference.model import Model
     from litebert.study.zero_shot import MEASURES
     from litebert.tasks.finetuning import doubts
@@ -159,7 +156,6 @@ def evaluate(
     with progress("examples", "evaluating", is_quiet=quiet) as advance:
         opened = _opened(chosen, quiet, best, advance, task=task, columns=columns, depth=depth, precision=precision)
         folder = Path(data) if data is not None else data_of(chosen[0])
-        opened = opened if patience is None else with_patience(opened, patience)
         dataset, family = opened[0].dataset, opened[0].dataset.family
         found = Evaluation({}, {}, (), family.baseline)
         for name in [split] if split else dataset.dev_splits:

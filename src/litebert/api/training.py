@@ -19,7 +19,7 @@ from litebert.corpus.build import require_share
 from litebert.corpus.text import TextSettings, require_text
 from litebert.errors import LitebertError, counted, say
 from litebert.inference import PACKAGED
-from litebert.inference.texts import count
+from litebert.inference.inputs import count
 from litebert.reading.source import find_texts, is_url
 from litebert.settings import DEFAULT, Setting, resolve
 from litebert.tasks.check import DataReport, check_dataset, check_files

@@ -32,9 +32,29 @@ Graph = Callable[[Tensor], Tensor]
 
 # The operators of onnxruntime that fuse a bias and an activation.
 _FUSED: dict[Activation, str] = {"gelu": "BiasGelu", "gelu_new": "FastGelu", "gelu_pytorch_tanh": "FastGelu"}
-_OPSET, _IR_VERSION, _MICROSOFT, _ERRORS_ONLY = 20, 10, "com.microsoft", 3
+_ERRORS_ONLY = 3
 _PROBED_ROWS = 16
 _MOST_ROWS = 64  # for which a graph is used; from 128 on, products take nearly all the time
+_STEP = """
+<ir_version: 10, opset_import: ["": 20, "com.microsoft": 1]>
+step (float[rows, {size}] x) => (float[rows, {size}] y) {{
+    projected = Gemm(x, project_weight, project_bias)
+    by_row = Reshape(projected, by_heads)
+    by_head = Transpose<perm = [1, 2, 0, 3]>(by_row)
+    query, key, value = Split<axis = 0, num_outputs = 3>(by_head)
+    scores = com.microsoft.FusedMatMul<transB = 1, alpha = {scale}>(query, key)
+    weights = Softmax<axis = -1>(scores)
+    mixed = MatMul(weights, value)
+    mixed_by_row = Transpose<perm = [0, 2, 1, 3]>(mixed)
+    mixed_rows = Reshape(mixed_by_row, by_rows)
+    output = MatMul(mixed_rows, mix_weight)
+    hidden = com.microsoft.SkipLayerNormalization<epsilon = {eps}>(output, x, norm_1_weight, norm_1_bias, mix_bias)
+    wide = MatMul(hidden, inner_weight)
+    activated = com.microsoft.{activation}(wide, inner_bias)
+    narrow = MatMul(activated, outer_weight)
+    y = com.microsoft.SkipLayerNormalization<epsilon = {eps}>(narrow, hidden, norm_2_weight, norm_2_bias, outer_bias)
+}}
+"""
 
 
 def with_graphs(albert: Albert, steps: Sequence[Step], *, is_forced: bool) -> Sequence[Step]:
@@ -68,41 +88,14 @@ def _compiled(attention: AttentionBlock, feed_forward: FeedForwardBlock) -> Grap
     layers = {"mix": attention.output, "inner": feed_forward.intermediate, "outer": feed_forward.output}
     layers |= {"norm_1": attention.norm, "norm_2": feed_forward.norm}
     weights = {name: (each.weight, each.bias) for name, each in layers.items()} | {"project": projection(attention)}
-    constants = {"heads": np.array([-1, 3, heads, head_size]), "rows": np.array([-1, size])}
+    constants = {"by_heads": np.array([-1, 3, heads, head_size]), "by_rows": np.array([-1, size])}
     for name, (weight, bias) in weights.items():
-        constants[f"{name}.w"] = np.ascontiguousarray(weight.detach().numpy().T)
-        constants[f"{name}.b"] = bias.detach().numpy()
-
-    make, joined = onnx.helper.make_node, {"domain": _MICROSOFT}
-
-    def add_and_norm(x: str, residual: str, norm: str, bias: str, out: str, eps: float) -> onnx.NodeProto:
-        inputs = [x, residual, f"{norm}.w", f"{norm}.b", bias]  # LN(x + bias + residual) as one operator
-        return make("SkipLayerNormalization", inputs, [out], domain=_MICROSOFT, epsilon=eps)
-
-    nodes = [
-        make("Gemm", ["x", "project.w", "project.b"], ["projected"]),
-        make("Reshape", ["projected", "heads"], ["by_row"]),
-        make("Transpose", ["by_row"], ["by_head"], perm=[1, 2, 0, 3]),
-        make("Split", ["by_head"], ["query", "key", "value"], axis=0, num_outputs=3),
-        make("FusedMatMul", ["query", "key"], ["scores"], transB=1, alpha=head_size**-0.5, **joined),
-        make("Softmax", ["scores"], ["weights"], axis=-1),
-        make("MatMul", ["weights", "value"], ["mixed_by_head"]),
-        make("Transpose", ["mixed_by_head"], ["mixed_by_row"], perm=[0, 2, 1, 3]),
-        make("Reshape", ["mixed_by_row", "rows"], ["mixed"]),
-        make("MatMul", ["mixed", "mix.w"], ["output"]),
-        add_and_norm("output", "x", "norm_1", "mix.b", "hidden", attention.norm.eps),
-        make("MatMul", ["hidden", "inner.w"], ["wide"]),
-        make(_FUSED[feed_forward.hidden_act], ["wide", "inner.b"], ["activated"], **joined),
-        make("MatMul", ["activated", "outer.w"], ["narrow"]),
-        add_and_norm("narrow", "hidden", "norm_2", "outer.b", "y", feed_forward.norm.eps),
-    ]
-    ends = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [None, size]) for name in ("x", "y")]
-    stored = [onnx.numpy_helper.from_array(array, name) for name, array in constants.items()]
-    model = onnx.helper.make_model(
-        onnx.helper.make_graph(nodes, "step", ends[:1], ends[1:], stored),
-        opset_imports=[onnx.helper.make_opsetid("", _OPSET), onnx.helper.make_opsetid(_MICROSOFT, 1)],
-        ir_version=_IR_VERSION,
-    )
+        constants[f"{name}_weight"] = np.ascontiguousarray(weight.detach().numpy().T)
+        constants[f"{name}_bias"] = bias.detach().numpy()
+    activation, eps = _FUSED[feed_forward.hidden_act], attention.norm.eps
+    step = _STEP.format(size=size, scale=head_size**-0.5, eps=eps, activation=activation)
+    model = onnx.parser.parse_model(step)
+    model.graph.initializer.extend(onnx.numpy_helper.from_array(array, name) for name, array in constants.items())
 
     # as many threads as torch uses; those that keep spinning after a run would slow torch down
     options = onnxruntime.SessionOptions()

@@ -11,14 +11,14 @@ from torch import Tensor
 
 from litebert.config import ATTENTION_KINDS, AlbertConfig, HeadConfig
 from litebert.errors import DamagedError, LitebertError
-from litebert.fast import AlbertWithExits, accelerate, is_int8, pack, refuse_non_finite, to_int8
+from litebert.fast import accelerate, is_int8, pack, refuse_non_finite, to_int8
 from litebert.fast.int8 import Int8Calibration
 from litebert.folder import names as on_disk
 from litebert.folder import weights as files
 from litebert.folder.config import PUBLISHED_SHAPES, doubts, read_head, read_layout, write_config
 from litebert.folder.names import ALBERT, BERT, TensorNames
 from litebert.folder.weights import damaged_model, read_weights
-from litebert.nn import AlbertForPretraining, AlbertForTask, Network
+from litebert.nn import AlbertForPretraining, AlbertForTask, AlbertWithExits, Network
 from litebert.nn.heads import without_numbers
 
 _BY_PIECE = ("albert.embedding.word.weight", "masked_lm.bias")  # parameters with one row per piece

@@ -8,8 +8,9 @@ text add up to the difference of both scores, but for the error of the numerical
 from __future__ import annotations
 
 import copy
+import inspect
 from collections.abc import Callable, Sequence
-from itertools import chain
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
@@ -21,7 +22,7 @@ from torch.nn import functional as F
 from litebert.answers import Explanation, WordAttribution
 from litebert.errors import LitebertError, did_you_mean, no_such_name
 from litebert.fast import is_int8
-from litebert.inference.texts import by_word, pool, window
+from litebert.inference.inputs import by_word, pool, window
 from litebert.nn import Batch, Network
 from litebert.tasks.kinds.spans import SPAN_FAMILIES
 from litebert.tasks.kinds.text import ChoiceExample, TextClassification, question_texts
@@ -61,26 +62,24 @@ def explain(model: Model, verb: str, texts: Sequence[str], answer: str | None) -
     if verb not in QUESTIONS:
         advice = 'model.explain("similar", "a cat", "a kitten")'
         raise no_such_name("LB-873", "answers of this verb cannot be explained", verb, QUESTIONS, next=advice)
-    ask, counts, takes = QUESTIONS[verb]
-    if len(texts) not in counts:
+    try:
+        inspect.signature(QUESTIONS[verb]).bind(model, answer, *texts)
+    except TypeError as error:
         what, advice = f"{verb} cannot be explained with these texts", f'model.explain("{verb}", ...)'
-        raise LitebertError("LB-874", what, received=f"{len(texts)} texts", expected=takes, next=advice)
+        expected = ", ".join(list(inspect.signature(QUESTIONS[verb]).parameters)[2:])
+        received = f"{len(texts)} texts"
+        raise LitebertError("LB-874", what, received=received, expected=expected, next=advice) from error
     if is_int8(model.network.albert):
         what = "an eight-bit model has no gradients to explain its answers with"
         raise LitebertError("LB-872", what, next="use the float model that it was made from")
-    question, network, tokenizer = ask(model, texts, answer), model.network, model.tokenizer
+    question, network, tokenizer = QUESTIONS[verb](model, answer, *texts), model.network, model.tokenizer
 
-    # the sequences, with where each part begins
-    ids, segments, starts = list[list[int]](), list[list[int]](), list[int]()
+    # The vectors of the words, and those of the same sequences with every token masked.
+    ids, segments = list[list[int]](), list[list[int]]()
     for sequence in question.sequences:
-        ids.append([tokenizer.cls_id])
-        segments.append([0])
-        for number, part in enumerate(sequence):
-            starts.append(sum(map(len, ids)))
-            ids[-1] += [*part.ids, tokenizer.sep_id]
-            segments[-1] += [number] * (len(part.ids) + 1)
-
-    # the vectors of their words, and those of the same sequences with every token masked
+        framed = [[*part.ids, tokenizer.sep_id] for part in sequence]
+        ids.append([tokenizer.cls_id, *chain(*framed)])
+        segments.append([0, *chain(*([number] * len(each) for number, each in enumerate(framed)))])
     device = next(network.parameters()).device
     flat = torch.tensor([*chain(*ids)], device=device)  # (tokens,)
     special = torch.tensor([tokenizer.cls_id, tokenizer.sep_id, tokenizer.mask_id], device=device)
@@ -92,7 +91,7 @@ def explain(model: Model, verb: str, texts: Sequence[str], answer: str | None) -
         batch = Batch.from_lists(ids * len(vectors), segments * len(vectors)).to(device)
         return question.score(with_words(network, vectors.flatten(0, 1)), batch).float()
 
-    # the mean gradient on the line between them
+    # The mean gradient on the line between them.
     with torch.no_grad():
         score, blank = scores(torch.stack([words, blanks])).tolist()
     points, weights = np.polynomial.legendre.leggauss(NUM_POINTS)  # on -1 to 1, whose weights add up to 2
@@ -106,17 +105,19 @@ def explain(model: Model, verb: str, texts: Sequence[str], answer: str | None) -
         gradient += (found.float() * own).sum(0)
     values: list[float] = (gradient * (words - blanks)).sum(-1).double().tolist()  # (tokens,)
 
-    # what the tokens of each word add up to
-    attributions = list[WordAttribution]()
-    for start, part in zip(starts, chain(*question.sequences), strict=True):
-        of_part = values[start : start + len(part.ids)]
-        size = sum(stop <= part.prompt for _, stop in part.offsets) if part.prompt else 0
-        for name, first, pieces in (("prompt", 0, slice(size)), (part.name, part.prompt, slice(size, None))):
-            spans = [(max(first, begin), end) for begin, end in part.offsets[pieces]]
-            for word, begin, end, value in by_word(part.text, spans, of_part[pieces]):
-                attributions.append(WordAttribution(word, name, begin - first, end - first, value))
-    error = sum(values) - (score - blank)
-    return Explanation(verb, question.answer, question.kind, score, blank, error, tuple(attributions))
+    # What the tokens of each word add up to; those of a prompt stand apart.
+    attributions, left = list[WordAttribution](), iter(values)
+    for sequence in question.sequences:
+        next(left)  # [CLS]
+        for part in sequence:
+            *of_part, _ = islice(left, len(part.ids) + 1)  # and [SEP]
+            size = sum(stop <= part.prompt for _, stop in part.offsets) if part.prompt else 0
+            for name, first, pieces in (("prompt", 0, slice(size)), (part.name, part.prompt, slice(size, None))):
+                spans = [(max(first, begin), end) for begin, end in part.offsets[pieces]]
+                for word, begin, end, value in by_word(part.text, spans, of_part[pieces]):
+                    attributions.append(WordAttribution(word, name, begin - first, end - first, value))
+    missed = sum(values) - (score - blank)
+    return Explanation(verb, question.answer, question.kind, score, blank, missed, tuple(attributions))
 
 
 def with_words(network: Network, vectors: Float[Tensor, "tokens embed"]) -> Network:
@@ -150,37 +151,37 @@ def _part(model: Model, name: str, text: str, *, special: bool = False) -> Part:
     return Part(name, text, encoding.ids, encoding.offsets)
 
 
-def _framed(model: Model, *texts: tuple[str, str]) -> list[Part]:
-    """Frame one text or two, (name, text); if they do not fit, the longer one loses its end."""
+def _framed(model: Model, **texts: str | None) -> list[Part]:
+    """Encode one text or two; if they do not fit, the longer one loses its end."""
     longest = model.network.config.max_position_embeddings
-    parts = [_part(model, name, model.tokenizer.beginning(text, longest)) for name, text in texts]
+    given = {name: model.tokenizer.beginning(text, longest) for name, text in texts.items() if text is not None}
+    parts = [_part(model, name, text) for name, text in given.items()]
     sizes = [len(part.ids) for part in parts]
     while sum(sizes) + len(parts) + 1 > longest:
         sizes[0 if sizes[0] > sizes[-1] else -1] -= 1
     return [part.cut(slice(size)) for part, size in zip(parts, sizes, strict=True)]
 
 
-def _classify(model: Model, texts: Sequence[str], answer: str | None) -> Question:
+def _classify(model: Model, answer: str | None, text: str, pair: str | None = None) -> Question:
     """Score a label as its kind of problem does: a log-probability, or the output itself."""
-    found = model.classify(texts[0], texts[1] if len(texts) == 2 else None)
-    network: Any = model.network
+    found, network = model.classify(text, pair), cast(Any, model.network)
     labels, family = list(found.values), TextClassification.of(network.head_config)
     likeliest = found.labels[0] if found.labels else max(labels, key=found.values.__getitem__)
     label = 0 if family.is_number else _place(answer or likeliest, labels)
     return Question(
-        [_framed(model, *zip(("text", "pair"), texts, strict=False))],
+        [_framed(model, text=text, pair=pair)],
         lambda network, batch: family.log_values(network(batch))[:, label],
         labels[label],
         "score" if family.is_number else "log-probability",
     )
 
 
-def _fill(model: Model, texts: Sequence[str], answer: str | None) -> Question:
+def _fill(model: Model, answer: str | None, text: str) -> Question:
     """Score the words in the blanks: the sum of their log-probabilities."""
-    likeliest = model.fill(texts[0], top=1)  # refuses what cannot be filled
+    likeliest = model.fill(text, top=1)  # refuses what cannot be filled
     tokenizer, room = model.tokenizer, model.network.config.max_position_embeddings - 2
-    text = _part(model, "text", texts[0], special=True)
-    blanks = [place for place, id_ in enumerate(text.ids) if id_ == tokenizer.mask_id]
+    part = _part(model, "text", text, special=True)
+    blanks = [place for place, id_ in enumerate(part.ids) if id_ == tokenizer.mask_id]
 
     # the piece that spells each word; of two, the one that begins a word
     words = list(likeliest[0].words) if answer is None else answer.split()
@@ -197,24 +198,24 @@ def _fill(model: Model, texts: Sequence[str], answer: str | None) -> Question:
         found: Tensor = by_blank[:, torch.arange(len(blanks)), ids].sum(1)
         return found
 
-    kept = text.cut(window(blanks, len(text.ids), room))
+    kept = part.cut(window(blanks, len(part.ids), room))
     return Question([[kept]], score, " ".join(tokenizer.decode([id_]) for id_ in ids))
 
 
-def _order(model: Model, texts: Sequence[str], answer: str | None) -> Question:
+def _order(model: Model, answer: str | None, first: str, second: str) -> Question:
     """Score the order as given, or swapped."""
     names = ["in order", "swapped"]
-    label = _place(answer or names[0 if model.order(texts[0], texts[1]).is_in_order else 1], names)
+    label = _place(answer or names[0 if model.order(first, second).is_in_order else 1], names)
 
     def score(network: Any, batch: Batch) -> Tensor:
         logits: Tensor = network.sentence_order(network.albert.pool(network.albert(batch, batch.first_tokens)))
         return logits.log_softmax(-1)[:, label]
 
-    return Question([_framed(model, ("first", texts[0]), ("second", texts[1]))], score, names[label])
+    return Question([_framed(model, first=first, second=second)], score, names[label])
 
 
-def _similar(model: Model, texts: Sequence[str], _: str | None) -> Question:
-    """Score how near two texts are: the cosine of their vectors; what their prompt adds stands apart."""
+def _similar(model: Model, _: str | None, first: str, second: str) -> Question:
+    """Score how near two texts are: the cosine of their vectors."""
     vectors = model.vectors
     longest = min(vectors.max_length or 1 << 30, model.network.config.max_position_embeddings)
 
@@ -223,27 +224,26 @@ def _similar(model: Model, texts: Sequence[str], _: str | None) -> Question:
         return F.cosine_similarity(rows[::2], rows[1::2])  # the copies of the first text, and of the second
 
     sequences = []
-    for name, text in zip(("first", "second"), texts, strict=True):
+    for name, text in {"first": first, "second": second}.items():
         part = _part(model, name, model.tokenizer.beginning(vectors.prompt + text, longest))
         sequences.append([part.cut(slice(longest - 2))._replace(prompt=len(vectors.prompt))])
-    return Question(sequences, score, f"{float(model.similar(*texts)):.3f}", "cosine")
+    return Question(sequences, score, f"{float(model.similar(first, second)):.3f}", "cosine")
 
 
-def _choose(model: Model, texts: Sequence[str], answer: str | None) -> Question:
+def _choose(model: Model, answer: str | None, question: str, context: str, choice: str, *choices: str) -> Question:
     """Score a choice against the others."""
-    question, context, *choices = texts
-    chosen = _place(answer or model.choose(question, choices, context=context).text, choices)
-    variants = question_texts(ChoiceExample("0", context, question, tuple(choices)))
+    listed = [choice, *choices]
+    chosen = _place(answer or model.choose(question, listed, context=context).text, listed)
+    variants = question_texts(ChoiceExample("0", context, question, tuple(listed)))
     return Question(
-        [_framed(model, ("context", context), (f"choice {n}", each)) for n, each in enumerate(variants, 1)],
-        lambda network, batch: network(batch).view(-1, len(choices)).log_softmax(-1)[:, chosen],
-        choices[chosen],
+        [_framed(model, **{"context": context, f"choice {n}": each}) for n, each in enumerate(variants, 1)],
+        lambda network, batch: network(batch).view(-1, len(listed)).log_softmax(-1)[:, chosen],
+        listed[chosen],
     )
 
 
-def _answer(model: Model, texts: Sequence[str], answer: str | None) -> Question:
+def _answer(model: Model, answer: str | None, question: str, context: str) -> Question:
     """Score a span, or "no answer", by its log-probability: minus twice its training loss."""
-    question, context = texts
     if answer is None:
         best = model.answer(question, context)[0]
         start, stop = best.start, best.stop
@@ -270,15 +270,10 @@ def _answer(model: Model, texts: Sequence[str], answer: str | None) -> Question:
     return Question([[posed, part]], score, context[start:stop] or "no answer")
 
 
-QUESTIONS: dict[str, tuple[Callable[[Model, Sequence[str], str | None], Question], range, str]] = {
-    "answer": (_answer, range(2, 3), "a question and a context"),
-    "choose": (_choose, range(3, 99), "a question, a context (or an empty text), the choices"),
-    "classify": (_classify, range(1, 3), "a text, or a text and its pair"),
-    "fill": (_fill, range(1, 2), "one text with [MASK]"),
-    "order": (_order, range(2, 3), "two sentences"),
-    "similar": (_similar, range(2, 3), "two texts"),
-}
-"""The verbs whose answers can be explained: how each asks, how many texts it takes, and which."""
+QUESTIONS: dict[str, Callable[..., Question]] = {
+    "answer": _answer, "choose": _choose, "classify": _classify, "fill": _fill, "order": _order, "similar": _similar,
+}  # fmt: skip
+"""The verbs whose answers can be explained, and how each asks: (model, answer, its texts) -> question."""
 
 
 def _place(answer: str, answers: Sequence[str]) -> int:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import chain, islice
+from dataclasses import dataclass
+from itertools import islice
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, Literal
@@ -14,21 +14,19 @@ from pydantic import JsonValue
 
 from litebert.config import FinetuneConfig, Precision, PretrainConfig, TaskConfig, TaskDataConfig, numbered_labels
 from litebert.errors import LitebertError
-from litebert.fast import calibrate, limit_depth, pack, to_int8
-from litebert.fast.exits import require_exits
-from litebert.fast.steps import DTYPES
+from litebert.fast import calibrate, pack, to_int8
 from litebert.files import require_new, staged_folder
 from litebert.folder.model import load_model, save_model
 from litebert.folder.weights import INT8_FILE, weights_path
 from litebert.hub.transfer import locate
+from litebert.inference.inputs import open_network
 from litebert.interop.reports import Quantized
-from litebert.nn import AlbertForTask, Batch
+from litebert.nn import AlbertForTask
 from litebert.nn.batch import by_length
 from litebert.runs import RUN_FILE, is_run, read_run
 from litebert.settings import RETIRED, Schema, Setting, resolve
 from litebert.tasks.finetuning import answer
-from litebert.tasks.kinds.family import Dataset, frame_ids
-from litebert.tasks.kinds.text import TextClassification
+from litebert.tasks.kinds.family import Dataset, Feature, frame_ids, joined
 from litebert.tasks.named import open_dataset
 from litebert.tasks.own.dataset import require_same_data
 from litebert.tokenizer import Tokenizer
@@ -85,20 +83,17 @@ class Finetuned:
                 )
         dataset = open_dataset(settings, where, settled=settled)
         used = precision or trained_in(config)
-        network = load_model(folder, dtype=DTYPES[used], for_inference=True).network
+        network = open_network(folder, used, depth).network
         own, wanted = getattr(network, "head_config", None), dataset.family.head
-        fits = own is not None and own.num_outputs == wanted.num_outputs
-        if own is not None and fits:  # labels in order, too: a label's position is what the network predicts
-            is_unnamed = own.labels == numbered_labels(len(own.labels)) and bool(wanted.labels)
-            has_problem = own.record.has_problem_type and wanted.record.has_problem_type
-            fits = (own.labels == wanted.labels or is_unnamed) and (own.kind == wanted.kind or has_problem)
-        if not isinstance(network, AlbertForTask) or not fits:
+        if own and own.labels == numbered_labels(len(wanted.labels)):  # names that say nothing
+            own = own.model_copy(update={"labels": wanted.labels})
+        # Labels in order, too: a label's position is what the network predicts.
+        if not isinstance(network, AlbertForTask) or own is None or not own.answers_as(wanted):
             has = f"{own.kind}: {', '.join(own.labels[:10])}" if own else "pretraining heads only"
             what = f"{folder} has no head for {settings.name}"
             advice = "choose a model that was fine-tuned on this task"
             expected = f"{wanted.kind}: {', '.join(wanted.labels)}"
             raise LitebertError("LB-614", what, received=has, expected=expected, next=advice)
-        limit_depth(network, depth)
         return cls(folder, network, Tokenizer.load(folder), settings, dataset, used, progress)
 
     def answers(self, examples: Sequence[Any]) -> list[Any]:
@@ -130,16 +125,6 @@ def measured(models: Sequence[Finetuned], data: Path, split: str) -> tuple[dict[
     examples = dataset.read(data, split)
     answers = ensemble_answers(models, examples)
     return dataset.family.measures(examples, answers), examples, answers
-
-
-def with_patience(models: Sequence[Finetuned], patience: int) -> list[Finetuned]:
-    """Return models that stop early, separately for each text; see litebert.fast.exits."""
-    for model in models:
-        require_exits(model.network, patience)
-    family = models[0].dataset.family
-    assert isinstance(family, TextClassification), "no other head is after every step"
-    dataset = replace(models[0].dataset, family=replace(family, patience=patience))
-    return [replace(model, dataset=dataset) for model in models]
 
 
 # What a run records
@@ -196,14 +181,13 @@ def quantize(
     folder = locate(fspath(model))
     if weights_path(folder).name == INT8_FILE:
         raise LitebertError("LB-617", f"{folder} is in eight bits already", next="use it as it is")
-    examples: list[tuple[Sequence[list[int]], Sequence[list[int]]]]  # ids and segments of each one's sequences
-    before = dict[str, dict[str, float]]()
+    features, before = list[Feature](), dict[str, dict[str, float]]()
     if data is None:
         network, tokenizer = load_model(folder).network, Tokenizer.load(folder)
         longest = network.config.max_position_embeddings
-        encoded = [ids for ids in tokenizer.encode_ids(list(islice(texts, _NUM_EXAMPLES))) if ids]
-        framed = [frame_ids(tokenizer, ids, None, max_length=longest) for ids in encoded]
-        examples = [([ids], [segments]) for ids, segments in framed]
+        for number, each in enumerate(filter(None, tokenizer.encode_ids(list(islice(texts, _NUM_EXAMPLES))))):
+            ids, segments = frame_ids(tokenizer, each, None, max_length=longest)
+            features.append(Feature((ids,), (segments,), None, number))
     else:
         opened = Finetuned.open(model, task=task, precision="fp32")  # int8 is packed beside fp32
         network, tokenizer, dataset = opened.network, opened.tokenizer, opened.dataset
@@ -211,28 +195,27 @@ def quantize(
         chosen = rows[:: max(1, len(rows) // _NUM_EXAMPLES)][:_NUM_EXAMPLES]
         length = min(opened.task.max_length, network.config.max_position_embeddings)
         features = dataset.family.features(chosen, tokenizer, max_length=length, training=False)
-        examples = [(feature.ids, feature.segments) for feature in features]
         before = {split: measured([opened], data, split)[0] for split in dataset.dev_splits if evaluate}
-    if len(examples) < _HELD_OUT_EVERY:
-        what = f"{len(examples)} texts are too few to calibrate on"
-        raise LitebertError(
-            "LB-618", what, expected=f"a few hundred, at least {_HELD_OUT_EVERY}", next="give more texts"
+    if len(features) < _HELD_OUT_EVERY:
+        what, expected = (
+            f"{len(features)} texts are too few to calibrate on",
+            f"a few hundred, at least {_HELD_OUT_EVERY}",
         )
+        raise LitebertError("LB-618", what, expected=expected, next="give more texts")
 
-    def batch(numbers: Iterable[int]) -> Batch:
-        ids, segments = zip(*(examples[number] for number in numbers), strict=True)
-        return Batch.from_lists([*chain(*ids)], [*chain(*segments)])
-
-    # calibrate on most examples, measure the error on the rest
-    used = [number for number in range(len(examples)) if number % _HELD_OUT_EVERY]
-    held_out = [batch([number]) for number in range(0, len(examples), _HELD_OUT_EVERY)]
-    groups = by_length([sum(map(len, examples[number][0])) for number in used])
+    # Calibrate on most examples, measure the error on the rest.
+    held_out = features[::_HELD_OUT_EVERY]
+    used = [feature for number, feature in enumerate(features) if number % _HELD_OUT_EVERY]
+    of_used, of_rest = (
+        [joined([some[number] for number in group]) for group in by_length([each.num_tokens for each in some])]
+        for some in (used, held_out)
+    )
     albert = network.albert
     with torch.no_grad():
-        exact = torch.cat([albert(one) for one in held_out])  # (tokens, hidden)
-        to_int8(network, calibrate(albert, (batch(used[n] for n in group) for group in groups)))
+        exact = torch.cat([albert(batch) for batch in of_rest])  # (tokens, hidden)
+        to_int8(network, calibrate(albert, of_used))
         pack(albert)
-        rounded = torch.cat([albert(one) for one in held_out])
+        rounded = torch.cat([albert(batch) for batch in of_rest])
     error = float((rounded - exact).norm() / exact.norm())
     with staged_folder(output) as staged:
         save_model(network, staged)

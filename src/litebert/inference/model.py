@@ -14,7 +14,7 @@ import logging
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import islice, pairwise
 from os import PathLike
@@ -24,24 +24,12 @@ import numpy as np
 from annotated_types import Ge
 from numpy.typing import NDArray
 
-from litebert.answers import (
-    Choice,
-    Classification,
-    Coherence,
-    Explanation,
-    Filling,
-    Join,
-    Match,
-    Order,
-    Results,
-    Score,
-    SpanFound,
-    Tagged,
-    WordScore,
-)
+from litebert import answers
+from litebert.answers import Results
 from litebert.config import HEADS, Backend, Precision
 from litebert.errors import LitebertError, RequestError, no_such_name
-from litebert.inference.texts import Pooling, Texts, by_word, count, frame, paired, pool, several, several_only, window
+from litebert.inference import inputs
+from litebert.inference.inputs import Pooling, Texts
 from litebert.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -56,10 +44,10 @@ MAX_CHARACTERS = 1_000_000  # the longest text for `fill`, `tag`, `score` and `o
 MASK = "[MASK]"
 _HEADS = {"fill": "masked_lm", "score": "masked_lm", "order": "sentence_order"}  # the pretraining heads by verb
 _BLANKS_AT_ONCE = 256  # whose probabilities of all pieces are held together: 30 MB with 30,000 pieces
+_COPIES_AT_ONCE = 4_096  # of texts with one piece masked, of which 20 MB are held together
 _WINDOWS_AT_ONCE = 256  # held in memory together; a context of 33,000 tokens has about as many
 _WORD = re.compile(r"\w+(?:[-'’.,]\w+)*|[^\w\s]")
 
-Patience = Annotated[int | None, Ge(1), "Stop once this many consecutive classifiers agree; needs train.exits=true."]
 Top = Annotated[int, Ge(1), "Answers to show."]
 PoolingOption = Annotated[
     Pooling | None, "How tokens become one vector; by default the model's own pooling, or the mean."
@@ -117,17 +105,12 @@ class Model:
         was trained after that step, it answers. `backend` computes single short texts; "auto" is onnxruntime where
         that is faster. No code from the files is executed.
         """
-        from litebert.fast import limit_depth, use_backend
-        from litebert.fast.steps import DTYPES
+        from litebert.fast import use_backend
         from litebert.folder.config import read_sentence_vectors
-        from litebert.folder.model import load_model
         from litebert.hub.transfer import locate, packaged_model
 
         folder = packaged_model() if path is None else locate(path)
-        if precision not in DTYPES:
-            raise no_such_name("LB-933", "there is no such precision", str(precision), DTYPES, next='precision="fp32"')
-        loaded = load_model(folder, dtype=DTYPES[precision], for_inference=True)
-        limit_depth(loaded.network, depth)
+        loaded = inputs.open_network(folder, precision, depth)
         use_backend(loaded.network.albert, backend)
         return cls(
             loaded.network,
@@ -142,10 +125,10 @@ class Model:
     # Pretrained models
 
     @overload
-    def fill(self, text: str, *, top: Top = 5) -> Results[Filling]: ...  # type: ignore[overload-overlap]
+    def fill(self, text: str, *, top: Top = 5) -> Results[answers.Filling]: ...  # type: ignore[overload-overlap]
     @overload
-    def fill(self, text: Iterable[str], *, top: Top = 5) -> Results[Results[Filling]]: ...
-    def fill(self, text: Texts, *, top: Top = 5) -> Results[Filling] | Results[Results[Filling]]:
+    def fill(self, text: Iterable[str], *, top: Top = 5) -> Results[Results[answers.Filling]]: ...
+    def fill(self, text: Texts, *, top: Top = 5) -> Results[answers.Filling] | Results[Results[answers.Filling]]:
         """Return the `top` likeliest fillings of every [MASK] in a text, best first.
 
         Blanks are filled independently; the probability of a filling is the product over its blanks. In a long text
@@ -154,10 +137,8 @@ class Model:
         """
         import torch
 
-        from litebert.nn.batch import by_length
-
         network, texts = self.begin("fill", text, is_bounded=True)
-        tokenizer, room, top = self.tokenizer, network.config.max_position_embeddings - 2, count(top, "top")
+        tokenizer, room, top = self.tokenizer, network.config.max_position_embeddings - 2, inputs.count(top, "top")
         encoded = tokenizer.encode_ids(texts, special_tokens=True, num_threads=1 if len(texts) == 1 else -1)
         for number, ids in enumerate(encoded):
             blanks = [place for place, id_ in enumerate(ids) if id_ == tokenizer.mask_id]
@@ -165,13 +146,12 @@ class Model:
                 what, example = "there is no [MASK] in this text", 'litebert fill "The cat sat on the [MASK]."'
                 raise LitebertError("LB-610", what, received=texts[number], next=example)
             if len(ids) > room:
-                encoded[number] = ids[window(blanks, len(ids), room)]
+                encoded[number] = ids[inputs.window(blanks, len(ids), room)]
 
-        found: list[Results[Filling]] = [Results()] * len(texts)
-        for rows in by_length([len(ids) + 2 for ids in encoded]):
+        found: list[Results[answers.Filling]] = [Results()] * len(texts)
+        for rows, batch in inputs.framed(network, tokenizer, encoded):
             words: list[list[tuple[str, float]]] = []  # of each blank, the likeliest words with their probabilities
             with torch.inference_mode():
-                batch = frame(network, tokenizer, [encoded[row] for row in rows])
                 places = (batch.ids == tokenizer.mask_id).nonzero().flatten()
                 hidden, table = network.albert(batch, places), network.albert.embedding.word.weight  # (blanks, hidden)
                 for some in hidden.split(_BLANKS_AT_ONCE):
@@ -196,59 +176,58 @@ class Model:
                 offsets = tuple(match.span() for match in re.finditer(re.escape(MASK), texts[row]))
                 between = texts[row].split(MASK)
                 found[row] = Results(
-                    Filling("".join(a + b for a, b in zip(between, (*chosen, ""), strict=True)), chosen, p, offsets)
+                    answers.Filling(
+                        "".join(a + b for a, b in zip(between, (*chosen, ""), strict=True)), chosen, p, offsets
+                    )
                     for chosen, p in beams
                 )
         return found[0] if isinstance(text, str) else Results(found)
 
     @overload
-    def score(self, text: str) -> Score: ...  # type: ignore[overload-overlap]
+    def score(self, text: str) -> answers.Score: ...  # type: ignore[overload-overlap]
     @overload
-    def score(self, text: Iterable[str]) -> Results[Score]: ...
-    def score(self, text: Texts) -> Score | Results[Score]:
+    def score(self, text: Iterable[str]) -> Results[answers.Score]: ...
+    def score(self, text: Texts) -> answers.Score | Results[answers.Score]:
         """Return how likely a text and each of its words are: pseudo-log-likelihoods, in nats.
 
         Each piece is masked in turn (Salazar et al. 2020); in a long text, what is around it is read.
         """
         import torch
 
-        from litebert.nn.batch import by_length
-
         network, texts = self.begin("score", text, is_bounded=True)
         encodings, room = [self.tokenizer.encode(each) for each in texts], network.config.max_position_embeddings - 2
         found = [[0.0] * len(encoding.ids) for encoding in encodings]  # the log-probability of each piece
-        masked = [(row, place) for row, values in enumerate(found) for place in range(len(values))]
-        for group in by_length([min(len(found[row]), room) + 2 for row, _ in masked]):
-            chosen, copies, places = [masked[number] for number in group], [], []
-            for row, place in chosen:
-                ids = encodings[row].ids
-                span = window([place], len(ids), room)
-                copies.append(ids[span])
-                places.append(place - span.start)
-                copies[-1][places[-1]] = self.tokenizer.mask_id
-            with torch.inference_mode():
-                batch = frame(network, self.tokenizer, copies)
-                device = batch.offsets.device
-                hidden = network.albert(batch, batch.first_tokens + 1 + torch.tensor(places, device=device))
-                logits = network.masked_lm(hidden, network.albert.embedding.word.weight).float()  # (places, vocab)
-                labels = torch.tensor([encodings[row].ids[place] for row, place in chosen], device=device)
-                picked = logits.log_softmax(-1).gather(-1, labels[:, None]).flatten().tolist()
-            for (row, place), value in zip(chosen, picked, strict=True):
-                found[row][place] = value
+        masked = ((row, place) for row, values in enumerate(found) for place in range(len(values)))
+        while some := list(islice(masked, _COPIES_AT_ONCE)):
+            copies = []
+            for row, place in some:
+                span = inputs.window([place], len(encodings[row].ids), room)
+                copies.append(encodings[row].ids[span])
+                copies[-1][place - span.start] = self.tokenizer.mask_id
+            for numbers, batch in inputs.framed(network, self.tokenizer, copies):
+                chosen = [some[number] for number in numbers]
+                with torch.inference_mode():
+                    places = (batch.ids == self.tokenizer.mask_id).nonzero().flatten()
+                    hidden, table = network.albert(batch, places), network.albert.embedding.word.weight
+                    logits = network.masked_lm(hidden, table).float()  # (copies, vocab)
+                    labels = torch.tensor([encodings[row].ids[place] for row, place in chosen], device=logits.device)
+                    picked = logits.log_softmax(-1).gather(-1, labels[:, None]).flatten().tolist()
+                for (row, place), value in zip(chosen, picked, strict=True):
+                    found[row][place] = value
 
-        scores = list[Score]()
+        scores = list[answers.Score]()
         for each, encoding, values in zip(texts, encodings, found, strict=True):
             total = math.fsum(values)
             perplexity = math.exp(min(700.0, -total / max(1, len(values))))  # per piece
-            words = tuple(WordScore(*word) for word in by_word(each, encoding.offsets, values))
-            scores.append(Score(each, total, perplexity, words))
+            words = tuple(answers.WordScore(*word) for word in inputs.by_word(each, encoding.offsets, values))
+            scores.append(answers.Score(each, total, perplexity, words))
         return scores[0] if isinstance(text, str) else Results(scores)
 
     @overload
-    def order(self, first: str, second: str) -> Order: ...
+    def order(self, first: str, second: str) -> answers.Order: ...
     @overload
-    def order(self, first: str) -> Coherence: ...
-    def order(self, first: str, second: str | None = None) -> Order | Coherence:
+    def order(self, first: str) -> answers.Coherence: ...
+    def order(self, first: str, second: str | None = None) -> answers.Order | answers.Coherence:
         """Say whether `first` comes before `second`; given one text, say where it breaks.
 
         Sentences longer than the model reads are cut at their end.
@@ -266,27 +245,24 @@ class Model:
         orders = self.order_pairs(sentences[:-1], sentences[1:])
         for (before, after), each in zip(pairwise(sentences), orders, strict=True):
             start = text.index(after, start + len(before))
-            joins.append(Join(before, after, start, each.probability))
-        return Coherence(tuple(joins))
+            joins.append(answers.Join(before, after, start, each.probability))
+        return answers.Coherence(tuple(joins))
 
-    def order_pairs(self, firsts: Sequence[str], seconds: Sequence[str]) -> list[Order]:
+    def order_pairs(self, firsts: Sequence[str], seconds: Sequence[str]) -> list[answers.Order]:
         """Say of each pair whether its first text comes before the second in running text."""
         import torch
-
-        from litebert.nn.batch import by_length
 
         network, texts = self.begin("order", [*firsts, *seconds])
         longest = network.config.max_position_embeddings
         ids = self.tokenizer.encode_ids([self.tokenizer.beginning(text, longest) for text in texts])
         first, second, found = ids[: len(firsts)], ids[len(firsts) :], [0.0] * len(firsts)
-        for rows in by_length([len(a) + len(b) + 3 for a, b in zip(first, second, strict=True)]):
+        for rows, batch in inputs.framed(network, self.tokenizer, first, second):
             with torch.inference_mode():
-                batch = frame(network, self.tokenizer, [first[row] for row in rows], [second[row] for row in rows])
                 pooled = network.albert.pool(network.albert(batch, batch.first_tokens))
                 probabilities = network.sentence_order(pooled).float().softmax(-1)[:, 0]  # label 0 is "in order"
             for row, value in zip(rows, probabilities.tolist(), strict=True):
                 found[row] = value
-        return [Order(probability >= 0.5, probability) for probability in found]
+        return [answers.Order(probability >= 0.5, probability) for probability in found]
 
     # Vectors
 
@@ -304,22 +280,19 @@ class Model:
         """
         import torch
 
-        from litebert.nn.batch import by_length
-
         (network, listed), own, tokenizer = self.begin("embed", texts), self.vectors, self.tokenizer
         if pooling not in (None, *get_args(Pooling)):
             example = 'model.embed(texts, pooling="mean")'
             raise no_such_name("LB-674", "there is no such pooling", str(pooling), get_args(Pooling), next=example)
         is_unit = own.normalize if normalize is None else normalize
-        longest = own.max_length if max_length is None else count(max_length, "max_length", least=3)
+        longest = own.max_length if max_length is None else inputs.count(max_length, "max_length", least=3)
         positions = network.config.max_position_embeddings
         beginnings = [tokenizer.beginning(own.prompt + text, positions) for text in listed]
         encoded = tokenizer.encode_ids(beginnings, num_threads=1 if len(listed) == 1 else -1)
         found = np.zeros((len(encoded), network.config.hidden_size), dtype=np.float32)
-        for rows in by_length([len(ids) + 2 for ids in encoded]):
+        for rows, batch in inputs.framed(network, tokenizer, encoded, longest=longest):
             with torch.inference_mode():
-                batch = frame(network, tokenizer, [encoded[row] for row in rows], longest=longest)
-                pooled = pool(network, batch, pooling or own.pooling)  # (texts, hidden)
+                pooled = inputs.pool(network, batch, pooling or own.pooling)  # (texts, hidden)
                 found[rows] = (torch.nn.functional.normalize(pooled) if is_unit else pooled).cpu().numpy()
         vector: NDArray[np.float32] = found[0] if isinstance(texts, str) else found
         return vector
@@ -338,8 +311,8 @@ class Model:
 
         `progress` is called with the number of texts after each batch.
         """
-        remaining = iter(several_only(texts, "embed_batches", "texts"))
-        while batch := list(islice(remaining, count(batch_size, "batch_size"))):
+        remaining = texts if isinstance(texts, Iterator) else iter(inputs.several(texts, "embed_batches"))
+        while batch := list(islice(remaining, inputs.count(batch_size, "batch_size"))):
             yield self.embed(batch, pooling=pooling, normalize=normalize, max_length=max_length)
             if progress is not None:
                 progress(len(batch))
@@ -355,16 +328,16 @@ class Model:
         self, texts: Iterable[str], *, pooling: PoolingOption = None, progress: Progress | None = None
     ) -> TextIndex:
         """Embed texts once, to be searched many times; see `embed_batches` for `progress`."""
-        _, listed = self.begin("index", several_only(texts, "index", "texts"))
+        _, listed = self.begin("index", texts)
         embed = partial(self.embed, pooling=pooling, normalize=True)
         batches = self.embed_batches(listed, batch_size=256, pooling=pooling, normalize=True, progress=progress)
         return TextIndex(tuple(listed), np.concatenate([embed([]), *batches]), embed)
 
     def search(
         self, query: str, texts: Iterable[str], *, top: Top = 10, pooling: PoolingOption = None
-    ) -> Results[Match]:
+    ) -> Results[answers.Match]:
         """Return the texts nearest to a query by the cosine of their vectors, best first."""
-        top = count(top, "top")
+        top = inputs.count(top, "top")
         return self.index(texts, pooling=pooling).search(query, top=top)
 
     def too_long(self, texts: Texts, pairs: Texts | None = None) -> list[int]:
@@ -372,7 +345,7 @@ class Model:
 
         `order`, `embed`, `classify` and `choose` cut these at the end.
         """
-        listed, seconds = paired(texts, pairs, "too_long")
+        listed, seconds = inputs.paired(texts, pairs, "too_long")
         room = self.network.config.max_position_embeddings - (2 if seconds is None else 3)  # beside [CLS] and [SEP]
         sizes = [0] * len(listed)
         for column in (listed, seconds or []):
@@ -384,43 +357,34 @@ class Model:
     # Fine-tuned models
 
     @overload
-    def classify(  # type: ignore[overload-overlap]
-        self, texts: str, pairs: str | None = None, *, patience: Patience = None
-    ) -> Classification: ...
+    def classify(self, texts: str, pairs: str | None = None) -> answers.Classification: ...  # type: ignore[overload-overlap]
     @overload
+    def classify(self, texts: Iterable[str], pairs: Iterable[str] | None = None) -> Results[answers.Classification]: ...
     def classify(
-        self, texts: Iterable[str], pairs: Iterable[str] | None = None, *, patience: Patience = None
-    ) -> Results[Classification]: ...
-    def classify(
-        self, texts: Texts, pairs: Texts | None = None, *, patience: Patience = None
-    ) -> Classification | Results[Classification]:
+        self, texts: Texts, pairs: Texts | None = None
+    ) -> answers.Classification | Results[answers.Classification]:
         """Return the label of each text, or of each text with its pair; from regression, a score.
 
-        With `patience`, a text takes no more steps once that many classifiers in a row have agreed with the one
-        before; the model must have been trained with `train.exits`. A text longer than the model reads is cut at its
-        end. An empty pair is none.
+        A text longer than the model reads is cut at its end. An empty pair is none.
         """
-        from litebert.fast.exits import require_exits
         from litebert.tasks.kinds.text import TextClassification, TextExample
 
         network, listed = self.begin("classify", texts)
-        _, seconds = paired(listed, pairs, "classify")
-        if patience is not None:
-            require_exits(network, patience)
-        family = replace(TextClassification.of(network.head_config), patience=patience)
+        _, seconds = inputs.paired(listed, pairs, "classify")
+        family = TextClassification.of(network.head_config)
         columns = zip(listed, seconds or [""] * len(listed), strict=True)
         examples = [TextExample(str(number), first, second or None) for number, (first, second) in enumerate(columns)]
         found = Results(
-            Classification(family.named(scores), dict(zip(family.head.labels, scores.values, strict=True)))
+            answers.Classification(family.named(scores), dict(zip(family.head.labels, scores.values, strict=True)))
             for scores in self._answers(family, examples)
         )
         return found[0] if isinstance(texts, str) else found
 
     @overload
-    def tag(self, texts: str) -> Results[Tagged]: ...  # type: ignore[overload-overlap]
+    def tag(self, texts: str) -> Results[answers.Tagged]: ...  # type: ignore[overload-overlap]
     @overload
-    def tag(self, texts: Iterable[str]) -> Results[Results[Tagged]]: ...
-    def tag(self, texts: Texts) -> Results[Tagged] | Results[Results[Tagged]]:
+    def tag(self, texts: Iterable[str]) -> Results[Results[answers.Tagged]]: ...
+    def tag(self, texts: Texts) -> Results[answers.Tagged] | Results[Results[answers.Tagged]]:
         """Return the tag of every word and punctuation mark of each text."""
         from litebert.tasks.kinds.tagging import TagExample, TokenClassification
 
@@ -430,7 +394,7 @@ class Model:
         examples = [TagExample(str(n), tuple(word.group() for word in of_text)) for n, of_text in enumerate(words)]
         found = Results(
             Results(
-                Tagged(word.group(), family.head.labels[label], *word.span())
+                answers.Tagged(word.group(), family.head.labels[label], *word.span())
                 for word, label in zip(of_text, answer.best, strict=True)
             )
             for of_text, answer in zip(words, self._answers(family, examples), strict=True)
@@ -443,15 +407,15 @@ class Model:
         choices: Iterable[str],
         *,
         context: Annotated[str, "The text that the question is about."] = "",
-    ) -> Choice:
+    ) -> answers.Choice:
         """Return which of several choices answers a question about a context.
 
         A context longer than the model reads is cut at its end.
         """
-        _, listed = self.begin("choose", several_only(choices, "choose", "choices"))
+        _, listed = self.begin("choose", choices)
         return self.choose_all([(question, listed, context)])[0]
 
-    def choose_all(self, asked: Sequence[tuple[str, Sequence[str], str]]) -> list[Choice]:
+    def choose_all(self, asked: Sequence[tuple[str, Sequence[str], str]]) -> list[answers.Choice]:
         """Return which choice answers each question; what is asked is (question, choices, context)."""
         from litebert.tasks.kinds.text import ChoiceExample, MultipleChoice
 
@@ -464,19 +428,21 @@ class Model:
         columns = zip(contexts, questions, (tuple(choices) for _, choices, _ in asked), strict=True)
         examples = [ChoiceExample(str(number), *each) for number, each in enumerate(columns)]
         return [
-            Choice(scores.best, example.choices[scores.best], scores.values)
+            answers.Choice(scores.best, example.choices[scores.best], scores.values)
             for example, scores in zip(examples, self._answers(family, examples), strict=True)
         ]
 
-    def answer(self, question: str, context: Texts, *, top: Top = 1) -> Results[SpanFound]:
+    def answer(self, question: str, context: Texts, *, top: Top = 1) -> Results[answers.SpanFound]:
         """Return the likeliest spans of a context, or of several, that answer a question.
 
         The best comes first. A SQuAD 2.0 model may find no answer: then an empty text comes first. `no_answer` of each
         span is the probability of that. A context of any length is read in overlapping windows.
         """
-        return self.answer_all([(question, several(context, "answer"))], top=top)[0]
+        return self.answer_all([(question, inputs.several(context, "answer"))], top=top)[0]
 
-    def answer_all(self, asked: Sequence[tuple[str, Sequence[str]]], *, top: int = 1) -> list[Results[SpanFound]]:
+    def answer_all(
+        self, asked: Sequence[tuple[str, Sequence[str]]], *, top: int = 1
+    ) -> list[Results[answers.SpanFound]]:
         """Return the likeliest spans of all contexts of each question; what is asked is (question, contexts)."""
         import torch
 
@@ -485,35 +451,38 @@ class Model:
 
         network, questions = self.begin("answer", [question for question, _ in asked])
         _, texts = self.begin("answer", [context for _, contexts in asked for context in contexts])
-        top, numbers = count(top, "top"), [number for number, (_, contexts) in enumerate(asked) for _ in contexts]
+        top, numbers = (
+            inputs.count(top, "top"),
+            [number for number, (_, contexts) in enumerate(asked) for _ in contexts],
+        )
         examples = [SpanExample("", questions[number], text) for number, text in zip(numbers, texts, strict=True)]
         family = SPAN_FAMILIES[network.head_config.kind]
         parts: list[list[SpanAnswer]] = [[] for _ in examples]
         windows = family.windows(examples, self.tokenizer, max_length=network.config.max_position_embeddings)
         while group := list(islice(windows, _WINDOWS_AT_ONCE)):
-            answers = answer(network, family, examples, group)
+            found = answer(network, family, examples, group)
             for number in {each.example for each in group}:
-                parts[number].append(answers[number])
-        merged = (family.merged(answers) for answers in parts)
+                parts[number].append(found[number])
+        merged = (family.merged(of_context) for of_context in parts)
 
         ranked = []
         for _, contexts in asked:
-            found, nothing = list(islice(merged, len(contexts))), None
+            best, nothing = list(islice(merged, len(contexts))), None  # of each context
             if isinstance(family, ConditionalSpanAnswering):  # contexts are taken as independent
-                empty = torch.tensor([each.null_score or 0.0 for each in found], dtype=torch.float64).sigmoid()
+                empty = torch.tensor([each.null_score or 0.0 for each in best], dtype=torch.float64).sigmoid()
                 nothing, shares = float(empty.prod()), 1 - empty
                 shares *= (1 - nothing) / (float(shares.sum()) or 1.0)
             else:  # the share of each context: the softmax of the scores of their best spans
-                best = [max((s.score for s in each.n_best if s.stop > s.start), default=-math.inf) for each in found]
-                shares = torch.tensor(best, dtype=torch.float64).softmax(0)
+                scores = [max((s.score for s in each.n_best if s.stop > s.start), default=-math.inf) for each in best]
+                shares = torch.tensor(scores, dtype=torch.float64).softmax(0)
             spans = [
-                SpanFound(span.text, span.start, span.stop, share * span.probability, document, nothing)
-                for document, (each, share) in enumerate(zip(found, shares.tolist(), strict=True))
+                answers.SpanFound(span.text, span.start, span.stop, share * span.probability, document, nothing)
+                for document, (each, share) in enumerate(zip(best, shares.tolist(), strict=True))
                 for span in each.n_best
                 if span.stop > span.start
             ]
             if nothing is not None:
-                spans.append(SpanFound("", 0, 0, nothing, 0, nothing))
+                spans.append(answers.SpanFound("", 0, 0, nothing, 0, nothing))
             ranked.append(Results(sorted(spans, key=lambda span: -span.probability)[:top]))
         return ranked
 
@@ -525,7 +494,7 @@ class Model:
         features = family.features(examples, self.tokenizer, max_length=longest, training=False)
         return answer(network, family, examples, features)
 
-    def explain(self, verb: str, *texts: str, answer: str | None = None) -> Explanation:
+    def explain(self, verb: str, *texts: str, answer: str | None = None) -> answers.Explanation:
         """Return how much each word of the texts adds to an answer of a verb.
 
         `texts` are what the verb takes: `explain("similar", "a cat", "a kitten")`; for `choose` the question, the
@@ -546,7 +515,7 @@ class Model:
 
     def begin(self, verb: str, texts: Texts, *, is_bounded: bool = False) -> tuple[Any, list[str]]:
         """Return the network, if its head answers this verb, and the texts as a list; remark once on their language."""
-        found = [texts] if isinstance(texts, str) else several(texts, verb)
+        found = [texts] if isinstance(texts, str) else inputs.several(texts, verb)
         if is_bounded and (longest := max(map(len, found), default=0)) > MAX_CHARACTERS:
             what = (
                 f"this text is too long for {verb}, whose answer grows with it: at most {MAX_CHARACTERS:,} characters"
@@ -594,31 +563,24 @@ class TextIndex:
     vectors: NDArray[np.float32]
     embed: Callable[[Sequence[str]], NDArray[np.float32]]
 
-    def search(self, query: str, *, top: int = 10) -> Results[Match]:
+    def search(self, query: str, *, top: int = 10) -> Results[answers.Match]:
         """Return the nearest texts, best first."""
         if not self.texts:
             raise LitebertError("LB-937", "there is nothing to search", next='litebert search "a query" texts.txt')
         scores = self.vectors @ self.embed([query])[0]
         best = np.argsort(-scores, kind="stable")[:top]
-        return Results(Match(int(n), self.texts[n], float(scores[n])) for n in best)
+        return Results(answers.Match(int(n), self.texts[n], float(scores[n])) for n in best)
 
 
-@dataclass(frozen=True)
 class Embeddings:
     """An embedder for LangChain, LlamaIndex and anything else that calls these two methods.
 
-    >>> vector = Embeddings().embed_query("a cat")
-    >>> len(vector) == Embeddings().model.network.config.hidden_size
-    True
+    >>> len(Embeddings().embed_query("a cat"))
+    384
     """
 
-    path: str | PathLike[str] | None = None
-    precision: Precision = "fp32"
-
-    @cached_property
-    def model(self) -> Model:
-        """The model, loaded when it is first used."""
-        return Model.load(self.path, precision=self.precision)
+    def __init__(self, path: str | PathLike[str] | None = None, *, precision: Precision = "fp32") -> None:
+        self.model = Model.load(path, precision=precision)
 
     def embed_documents(self, texts: Sequence[str]) -> list[list[float]]:
         """Return a vector for each text."""

@@ -61,8 +61,8 @@ def _order(model: Model, rows: Sequence[Row]) -> list[Order | Coherence]:
     return [next(found) if "second" in row else model.order(row["first"]) for row in rows]
 
 
-def _classify(model: Model, rows: Sequence[Row], **options: Any) -> Sequence[Classification]:
-    return model.classify(_column(rows), _column(rows, "second"), **options)  # an empty second text is none
+def _classify(model: Model, rows: Sequence[Row]) -> Sequence[Classification]:
+    return model.classify(_column(rows), _column(rows, "second"))  # an empty second text is none
 
 
 def _answer(model: Model, rows: Sequence[Row], **options: Any) -> list[Results[SpanFound]]:

@@ -17,7 +17,7 @@ Axes in annotations and shape comments, here and in the packages above:
 """
 
 from litebert.nn.batch import Batch
-from litebert.nn.heads import AlbertForPretraining, AlbertForTask, Network
+from litebert.nn.heads import AlbertForPretraining, AlbertForTask, AlbertWithExits, Network
 from litebert.nn.model import Albert, depth_plan
 
-__all__ = ["Albert", "AlbertForPretraining", "AlbertForTask", "Batch", "Network", "depth_plan"]
+__all__ = ["Albert", "AlbertForPretraining", "AlbertForTask", "AlbertWithExits", "Batch", "Network", "depth_plan"]

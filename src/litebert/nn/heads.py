@@ -170,6 +170,39 @@ class AlbertForTask(nn.Module):
         logits: Tensor = self.head(rows, *texts)
         return logits
 
+    def by_step(self, batch: Batch) -> list[Float[Tensor, "rows outputs"]]:
+        """Return the logits after every step that has a head: here, the last."""
+        return [self(batch)]
+
+
+class AlbertWithExits(AlbertForTask):
+    """The encoder with a head on [CLS] after every step (as in PABEE, arXiv 2006.04152); that at its depth answers."""
+
+    def __init__(
+        self,
+        config: AlbertConfig,
+        head: HeadConfig,
+        *,
+        dtype: torch.dtype = torch.float32,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__(config, head, dtype=dtype, generator=generator)
+        self.exits = nn.ModuleList(head.record.make(config, head) for _ in range(config.num_steps - 1))
+        initialise(self.exits, std=config.initializer_range, generator=generator)
+
+    def forward(self, batch: Batch) -> Float[Tensor, "sequences outputs"]:
+        """Return the logits of the head at the depth to which the encoder is applied."""
+        pooled = self.albert.pool(self.albert(batch, batch.first_tokens))
+        logits: Tensor = [*self.exits, self.head][self.albert.depth - 1](pooled)
+        return logits
+
+    def by_step(self, batch: Batch) -> list[Float[Tensor, "sequences outputs"]]:
+        """Return the logits after every step, up to that depth."""
+        first = batch.first_tokens
+        _, *inner, last = self.albert.states(batch, first)
+        states = [*(hidden[first] for hidden in inner), last]  # of [CLS], after each step
+        return [head(self.albert.pool(x)) for head, x in zip([*self.exits, self.head], states, strict=False)]
+
 
 Network: TypeAlias = AlbertForPretraining | AlbertForTask
 """What a model folder holds: the encoder with its pretraining heads, or with a task head."""

@@ -91,7 +91,7 @@ ROUTES = {
     "attention": Route(Attention, {"text": "The cat sat on the mat.", "step": 1}, attention),
     "explain": Route(answers.Explanation, {}),
 }
-LEFT_OUT = ("self", "model", "progress", "max_length", "patience")  # arguments that requests do not have
+LEFT_OUT = ("self", "model", "progress", "max_length")  # arguments that requests do not have
 LIMITS: dict[str, Any] = {  # what an argument of this name may be
     **dict.fromkeys(("text", "first", "second", "question", "context"), Text),
     **dict.fromkeys(("texts", "pairs"), Texts),

@@ -23,7 +23,6 @@ from litebert.fast import accelerate, pack
 from litebert.fast.attention import Layout
 from litebert.fast.steps import DTYPES, engine_of
 from litebert.inference.model import Model
-from litebert.inference.texts import frame
 from litebert.nn import Albert, AlbertForPretraining, Batch
 from litebert.study import findings
 from litebert.study.sizes import MASKED_SHARE, forward_flops, sizes_of
@@ -53,8 +52,9 @@ def measure_layers(model: Model, texts: Sequence[str], *, depths: Sequence[int] 
     if not encoded:
         what = "there are no texts to measure the steps on, or all of them are empty"
         raise LitebertError("LB-749", what, next="litebert study layers --help")
-    batch = frame(model.network, model.tokenizer, encoded)
-    counted = ~torch.isin(batch.ids, torch.tensor([model.tokenizer.cls_id, model.tokenizer.sep_id]))
+    first, last, room = model.tokenizer.cls_id, model.tokenizer.sep_id, model.network.config.max_position_embeddings - 2
+    batch = Batch.from_lists([[first, *ids[:room], last] for ids in encoded])
+    counted = ~torch.isin(batch.ids, torch.tensor([first, last]))
     return layers_of(model.network.albert, batch, counted, source=model.source, depths=depths)
 
 

@@ -24,17 +24,7 @@ from litebert.nn import AlbertForTask, Batch
 from litebert.nn.batch import by_length, moved
 from litebert.runs import AnswerRow
 from litebert.settings import DEFAULT, SUITED, Resolved, named_in
-from litebert.tasks.kinds.family import (
-    Answer,
-    Dataset,
-    Example,
-    Family,
-    Feature,
-    Output,
-    Scoring,
-    joined,
-    targets_of,
-)
+from litebert.tasks.kinds.family import Answer, Dataset, Example, Family, Feature, Output, Scoring, joined, targets_of
 from litebert.tasks.pretraining import Loss, MicroBatch, Task, device_of, summed
 from litebert.tokenizer import Tokenizer
 

@@ -17,12 +17,12 @@ from litebert import rng
 from litebert.config import AlbertConfig, FinetuneConfig
 from litebert.distributed import ALONE, World
 from litebert.errors import LitebertError
-from litebert.fast import AlbertWithExits, checkpoint_gradients
+from litebert.fast import checkpoint_gradients
 from litebert.files import hash_file, write_json, write_text
 from litebert.folder import load_model, read_config, read_head, read_sentence_vectors, start_from
 from litebert.folder.weights import weights_path
 from litebert.hub import locate, write_card
-from litebert.nn import AlbertForTask
+from litebert.nn import AlbertForTask, AlbertWithExits
 from litebert.optim import averaged, build_optimizer, build_schedule
 from litebert.runs import RESULT_FILE, AnswerRow, EvaluatedStep, Result, Run, is_run
 from litebert.settings import Resolved

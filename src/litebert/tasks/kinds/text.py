@@ -23,7 +23,6 @@ from torch.nn import functional as F
 
 from litebert import metrics
 from litebert.config import PROBLEMS, AlbertConfig, HeadConfig
-from litebert.fast.exits import logits_by_step, mean_by_depth, patient_logits
 from litebert.nn import AlbertForTask, Batch
 from litebert.nn.batch import moved
 from litebert.runs import AnswerRow
@@ -66,14 +65,9 @@ class TextExample:
 
 @dataclass(frozen=True)
 class TextClassification(Scoring[TextExample, Scores]):
-    """One answer per text or pair; a subclass for each kind of label.
-
-    `class_weights` weigh the loss by label. With `patience`, a text is answered as soon as that many classifiers in a
-    row, one after each step of depth, have agreed with the one before.
-    """
+    """One answer per text or pair; a subclass for each kind of label. `class_weights` weigh the loss by label."""
 
     class_weights: tuple[float, ...] | None = None
-    patience: int | None = None
     is_number: ClassVar[bool] = False
     """Whether answers are scores and not labels."""
 
@@ -107,13 +101,10 @@ class TextClassification(Scoring[TextExample, Scores]):
         return (example.first,) if example.second is None else (example.first, example.second)
 
     def losses(self, network: AlbertForTask, batch: Batch, targets: Tensor) -> Tensor:
-        """Return the loss of each sequence; with a head after every step, their weighted mean."""
-        return mean_by_depth([self.losses_of(logits, targets) for logits in logits_by_step(network, batch)])
-
-    def logits(self, network: AlbertForTask, batch: Batch) -> Tensor:
-        if self.patience is None:
-            return super().logits(network, batch)
-        return patient_logits(network, batch, self.patience)
+        """Return the loss of each sequence: of the head after each step, weighted by its number (PABEE, 3.3)."""
+        by_step = [self.losses_of(logits, targets) for logits in network.by_step(batch)]
+        weighted = torch.stack([step * losses for step, losses in enumerate(by_step, start=1)])  # (steps, sequences)
+        return weighted.sum(0) / sum(range(1, len(by_step) + 1))
 
     def values(self, logits: Tensor) -> Tensor:
         return self.log_values(logits) if self.is_number else self.log_values(logits).exp()

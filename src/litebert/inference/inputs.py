@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from numbers import Integral
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from litebert.errors import LitebertError
+from litebert.errors import LitebertError, no_such_name
 
 if TYPE_CHECKING:  # torch is imported where it is used
     from torch import Tensor
 
+    from litebert.config import Precision
+    from litebert.folder.model import LoadedModel
     from litebert.nn import Batch, Network
     from litebert.tokenizer import Tokenizer
 
@@ -24,26 +27,16 @@ def several(texts: Texts, verb: str) -> list[str]:
     >>> several("one", "fill"), several(("one", "two"), "fill")
     (['one'], ['one', 'two'])
     """
-    found = [texts] if isinstance(texts, str) or not _is_list(texts) else list(texts)
+    # What has no order of its own, as a set or a table, is no list of texts.
+    is_flat = getattr(texts, "ndim", 1) == 1
+    is_list = isinstance(texts, Iterable) and is_flat and not isinstance(texts, str | bytes | Mapping | Set)
+    found = list(texts) if is_list else [texts]
     for text in found:
         if not isinstance(text, str):
             received = f"{text!r:.100} ({type(text).__name__})"
             advice = "give every text as a str; of a table, one column"
             raise LitebertError("LB-611", f"{verb} takes texts", received=received, next=advice)
     return [str(text) for text in found]  # numpy's strings become plain ones
-
-
-def _is_list(texts: Texts) -> bool:
-    """Tell whether texts come in an order of their own, as those of a set or a table do not."""
-    is_flat = getattr(texts, "ndim", 1) == 1
-    return isinstance(texts, Iterable) and is_flat and not isinstance(texts, bytes | Mapping | Set)
-
-
-def several_only(texts: Iterable[str], verb: str, name: str) -> Iterable[str]:
-    """Refuse a single string, which would be taken for a list of characters."""
-    if isinstance(texts, str):
-        raise LitebertError("LB-930", f"{verb} takes several {name}, not one string", next=f"put the {name} in a list")
-    return texts if _is_list(texts) else several(texts, verb)
 
 
 def paired(texts: Texts, pairs: Texts | None, verb: str) -> tuple[list[str], list[str] | None]:
@@ -63,29 +56,51 @@ def count(value: int, name: str, *, least: int = 1) -> int:
     return int(value)
 
 
+def open_network(folder: Path, precision: Precision, depth: int | None) -> LoadedModel:
+    """Load a network for inference, with activations of a precision, that applies `depth` steps of its plan or all."""
+    from litebert.fast.steps import DTYPES
+    from litebert.folder.model import load_model
+
+    if precision not in DTYPES:
+        raise no_such_name("LB-933", "there is no such precision", str(precision), DTYPES, next='precision="fp32"')
+    loaded = load_model(folder, dtype=DTYPES[precision], for_inference=True)
+    deepest = len(loaded.network.albert.plan)
+    if depth is not None:
+        loaded.network.albert.depth = depth
+    if not isinstance(depth, int | None) or not 1 <= loaded.network.albert.depth <= deepest:
+        what, expected = f"this model cannot be applied to depth {depth}", f"1 to {deepest} steps"
+        raise LitebertError("LB-452", what, expected=expected, next=f"choose a depth up to {deepest}")
+    return loaded
+
+
 # Sequences of pieces
 
 
-def frame(
+def framed(
     network: Network,
     tokenizer: Tokenizer,
     first: Sequence[Sequence[int]],
     second: Sequence[Sequence[int]] | None = None,
     *,
     longest: int | None = None,
-) -> Batch:
-    """Return [CLS] first [SEP] (second [SEP]) of each sequence, cut to what the model can read, on its device."""
-    from litebert.nn import Batch
+) -> Iterator[tuple[list[int], Batch]]:
+    """Yield batches of sequences of like lengths, [CLS] first [SEP] (second [SEP]), with the number of each.
+
+    Each is cut to what the model can read, or to `longest`, and lies on the network's device.
+    """
+    from litebert.nn.batch import Batch, by_length
     from litebert.tasks.kinds.family import frame_ids
 
     longest = min(longest or 1 << 30, network.config.max_position_embeddings)
-    if second is None:
-        batch = Batch.from_lists([[tokenizer.cls_id, *ids[: longest - 2], tokenizer.sep_id] for ids in first])
-    else:
-        framed = [frame_ids(tokenizer, a, b, max_length=longest) for a, b in zip(first, second, strict=True)]
-        batch = Batch.from_lists([ids for ids, _ in framed], [segments for _, segments in framed])
     device = network.albert.embedding.norm.weight.device  # a plain parameter, in eight bits too
-    return batch if device.type == "cpu" else batch.to(device)
+    sizes = [len(a) + len(b) + 3 for a, b in zip(first, second or [()] * len(first), strict=True)]
+    for rows in by_length([min(size, longest) for size in sizes]):
+        if second is None:
+            batch = Batch.from_lists([[tokenizer.cls_id, *first[n][: longest - 2], tokenizer.sep_id] for n in rows])
+        else:
+            pairs = [frame_ids(tokenizer, first[n], second[n], max_length=longest) for n in rows]
+            batch = Batch.from_lists([ids for ids, _ in pairs], [segments for _, segments in pairs])
+        yield rows, batch if device.type == "cpu" else batch.to(device)
 
 
 def pool(network: Network, batch: Batch, pooling: Pooling) -> Tensor:
