@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from litebert.reading.source import Source, find_text
+from litebert.reading.source import Source, find_input
 
 ROOT = Path(__file__).parents[1]
 
@@ -81,7 +81,7 @@ def write(tmp_path: Path) -> Callable[[str, bytes | str], Path]:
 @pytest.fixture
 def source(write: Callable[[str, bytes | str], Path]) -> Callable[[str, bytes | str], Source]:
     """Give a writer of input files that looks them up."""
-    return lambda name, content: find_text(str(write(name, content)))
+    return lambda name, content: find_input(str(write(name, content)))
 
 
 @pytest.fixture(scope="session")

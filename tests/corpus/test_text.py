@@ -57,7 +57,7 @@ def test_passages_hold_all_text_however_it_is_cut(lines: list[str], ends_at_blan
 
 def test_input_without_text_is_refused(source: Find) -> None:
     for name, content in (("a.txt", " \n\n\t\n"), ("a.jsonl", "\n\n"), ("b.jsonl", '{"text": " "}')):
-        with pytest.raises(LitebertError, match="has no text"):
+        with pytest.raises(LitebertError, match="has no content"):
             list(read_passages(source(name, content), BLANK_LINE))
 
 
@@ -168,7 +168,7 @@ def test_trouble_between_documents_is_found_and_clean_text_has_none(
     bad, good = write("e.txt", b"one\ncaf\xe9\n"), write("f.txt", paragraphs(stories(1)))
     report = check_text([bad, good], sentences="line")
     found = findings(report)["unreadable"]
-    assert report.has_errors and report.counts["sentences"] >= 9, "the others are read"
+    assert report.exit_code == 3 and report.counts["sentences"] >= 9, "the others are read"
     assert "line 2: not UTF-8" in found.example and "iconv" in found.advice
 
 
@@ -190,7 +190,7 @@ def test_trouble_in_a_corpus_is_found_and_so_is_overlap_with_what_is_held_out(
     monkeypatch.setattr(building, "is_held_out", lambda *_: next(turns))
     build(write("b.jsonl", rows([told[0], told[0], *told[1:]])), output="other", held_out=0.2)
     report = check_corpus(tmp_path / "other")
-    assert report.has_errors
+    assert report.exit_code == 3
     assert findings(report)["held-out overlap"].where == "held-out/shard-00000-0000:0"
 
 

@@ -145,7 +145,7 @@ def test_folder_of_a_named_task_is_looked_through(tmp_path: Path) -> None:
         (tmp_path / f"{name}.tsv").write_text(content, encoding="utf-8")
     report = check_dataset(DATASETS["rte"], tmp_path)
     assert [split.num_rows for split in report.splits] == [24, 2]
-    assert report.said == (f"{tmp_path}: rte", "test: no such file")
+    assert report.guessed == (f"{tmp_path}: rte", "test: no such file")
     assert finding(report, "both trained and evaluated on").count == 2
     question = {"id": "q", "question": "?", "answers": [{"text": "Me", "answer_start": 7}]}
     content = {"data": [{"paragraphs": [{"context": "Me.", "qas": [question]}]}]}
@@ -166,7 +166,7 @@ def test_the_command_exits_with_3_where_training_would_stop_and_with_1_for_what_
     report = json.loads(result.output)
     assert (result.exit_code, [*report], report["findings"][0]["severity"]) == (
         3,
-        ["notes", "splits", "findings"],
+        ["findings", "counts", "guessed", "splits"],
         "error",
     )
     assert (report["splits"][0]["labels"], report["splits"][0]["lengths"]["max_length"]) == ({"a": 20, "b": 20}, 256)

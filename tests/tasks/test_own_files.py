@@ -19,8 +19,9 @@ from litebert.reading.tables import MAX_WORDS, Row
 from litebert.tasks.kinds.spans import ConditionalSpanAnswering, SpanAnswering
 from litebert.tasks.kinds.tagging import TagExample
 from litebert.tasks.kinds.text import ChoiceExample, Scores, TextExample
-from litebert.tasks.own.dataset import count_labels, drawn, in_order, problem_of, require_same_data, table_dataset
+from litebert.tasks.own.dataset import TextRows, require_same_data, table_dataset
 from litebert.tasks.own.table import (
+    Columns,
     TableFile,
     chosen_columns,
     guess_columns,
@@ -41,10 +42,6 @@ PAIRS = [{"text": "It was good, really.", "label": "pos"}, {"text": "No.", "labe
 
 def rows(table: TableFile) -> list[dict[str, object]]:
     return [dict(row) for _, row in table.rows()]
-
-
-def problems(table: TableFile) -> list[tuple[int, str]]:
-    return [(number, row.code) for number, row in table.scan() if isinstance(row, LitebertError)]
 
 
 COMMAS = 'text,label\n"It was good, really.",pos\nNo.,neg\n'
@@ -136,23 +133,36 @@ def test_columns_without_names_are_called_by_their_numbers(write: Write) -> None
     assert len(rows(open_table(path, has_header=False))) == 2
 
 
-def test_bad_rows_are_told_by_their_lines_and_the_others_stay(write: Write) -> None:
-    content = "text,label\n" + "good,1\n" * 20 + "one,two,three\nshort\nnul\0,1\n" + "fine,2\n" * 20
-    table = open_table(write("ragged.csv", content))
-    assert problems(table) == [(22, "LB-843"), (23, "LB-843"), (24, "LB-844")]
-    assert sum(not isinstance(row, LitebertError) for _, row in table.scan()) == 40
-    with pytest.raises(LitebertError, match=r"ragged\.csv, line 22: 3 cells, not 2"):
-        rows(table)
-    good = json.dumps(PAIRS[0])
-    table = open_table(write("rows.jsonl", f'{good}\n\n[1]\n{{"text": "cut\n{good}\n'))
-    assert problems(table) == [(3, "LB-848"), (4, "LB-312")]
-    assert [number for number, row in table.scan() if not isinstance(row, LitebertError)] == [1, 5]
-    table = open_table(write("lines.csv", 'text,label\n"one\ntwo",pos\n"three\n\nfour",neg\nfive,pos\n'))
-    assert [number for number, _ in table.rows()] == [2, 4, 7]  # rows over several lines: the first
-    good = '"so, it is",1\n' * 30
-    assert problems(open_table(write("open.csv", f'text,label\n{good}"never closed,1\n{"plain,2" * 3}'))) == [
-        (32, "LB-845")
-    ]
+GOOD = json.dumps(PAIRS[0])
+MANY = "good,1\n" * 20
+# A file; the line and the error of each bad row; the lines of the others, which stay
+BAD_ROWS: dict[str, tuple[str, list[tuple[int, str]], list[int]]] = {
+    "ragged.csv": (
+        f"text,label\n{MANY}one,two,three\nshort\nnul\0,1\n{MANY}",
+        [(22, "LB-843"), (23, "LB-843"), (24, "LB-844")],
+        [*range(2, 22), *range(25, 45)],
+    ),
+    "rows.jsonl": (f'{GOOD}\n\n[1]\n{{"text": "cut\n{GOOD}\n', [(3, "LB-848"), (4, "LB-312")], [1, 5]),
+    "several-lines.csv": ('text,label\n"one\ntwo",pos\n"three\n\nfour",neg\nfive,pos\n', [], [2, 4, 7]),
+    "open.csv": (
+        "text,label\n" + '"so, it is",1\n' * 30 + '"never closed,1\n' + "plain,2" * 3,
+        [(32, "LB-845")],
+        [*range(2, 32)],
+    ),
+    "train.iob": ("Anna\tB-PER\nwent\n\nhome\tO\n", [(1, "LB-843")], [4]),
+}
+
+
+@pytest.mark.parametrize("name", BAD_ROWS)
+def test_bad_rows_are_told_by_their_lines_and_the_others_stay(name: str, write: Write) -> None:
+    content, bad, good = BAD_ROWS[name]
+    table = open_table(write(name, content))
+    scanned = list(table.scan())
+    assert [(number, row.code) for number, row in scanned if isinstance(row, LitebertError)] == bad
+    assert [number for number, row in scanned if not isinstance(row, LitebertError)] == good
+    if name == "ragged.csv":
+        with pytest.raises(LitebertError, match=r"ragged\.csv, line 22: 3 cells, not 2"):
+            rows(table)
 
 
 UNREADABLE = [
@@ -192,11 +202,12 @@ def test_what_is_missing_or_endless_is_refused(write: Write, tmp_path: Path, mon
     for name in ("missing.csv", "folder.csv"):
         with pytest.raises(LitebertError, match="LB-303"):
             open_table(tmp_path / name)
-    monkeypatch.setattr(source, "MAX_ROW_BYTES", 1 << 19)
+    monkeypatch.setattr(source, "MAX_LINE_BYTES", 1 << 19)
     for name, start in {"a.csv": "text,label\na,b\n", "a.jsonl": '{"text": "a"}\n{}\n', "a.conll": "a O\n\n"}.items():
         with pytest.raises(LitebertError, match="line 3: too long"):
             rows(open_table(write(name, start.encode() + b"x" * (1 << 21))))
-    monkeypatch.setattr(tables, "MAX_CHARACTERS", 100)
+    assert len(rows(open_table(write("rows.json", json.dumps([{"text": "x" * (1 << 20)}]))))) == 1  # often one line
+    monkeypatch.setattr(tables, "MAX_JSON_BYTES", 100)
     with pytest.raises(LitebertError, match=r"LB-846(.|\n)*jq -c"):
         open_table(write("rows.json", json.dumps([{"text": "x" * 120}])))
 
@@ -234,7 +245,6 @@ def test_words_are_read_with_the_tag_that_stands_last(write: Write) -> None:
     ]
     alone = open_table(write("new.bio", "Anna\nwent\n\n\nhome\n"))
     assert rows(alone) == [{"tokens": ["Anna", "went"]}, {"tokens": ["home"]}]
-    assert problems(open_table(write("train.iob", "Anna\tB-PER\nwent\n\nhome\tO\n"))) == [(1, "LB-843")]
 
 
 def test_cells_are_texts_labels_numbers_and_lists() -> None:
@@ -256,14 +266,15 @@ def test_list_that_python_or_json_wrote_is_read_back(words: list[str]) -> None:
 
 LONG = ["It was a very fine day.", "Nobody came to see it.", "So we all went home.", "And slept well."]
 OTHER = ["The day was fine.", "They did not come.", "At home we were.", "We were asleep, all of us."]
-FEW, NUM = ["a", "b", "a", "b"], [1, 2, 3, 4]
+FEW, NUM, ABCD = ["a", "b", "a", "b"], [1, 2, 3, 4], ["A", "B", "C", "D"]
 FOUR = [["a", "b", "c", "d"]] * 4
 NAMED = [{"label": ["A", "B"], "text": ["x", "y"]}] * 4
 SPANS = [{"text": ["fine"], "answer_start": [11]}] * 4
 
 
-def table(**columns: Sequence[object]) -> list[Row]:
-    return [dict(zip(columns, cells, strict=True)) for cells in zip(*columns.values(), strict=True)]
+def table(names: str, *columns: Sequence[object]) -> list[Row]:
+    """Return rows, given the names of their columns with spaces between and a sequence for each."""
+    return [dict(zip(names.split(), cells, strict=True)) for cells in zip(*columns, strict=True)]
 
 
 def guessed(rows: list[Row], *words: str) -> str:
@@ -274,53 +285,48 @@ def guessed(rows: list[Row], *words: str) -> str:
 
 # What is understood, and the rows; with several roles behind a |, these are chosen
 UNDERSTOOD = {
-    "texts: text=sentence label=label": table(sentence=LONG, label=FEW),
+    "texts: text=sentence label=label": table("sentence label", LONG, FEW),
     "texts: text=premise second=hypothesis label=gold_label id=pairID": table(
-        pairID=NUM, gold_label=FEW, premise=LONG, hypothesis=OTHER
+        "pairID gold_label premise hypothesis", NUM, FEW, LONG, OTHER
     ),
-    "texts: text=question1 second=question2 label=is_duplicate id=id": table(
-        id=NUM, question1=LONG, question2=OTHER, is_duplicate=["0", "1", "1", "0"]
+    "texts: text=question second=passage label=answer": table(
+        "question passage answer", OTHER, LONG, [True, False] * 2
     ),
-    "texts: text=question second=passage label=answer": table(question=OTHER, passage=LONG, answer=[True, False] * 2),
     "texts: text=sentence_A second=sentence_B label=relatedness_score": table(
-        sentence_A=LONG, sentence_B=OTHER, relatedness_score=["4.5", "1.2", "3", "2"]
+        "sentence_A sentence_B relatedness_score", LONG, OTHER, ["4.5", "1.2", "3", "2"]
     ),
-    "texts: text=Review Text label=Rating": table(
-        **{"Review Text": LONG, "Rating": ["5", "1", "5", "2"], "Date": OTHER}
-    ),
-    "words: tokens=tokens tags=ner_tags id=id": table(id=NUM, tokens=FOUR, pos_tags=FOUR, ner_tags=FOUR),
-    "words: tokens=words tags=labels": table(words=LONG, labels=OTHER),
+    "texts: text=Review-Text label=Rating": table("Review-Text Rating Date", LONG, ["5", "1", "5", "2"], OTHER),
+    "words: tokens=tokens tags=ner_tags id=id": table("id tokens pos_tags ner_tags", NUM, FOUR, FOUR, FOUR),
+    "words: tokens=words tags=labels": table("words labels", LONG, OTHER),
     "spans: question=question context=context answers=answers id=id": table(
-        id=FEW, title=LONG, context=LONG, question=OTHER, answers=SPANS
+        "id title context question answers", FEW, LONG, LONG, OTHER, SPANS
     ),
     "spans: question=question context=context answers=answer_text start=answer_start": table(
-        question=OTHER, context=LONG, answer_text=FEW, answer_start=NUM
+        "question context answer_text answer_start", OTHER, LONG, FEW, NUM
     ),
     "choices: question=question context=article choices=options label=answer": table(
-        article=LONG, question=OTHER, options=FOUR, answer=["A", "B", "C", "D"]
+        "article question options answer", LONG, OTHER, FOUR, ABCD
     ),
     "choices: question=sent2 context=sent1 choices=ending0,ending1,ending2 label=label": table(
-        sent1=LONG, sent2=OTHER, ending0=FEW, ending1=LONG, ending2=OTHER, label=FEW
+        "sent1 sent2 ending0 ending1 ending2 label", LONG, OTHER, FEW, LONG, OTHER, FEW
     ),
-    "choices: question=goal choices=sol1,sol2 label=label": table(goal=LONG, sol1=OTHER, sol2=LONG, label=FEW),
-    "choices: question=question context=context choices=answerA,answerB label=label": table(
-        context=LONG, question=OTHER, answerA=FEW, answerB=LONG, label=FEW
-    ),
+    "choices: question=goal choices=sol1,sol2 label=label": table("goal sol1 sol2 label", LONG, OTHER, LONG, FEW),
     "choices: question=question choices=choices label=answerKey id=id": table(
-        id=NUM, question=OTHER, choices=NAMED, answerKey=["A", "B", "A", "B"]
+        "id question choices answerKey", NUM, OTHER, NAMED, ABCD
     ),
     "choices: question=question choices=A,B,C,D label=answer": table(
-        question=LONG, A=FEW, B=LONG, C=OTHER, D=FEW, answer=["A", "B", "C", "D"]
+        "question A B C D answer", LONG, FEW, LONG, OTHER, FEW, ABCD
     ),
     # by what stands in them
-    "texts: text=kommentar label=urteil": table(kommentar=LONG, urteil=FEW),
-    "texts: text=2 label=1": table(**{"1": FEW, "2": LONG}),
-    "texts: text=kommentar label=wert": table(kommentar=LONG, wert=["0.5", "2.25", "1.0", "4.75"], nummer=NUM),
+    "texts: text=kommentar label=urteil": table("kommentar urteil", LONG, FEW),
+    "texts: text=2 label=1": table("1 2", FEW, LONG),
+    "texts: text=kommentar label=wert": table("kommentar wert nummer", LONG, ["0.5", "2.25", "1.0", "4.75"], NUM),
+    "texts: text=frage label=output": table("frage output", LONG, OTHER),  # the usual name of a label is no text
     # what is chosen wins
-    "texts: text=notes label=mine | text label": table(sentence=LONG, notes=OTHER, label=FEW, mine=["x", "y"] * 2),
-    "texts: text=premise label=label | text": table(premise=LONG, hypothesis=OTHER, label=FEW),
-    "words: tokens=satz tags=marken | tokens tags": table(satz=LONG, marken=OTHER, label=FEW),
-    "texts: text=text label=toxic,rude | label": table(text=LONG, toxic=FEW, rude=FEW),
+    "texts: text=notes label=mine | text label": table("sentence notes label mine", LONG, OTHER, FEW, ABCD),
+    "texts: text=premise label=label | text": table("premise hypothesis label", LONG, OTHER, FEW),
+    "words: tokens=satz tags=marken | tokens tags": table("satz marken label", LONG, OTHER, FEW),
+    "texts: text=text label=toxic,rude | label": table("text toxic rude", LONG, FEW, FEW),
 }
 
 
@@ -334,12 +340,12 @@ def test_columns_are_understood(name: str) -> None:
 @pytest.mark.parametrize(
     ("rows", "words", "what", "advice"),
     [
-        (table(eins=LONG, zwei=OTHER, urteil=FEW), (), "LB-854.*eins and zwei", "text=eins --column second=zwei"),
-        (table(text=LONG, one=FEW, two=FEW), (), "LB-854.*one and two could be it", "--column label=one"),
-        (table(text=LONG, **{"my x": FEW, "your x": FEW}), (), "LB-854", "--column 'label=my x'"),
-        (table(words=LONG, ner=OTHER), ("tokens=words", "label=ner"), "LB-841: these rows have no label", "omit"),
-        (table(review=LONG, label=FEW), ("text=reveiw",), "LB-851", "did you mean review?"),
-        *((table(a=LONG), (word,), "LB-850", "--column text=NAME") for word in ("text", "=a", "text=", "color=a")),
+        (table("eins zwei urteil", LONG, OTHER, FEW), (), "LB-854.*eins and zwei", "text=eins --column second=zwei"),
+        (table("text one two", LONG, FEW, FEW), (), "LB-854.*one and two could be it", "--column label=one"),
+        (table("text $one $two", LONG, FEW, FEW), (), "LB-854", "--column 'label=$one'"),
+        (table("words ner", LONG, OTHER), ("tokens=words", "label=ner"), "LB-841: these rows have no label", "omit"),
+        (table("review label", LONG, FEW), ("text=reveiw",), "LB-851", "did you mean review?"),
+        *((table("a", LONG), (word,), "LB-850", "--column text=NAME") for word in ("text", "=a", "text=", "color=a")),
     ],
 )
 def test_columns_that_are_unclear_are_refused(rows: list[Row], words: tuple[str, ...], what: str, advice: str) -> None:
@@ -363,12 +369,8 @@ def test_columns_that_are_unclear_are_refused(rows: list[Row], words: tuple[str,
     ],
 )
 def test_labels_decide_the_problem(name: str, cells: list[object], problem: str) -> None:
-    assert problem_of(name, *count_labels(name, [{name: cell} for cell in cells])) == problem
-
-
-def test_labels_stand_in_an_order_of_their_own() -> None:
-    for ordered in (("B", "a", "b"), ("1", "9", "10"), ("-1", "0", "0.5"), ("10", "9", "x")):
-        assert in_order(ordered) == in_order(reversed(ordered)) == ordered
+    rows = [{name: cell} for cell in cells]
+    assert TextRows.settle(rows, "a.csv", Columns({"label": (name,)}), None)[0].problem == problem
 
 
 # From file to examples
@@ -517,30 +519,21 @@ def test_other_files_are_read_as_the_training_file_was(write: Write) -> None:
     assert len(bare.read(write("new.csv", "text,label\nan odd film,pos\n"), "test")) == 2
 
 
-def test_held_out_rows_do_not_depend_on_order_and_are_the_same_share_of_each_label(write: Write) -> None:
-    lines = [f"row {n},{'a' if n < 20 else 'b'}\n" for n in range(200)]
+def test_held_out_rows_do_not_depend_on_order_share_no_text_and_are_the_same_share_of_each_label(write: Write) -> None:
+    lines = [f"row {n // 2},{'a' if n < 40 else 'b'}\n" for n in range(400)]  # each text twice
     paths = write("one.csv", "text,label\n" + "".join(lines)), write("two.csv", "text,label\n" + "".join(lines[::-1]))
-    one, two = (set(table_dataset(path).read(path, "dev")) for path in paths)
-    assert {example.first for example in one} == {example.first for example in two}
-    assert Counter(example.label for example in one) == {0: 2, 1: 18}
+    train, dev = (table_dataset(paths[0]).read(paths[0], split) for split in ("train", "dev"))
+    assert {example.first for example in dev} == {each.first for each in table_dataset(paths[1]).read(paths[1], "dev")}
+    assert {example.first for example in dev}.isdisjoint(example.first for example in train)
+    assert Counter(example.label for example in dev) == {0: 4, 1: 36}
+    alike = write("alike.csv", "text,label\n" + "the same,a\nthe same,b\n" * 9)
+    assert len(table_dataset(alike).read(alike, "dev")) == 2  # then by their numbers
     for is_impossible, family in ((False, SpanAnswering()), (True, ConditionalSpanAnswering())):
         path = write("q.json", questions(is_impossible=is_impossible))  # contexts are held out with all their questions
         dataset = table_dataset(path, held_out=0.3)
         assert (dataset.family, dataset.key_measure) == (family, "f1")
-        train, dev = ({example.context for example in dataset.read(path, s)} for s in ("train", "dev"))
-        assert train and dev and not train & dev
-
-
-@settings(deadline=None)
-@given(keys=st.lists(st.text(max_size=3), min_size=1), share=st.floats(0.01, 0.99))
-def test_equal_keys_are_held_out_together(keys: list[str], share: float) -> None:
-    is_drawn = drawn([(key, "") for key in keys], share)
-    assert is_drawn.any()
-    if len(set(keys)) > 1:
-        sides = [{bool(d) for key, d in zip(keys, is_drawn, strict=True) if key == one} for one in keys]
-        assert all(len(side) == 1 for side in sides)
-    elif len(keys) > 1:
-        assert is_drawn.sum() == max(1, round(share * len(keys)))
+        train, dev = (dataset.read(path, split) for split in ("train", "dev"))
+        assert dev and {example.context for example in dev}.isdisjoint(example.context for example in train)
 
 
 def test_rows_without_a_label_are_omitted_and_counted_on_request(write: Write) -> None:

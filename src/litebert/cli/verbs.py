@@ -278,7 +278,7 @@ def find_sources(words: Sequence[str]) -> list[Source]:
 def _find(word: str) -> Source:
     if word == "-":
         return inputs.STANDARD_INPUT
-    return inputs.find_text(word) if _bare(word).endswith(".txt") else inputs.find_table(Path(word))
+    return inputs.find_input(word, inputs.TEXTS if _bare(word).endswith(".txt") else inputs.TABLES)
 
 
 def _bare(word: str) -> str:

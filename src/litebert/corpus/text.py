@@ -74,7 +74,7 @@ def read_passages(source: Source, settings: TextSettings) -> Iterator[Passage]:
         has_text = has_text or bool(passage.text.strip())
         yield passage
     if not has_text:
-        raise no_content(source.name, "text")
+        raise no_content(source.name)
 
 
 def read_documents(source: Source, settings: TextSettings) -> Iterator[Iterator[Passage]]:

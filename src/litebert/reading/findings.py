@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from litebert.errors import DamagedError
+from litebert.errors import DamagedError, counted
 
 Severity = Literal["error", "warning", "note"]
 Advice: TypeAlias = Mapping[str, tuple[Severity, str]]
@@ -35,21 +35,13 @@ class CheckReport:
     counts: dict[str, int]
 
     @property
-    def has_errors(self) -> bool:
-        """Whether something must be corrected before training."""
-        return any(finding.severity == "error" for finding in self.findings)
-
-    @property
     def exit_code(self) -> int:
-        """That of damaged data where something must be corrected."""
-        return DamagedError.exit_code if self.has_errors else 0
+        """That of damaged data where something must be corrected before training."""
+        return DamagedError.exit_code if any(finding.severity == "error" for finding in self.findings) else 0
 
     def __str__(self) -> str:
         """Return a report for people, a paragraph for each finding."""
-        checked = []
-        for name, count in self.counts.items():  # "rows of a.csv": 1 row of it
-            what, gap, of = name.partition(" ")
-            checked.append(f"{count:,} {what.removesuffix('s') if count == 1 else what}{gap}{of}")
+        checked = [counted(number, name.removesuffix("s")) for name, number in self.counts.items()]
         lines = [f"checked {', '.join(checked)}" if checked else "stopped"]
         for finding in self.findings:
             lines += [

@@ -43,8 +43,8 @@ _UNITS = {".parquet": "row", ".json": "item"}  # that are counted, by kind; in o
 PIECE_BYTES = 1 << 18
 BOMB_BYTES, BOMB_RATIO = 1 << 30, 100
 """Decompressed text is 2 to 30 times larger; more than 100 times, after 1 GiB, is a bomb."""
-MAX_LINE_BYTES = 64 << 20
-MAX_ROW_BYTES = 8 << 20  # a line of a table is a row, of which several copies are in memory
+MAX_LINE_BYTES = 16 << 20  # a line of a table is a row, of which several copies are in memory
+MAX_JSON_BYTES = 1 << 27  # a .json file is read into memory, and is often one line; a .jsonl file may be longer
 
 ATTEMPTS = 6
 PAUSE = timedelta(seconds=0.5)  # before the second request to a storage; each later pause is twice as long
@@ -86,26 +86,16 @@ STANDARD_INPUT = Source("-", "-", ".txt", "", 0)
 # ---- inputs that are looked up --------------------------------------------------------------------------------------
 
 
-def find_text(name: str) -> Source:
-    """Look up an input with running text."""
-    return _find(name, TEXTS, "text")
-
-
 def find_texts(names: Iterable[str | Path]) -> tuple[Source, ...]:
     """Look up all inputs, of which there is at least one."""
-    sources = tuple(find_text(str(name)) for name in names)
+    sources = tuple(find_input(str(name)) for name in names)
     if not sources:
         raise LitebertError("LB-316", "there is no input", next="name one or more files or URLs")
     return sources
 
 
-def find_table(path: Path) -> Source:
-    """Look up a file of rows."""
-    return _find(str(path), TABLES, "rows")
-
-
-def _find(name: str, kinds: Sequence[str], content: str) -> Source:
-    """Look up a file of one of `kinds`; it must be a file that can be read, and not empty."""
+def find_input(name: str, kinds: Sequence[str] = TEXTS) -> Source:
+    """Look up a path or a URL of one of `kinds`, TEXTS or TABLES; it can be read, and is not empty."""
     try:
         if is_url(name):
             with _storage(name) as (store, path):
@@ -126,7 +116,7 @@ def _find(name: str, kinds: Sequence[str], content: str) -> Source:
         near = did_you_mean(kind, kinds) if kind else "add the extension that it should have"
         raise RequestError("LB-304", what, received=received, expected=expected, next=f"rename or convert it ({near})")
     if size == 0:
-        raise no_content(name, content)
+        raise no_content(name)
     return source
 
 
@@ -157,9 +147,9 @@ def is_url(name: str) -> bool:
     return "://" in name
 
 
-def no_content(name: str, content: str) -> LitebertError:
-    """Return the error for a file without `content`, text or rows."""
-    return LitebertError("LB-853", f"{name} has no {content}", next="omit this file, or write it again")
+def no_content(name: str) -> LitebertError:
+    """Return the error for a file without text or rows."""
+    return LitebertError("LB-853", f"{name} has no content", next="omit this file, or write it again")
 
 
 def _source(name: str, size: int) -> Source:
@@ -198,7 +188,9 @@ def read_pieces(source: Source) -> Iterator[bytes]:
     with closing(open_source(source)) as file:
         length = 0
         try:
-            unpacked = _unpack(file, source.compression)
+            unpacked: Any = gzip.GzipFile(fileobj=file) if source.compression == ".gz" else file
+            if source.compression == ".zst":
+                unpacked = _zstd(file)
             while piece := unpacked.read(PIECE_BYTES):
                 length += len(piece)
                 if length > BOMB_BYTES and length > BOMB_RATIO * file.tell():
@@ -215,9 +207,7 @@ def read_pieces(source: Source) -> Iterator[bytes]:
             raise CorruptStreamError(str(error)) from error
 
 
-def _unpack(file: IO[bytes], compression: str) -> Any:
-    if compression != ".zst":
-        return gzip.GzipFile(fileobj=file) if compression else file
+def _zstd(file: IO[bytes]) -> Any:
     try:
         import pyarrow
     except ImportError as error:
@@ -228,19 +218,13 @@ def _unpack(file: IO[bytes], compression: str) -> Any:
 # ---- lines: strict UTF-8 --------------------------------------------------------------------------------------------
 
 
-def read_rows(source: Source) -> Iterator[tuple[int, str]]:
-    """Yield the lines of a table as `read_lines` does, with a lower limit on their length."""
-    return read_lines(source, longest=MAX_ROW_BYTES)
-
-
-def read_lines(source: Source, *, longest: int | None = None) -> Iterator[tuple[int, str]]:
+def read_lines(source: Source) -> Iterator[tuple[int, str]]:
     """Yield (number from 1, line without its end) of a text file.
 
     Only LF and CR LF end a line, so that numbers are those of an editor. A leading byte-order mark is dropped.
-    `longest` is the most bytes in a line.
     """
     number = 0
-    for block in _whole_lines(source, longest or MAX_LINE_BYTES):
+    for block in _whole_lines(source):
         try:
             lines = block.decode("utf-8").split("\n")
         except UnicodeDecodeError as error:
@@ -260,9 +244,10 @@ def read_lines(source: Source, *, longest: int | None = None) -> Iterator[tuple[
             yield number, line.removesuffix("\r")
 
 
-def _whole_lines(source: Source, longest: int) -> Iterator[bytes]:
+def _whole_lines(source: Source) -> Iterator[bytes]:
     """Yield blocks of complete lines."""
     held, num_lines, is_first = bytearray(), 0, True
+    longest = MAX_JSON_BYTES if source.kind == ".json" else MAX_LINE_BYTES
     try:
         for piece in _typed() if source is STANDARD_INPUT else read_pieces(source):
             if is_first:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import chain, groupby, islice
 from shlex import quote
 from typing import Any, Literal, TypeAlias, TypeVar
 
@@ -19,7 +19,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from litebert.errors import DamagedError, LitebertError, did_you_mean, missing_package
 from litebert.files import parse_json
-from litebert.reading.source import CorruptStreamError, Source, open_source, read_lines, read_pieces, read_rows
+from litebert.reading.source import MAX_JSON_BYTES, CorruptStreamError, Source, open_source, read_lines, read_pieces
 from litebert.settings import wanted
 
 Wanted = TypeVar("Wanted")
@@ -28,9 +28,7 @@ Scanned: TypeAlias = tuple[int, Row | LitebertError]
 """The number of a row (that of its first line), and the row or its error."""
 Quoting = Literal["none", "doubled", "escaped"]
 
-SAMPLE_LINES, SAMPLE_CHARACTERS = 1_000, 1 << 20
 MAX_CELL = 1 << 24  # the most characters in a cell; csv's default limit is far too low for a long document
-MAX_CHARACTERS = 1 << 27  # the most characters in a .json file, which must fit in memory; a .jsonl file may be longer
 MAX_WORDS = 10_000  # the most words in a sentence; without a blank line for longer, the file is of another kind
 NO_DELIMITER = "\x1f"
 _DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars", NO_DELIMITER: "nothing"}
@@ -79,30 +77,9 @@ class Dialect:
         return f"{_DELIMITERS[self.delimiter]} between cells{quotes}"
 
 
-def first_lines(source: Source) -> list[str]:
-    """Return the first lines without their ends, to guess the dialect from."""
-    lines, size = [], 0
-    for _, line in islice(read_rows(source), SAMPLE_LINES):
-        lines.append(line)
-        size += len(line)
-        if size > SAMPLE_CHARACTERS:
-            break
-    return lines
-
-
-def header_names(cells: Sequence[str], source: Source) -> tuple[str, ...]:
-    """Return the names in a header, which are distinct; a column without a name is named by its number."""
-    names = tuple(cell.strip() or str(place) for place, cell in enumerate(cells, 1))
-    if twice := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
-        what, advice = f"{source.name}, line 1: two columns have the same name", "rename one of them"
-        expected = "a name for each column; or, if line 1 is a row: --column header=no"
-        raise LitebertError("LB-842", what, received=", ".join(twice), expected=expected, next=advice)
-    return names
-
-
 def scan_delimited(source: Source, dialect: Dialect, columns: Sequence[str], *, has_header: bool) -> Iterator[Scanned]:
     """Yield each row after the header, with the line that it begins on."""
-    rows = dialect.rows(line for _, line in read_rows(source))
+    rows = dialect.rows(line for _, line in read_lines(source))
     for number, _, cells in islice(rows, int(has_header), None):
         if isinstance(cells, csv.Error):
             reason = "a quote is opened and never closed" if "end of data" in str(cells) else cells
@@ -154,7 +131,7 @@ def parse_row(line: str, place: str) -> Row:
 
 def scan_json_lines(source: Source) -> Iterator[Scanned]:
     """Yield the object on each line that is not blank."""
-    for number, line in read_rows(source):
+    for number, line in read_lines(source):
         if line and not line.isspace():
             try:
                 yield number, parse_row(line, source.place(number))
@@ -171,8 +148,8 @@ def scan_json(source: Source) -> Iterator[Scanned]:
     for _, line in read_lines(source):
         lines.append(line)
         size += len(line) + 1
-        if size > MAX_CHARACTERS:
-            what, received = f"{source.name} is too long to be read into memory", f"over {MAX_CHARACTERS:,} characters"
+        if size > MAX_JSON_BYTES:
+            what, received = f"{source.name} is too long to be read into memory", f"over {MAX_JSON_BYTES:,} characters"
             advice = f"jq -c '.[]' {quote(source.name)} > rows.jsonl"
             raise LitebertError("LB-846", what, received=received, expected="an object per line (.jsonl)", next=advice)
     value = _parse("\n".join(lines), source.name)
@@ -185,13 +162,10 @@ def scan_json(source: Source) -> Iterator[Scanned]:
         yield number, row if isinstance(row, dict) else _no_object(source.place(number), row)
 
 
-def _questions(row: object) -> Iterator[object]:
+def _questions(row: Any) -> Iterator[object]:
     """Yield the questions of an article of SQuAD with their contexts; anything else as it is."""
     paragraphs = row.get("paragraphs") if isinstance(row, dict) else None
-    if not isinstance(paragraphs, list):
-        yield row
-        return
-    for paragraph in paragraphs:
+    for paragraph in paragraphs if isinstance(paragraphs, list) else [row]:
         questions = paragraph.get("qas") if isinstance(paragraph, dict) else None
         if not isinstance(questions, list):
             yield paragraph
@@ -235,32 +209,27 @@ def texts_of(row: Row, column: str, place: str) -> Iterator[str]:
     >>> list(texts_of(row, "chapters.text", "a.jsonl, line 1"))
     ['One.', 'Two.']
     """
-    names = column.split(".")
-
-    def walk(value: object, depth: int) -> Iterator[str]:
-        if isinstance(value, list):
-            for element in value:
-                yield from walk(element, depth)
-        elif depth < len(names) and isinstance(value, Mapping):
-            if names[depth] not in value:
-                within = f" in {'.'.join(names[:depth])}" if depth else ""
-                present = list(map(str, value))
-                what = f"{place}: there is no column {names[depth]}{within}"
+    values: list[object] = [row]
+    for name in column.split("."):
+        objects, values = values, []
+        for value in objects:
+            if not isinstance(value, Mapping):
+                raise _no_text(value, column, place)
+            if name not in value:
+                what, present = f"{place}: there is no column {name}", list(map(str, value))
                 expected = f"one of {', '.join(present) or '(the object is empty)'}"
-                advice = f"--column with another name: {did_you_mean(names[depth], present)}"
+                advice = f"--column with another name: {did_you_mean(name, present)}"
                 raise LitebertError("LB-314", what, received=f"--column {column}", expected=expected, next=advice)
-            yield from walk(value[names[depth]], depth + 1)
-        elif depth == len(names) and isinstance(value, str):
-            yield _LONE_SURROGATE.sub("\ufffd", value)
-        else:
-            raise TypeError("null" if value is None else type(value).__name__)
+            values += value[name] if isinstance(value[name], list) else [value[name]]
+    for value in values:
+        if not isinstance(value, str):
+            raise _no_text(value, column, place)
+        yield _LONE_SURROGATE.sub("\ufffd", value)
 
-    try:
-        yield from walk(row, 0)
-    except (TypeError, RecursionError) as error:
-        received = error if isinstance(error, TypeError) else "lists in lists without end"
-        what, advice = f"{place}: column {column} is not text", "name another --column, or remove such rows"
-        raise LitebertError("LB-315", what, received=received, next=advice) from error
+
+def _no_text(value: object, column: str, place: str) -> LitebertError:
+    what, received = f"{place}: column {column} is not text", "null" if value is None else type(value).__name__
+    return LitebertError("LB-315", what, received=received, next="name another --column, or remove such rows")
 
 
 # ---- Parquet --------------------------------------------------------------------------------------------------------
@@ -310,28 +279,31 @@ def scan_tagged(source: Source) -> Iterator[Scanned]:
     Blank lines are between sentences. Document marks (-DOCSTART-) and comments (# …) are skipped; a word # has as many
     cells as other lines.
     """
-    rows = list[list[str]]()  # of the current sentence
-    number = width = 0
-    problem: LitebertError | None = None
-    lines = ((at, line.split("\t") if "\t" in line else line.split()) for at, line in read_rows(source))
-    for line_number, cells in chain(lines, [(0, [])]):  # as if a blank line followed the last one
-        if cells and (cells[0] == "-DOCSTART-" or (cells[0].startswith("#") and len(cells) != (width or 2))):
-            continue
-        if any(cells):
-            number, width = number or line_number, width or len(cells)
-            place = source.place(line_number)
-            if len(rows) >= MAX_WORDS:
-                what, received = f"{place}: the sentence does not end", f"{MAX_WORDS:,} words without a blank line"
-                advice = "add blank lines between sentences; if this is a table with a header, name it .tsv"
-                problem = problem or LitebertError("LB-849", what, received=received, next=advice)
-            elif len(cells) != width or not all(cells):
-                what, received = f"{place}: {len(cells)} cells, not {width}", " | ".join(cells)
+    width = 0  # cells of the first line with words, and so of all
+
+    def lines() -> Iterator[tuple[int, list[str]]]:
+        nonlocal width
+        for number, line in read_lines(source):
+            cells = line.split("\t") if "\t" in line else line.split()
+            if not cells or not (cells[0] == "-DOCSTART-" or (cells[0][:1] == "#" and len(cells) != (width or 2))):
+                width = width or len(cells) * any(cells)
+                yield number, cells
+
+    for has_words, group in groupby(lines(), key=lambda line: any(line[1])):
+        if has_words:
+            sentence, error = list(islice(group, MAX_WORDS + 1)), None
+            odd = next((line for line in sentence if len(line[1]) != width or not all(line[1])), None)
+            if odd:
+                number, cells = odd
+                what, received = f"{source.place(number)}: {len(cells)} cells, not {width}", " | ".join(cells)
                 expected, advice = "as many as the first line has", "correct this line: the word first, its tag last"
-                problem = problem or LitebertError("LB-843", what, received=received, expected=expected, next=advice)
-            rows.append(cells)
-            if len(rows) <= MAX_WORDS:
-                continue
-        if rows:
-            tokens, tags = [row[0] for row in rows], [row[-1] for row in rows]
-            yield number, problem or ({"tokens": tokens, "tags": tags} if width > 1 else {"tokens": tokens})
-        number, rows, problem = 0, [], None
+                error = LitebertError("LB-843", what, received=received, expected=expected, next=advice)
+            elif len(sentence) > MAX_WORDS:
+                what = f"{source.place(sentence[-1][0])}: the sentence does not end"
+                received = f"{MAX_WORDS:,} words without a blank line"
+                advice = "add blank lines between sentences; if this is a table with a header, name it .tsv"
+                error = LitebertError("LB-849", what, received=received, next=advice)
+            row = {"tokens": [cells[0] for _, cells in sentence]}
+            if width > 1:
+                row["tags"] = [cells[-1] for _, cells in sentence]
+            yield sentence[0][0], error or row

@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from typing_extensions import TypedDict
 
 from litebert.errors import LitebertError, MissingFileError, RequestError, counted
-from litebert.reading.findings import Advice, CheckReport, Finding, Findings
+from litebert.reading.findings import Advice, CheckReport, Findings
 from litebert.reading.tables import Row
 from litebert.tasks.own.table import LEARNT, TableFile, chosen_columns, open_table
 from litebert.tokenizer import Tokenizer
@@ -74,12 +73,11 @@ class SplitReport:
     def __str__(self) -> str:
         """Write the report for people."""
         lines = [f"{self.name}: {counted(self.num_rows, 'row')}"]
-        if self.labels:
-            total = sum(self.labels.values())
+        if total := sum(self.labels.values()):
             ranked = sorted(self.labels.items(), key=lambda item: -item[1])
-            shown = ", ".join(f"{label} {count:,} ({count / total:.1%})" for label, count in ranked[:_SHOWN_LABELS])
-            left = len(ranked) - _SHOWN_LABELS
-            lines.append(f"  {shown}" + (f", and {left} more" if left > 0 else ""))
+            shown = [f"{label} ({count:,}, {count / total:.1%})" for label, count in ranked[:_SHOWN_LABELS]]
+            more = [f"and {len(ranked) - _SHOWN_LABELS} more"] if len(ranked) > _SHOWN_LABELS else []
+            lines.append(f"  {', '.join([*shown, *more])}")
         if found := self.lengths:
             lines.append(
                 f"  pieces: mean {found.mean:.1f}, median {found.median}, 95 % up to {found.share_95}, "
@@ -89,28 +87,16 @@ class SplitReport:
         return "\n".join(lines)
 
 
-class DataRecord(TypedDict):
-    """A `DataReport` as JSON."""
-
-    notes: tuple[str, ...]
-    splits: tuple[SplitReport, ...]
-    findings: tuple[Finding, ...]
-
-
 @dataclass(frozen=True)
 class DataReport(CheckReport):
     """What was guessed about the data, what each split contains, and what is wrong with it."""
 
-    said: tuple[str, ...]  # the shell would print `notes` after the report, and apart from it
+    guessed: tuple[str, ...]
     splits: tuple[SplitReport, ...]
-
-    def as_json(self) -> DataRecord:
-        """Return the report for programs."""
-        return {"notes": self.said, "splits": self.splits, "findings": self.findings}
 
     def __str__(self) -> str:
         """Write the report for people."""
-        return "\n".join([*self.said, *map(str, self.splits), "", super().__str__()])
+        return "\n".join([*self.guessed, *map(str, self.splits), "", super().__str__()])
 
 
 def check_files(
@@ -202,7 +188,7 @@ class _Check:
     train: dict[bytes, str] = field(default_factory=dict)  # a training row by the hash of its texts
 
     def report(self) -> DataReport:
-        counts = {f"rows of {split.name}": split.num_rows for split in self.splits}
+        counts = {"rows": sum(split.num_rows for split in self.splits)} if self.splits else {}
         return DataReport(self.found.report(), counts, tuple(self.notes), tuple(self.splits))
 
     def add_error(self, kind: str, place: str, error: LitebertError) -> None:

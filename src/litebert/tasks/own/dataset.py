@@ -20,7 +20,7 @@ from hashlib import blake2b
 from itertools import chain, zip_longest
 from pathlib import Path
 from string import ascii_uppercase
-from typing import Any, ClassVar, Generic, TypeAlias
+from typing import Any, ClassVar, Generic, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,9 +51,6 @@ from litebert.tasks.own.table import (
     text_of,
 )
 
-Found: TypeAlias = tuple[str, tuple[str, ...], str]
-"""What all rows say about their labels: the problem, the names of its labels, and a note for the user."""
-
 
 @dataclass(frozen=True)
 class RowReading(ABC, Generic[Example, Answer]):
@@ -65,10 +62,10 @@ class RowReading(ABC, Generic[Example, Answer]):
     problems: ClassVar[tuple[str, ...]]
     learnt: ClassVar[Role] = "label"  # the role of the column with the right answers
 
-    @staticmethod
+    @classmethod
     @abstractmethod
-    def settle(rows: Iterable[Row], file: str, columns: Columns, problem: str | None) -> Found:
-        """Read all rows of a training file."""
+    def settle(cls, rows: Iterable[Row], file: str, columns: Columns, problem: str | None) -> tuple[Self, str]:
+        """Read all rows of a training file; return how they are read, and a note on their labels for the user."""
 
     @property
     @abstractmethod
@@ -135,31 +132,17 @@ SEPARATORS = "|;,"  # between the labels of one cell, the likelier first
 _SHOWN_LABELS = 10
 
 
-def count_labels(name: str, rows: Iterable[Row]) -> tuple[Counter[str], Counter[str]]:
-    """Count the labels of a column: those of single cells, and those in lists; cells without one are skipped."""
-    single, listed = Counter[str](), Counter[str]()
-    for cell in (row.get(name) for row in rows):
-        members = list_of(cell)
-        counts, cells = (single, [cell]) if members is None else (listed, members)
-        counts.update(label for each in cells if (label := label_of(each)) is not None)
-    return single, listed
-
-
-def problem_of(name: str, single: Counter[str], listed: Counter[str]) -> str:
-    """Return the problem that follows from the counted labels of a column of texts."""
-    if listed:
-        return "multi-label"
-    numbers, total = {label: number for label in single if (number := number_of(label)) is not None}, single.total()
-    if not all(number.is_integer() for number in numbers.values()):
+def _are_scores(name: str, counts: Counter[str]) -> bool:
+    """Whether the counted cells of a column are scores: fractions, or many whole numbers that look like amounts."""
+    numbers = {label: number for label in counts if (number := number_of(label)) is not None}
+    if not all(map(float.is_integer, numbers.values())):
         # A typing error among fractions does not turn scores into classes; reading its row is an error.
-        is_amounts = (total - sum(single[label] for label in numbers)) * SLIPS <= total
-    else:
-        is_called_so, nearly_all_differ = any(word in name.lower() for word in AMOUNTS), len(numbers) * 2 > total
-        is_amounts = are_numbers(single) and len(numbers) > MANY and (is_called_so or nearly_all_differ)
-    return "regression" if is_amounts else "classification"
+        return (counts.total() - sum(counts[label] for label in numbers)) * SLIPS <= counts.total()
+    is_called_so, nearly_all_differ = any(word in name.lower() for word in AMOUNTS), len(numbers) * 2 > counts.total()
+    return _are_numbers(counts) and len(numbers) > MANY and (is_called_so or nearly_all_differ)
 
 
-def are_numbers(labels: Iterable[str]) -> bool:
+def _are_numbers(labels: Iterable[str]) -> bool:
     """Whether all labels are numbers, apart from words for a missing value."""
     filled = [label for label in labels if label.lower() not in MISSING]
     return bool(filled) and all(number_of(label) is not None for label in filled)
@@ -212,29 +195,36 @@ class TextRows(RowReading[TextExample, Scores]):
 
     problems = tuple(_PROBLEM_TYPES)
 
-    @staticmethod
-    def settle(rows: Iterable[Row], file: str, columns: Columns, problem: str | None) -> Found:
+    @classmethod
+    def settle(cls, rows: Iterable[Row], file: str, columns: Columns, problem: str | None) -> tuple[Self, str]:
         name, *others = columns.all("label")
         if others:
-            return "multi-label", (name, *others), f"a column for each of {len(others) + 1} labels"
-        single, listed = count_labels(name, rows)
-        found = problem or problem_of(name, single, listed)
+            return cls(columns, "multi-label", (name, *others)), f"a column for each of {len(others) + 1} labels"
+        # cells with one label, and labels in lists; cells without one are skipped
+        single, listed = Counter[str](), Counter[str]()
+        for cell in (row.get(name) for row in rows):
+            members = list_of(cell)
+            counts, cells = (single, [cell]) if members is None else (listed, members)
+            counts.update(label for each in cells if (label := label_of(each)) is not None)
+        found = problem or ("multi-label" if listed else "classification")
+        if problem is None and not listed and _are_scores(name, single):
+            found = "regression"
         if found == "regression":
-            return found, (name,), f"numbers in column {name}"
+            return cls(columns, found, (name,)), f"numbers in column {name}"
         if found == "multi-label":
             separator = _separator("".join(single))
             labels = in_order([*(label for cell in single for label in split_labels(cell, separator)), *listed])
-            return found, labels, f"{len(labels)} labels, of which a row has any number"
+            return cls(columns, found, labels), f"{len(labels)} labels, of which a row has any number"
         if problem is None and len(single) > max(20, single.total() // 2):
             what = f"{file}: column {name} does not look like labels"
             received = f"{len(single):,} different values in {single.total():,} rows"
             advice = "--column label=NAME; or, if these are labels, --problem classification"
             raise LitebertError("LB-862", what, received=received, next=advice)
-        missing = MISSING if are_numbers(single) else ()
+        missing = MISSING if _are_numbers(single) else ()
         labels = in_order(label for label in single if label.lower() not in missing)
         require_choice(labels, file, name)
         shown = ", ".join(f"{label} ({single[label]:,})" for label in labels[:_SHOWN_LABELS])
-        return found, labels, f"{len(labels)} labels: {shown}" + ", …" * (len(labels) > _SHOWN_LABELS)
+        return cls(columns, found, labels), f"{len(labels)} labels: {shown}" + ", …" * (len(labels) > _SHOWN_LABELS)
 
     @cached_property
     def family(self) -> TextClassification:
@@ -256,8 +246,7 @@ class TextRows(RowReading[TextExample, Scores]):
 
     @cached_property
     def _missing(self) -> tuple[str, ...]:
-        has_numbers = self.problem == "regression" or all(number_of(label) is not None for label in self.labels)
-        return MISSING if has_numbers else ()
+        return MISSING if self.problem == "regression" or _are_numbers(self.labels) else ()
 
     def _label(self, row: Row, place: str) -> Label:
         """Read the label of a row: an index, several indices, or a score."""
@@ -292,11 +281,11 @@ class WordRows(RowReading[TagExample, TagAnswer]):
     problems = ("token-classification",)
     learnt: ClassVar[Role] = "tags"
 
-    @staticmethod
-    def settle(rows: Iterable[Row], file: str, columns: Columns, _: str | None) -> Found:
+    @classmethod
+    def settle(cls, rows: Iterable[Row], file: str, columns: Columns, _: str | None) -> tuple[Self, str]:
         labels = in_order(label_of(tag) for row in rows for tag in _members(columns.cell(row, "tags")))
         require_choice(labels, file, columns.all("tags")[0])
-        return "token-classification", labels, f"{len(labels)} tags: {', '.join(labels)}"
+        return cls(columns, "token-classification", labels), f"{len(labels)} tags: {', '.join(labels)}"
 
     @cached_property
     def family(self) -> TokenClassification:
@@ -338,8 +327,8 @@ class ChoiceRows(RowReading[ChoiceExample, Scores]):
 
     problems = ("multiple-choice",)
 
-    @staticmethod
-    def settle(rows: Iterable[Row], _: str, columns: Columns, __: str | None) -> Found:
+    @classmethod
+    def settle(cls, rows: Iterable[Row], _: str, columns: Columns, __: str | None) -> tuple[Self, str]:
         most, found, are_texts, counts_from_one = 0, set[str](), True, False
         for row in rows:
             texts, names = _choices(row, columns)
@@ -355,7 +344,7 @@ class ChoiceRows(RowReading[ChoiceExample, Scores]):
             spellings.insert(0, from_one)
         spellings = [each for each in spellings if found and not are_texts and found <= {*each}]
         labels = spellings[0] if spellings else tuple(f"choice {place}" for place in from_one)
-        return "multiple-choice", labels, f"up to {most} choices, called {', '.join(labels)}"
+        return cls(columns, "multiple-choice", labels), f"up to {most} choices, called {', '.join(labels)}"
 
     @cached_property
     def family(self) -> MultipleChoice:
@@ -409,11 +398,11 @@ class SpanRows(RowReading[SpanExample, SpanAnswer]):
     problems = ("question-answering",)
     learnt: ClassVar[Role] = "answers"
 
-    @staticmethod
-    def settle(rows: Iterable[Row], _: str, columns: Columns, __: str | None) -> Found:
+    @classmethod
+    def settle(cls, rows: Iterable[Row], _: str, columns: Columns, __: str | None) -> tuple[Self, str]:
         number = sum(not _answers(row, columns) for row in rows)
         note = f"{number:,} without an answer" if number else "all are answered"
-        return "question-answering", ("unanswerable",) if number else (), f"questions; {note}"
+        return cls(columns, "question-answering", ("unanswerable",) if number else ()), f"questions; {note}"
 
     @cached_property
     def family(self) -> SpanAnswering:
@@ -471,21 +460,21 @@ def settle(table: TableFile, columns: Sequence[str], problem: str | None) -> tup
     if not found.all(kind.learnt):
         what, received = f"{file} has no column of labels", f"columns {', '.join(table.columns)}"
         raise LitebertError("LB-861", what, received=received, next=f"--column {kind.learnt}=NAME")
-    settled, labels, about = kind.settle((row for _, row in table.rows()), file, found, problem)
+    if table.has_header is False:  # then other files have none, either
+        found = replace(found, has_header=False)
+    reading, about = kind.settle((row for _, row in table.rows()), file, found, problem)
     unused = [name for name in table.columns if name not in found.used]
     notes = [
         f"{file}: {table.writing}",
         f"columns: {' '.join(found.words())}" + (f"; not used: {', '.join(unused)}" if unused else ""),
-        f"problem: {settled}; {about}",
+        f"problem: {reading.problem}; {about}",
     ]
     # A column that is not read although it looks like the other half of a pair
     text, worded = found.all("text"), [name for name in unused if are_worded([row.get(name) for row in sample])]
     if text and worded and not chosen.all("text") and not found.all("second"):
         pair = pair_flags([name for name in sample[0] if name in (*text, worded[0])])
         notes.append(f"warning: not used, though it looks like text: {', '.join(worded)}; for pairs: {pair}")
-    if table.has_header is False:  # then other files have none, either
-        found = replace(found, has_header=False)
-    return kind(found, settled, labels), notes
+    return reading, notes
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,27 +10,24 @@ import math
 import re
 import shlex
 import tomllib
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from statistics import fmean
-from typing import Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias
 
 from litebert.errors import LitebertError, RequestError, did_you_mean
 from litebert.reading import tables
-from litebert.reading.source import DELIMITED, JSON_LINES, TAGGED, Source, find_table, no_content
+from litebert.reading.source import DELIMITED, JSON_LINES, TABLES, TAGGED, Source, find_input, no_content, read_lines
 from litebert.reading.tables import Dialect, Quoting, Row, Scanned
 from litebert.tokenizer.models import replace_surrogates
 
 RowShape: TypeAlias = Literal["texts", "words", "choices", "spans"]
+Role: TypeAlias = str
 Names: TypeAlias = tuple[str, ...]
-Role: TypeAlias = Literal[
-    "id", "text", "second", "label", "tokens", "tags", "context", "question", "choices", "answers",
-    "start",
-]  # fmt: skip
-ROLES: tuple[Role, ...] = get_args(Role)
 ROLES_OF: Mapping[RowShape, tuple[Role, ...]] = {
     "choices": ("question", "context", "choices", "label", "id"),
     "words": ("tokens", "tags", "id"),
@@ -38,6 +35,7 @@ ROLES_OF: Mapping[RowShape, tuple[Role, ...]] = {
     "texts": ("text", "second", "label", "id"),
 }
 """What the columns of rows of each shape can be."""
+ROLES: tuple[Role, ...] = tuple(dict.fromkeys(chain(*ROLES_OF.values())))
 SYNONYMS = {"pair": "second"}  # other names of roles, which commands may use
 SEVERAL: tuple[Role, ...] = ("label", "choices")  # several columns can share these: one for each label or choice
 LEARNT: tuple[Role, ...] = ("label", "tags", "answers", "start")  # not needed in a file without labels
@@ -61,7 +59,7 @@ def normal(name: str) -> str:
 
 # A file of rows
 
-SAMPLE_ROWS = 1_000  # from which the columns of a table and their contents are guessed
+SAMPLE_ROWS, SAMPLE_CHARACTERS = 1_000, 1 << 20  # from which a table's dialect, columns and contents are guessed
 _DOUBLED = re.compile(r'(?:^|\t)"(?:[^"\t]|"")*""')
 _NAME = re.compile(r"[\w .()/#-]{1,30}")
 
@@ -89,7 +87,7 @@ class TableFile:
         good = [row for row in scanned if not isinstance(row, LitebertError)]
         errors = [row for row in scanned if isinstance(row, LitebertError)]
         if not good:
-            raise errors[0] if errors else no_content(self.source.name, "rows")
+            raise errors[0] if errors else no_content(self.source.name)
         return good
 
 
@@ -99,18 +97,26 @@ def open_table(path: Path, *, has_header: bool | None = None, known: Collection[
     `has_header` says whether a .csv or .tsv file names its columns in the first line (None: guess); without a header
     they are called 1, 2, 3, … `known` are names that a header is likely to have.
     """
-    source = find_table(path)
+    source = find_input(str(path), TABLES)
     if source.kind in DELIMITED:
-        lines = tables.first_lines(source)
+        lines, size = list[str](), 0
+        for _, line in islice(read_lines(source), SAMPLE_ROWS):
+            lines.append(line)
+            if (size := size + len(line)) > SAMPLE_CHARACTERS:
+                break
         if not any(lines):
-            raise no_content(source.name, "rows")
+            raise no_content(source.name)
         dialect = guess_dialect(lines, kind=source.kind, known=known)
-        sample = [cells for cells, _ in dialect.sized(lines) if cells]
-        if not sample:  # raises the error of the first row
-            cells = partial(tables.scan_delimited, source, dialect, ("1",), has_header=False)
-            TableFile(source, str(dialect), ("1",), cells).sample()
+        sample = [cells for cells, _ in dialect.sized(lines) if cells] or [
+            [""]
+        ]  # without a valid row, reading it says why
         named = guess_header(sample, known) if has_header is None else has_header
-        columns = tables.header_names(sample[0] if named else [""] * len(sample[0]), source)
+        header = sample[0] if named else [""] * len(sample[0])  # a column without a name is named by its number
+        columns = tuple(cell.strip() or str(place) for place, cell in enumerate(header, 1))
+        if twice := [name for name, number in Counter(columns).items() if number > 1]:
+            what, advice = f"{source.name}, line 1: two columns have the same name", "rename one of them"
+            expected = "a name for each column; or, if line 1 is a row: --column header=no"
+            raise LitebertError("LB-842", what, received=", ".join(twice), expected=expected, next=advice)
         writing = f"{dialect}, {'names in the first line' if named else 'no header'}"
         scan = partial(tables.scan_delimited, source, dialect, columns, has_header=named)
         return TableFile(source, writing, columns, scan, named)
@@ -142,24 +148,21 @@ def guess_dialect(lines: Sequence[str], *, kind: str, known: Collection[str] = (
     names = KNOWN_NAMES | set(map(normal, known))
     # With tabs, quotes are rarely special: only if they stand around the first name, or doubled in a quoted cell.
     has_quoted_cells = lines[0].startswith('"') or any(map(_DOUBLED.search, lines))
-    best, best_fit = None, (False, 0.0)
-    for delimiter in "\t,;|" if kind == ".tsv" else ",;\t|":
-        quotings: tuple[Quoting, ...] = ("doubled", "escaped", "none")
-        if delimiter == "\t" and not has_quoted_cells:
-            quotings = ("none", "doubled", "escaped")
-        for dialect in (Dialect(delimiter, quoting) for quoting in quotings):
-            # whether the first row has a known name, and the share of lines of its width
-            rows = list(dialect.sized(lines))
-            first = next((cells for cells, _ in rows if cells), [])
-            num_fitting = sum(size for cells, size in rows if len(cells) in (0, len(first)))
-            fit = (any(normal(cell) in names for cell in first), num_fitting / len(lines))
-            if len(first) > 1 and fit > best_fit:
-                best, best_fit = dialect, fit
-    if best is not None:
-        return best
-    quoted = Dialect(tables.NO_DELIMITER, "doubled")
-    num_read = sum(size for _, size in quoted.sized(lines))
-    return quoted if num_read == len(lines) else Dialect(tables.NO_DELIMITER, "none")
+    special: tuple[Quoting, ...] = ("doubled", "escaped", "none")
+    quotings = dict.fromkeys("\t,;|" if kind == ".tsv" else ",;\t|", special)
+    if not has_quoted_cells:
+        quotings["\t"] = ("none", "doubled", "escaped")
+    quotings[tables.NO_DELIMITER] = ("doubled", "none")
+
+    def fit(dialect: Dialect) -> tuple[bool, bool, bool, float]:
+        """Prefer several cells, else no delimiter; a known name in the first row; more lines of its width."""
+        rows = list(dialect.sized(lines))
+        first = next((cells for cells, _ in rows if cells), [])
+        num_fitting = sum(size for cells, size in rows if len(cells) in (0, len(first)))
+        is_named = len(first) > 1 and any(normal(cell) in names for cell in first)
+        return len(first) > 1, dialect.delimiter == tables.NO_DELIMITER, is_named, num_fitting / len(lines)
+
+    return max((Dialect(mark, each) for mark, several in quotings.items() for each in several), key=fit)
 
 
 def guess_header(rows: Sequence[Sequence[str]], known: Collection[str] = ()) -> bool:
@@ -346,12 +349,6 @@ def are_worded(cells: Sequence[object]) -> bool:
     return num_worded * 2 > len(values) and fmean(map(len, values)) >= _TEXT_CHARACTERS
 
 
-def are_texts(cells: Sequence[object]) -> bool:
-    """Whether most cells have several words, and most of these differ."""
-    values = strings_of(cells)
-    return are_worded(cells) and len(set(values)) * 2 > len(values)
-
-
 def are_labels(cells: Sequence[object]) -> bool:
     """Whether there are few distinct values, or fractions, or nothing but lists."""
     filled = [value for cell in cells if (value := label_of(cell)) is not None]
@@ -386,127 +383,104 @@ def guess_columns(
 
     What was chosen stays; `shape` None is guessed, too.
     """
-    guess = _Guess(names, sample, chosen)
-    shape = shape or guess.shape()
-    for role in chosen.names:
-        if role not in ROLES_OF[shape]:
-            received = f"{role}={','.join(chosen.all(role))}"
-            wanted = f"one of {', '.join(ROLES_OF[shape])}, as these rows look like {shape}"
-            advice = "omit this choice; or name the problem: --problem NAME"
-            raise RequestError("LB-841", f"these rows have no {role}", received=received, expected=wanted, next=advice)
-    if shape == "texts":
-        guess.texts()
-    elif shape == "choices":
-        guess.choices()
-    else:
-        for role in ROLES_OF[shape]:
-            guess.found[role] = guess.named(role)
-            if not guess.found[role] and role not in (*LEARNT, "id"):
-                guess.cannot_tell(role, [])
-    found = {role: guess.found[role] for role in ROLES_OF[shape] if guess.found[role]}
-    return shape, Columns(found, chosen.has_header)
+    cells = {name: [row.get(name) for row in sample] for name in names}
+    by_normal = {normal(name): name for name in reversed(names)}  # the first of several counts
+    found = dict(chosen.names)
 
+    def free() -> list[str]:
+        taken = {*chain(*found.values())}
+        return [name for name in names if name not in taken]
 
-class _Guess:
-    def __init__(self, names: Sequence[str], sample: Sequence[Row], chosen: Columns) -> None:
-        self.names, self.chosen, self.found = names, chosen, dict[Role, Names]()
-        self.cells = {name: [row.get(name) for row in sample] for name in names}
-        self.by_normal = {normal(name): name for name in reversed(names)}  # the first of several counts
+    def usual(role: Role, more: Sequence[str] = ()) -> Names:
+        """Return the chosen column of a role, or the first free one with a usual name."""
+        there = (by_normal.get(name) for name in (*more, *NAMES[role]))
+        return found.get(role) or next(((name,) for name in there if name in free()), ())
 
-    def shape(self) -> RowShape:
-        """Tell from a chosen role that only one shape has, then from names with what stands in the columns."""
-        for shape, roles in ROLES_OF.items():
-            of_others = chain.from_iterable(own for other, own in ROLES_OF.items() if other != shape)
-            if ({*roles} - {*of_others}) & {*self.chosen.names}:
-                return shape
-        tokens = self.named("tokens")
-        if tokens and (self.named("tags") or has_list(self.cells[tokens[0]])):
-            return "words"
-        if self.named("question") and self.named("context"):
-            answers = self.named("answers")
-            if self.named("start") or (answers and "answer_start" in str(self.cells[answers[0]])):
-                return "spans"
-        return "choices" if self.columns_of_choices() else "texts"
-
-    def texts(self) -> None:
-        """Find a text, or a pair of texts by their usual names, with a label."""
-        found, chosen, pair = self.found, self.chosen, Names()
-        if not chosen.all("text") and not chosen.all("second"):
-            pairs = (tuple(self.by_normal.get(name, "") for name in pair) for pair in PAIRS)
-            pair = next((pair for pair in pairs if all(pair) and not set(pair) & set(chosen.used)), ())
-        found["text"] = pair[:1] or self.named("text") or self.only("text", self.like_text())
-        found["second"] = chosen.all("second") or pair[1:]
-        found["label"] = self.named("label")
-        found["id"] = self.named("id")
-        if not found["label"]:  # the only other column that looks like labels, if there is one
-            like = [name for name in self.free() if are_labels(self.cells[name])]
-            found["label"] = self.only("label", like) if like else ()
-
-    def choices(self) -> None:
-        """Find choices, which one is right, and the question."""
-        found = self.found
-        found["choices"] = self.columns_of_choices() or self.cannot_tell("choices", [])
-        found["label"] = self.chosen.all("label") or self.first([*CHOSEN, *NAMES["label"]])
-        found["question"] = self.named("question")
-        found["context"] = self.named("context")
-        if not found["question"] and not found["context"]:
-            found["question"] = self.only("question", self.like_text())
-        found["id"] = self.named("id")
-
-    def columns_of_choices(self) -> Names:
-        """Find the column with the list of choices, or the columns with one choice each."""
-        named = self.named("choices")
-        cells = self.cells[named[0]] if named and not self.chosen.all("choices") else []
-        if self.chosen.all("choices") or has_list(cells) or any(isinstance(cell, Mapping) for cell in cells):
-            return named
-        stems: dict[str, list[str]] = {}
-        for name in self.names:
-            if numbered := _NUMBERED.fullmatch(name):
-                stems.setdefault(normal(numbered[1]), []).append(name)
-        alike = [group for stem, group in stems.items() if len(group) >= _FEWEST.get(stem, 99)]
-        spelt = [tuple(group) for group in alike if not group[0].isdigit()]
-        return max(spelt, key=len, default=())
-
-    def free(self) -> list[str]:
-        """Return the columns without a role."""
-        taken = {*self.chosen.used, *chain.from_iterable(self.found.values())}
-        return [name for name in self.names if name not in taken]
-
-    def like_text(self) -> list[str]:
-        """Return free columns of texts; else of texts that repeat; else of strings but no labels."""
-        free = self.free()
-        if len(free) == 1:
-            return free
-        strings = [name for name in free if strings_of(self.cells[name])]
-        return (
-            [name for name in strings if are_texts(self.cells[name])]
-            or [name for name in strings if are_worded(self.cells[name])]
-            or [name for name in strings if not are_labels(self.cells[name])]
-        )
-
-    def named(self, role: Role) -> Names:
-        """Return the chosen column of a role, or the free one with its usual name."""
-        return self.chosen.all(role) or self.first(NAMES[role])
-
-    def first(self, names: Sequence[str]) -> Names:
-        """Return the first of some usual names that a free column has."""
-        free = self.free()
-        there = (self.by_normal[name] for name in names if name in self.by_normal)
-        return next(((name,) for name in there if name in free), ())
-
-    def only(self, role: Role, candidates: Sequence[str]) -> Names:
-        return tuple(candidates) if len(candidates) == 1 else self.cannot_tell(role, candidates)
-
-    def cannot_tell(self, role: Role, candidates: Sequence[str]) -> Names:
+    def only(role: Role, candidates: Sequence[str]) -> Names:
+        """Return the one candidate for a role; with none or several, the user must say."""
+        if len(candidates) == 1:
+            return tuple(candidates)
         which = f"{' and '.join(candidates)} could be it" if candidates else "none looks like it"
         advice = f"--column {shlex.quote(f'{role}={candidates[0]}' if candidates else f'{role}=NAME')}"
         raise RequestError(
             "LB-854",
             f"it is unclear which column is the {role}: {which}",
-            received=f"columns {', '.join(self.names)}",
+            received=f"columns {', '.join(names)}",
             expected="a usual name, or one column alone that looks like it",
             next=pair_flags(candidates) if role == "text" and len(candidates) == 2 else advice,
         )
+
+    # Choices are in a column of lists or objects, or in columns that are numbered: ending0, ending1, …
+    choices = usual("choices")
+    listed = cells[choices[0]] if choices else ()
+    if "choices" not in found and not any(isinstance(cell, Mapping) or list_of(cell) is not None for cell in listed):
+        choices = _numbered(names)
+
+    # What the rows are: by a chosen role that only one shape has, then by names with what stands in the columns
+    if shape is None:
+        shapes_of = ([each for each in ROLES_OF if role in ROLES_OF[each]] for role in chosen.names)
+        tokens, answers = usual("tokens"), usual("answers")
+        told = next((shapes[0] for shapes in shapes_of if len(shapes) == 1), None)
+        if told:
+            shape = told
+        elif tokens and (usual("tags") or has_list(cells[tokens[0]])):
+            shape = "words"
+        elif (usual("question") and usual("context")) and (
+            usual("start") or (answers and "answer_start" in str(cells[answers[0]]))
+        ):
+            shape = "spans"
+        else:
+            shape = "choices" if choices else "texts"
+    roles = ROLES_OF[shape]
+    for role in chosen.names:
+        if role not in roles:
+            received = f"{role}={','.join(chosen.all(role))}"
+            wanted = f"one of {', '.join(roles)}, as these rows look like {shape}"
+            advice = "omit this choice; or name the problem: --problem NAME"
+            raise RequestError("LB-841", f"these rows have no {role}", received=received, expected=wanted, next=advice)
+
+    # The columns with the usual names; a text that was chosen is no half of a pair that is guessed
+    if shape == "choices":
+        found["choices"] = choices or only("choices", [])
+    if shape == "texts" and not {"text", "second"} & {*found}:
+        pairs = ([by_normal[name] for name in pair] for pair in PAIRS if {*pair} <= {*by_normal})
+        if pair := next((pair for pair in pairs if {*pair} <= {*free()}), None):
+            found["text"], found["second"] = (pair[0],), (pair[1],)
+    for role in roles:
+        if role != "second":
+            found[role] = usual(role, CHOSEN if (shape, role) == ("choices", "label") else ())
+
+    # Others by what stands in them
+    if shape == "texts":
+        found["text"] = found["text"] or only("text", _like_text(free(), cells))
+        if not found["label"] and (like := [name for name in free() if are_labels(cells[name])]):
+            found["label"] = only("label", like)
+    elif shape == "choices":
+        if not found["question"] and not found["context"]:
+            found["question"] = only("question", _like_text(free(), cells))
+    elif missing := [role for role in roles if not found[role] and role not in (*LEARNT, "id")]:
+        only(missing[0], [])
+    return shape, Columns({role: found[role] for role in roles if found.get(role)}, chosen.has_header)
+
+
+def _numbered(names: Sequence[str]) -> Names:
+    """Return the most columns whose names differ only in a number or a letter at the end, if they are choices."""
+    stems: dict[str, list[str]] = {}
+    for name in names:
+        if numbered := _NUMBERED.fullmatch(name):
+            stems.setdefault(normal(numbered[1]), []).append(name)
+    alike = [group for stem, group in stems.items() if len(group) >= _FEWEST.get(stem, 99)]
+    return max((tuple(group) for group in alike if not group[0].isdigit()), key=len, default=())
+
+
+def _like_text(free: Sequence[str], cells: Mapping[str, Sequence[object]]) -> list[str]:
+    """Return the columns of texts most of which differ; else of any texts; else of strings but no labels."""
+    if len(free) == 1:
+        return [*free]
+    strings = {name: values for name in free if (values := strings_of(cells[name]))}
+    texts = [name for name in strings if are_worded(cells[name])]
+    varied = [name for name in texts if len({*strings[name]}) * 2 > len(strings[name])]
+    return varied or texts or [name for name in strings if not are_labels(cells[name])]
 
 
 def pair_flags(names: Sequence[str]) -> str:
