@@ -100,7 +100,7 @@ def test_a_task_is_learnt_and_last_and_best_are_reported_apart_as_they_lie_on_di
     assert result["best"]["step"] == rows[accuracies.index(1.0)]["step"] < result["last"]["step"]
     assert result["last"]["step"] == rows[-1]["step"] == 90
     for kept in ("last", "best"):
-        measures, _, _ = measured([Finetuned.open(learnt, kept=kept)], films / "dev.csv", "dev")
+        measures, _, _ = measured([Finetuned.open(learnt, best=kept == "best")], films / "dev.csv", "dev")
         assert measures["accuracy"] == pytest.approx(result[kept]["accuracy"])
 
 

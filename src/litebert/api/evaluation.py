@@ -174,7 +174,7 @@ def _opened(
 ) -> list[Finetuned]:
     from litebert.inference.finetuned import Finetuned
 
-    opened = [Finetuned.open(path, kept="best" if best else "last", progress=advance, **how) for path in models]
+    opened = [Finetuned.open(path, best=best, progress=advance, **how) for path in models]
     if not quiet:
         say(f"precision: {opened[0].precision}")
     return opened

@@ -23,20 +23,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from litebert.config import Activation, AlbertConfig
+from litebert.fast import steps
 from litebert.fast.attention import attend_of
-from litebert.fast.steps import (
-    FUSED_ACTIVATIONS,
-    Engine,
-    Linear,
-    Mixing,
-    Step,
-    Widening,
-    block,
-    make_steps,
-    norm_of,
-    packed_linear,
-    pays,
-)
 from litebert.nn.batch import Batch
 from litebert.nn.model import Albert, AttentionBlock, FeedForwardBlock
 
@@ -62,8 +50,7 @@ class Int8Table(nn.Module):
     def __init__(self, weight: Tensor) -> None:
         super().__init__()
         if weight.is_meta:  # shapes alone: computing on the meta device would load torch's compiler
-            scale = torch.empty(len(weight), device="meta")
-            quantized = torch.empty(weight.shape, dtype=torch.int8, device="meta")
+            scale, quantized = weight.new_empty(len(weight)), torch.empty_like(weight, dtype=torch.int8)
         else:
             weight = weight.detach().float()
             scale = weight.abs().amax(1).clamp(min=1e-12) / 127
@@ -110,10 +97,10 @@ class Int8Calibration(NamedTuple):
 
     @classmethod
     def without_numbers(cls, config: AlbertConfig) -> Int8Calibration:
-        """Return shapes alone, to be filled from a file."""
+        """Return tensors of these shapes, to be filled from a file."""
         size, outputs = config.hidden_size, 5 * config.hidden_size + config.intermediate_size
         shapes = ((len(SITES), 2), (NUM_SHIFTED, size), (outputs,))
-        return cls(*(torch.empty(config.num_steps, *shape, device="meta") for shape in shapes))
+        return cls(*(torch.empty(config.num_steps, *shape) for shape in shapes))
 
 
 def to_int8(network: nn.Module, calibration: Int8Calibration) -> None:
@@ -193,7 +180,8 @@ class Product:
             return total
         # GELU's exact form is computed faster than its tanh form; they differ by less than 5e-4, a fraction of a step
         # of any grid for the result.
-        name, variant = FUSED_ACTIVATIONS["gelu" if activation in ("gelu_new", "gelu_pytorch_tanh") else activation]
+        name, variant = steps.FUSED_ACTIVATIONS[activation]
+        variant = "none" if name == "gelu" else variant
         total = self._multiply.default(x, *grid, *self._weight, bias, *result, name, [], variant)
         return total
 
@@ -215,42 +203,42 @@ def kernels_work() -> bool:
     return is_right and torch.equal(rounded, x.to(torch.uint8) * 255)
 
 
-def int8_steps(albert: Albert) -> list[Step]:
+def int8_steps(albert: Albert) -> list[steps.Step]:
     """Return all steps of an eight-bit network: each block is packed once, and bound to the calibration of each step.
 
     Between the two blocks of a step, hidden states are shifted by its second mean.
     """
     ranges, shifts, biases = (albert.get_buffer(name) for name in Int8Calibration._fields)
     attend = attend_of(albert.config, in_rectangles=True)
-    inner = torch.bfloat16 if pays(torch.bfloat16) else torch.float32
+    inner = torch.bfloat16 if steps.pays(torch.bfloat16) else torch.float32
     attention, feed_forward = albert.attention, albert.feed_forward
     first = [(Product(each.query, each.key, each.value), Product(each.output)) for each in attention]
     second = [(Product(each.intermediate), Product(each.output)) for each in feed_forward]
-    norms = [norm_of(each.norm, torch.float32) for each in feed_forward]
+    norms = [steps.norm_of(each.norm, torch.float32) for each in feed_forward]
     hidden, wide_size = albert.config.hidden_size, albert.config.intermediate_size
 
-    def bound(step: int, i: int, j: int) -> Step:
+    def bound(step: int, i: int, j: int) -> steps.Step:
         of_input, of_mixed, of_middle, of_wide = (ByteGrid.over(*ends) for ends in ranges[step].tolist())
         parts = torch.split(biases[step], [3 * hidden, hidden, wide_size, hidden])
         project_bias, mix_bias, widen_bias, output_bias = parts
         (project, mix), (widen, output) = first[i], second[j]
         norm, act, (mean, mean_after) = attention[i].norm, feed_forward[j].hidden_act, shifts[step]
         norm_bias = norm.bias - mean_after  # what the next products read is centred; their biases make up for it
-        mixing = Mixing(
+        mixing = steps.Mixing(
             project=lambda x, _: project(quantize(x - mean, of_input), of_input, project_bias, dtype=inner),
             attend=attend,
             output=lambda x, y: mix(quantize(x.float(), of_mixed), of_mixed, mix_bias, add=y),
             norm=lambda x: F.layer_norm(x, norm.normalized_shape, norm.weight, norm_bias, norm.eps),
             heads=attention[i].heads,
         )
-        widening = Widening(
+        widening = steps.Widening(
             intermediate=lambda x, _: widen(
                 quantize(x, of_middle), of_middle, widen_bias, activation=act, onto=of_wide
             ),
             output=lambda x, y: output(x, of_wide, output_bias, add=y),
             norm=norms[j],
         )
-        return partial(block, mixing, widening)
+        return partial(steps.block, mixing, widening)
 
     return [bound(step, i, j) for step, (i, j) in enumerate(albert.plan)]
 
@@ -262,16 +250,16 @@ def int8_steps(albert: Albert) -> list[Step]:
 def calibrate(albert: Albert, batches: Iterable[Batch]) -> Int8Calibration:
     """Return the ranges, shifts and biases of each step's products, observed on batches."""
     observers = [[Observer() for _ in SITES] for _ in albert.plan]
-    remaining, steps = chain(*observers), []
+    remaining = chain(*observers)
 
-    def observed(weight: Tensor, bias: Tensor, dtype: torch.dtype, activation: Activation, _: float) -> Linear:
-        observer, linear = next(remaining), packed_linear(weight, bias, dtype, activation)
+    def observed(weight: Tensor, bias: Tensor, dtype: torch.dtype, activation: Activation, _: float) -> steps.Linear:
+        observer, linear = next(remaining), steps.packed_linear(weight, bias, dtype, activation)
         return lambda x, residual: linear(observer.see(x), residual)
 
-    for number in albert.plan:  # its products are made in the order of SITES
-        steps += make_steps(albert, observed, dtype=torch.float32, plan=[number])
+    # The products of a step are made in the order of SITES.
+    seen_steps = [step for each in albert.plan for step in steps.make_steps(albert, observed, plan=[each])]
     for batch in batches:  # the network itself stays as it is, whatever happens
-        for _ in Engine()(albert, batch, steps=steps):
+        for _ in steps.Engine()(albert, batch, steps=seen_steps):
             pass
 
     ranges, shifts, biases = [], [], []

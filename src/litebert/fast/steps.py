@@ -82,15 +82,10 @@ def block(
 
 
 def make_steps(
-    albert: Albert,
-    linear: MakeLinear,
-    *,
-    for_training: bool = False,
-    dtype: torch.dtype | None = None,
-    plan: Sequence[Plan] | None = None,
+    albert: Albert, linear: MakeLinear, *, for_training: bool = False, plan: Sequence[Plan] | None = None
 ) -> list[Step]:
     """Prepare each block of a plan once, and return the plan's steps; by default all of the encoder's."""
-    plan, dtype = albert.plan if plan is None else plan, dtype or albert.dtype
+    plan, dtype = albert.plan if plan is None else plan, albert.dtype
     is_on_cpu = albert.embedding.norm.weight.device.type == "cpu"
     attend = attend_of(albert.config, in_rectangles=is_on_cpu and not for_training)
 
@@ -166,7 +161,7 @@ class Engine:
             from litebert.fast.int8 import int8_steps, is_int8, kernels_work
 
             has_int8 = is_int8(albert) and kernels_work()  # without these kernels, rounded weights compute in float32
-            self.packed, self.stamps = int8_steps(albert) if has_int8 else make_steps(albert, packed_linear), stamps
+            self.stamps, self.packed = stamps, int8_steps(albert) if has_int8 else make_steps(albert, packed_linear)
             if self.backend != "torch":
                 from litebert.fast.onnx_step import with_graphs
 

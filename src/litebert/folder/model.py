@@ -19,7 +19,6 @@ from litebert.folder.config import PUBLISHED_SHAPES, doubts, read_head, read_lay
 from litebert.folder.names import ALBERT, BERT, TensorNames
 from litebert.folder.weights import damaged_model, read_weights
 from litebert.nn import AlbertForPretraining, AlbertForTask, AlbertWithExits, Network
-from litebert.nn.heads import without_numbers
 
 _BY_PIECE = ("albert.embedding.word.weight", "masked_lm.bias")  # parameters with one row per piece
 _NEXT_SENTENCE = (
@@ -113,7 +112,7 @@ def build_network(
     if has_int8 and not for_inference:
         what = f"{source} is an eight-bit model, which supports inference only"
         raise LitebertError("LB-663", what, next="train, convert or export the float model that it was made from")
-    with without_numbers():  # parameters have shapes, and no memory yet
+    with torch.device("meta"):  # parameters have shapes, and no memory yet
         kept = torch.float32 if has_int8 else dtype
         network: Network
         if head is None:
@@ -122,8 +121,8 @@ def build_network(
             network = AlbertWithExits(config, head, dtype=kept)
         else:
             network = AlbertForTask(config, head, dtype=kept)
-    if has_int8:
-        to_int8(network, Int8Calibration.without_numbers(config))
+        if has_int8:
+            to_int8(network, Int8Calibration.without_numbers(config))
 
     # Each parameter by its names on disk: partial sharing has several, whose tensors must be equal.
     wanted, parameters, found = network.state_dict(), dict[str, Tensor](), set[str]()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import islice
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from pydantic import JsonValue
@@ -31,7 +31,6 @@ from litebert.tasks.named import open_dataset
 from litebert.tasks.own.dataset import require_same_data
 from litebert.tokenizer import Tokenizer
 
-Kept = Literal["last", "best"]
 _NUM_EXAMPLES = 512  # texts, or examples, to calibrate eight bits on
 _HELD_OUT_EVERY = 16  # one in so many is held out to measure the error
 
@@ -53,7 +52,7 @@ class Finetuned:
         cls,
         path: str | PathLike[str],
         *,
-        kept: Kept = "last",
+        best: bool = False,
         task: str | None = None,
         columns: Sequence[str] = (),
         precision: Precision | None = None,
@@ -67,7 +66,7 @@ class Finetuned:
         """
         run = run_of(path)
         recorded = read_run(run) if run else None
-        folder = run / {"last": "model", "best": "best"}[kept] if run and run == Path(path) else locate(fspath(path))
+        folder = run / ("best" if best else "model") if run and run == Path(path) else locate(fspath(path))
         if recorded is None and task is None:
             what = f"{path} is no run of litebert finetune, and no file names what it was trained for"
             raise LitebertError("LB-613", what, next="add --task mrpc, or whichever task it is")

@@ -15,7 +15,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import islice, pairwise
 from os import PathLike
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, get_args, overload
@@ -33,7 +33,6 @@ from litebert.inference.inputs import Pooling, Texts
 from litebert.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
-    from litebert.folder.config import SentenceVectors
     from litebert.nn import Network
     from litebert.tasks.kinds.family import Family
     from litebert.tasks.kinds.spans import SpanAnswer
@@ -68,23 +67,14 @@ class Model:
     2
     """
 
-    def __init__(
-        self,
-        network: Network,
-        tokenizer: Tokenizer,
-        *,
-        missing: frozenset[str] = frozenset(),
-        notes: tuple[str, ...] = (),
-        vectors: SentenceVectors | None = None,
-        source: str = "this model",
-        unused: tuple[str, ...] = (),
-    ) -> None:
+    def __init__(self, network: Network, tokenizer: Tokenizer) -> None:
         from litebert.folder.config import SentenceVectors
 
-        self.network, self.tokenizer, self.notes, self.source = network.eval(), tokenizer, notes, source
-        self.vectors = vectors or SentenceVectors()
+        self.network, self.tokenizer, self.source = network.eval(), tokenizer, "this model"
+        self.vectors = SentenceVectors()  # how `embed` makes them, where its caller does not say
+        self.notes: tuple[str, ...] = ()  # what the files of the model leave uncertain
         self.remark: Callable[[str], object] | None = log.warning  # says once that a text is in an unknown language
-        self._missing, self._unused = missing, unused
+        self._missing, self._unused = frozenset[str](), tuple[str, ...]()  # weights that the file lacks, or has besides
 
     def __repr__(self) -> str:
         return f"Model({self.source!r}, verbs: {', '.join(self.verbs)})"
@@ -112,15 +102,11 @@ class Model:
         folder = packaged_model() if path is None else locate(path)
         loaded = inputs.open_network(folder, precision, depth)
         use_backend(loaded.network.albert, backend)
-        return cls(
-            loaded.network,
-            Tokenizer.load(folder),
-            missing=loaded.missing,
-            notes=loaded.notes,
-            vectors=read_sentence_vectors(folder),
-            source=str(folder),
-            unused=loaded.unused,
-        )
+        model = cls(loaded.network, Tokenizer.load(folder))
+        model.source, model.notes = str(folder), loaded.notes
+        model.vectors = read_sentence_vectors(folder) or model.vectors
+        model._missing, model._unused = loaded.missing, loaded.unused
+        return model
 
     # Pretrained models
 
@@ -317,42 +303,34 @@ class Model:
             if progress is not None:
                 progress(len(batch))
 
-    def similar(self, first: Texts, second: Texts, *, pooling: PoolingOption = None) -> float | NDArray[np.float32]:
+    def similar(self, first: Texts, second: Texts) -> float | NDArray[np.float32]:
         """Return the cosine of two texts, or those of each pair of two lists, (first, second)."""
         read = (self.begin("similar", texts)[1] for texts in (first, second))
-        left, right = (self.embed(texts, pooling=pooling, normalize=True) for texts in read)
+        left, right = (self.embed(texts, normalize=True) for texts in read)
         cosines: NDArray[np.float32] = left @ right.T
         return float(cosines[0, 0]) if isinstance(first, str) and isinstance(second, str) else cosines
 
-    def index(
-        self, texts: Iterable[str], *, pooling: PoolingOption = None, progress: Progress | None = None
-    ) -> TextIndex:
+    def index(self, texts: Iterable[str], *, progress: Progress | None = None) -> TextIndex:
         """Embed texts once, to be searched many times; see `embed_batches` for `progress`."""
         _, listed = self.begin("index", texts)
-        embed = partial(self.embed, pooling=pooling, normalize=True)
-        batches = self.embed_batches(listed, batch_size=256, pooling=pooling, normalize=True, progress=progress)
-        return TextIndex(tuple(listed), np.concatenate([embed([]), *batches]), embed)
+        batches = self.embed_batches(listed, batch_size=256, normalize=True, progress=progress)
+        return TextIndex(tuple(listed), np.concatenate([self.embed([]), *batches]), self)
 
-    def search(
-        self, query: str, texts: Iterable[str], *, top: Top = 10, pooling: PoolingOption = None
-    ) -> Results[answers.Match]:
+    def search(self, query: str, texts: Iterable[str], *, top: Top = 10) -> Results[answers.Match]:
         """Return the texts nearest to a query by the cosine of their vectors, best first."""
         top = inputs.count(top, "top")
-        return self.index(texts, pooling=pooling).search(query, top=top)
+        return self.index(texts).search(query, top=top)
 
     def too_long(self, texts: Texts, pairs: Texts | None = None) -> list[int]:
         """Return the numbers of the texts, or pairs, that are longer than the model reads at once.
 
         `order`, `embed`, `classify` and `choose` cut these at the end.
         """
-        listed, seconds = inputs.paired(texts, pairs, "too_long")
-        room = self.network.config.max_position_embeddings - (2 if seconds is None else 3)  # beside [CLS] and [SEP]
-        sizes = [0] * len(listed)
-        for column in (listed, seconds or []):
-            read = [self.tokenizer.beginning(text, room + 1) for text in column]
-            for number, ids in enumerate(self.tokenizer.encode_ids(read)):
-                sizes[number] += len(ids)
-        return [number for number, size in enumerate(sizes) if size > room]
+        columns = [column for column in inputs.paired(texts, pairs, "too_long") if column is not None]
+        room = self.network.config.max_position_embeddings - 1 - len(columns)  # beside [CLS] and each [SEP]
+        read = ([self.tokenizer.beginning(text, room + 1) for text in column] for column in columns)
+        rows = zip(*map(self.tokenizer.encode_ids, read), strict=True)
+        return [number for number, row in enumerate(rows) if sum(map(len, row)) > room]
 
     # Fine-tuned models
 
@@ -557,17 +535,17 @@ class Model:
 
 @dataclass(frozen=True)
 class TextIndex:
-    """Texts with their vectors; `embed` is the model that made them."""
+    """Texts with their vectors, of length 1, and the model that made them."""
 
     texts: tuple[str, ...]
     vectors: NDArray[np.float32]
-    embed: Callable[[Sequence[str]], NDArray[np.float32]]
+    model: Model
 
     def search(self, query: str, *, top: int = 10) -> Results[answers.Match]:
         """Return the nearest texts, best first."""
         if not self.texts:
             raise LitebertError("LB-937", "there is nothing to search", next='litebert search "a query" texts.txt')
-        scores = self.vectors @ self.embed([query])[0]
+        scores = self.vectors @ self.model.embed(query, normalize=True)
         best = np.argsort(-scores, kind="stable")[:top]
         return Results(answers.Match(int(n), self.texts[n], float(scores[n])) for n in best)
 

@@ -49,8 +49,8 @@ def _of_texts(verb: str) -> Callable[..., list[Any]]:
     return lambda model, rows, **options: list(getattr(model, verb)(_column(rows), **options))
 
 
-def _similar(model: Model, rows: Sequence[Row], **options: Any) -> list[float]:
-    firsts, seconds = (model.embed(_column(rows, role), normalize=True, **options) for role in ("first", "second"))
+def _similar(model: Model, rows: Sequence[Row]) -> list[float]:
+    firsts, seconds = (model.embed(_column(rows, role), normalize=True) for role in ("first", "second"))
     return [float(cosine) for cosine in (firsts * seconds).sum(-1)]  # of unit vectors
 
 

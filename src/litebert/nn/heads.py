@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -12,7 +11,6 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.overrides import TorchFunctionMode
 
 from litebert.config import AlbertConfig, HeadConfig
 from litebert.nn.batch import Batch, filled
@@ -206,22 +204,3 @@ class AlbertWithExits(AlbertForTask):
 
 Network: TypeAlias = AlbertForPretraining | AlbertForTask
 """What a model folder holds: the encoder with its pretraining heads, or with a task head."""
-
-
-@contextmanager
-def without_numbers() -> Iterator[None]:
-    """Within the block, build modules of shapes alone, to be filled from a file.
-
-    They are on the meta device. Drawing numbers there, only to discard them, would load torch's compiler.
-    """
-    with torch.device("meta"), _LeaveOutInit():
-        yield
-
-
-class _LeaveOutInit(TorchFunctionMode):
-    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Skip the functions of torch.nn.init, which return the tensor that they fill."""
-        kwargs = kwargs or {}
-        if getattr(function, "__module__", "") == "torch.nn.init":
-            return kwargs["tensor"] if "tensor" in kwargs else args[0]
-        return function(*args, **kwargs)

@@ -38,9 +38,11 @@ class Embedding(nn.Module):
     def __init__(self, config: AlbertConfig) -> None:
         super().__init__()
         size = config.embedding_size
-        self.word = nn.Embedding(config.vocab_size, size)
-        self.position = nn.Embedding(config.max_position_embeddings, size)
-        self.segment = nn.Embedding(config.type_vocab_size, size)
+        # Tables without numbers of their own: `initialise` draws them, and on the meta device nn.Embedding's draws
+        # would load torch's compiler.
+        rows = (config.vocab_size, config.max_position_embeddings, config.type_vocab_size)
+        tables = (nn.Embedding(n, size, _weight=torch.empty(n, size)) for n in rows)
+        self.word, self.position, self.segment = tables
         self.norm = nn.LayerNorm(size, eps=config.layer_norm_eps)
         self.dropout = nn.Dropout(config.hidden_dropout_prob)
         # V x E + E x H parameters instead of V x H (paper 3.1); where E is H, no projection is needed.
