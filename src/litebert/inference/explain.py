@@ -62,12 +62,12 @@ def explain(model: Model, verb: str, texts: Sequence[str], answer: str | None) -
     if verb not in QUESTIONS:
         advice = 'model.explain("similar", "a cat", "a kitten")'
         raise no_such_name("LB-873", "answers of this verb cannot be explained", verb, QUESTIONS, next=advice)
+    takes = inspect.signature(QUESTIONS[verb])
     try:
-        inspect.signature(QUESTIONS[verb]).bind(model, answer, *texts)
+        takes.bind(model, answer, *texts)
     except TypeError as error:
         what, advice = f"{verb} cannot be explained with these texts", f'model.explain("{verb}", ...)'
-        expected = ", ".join(list(inspect.signature(QUESTIONS[verb]).parameters)[2:])
-        received = f"{len(texts)} texts"
+        received, expected = f"{len(texts)} texts", ", ".join(list(takes.parameters)[2:])
         raise LitebertError("LB-874", what, received=received, expected=expected, next=advice) from error
     if is_int8(model.network.albert):
         what = "an eight-bit model has no gradients to explain its answers with"

@@ -77,9 +77,8 @@ class Finetuned:
         if columns:
             where = where.model_copy(update={"columns": tuple(columns)})
             if settled and isinstance(old := settled["columns"], list):  # the recorded roles, some of them replaced
-                settled["columns"] = list(
-                    {str(word).partition("=")[0]: str(word) for word in [*old, *columns]}.values()
-                )
+                roles = {str(word).partition("=")[0]: str(word) for word in [*old, *columns]}
+                settled["columns"] = list(roles.values())
         dataset = open_dataset(settings, where, settled=settled)
         used = precision or trained_in(config)
         network = open_network(folder, used, depth).network

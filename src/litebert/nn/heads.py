@@ -161,9 +161,9 @@ class AlbertForTask(nn.Module):
     def forward(self, batch: Batch) -> Float[Tensor, "rows outputs"]:
         """Return logits: one row per sequence from a pooled head, one per token from others."""
         if self.head_config.record.is_pooled:
-            rows = self.albert.pool(self.albert(batch, batch.first_tokens))
+            rows = self.albert.pool(self.albert(batch, batch.first_tokens))  # (sequences, hidden)
         else:
-            rows = self.albert(batch).float()
+            rows = self.albert(batch).float()  # (tokens, hidden); heads compute in float32
         texts = (batch,) if self.head_config.record.reads_texts else ()
         logits: Tensor = self.head(rows, *texts)
         return logits

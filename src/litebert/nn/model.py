@@ -75,8 +75,8 @@ def attention(
         if visible is not None:
             place = torch.arange(len(q), device=q.device)
             scores = scores.masked_fill(~visible(place[:, None], place), -torch.inf)
-        weights = F.dropout(scores.softmax(-1), dropout_prob)
-        mixed.append(torch.einsum("hqk,khd->qhd", weights, v))
+        weights = F.dropout(scores.softmax(-1), dropout_prob)  # each query's shares of the values, which sum to 1
+        mixed.append(torch.einsum("hqk,khd->qhd", weights, v))  # (length, heads, head_size)
     return torch.cat(mixed)
 
 
@@ -96,9 +96,10 @@ class AttentionBlock(nn.Module):
 
     def forward(self, x: Float[Tensor, "tokens hidden"], batch: Batch) -> Float[Tensor, "tokens hidden"]:
         """Mix each token with those that it reads."""
+        # (tokens, heads, head_size) each: a head is a slice of the channels, with attention of its own
         query, key, value = (layer(x).unflatten(-1, self.heads) for layer in (self.query, self.key, self.value))
         mixed = attention(query, key, value, batch, self.visible, self.attention_dropout_prob * self.training)
-        x = self.norm(x + self.dropout(self.output(mixed.flatten(-2))))  # (tokens, hidden)
+        x = self.norm(x + self.dropout(self.output(mixed.flatten(-2))))  # (tokens, hidden), normalised last, as in BERT
         return x
 
 
