@@ -16,8 +16,8 @@ from litebert.inference.verbs import VERBS
 from litebert.nn import Batch
 from litebert.serve import Options
 from litebert.serve.app import ROUTES, Answer
-from litebert.serve.batching import Job, ServedModel, attention, load, self_test
-from litebert.serve.guard import Bodies, HttpError, Metrics
+from litebert.serve.batching import attention, load, self_test
+from litebert.serve.guard import Bodies, HttpError
 from litebert.serve.server import _listen
 from tests.contract.golden import near
 
@@ -37,19 +37,6 @@ def test_an_answer_does_not_wait_for_the_acknowledgement_of_its_headers() -> Non
     """asyncio turns Nagle's algorithm off where the protocol of the listener is named."""
     with _listen("127.0.0.1", 0) as listener:
         assert listener.proto == socket.IPPROTO_TCP
-
-
-def test_jobs_are_computed_together_within_the_budget(folders: dict[str, Path]) -> None:
-    async def run() -> list[int]:
-        model, seen = ServedModel("m", str(folders["base"]), Options(batch_tokens=500), Metrics()), list[int]()
-        model._compute = lambda jobs: seen.extend([len(jobs)])
-        for tokens in (300, 100, 200):
-            model.put(Job("embed", [{"text": "a"}], {}, tokens))
-        model._is_stopping = True
-        model.work()
-        return seen
-
-    assert asyncio.run(run()) == [2, 1]
 
 
 WHO = {"question": "Who?", "context": "Anna left.", "choice1": "Anna", "choice2": "Bert"}

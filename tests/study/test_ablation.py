@@ -13,7 +13,7 @@ from litebert.config import PretrainConfig
 from litebert.errors import LitebertError
 from litebert.settings import resolve, settings_from_words
 from litebert.study import sizes_of
-from litebert.study.ablation import Ablation, AblationRow, Scale, Trial, config_of, described, ordering, training_flops
+from litebert.study.ablation import Ablation, Scale, config_of, described, ordering, training_flops
 from litebert.study.findings import read_findings, study_ablation
 from litebert.study.trials import Bench
 from litebert.train import loop
@@ -88,16 +88,6 @@ def test_an_ordering_is_called_where_the_noise_allows(
     assert ordering(paper, ours).verdict == verdict
 
 
-def test_a_table_of_two_parts_is_ordered_within_each() -> None:
-    rows = []
-    for label, part, paper, ours in [("a", "1", 1, 0.1), ("b", "1", 2, 0.3), ("c", "2", 1, 0.6), ("d", "2", 2, 0.5)]:
-        trials = [Trial.model_construct(measures={"m": value}) for value in (ours, ours + 0.01)]
-        rows.append(AblationRow.model_construct(label=label, part=part, paper=paper, trials=trials))
-    found = Ablation.model_construct(scale="small", measure="m", rows=rows)
-    assert [each.verdict for each in found.orderings.values()] == ["reproduced", "reversed"]
-    assert "The paper's ordering, 1: reproduced" in found.verdict
-
-
 def test_rows_are_trained_once_and_measured_on_both_sentence_objectives(
     small: Ablate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -152,13 +142,25 @@ def test_what_cannot_be_afforded_is_predicted_and_not_trained(
     assert not (tmp_path / "runs").exists()
 
 
-WRONG = {"shoring": "LB-746", "sharing --scale tyni": "LB-746", "sharing --row x": "LB-746"}
-WRONG |= {"sharing --probe sst2": "LB-762", "data": "LB-829"}
+WRONG = {
+    "ablation shoring --corpus nowhere": "LB-746",
+    "ablation sharing --corpus nowhere --scale tyni": "LB-746",
+    "ablation sharing --corpus nowhere --row x": "LB-746",
+    "ablation sharing --corpus nowhere --probe sst2": "LB-762",
+    "ablation data --corpus nowhere": "LB-829",
+    "layers --texts file --depths 4": "LB-761",
+    "page . --html page.html": "LB-764",
+    "cost --output file": "LB-008",  # before the measuring
+}
 
 
 @pytest.mark.parametrize("words", WRONG)
-def test_wrong_names_are_refused_with_the_right_ones(words: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["study", "ablation", *words.split(), "--corpus", "nowhere"]) == 1
+def test_what_says_nothing_or_is_not_there_is_refused(
+    words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("the cat\n")
+    monkeypatch.chdir(tmp_path)
+    assert run(["study", *words.split()]) == 1
     assert WRONG[words] in capsys.readouterr().err
 
 

@@ -177,28 +177,20 @@ def rate_charts(run: Run) -> list[Figure]:
 
 
 def rows_figure(title: str, caption: str, rows: Sequence[tuple[str, Sequence[float], float | None]]) -> Figure:
-    """Return rows of a table: our values over the seeds below, and the paper's figure above, each on its own axis."""
-    said = (
-        f"{label}: ours {word(fmean(values) if values else None)}, paper {word(paper, decimals=1)}"
-        for label, values, paper in rows
-    )
+    """Return rows of a table from top to bottom: our mean and deviation over the seeds, beside the paper's figure."""
+    named = [(f"{label} (paper {paper})" if paper else label, values) for label, values, paper in rows]
 
     def fill(axes: Axes) -> None:
-        places = range(len(rows), 0, -1)  # the first row is at the top
-        axes.set_yticks(places, [label for label, _, _ in rows])
-        axes.set_xlabel("ours (below)")
-        ours = [(place, values) for place, (_, values, _) in zip(places, rows, strict=True) if values]
-        means = [fmean(values) for _, values in ours]
-        bars = [stdev(values) if len(values) > 1 else 0.0 for _, values in ours]
-        style: dict[str, Any] = {"fmt": "o", "color": PALETTE["train"], "markersize": 4.0, "capsize": 2.0}
-        axes.errorbar(means, [place for place, _ in ours], xerr=bars, **style)
-        if papers := [(paper, place) for place, (_, _, paper) in zip(places, rows, strict=True) if paper]:
-            above, color = axes.twiny(), PALETTE["held-out"]
-            above.grid(visible=False)
-            above.plot(*zip(*papers, strict=True), "D", color=color, markersize=4.0)
-            above.tick_params(labelcolor=color)
-            above.set_xlabel("paper", color=color)
+        places = range(len(rows), 0, -1)
+        axes.set_yticks(places, [label for label, _ in named])
+        for place, (_, values) in zip(places, named, strict=True):
+            if values:
+                bar = stdev(values) if len(values) > 1 else 0.0
+                axes.errorbar(
+                    fmean(values), place, xerr=bar, fmt="o", color=PALETTE["train"], markersize=4.0, capsize=2.0
+                )
 
+    said = (f"{label}: {word(fmean(values) if values else None)}" for label, values in named)
     return Figure(title, caption, f"{title}: {'; '.join(said)}.", fill)
 
 

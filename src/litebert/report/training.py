@@ -86,11 +86,12 @@ def write_report(folder: Path) -> Path:
     sections.append(Section("Settings", tables=[first], folded=[every]))
 
     environment: dict[str, Json] = {"litebert": run.file.litebert, **run.file.environment}
-    machine = [(name, None if value is None else written(value)) for name, value in environment.items()]
-    data = [(name, value if isinstance(value, int) else written(value)) for name, value in run.file.data.items()]
-    both = [Table(("Name", "Value"), machine, "Environment", "names")]
-    both.append(Table(("Name", "Value"), data, "Data, hashes are blake2b", "names"))
-    sections.append(Section("Environment and data", tables=both))
+    told = [(name, None if value is None else written(value)) for name, value in environment.items()]
+    told += [
+        (name, f"{value:,}" if isinstance(value, int) else written(value)) for name, value in run.file.data.items()
+    ]
+    both = Table(("Name", "Value"), told, "Versions, machine and data; hashes are blake2b", "names")
+    sections.append(Section("Environment and data", tables=[both]))
 
     if not seeds:  # what happened, and what it took; an unknown figure is empty
         speeds = finite(run.training, "tokens_per_second")

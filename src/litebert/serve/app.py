@@ -19,7 +19,7 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route as Address
 from typing_extensions import TypedDict
@@ -30,7 +30,7 @@ from litebert.inference.verbs import CHOICES, VERBS
 from litebert.serve import Options
 from litebert.serve import guard as limits
 from litebert.serve.batching import Attention, Job, ServedModel, Steps, attention, count_tokens, steps
-from litebert.serve.guard import Bodies, ClientLeftError, Gate, HttpError, Metrics, problem, reply
+from litebert.serve.guard import Bodies, Gate, HttpError, Metrics, problem, reply
 from litebert.settings import wanted
 
 # What requests say and answers are: made into records that validate the one, and describe both in /openapi.json
@@ -165,28 +165,6 @@ class EmbeddingsBody(RequestBody):
     user: Name | None = None
 
 
-class Embedding(TypedDict):
-    """One vector of length 1; base64 is of little-endian float32."""
-
-    object: Literal["embedding"]
-    index: int
-    embedding: list[float] | str
-
-
-class Usage(TypedDict):
-    prompt_tokens: int
-    total_tokens: int
-
-
-class Embeddings(TypedDict):
-    """OpenAI's list of embeddings."""
-
-    object: Literal["list"]
-    model: str
-    usage: Usage
-    data: list[Embedding]
-
-
 # The routes
 
 
@@ -249,12 +227,8 @@ class Service:
 
     async def list_models(self, _: Request) -> Response:
         """List the served models and what each can do."""
-        names = ("verbs", "version", "notes", "hidden_size", "num_steps", "num_blocks", "max_tokens")
         common = {"object": "model", "created": 0, "owned_by": "litebert"}
-        found = [
-            {"id": model.name, **common, "ready": model.is_ready, **{name: model.facts.get(name) for name in names}}
-            for model in self.models
-        ]
+        found = [{"id": each.name, **common, "ready": each.is_ready, **each.facts} for each in self.models]
         return reply({"object": "list", "data": found})
 
     async def live(self, _: Request) -> Response:
@@ -293,7 +267,7 @@ def create_app(service: Service, api_keys: Sequence[str] = ()) -> Starlette:
     for verb, route in ROUTES.items():
         result: Any = route.result
         posts[f"/v1/{verb}"] = Post(partial(service.verb, verb), body_of(verb), Answer[result])
-    posts["/v1/embeddings"] = Post(service.embeddings, EmbeddingsBody, Embeddings)
+    posts["/v1/embeddings"] = Post(service.embeddings, EmbeddingsBody, dict[str, Any])  # OpenAI's list
     own = {"/live": service.live, "/ready": service.ready, "/metrics": service.count}
     gets: dict[str, Endpoint] = {"/v1/models": service.list_models, **own}
 
@@ -323,7 +297,7 @@ def create_app(service: Service, api_keys: Sequence[str] = ()) -> Starlette:
     if origins := service.options.cors_origins:
         may: dict[str, Any] = {"allow_methods": ["GET", "POST"], "allow_headers": ["Authorization", "Content-Type"]}
         around.insert(0, Middleware(CORSMiddleware, allow_origins=origins, **may))
-    kinds = (HttpError, ValidationError, HTTPException, ClientLeftError, Exception)
+    kinds = (HttpError, ValidationError, HTTPException, ClientDisconnect, Exception)
     return Starlette(routes=routes, middleware=around, exception_handlers=dict.fromkeys(kinds, _refused))
 
 
@@ -332,7 +306,7 @@ def create_app(service: Service, api_keys: Sequence[str] = ()) -> Starlette:
 
 async def _refused(_: Request, error: Exception) -> Response:
     """Turn what was raised into an answer; async, since starlette gives others a thread, which waits for the model."""
-    if isinstance(error, ClientLeftError):
+    if isinstance(error, ClientDisconnect):
         return Response(status_code=499)  # for the metrics; no client receives it
     headers: Mapping[str, str] = {}
     if isinstance(error, ValidationError):
@@ -380,24 +354,6 @@ class Problem(TypedDict):
     code: str
 
 
-class Problems(TypedDict):
-    """Every error has this body."""
-
-    error: Problem
-
-
-PROBLEMS = {
-    400: "Not strict JSON.",
-    401: "No valid API key.",
-    404: "No such model.",
-    408: "The body did not arrive in time.",
-    413: "The body is too large.",
-    415: "Not plain JSON.",
-    422: "A field is wrong, or the model has no head for this.",
-    429: "The queue is full; Retry-After says when to try again.",
-    503: "The model is not available at the moment.",
-    504: "The deadline passed.",
-}
 ABOUT = f"""Answers of ALBERT models: the verbs of `litebert`, in the same words.
 
 Limits: bodies of {limits.MAX_BODY_BYTES:,} bytes, {limits.MAX_TEXTS} texts per request, {limits.MAX_CHARACTERS:,}
@@ -409,17 +365,19 @@ def openapi(posts: Mapping[str, Post], gets: Mapping[str, Endpoint]) -> dict[str
     kinds: list[tuple[str, Literal["validation", "serialization"], TypeAdapter[Any]]]
     kinds = [(path, "validation", TypeAdapter(post.body)) for path, post in posts.items()]
     kinds += [(path, "serialization", TypeAdapter(post.result)) for path, post in posts.items()]
-    kinds += [("problem", "serialization", TypeAdapter(Problems))]
+    kinds += [("problem", "serialization", TypeAdapter(dict[Literal["error"], Problem]))]
     schemas, named = TypeAdapter.json_schemas(kinds, ref_template="#/components/schemas/{model}")
 
     def content(about: str, name: str, mode: Literal["validation", "serialization"]) -> dict[str, Any]:
         return {"description": about, "content": {"application/json": {"schema": schemas[name, mode]}}}
 
-    refusals = {str(status): content(about, "problem", "serialization") for status, about in PROBLEMS.items()}
+    refusal = content(
+        "Refused; the message says why, and a stable code is in docs/errors.md.", "problem", "serialization"
+    )
     paths: dict[str, Any] = {}
     for path, post in posts.items():
         body = content("Strict JSON in UTF-8.", path, "validation") | {"required": True}
-        responses = {"200": content("The answer.", path, "serialization"), **refusals}
+        responses = {"200": content("The answer.", path, "serialization"), "default": refusal}
         about = inspect.cleandoc(post.body.__doc__ or "").partition("\n\n")[0]
         own = {"operationId": path.rpartition("/")[2], "description": about, "security": [{"key": []}]}
         paths[path] = {"post": {**own, "requestBody": body, "responses": responses}}

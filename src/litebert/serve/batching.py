@@ -12,12 +12,14 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from starlette.requests import ClientDisconnect
 from torch import Tensor
 from typing_extensions import TypedDict
 
@@ -27,7 +29,7 @@ from litebert.inference.model import Model
 from litebert.inference.verbs import VERBS, Row
 from litebert.nn import Batch, depth_plan
 from litebert.serve import Options
-from litebert.serve.guard import MAX_SCORED_TOKENS, ClientLeftError, HttpError, Metrics
+from litebert.serve.guard import MAX_SCORED_TOKENS, HttpError, Metrics
 
 log = logging.getLogger("litebert.serve")
 
@@ -117,44 +119,38 @@ class ServedModel:
 
     async def answer(self, job: Job, *, timeout_ms: int, left: Callable[[], Awaitable[None]]) -> tuple[str, list[Any]]:
         """Queue a job and wait for its answer, its deadline or its client's departure (`left` ends)."""
-        what = "the model is not available at the moment; see GET /ready"
-        unavailable = HttpError("LB-959", what, status=503, next="try again in 2 s", retry_after=2)
+        what, advice = "the model is not available at the moment; see GET /ready", "try again in 2 s"
+        unavailable = partial(HttpError, "LB-959", what, status=503, next=advice, retry_after=2)
         if not self.is_ready:
-            raise unavailable
+            raise unavailable()
         self.put(job)
-
-        def abandon(reason: str, error: Exception) -> None:
-            if not job.done.done():
-                self._metrics.abandoned.labels(self.name, reason).inc()
-                job.done.set_exception(error)
-
-        async def watch() -> None:
-            await left()
-            abandon("client left", ClientLeftError())
-
-        def end() -> None:
-            late = f"no answer within the deadline of {timeout_ms} ms"
-            advice = "send less, or allow a longer timeout_ms"
-            abandon("deadline", HttpError("LB-958", late, status=504, next=advice))
-
-        watching = list[asyncio.Task[None]]()  # most answers arrive before watching would be worth its cost
-        timers = [
-            self._loop.call_later(timeout_ms / 1_000, end),
-            self._loop.call_later(UNWATCHED_SECONDS, lambda: watching.append(self._loop.create_task(watch()))),
-        ]
+        leaving: asyncio.Future[Any] | None = None
+        reason = "client left"
         try:
-            version, found = await job.done
+            async with asyncio.timeout(timeout_ms / 1_000):
+                # Most answers arrive before watching the connection would be worth its cost.
+                await asyncio.wait([job.done], timeout=UNWATCHED_SECONDS)
+                if not job.done.done():
+                    leaving = asyncio.ensure_future(left())
+                    await asyncio.wait([job.done, leaving], return_when=asyncio.FIRST_COMPLETED)
+            if job.done.done():
+                version, found = job.done.result()
+                return version, found
+            raise ClientDisconnect
+        except TimeoutError as error:
+            reason, late = "deadline", f"no answer within the deadline of {timeout_ms} ms"
+            advice = "send less, or allow a longer timeout_ms"
+            raise HttpError("LB-958", late, status=504, next=advice) from error
         except asyncio.CancelledError:  # the server stops, and cannot wait any longer
-            raise unavailable from None
+            raise unavailable() from None
         finally:
-            for timer in timers:
-                timer.cancel()
-            for task in watching:
-                task.cancel()
+            if leaving is not None:
+                leaving.cancel()
+            if job.done.cancel():  # it had no answer, and is not computed any more
+                self._metrics.abandoned.labels(self.name, reason).inc()
             with self._arrived:
                 if job in self._jobs:
                     self._jobs.remove(job)
-        return version, found
 
     def overload(self) -> HttpError | None:
         """Return the refusal of whatever comes, if as many requests wait as may."""

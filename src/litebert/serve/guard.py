@@ -13,7 +13,7 @@ from typing import Any, cast
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from pydantic_core import to_json
 from starlette.datastructures import Headers
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -59,10 +59,6 @@ class HttpError(LitebertError):
     ) -> None:
         super().__init__(code, what, expected=expected, next=next)
         self.status, self.param, self.retry_after = status, param, retry_after
-
-
-class ClientLeftError(Exception):
-    """The client no longer waits for the answer."""
 
 
 def reply(value: object, status: int = 200, headers: dict[str, str] | None = None) -> Response:
@@ -128,7 +124,7 @@ class Bodies:
                         return decode(bytes(body))
                     message = await request.receive()
                     if message["type"] == "http.disconnect":
-                        raise ClientLeftError
+                        raise ClientDisconnect
                     chunk, is_whole = message.get("body", b""), not message.get("more_body", False)
                     body += chunk
                     self.held += len(chunk)

@@ -166,14 +166,10 @@ def study_layers(
 def of_layers(found: Sequence[Layers]) -> Study[list[Layers]]:
     fates, steps = list[list[Cell]](), list[list[Cell]]()
     for each in found:
-        moduli = [round(value, 3) for value in (each.eigenvalue_at_depth, each.eigenvalue_at_end)]
-        for fate in each.fates:
-            moved = (round(fate.residual, 4), fate.period, round(fate.return_residual, 4))
-            fates.append([each.source, fate.depth, fate.verdict, *moved, *moduli])
+        moduli = (each.eigenvalue_at_depth, each.eigenvalue_at_end)
+        fates += [[each.source, *fate.model_dump().values(), *moduli] for fate in each.fates]
         judged = [step for step in each.beyond if step.step in {fate.depth for fate in each.fates}]
-        for step in (*each.steps, *judged):
-            sizes = (round(step.l2, 3), round(step.angle, 2), round(step.norm, 3), round(step.residual, 4))
-            steps.append([each.source, step.step, step.block, step.step <= each.num_steps, *sizes])
+        steps += [[each.source, *step.model_dump().values()] for step in (*each.steps, *judged)]
 
     def drawn(title: str, caption: str, value: Callable[[StepChange], float], *, beyond: bool = False) -> list[Figure]:
         lines = []
@@ -184,7 +180,7 @@ def of_layers(found: Sequence[Layers]) -> Study[list[Layers]]:
         return chart(title, caption, lines, "{:.3g}".format, is_logarithmic=beyond)
 
     fate_headings = ("model", "depth", "verdict", "residual", "period", "return", "|eigenvalue|", "at the end")
-    step_headings = ("model", "step", "block", "trained", "L2", "angle", "norm", "residual")
+    step_headings = ("model", "step", "block", "L2", "angle", "norm", "residual")
     moved_by = "Share of its length by which a step moves a state."
     return Study(
         list(found),

@@ -7,6 +7,7 @@ from typing import Annotated
 
 from litebert.answers import Shown
 from litebert.config import PRESETS, AlbertConfig, preset
+from litebert.report.tables import Table
 
 MASKED_SHARE = 0.15
 """Share of the tokens that the masked LM head reads."""
@@ -25,7 +26,7 @@ PAPER_PARAMETERS = {
 
 @dataclass(frozen=True)
 class Sizes:
-    """Parameter counts, bytes, and FLOPs per token at sequence lengths 128 and 512.
+    """Parameter counts, bytes, and FLOPs per token at sequence lengths 128 and 512; training takes three times as many.
 
     Each layer norm counts with the sub-layer it follows. The word table is also the output layer of the masked LM and
     counts once, in `embeddings`. FLOPs include the masked-LM head at 15 % of the tokens, and exclude what is computed
@@ -42,11 +43,8 @@ class Sizes:
     body: int  # without the two heads
     total: int
     bytes_fp32: int
-    bytes_bf16: int
     forward_flops_128: int
     forward_flops_512: int
-    training_flops_128: int  # forward and backward: three times forward
-    training_flops_512: int
     formula: int  # V E + E H + L (4 H^2 + 2 4H^2) + H^2: the weights as if none were shared
     normalised_cost: float  # the formula times the paper's tokens
 
@@ -85,11 +83,8 @@ def sizes_of(config: AlbertConfig) -> Sizes:
         body=body,
         total=total,
         bytes_fp32=4 * total,
-        bytes_bf16=2 * total,
         forward_flops_128=flops_128,
         forward_flops_512=flops_512,
-        training_flops_128=3 * flops_128,
-        training_flops_512=3 * flops_512,
         formula=formula,
         normalised_cost=float(formula * PAPER_TOKENS),
     )
@@ -124,12 +119,13 @@ def sizes(
     "paper" is Table 1, as printed.
     """
     found = {name: sizes_of(preset(name)) for name in presets or PRESETS}
-    headings = ("preset", "body", "with heads", "paper", "MB fp32", "MB bf16", "MFLOP/token 128", "512")
-    widths = ("<10", ">13", ">13", ">7", ">9", ">9", ">17", ">10")
-    lines = ["".join(map(format, headings, widths)) + f"{'formula':>17}{'cost':>11}"]
+    headings = ("preset", "body", "with heads", "paper", "MB fp32", "MFLOP/token 128", "512", "formula", "cost")
+    rows = []
     for name, each in found.items():
-        paper = PAPER_PARAMETERS.get(name.removesuffix("-v1").removesuffix("-v2"), "-")
-        millions = (each.bytes_fp32, each.bytes_bf16, each.forward_flops_128, each.forward_flops_512)
-        cells = (name, f"{each.body:,}", f"{each.total:,}", paper, *(f"{count / 1e6:.1f}" for count in millions))
-        lines.append("".join(map(format, cells, widths)) + f"{each.formula:>17,}{each.normalised_cost:>11.3e}")
-    return Shown([{"preset": name, **asdict(each)} for name, each in found.items()], "\n".join(lines))
+        paper = PAPER_PARAMETERS.get(name.removesuffix("-v1").removesuffix("-v2"))
+        millions = (each.bytes_fp32, each.forward_flops_128, each.forward_flops_512)
+        cost = f"{each.normalised_cost:.3e}"
+        rows.append((name, each.body, each.total, paper, *(x / 1e6 for x in millions), each.formula, cost))
+    return Shown(
+        [{"preset": name, **asdict(each)} for name, each in found.items()], str(Table(headings, rows, decimals=1))
+    )

@@ -9,7 +9,6 @@ from pathlib import Path
 from statistics import mean
 
 import numpy as np
-from numpy.typing import NDArray
 
 from litebert.errors import LitebertError
 from litebert.inference.model import Model
@@ -57,7 +56,7 @@ def sts(model: Model, data: Path, *, limit: int | None = None) -> dict[str, floa
             expected=" or ".join(map(", ".join, _PAIR_COLUMNS)),
             next="litebert evaluate MODEL --on sts --data STS-B/dev.tsv",
         )
-    first, second = (_unit(model.embed([str(row[name]) for row in rows])) for name in names[:2])
+    first, second = (model.embed([str(row[name]) for row in rows], normalize=True) for name in names[:2])
     try:
         scores = np.array([float(str(row[names[2]])) for row in rows])
     except ValueError as error:
@@ -77,8 +76,8 @@ def retrieval(model: Model, data: Path, *, limit: int | None = None) -> dict[str
     contexts = list(dict.fromkeys(str(row["context"]) for row in rows))
     number = {context: index for index, context in enumerate(contexts)}
     wanted = np.array([number[str(row["context"])] for row in rows])
-    vectors = _unit(model.embed(contexts))
-    questions = _unit(model.embed([str(row["question"]) for row in rows]))
+    vectors = model.embed(contexts, normalize=True)
+    questions = model.embed([str(row["question"]) for row in rows], normalize=True)
     ranks = np.zeros(len(rows), dtype=np.int64)  # how many paragraphs are nearer than the wanted one
     for start in range(0, len(rows), _MOST_BLOCKED):
         block = slice(start, start + _MOST_BLOCKED)
@@ -92,11 +91,6 @@ def retrieval(model: Model, data: Path, *, limit: int | None = None) -> dict[str
 
 def _rows(data: Path) -> Iterator[Row]:
     return (row for _, row in open_table(data, has_header=True).rows())
-
-
-def _unit(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
-    normal: NDArray[np.float32] = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
-    return normal
 
 
 MEASURES: dict[str, Callable[..., dict[str, float]]] = {"blimp": blimp, "sts": sts, "retrieval": retrieval}

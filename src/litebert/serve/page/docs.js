@@ -49,15 +49,11 @@ function example(part) {
 function route(path, method, operation) {
   const body = operation.requestBody?.content?.["application/json"]?.schema;
   const answer = operation.responses["200"]?.content?.["application/json"]?.schema;
-  const errors = Object.entries(operation.responses).filter(([status]) => status !== "200");
   return el("section", { class: "route" },
     el("h2", {}, el("b", {}, method.toUpperCase()), path),
     el("p", {}, operation.description ?? operation.summary),
     ...(body ? [fields(body), el("pre", { tabindex: 0 }, curl(path.slice(4), example(body)))] : []),
-    ...(body && answer ? [el("details", {}, el("summary", {}, "Answer"),
-      fields(answer))] : []),
-    ...(errors.length ? [el("details", {}, el("summary", {}, "Errors"), el("ul", {},
-      ...errors.map(([status, told]) => el("li", {}, `${status} ${told.description}`))))] : []));
+    ...(body && answer ? [el("details", {}, el("summary", {}, "Answer"), fields(answer))] : []));
 }
 
 document.getElementById("about").textContent = schema.info.description.replaceAll("`", "");
