@@ -48,7 +48,7 @@ def pass_harness(
     assert family.measures(examples, constant).keys() == measures.keys()
     rows = family.rows(examples, answers)
     assert [row.id for row in rows] == [example.id for example in examples]
-    assert all(row.expected is not None for row in rows)
+    assert all(row.expected is not None and 0 <= (row.confidence or 0) <= 1 + 1e-9 for row in rows)
     averaged = [family.averaged([each, each]) for each in answers]
     assert [row.answer for row in family.rows(examples, averaged)] == [r.answer for r in rows]
     assert all(family.texts(example)[0] for example in examples)

@@ -114,11 +114,8 @@ MALFORMED = {
     "another task's labels": ("wnli", "tsv", [PAIR_HEAD, "0\tA.\tB.\tentailment"], "LB-825", 2),
     "a short line": ("wnli", "tsv", [PAIR_HEAD, "0\tA.\tB.\t1", "1\tA."], "LB-823", 3),
     "a long line": ("qqp", "tsv", [QQP_HEAD, "7\t1\t2\tWho?\tWhom?\t1\t1"], "LB-823", 2),
-    "nothing": ("wnli", "tsv", [""], "LB-822", 1),
     "a header where none is": ("cola", "tsv", ["source\tlabel\toriginal\tsentence"], "LB-825", 1),
-    "a column less": ("cola", "tsv", ["gj04\t1\t\tA sentence.", "gj04\t1\tA sentence."], "LB-823", 2),
     "a score": ("stsb", "tsv", [SCORE_HEAD, "0\tA.\tB.\t5.1"], "LB-825", 2),
-    "no number": ("stsb", "tsv", [SCORE_HEAD, "0\tA.\tB.\tnan"], "LB-825", 2),
     "a key less": ("mrpc", "jsonl", [json.dumps(GOOD), '{"sentence1": "A.", "sentence2": "B."}'], "LB-822", 2),
     "no text": ("mrpc", "jsonl", [json.dumps(GOOD), json.dumps({**GOOD, "sentence2": None})], "LB-824", 2),
     "a label of the Hub": ("mrpc", "jsonl", [json.dumps(GOOD), json.dumps({**GOOD, "label": -1})], "LB-825", 2),
@@ -291,14 +288,6 @@ def test_a_recipe_has_the_published_values(name: str) -> None:
     assert (optim.beta1, optim.beta2, optim.epsilon) == (0.9, 0.999, 1e-6)
     assert train.steps * train.batch_size / size == pytest.approx(epochs, abs=0.051)
     assert (task.max_query_length, task.doc_stride) == (64, 128)
-
-
-def test_one_school_alone_has_the_values_of_race_by_passes() -> None:
-    for config, whole in ((recipe(f"race-{school}"), recipe("race")) for school in ("middle", "high")):
-        assert config.model == whole.model
-        assert config.optim.model_copy(update={"warmup_steps": 1_000}) == whole.optim
-        assert config.optim.warmup_steps == pytest.approx(1_000 / 12_000, abs=0.001)
-        assert (config.train.epochs, config.train.steps) == (4.4, 0)
 
 
 def test_every_task_that_can_be_trained_has_a_recipe_that_tells_its_source() -> None:

@@ -1,7 +1,6 @@
 """SQuAD: windows as the official code cuts them, the best spans as a slow search finds them, thresholds, files."""
 
 import json
-import resource
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import product
@@ -21,7 +20,6 @@ from litebert.files import Json, write_bytes, write_json, write_text
 from litebert.metrics import normalized_answer
 from litebert.nn import AlbertForTask
 from litebert.reading.source import find_file
-from litebert.tasks.finetuning import answer
 from litebert.tasks.kinds.family import Family, Feature, joined, targets_of
 from litebert.tasks.kinds.spans import (
     EMPTY,
@@ -42,24 +40,24 @@ from litebert.tasks.named import DATASETS
 from litebert.tasks.named.questions import read_squad, score_predictions
 from litebert.tokenizer import Tokenizer, train_tokenizer
 
-WHO = ("Jürgen", "Anna", "Old Marta", "Émile", "The captain", "Sister Clara")
-WHERE = ("Århus", "Porto", "Malmö", "Galway", "Tallinn")
-WHAT = ("lanterns", "letters", "apples", "violins")
-
 
 def voyages() -> Iterator[SpanExample]:
-    """Yield 240 questions on 60 contexts; one in four has no answer there."""
-    for number, (who, where, what) in enumerate(list(product(WHO, WHERE, WHAT))[::2]):
-        day, count = ("Monday", "Tuesday", "Friday")[number % 3], f"{137 * number % 4000 + 1000:,}"
+    """Yield four questions on each of 18 contexts; one of the four has no answer there."""
+    people, places = (
+        ("Jürgen", "Anna", "Old Marta", "Émile", "The captain", "Sister Clara"),
+        ("Århus", "Porto", "Galway"),
+    )
+    for number, (who, where) in enumerate(product(people, places)):
+        count = f"{137 * number % 4000 + 1000:,}"
         context = (
-            f"On {day} {who} sailed to {where} with {count} {what}. "
-            f"It rained.  Nobody waited at the “{where}” harbour, and the {what} stayed aboard."
+            f"On Monday {who} sailed to {where} with {count} lanterns. "
+            f"It rained.  Nobody waited at the “{where}” harbour, and the lanterns stayed aboard."
         )
-        asked = {f"Who sailed to {where}?": who, "Where did the ship go?": where, f"How many {what}?": count}
-        for index, (question, text) in enumerate(asked.items()):
-            answers = (GoldAnswer(text, context.index(text)),)
-            yield SpanExample(f"v{number}-{index}", question, context, answers)
-        yield SpanExample(f"v{number}-3", "Who walked home?", context, ())
+        for index, text in enumerate((who, where, count, None)):
+            answers = () if text is None else (GoldAnswer(text, context.index(text)),)
+            yield SpanExample(
+                f"v{number}-{index}", ("Who sailed?", "Where to?", "How many?", "Why?")[index], context, answers
+            )
 
 
 VOYAGES = list(voyages())
@@ -68,7 +66,7 @@ VOYAGES = list(voyages())
 @pytest.fixture(scope="module")
 def tokenizer() -> Tokenizer:
     texts = [text for one in VOYAGES for text in (one.context, one.question)]
-    return Tokenizer.from_model(train_tokenizer(texts, vocab_size=140))
+    return Tokenizer.from_model(train_tokenizer(texts, vocab_size=80))
 
 
 def write_squad(path: Path, examples: Sequence[SpanExample], *, version: str = "1.1") -> None:
@@ -208,25 +206,6 @@ def test_a_question_that_cannot_be_learnt_or_asked_is_refused(tokenizer: Tokeniz
         _windows(SpanExample("q", "Who? " * 50, "Ada left."), tokenizer, training=False)
 
 
-def test_real_answers_are_found_again_unless_they_end_inside_a_piece(official: Tokenizer, real_data: Path) -> None:
-    asked = DATASETS["squad"].read(real_data / "squad", "dev")[::7]
-    examples = [replace(one, answers=(one.answers or ())[:1]) for one in asked]
-    seen, num_cut = set(), 0
-    for window in SpanAnswering().windows(examples, official, max_length=384, training=True):
-        if window.target is None or window.target[2]:
-            continue
-        example = examples[window.example]
-        ((answer,), found) = example.answers or (), _found(example, window)
-        seen.add(example.id)
-        assert answer.text in found
-        if normalized_answer(found) != normalized_answer(answer.text):
-            num_cut += 1  # it starts or ends inside a piece
-            starts, stops = zip(*official.encode(example.context).offsets, strict=True)
-            assert answer.start not in starts or answer.start + len(answer.text) not in stops
-    assert len(seen) == len(examples)
-    assert num_cut <= 0.004 * len(examples)
-
-
 # Decoding
 
 CONTEXT = "Ada met Bob, and Ada left with Bob at noon."
@@ -346,23 +325,6 @@ def test_the_official_beam_is_five_starts_with_five_ends_each(tokenizer: Tokeniz
     assert rows[0, 2] == pytest.approx(float(spans.no_answer[0]))
 
 
-@BOTH
-def test_an_answer_does_not_depend_on_its_batch_and_rows_say_how_sure_it_is(
-    family: SpanAnswering, tokenizer: Tokenizer
-) -> None:
-    network, examples = _network(family), [*VOYAGES[2:6], replace(VOYAGES[0], answers=None)]
-
-    def answers(asked: list[SpanExample]) -> list[SpanAnswer]:
-        return answer(network, family, asked, family.features(asked, tokenizer, max_length=96, training=False))
-
-    together, alone = answers(examples), [answers([one])[0] for one in examples]
-    assert [one.n_best[0].text for one in together] == [one.n_best[0].text for one in alone]
-    rows = family.rows(examples, together)
-    assert [row.expected for row in rows] == ["1,000", "", "Jürgen", "Århus", None]
-    assert rows[-1].score is None
-    assert all(row.confidence is not None and 0 <= row.confidence <= 1 for row in rows)
-
-
 # When no answer is given
 
 
@@ -436,14 +398,9 @@ def test_no_answer_and_nothing_said_are_two_things(tmp_path: Path) -> None:
 
 # What a file has instead, or what is changed in its question, and the message
 REFUSED: dict[str, tuple[bytes | dict[str, Json], str]] = {
-    "nothing": (b"", "LB-800"),
     "cut off": (b'{"data": [', "LB-800"),
-    "no number": (b'{"data": [NaN]}', "LB-800"),
-    "no text": (b"\xff{}", "LB-800"),
-    "no end": (b"[" * 100_000, "LB-800"),
     "another layout": (json.dumps({"rows": list(range(10_000))}).encode(), "LB-801.*\n.*an object with rows\n"),
     "no question": ({"question": None}, "LB-801"),
-    "no start": ({"answers": [{"text": "Nile"}]}, "LB-801"),
     "a start in letters": ({"answers": [{"text": "Nile", "answer_start": "4"}]}, "LB-801"),
     **{f"at {n}": ({"answers": [{"text": "Nile", "answer_start": n}]}, "LB-802") for n in (5, -13, 10**30)},
     "beyond the end": ({"answers": [{"text": "long. ", "answer_start": 12}]}, "LB-802"),
@@ -468,10 +425,10 @@ def test_what_is_wrong_is_named_with_file_and_question(name: str, tmp_path: Path
 
 def test_a_split_is_a_file_or_its_parts(tmp_path: Path) -> None:
     read = DATASETS["squad2"].read
-    for number, part in enumerate((VOYAGES[:100], VOYAGES[100:]), start=1):
+    for number, part in enumerate((VOYAGES[:30], VOYAGES[30:]), start=1):
         write_squad(tmp_path / f"dev-v2.0.part{number}.json", part, version="v2.0")
     assert read(tmp_path, "dev") == VOYAGES
-    assert read(tmp_path / "dev-v2.0.part1.json", "dev") == VOYAGES[:100]
+    assert read(tmp_path / "dev-v2.0.part1.json", "dev") == VOYAGES[:30]
     write_squad(tmp_path / "train-v2.0.json", [*VOYAGES[:2], VOYAGES[0]], version="v2.0")
     with pytest.raises(LitebertError, match="LB-803"):
         read(tmp_path, "train")
@@ -482,14 +439,10 @@ def test_real_files_have_their_numbers_of_questions(real_data: Path) -> None:
     assert (len(dev2), sum(one.is_impossible for one in dev2)) == (6_078, 3_168)
 
 
-def test_a_context_of_ten_megabytes_is_refused_at_once(tmp_path: Path) -> None:
-    long = "The Nile is long. " * 600_000
-    write_squad(tmp_path / "dev.json", [replace(NILE, context=long)])
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+def test_a_context_that_is_too_long_for_a_data_set_is_refused(tmp_path: Path) -> None:
+    write_squad(tmp_path / "dev.json", [replace(NILE, context="The Nile is long. " * 12_000)])
     with pytest.raises(LitebertError, match=r"LB-811: .*question q"):
         read_squad(find_file(tmp_path / "dev.json"))
-    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-    assert grown < (64 << 10) + len(long) // 1024  # kB beyond the file
 
 
 def test_answers_are_written_in_the_official_form() -> None:
@@ -535,16 +488,16 @@ def test_unanswered_questions_are_named(
 @pytest.mark.parametrize(
     ("code", "predictions", "nulls"),
     [
-        *(("LB-801", predictions, {}) for predictions in ({"v0-0": 1}, ["v0-0"])),
-        *(("LB-809", predictions, {}) for predictions in ({"elsewhere": "x"}, {})),
+        ("LB-801", {"v0-0": 1}, {}),
+        ("LB-809", {"elsewhere": "x"}, {}),
         ("LB-801", {"v0-0": "x"}, {"v0-0": "high"}),
         ("LB-810", {"v0-0": "x"}, {"v0-1": 0.5}),
     ],
 )
 def test_predictions_that_do_not_fit_are_refused(tmp_path: Path, code: str, predictions: Json, nulls: Json) -> None:
     write_squad(tmp_path / "dev.json", VOYAGES[:4], version="v2.0")
-    for name, content in (("found", predictions), ("nulls", nulls)):
-        write_json(tmp_path / f"{name}.json", content)
-    null_odds = tmp_path / "nulls.json" if nulls else None
+    found, null_odds = tmp_path / "found.json", tmp_path / "nulls.json"
+    write_json(found, predictions)
+    write_json(null_odds, nulls)
     with pytest.raises(LitebertError, match=code):
-        score_predictions(tmp_path / "dev.json", tmp_path / "found.json", null_odds=null_odds)
+        score_predictions(tmp_path / "dev.json", found, null_odds=null_odds if nulls else None)

@@ -146,13 +146,12 @@ def drawn(num_features: int, step: int, *, batch_size: int, seed: int) -> list[i
     >>> sorted(drawn(4, 0, batch_size=2, seed=1) + drawn(4, 1, batch_size=2, seed=1))
     [0, 1, 2, 3]
     """
-    samples = np.arange(step * batch_size, (step + 1) * batch_size)
-    epochs, positions = np.divmod(samples, num_features)
-    numbers = np.empty_like(samples)
-    for epoch in np.unique(epochs):
-        chosen = epochs == epoch
-        numbers[chosen] = rng.permutation(seed, "features", int(epoch), num_features, positions[chosen])
-    return [int(number) for number in numbers]
+    epochs, positions = np.divmod(np.arange(step * batch_size, (step + 1) * batch_size), num_features)
+    numbers = list[int]()
+    for epoch in range(epochs[0], epochs[-1] + 1):
+        own = positions[epochs == epoch]
+        numbers += rng.permutation(seed, "features", epoch, num_features, own).tolist()
+    return numbers
 
 
 def answer(

@@ -508,8 +508,7 @@ SPAN_FAMILIES = {each.head.kind: each for each in (SpanAnswering(), ConditionalS
 
 def likeliest(scores: NDArray[np.floating], number: int) -> NDArray[np.int64]:
     """Return the indices of the highest scores along the last axis, best first; ties keep order."""
-    found: NDArray[np.int64] = np.argsort(-scores, axis=-1, kind="stable")[..., :number]
-    return found
+    return np.argsort(-scores, axis=-1, kind="stable")[..., :number]
 
 
 def _allowed(batch: Batch) -> Tensor:

@@ -57,7 +57,6 @@ class _Article(_Part):
 
 
 class _Layout(_Part):
-    version: str | float = ""
     data: list[_Article]
 
 
@@ -70,9 +69,9 @@ def read_squad(source: Source) -> tuple[list[SpanExample], bool]:
 
     Each answer must stand where its start says, and ids must differ.
     """
-    file, examples = read_layout(source, _SQUAD, what="SQuAD"), list[SpanExample]()
-    is_version_2 = str(file.version).removeprefix("v").startswith("2")
-    for paragraph in (paragraph for article in file.data for paragraph in article.paragraphs):
+    examples, is_version_2 = list[SpanExample](), False
+    articles = read_layout(source, _SQUAD, what="SQuAD").data
+    for paragraph in (paragraph for article in articles for paragraph in article.paragraphs):
         for one in paragraph.qas:
             where = f"{source.name}, question {one.id}"
             found = [(answer.text, answer.answer_start) for answer in one.answers or ()]
@@ -135,12 +134,9 @@ def score_predictions(dataset: Path, predictions: Path, *, null_odds: Path | Non
     source = find_file(dataset)
     examples, is_version_2 = read_squad(source)
     wanted, found = gold(examples), read_layout(find_file(predictions), _TEXTS, what="question id to answer")
-    if not wanted:
-        advice = f"litebert evaluate --predictions {predictions} --data dev-v1.1.json"
-        raise LitebertError("LB-808", f"{source.name} does not tell the answers", next=advice)
     if wanted.keys().isdisjoint(found):
         received, asked = (f"ids such as {next(iter(ids), 'none')}" for ids in (found, wanted))
-        what = f"{predictions} answers no question of {source.name}"
+        what = f"{predictions} answers no question whose answer {source.name} tells"
         advice = "choose the file of questions that the predictions were made for"
         raise LitebertError("LB-809", what, received=received, expected=asked, next=advice)
     missing = [key for key in wanted if key not in found]
@@ -222,19 +218,11 @@ def race_submission(
     return {f"{name}-{split}.json": json.dumps(letters, indent=2) + "\n"}
 
 
-def _squad(name: str, version: str, family: SpanAnswering) -> Dataset[SpanExample, SpanAnswer]:
-    return Dataset(name, family, partial(read_split, version), "f1", submission, test_splits=())
-
-
-def _race(name: str, *groups: str) -> Dataset[ChoiceExample, Scores]:
-    return Dataset(name, MultipleChoice(), partial(read_race, groups), "accuracy", partial(race_submission, name))
-
-
 SQUAD = {
-    "squad": _squad("squad", "1.1", SpanAnswering()),
-    "squad2": _squad("squad2", "2.0", ConditionalSpanAnswering()),
+    name: Dataset(name, family, partial(read_split, version), family.key_measure, submission, test_splits=())
+    for name, version, family in (("squad", "1.1", SpanAnswering()), ("squad2", "2.0", ConditionalSpanAnswering()))
 }
 RACE = {
-    each.name: each
-    for each in (_race("race", "middle", "high"), _race("race-middle", "middle"), _race("race-high", "high"))
+    name: Dataset(name, MultipleChoice(), partial(read_race, groups), "accuracy", partial(race_submission, name))
+    for name, *groups in (("race", "middle", "high"), ("race-middle", "middle"), ("race-high", "high"))
 }
