@@ -131,8 +131,7 @@ def _sentences(clauses: Sequence[str]) -> list[str]:
 
 
 def _pretraining(run: Run) -> Told:
-    # torch comes with them, which only a page needs
-    from litebert.tasks.distillation import DISTILLATION_MEASURES
+    # torch comes with it, which only a page needs
     from litebert.tasks.pretraining import pretraining_measures
 
     # each measure as a curve, and in a table of the first and the last evaluation
@@ -140,7 +139,7 @@ def _pretraining(run: Run) -> Told:
     last = run.evaluations[-1].values if run.evaluations else {}
     vocabulary = run.settings.get("model.vocab_size")
     drawn, rows = list[Figure](), list[tuple[str, ...]]()
-    for each in (*pretraining_measures(), *DISTILLATION_MEASURES):
+    for each in pretraining_measures():
         if not each.title:
             continue
         # What is reached without any learning: a number, or a measure of its own.

@@ -14,7 +14,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -30,7 +29,6 @@ from litebert.objectives import PretrainingBatch, Samples, longest_first, prefet
 from litebert.rng import Ints
 from litebert.tasks.pretraining import (
     Loss,
-    Measure,
     MicroBatch,
     Pretraining,
     PretrainingWork,
@@ -42,13 +40,6 @@ from litebert.tasks.pretraining import (
 from litebert.tokenizer import Tokenizer
 
 Span = tuple[int, int]
-
-_STATES = "Distance to the teacher's hidden states. Lower is better."
-_VECTORS = "Distance to the teacher's text vectors. Lower is better."
-DISTILLATION_MEASURES = (
-    Measure("hidden_error", "hidden {:.3f}", "Hidden-state error", _STATES),
-    Measure("vector_error", "vectors {:.3f}", "Text-vector error", _VECTORS),
-)
 
 
 # The teacher
@@ -78,30 +69,35 @@ class Teacher:
         network = load_model(folder, dtype=dtype, for_inference=True).network
         return cls(network.albert, Tokenizer.load(folder), student, pooling=vectors.pooling)
 
-    def encode(self, ids: Ints, offsets: Ints) -> tuple[Batch, Alignment]:
-        """Return the framed batch of the texts behind a student's ids, and which of its tokens correspond to each id.
+    @torch.no_grad()
+    def read(self, ids: Ints, offsets: Ints, layers: Sequence[int]) -> tuple[Tensor, list[Tensor], Tensor]:
+        """Read the texts behind a student's ids (tokens,), unmasked and framed; `offsets` delimit the sequences.
 
-        `ids` (tokens,) are unmasked and framed; `offsets` (sequences + 1,) delimit the sequences.
+        Return which tokens have a counterpart (kept,), its states after the given layers (0: the embeddings), each of
+        shape (kept, teacher hidden), and the pooled vectors (texts, teacher hidden).
         """
-        longest = self.encoder.config.max_position_embeddings - 2
+        longest, device = self.encoder.config.max_position_embeddings - 2, device_of(self.encoder)
         framed, ours, theirs = list[list[int]](), list[list[Span]](), list[list[Span]]()
-        for start, stop in pairwise(offsets):
-            parts = [self._texts[index] for index in ids[start:stop]]
+        for begin, end in pairwise(offsets):
+            parts = [self._texts[index] for index in ids[begin:end]]
             ends = np.cumsum([0, *map(len, parts)]).tolist()  # in characters
             ours.append([(ends[i] + part.startswith(" "), ends[i + 1]) for i, part in enumerate(parts)])
             encoded = self.tokenizer.encode("".join(parts))
             framed.append([self.tokenizer.cls_id, *encoded.ids[:longest], self.tokenizer.sep_id])
             theirs.append([(0, 0), *encoded.offsets[:longest], (0, 0)])
-        return Batch.from_lists(framed), align(ours, theirs)
-
-    @torch.no_grad()
-    def read(self, batch: Batch, layers: Sequence[int]) -> tuple[list[Tensor], Tensor]:
-        """Return the states after the given layers (0: the embeddings) and the pooled vectors.
-
-        States have shape (teacher tokens, teacher hidden), vectors (texts, teacher hidden).
-        """
+        batch = Batch.from_lists(framed).to(device)
         states = list(self.encoder.states(batch))
-        return [states[layer] for layer in layers], pool(states[-1].float(), batch, self.pooling)
+
+        # of each token the mean of the states of its counterparts, the rows first ... stop - 1: their sum is a
+        # difference of running sums, which float32 would round away
+        bounds = align(ours, theirs)
+        numbers = np.flatnonzero(bounds[1] > bounds[0])
+        kept, first, stop = (moved(torch.from_numpy(x), device) for x in (numbers, *(each[numbers] for each in bounds)))
+        targets = []
+        for x in (states[layer] for layer in layers):
+            sums = torch.cat([x.new_zeros(1, x.shape[1]), x]).to(exact_dtype(device)).cumsum(0)
+            targets.append(((sums[stop] - sums[first]) / (stop - first)[:, None]).float())
+        return kept, targets, pool(states[-1].float(), batch, self.pooling)
 
 
 def pool(hidden: Tensor, batch: Batch, pooling: Pooling) -> Tensor:
@@ -109,41 +105,15 @@ def pool(hidden: Tensor, batch: Batch, pooling: Pooling) -> Tensor:
     return hidden[batch.first_tokens] if pooling == "cls" else mean_by_sequence(hidden, batch)
 
 
-# Two tokenizations of one text
-
-
-@dataclass(frozen=True)
-class Alignment:
-    """Which teacher tokens of the batch correspond to each student token: `first` to `stop`, both of shape (tokens,).
-
-    If they are equal, a token has no counterpart ([SEP] between two sentences, a lone `▁`).
-    """
-
-    first: Ints
-    stop: Ints
-
-    def means(self, states: Tensor) -> Tensor:
-        """Return the mean of the states (teacher tokens, hidden) of each student token; zeros without a counterpart."""
-        first, stop = (moved(torch.from_numpy(x), states.device) for x in (self.first, self.stop))
-        # the sum of rows a ... b - 1 is a difference of running sums, which float32 would round away
-        sums = torch.cat([states.new_zeros(1, states.shape[1]), states]).to(exact_dtype(states.device)).cumsum(0)
-        count = (stop - first).clamp(min=1)[:, None]
-        return ((sums[stop] - sums[first]) / count).float()  # (tokens, hidden)
-
-    @property
-    def has_target(self) -> NDArray[np.bool_]:
-        """Which student tokens have a teacher state, shape (tokens,)."""
-        return self.stop > self.first
-
-
-def align(student: Sequence[Sequence[Span]], teacher: Sequence[Sequence[Span]]) -> Alignment:
+def align(student: Sequence[Sequence[Span]], teacher: Sequence[Sequence[Span]]) -> tuple[Ints, Ints]:
     """Align two tokenizations of the same texts by characters.
 
-    The first and the last span of a text, [CLS] and the final [SEP], correspond to each other; other empty ones have no
-    counterpart.
+    Return for each token of the student the first of the teacher's tokens that correspond to it, and where they stop,
+    both (tokens,). If these are equal, it has no counterpart ([SEP] between two sentences, a lone `▁`). The first and
+    the last span of a text, [CLS] and the final [SEP], correspond to each other.
 
-    >>> alignment = align([[(0, 0), (0, 3), (0, 0)]], [[(0, 0), (0, 2), (2, 3), (0, 0)]])
-    >>> alignment.first.tolist(), alignment.stop.tolist()
+    >>> first, stop = align([[(0, 0), (0, 3), (0, 0)]], [[(0, 0), (0, 2), (2, 3), (0, 0)]])
+    >>> first.tolist(), stop.tolist()
     ([0, 1, 3], [1, 3, 4])
     """
     first, stop, row = [], [], 0
@@ -159,7 +129,7 @@ def align(student: Sequence[Sequence[Span]], teacher: Sequence[Sequence[Span]]) 
         low[-1], high[-1] = row - 1, row  # the last [SEP]
         first.append(low)
         stop.append(np.maximum(low, high))
-    return Alignment(np.concatenate(first), np.concatenate(stop))
+    return np.concatenate(first), np.concatenate(stop)
 
 
 # The task
@@ -225,10 +195,7 @@ class Distillation(Task[Lesson]):
         (work,) = micro_batches(batch if is_masked else replace(batch, ids=ids), None, device, world)
         if is_masked and not self.distil.hidden:
             return Lesson(work.batch, share, world, pretraining=work)
-        theirs, alignment = self.teacher.encode(ids, batch.offsets)
-        states, vectors = self.teacher.read(theirs.to(device), self._layers)
-        kept = torch.from_numpy(np.flatnonzero(alignment.has_target)).to(device)
-        targets = [alignment.means(each)[kept] for each in states]
+        kept, targets, vectors = self.teacher.read(ids, batch.offsets, self._layers)
         if is_masked:
             return Lesson(work.batch, share, world, pretraining=work, kept=kept, targets=targets)
         return Lesson(work.batch, share, world, vectors=vectors, kept=kept, targets=targets)
@@ -281,7 +248,7 @@ class Distillation(Task[Lesson]):
         self.pretraining.world.sum_([sums])
         self.network.train()
         measured = self.measures(sums.tolist())
-        return values | {measure.name: measured[measure.name] for measure in DISTILLATION_MEASURES}
+        return values | {name: measured[name] for name in ("hidden_error", "vector_error")}
 
 
 def unmasked(batch: PretrainingBatch) -> Ints:

@@ -184,10 +184,20 @@ MASK_TOKEN = (
 )
 
 
+WITH_TEACHER = (
+    Measure(
+        "hidden_error", "hidden {:.3f}", "Hidden-state error", "Distance to the teacher's states. Lower is better."
+    ),
+    Measure(
+        "vector_error", "vectors {:.3f}", "Text-vector error", "Distance to the teacher's vectors. Lower is better."
+    ),
+)
+
+
 def pretraining_measures() -> tuple[Measure, ...]:
-    """Return everything that pretraining measures, in the order of a line of the log."""
+    """Return everything that pretraining and distillation measure, in the order of a line of the log."""
     (masked, *others) = (objective.measures for objective in OBJECTIVES.values())
-    return (*masked, *MASK_TOKEN, *chain(*others))
+    return (*masked, *MASK_TOKEN, *chain(*others), *WITH_TEACHER)
 
 
 # The task

@@ -99,16 +99,13 @@ def begin_as_teacher(student: AlbertForPretraining, teacher: Teacher, sample: Pr
         return
     masked = longest_first(sample)
     plain = replace(masked, ids=unmasked(masked))
-    theirs, alignment = teacher.encode(plain.ids, plain.offsets)
+    kept, (targets,), _ = teacher.read(plain.ids, plain.offsets, [0])  # what its first layer reads
     (work,) = micro_batches(plain, None, torch.device("cpu"))
     batch = work.batch
-    embedded = teacher.read(theirs, [0])[0][0]  # what its first layer reads, (teacher tokens, hidden)
     narrow = embedding.norm(
         embedding.word(batch.ids) + embedding.position(batch.positions) + embedding.segment(batch.segments)
     )  # (tokens, embed)
-    has_target = torch.from_numpy(alignment.has_target)
-    inputs = torch.cat([narrow, narrow.new_ones(len(narrow), 1)], dim=1)[has_target]
-    targets = alignment.means(embedded.float())[has_target]
+    inputs = torch.cat([narrow, narrow.new_ones(len(narrow), 1)], dim=1)[kept]
     # Normal equations; a small ridge term keeps them solvable for any text.
     gram = inputs.T @ inputs + len(inputs) * 1e-4 * torch.eye(inputs.shape[1])
     solution = torch.linalg.solve(gram, inputs.T @ targets)  # (embed + 1, hidden)

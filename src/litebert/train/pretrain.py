@@ -23,7 +23,7 @@ from litebert.objectives.sequences import log_frequencies
 from litebert.optim import MomentOptimizer, averaged, build_optimizer, load_state_tensors
 from litebert.runs import Run
 from litebert.settings import DEFAULT, MEASURED, TOKENIZER, Resolved, expected, is_typed
-from litebert.tasks.distillation import DISTILLATION_MEASURES, Distillation, Teacher
+from litebert.tasks.distillation import Distillation, Teacher
 from litebert.tasks.pretraining import Pretraining, Task, pretraining_measures
 from litebert.tasks.start import attend_locally, begin_as_teacher
 from litebert.tokenizer import Tokenizer
@@ -89,8 +89,8 @@ def pretrain(
                 checkpoint_gradients(network.albert)
             is_kept = settings.keep_best
             best = BestModel(opened, "masked_lm_accuracy", network, sources.tokenizer) if is_kept else None
-            measures = (*pretraining_measures(), *DISTILLATION_MEASURES)
-            log = RunLog(opened, settings, is_quiet, (best, *listeners) if best else listeners, measures)
+            listeners = (best, *listeners) if best else listeners
+            log = RunLog(opened, settings, is_quiet, listeners, pretraining_measures())
             optimizer = build_optimizer(config.optim, network.named_parameters())
             if start:
                 take_start(network, optimizer, config, sources.tokenizer, log)
