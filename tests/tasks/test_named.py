@@ -321,11 +321,3 @@ def test_the_five_tasks_of_a_row_average_as_published(table: str) -> None:
         assert tasks == ["mnli", "race", "squad", "squad2", "sst2"]
         means = [sum(values) / len(values) for values in ([s.percent for s in row if s.task == task] for task in tasks)]
         assert sum(means) / 5 == pytest.approx(average, abs=0.11), model
-
-
-def test_a_task_is_asked_for_by_name_and_model_and_measured_as_here() -> None:
-    found = published("squad2", model="base-v2")
-    assert {(s.measure, s.percent, s.split) for s in found} == {("f1", 82.1, "dev"), ("exact", 79.3, "dev")}
-    assert published("ax") == []
-    assert {s.task for s in all_published() if s.table == "Table 9"} == {*glue.DATASETS} - {"wnli", "ax"}
-    assert {s.measure for s in all_published() if s.task in glue.DATASETS} == {"accuracy", "matthews", "pearson"}
