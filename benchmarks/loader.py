@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import time
 from statistics import median
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 
@@ -15,27 +17,28 @@ from benchmarks.measure import machine, table
 from litebert import rng
 from litebert.config import ObjectiveConfig
 from litebert.corpus import Shard
-from litebert.objectives import Loader, Vocabulary, sentence_objective
-from litebert.objectives.sampling import plan_epoch
+from litebert.objectives.sampling import Loader, Sampling, plan_epoch
 from litebert.objectives.sequences import Library
 
 NUM_DOCUMENTS, SENTENCES_PER_DOCUMENT, VOCAB_SIZE, BATCH_SIZE = 2_000, 40, 30_000, 64
 
 
-def corpus() -> tuple[Shard, Vocabulary]:
+def corpus() -> tuple[Shard, Any]:
+    """Make the corpus, and what sampling reads of its tokenizer."""
     lengths = rng.integers(0, "benchmark-length", 8, 40, np.arange(NUM_DOCUMENTS * SENTENCES_PER_DOCUMENT))
     sentences = np.concatenate(([0], np.cumsum(lengths)))
     tokens = rng.integers(0, "benchmark-token", 5, VOCAB_SIZE - 1, np.arange(sentences[-1]))
     documents = np.arange(NUM_DOCUMENTS + 1) * SENTENCES_PER_DOCUMENT
     starts = rng.uniform(0, "benchmark-start", np.arange(VOCAB_SIZE)) < 0.72
-    return Shard(tokens.astype(np.uint16), sentences, documents), Vocabulary(VOCAB_SIZE, 2, 3, 4, starts)
+    tokenizer = SimpleNamespace(vocab_size=VOCAB_SIZE, cls_id=2, sep_id=3, mask_id=4, starts_word=starts)
+    return Shard(tokens.astype(np.uint16), sentences, documents), tokenizer
 
 
 def open_loader(length: int, batch_size: int, sentence: str = "order") -> Loader:
     """Open the corpus, in a worker process too: nothing here loads torch."""
-    shard, vocabulary = corpus()
+    shard, tokenizer = corpus()
     config = ObjectiveConfig.model_validate({"sentence": sentence, "max_seq_length": length})
-    return Loader([shard], vocabulary=vocabulary, config=config, batch_size=batch_size, seed=1)
+    return Loader([shard], Sampling(tokenizer, config, batch_size, seed=1))
 
 
 def main(*, length: int = 512, rounds: int = 7) -> None:
@@ -51,7 +54,7 @@ def main(*, length: int = 512, rounds: int = 7) -> None:
         sizes, rates = sizes[1:], rates[1:]
         config = ObjectiveConfig.model_validate({"sentence": sentence, "max_seq_length": length})
         library, begin = Library([corpus()[0]]), time.process_time()
-        plan = plan_epoch(library, config, sentence_objective(sentence), seed=1, purpose="train", epoch=0)
+        plan = plan_epoch(library, config, seed=1, purpose="train", epoch=0)
         planned = (time.process_time() - begin) / len(plan)
         spread = f"{median(rates) / 1e6:.2f} M ({min(rates) / 1e6:.2f}-{max(rates) / 1e6:.2f})"
         a_sequence = 1e6 * np.mean(sizes) / BATCH_SIZE / median(rates)

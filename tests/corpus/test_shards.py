@@ -15,7 +15,7 @@ from litebert.corpus import Corpus, build_corpus, shards
 from litebert.corpus import corpus as corpora
 from litebert.errors import DamagedError
 from litebert.files import hash_file
-from litebert.objectives import Loader, Vocabulary
+from litebert.objectives import Loader, Sampling
 from litebert.tokenizer import models
 
 from .conftest import paragraphs, stories
@@ -168,8 +168,8 @@ def test_another_tokenizer_in_a_corpus_is_refused(corpus: Path, change: str) -> 
 
 def test_batches_stop_where_the_corpus_changes(corpus: Path) -> None:
     opened = Corpus.open(corpus)
-    vocabulary, config = Vocabulary(120, 2, 3, 4, opened.tokenizer().starts_word), ObjectiveConfig(max_seq_length=64)
-    loader = Loader(opened.shards, vocabulary=vocabulary, config=config, batch_size=32, seed=1)
+    config = ObjectiveConfig(max_seq_length=64)
+    loader = Loader(opened.shards, Sampling(opened.tokenizer(), config, batch_size=32, seed=1))
     loader.batch(0)
     for path in corpus.glob("shard-*/tokens.npy"):
         change(path)

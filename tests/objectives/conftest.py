@@ -1,10 +1,11 @@
 """Small made-up corpora: shards of random pieces, and one whose tokens tell where they stand."""
 
+from types import SimpleNamespace
+
 import numpy as np
 
 from litebert import rng
 from litebert.corpus import Shard
-from litebert.objectives import Vocabulary
 
 
 def shard(seed: int, *, num_documents: int) -> Shard:
@@ -17,10 +18,15 @@ def shard(seed: int, *, num_documents: int) -> Shard:
     return Shard(tokens.astype(np.uint16), sentences, documents)
 
 
+def tokenizer(size: int, starts_word: np.ndarray) -> SimpleNamespace:
+    """Give what sampling reads of a tokenizer."""
+    return SimpleNamespace(vocab_size=size, cls_id=2, sep_id=3, mask_id=4, starts_word=starts_word)
+
+
 CORPUS = [shard(1, num_documents=60), shard(2, num_documents=40)]
 STARTS = rng.uniform(0, "test-starts", np.arange(1_000)) < 0.72  # as many pieces start a word in English text
-VOCABULARY = Vocabulary(1_000, cls_id=2, sep_id=3, mask_id=4, starts_word=STARTS)
+TOKENIZER = tokenizer(1_000, STARTS)
 
 # 20 documents of 12 sentences of 10 tokens; token i has the id 5 + i, and every piece is a word
 NUMBERED = Shard(np.arange(5, 2_405, dtype=np.uint16), np.arange(241) * 10, np.arange(21) * 12)
-NUMBERS = Vocabulary(2_405, cls_id=2, sep_id=3, mask_id=4, starts_word=np.ones(2_405, np.bool_))
+NUMBERS = tokenizer(2_405, np.ones(2_405, np.bool_))

@@ -19,28 +19,19 @@ from itertools import chain
 import numpy as np
 import pytest
 
-from litebert.config import ObjectiveConfig
+from litebert.config.schema import ObjectiveConfig
 from litebert.corpus import Shard
 from litebert.corpus.shards import Counts
 from litebert.errors import LitebertError
-from litebert.objectives import (
-    NO_LABEL,
-    Loader,
-    PretrainingBatch,
-    longest_first,
-    prefetch,
-    sampling,
-    sentence_objective,
-)
+from litebert.objectives import NO_LABEL, Loader, PretrainingBatch, Sampling, longest_first, prefetch, sampling
 from litebert.objectives.sampling import Mixed, Windowed, estimated_samples, plan_epoch
 from litebert.objectives.sequences import Library
 from tests.memory import memory_below
 
-from .conftest import CORPUS, NUMBERED, NUMBERS, VOCABULARY, shard
+from .conftest import CORPUS, NUMBERED, NUMBERS, TOKENIZER, shard
 
-CONFIG = ObjectiveConfig(max_seq_length=64)
-GIVEN = {"vocabulary": VOCABULARY, "config": CONFIG, "batch_size": 12, "seed": 3}
-OPEN = partial(Loader, CORPUS, **GIVEN)
+GIVEN = Sampling(TOKENIZER, ObjectiveConfig(max_seq_length=64), batch_size=12, seed=3)
+OPEN = partial(Loader, CORPUS, GIVEN)
 
 
 def assert_equal(first: PretrainingBatch, second: PretrainingBatch) -> None:
@@ -56,21 +47,21 @@ def sequences_of(batch: PretrainingBatch) -> list[list[int]]:
 
 
 def test_any_batch_is_the_same_in_any_order() -> None:
-    in_order, backwards = OPEN(), OPEN()
+    in_order, backwards, small = OPEN(), OPEN(), Loader(CORPUS, replace(GIVEN, batch_size=4))
     batches = [in_order.batch(step) for step in range(100)]
     assert 2 * in_order.epoch_size < 100 * 12  # crosses epochs
     for step in reversed(range(100)):
         assert_equal(backwards.batch(step), batches[step])
-    small = [OPEN(batch_size=4).batch(12 + part).ids for part in range(3)]
+    small = [small.batch(12 + part).ids for part in range(3)]
     np.testing.assert_array_equal(np.concatenate(small), batches[4].ids)
 
 
 @pytest.mark.parametrize("sentence", ["order", "order-official", "next", "none"])
 def test_a_batch_is_consistent_and_its_text_stands_in_the_corpus(sentence: str) -> None:
     config = ObjectiveConfig(sentence=sentence, max_seq_length=50)
-    batch = Loader([NUMBERED], vocabulary=NUMBERS, config=config, batch_size=200, seed=3).batch(0)
+    batch = Loader([NUMBERED], Sampling(NUMBERS, config, batch_size=200, seed=3)).batch(0)
     assert {array.dtype for array in vars(batch).values() if array is not None} == {np.dtype("i8")}
-    assert batch.ids.max() < NUMBERS.size
+    assert batch.ids.max() < NUMBERS.vocab_size
     assert np.all(np.diff(batch.masked_positions) > 0)
     assert (batch.sentence_labels is None) == (sentence == "none")
     labels = batch.sentence_labels if batch.sentence_labels is not None else [NO_LABEL] * 200
@@ -92,7 +83,7 @@ def test_a_batch_is_consistent_and_its_text_stands_in_the_corpus(sentence: str) 
 
 def test_epochs_with_other_counts_of_instances_fill_the_same_size() -> None:
     settings = {"sentence": "order-official", "short_seq_prob": 0.5, "short_seq_per": "document"}
-    made = OPEN(config=ObjectiveConfig(max_seq_length=128, **settings))
+    made = Loader(CORPUS, replace(GIVEN, config=ObjectiveConfig(max_seq_length=128, **settings)))
     size = made.epoch_size
     batches = [made.samples(epoch * size, (epoch + 1) * size) for epoch in range(1, 7)]
     assert {len(batch.offsets) for batch in batches} == {size + 1}
@@ -102,10 +93,10 @@ def test_epochs_with_other_counts_of_instances_fill_the_same_size() -> None:
 
 
 def test_evaluation_batches_are_fixed_distinct_and_not_those_of_training() -> None:
-    given = {**GIVEN, "vocabulary": NUMBERS, "batch_size": 8}
+    given = replace(GIVEN, tokenizer=NUMBERS, batch_size=8)
 
     def batches(count: int) -> list[PretrainingBatch]:
-        return list(Loader([NUMBERED], purpose="evaluation", **given).once(count))
+        return list(Loader([NUMBERED], replace(given, purpose="evaluation")).once(count))
 
     few = batches(20)
     for first, second in zip(few, batches(20), strict=True):
@@ -113,12 +104,12 @@ def test_evaluation_batches_are_fixed_distinct_and_not_those_of_training() -> No
     assert [len(batch.offsets) - 1 for batch in few] == [8, 8, 4]
     seen = [tuple(sequence) for batch in batches(10**9) for sequence in sequences_of(batch)]
     assert len(seen) == len(set(seen)) > 20
-    assert sequences_of(few[0]) != sequences_of(Loader([NUMBERED], **given).batch(0))
+    assert sequences_of(few[0]) != sequences_of(Loader([NUMBERED], given).batch(0))
 
 
 def test_a_document_of_one_sentence_is_a_segment_without_a_label() -> None:
     text = Shard(np.arange(5, 45, dtype=np.uint16), np.arange(0, 41, 10), np.array([0, 1, 2, 4]))
-    made = Loader([text], **GIVEN)
+    made = Loader([text], GIVEN)
     assert made.epoch_size == 3
     batch = made.samples(0, 3)
     by_length = {len(ids): label for ids, label in zip(sequences_of(batch), batch.sentence_labels, strict=True)}
@@ -133,7 +124,7 @@ def test_sorting_by_length_moves_sequences_and_changes_none() -> None:
         parts = [[part.tolist() for part in np.split(column, batch.offsets[1:-1])] for column in columns]
         return sorted(zip(sequences_of(batch), *parts, batch.sentence_labels.tolist(), strict=True))
 
-    batch = OPEN(batch_size=40).batch(0)
+    batch = Loader(CORPUS, replace(GIVEN, batch_size=40)).batch(0)
     ordered = longest_first(batch)
     assert np.all(np.diff(np.diff(ordered.offsets)) <= 0)
     assert np.all(np.diff(ordered.masked_positions) > 0)
@@ -165,8 +156,8 @@ class Opened:
 
 
 def _windowed(opened: Opened, seed: int = 3) -> Windowed:
-    given = {**GIVEN, "early_mask_prob": 0.5, "early_samples": 100, "seed": seed}
-    return Windowed(COUNTS, opened, window_pieces=WINDOW, **given)
+    given = replace(GIVEN, early_mask_prob=0.5, early_samples=100, seed=seed)
+    return Windowed(COUNTS, opened, given, window_pieces=WINDOW)
 
 
 def test_an_epoch_has_every_shard_once_in_an_order_of_its_own() -> None:
@@ -199,14 +190,14 @@ def test_any_batch_of_many_windows_is_the_same_in_any_order_while_two_windows_ar
 @pytest.mark.parametrize(("sentence", "length"), [("order", 64), ("next", 256), ("none", 256)])
 def test_the_estimate_is_near_the_plan(sentence: str, length: int) -> None:
     config = ObjectiveConfig(sentence=sentence, max_seq_length=length)
-    plan = plan_epoch(Library(SHARDS), config, sentence_objective(sentence), seed=1, purpose="train", epoch=0)
+    plan = plan_epoch(Library(SHARDS), config, seed=1, purpose="train", epoch=0)
     assert sum(estimated_samples(COUNTS, config)) == pytest.approx(len(plan), rel=0.2)
 
 
 def test_a_billion_documents_take_no_more_memory_than_two_windows() -> None:
     sizes = [Counts(documents=134_000, sentences=20 * 134_000, tokens=67_000_000)] * 7_500
     with memory_below(64 << 20):
-        windowed = Windowed(sizes, Opened(SHARDS[:1] * 7_500), window_pieces=1 << 32, **GIVEN)
+        windowed = Windowed(sizes, Opened(SHARDS[:1] * 7_500), GIVEN, window_pieces=1 << 32)
         assert windowed.epoch_size > 1e9
         for step in (0, 10_000_000, 80_000_000):
             assert len(windowed.batch(step).offsets) == 13
@@ -245,7 +236,7 @@ def test_batches_do_not_depend_on_workers_depth_or_ranks(expected: str, workers:
 
 
 def test_an_error_in_a_worker_reaches_the_reader_whole() -> None:
-    open_nothing, told = partial(Loader, [], **GIVEN), set()
+    open_nothing, told = partial(Loader, [], GIVEN), set()
     for workers in (0, 1):
         with pytest.raises(LitebertError, match=r"LB-400: .*\n.*0 documents\n.*one sentence") as caught:
             next(prefetch(open_nothing, range(5), workers=workers))
@@ -278,16 +269,9 @@ def test_workers_end_with_the_iterator() -> None:
 
 PARENT = """
 import multiprocessing
-from functools import partial
-import numpy as np
-from litebert.config import ObjectiveConfig
-from litebert.corpus import Shard
-from litebert.objectives import Loader, Vocabulary, prefetch
-
-text = Shard(np.arange(5, 2405, dtype=np.uint16), np.arange(241) * 10, np.arange(21) * 12)
-vocabulary = Vocabulary(2405, 2, 3, 4, np.ones(2405, bool))
-opened = partial(Loader, [text], vocabulary=vocabulary, config=ObjectiveConfig(), batch_size=8, seed=1)
-batches = prefetch(opened, range(10**9), workers=2)
+from litebert.objectives import prefetch
+from tests.objectives.test_batches_by_number import OPEN
+batches = prefetch(OPEN, range(10**9), workers=2)
 next(batches)
 print(*(child.pid for child in multiprocessing.active_children()), flush=True)
 input()
@@ -295,7 +279,7 @@ input()
 
 
 def test_workers_end_when_their_parent_is_killed() -> None:
-    command = [sys.executable, "-c", PARENT]
+    command = [sys.executable, "-c", PARENT]  # run in the root of the repository
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as parent:
         workers = [os.pidfd_open(int(pid)) for pid in parent.stdout.readline().split()]
         parent.send_signal(signal.SIGKILL)
@@ -309,7 +293,7 @@ def test_workers_end_when_their_parent_is_killed() -> None:
 @pytest.mark.parametrize("batch_size", [8, 300])  # a batch of 300 does not fit a pipe: one is half sent
 def test_a_worker_that_is_stopped_is_replaced(batch_size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sampling, "STUCK_SECONDS", 1.5)
-    opener = partial(OPEN, batch_size=batch_size)
+    opener = partial(Loader, CORPUS, replace(GIVEN, batch_size=batch_size))
     steps, seen, loader = range(3, 23), [], opener()
     for batch in prefetch(opener, steps, workers=1):
         seen.append((batch,))

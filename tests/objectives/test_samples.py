@@ -15,27 +15,13 @@ from hypothesis import strategies as st
 from litebert import rng
 from litebert.config import ObjectiveConfig
 from litebert.corpus import Shard
-from litebert.objectives import Loader, Vocabulary
-from litebert.objectives.sampling import plan_epoch
-from litebert.objectives.sequences import (
-    ALONE,
-    IN_ORDER,
-    RANDOM_SECOND,
-    SENTENCE_OBJECTIVES,
-    SWAPPED,
-    Instance,
-    Library,
-    Masking,
-    frame,
-    mask,
-    num_to_predict,
-    run_length_law,
-    truncated_sizes,
-)
+from litebert.objectives import sequences
+from litebert.objectives.sampling import Loader, Sampling, plan_epoch
+from litebert.objectives.sequences import ALONE, IN_ORDER, RANDOM_SECOND, SWAPPED, Instance, Library
 from litebert.rng import Ints, permutation, stream
 from litebert.tokenizer import Tokenizer
 
-from .conftest import NUMBERED, NUMBERS
+from .conftest import NUMBERED, NUMBERS, tokenizer
 
 
 def test_every_length_up_to_2000_is_a_bijection() -> None:
@@ -106,8 +92,7 @@ def test_chunks_equal_those_of_the_official_loop(
     starts = np.cumsum([0, *map(len, documents)])
     sentences = np.cumsum([0, *chain.from_iterable(documents)])
     text = Shard(np.zeros(sentences[-1], np.uint16), sentences, starts)
-    objective = SENTENCE_OBJECTIVES[config.sentence]
-    plan = plan_epoch(Library([text]), config, objective, seed=7, purpose="train", epoch=epoch)
+    plan = plan_epoch(Library([text]), config, seed=7, purpose="train", epoch=epoch)
     found = map(tuple, plan[:, 1:].tolist())
     pairs = zip(documents, starts.tolist(), strict=False)
     expected = (row for lengths, start in pairs for row in official_chunks(lengths, start, config, epoch))
@@ -122,8 +107,8 @@ def framed(
     instance: Instance, texts: Sequence[Shard] = (NUMBERED,), *, length: int = 64, sample: int = 0
 ) -> tuple[list[int], list[int]]:
     """Return the tokens of both segments, and check their frame."""
-    generator = stream(1, "test", 0, sample)
-    ids, first = frame(Library(texts), instance, SENTENCE_OBJECTIVES["order"], NUMBERS, length, generator)
+    config, generator = ObjectiveConfig(max_seq_length=length), stream(1, "test", 0, sample)
+    ids, first = sequences.frame(Library(texts), instance, NUMBERS, config, generator)
     assert (ids[0], ids[first - 1], ids[-1]) == (2, 3, 3)
     return ids[1 : first - 1].tolist(), ids[first:-1].tolist()
 
@@ -139,7 +124,7 @@ def test_sizes_after_cutting_equal_those_of_cutting_one_at_a_time(first: int, se
     sizes = [first, second]
     while sum(sizes) > room:
         sizes[sizes[0] <= sizes[1]] -= 1
-    assert truncated_sizes(first, second, room) == tuple(sizes)
+    assert sequences.truncated_sizes(first, second, room) == tuple(sizes)
 
 
 def test_a_random_second_is_whole_sentences_of_another_document_of_any_shard() -> None:
@@ -175,7 +160,7 @@ def test_surplus_tokens_leave_both_ends_with_equal_chance() -> None:
 
 CLS, SEP, MASK = 2, 3, 4
 # ids 5 to 9 start a word, 10 to 12 continue one
-VOCABULARY = Vocabulary(13, CLS, SEP, MASK, starts_word=np.arange(13) < 10)
+TOKENIZER = tokenizer(13, starts_word=np.arange(13) < 10)
 PIECES = st.lists(st.integers(5, 12), min_size=1, max_size=60)
 MASKINGS = st.builds(
     ObjectiveConfig,
@@ -187,8 +172,8 @@ MASKINGS = st.builds(
 )
 
 
-def masked(ids: Ints, config: ObjectiveConfig, *, sample: int = 0) -> Masking:
-    return mask(ids, vocabulary=VOCABULARY, config=config, generator=stream(1, "test", 0, sample))
+def masked(ids: Ints, config: ObjectiveConfig, sample: int) -> tuple[Ints, Ints]:
+    return sequences.mask(ids, TOKENIZER, config, stream(1, "test", 0, sample))
 
 
 def official_choice(ids: list[int], config: ObjectiveConfig, *, sample: int) -> set[int]:
@@ -197,15 +182,15 @@ def official_choice(ids: list[int], config: ObjectiveConfig, *, sample: int) -> 
     for position, piece in enumerate(ids):
         if piece in (CLS, SEP):
             continue
-        if words and config.whole_word and not VOCABULARY.starts_word[piece]:
+        if words and config.whole_word and not TOKENIZER.starts_word[piece]:
             words[-1].append(position)
         else:
             words.append([position])
     generator = stream(1, "test", 0, sample)
     order = np.argsort(generator.random(len(words))).tolist()
-    sums = np.cumsum(run_length_law(config)).tolist()
+    sums = np.cumsum(sequences.run_length_law(config)).tolist()
     runs = [1 + sum(draw >= bound for bound in sums[:-1]) for draw in generator.random(len(words))]
-    budget, chosen = num_to_predict(len(ids), config), set[int]()
+    budget, chosen = sequences.num_to_predict(len(ids), config), set[int]()
     for word, run in zip(order, runs, strict=True):
         if len(chosen) >= budget:
             break
@@ -225,12 +210,12 @@ def test_chosen_positions_equal_those_of_the_official_loop(
 ) -> None:
     ids = [CLS, *first, SEP, *second, SEP]
     expected = official_choice(ids, config, sample=sample)
-    assert masked(np.array(ids), config, sample=sample).positions.tolist() == sorted(expected)
+    assert masked(np.array(ids), config, sample)[0].tolist() == sorted(expected)
 
 
 def test_chosen_tokens_become_mask_stay_or_change_by_80_10_10() -> None:
     ids = np.full(2_000, 5)
-    shown = np.concatenate([masked(ids, ObjectiveConfig(), sample=sample).replacements for sample in range(100)])
+    shown = np.concatenate([masked(ids, ObjectiveConfig(), sample)[1] for sample in range(100)])
     shares = np.bincount(shown, minlength=13) / len(shown)
     # a random piece is any of the 13, special ones, [MASK] and the original included
     expected = np.full(13, 0.1 / 13)
@@ -240,23 +225,22 @@ def test_chosen_tokens_become_mask_stay_or_change_by_80_10_10() -> None:
 
 
 def test_official_settings_give_the_official_shares_on_real_text(real_data: Path) -> None:
-    tokenizer = Tokenizer.load(real_data / "tokenizer" / "spiece.model")
+    official = Tokenizer.load(real_data / "tokenizer" / "spiece.model")
     with gzip.open(real_data / "text/wikitext2_valid.txt.gz", "rt", encoding="utf-8") as file:
         sections = re.split(r"\n = .*\n", file.read())
-    encoded = [tokenizer.encode_ids(re.split(r"(?<= [.!?]) |\n", section)) for section in sections]
+    encoded = [official.encode_ids(re.split(r"(?<= [.!?]) |\n", section)) for section in sections]
     documents = [kept for document in encoded if (kept := [ids for ids in document if ids])]
     sentences = [ids for document in documents for ids in document]
     starts, firsts = np.cumsum([0, *map(len, sentences)]), np.cumsum([0, *map(len, documents)])
     articles = Shard(np.concatenate(sentences).astype(np.uint16), starts, firsts)
-    vocabulary = Vocabulary(30_000, cls_id=2, sep_id=3, mask_id=4, starts_word=tokenizer.starts_word)
     config = ObjectiveConfig(sentence="order-official", short_seq_per="document", max_predictions=77)
-    batch = Loader([articles], vocabulary=vocabulary, config=config, batch_size=1, seed=1).samples(0, 2_000)
+    batch = Loader([articles], Sampling(official, config, batch_size=1, seed=1)).samples(0, 2_000)
 
     ids, is_masked, runs = batch.ids.copy(), np.zeros(len(batch.ids), np.bool_), Counter[int]()
     ids[batch.masked_positions] = batch.masked_ids
     is_masked[batch.masked_positions] = True
     for start, stop in zip(batch.offsets[:-1], batch.offsets[1:], strict=True):  # unbroken runs of masked words
-        words = vocabulary.starts_word[ids[start:stop]] & (ids[start:stop] != 2) & (ids[start:stop] != 3)
+        words = official.starts_word[ids[start:stop]] & (ids[start:stop] != 2) & (ids[start:stop] != 3)
         edges = np.diff(np.concatenate(([0], is_masked[start:stop][words].astype(int), [0])))
         runs.update((np.flatnonzero(edges == -1) - np.flatnonzero(edges == 1)).tolist())
     shares = np.array([runs[1], runs[2], runs[3]]) / runs.total()

@@ -19,11 +19,11 @@ from litebert.config import ObjectiveConfig, Precision, PretrainConfig, TrainCon
 from litebert.corpus import Corpus, build_corpus
 from litebert.errors import LitebertError, RequestError, no_such_name, say
 from litebert.files import require_new, write_bytes, write_text
-from litebert.objectives import Loader
+from litebert.objectives import Loader, Sampling
 from litebert.reading.source import find_files
 from litebert.report.tables import Table
 from litebert.tokenizer import Tokenizer
-from litebert.train.sources import Sources, vocabulary_of
+from litebert.train.sources import Sources
 
 if TYPE_CHECKING:  # what needs torch is imported where it is used, so that `litebert evaluate --help` loads none
     from litebert.inference.finetuned import Finetuned
@@ -224,12 +224,9 @@ def _of_pretrained(
         with tempfile.TemporaryDirectory() as scratch:
             corpus = Path(scratch) / "corpus"
             build_corpus([str(data)], tokenizer=folder, output=corpus, documents="blank-line", column=column, workers=1)
-            shards, vocabulary = Corpus.open(corpus).shards, vocabulary_of(Tokenizer.load(folder))
             # the same sequences and masks for every model with one vocabulary
-            drawn = Loader(
-                shards, vocabulary=vocabulary, config=objective, batch_size=32, seed=12_345, purpose="evaluation"
-            )
-            held_out = list(drawn.once(1_024))
+            given = Sampling(Tokenizer.load(folder), objective, batch_size=32, seed=12_345, purpose="evaluation")
+            held_out = list(Loader(Corpus.open(corpus).shards, given).once(1_024))
     train = TrainConfig(micro_batch_size=config.train.micro_batch_size if config else None)
     measures = Pretraining(loaded.network, held_out=held_out, train=train).evaluate()
     return Evaluation({"held out" if data is None else "texts": measures})

@@ -4,19 +4,17 @@
 large corpora and mixes, and reads ahead.
 """
 
-from litebert.objectives.sampling import Loader, Samples, prefetch
+from litebert.objectives.sampling import Loader, Samples, Sampling, prefetch
 from litebert.objectives.sequences import (
     NO_LABEL,
     SENTENCE_OBJECTIVES,
     PretrainingBatch,
     SentenceObjective,
-    Vocabulary,
     longest_first,
-    mask,
     sentence_objective,
 )
 
 __all__ = [
-    "NO_LABEL", "SENTENCE_OBJECTIVES", "Loader", "PretrainingBatch", "Samples", "SentenceObjective", "Vocabulary",
-    "longest_first", "mask", "prefetch", "sentence_objective",
+    "NO_LABEL", "SENTENCE_OBJECTIVES", "Loader", "PretrainingBatch", "Samples", "Sampling", "SentenceObjective",
+    "longest_first", "prefetch", "sentence_objective",
 ]  # fmt: skip

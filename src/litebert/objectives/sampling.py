@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
@@ -27,20 +28,10 @@ from litebert.config import ObjectiveConfig
 from litebert.corpus import Shard
 from litebert.corpus.shards import Counts
 from litebert.errors import DamagedError, LitebertError, ResourceError
-from litebert.objectives.sequences import (
-    Draws,
-    Instance,
-    Library,
-    PretrainingBatch,
-    Sample,
-    SentenceObjective,
-    Vocabulary,
-    collate,
-    frame,
-    mask,
-    sentence_objective,
-)
+from litebert.objectives import sequences
+from litebert.objectives.sequences import Draws, Instance, Library, PretrainingBatch, Sample, sentence_objective
 from litebert.rng import Ints
+from litebert.tokenizer import Tokenizer
 
 SHORTEST_TARGET = 2  # the smallest target length of a short sequence, in tokens (L284)
 
@@ -55,13 +46,9 @@ STUCK_SECONDS = 30.0  # a worker that uses no processor time for this long is re
 # ---- the plan of an epoch -------------------------------------------------------------------------------------------
 
 
-def plan_epoch(
-    library: Library, config: ObjectiveConfig, sentence: SentenceObjective, *, seed: int, purpose: str, epoch: int
-) -> NDArray[np.int32]:
-    """Cut every document of a library into the instances of one epoch; those that are too short are left out.
-
-    Return them as (instances, 6): shard, start, middle, end, kind, target, as in `Instance`.
-    """
+def plan_epoch(library: Library, config: ObjectiveConfig, *, seed: int, purpose: str, epoch: int) -> NDArray[np.int32]:
+    """Cut documents into the instances of one epoch, rows of `Instance`; those that are too short are left out."""
+    sentence = sentence_objective(config.sentence)
     longest = config.max_seq_length - (3 if sentence.has_labels else 2)  # tokens of text: without [CLS] and [SEP]
     planned = [np.empty((0, 6), np.int32)]
     for number, shard in enumerate(library.shards):
@@ -110,7 +97,7 @@ class Samples(ABC):
 
     def samples(self, start: int, stop: int) -> PretrainingBatch:
         """Return the samples with the numbers start, start + 1, ... stop - 1 as one batch."""
-        return collate(list(self.made(start, stop)))
+        return sequences.collate(list(self.made(start, stop)))
 
     def batch(self, step: int, *, rank: int = 0, world_size: int = 1) -> PretrainingBatch:
         """Return one rank's share of the batch of one step.
@@ -124,63 +111,60 @@ class Samples(ABC):
         return self.samples(step * size + start, step * size + stop)
 
 
+@dataclass(frozen=True)
+class Sampling:
+    """All that the samples of a corpus depend on, besides its text and their numbers."""
+
+    tokenizer: Tokenizer
+    config: ObjectiveConfig
+    batch_size: int
+    seed: int
+    purpose: str = "train"  # selects the random numbers, so that evaluation never draws what training draws
+    early_mask_prob: float | None = None  # the share of masked pieces in the first `early_samples`
+    early_samples: int = 0
+
+
 class Loader(Samples):
     """The samples of a corpus, numbered consecutively over all epochs.
 
     Every epoch has `epoch_size` of them, the number of instances of epoch 0. Epochs cut documents differently: if a
     later one has a few more instances, a random few stay unseen; if it has fewer, a random few are seen twice, with
     other masks. In return, a sample needs only the plan of its own epoch: a resumed run replays nothing.
-
-    If `early_mask_prob` is given, it is the share of masked pieces in the first `early_samples`. `purpose` selects the
-    random numbers, so that evaluation never draws what training draws.
     """
 
-    def __init__(
-        self,
-        shards: Sequence[Shard],
-        *,
-        vocabulary: Vocabulary,
-        config: ObjectiveConfig,
-        batch_size: int,
-        seed: int,
-        purpose: str = "train",
-        early_mask_prob: float | None = None,
-        early_samples: int = 0,
-    ) -> None:
-        self.batch_size = batch_size
-        self._library, self._sentence = Library(shards), sentence_objective(config.sentence)
-        self._vocabulary, self._config, self._seed, self._purpose = vocabulary, config, seed, purpose
-        self._early_samples = early_samples if early_mask_prob else 0
-        self._early_config = config.model_copy(update={"mask_prob": early_mask_prob})
-        plan = partial(plan_epoch, self._library, config, self._sentence, seed=seed, purpose=purpose)
+    def __init__(self, shards: Sequence[Shard], given: Sampling) -> None:
+        self.batch_size, self._given, self._library = given.batch_size, given, Library(shards)
+        self._early = given.config.model_copy(update={"mask_prob": given.early_mask_prob or given.config.mask_prob})
+        plan = partial(plan_epoch, self._library, given.config, seed=given.seed, purpose=given.purpose)
         self._plan = lru_cache(maxsize=2)(plan)
         self.epoch_size = len(self._plan(epoch=0))
         if not self.epoch_size:
-            needs_two = self._sentence.fewest_sentences > 1 and not self._sentence.keeps_single_sentences
+            sentence = sentence_objective(given.config.sentence)
+            needs_two = sentence.fewest_sentences > 1 and not sentence.keeps_single_sentences
             raise LitebertError(
                 "LB-400",
-                f"the corpus has no training sequence for objective.sentence = {config.sentence!r}",
+                f"the corpus has no training sequence for objective.sentence = {given.config.sentence!r}",
                 received=f"{self._library.num_documents:,} documents",
                 expected=f"a document of {'two sentences' if needs_two else 'one sentence'} or more",
                 next="give more text, or tell its documents apart (--documents blank-line)",
             )
 
     def made(self, start: int, stop: int) -> Iterator[Sample]:
+        given, sentence = self._given, sentence_objective(self._given.config.sentence)
         while start < stop:
             epoch, first = divmod(start, self.epoch_size)
             positions = np.arange(first, min(first + stop - start, self.epoch_size))
             # The order of an epoch is a random permutation of the rows of its plan.
             plan = self._plan(epoch=epoch)
-            rows = rng.permutation(self._seed, f"{self._purpose}-order", epoch, len(plan), positions % len(plan))
+            rows = rng.permutation(given.seed, f"{given.purpose}-order", epoch, len(plan), positions % len(plan))
             for position, row in zip(positions.tolist(), plan[rows].tolist(), strict=True):
-                generator = rng.stream(self._seed, f"{self._purpose}-sample", epoch, position)
-                instance, sentence, length = Instance(*row), self._sentence, self._config.max_seq_length
-                ids, first_length = frame(self._library, instance, sentence, self._vocabulary, length, generator)
-                is_early = epoch * self.epoch_size + position < self._early_samples
-                config = self._early_config if is_early else self._config
-                masking = mask(ids, vocabulary=self._vocabulary, config=config, generator=generator)
+                generator, instance = rng.stream(given.seed, f"{given.purpose}-sample", epoch, position), Instance(*row)
+                is_early = epoch * self.epoch_size + position < given.early_samples
+                config = self._early if is_early else given.config
+                ids, first_length = sequences.frame(self._library, instance, given.tokenizer, config, generator)
+                masked, replacements = sequences.mask(ids, given.tokenizer, config, generator)
                 label = sentence.label(instance.kind) if sentence.has_labels else None
-                yield Sample(ids, first_length, label, masking)
+                yield Sample(ids, first_length, label, masked, replacements)
             start += len(positions)
 
     def once(self, num_sequences: int) -> Iterator[PretrainingBatch]:
@@ -209,44 +193,29 @@ class Windowed(Samples):
     """The samples of a large corpus, window by window; the next window is opened ahead of time.
 
     The number of samples of a shard is estimated from its sizes. If its plan has more, a random few stay unseen in
-    this epoch; if it has fewer, a random few are seen twice. The other settings are those of `Loader`.
+    this epoch; if it has fewer, a random few are seen twice.
     """
 
     def __init__(
         self,
         shards: Sequence[Counts],
         open_shards: Callable[[Sequence[int]], Sequence[Shard]],
+        given: Sampling,
         *,
         window_pieces: int,
-        vocabulary: Vocabulary,
-        config: ObjectiveConfig,
-        batch_size: int,
-        seed: int,
-        purpose: str = "train",
-        early_mask_prob: float | None = None,
-        early_samples: int = 0,
     ) -> None:
-        samples = estimated_samples(shards, config)
+        samples = estimated_samples(shards, given.config)
         self._sizes = [*zip(samples, (each.tokens for each in shards), strict=True)]
-        self.batch_size, self.epoch_size = batch_size, sum(samples)
-        self._window_pieces, self._seed, self._purpose, self._early = window_pieces, seed, purpose, early_samples
-        self._open_shards = open_shards
-        self._loader = partial(
-            Loader,
-            vocabulary=vocabulary,
-            config=config,
-            batch_size=batch_size,
-            seed=seed,
-            early_mask_prob=early_mask_prob,
-        )
+        self.batch_size, self.epoch_size = given.batch_size, sum(samples)
+        self._open_shards, self._given, self._window_pieces = open_shards, given, window_pieces
         self.windows = lru_cache(maxsize=2)(self._windows)
         self._opener = ThreadPoolExecutor(1, "windows")
         self._held: dict[Window, Future[Loader]] = {}
 
     def _windows(self, epoch: int) -> list[Window]:
         """Shuffle the shards of an epoch, and start a new window wherever one is full."""
-        count = len(self._sizes)
-        shuffled = rng.permutation(self._seed, f"{self._purpose}-shards", epoch, count, np.arange(count))
+        count, purpose = len(self._sizes), f"{self._given.purpose}-shards"
+        shuffled = rng.permutation(self._given.seed, purpose, epoch, count, np.arange(count))
         windows, shards, size, first, stop = list[Window](), list[int](), 0, 0, 0
         # A shard goes whole into one window, even where it is larger than a window.
         for shard in shuffled.tolist():
@@ -276,11 +245,10 @@ class Windowed(Samples):
 
     def _open(self, window: Window) -> Loader:
         before = window.epoch * self.epoch_size + window.samples.start  # samples of the run before this window
-        return self._loader(
-            self._open_shards(window.shards),
-            purpose=f"{self._purpose}-{window.epoch}-{window.number}",
-            early_samples=min(max(0, self._early - before), len(window.samples)),
-        )
+        num_early = min(max(0, self._given.early_samples - before), len(window.samples))
+        purpose = f"{self._given.purpose}-{window.epoch}-{window.number}"
+        given = replace(self._given, purpose=purpose, early_samples=num_early)
+        return Loader(self._open_shards(window.shards), given)
 
 
 def estimated_samples(shards: Sequence[Counts], config: ObjectiveConfig) -> tuple[int, ...]:
@@ -297,7 +265,7 @@ def estimated_samples(shards: Sequence[Counts], config: ObjectiveConfig) -> tupl
     lengths: Ints = np.ceil(-mean * np.log1p(-drawn)).astype(np.int64).clip(1)
     sentences = np.concatenate(([0], np.cumsum(lengths)))  # (sentences + 1,), in pieces
     trial = Shard(np.empty(0, np.uint16), sentences, np.arange(TRIAL_DOCUMENTS + 1) * TRIAL_SENTENCES)
-    plan = plan_epoch(Library([trial]), config, sentence, seed=0, purpose="trial", epoch=0)
+    plan = plan_epoch(Library([trial]), config, seed=0, purpose="trial", epoch=0)
     starts = np.sort(plan[:, 1])  # (instances,), in sentences
     documents = starts // TRIAL_SENTENCES
     between = np.diff(sentences[starts])[documents[1:] == documents[:-1]]  # pieces, within a document

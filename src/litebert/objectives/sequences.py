@@ -17,11 +17,10 @@ from numpy.typing import NDArray
 
 from litebert import rng
 from litebert.config import ObjectiveConfig
-from litebert.corpus import Shard
+from litebert.corpus.shards import Shard, Tokens
 from litebert.errors import no_such_name
 from litebert.rng import IntLike, Ints
-
-Tokens = NDArray[np.uint16 | np.uint32]
+from litebert.tokenizer import Tokenizer
 
 IN_ORDER, SWAPPED, RANDOM_SECOND, ALONE = 0, 1, 2, 4
 """Kinds of instance: A, then B; B, then A; B is from another document; no B (labels 0, 1, 1, NO_LABEL)."""
@@ -41,17 +40,14 @@ class Library:
 
 
 class Instance(NamedTuple):
-    """Sentences of a shard as an instance: A is start to middle, B middle to end or by `kind`.
-
-    `target` is how many tokens the instance should have.
-    """
+    """Sentences of a shard as an instance: A is start to middle, B middle to end or by `kind`."""
 
     shard: int
     start: int
     middle: int
     end: int
     kind: int
-    target: int
+    target: int  # how many tokens it should have
 
 
 @dataclass(frozen=True)
@@ -63,12 +59,10 @@ class Draws:
     epoch: int
     shard: int
 
-    def uniform(self, what: str, sentence: Ints) -> NDArray[np.float64]:
-        """Return a number in [0, 1) for each sentence."""
+    def uniform(self, what: str, sentence: Ints) -> NDArray[np.float64]:  # in [0, 1)
         return rng.uniform(self.seed, f"{self.purpose}-{what}", self.epoch, self.shard, sentence)
 
-    def integers(self, what: str, low: IntLike, high: IntLike, sentence: Ints) -> Ints:
-        """Return an integer in [low, high] for each sentence."""
+    def integers(self, what: str, low: IntLike, high: IntLike, sentence: Ints) -> Ints:  # in [low, high]
         return rng.integers(self.seed, f"{self.purpose}-{what}", low, high, self.epoch, self.shard, sentence)
 
 
@@ -79,10 +73,8 @@ class SentenceObjective:
     document. Every random number comes from `draws` (by sentence) or `generator` (by sample).
     """
 
-    name = "in-order"
     fewest_sentences = 1  # the fewest sentences that a chunk may have; shorter documents are skipped
-    keeps_single_sentences = False
-    """Whether a document of one sentence, below `fewest_sentences`, is a sequence without a label."""
+    keeps_single_sentences = False  # whether those of one sentence are kept all the same, as sequences without a label
     has_labels = True  # whether there are two segments and a label for the sentence head
 
     def divide(self, draws: Draws, start: Ints, end: Ints) -> tuple[Ints, Ints]:
@@ -130,8 +122,6 @@ class OfficialOrder(SentenceObjective):
     Thus the length of a chunk gives away some labels (create_pretraining_data.py L314-337).
     """
 
-    name = "order-official"
-
     def divide(self, draws: Draws, start: Ints, end: Ints) -> tuple[Ints, Ints]:
         middle, _ = super().divide(draws, start, end)
         kind = np.where(draws.uniform("kind", start) < 0.5, SWAPPED, IN_ORDER)  # (chunks,)
@@ -144,7 +134,6 @@ class SentenceOrder(OfficialOrder):
     A document of a single sentence has no order: it is one segment, for masked LM alone.
     """
 
-    name = "order"
     fewest_sentences = 2
     keeps_single_sentences = True
 
@@ -155,8 +144,6 @@ class SentenceOrder(OfficialOrder):
 
 class NextSentence(SentenceObjective):
     """Next sentence (BERT, 3.1): half of the chunks get a random second segment, as upstream."""
-
-    name = "next"
 
     def divide(self, draws: Draws, start: Ints, end: Ints) -> tuple[Ints, Ints]:
         middle, _ = super().divide(draws, start, end)
@@ -172,7 +159,6 @@ class NextSentence(SentenceObjective):
 class NoSentences(SentenceObjective):
     """The whole chunk is one segment, and the sentence head is not trained."""
 
-    name = "none"
     has_labels = False
 
     def divide(self, _draws: Draws, _start: Ints, end: Ints) -> tuple[Ints, Ints]:
@@ -180,7 +166,10 @@ class NoSentences(SentenceObjective):
 
 
 SENTENCE_OBJECTIVES: dict[str, SentenceObjective] = {
-    each.name: each for each in (SentenceOrder(), OfficialOrder(), NextSentence(), NoSentences())
+    "order": SentenceOrder(),
+    "order-official": OfficialOrder(),
+    "next": NextSentence(),
+    "none": NoSentences(),
 }
 """The values of `objective.sentence`. Other packages add their own here before training."""
 
@@ -193,22 +182,9 @@ def sentence_objective(name: str) -> SentenceObjective:
     return SENTENCE_OBJECTIVES[name]
 
 
-# ---- the vocabulary that frames and masks ----------------------------------------------------------------------------
+# ---- how often each piece occurs ------------------------------------------------------------------------------------
 
-MASKED_SHARE, KEPT_SHARE = 0.8, 0.1
-"""Shares of the chosen tokens that become [MASK], and stay; others become random (BERT, 3.1)."""
 ENOUGH_PIECES = 20_000_000  # the most pieces that are counted for their frequency; more would hardly change a logarithm
-
-
-@dataclass(frozen=True)
-class Vocabulary:
-    """The ids that frame and mask; `starts_word` (size,) marks pieces that begin a word."""
-
-    size: int
-    cls_id: int
-    sep_id: int
-    mask_id: int
-    starts_word: NDArray[np.bool_]
 
 
 def log_frequencies(shards: Sequence[Shard], vocab_size: int) -> NDArray[np.float32]:
@@ -231,24 +207,19 @@ def log_frequencies(shards: Sequence[Shard], vocab_size: int) -> NDArray[np.floa
 
 
 def frame(
-    library: Library,
-    instance: Instance,
-    sentence: SentenceObjective,
-    vocabulary: Vocabulary,
-    max_seq_length: int,
-    generator: np.random.Generator,
+    library: Library, instance: Instance, tokenizer: Tokenizer, config: ObjectiveConfig, generator: np.random.Generator
 ) -> tuple[Ints, int]:
     """Return the ids of `[CLS] A [SEP] B [SEP]` or `[CLS] A [SEP]`, and how many of them are segment 0."""
-    first, second = sentence.segments(library, instance, generator)
-    sizes = truncated_sizes(first.size, second.size, max_seq_length - (3 if second.size else 2))
-    parts: list[Tokens | list[int]] = [[vocabulary.cls_id]]
+    first, second = sentence_objective(config.sentence).segments(library, instance, generator)
+    sizes = truncated_sizes(first.size, second.size, config.max_seq_length - (3 if second.size else 2))
+    parts: list[Tokens | list[int]] = [[tokenizer.cls_id]]
     for tokens, size in zip((first, second), sizes, strict=True):
         if tokens.size or tokens is first:
             # Each surplus token goes from the front or the back with p = 0.5 (L601-616), so the front loses a binomial.
             front = np.count_nonzero(generator.random(tokens.size - size) < 0.5)
-            parts += [tokens[front : front + size], [vocabulary.sep_id]]
+            parts += [tokens[front : front + size], [tokenizer.sep_id]]
     ids = np.concatenate(parts, dtype=np.int64)
-    assert ids.max() < vocabulary.size, "the corpus was made with another vocabulary"
+    assert ids.max() < tokenizer.vocab_size, "the corpus was made with another vocabulary"
     return ids, sizes[0] + 2
 
 
@@ -265,17 +236,14 @@ def truncated_sizes(first: int, second: int, room: int) -> tuple[int, int]:
 # ---- masked LM: choose tokens and replace them ----------------------------------------------------------------------
 
 
-class Masking(NamedTuple):
-    """The chosen positions of a sequence, ascending, and the ids that replace them."""
-
-    positions: Ints
-    replacements: Ints
+MASKED_SHARE, KEPT_SHARE = 0.8, 0.1
+"""Shares of the chosen tokens that become [MASK], and stay; others become random (BERT, 3.1)."""
 
 
-def mask(ids: Ints, *, vocabulary: Vocabulary, config: ObjectiveConfig, generator: np.random.Generator) -> Masking:
-    """Choose runs of 1 to `ngram` words up to the budget, then a replacement for each token."""
-    maskable = np.flatnonzero((ids != vocabulary.cls_id) & (ids != vocabulary.sep_id))  # (tokens,) positions
-    starts_word = vocabulary.starts_word[ids[maskable]] | (not config.whole_word)  # (tokens,)
+def mask(ids: Ints, tokenizer: Tokenizer, config: ObjectiveConfig, generator: np.random.Generator) -> tuple[Ints, Ints]:
+    """Choose runs of 1 to `ngram` words up to the budget; return their positions, ascending, and what replaces them."""
+    maskable = np.flatnonzero((ids != tokenizer.cls_id) & (ids != tokenizer.sep_id))  # (tokens,) positions
+    starts_word = tokenizer.starts_word[ids[maskable]] | (not config.whole_word)  # (tokens,)
     starts_word[:1] = True  # other pieces belong to the word before them, even across a [SEP]
     begins = np.flatnonzero(starts_word)  # (words,)
     order = generator.random(begins.size).argsort()  # (words,): which run is tried first
@@ -301,9 +269,9 @@ def mask(ids: Ints, *, vocabulary: Vocabulary, config: ObjectiveConfig, generato
     # Each token, not run, becomes [MASK], stays, or becomes any piece, even a special one (L535).
     originals = ids[positions]
     choice, piece = generator.random((2, positions.size))  # (masked,) each
-    random_pieces = (piece * vocabulary.size).astype(np.int64)
+    random_pieces = (piece * tokenizer.vocab_size).astype(np.int64)
     kept_or_random = np.where(choice < MASKED_SHARE + KEPT_SHARE, originals, random_pieces)
-    return Masking(positions, np.where(choice < MASKED_SHARE, vocabulary.mask_id, kept_or_random))
+    return positions, np.where(choice < MASKED_SHARE, tokenizer.mask_id, kept_or_random)
 
 
 def num_to_predict(length: int, config: ObjectiveConfig) -> int:
@@ -336,7 +304,8 @@ class Sample(NamedTuple):
     ids: Ints
     first_length: int  # how many ids are segment 0
     label: int | None  # None: no sentence task
-    masking: Masking
+    masked_positions: Ints
+    replacements: Ints
 
 
 @dataclass(frozen=True)
@@ -358,12 +327,12 @@ def collate(samples: Sequence[Sample]) -> PretrainingBatch:
     first_lengths = np.array([sample.first_length for sample in samples])
     offsets = np.concatenate(([0], np.cumsum(lengths)))  # (sequences + 1,)
     positions = np.arange(offsets[-1]) - np.repeat(offsets[:-1], lengths)  # (tokens,), from 0 in each sequence
-    num_masked = [sample.masking.positions.size for sample in samples]
-    masked_positions = np.concatenate([sample.masking.positions for sample in samples])  # (masked,)
+    num_masked = [sample.masked_positions.size for sample in samples]
+    masked_positions = np.concatenate([sample.masked_positions for sample in samples])  # (masked,)
     masked_positions += np.repeat(offsets[:-1], num_masked)  # from places in a sequence to places in the batch
     ids = np.concatenate([sample.ids for sample in samples])  # (tokens,)
     masked_ids = ids[masked_positions]
-    ids[masked_positions] = np.concatenate([sample.masking.replacements for sample in samples])
+    ids[masked_positions] = np.concatenate([sample.replacements for sample in samples])
     return PretrainingBatch(
         ids=ids,
         positions=positions,

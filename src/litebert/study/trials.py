@@ -17,7 +17,7 @@ from litebert.fast.steps import DTYPES
 from litebert.files import read_json, write_json
 from litebert.folder import load_model, read_config
 from litebert.nn import AlbertForPretraining, Batch
-from litebert.objectives import Loader
+from litebert.objectives import Loader, Sampling
 from litebert.rng import hashed
 from litebert.runs import Run, read_result
 from litebert.settings import resolve, settings_from_words
@@ -29,7 +29,6 @@ from litebert.tokenizer import Tokenizer
 from litebert.train.finetune import finetune
 from litebert.train.pretrain import pretrain
 from litebert.train.run import threads, write_model
-from litebert.train.sources import vocabulary_of
 
 EVALUATION_SEED, EVALUATION_SEQUENCES = 12_345, 1_024
 """The held-out sequences and masks are the same for every row and seed."""
@@ -177,15 +176,9 @@ def measure(network: AlbertForPretraining, corpus: Path, config: PretrainConfig,
     held_out = Corpus.open(corpus).held_out()
     assert held_out is not None, "a study needs a corpus with a held-out part"
     tokenizer: Tokenizer = held_out.tokenizer()
-    loader = Loader(
-        held_out.shards,
-        vocabulary=vocabulary_of(tokenizer),
-        config=config.objective.model_copy(update={"sentence": sentence, "ngram": 3, "mask_prob": 0.15}),
-        batch_size=32,
-        seed=EVALUATION_SEED,
-        purpose="evaluation",
-    )
-    batches = list(loader.once(EVALUATION_SEQUENCES))
+    objective = config.objective.model_copy(update={"sentence": sentence, "ngram": 3, "mask_prob": 0.15})
+    given = Sampling(tokenizer, objective, batch_size=32, seed=EVALUATION_SEED, purpose="evaluation")
+    batches = list(Loader(held_out.shards, given).once(EVALUATION_SEQUENCES))
     measures = Pretraining(network, held_out=batches, train=config.train, mask_id=tokenizer.mask_id).evaluate()
     labels = [batch.sentence_labels for batch in batches if batch.sentence_labels is not None]
     if labels:

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from litebert.config import EarlyConfig, ObjectiveConfig, PretrainConfig
 from litebert.corpus import Corpus
@@ -14,16 +13,8 @@ from litebert.corpus.corpus import WINDOWS_HELD, local_corpus
 from litebert.corpus.shards import MANIFEST
 from litebert.errors import LitebertError
 from litebert.files import Json, hash_file
-from litebert.objectives import (
-    SENTENCE_OBJECTIVES,
-    Loader,
-    PretrainingBatch,
-    Samples,
-    SentenceObjective,
-    Vocabulary,
-    sentence_objective,
-)
-from litebert.objectives.sampling import WINDOW_PIECES, Mixed, Windowed, shares
+from litebert.objectives import SENTENCE_OBJECTIVES, PretrainingBatch, SentenceObjective, sentence_objective
+from litebert.objectives.sampling import WINDOW_PIECES, Loader, Mixed, Samples, Sampling, Windowed, shares
 from litebert.tokenizer import Tokenizer
 
 SHORT_TEXTS = 0.3
@@ -71,15 +62,9 @@ class Sources:
     def evaluation(self, config: PretrainConfig) -> list[PretrainingBatch]:
         """Return the held-out batches, the same for every run with the same seed."""
         train = config.train
-        loader = Loader(
-            self.held_out.shards,
-            vocabulary=vocabulary_of(self.tokenizer),
-            config=config.objective,
-            batch_size=train.micro_batch_size or train.batch_size,
-            seed=train.seed,
-            purpose="evaluation",
-        )
-        return list(loader.once(train.eval_sequences))
+        batch_size = train.micro_batch_size or train.batch_size
+        given = Sampling(self.tokenizer, config.objective, batch_size, train.seed, purpose="evaluation")
+        return list(Loader(self.held_out.shards, given).once(train.eval_sequences))
 
     def batches(self, config: PretrainConfig) -> Callable[[], Samples]:
         """Return what opens the loader of a run; worker processes get it, so it is small to pickle."""
@@ -102,12 +87,6 @@ def require_one_tokenizer(first: Corpus, second: Corpus) -> None:
             received=f"{first.path} and {second.path}",
             next=f"build {second.path} again with --tokenizer {first.path}/tokenizer",
         )
-
-
-def vocabulary_of(tokenizer: Tokenizer) -> Vocabulary:
-    """Return what the objectives need to know of a tokenizer."""
-    t = tokenizer
-    return Vocabulary(t.vocab_size, cls_id=t.cls_id, sep_id=t.sep_id, mask_id=t.mask_id, starts_word=t.starts_word)
 
 
 def shares_of(config: PretrainConfig, corpus: Path) -> dict[Path, float]:
@@ -150,18 +129,18 @@ def batches_of(corpus: Path, *, config: PretrainConfig, sentence: SentenceObject
 def loader_for(path: Path, *, config: PretrainConfig, purpose: str = "train", share: float = 1.0) -> Loader | Windowed:
     """Open the samples of one corpus, of which a mix takes a `share` of its own."""
     train, early, corpus = config.train, config.early, open_corpus(path, config)
-    given: dict[str, Any] = {
-        "vocabulary": vocabulary_of(corpus.tokenizer()),
-        "config": config.objective,
-        "batch_size": train.batch_size,
-        "seed": train.seed,
-        "purpose": purpose,
-        "early_mask_prob": early.mask_prob,
-        "early_samples": round(round(early.mask_share * train.steps) * train.batch_size * share),
-    }
+    given = Sampling(
+        corpus.tokenizer(),
+        config.objective,
+        train.batch_size,
+        train.seed,
+        purpose,
+        early_mask_prob=early.mask_prob,
+        early_samples=round(round(early.mask_share * train.steps) * train.batch_size * share),
+    )
     # one that fits a window is shuffled whole; a larger one window by window, with the shards of one open at a time
     window = config.data.window or WINDOW_PIECES
     if corpus.num_tokens <= window:
-        return Loader(corpus.shards, **given)
+        return Loader(corpus.shards, given)
     counts = [record.counts for record in corpus.manifest.shards]
-    return Windowed(counts, partial(corpus.open_shards, windows=WINDOWS_HELD), window_pieces=window, **given)
+    return Windowed(counts, partial(corpus.open_shards, windows=WINDOWS_HELD), given, window_pieces=window)
