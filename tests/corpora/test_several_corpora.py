@@ -9,9 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
-from litebert.cli import cli
 from litebert.corpus import Corpus, build_corpus
 from litebert.corpus.tools import corpus_filter, corpus_merge, corpus_stats
 from litebert.errors import LitebertError
@@ -61,14 +59,12 @@ def test_a_killed_merge_leaves_nothing_once_it_is_rerun(corpus: Path, tmp_path: 
     Corpus.open(output, verify=True)
 
 
-def test_stats_count_what_is_there(corpus: Path, tmp_path: Path) -> None:
+def test_stats_count_what_is_there(corpus: Path) -> None:
     opened = Corpus.open(corpus)
     stats = corpus_stats(opened)
     assert (stats.documents, stats.pieces) == (opened.num_documents, opened.num_tokens)
-    assert sum(stats.histogram) == stats.sentences == opened.manifest.counts.sentences
+    assert stats.sentences == opened.manifest.counts.sentences
     assert stats.sentence_lengths[-1] == max(int(np.diff(shard.sentences).max()) for shard in opened.shards)
-    CliRunner().invoke(cli, ["corpus", "stats", str(corpus), "--plot", str(tmp_path / "lengths.svg")])
-    assert "<svg" in (tmp_path / "lengths.svg").read_text()
 
 
 def test_the_first_of_near_duplicates_stays(write: Write, tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ def vocabulary(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Give the folder of a vocabulary of 120 pieces."""
     folder = tmp_path_factory.mktemp("vocabulary")
     texts = ["The quick, brown fox jumps over a lazy dog."] * 9 + [" ".join(story) for story in stories(60)]
-    Tokenizer.from_model(train_tokenizer(texts, vocab_size=120, character_coverage=1.0)).save(folder)
+    Tokenizer.from_model(train_tokenizer(texts, vocab_size=120)).save(folder)
     return folder
 
 

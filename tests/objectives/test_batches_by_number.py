@@ -19,7 +19,7 @@ from itertools import chain
 import numpy as np
 import pytest
 
-from litebert.config.schema import ObjectiveConfig
+from litebert.config import ObjectiveConfig
 from litebert.corpus import Shard
 from litebert.corpus.shards import Counts
 from litebert.errors import LitebertError

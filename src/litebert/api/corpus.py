@@ -14,9 +14,7 @@ from litebert.corpus.shards import MANIFEST, PLAN, Counts
 from litebert.corpus.text import read_texts
 from litebert.corpus.tools import QUANTILES, CorpusStats
 from litebert.errors import LitebertError, say
-from litebert.files import write_text
-from litebert.inference.inputs import count
-from litebert.report.figures import counts_figure, picture
+from litebert.inference.texts import count
 from litebert.tokenizer import Tokenizer, train_tokenizer
 
 Texts = Annotated[Paths, "Text files, folders or URLs."]
@@ -174,7 +172,7 @@ def corpus_build(
     parts = {"train": found.train, "held out": found.held_out}
     counts = "{:<9} {:,} documents, {:,} sentences, {:,} tokens"
     lines = [counts.format(name, p.documents, p.sentences, p.tokens) for name, p in parts.items() if p]
-    return Shown(Built(path=str(found.path), train=found.train, held_out=found.held_out), "\n".join(lines))
+    return Shown(Built(path=str(output), train=found.train, held_out=found.held_out), "\n".join(lines))
 
 
 def corpus_check(
@@ -204,22 +202,16 @@ def corpus_check(
     return check_text(given, tokenizer=vocabulary, sentences=sentences, documents=documents, column=column)
 
 
-def corpus_stats(
-    corpus: Path, *, plot: Annotated[Path | None, "Also plot the lengths, as an SVG file."] = None
-) -> Shown[CorpusStats]:
+def corpus_stats(corpus: Path) -> Shown[CorpusStats]:
     """Count documents, sentences, pieces, lengths and unknown pieces of a corpus.
 
     litebert corpus stats corpora/wiki
-    litebert corpus stats corpora/wiki --plot lengths.svg
     """
     found = tools.corpus_stats(Corpus.open(corpus))
     of_sentences, of_documents = (
         ", ".join(f"{quantile:.0%} {value:,}" for quantile, value in zip(QUANTILES, lengths, strict=True))
         for lengths in (found.sentence_lengths, found.document_lengths)
     )
-    if plot is not None:
-        title = "Sentences by length in pieces (the last bar: all longer ones)"
-        write_text(plot, picture(counts_figure(title, of_sentences, found.histogram)))
     facts = {
         "documents": f"{found.documents:,}",
         "sentences": f"{found.sentences:,}",

@@ -17,22 +17,22 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from functools import partial
 from itertools import count, pairwise, takewhile
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
 from shlex import quote
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from litebert import files
 from litebert.corpus import shards as disk
 from litebert.corpus.corpus import num_cores
-from litebert.corpus.text import TextSettings, read_documents, sentence_chunks
-from litebert.errors import LitebertError, ResourceError, missing_package
+from litebert.corpus.text import TextSettings, read_documents, sentence_chunks, too_little_text, wrong_value
+from litebert.errors import LitebertError, ResourceError, counted, missing_package
 from litebert.reading.source import Source, find_texts
 from litebert.tokenizer import Tokenizer
 
@@ -43,36 +43,25 @@ HEAD_CHARACTERS = 1 << 14  # by which it is decided whether a document is held o
 SECONDS_BETWEEN = 1.0  # two notes of how much has been read, and two reports
 
 
-@dataclass(frozen=True)
-class CorpusSummary:
+class CorpusSummary(NamedTuple):
     """The results of a build; `held_out` is None if nothing was to be held out."""
 
-    path: Path
-    num_shards: int
     train: disk.Counts
     held_out: disk.Counts | None
 
 
-@dataclass(frozen=True)
-class BuildProgress:
+class BuildProgress(NamedTuple):
     """The progress of a build; `tokens` are of the whole build, the rate is of this process."""
 
     parts_done: int
     num_parts: int
     tokens: int
     tokens_per_second: float
-    share: float  # of the input's bytes, that has been read
-
-    @property
-    def seconds_left(self) -> float | None:
-        """An estimate of the seconds left; None until something has been read."""
-        if not self.share or not self.tokens_per_second:
-            return None
-        return self.tokens * (1 / self.share - 1) / self.tokens_per_second
+    seconds_left: float | None  # an estimate, once something has been read
 
 
 Report: TypeAlias = Callable[[BuildProgress], None]
-Ranges: TypeAlias = Sequence[tuple[int, int]]
+Records: TypeAlias = list[disk.ShardRecord]
 
 
 def build_corpus(
@@ -100,7 +89,7 @@ def build_corpus(
     workers = num_cores() if workers is None else workers
     require_share(held_out)
     if workers < 1:
-        raise LitebertError("LB-336", "--workers is too small", received=workers, next="omit it for all cores")
+        raise wrong_value("workers", workers, "1 or more; by default all cores")
     sources = find_texts(inputs)
     loaded, folder, place = Tokenizer.load(tokenizer), Path(output), Path(tokenizer).absolute()
     plan = disk.CorpusPlan(
@@ -127,16 +116,14 @@ def build_corpus(
             with _reported(folder, len(jobs), sum(source.size for source in sources), report):
                 run_on_ray(jobs) if cluster else run_local(jobs, workers=workers)
             _finish(folder, plan, len(jobs), loaded)
-    manifests = [disk.read_record(side / disk.MANIFEST, disk.Manifest) for side in _sides(folder, plan).values()]
-    num_shards = sum(len(manifest.shards) for manifest in manifests)
-    return CorpusSummary(folder, num_shards, manifests[0].counts, manifests[1].counts if held_out else None)
+    counts = [disk.read_record(side / disk.MANIFEST, disk.Manifest).counts for side in _sides(folder, plan).values()]
+    return CorpusSummary(counts[0], counts[1] if held_out else None)
 
 
 def require_share(held_out: float) -> None:
     """Check the share of documents that is held out."""
     if not 0 <= held_out < 1:
-        advice = "a hundredth of the documents is --held-out 0.01"
-        raise LitebertError("LB-335", "--held-out is not a share", received=held_out, next=advice)
+        raise wrong_value("held-out", held_out, "a share below 1; 0.01 is a hundredth of the documents")
 
 
 def locked(folder: Path) -> AbstractContextManager[None]:
@@ -163,59 +150,51 @@ def build_part(part: str, sources: Sequence[Source], *, plan: disk.CorpusPlan, t
     if loaded.hash != plan.tokenizer_hash:
         what = f"the tokenizer at {tokenizer} changed while the corpus was built"
         raise LitebertError("LB-321", what, next="restore the former tokenizer, then rerun the command")
-    num_documents = bytes_before = bytes_read = 0
+    batch, size, num_documents = list[tuple[disk.ShardWriter, int, list[str]]](), 0, 0
+    bytes_read, noted = [0] * len(sources), time.monotonic()
 
-    def note(of_this_input: int) -> None:
-        nonlocal bytes_read
-        bytes_read = bytes_before + of_this_input
+    def write() -> None:
+        """Write the sentences of the batch, each to its writer, by the number of its document."""
+        ids = iter(loaded.encode_ids([text for *_, texts in batch for text in texts], num_threads=1))
+        for writer, document, sentences in batch:
+            writer.add(document, [next(ids) for _ in sentences])
+        batch.clear()
 
-    def save_progress() -> None:
-        shards = [shard.counts.tokens for writer in writers for shard in writer.shards]
-        num_tokens = sum(shards) + sum(writer.counts["tokens"] for writer in writers)
-        files.write_json(records[0].with_suffix(".progress"), {"bytes": bytes_read, "tokens": num_tokens})
-
-    def batches() -> Iterator[list[tuple[disk.ShardWriter, int, list[str]]]]:
-        """Yield the sentences of every document still to be built, with its side and its number."""
-        nonlocal num_documents, bytes_before
-        side, batch, size = 0, list[tuple[disk.ShardWriter, int, list[str]]](), 0
-        for source in sources:
-            for passages in read_documents(replace(source, on_read=note), text):
-                for at, passage in enumerate(passages):
-                    if at == 0:
-                        side = int(plan.held_out > 0 and is_held_out(passage.text, plan.held_out))
-                    if num_documents < consumed[side]:
-                        continue
-                    for sentences in sentence_chunks(passage.text, text):
-                        batch.append((writers[side], num_documents, sentences))
-                        size += sum(map(len, sentences)) + 1
-                        if size >= BATCH_CHARACTERS:
-                            yield batch
-                            batch, size = [], 0
-                num_documents += 1
-            bytes_before += source.size
-        if batch:
-            yield batch
+    def note_progress() -> None:
+        num_tokens = sum(writer.num_tokens for writer in writers)
+        files.write_json(records[0].with_suffix(".progress"), {"bytes": sum(bytes_read), "tokens": num_tokens})
 
     with ExitStack() as stack:
-        writers, consumed = list[disk.ShardWriter](), list[int]()
+        writers = list[disk.ShardWriter]()
         for folder in sides.values():
             paths = (folder / f"shard-{part}-{number:04d}" / disk.SHARD for number in count())
             complete = [disk.read_record(path, disk.ShardRecord) for path in takewhile(Path.exists, paths)]
-            consumed.append(complete[-1].consumed if complete else 0)
             writers.append(stack.enter_context(disk.ShardWriter(folder, part, plan, loaded.unk_id, complete)))
-        noted = time.monotonic()
-        for batch in batches():
-            ids = iter(loaded.encode_ids([text for *_, texts in batch for text in texts], num_threads=1))
-            for writer, document, sentences in batch:
-                writer.add(document, [next(ids) for _ in sentences])
-            if time.monotonic() - noted >= SECONDS_BETWEEN:
-                save_progress()
-                noted = time.monotonic()
-        bytes_read = bytes_before
+        writer = writers[0]
+        for number, source in enumerate(sources):
+            source = replace(source, on_read=partial(bytes_read.__setitem__, number))
+            for passages in read_documents(source, text):
+                for at, passage in enumerate(passages):
+                    if at == 0:
+                        writer = writers[plan.held_out > 0 and is_held_out(passage.text, plan.held_out)]
+                    if num_documents < writer.consumed:  # a shard that is complete has it
+                        continue
+                    for sentences in sentence_chunks(passage.text, text):
+                        batch.append((writer, num_documents, sentences))
+                        size += sum(map(len, sentences)) + 1
+                        if size >= BATCH_CHARACTERS:
+                            write()
+                            size = 0
+                            if time.monotonic() - noted >= SECONDS_BETWEEN:
+                                note_progress()
+                                noted = time.monotonic()
+                num_documents += 1
+            bytes_read[number] = source.size
+        write()
         for side, record, writer in zip(sides, records, writers, strict=True):
             counts = writer.finish(num_documents)
             disk.write_record(record, disk.Manifest(part=side, plan=plan, counts=counts, shards=tuple(writer.shards)))
-        save_progress()
+        note_progress()
 
 
 def is_held_out(text: str, share: float) -> bool:
@@ -252,12 +231,13 @@ def _begin(output: Path, plan: disk.CorpusPlan) -> bool:
         if any(output.iterdir()):
             files.require_new(output, force=None)
     if begun != plan:
-        pairs = [(name, was, now) for (name, was), (_, now) in zip(begun, plan, strict=True) if name != "inputs"]
-        if len(begun.inputs) != len(plan.inputs):
-            pairs.append(("inputs", len(begun.inputs), f"{len(plan.inputs)} files"))
-        for was, now in zip(begun.inputs, plan.inputs, strict=False):
-            pairs.append(("inputs", f"{was.name} of {was.size:,} bytes", f"{now.name} of {now.size:,} bytes"))
-        changes = "; ".join(f"{name}: {was} -> {now}" for name, was, now in pairs if was != now)
+        was, now = (
+            {name: str(value) for name, value in each if name != "inputs"}
+            | {"inputs": counted(len(each.inputs), "file")}
+            | {f"input {number}": f"{i.name} of {i.size:,} bytes" for number, i in enumerate(each.inputs, 1)}
+            for each in (begun, plan)
+        )
+        changes = "; ".join(f"{n}: {was[n]} -> {now[n]}" for n in was if n in now and was[n] != now[n])
         again = f"choose another --output, or rm -r {quote(str(output))}, then rerun the command"
         raise LitebertError("LB-333", f"{output} was begun with other settings or inputs", received=changes, next=again)
     if is_finished:
@@ -273,13 +253,10 @@ def _finish(output: Path, plan: disk.CorpusPlan, num_parts: int, tokenizer: Toke
     for folder in _sides(output, plan).values():
         paths = [folder / disk.PARTS / f"{part:05d}.json" for part in range(num_parts)]
         manifests.append(disk.join([disk.read_record(path, disk.Manifest) for path in paths], plan))
-    num_sentences = sum(manifest.counts.sentences for manifest in manifests)
-    if num_sentences < (2 if plan.held_out else 1):  # nothing can become of this build: the folder may be used again
-        for path in output.iterdir():
+    if sum(manifest.counts.sentences for manifest in manifests) < len(manifests):  # less than one for each side
+        for path in output.iterdir():  # nothing can become of this build: the folder may be used again
             shutil.rmtree(path) if path.is_dir() else path.unlink()
-        what = "no document is held out to evaluate on: there is one sentence"
-        what = what if num_sentences else "no document with text is left to train on"
-        raise LitebertError("LB-343", what, next="rerun the command with more text, or with --held-out 0")
+        raise too_little_text()
     if not all(manifest.shards for manifest in manifests):
         manifests = _divide(output, manifests, tokenizer.unk_id)
     with files.staged_folder(output / disk.TOKENIZER) as staged:
@@ -299,19 +276,14 @@ def _divide(output: Path, manifests: Sequence[disk.Manifest], unknown_id: int) -
     trained on. Of a single document it is the end. The old shard stays until the manifests are written, beside a new
     one under the next free name, so that a build killed here does the same again.
     """
-    full = next(manifest for manifest in manifests if manifest.shards)
-    plan, is_train = full.plan, full.part == "train"
-    folders = _sides(output, plan)
+    full, other = sorted(manifests, key=lambda manifest: not manifest.shards)
+    plan, is_train, folders = full.plan, full.part == "train", _sides(output, full.plan)
     shards = [disk.open_shard(folders[full.part], each, plan) for each in full.shards]
-
-    # Which sentences of one shard stay on the full side and which leave it, in ranges (start, stop) of documents.
     num_documents, num_sentences = full.counts.documents, full.counts.sentences
     place = len(shards) - 1  # of the shard that is divided
-    if num_documents == 1:
+    if num_documents == 1:  # its beginning and its end are divided as if they were two
         cut = max(1, num_sentences - max(min(2, num_sentences // 2), round(plan.held_out * num_sentences)))
-        staying, leaving = [(0, cut)], [(cut, num_sentences)]
-        if not is_train:
-            staying, leaving = leaving, staying
+        bounds, leaving = [0, cut, num_sentences], {int(is_train)}
     else:
         num_held_out = max(1, round(plan.held_out * num_documents))
         num_leaving = min(num_held_out if is_train else max(1, num_documents - num_held_out), num_documents - 1)
@@ -319,39 +291,33 @@ def _divide(output: Path, manifests: Sequence[disk.Manifest], unknown_id: int) -
         distinct, times = np.unique(np.concatenate(hashes), return_counts=True)
         single = [np.flatnonzero(times[np.searchsorted(distinct, each)] == 1) for each in hashes]  # without a copy
         place = next((at for at in reversed(range(len(shards))) if len(single[at])), place)
-        chosen = set(single[place][-num_leaving:].tolist()) or {len(shards[place].documents) - 2}
-        ranges = list(enumerate(pairwise(shards[place].documents.tolist())))
-        staying = [each for number, each in ranges if number not in chosen]
-        leaving = [each for number, each in ranges if number in chosen]
+        bounds = shards[place].documents.tolist()
+        leaving = set(single[place][-num_leaving:].tolist()) or {len(bounds) - 2}
     old, shard = full.shards[place], shards[place]
     part = old.name.split("-")[1]
 
-    def write(
-        side: disk.Side, present: Sequence[disk.ShardRecord], documents: Ranges, **left_out: int
-    ) -> disk.ShardRecord:
+    def write(side: disk.Side, *, leaves: bool, present: Sequence[disk.ShardRecord] = (), **left_out: int) -> Records:
+        """Write the documents that leave, or those that do not; if there is one, return the record of their shard."""
+        chosen = [each for number, each in enumerate(pairwise(bounds)) if (number in leaving) == leaves]
+        if not chosen:
+            return []
         with disk.ShardWriter(folders[side], part, plan, unknown_id, present) as writer:
             writer.counts.update(left_out)
-            for number, (start, stop) in enumerate(documents):
+            for number, (start, stop) in enumerate(chosen):
                 offsets = pairwise(shard.sentences[start : stop + 1].tolist())
                 writer.add(number, [shard.tokens[a:b].tolist() for a, b in offsets])
             writer.finish(old.consumed)
-        return writer.shards[-1]
+        return writer.shards[-1:]
 
-    replaced = list[disk.ShardRecord]()
-    if staying:  # what was left out of the old shard was left out of the one in its place
-        present = [each for each in full.shards if each.name.split("-")[1] == part]
-        left_out = {name: getattr(old.counts, name) for name in ("empty_documents", "empty_sentences")}
-        replaced = [write(full.part, present, staying, **left_out)]
-    divided = []
-    for manifest in manifests:
-        if manifest is full:
-            records = (*full.shards[:place], *replaced, *full.shards[place + 1 :])
-            counts = sum((each.counts for each in replaced), full.counts - old.counts)
-        else:
-            records = (write(manifest.part, (), leaving),)
-            counts = manifest.counts + records[0].counts
-        divided.append(manifest.model_copy(update={"shards": records, "counts": counts}))
-    return divided
+    # what was left out of the old shard was left out of the one in its place
+    empty = {name: getattr(old.counts, name) for name in ("empty_documents", "empty_sentences")}
+    present = [each for each in full.shards if each.name.split("-")[1] == part]
+    staying, left = write(full.part, leaves=False, present=present, **empty), write(other.part, leaves=True)
+    kept = sum((each.counts for each in staying), full.counts - old.counts)
+    kept_shards = (*full.shards[:place], *staying, *full.shards[place + 1 :])
+    full = full.model_copy(update={"shards": kept_shards, "counts": kept})
+    other = other.model_copy(update={"shards": tuple(left), "counts": other.counts + left[0].counts})
+    return [full, other] if is_train else [other, full]
 
 
 def _clean(output: Path) -> None:
@@ -381,8 +347,8 @@ def _reported(output: Path, num_parts: int, num_bytes: int, report: Report | Non
         notes = [json.loads(path.read_bytes()) for path in (output / disk.PARTS).glob("*.progress")]
         bytes_read, tokens = (sum(note[name] for note in notes) for name in ("bytes", "tokens"))
         rate = (tokens - tokens_before) / max(time.monotonic() - started, 1e-9)
-        parts_done = len(list((output / disk.PARTS).glob("*.json")))
-        return BuildProgress(parts_done, num_parts, tokens, rate, min(bytes_read / (num_bytes or 1), 1.0))
+        left = tokens * max(num_bytes / bytes_read - 1, 0) / rate if bytes_read and rate else None
+        return BuildProgress(len(list((output / disk.PARTS).glob("*.json"))), num_parts, tokens, rate, left)
 
     def run() -> None:
         while not done.wait(SECONDS_BETWEEN):
@@ -416,16 +382,16 @@ def run_local(jobs: Sequence[Callable[[], object]], *, workers: int) -> None:
     context = get_context("spawn")
     lifeline, held_here = context.Pipe(duplex=False)
     executor = ProcessPoolExecutor(workers, mp_context=context, initializer=_end_with, initargs=(lifeline,))
-    try:
-        for future in as_completed([executor.submit(job) for job in jobs]):
-            future.result()
-        executor.shutdown()
-    except BrokenProcessPool as error:
-        raise _died("rerun the command with fewer --workers to resume") from error
-    finally:
-        held_here.close()
-        executor.shutdown(cancel_futures=True)
-        lifeline.close()
+    with lifeline, held_here, executor:
+        try:
+            for future in as_completed([executor.submit(job) for job in jobs]):
+                future.result()
+        except BaseException as error:
+            held_here.close()
+            executor.shutdown(cancel_futures=True)
+            if isinstance(error, BrokenProcessPool):
+                raise _died("rerun the command with fewer --workers to resume") from error
+            raise
 
 
 def _end_with(lifeline: Connection) -> None:

@@ -71,8 +71,7 @@ def check_text(
     With a tokenizer, unknown tokens are counted, too. An input that cannot be read to its end becomes a finding.
     """
     settings = TextSettings(sentences, documents, column, language)
-    vocabulary = None if tokenizer is None else Tokenizer.load(tokenizer)
-    unknown = None if vocabulary is None else UnknownPieces(vocabulary)
+    unknown = None if tokenizer is None else UnknownPieces(Tokenizer.load(tokenizer))
     found, seen = Findings(ADVICE), SeenDocuments()
     lines: dict[str, tuple[int, str]] = {}  # how often each was seen, and where first
     counts = Counter(inputs=0, documents=0, sentences=0, characters=0)
@@ -109,8 +108,8 @@ def check_text(
                         kind = "short sentence" if len(sentence) <= SHORT_CHARACTERS else "long sentence"
                         where = "" if kind in found else _place(source, passage, text.find(sentence))
                         found.add(kind, where, sentence)
-                if vocabulary and unknown:
-                    for sentence, ids in zip(chunk, vocabulary.encode_ids(chunk, num_threads=1), strict=True):
+                if unknown:
+                    for sentence, ids in zip(chunk, unknown.tokenizer.encode_ids(chunk, num_threads=1), strict=True):
                         if unknown.add(sentence, ids) and not first_unknown:
                             first_unknown = _place(source, passage, text.find(sentence))
         counts.update(documents=1, sentences=num_sentences)
@@ -144,9 +143,7 @@ def check_text(
     if unknown:
         counts["tokens"] = unknown.num_pieces
         if unknown.num_unknown:
-            characters = ", ".join(f"{c!r} {count:,}" for c, count in unknown.characters)
-            example = f"{unknown.num_unknown / unknown.num_pieces:.2%} of tokens; {characters}"
-            found.add("unknown token", first_unknown, example, times=unknown.num_unknown)
+            found.add("unknown token", first_unknown, str(unknown), times=unknown.num_unknown)
     return CheckReport(found.report(), dict(counts))
 
 
@@ -157,7 +154,7 @@ def _place(source: Source, passage: Passage, position: int) -> str:
 
 
 class SeenDocuments:
-    """Store a hash and a place for every document, in 16 bytes."""
+    """A hash and a place of every document, in 16 bytes."""
 
     def __init__(self) -> None:
         self._hashes, self._places = array("Q"), array("Q")  # a place is the number of its input and its line
@@ -170,7 +167,7 @@ class SeenDocuments:
 
     @property
     def hashes(self) -> Hashes:
-        """The hashes of all documents in order, shape (documents,)."""
+        """The hashes in order, shape (documents,)."""
         return np.frombuffer(self._hashes, np.uint64)
 
     def place(self, document: int) -> str:
@@ -178,18 +175,14 @@ class SeenDocuments:
         number, line = divmod(self._places[document], 1 << 32)
         return f"{list(self._inputs)[number]}:{line}"
 
-    def first(self, hashed: int) -> str:
-        """Name the place of the first document with this hash."""
-        return self.place(int((self.hashes == hashed).argmax()))
-
     def report_repeated(self, found: Findings) -> None:
         """Add a finding if documents repeat others."""
-        order = np.argsort(self.hashes, kind="stable")
-        in_order = self.hashes[order]
-        repeated = order[1:][in_order[1:] == in_order[:-1]]
+        _, firsts, which = np.unique(self.hashes, return_index=True, return_inverse=True)
+        original = firsts[which]  # (documents,): the first document with the hash of each
+        repeated = np.flatnonzero(original != np.arange(len(original)))
         if len(repeated):
-            at = int(repeated.min())
-            example = f"repeats {self.first(self._hashes[at])}"
+            at = int(repeated[0])
+            example = f"repeats {self.place(int(original[at]))}"
             found.add("duplicate document", self.place(at), example, times=len(repeated))
 
 
@@ -221,8 +214,9 @@ def check_corpus(path: str | Path, *, verify_only: bool = False) -> CheckReport:
         shared = np.flatnonzero(np.isin(others.hashes, documents.hashes))
         if len(shared):
             at = int(shared[0])
-            example = f"also {documents.first(int(others.hashes[at]))}"
-            found.add("held-out overlap", f"{HELD_OUT}/{others.place(at)}", example, times=len(shared))
+            trained = int((documents.hashes == others.hashes[at]).argmax())
+            where, example = f"{HELD_OUT}/{others.place(at)}", f"also {documents.place(trained)}"
+            found.add("held-out overlap", where, example, times=len(shared))
     return CheckReport(found.report(), corpus.manifest.counts.model_dump())
 
 

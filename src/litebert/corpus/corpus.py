@@ -3,9 +3,9 @@
 Files that were verified are listed in the user's cache folder, so that opening a corpus again need not read them. A
 file counts as verified while its size, times and inode are those that it had when it was hashed.
 
-A corpus on object storage is read through the same cache, which has all of it but its training shards. These are
-fetched when they are opened: all at once, or one window after another. The least recently opened ones are removed to
-make room. Processes of one machine share the cache: each waits while another fetches the same.
+A corpus on object storage is read through the same cache. Shards are fetched when they are opened: all at once, or one
+window after another. Of training shards, the least recently opened ones are removed to make room. Processes of one
+machine share the cache: each waits while another fetches the same.
 """
 
 from __future__ import annotations
@@ -119,22 +119,16 @@ class Corpus:
         return self.open(self.path / disk.HELD_OUT, verify=verify)
 
     def verify_records(self) -> Iterator[Path]:
-        """Check the files beside the arrays: each shard's record and the tokenizer's; yield them."""
-        with tempfile.TemporaryDirectory() as folder:
-            self.tokenizer().save(folder)
-            written = {
-                self.path / disk.TOKENIZER / path.name: path.read_bytes() for path in sorted(Path(folder).iterdir())
-            }
-        shards = {self.path / record.name / disk.SHARD: record for record in self.manifest.shards}
-        for path in (*shards, *written):
-            is_same = path.is_file() and (
-                disk.read_record(path, disk.ShardRecord) == shards[path]
-                if path in shards
-                else path.read_bytes() == written[path]
-            )
-            if not is_same:
-                raise disk.damaged(path, received="another file, or none", next=disk.build_again(self.path))
-            yield path
+        """Compare the files beside the arrays, the tokenizer's and each shard's record, with those written anew."""
+        with tempfile.TemporaryDirectory() as scratch:
+            self.tokenizer().save(Path(scratch, disk.TOKENIZER))
+            for record in self.manifest.shards:
+                disk.write_record(Path(scratch, record.name, disk.SHARD), record)
+            for expected in sorted(path for path in Path(scratch).rglob("*") if path.is_file()):
+                path = self.path / expected.relative_to(scratch)
+                if not path.is_file() or path.read_bytes() != expected.read_bytes():
+                    raise disk.damaged(path, received="another file, or none", next=disk.build_again(self.path))
+                yield path
 
     def tokenizer(self) -> Tokenizer:
         """Load the tokenizer that made the ids; LB-341 if the copy in the corpus is another one, or is missing."""
@@ -176,21 +170,16 @@ def corpus_push(corpus: Path, url: str) -> str:
     litebert corpus push corpora/wiki gs://bucket/wiki
     AWS_ENDPOINT_URL=http://localhost:9000 litebert corpus push corpora/wiki s3://bucket/wiki
     """
-    disk.read_record(corpus / disk.MANIFEST, disk.Manifest)  # the manifest goes last, when all else is there
-    present = (path for path in corpus.rglob("*") if path.is_file() and path.name != disk.MANIFEST)
-    names = sorted(str(path.relative_to(corpus)) for path in present)
-    last = [name for name in (f"{disk.HELD_OUT}/{disk.MANIFEST}", disk.MANIFEST) if (corpus / name).is_file()]
-    files.write_bytes(corpus / LISTING, "\n".join([*names, *last]).encode())
-    _at_once(lambda name: write_object(f"{url.rstrip('/')}/{name}", corpus / name), names)
-    for name in (LISTING, *last):
-        write_object(f"{url.rstrip('/')}/{name}", corpus / name)
-    (corpus / LISTING).unlink()
-    size = sum((corpus / name).stat().st_size for name in (*names, *last))
-    return f"{url}  {files.readable_bytes(size)}"
+    disk.read_record(corpus / disk.MANIFEST, disk.Manifest)  # it is a finished corpus
+    there = {str(path.relative_to(corpus)): path for path in sorted(corpus.rglob("*")) if path.is_file()}
+    _at_once(lambda name: write_object(f"{url.rstrip('/')}/{name}", there[name]), there)
+    # Without its list of files it is no corpus to a reader: the list comes when all else is there.
+    write_object(f"{url.rstrip('/')}/{LISTING}", "\n".join(there).encode())
+    return f"{url}  {files.readable_bytes(sum(path.stat().st_size for path in there.values()))}"
 
 
 def local_corpus(corpus: str | Path) -> Path:
-    """Return the folder of a corpus, in the cache if it is on object storage: then without its training shards."""
+    """Return the folder of a corpus; of one on object storage, that in the cache, to which shards come when opened."""
     if not is_url(str(corpus)):
         return Path(corpus)
     url = str(corpus).rstrip("/")
@@ -203,22 +192,17 @@ def local_corpus(corpus: str | Path) -> Path:
         except FileNotFoundError as error:
             what, command = f"{url} is not a corpus", f"litebert corpus push FOLDER {url}"
             raise LitebertError("LB-273", what, received=f"no {LISTING}", next=command) from error
+        small = [name for name in names if "shard-" not in name and name != disk.MANIFEST]
+        _at_once(lambda name: _get(url, folder, name), small)
         files.write_bytes(folder / ORIGIN, url.encode())
-        small = [name for name in names if not name.startswith("shard-") and name != disk.MANIFEST]
-        hashes: dict[str, str] = {}
-        if f"{disk.HELD_OUT}/{disk.MANIFEST}" in small:
-            _get(url, folder, f"{disk.HELD_OUT}/{disk.MANIFEST}")
-            held_out = disk.read_record(folder / disk.HELD_OUT / disk.MANIFEST, disk.Manifest)
-            _make_room(url, folder, held_out.shards, 1)
-            for shard in held_out.shards:
-                hashes |= {f"{disk.HELD_OUT}/{shard.name}/{file}": each.blake2b for file, each in shard.files.items()}
-        _at_once(lambda name: _get(url, folder, name, hashes.get(name)), small)
-        _get(url, folder, disk.MANIFEST)
+        if (folder / disk.HELD_OUT).is_dir():
+            files.write_bytes(folder / disk.HELD_OUT / ORIGIN, f"{url}/{disk.HELD_OUT}".encode())
+        _get(url, folder, disk.MANIFEST)  # last: it says that all else is here
     return folder
 
 
 def _fetch_shards(folder: Path, records: Sequence[disk.ShardRecord], windows: int) -> None:
-    """Fetch the training shards of a corpus in the cache that are not here."""
+    """Fetch those shards of a corpus in the cache that are not here."""
     url = (folder / ORIGIN).read_text()
     _make_room(url, folder, records, windows)
 
@@ -245,22 +229,20 @@ def _make_room(url: str, folder: Path, records: Sequence[disk.ShardRecord], wind
     def size_of(path: Path) -> int:
         """Return the bytes of all shards in a folder; its other files are small."""
         size = 0
-        for place, _, names in os.walk(path):  # skips folders that are removed meanwhile
-            for name in names:
-                with suppress(FileNotFoundError):
-                    size += Path(place, name).stat().st_size if name.endswith(".npy") else 0
+        for place, _, names in os.walk(path):
+            with suppress(FileNotFoundError):  # another process of this machine is removing it
+                size += sum(Path(place, name).stat().st_size for name in names if name.endswith(".npy"))
         return size
-
-    def last_used(path: Path) -> float:
-        with suppress(FileNotFoundError):  # another process of this machine removed it
-            return path.stat().st_mtime
-        return 0.0
 
     cache, wanted = cache_folder() / "corpora", {folder / record.name for record in records}
     size = sum(stored.size for record in records for stored in record.files.values())
     excess = size_of(cache) + size - sum(map(size_of, wanted)) - limit
-    others = [path for path in cache.glob("*/shard-*") if not path.suffix and path not in wanted]
-    for path in sorted(others, key=last_used):
+    others = list[tuple[float, Path]]()  # by when they were last opened
+    for path in cache.glob("*/shard-*"):
+        if not path.suffix and path not in wanted:
+            with suppress(FileNotFoundError):
+                others.append((path.stat().st_mtime, path))
+    for _, path in sorted(others):
         if excess > 0:
             excess -= size_of(path)
             with suppress(FileNotFoundError):

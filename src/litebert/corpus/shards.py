@@ -181,6 +181,16 @@ class ShardWriter:
     def __exit__(self, *error: Any) -> None:
         self._stack.__exit__(*error)  # removes a shard that is not complete
 
+    @property
+    def consumed(self) -> int:
+        """How many documents of the input the complete shards have; some may be the other side's."""
+        return self.shards[-1].consumed if self.shards else 0
+
+    @property
+    def num_tokens(self) -> int:
+        """How many tokens were added, to complete shards too."""
+        return sum((shard.counts.tokens for shard in self.shards), self.counts["tokens"])
+
     def add(self, document: int, sentences: Sequence[Sequence[int]]) -> None:
         """Append the sentences that are not empty to a document; document numbers only grow."""
         if document != self._document:

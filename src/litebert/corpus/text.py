@@ -48,8 +48,13 @@ class TextSettings:
             ("language", "[a-z]{2,3}(-[a-z]+)*", "a code of ISO 639 such as en, de or zh-hans"),
         ):
             if not re.fullmatch(pattern, value := getattr(self, name)):
-                what, advice = f"--{name} cannot have this value", "litebert corpus build --help"
-                raise LitebertError("LB-300", what, received=value or "nothing", expected=expected, next=advice)
+                raise wrong_value(name, value or "nothing", expected)
+
+
+def wrong_value(name: str, received: object, expected: str) -> LitebertError:
+    """Return the error for a setting of a corpus that cannot be."""
+    what, advice = f"--{name} cannot have this value", "litebert corpus build --help"
+    return LitebertError("LB-300", what, received=received, expected=expected, next=advice)
 
 
 # ---- documents ------------------------------------------------------------------------------------------------------
@@ -128,8 +133,13 @@ def require_text(sources: Sequence[Source], settings: TextSettings) -> None:
     passages = chain.from_iterable(read_passages(source, settings) for source in sources)
     sentences = chain.from_iterable(split_sentences(passage.text, settings) for passage in passages)
     if len(list(islice(sentences, 2))) < 2:
-        what = "there is too little text to train on one part and to evaluate on another"
-        raise LitebertError("LB-343", what, expected="two sentences or more", next="give more text")
+        raise too_little_text()
+
+
+def too_little_text() -> LitebertError:
+    """Return the error for inputs without a sentence to train on, or without another one to evaluate on."""
+    what, expected = "there is too little text", "a sentence to train on, and with --held-out another to evaluate on"
+    return LitebertError("LB-343", what, expected=expected, next="rerun the command with more text")
 
 
 # ---- sentences ------------------------------------------------------------------------------------------------------

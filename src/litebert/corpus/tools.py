@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, Required
@@ -16,12 +16,12 @@ from litebert import files
 from litebert.corpus import shards as disk
 from litebert.corpus.build import locked
 from litebert.corpus.corpus import Corpus
-from litebert.corpus.text import TextSettings, read_documents
+from litebert.corpus.text import TextSettings, read_documents, wrong_value
 from litebert.errors import LitebertError, missing_package
 from litebert.reading.source import find_texts
 
 SHINGLE_WORDS = 5
-NUM_PERMUTATIONS, NUM_BANDS = 128, 16
+NUM_HASHES, NUM_BANDS = 128, 16
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
 
 
@@ -31,7 +31,7 @@ QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
 def corpus_filter(
     *inputs: Annotated[str, Required],
     output: Annotated[Path, "A .jsonl file."],
-    near_duplicates: Annotated[float | None, "Omit documents this near to an earlier one."] = None,
+    near_duplicates: Annotated[float, "Omit documents this near to an earlier one."] = 0.8,
     force: Annotated[bool, "Replace the file if it exists."] = False,
     documents: Annotated[Literal["blank-line", "file"], "Where documents of .txt files end."] = "blank-line",
     column: Annotated[str, "Text column of JSONL or Parquet files; chapters.text reads into objects."] = "text",
@@ -40,55 +40,37 @@ def corpus_filter(
 
     The first of several near duplicates is kept: documents that share at least this share of their word 5-grams.
 
-    litebert corpus filter raw.jsonl --near-duplicates 0.8 --output clean.jsonl
+    litebert corpus filter raw.jsonl --output clean.jsonl
     litebert corpus filter stories.jsonl --near-duplicates 0.5 --output unlike.jsonl
     """
     files.require_new(output, force=force)
-    is_known = None if near_duplicates is None else _near_duplicates(near_duplicates)
-    num_kept = num_near = 0
-
-    def lines() -> Iterator[bytes]:
-        nonlocal num_kept, num_near
-        for source in find_texts(inputs):
-            for passages in read_documents(source, TextSettings(documents=documents, column=column)):
-                text = "\n".join(passage.text for passage in passages)
-                if is_known is not None and is_known(text):
-                    num_near += 1
-                else:
-                    num_kept += 1
-                    yield json.dumps({"text": text}, ensure_ascii=False).encode() + b"\n"
-
-    files.write_stream(output, lines())
-    return f"{num_kept:,} documents kept, {num_near:,} near duplicates omitted"
-
-
-def _near_duplicates(threshold: float) -> Callable[[str], bool]:
-    """Return what tells whether a document is near an earlier one, and remembers it if not.
-
-    It stores 128 hashes of 4 bytes per document, in 16 bands (MinHash, Broder 1997; library: rensa).
-    """
     try:
         from rensa import RMinHash, RMinHashLSH
     except ImportError as error:
         raise missing_package("rensa", extra="data", needed_for="near duplicates") from error
-    if not 0 < threshold <= 1:
-        what, advice = "--near-duplicates is not a share", "--near-duplicates 0.8 is 80 % of the words' 5-grams"
-        raise LitebertError("LB-277", what, received=threshold, expected="above 0, at most 1", next=advice)
-    index: Any = RMinHashLSH(threshold, NUM_PERMUTATIONS, NUM_BANDS)
-    sketches: list[RMinHash] = []
+    if not 0 < near_duplicates <= 1:
+        raise wrong_value("near-duplicates", near_duplicates, "above 0, at most 1; 0.8 is 80 % of the words' 5-grams")
+    # MinHash (Broder 1997): 128 hashes of 4 bytes are kept of each document, and looked up in 16 bands.
+    index: Any = RMinHashLSH(near_duplicates, NUM_HASHES, NUM_BANDS)
+    kept, num_near = list[RMinHash](), 0
 
-    def is_known(text: str) -> bool:
-        sketch = RMinHash(num_perm=NUM_PERMUTATIONS, seed=1)
-        words = text.lower().split()
-        starts = range(max(1, len(words) - SHINGLE_WORDS + 1))
-        sketch.update([" ".join(words[start : start + SHINGLE_WORDS]) for start in starts])
-        if any(sketch.jaccard(sketches[key]) >= threshold for key in index.query(sketch)):
-            return True
-        index.insert(len(sketches), sketch)
-        sketches.append(sketch)
-        return False
+    def lines() -> Iterator[bytes]:
+        nonlocal num_near
+        for source in find_texts(inputs):
+            for passages in read_documents(source, TextSettings(documents=documents, column=column)):
+                text = "\n".join(passage.text for passage in passages)
+                words, sketch = text.lower().split(), RMinHash(num_perm=NUM_HASHES, seed=1)
+                starts = range(max(1, len(words) - SHINGLE_WORDS + 1))
+                sketch.update([" ".join(words[start : start + SHINGLE_WORDS]) for start in starts])
+                if any(sketch.jaccard(kept[number]) >= near_duplicates for number in index.query(sketch)):
+                    num_near += 1
+                    continue
+                index.insert(len(kept), sketch)
+                kept.append(sketch)
+                yield json.dumps({"text": text}, ensure_ascii=False).encode() + b"\n"
 
-    return is_known
+    files.write_stream(output, lines())
+    return f"{len(kept):,} documents kept, {num_near:,} near duplicates omitted"
 
 
 # ---- merge ----------------------------------------------------------------------------------------------------------
@@ -157,7 +139,7 @@ def _link(source: str, target: str) -> None:
 
 @dataclass(frozen=True)
 class CorpusStats:
-    """Counts, lengths in pieces at `QUANTILES`, shares, and how often each length occurs."""
+    """Counts, shares, and lengths in pieces at `QUANTILES`."""
 
     documents: int
     sentences: int
@@ -166,7 +148,6 @@ class CorpusStats:
     used_share: float  # of the vocabulary, that occurs
     sentence_lengths: tuple[int, ...]
     document_lengths: tuple[int, ...]
-    histogram: tuple[int, ...]  # of sentences by their length in pieces, all longer ones in the last entry
 
 
 def corpus_stats(corpus: Corpus) -> CorpusStats:
@@ -188,5 +169,4 @@ def corpus_stats(corpus: Corpus) -> CorpusStats:
         used_share=float(used.mean()),
         sentence_lengths=of_sentences,
         document_lengths=of_documents,
-        histogram=tuple(np.bincount(np.minimum(by_sentence, 128), minlength=129).tolist()),
     )

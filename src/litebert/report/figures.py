@@ -209,14 +209,6 @@ def reliability_figure(title: str, bins: Sequence[tuple[float, float, int]]) -> 
     return Figure(title, "Below the line: more confident than right.", f"{title}: {'; '.join(said)}.", fill)
 
 
-def counts_figure(title: str, description: str, counts: Sequence[int]) -> Figure:
-    def fill(axes: Axes) -> None:
-        axes.bar(range(len(counts)), counts, width=1.0, color=PALETTE["ink"])
-        axes.set_xlabel(title)
-
-    return Figure(title, "", description, fill)
-
-
 def _share_tick(value: float, _: float) -> str:
     return f"{100 * value:g}%"
 

@@ -272,9 +272,7 @@ class _Check:
                 example = f"{num_too_long / num_rows:.2%} of rows lose their end"
                 say("too long", place(first_too_long), example, times=num_too_long)
             if unknown.num_unknown > UNKNOWN_SHARE * unknown.num_pieces:
-                shown = ", ".join(f"{mark!r} {count:,}" for mark, count in unknown.characters)
-                example = f"{unknown.num_unknown / unknown.num_pieces:.2%} of pieces: {shown}"
-                say("unknown piece", place(first_unknown), example, times=unknown.num_unknown)
+                say("unknown piece", place(first_unknown), str(unknown), times=unknown.num_unknown)
         self.splits.append(SplitReport(name, num_rows, dict(sorted(labels.items())), lengths))
         if is_train:
             self.train = {key: place(next(iter(answers.values()))[0]) for key, answers in seen.items()}

@@ -463,26 +463,18 @@ class WordPieceModel(_Vocabulary):
 # ---- training, by the official recipe (README L311-318), on text as encoding sees it --------------------------------
 
 USER_SYMBOLS = ("(", ")", '"', "-", ".", "–", "£", "€")  # the official ones, never part of another piece
-# Sums depend on the number of threads, which is fixed so that the same text gives the same bytes.
-_NUM_THREADS = 16
+CHARACTER_COVERAGE = 0.99995
+MOST_LINES = 10_000_000  # of more, a sample is trained on
+_NUM_THREADS = 16  # sums depend on it, so it is fixed: the same text gives the same bytes
 # sentencepiece skips lines above 4,192 bytes; no piece crosses a space, so cutting there is free.
 _LINE = re.compile(r"\S.{0,1000}(?!\S)|\S+", re.S)
 
 
-def train_tokenizer(
-    texts: Iterable[str],
-    *,
-    vocab_size: int,
-    is_limit: bool = False,
-    lowercase: bool = True,
-    character_coverage: float = 0.99995,
-    max_sentences: int = 10_000_000,
-) -> bytes:
+def train_tokenizer(texts: Iterable[str], *, vocab_size: int, is_limit: bool = False, lowercase: bool = True) -> bytes:
     """Train a unigram vocabulary and return the bytes of its sentencepiece model.
 
-    `texts` are read once, in order; line breaks in them are ignored. If there are more than `max_sentences`, they are
-    sampled. With `is_limit` a text too small for `vocab_size` pieces gets as many as it has. Ids 0 to 12 are those of
-    the official vocabulary. The same texts give the same bytes.
+    `texts` are read once, in order; line breaks in them are ignored. With `is_limit` a text too small for `vocab_size`
+    pieces gets as many as it has. Ids 0 to 12 are those of the official vocabulary. The same texts give the same bytes.
 
     The official code splits the comma off pieces such as `▁2010,`, so their scores are lowered by 100: they are never
     chosen, and sentencepiece, this package and transformers agree.
@@ -523,8 +515,8 @@ def train_tokenizer(
             eos_id=-1,
             control_symbols=["[CLS]", "[SEP]", "[MASK]"],
             user_defined_symbols=list(USER_SYMBOLS),
-            character_coverage=character_coverage,
-            input_sentence_size=max_sentences,
+            character_coverage=CHARACTER_COVERAGE,
+            input_sentence_size=MOST_LINES,
             shuffle_input_sentence=True,
             num_threads=_NUM_THREADS,
             minloglevel=2,

@@ -15,17 +15,8 @@ from numpy.typing import NDArray
 
 from litebert import files
 from litebert.errors import LitebertError, NoVocabularyError
-from litebert.tokenizer.models import (
-    MAX_MODEL_BYTES,
-    SPACE,
-    Normalizer,
-    Spans,
-    Trace,
-    UnigramModel,
-    WordPieceModel,
-    replace_surrogates,
-    single_text,
-)
+from litebert.tokenizer import models
+from litebert.tokenizer.models import Normalizer, Spans, Trace, UnigramModel, WordPieceModel, replace_surrogates
 from litebert.tokenizer.tokenizer_json import VocabularyFile, read_tokenizer_json, tokenizer_config, tokenizer_json
 
 ALL_CORES = -1
@@ -176,7 +167,7 @@ class Tokenizer:
     ) -> list[list[int]]:
         """Return only the ids of many texts, without [CLS] and [SEP]; this is the fastest way."""
         if isinstance(texts, str):
-            raise single_text(texts)
+            raise models.single_text(texts)
         rows = list[list[str]]()
         if special_tokens:  # odd parts of a text are names of special pieces, even ones plain text
             rows = [self._special.split(replace_surrogates(text)) for text in texts]
@@ -283,7 +274,7 @@ class Tokenizer:
         Its script or language is then one that the vocabulary was not made for.
         """
         mark = "##" if isinstance(self._model, WordPieceModel) else ""
-        ids = [id_ for id_ in self.encode_ids([text], num_threads=1)[0] if self.pieces[id_] != SPACE]
+        ids = [id_ for id_ in self.encode_ids([text], num_threads=1)[0] if self.pieces[id_] != models.SPACE]
         letters = [piece.removeprefix(mark) for piece in (self.pieces[id_] for id_ in ids) if piece.startswith(mark)]
         # Kana, Chinese characters and Hangul are syllables or words of their own.
         found = [len(each) == 1 and each.isalpha() and not "\u3040" <= each <= "\ud7a3" for each in letters]
@@ -295,24 +286,24 @@ class UnknownPieces:
     """Counts the pieces of texts, the unknown ones, and the characters that cause these."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
-        self.num_pieces = self.num_unknown = 0
-        self._tokenizer, self._characters = tokenizer, Counter[str]()  # of the texts with unknown pieces
+        self.tokenizer, self.num_pieces, self.num_unknown = tokenizer, 0, 0
+        self._characters = Counter[str]()  # of the texts with unknown pieces
 
     def add(self, text: str, ids: Sequence[int]) -> bool:
         """Count the pieces of a text; tell whether one of them is unknown."""
-        unknown = list(ids).count(self._tokenizer.unk_id)
+        unknown = list(ids).count(self.tokenizer.unk_id)
         self.num_pieces += len(ids)
         self.num_unknown += unknown
         if unknown:
             self._characters.update(text)
         return unknown > 0
 
-    @property
-    def characters(self) -> tuple[tuple[str, int], ...]:
-        """The ten commonest characters that the vocabulary lacks, with their counts."""
-        common = self._characters.most_common()
-        unk_id, encode = self._tokenizer.unk_id, self._tokenizer.encode_ids
-        return tuple(islice((each for each in common if unk_id in encode([each[0]], num_threads=1)[0]), 10))
+    def __str__(self) -> str:
+        """Tell their share, and the ten commonest characters that the vocabulary lacks, with their counts."""
+        common, unk_id, encode = self._characters.most_common(), self.tokenizer.unk_id, self.tokenizer.encode_ids
+        lacking = islice((each for each in common if unk_id in encode([each[0]], num_threads=1)[0]), 10)
+        characters = ", ".join(f"{character!r} {count:,}" for character, count in lacking)
+        return f"{self.num_unknown / max(1, self.num_pieces):.2%} of pieces: {characters}"
 
 
 def read_vocabulary(path: Path) -> VocabularyFile:
@@ -329,7 +320,9 @@ def read_vocabulary(path: Path) -> VocabularyFile:
     if file.name == _PIPELINE:
         found = read_tokenizer_json(file)
     else:
-        found = VocabularyFile(file, file.suffix, files.read_capped(file, MAX_MODEL_BYTES, command=look), Normalizer())
+        found = VocabularyFile(
+            file, file.suffix, files.read_capped(file, models.MAX_MODEL_BYTES, command=look), Normalizer()
+        )
     config = file.with_name(_CONFIG)
     if not config.exists():
         return found

@@ -11,7 +11,7 @@ import base64
 import math
 import sys
 import unicodedata
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Annotated, NamedTuple, TypeAlias
@@ -23,30 +23,15 @@ from litebert import files
 from litebert.errors import NoVocabularyError
 from litebert.files import Json
 from litebert.settings import refused
-from litebert.tokenizer.models import (
-    CONTROL,
-    MAX_PIECES,
-    NORMAL,
-    NUMBER_COMMA_PENALTY,
-    SPACE,
-    UNIGRAM_SPECIAL,
-    UNKNOWN,
-    USER_DEFINED,
-    Normalizer,
-    Piece,
-    UnigramModel,
-    WordPieceModel,
-    damaged_vocabulary,
-    ends_in_number_comma,
-    read_model,
-    write_model,
-)
+from litebert.tokenizer import models
+from litebert.tokenizer.models import Normalizer, Piece, UnigramModel, WordPieceModel, ends_in_number_comma
 
 JsonTable: TypeAlias = Mapping[str, Json]
 
 _FINAL_SIGMA = r"\p{Cased}\p{Case_Ignorable}*\KΣ(?!\p{Case_Ignorable}*\p{Cased})"
 _MAX_BYTES = 32 << 20  # transformers writes 76 bytes per piece
 _LARGEST_SCORE = float(np.finfo(np.float32).max)
+PRECISION = 1e-12  # of scores that were written as decimal numbers
 
 
 # ---- writing --------------------------------------------------------------------------------------------------------
@@ -89,8 +74,8 @@ def tokenizer_json(model: UnigramModel | WordPieceModel) -> dict[str, Json]:
 
 
 def _unigram_steps(model: UnigramModel) -> dict[str, Json]:
-    pieces, charsmap, _ = read_model(model.data, "the model")  # not kept in the model: it holds 3 MB
-    best = max((piece.score for piece in pieces if piece.kind == NORMAL), default=0.0)
+    pieces, charsmap, _ = models.read_model(model.data, "the model")  # not kept in the model: it holds 3 MB
+    best = max((piece.score for piece in pieces if piece.kind == models.NORMAL), default=0.0)
     # The steps of our preprocessing, then those of sentencepiece's own normaliser.
     steps = [_replace(f"[{_class(str.isspace)}▁]+", " ")]
     if not model.normalizer.keep_accents:
@@ -104,8 +89,8 @@ def _unigram_steps(model: UnigramModel) -> dict[str, Json]:
     steps.append(_replace(" {2,}", " "))
     vocabulary: list[Json] = [
         [piece.text, user_defined_score(piece.text, best)]
-        if piece.kind == USER_DEFINED
-        else [piece.text, piece.score - NUMBER_COMMA_PENALTY * ends_in_number_comma(piece.text)]
+        if piece.kind == models.USER_DEFINED
+        else [piece.text, piece.score - models.NUMBER_COMMA_PENALTY * ends_in_number_comma(piece.text)]
         for piece in pieces
     ]
     metaspace: dict[str, Json] = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": True}
@@ -166,20 +151,22 @@ class _Token(BaseModel, strict=True):
     special: bool = False
 
 
+class _Added(BaseModel, strict=True):
+    added_tokens: list[_Token] | None = None
+
+
 _Score = Annotated[float, Field(ge=-_LARGEST_SCORE, le=_LARGEST_SCORE)]
 
 
 class _Unigram(BaseModel, strict=True):
-    vocab: list[Annotated[tuple[str, _Score], Field(strict=False)]] = Field(max_length=MAX_PIECES)  # JSON has lists
+    vocab: list[Annotated[tuple[str, _Score], Field(strict=False)]] = Field(
+        max_length=models.MAX_PIECES
+    )  # JSON has lists
     unk_id: int = Field(ge=0)
 
 
 class _WordPiece(BaseModel, strict=True):
     vocab: dict[str, int] = Field(min_length=1)
-
-
-class _Added(BaseModel, strict=True):
-    added_tokens: list[_Token] | None = None
 
 
 def read_tokenizer_json(path: Path) -> VocabularyFile:
@@ -193,7 +180,7 @@ def read_tokenizer_json(path: Path) -> VocabularyFile:
     if kind == "Unigram":
         marks_words = any(
             step["type"] == "Metaspace"
-            and step.get("replacement") == SPACE
+            and step.get("replacement") == models.SPACE
             and step.get("prepend_scheme") != "never"
             and step.get("add_prefix_space") is not False
             for step in _steps(table, "pre_tokenizer")
@@ -215,14 +202,14 @@ def read_tokenizer_json(path: Path) -> VocabularyFile:
             if unigram.unk_id >= len(unigram.vocab):
                 raise ValueError(f"unk_id is {unigram.unk_id}, of {len(unigram.vocab):,} pieces")
             special = _special_names(table, {text: index for index, (text, _) in enumerate(unigram.vocab)}, path)
-            pieces = restore(unigram.vocab, unknown=unigram.unk_id, control=special | set(UNIGRAM_SPECIAL))
+            pieces = restore(unigram.vocab, unknown=unigram.unk_id, control=special | set(models.UNIGRAM_SPECIAL))
             maps = [step.get("precompiled_charsmap") for step in normalizer if step["type"] == "Precompiled"]
             encoded = maps[0] if maps else ""  # without a map, characters are not changed
             charsmap = base64.b64decode(encoded if isinstance(encoded, str) else "?", validate=True)
             # Our own files name the marks to drop in a Replace; NFKD alone drops none.
             drops_marks = "NFKD" in kinds and any(step.get("content") == "" for step in normalizer)
             settings = Normalizer("Lowercase" in kinds, keep_accents=not (drops_marks or "StripAccents" in kinds))
-            return VocabularyFile(path, ".model", write_model(pieces, charsmap), settings)
+            return VocabularyFile(path, ".model", models.write_model(pieces, charsmap), settings)
 
         ids = _WordPiece.model_validate(model).vocab
         words = sorted(ids, key=ids.__getitem__)
@@ -236,7 +223,7 @@ def read_tokenizer_json(path: Path) -> VocabularyFile:
         return VocabularyFile(path, ".txt", data, Normalizer(lowercase=lowercase))
     except ValueError as error:
         fault = refused(error) if isinstance(error, ValidationError) else error
-        raise damaged_vocabulary(str(path), fault) from error
+        raise models.damaged_vocabulary(str(path), fault) from error
 
 
 def restore(scores: Sequence[tuple[str, float]], *, unknown: int, control: Container[str]) -> list[Piece]:
@@ -250,26 +237,24 @@ def restore(scores: Sequence[tuple[str, float]], *, unknown: int, control: Conta
     pieces = []
     for index, (text, score) in enumerate(scores):
         if index == unknown or text in control:
-            pieces.append(Piece(text, 0.0, UNKNOWN if index == unknown else CONTROL))
-        elif score == 0 or _is_same(score, user_defined_score(text, best)):  # no normal piece has the probability 1
-            pieces.append(Piece(text, 0.0, USER_DEFINED))
+            pieces.append(Piece(text, 0.0, models.UNKNOWN if index == unknown else models.CONTROL))
+        elif score == 0 or math.isclose(
+            score, user_defined_score(text, best), rel_tol=PRECISION
+        ):  # no normal piece has the probability 1
+            pieces.append(Piece(text, 0.0, models.USER_DEFINED))
         else:
-            pieces.append(Piece(text, score, NORMAL))
+            pieces.append(Piece(text, score, models.NORMAL))
     # A score of -109 may be a vocabulary's own: one trained here has it from the start. But sentencepiece's scores have
     # 32 bits, and less 100 many need more (121 of 141 in the official vocabulary): the 100 are given back where only
     # that makes numbers of 32 bits of all of them.
-    commas = {i: p for i, p in enumerate(pieces) if p.kind == NORMAL and ends_in_number_comma(p.text)}
-    raised = {index: piece._replace(score=piece.score + NUMBER_COMMA_PENALTY) for index, piece in commas.items()}
-    is_lowered = not _have_32_bits(commas.values()) and _have_32_bits(raised.values())
-    return [raised.get(index, piece) for index, piece in enumerate(pieces)] if is_lowered else pieces
-
-
-def _have_32_bits(pieces: Iterable[Piece]) -> bool:
-    return all(_is_same(float(np.float32(piece.score)), piece.score) for piece in pieces)
-
-
-def _is_same(score: float, other: float) -> bool:
-    return math.isclose(score, other, rel_tol=1e-12)
+    commas = [i for i, p in enumerate(pieces) if p.kind == models.NORMAL and ends_in_number_comma(p.text)]
+    lowered = np.array([pieces[index].score for index in commas])
+    raised = lowered + models.NUMBER_COMMA_PENALTY
+    have_32_bits = [np.allclose(x.astype(np.float32), x, rtol=PRECISION, atol=0) for x in (lowered, raised)]
+    if have_32_bits == [False, True]:
+        for index, score in zip(commas, raised.tolist(), strict=True):
+            pieces[index] = pieces[index]._replace(score=score)
+    return pieces
 
 
 def _special_names(table: JsonTable, ids: Mapping[str, int], path: Path) -> set[str]:
