@@ -6,7 +6,7 @@ THREADS ?= 1,2
 STUDIES ?= sharing embedding sentence depth width time dropout ngram groups masking attention
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: quickstart test test-browser test-tensorflow test-slow test-cluster test-storage test-wheel check bench study docs clean
+.PHONY: quickstart test test-browser test-tensorflow test-slow test-cluster test-wheel check bench study docs clean
 
 $(VENV)/.user: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -47,14 +47,6 @@ test-slow: $(VENV)/.dev  ## minutes of kills, fuzz and real text
 test-cluster: $(VENV)/.dev  ## a corpus built by a Ray cluster, one of whose workers dies
 	$(BIN)/pytest -q -n 0 -m cluster tests/corpora
 
-.venv-storage/.ready:
-	$(PYTHON) -m venv .venv-storage
-	.venv-storage/bin/pip install -q "moto[server,s3]"
-	touch $@
-
-test-storage: $(VENV)/.dev .venv-storage/.ready  ## corpora on object storage that fails
-	LITEBERT_MOTO_SERVER=$(CURDIR)/.venv-storage/bin/moto_server $(BIN)/pytest -q -n 0 tests/corpora/test_storage.py
-
 test-wheel: $(VENV)/.dev  ## the wheel in a bare environment, extra by extra
 	$(BIN)/pytest -q -n 0 -m wheel tests/test_wheel.py
 
@@ -87,4 +79,4 @@ docs: $(VENV)/.dev  ## the documentation as a site, in build/site
 	$(BIN)/mkdocs build --strict
 
 clean:
-	rm -rf $(VENV) .venv-bench .venv-storage .venv-tensorflow build dist
+	rm -rf $(VENV) .venv-bench .venv-tensorflow build dist

@@ -61,7 +61,7 @@ def test_a_killed_merge_leaves_nothing_once_it_is_rerun(corpus: Path, tmp_path: 
 
 def test_stats_count_what_is_there(corpus: Path) -> None:
     opened = Corpus.open(corpus)
-    stats = corpus_stats(opened)
+    stats = corpus_stats(corpus)
     assert (stats.documents, stats.pieces) == (opened.num_documents, opened.num_tokens)
     assert stats.sentences == opened.manifest.counts.sentences
     assert stats.sentence_lengths[-1] == max(int(np.diff(shard.sentences).max()) for shard in opened.shards)

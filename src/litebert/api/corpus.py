@@ -1,4 +1,4 @@
-"""Vocabularies and corpora: made from texts, checked and counted."""
+"""Vocabularies and corpora: made from texts and checked."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ from typing_extensions import TypedDict
 
 from litebert.answers import Shown
 from litebert.api.settings import Paths, paths
-from litebert.corpus import BuildProgress, CheckReport, Corpus, build_corpus, check_corpus, check_text, tools
+from litebert.corpus import BuildProgress, CheckReport, build_corpus, check_corpus, check_text
 from litebert.corpus.shards import MANIFEST, PLAN, Counts
 from litebert.corpus.text import read_texts
-from litebert.corpus.tools import QUANTILES, CorpusStats
 from litebert.errors import LitebertError, say
 from litebert.inference.texts import count
 from litebert.tokenizer import Tokenizer, train_tokenizer
@@ -200,25 +199,3 @@ def corpus_check(
         raise LitebertError("LB-218", what, received=", ".join(given), next=advice)
     vocabulary = None if tokenizer is None else vocabulary_path(tokenizer)
     return check_text(given, tokenizer=vocabulary, sentences=sentences, documents=documents, column=column)
-
-
-def corpus_stats(corpus: Path) -> Shown[CorpusStats]:
-    """Count documents, sentences, pieces, lengths and unknown pieces of a corpus.
-
-    litebert corpus stats corpora/wiki
-    """
-    found = tools.corpus_stats(Corpus.open(corpus))
-    of_sentences, of_documents = (
-        ", ".join(f"{quantile:.0%} {value:,}" for quantile, value in zip(QUANTILES, lengths, strict=True))
-        for lengths in (found.sentence_lengths, found.document_lengths)
-    )
-    facts = {
-        "documents": f"{found.documents:,}",
-        "sentences": f"{found.sentences:,}",
-        "pieces": f"{found.pieces:,}",
-        "unknown pieces": f"{found.unknown_share:.4%}",
-        "vocabulary in use": f"{found.used_share:.1%}",
-        "pieces a sentence": of_sentences,
-        "pieces a document": of_documents,
-    }
-    return Shown(found, "\n".join(f"{name:<20} {text}" for name, text in facts.items()))

@@ -58,7 +58,7 @@ VERBS = {
 }
 
 MODULES = {
-    "api.corpus": "corpus build, corpus check, corpus stats, tokenizer encode, tokenizer train",
+    "api.corpus": "corpus build, corpus check, tokenizer encode, tokenizer train",
     "api.evaluation": "evaluate, glue, predict",
     "api.formats": (
         "export google, export onnx, export program, export web, hub pull, hub push, import google, "
@@ -70,7 +70,7 @@ MODULES = {
     "cli.help": "completion, doctor, help",
     "cli.verbs": "explain, search",
     "corpus.corpus": "corpus push",
-    "corpus.tools": "corpus filter, corpus merge",
+    "corpus.tools": "corpus filter, corpus merge, corpus stats",
     "report.tables": "runs compare, runs list",
     "serve": "serve",
     "study.findings": "study ablation, study cost, study layers, study page",

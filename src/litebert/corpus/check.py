@@ -37,7 +37,7 @@ ADVICE: Advice = {
     "control character": ("warning", "remove them; a NUL in every other place means UTF-16"),
     "duplicate document": ("warning", "remove all but one: training would see them more often"),
     "repeated line": ("warning", "probably boilerplate, such as a header or a licence; remove it"),
-    "few documents": ("warning", "measures of what is held out are rough: add text, or name data.eval_corpus"),
+    "few documents": ("warning", "measures of what is held out are rough: add text, or blank lines between documents"),
     "unknown token": ("warning", "above 1 % another vocabulary is better: litebert tokenizer train"),
     "empty document": ("note", "omitted from a corpus"),
     "single-sentence document": ("note", "teaches no sentence order; join such documents"),
@@ -75,16 +75,15 @@ def check_text(
     found, seen = Findings(ADVICE), SeenDocuments()
     lines: dict[str, tuple[int, str]] = {}  # how often each was seen, and where first
     counts = Counter(inputs=0, documents=0, sentences=0, characters=0)
-    sources, first_unknown, has_blank_lines = find_texts(inputs), "", False
+    sources, first_unknown = find_texts(inputs), ""
 
     def look_at(source: Source, passages: Iterable[Passage]) -> None:
         """Look at one document."""
-        nonlocal first_unknown, has_blank_lines, lines
+        nonlocal first_unknown, lines
         first_line, num_sentences, beginning = 0, 0, ""
         hashed = hashlib.blake2b(digest_size=8)
         for passage in passages:
             text, first_line = passage.text, first_line or passage.line
-            has_blank_lines = has_blank_lines or "\n\n" in text
             counts["characters"] += len(text)
             hashed.update("".join(text.split()).encode())
             for kind, pattern in DAMAGE:
@@ -132,10 +131,7 @@ def check_text(
     # What only all inputs together show.
     seen.report_repeated(found)
     if 0 < counts["documents"] < FEW_DOCUMENTS:
-        advice = "put blank lines between documents (--documents blank-line), or give a file for each"
-        if has_blank_lines and settings.documents == "file":
-            advice = "--documents blank-line makes a document of every paragraph"
-        found.add("few documents", sources[0].name, advice=advice)
+        found.add("few documents", sources[0].name)
     if lines:
         line, (times, where) = max(lines.items(), key=lambda item: item[1][0])
         if times > max(REPEATED_TIMES, REPEATED_SHARE * counts["sentences"]):
@@ -161,7 +157,6 @@ class SeenDocuments:
         self._inputs = dict[str, int]()
 
     def add(self, hashed: int, name: str, line: int) -> None:
-        """Store a document by its hash; `name` is that of its input."""
         self._hashes.append(hashed)
         self._places.append(self._inputs.setdefault(name, len(self._inputs)) << 32 | line)
 
@@ -171,7 +166,6 @@ class SeenDocuments:
         return np.frombuffer(self._hashes, np.uint64)
 
     def place(self, document: int) -> str:
-        """Name the input of a document and its line."""
         number, line = divmod(self._places[document], 1 << 32)
         return f"{list(self._inputs)[number]}:{line}"
 

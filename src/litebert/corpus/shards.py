@@ -27,7 +27,6 @@ from litebert.files import Json, hash_file, read_json, staged_folder, write_json
 from litebert.rng import Hashes, Ints
 from litebert.settings import refused
 
-FORMAT: Literal[1] = 1
 MANIFEST, PLAN, SHARD, PARTS = "corpus.json", "build.json", "shard.json", "parts"
 HELD_OUT, TOKENIZER = "held-out", "tokenizer"
 MANIFEST_BYTES = 256 << 20  # the most that is read of a record
@@ -44,7 +43,7 @@ Count = Annotated[int, Field(ge=0)]
 
 
 class Counts(Section):
-    """The contents of a shard or a corpus in numbers, and what was left out of it."""
+    """What a shard or a corpus has, and how much was left out of it because it is empty."""
 
     documents: Count = 0
     sentences: Count = 0
@@ -55,7 +54,7 @@ class Counts(Section):
     empty_sentences: Count = 0
 
     def length(self, array: str) -> int:
-        """The length of an array of a shard, of which sentences and documents have their end, too."""
+        """Return the length of an array of a shard; those of sentences and documents have their end, too."""
         return int(getattr(self, array)) + (array != "tokens")
 
     def __add__(self, other: Self) -> Self:
@@ -66,32 +65,32 @@ class Counts(Section):
 
 
 class StoredFile(Section):
-    """The size of a file in bytes, and its blake2b-256."""
+    """A file as it was written."""
 
-    size: Count
+    size: Count  # in bytes
     blake2b: str
 
 
 class ShardRecord(Section):
-    """A finished shard; `consumed` is the number of input documents read until its end."""
+    """A finished shard."""
 
     name: str = Field(pattern=r"^shard-\d{5,}-\d{4,}$")
-    consumed: Count
+    consumed: Count  # how many documents of the input were read until its end
     counts: Counts
     files: dict[str, StoredFile]
 
 
 class InputRecord(Section):
-    """The name of an input, and its size in bytes as stored."""
+    """An input as it was found."""
 
     name: str
-    size: int
+    size: int  # in bytes, compressed as it is
 
 
 class CorpusPlan(Section):
     """Everything that the bytes of a corpus depend on."""
 
-    format: Literal[1] = FORMAT
+    format: Literal[1] = 1
     tokenizer_hash: str
     vocab_size: int
     sentences: str
@@ -109,7 +108,7 @@ class CorpusPlan(Section):
 
     @property
     def dtypes(self) -> dict[str, str]:
-        """The dtype of each array of a shard; that of token ids has 16 bits if they fit."""
+        """The dtype of each array of a shard."""
         return {"tokens": "<u2" if self.vocab_size <= 65_536 else "<u4", "sentences": "<i8", "documents": "<i8"}
 
 
@@ -136,8 +135,8 @@ def read_record(path: Path, model: type[Wanted]) -> Wanted:
     try:
         return model.model_validate(value)
     except ValidationError as error:
-        what, expected = f"{path} is damaged or of another version", f"what litebert writes in format {FORMAT}"
-        raise DamagedError("LB-323", what, received=refused(error), expected=expected, next=advice) from error
+        what = f"{path} is damaged or of another version"
+        raise DamagedError("LB-323", what, received=refused(error), next=advice) from error
 
 
 def write_record(path: Path, record: Section) -> None:
@@ -192,7 +191,7 @@ class ShardWriter:
         return sum((shard.counts.tokens for shard in self.shards), self.counts["tokens"])
 
     def add(self, document: int, sentences: Sequence[Sequence[int]]) -> None:
-        """Append the sentences that are not empty to a document; document numbers only grow."""
+        """Append sentences to a document, but for empty ones; document numbers only grow."""
         if document != self._document:
             self._end_document()
             self._document = document
@@ -268,9 +267,8 @@ class ShardWriter:
 
 
 def _stamp(path: Path) -> tuple[int, int, int, int]:
-    """Return size, times and inode of a file: one of them changes whenever the file does."""
     found = path.stat()
-    return found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino
+    return found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino  # one changes whenever the file does
 
 
 class StampedFile:
@@ -297,36 +295,27 @@ class StampedFile:
 
     def require_unchanged(self) -> None:
         """Compare the stamp; if it differs, compare the content."""
-        received = ""
         try:
             if (now := _stamp(self.path)) == self.stamp:
                 return
-            if now[0] != self.stored.size:
-                received = f"{now[0]:,} bytes, {self.stored.size:,} before"
-            elif hash_file(self.path) != self.stored.blake2b:
-                received = "other bytes"
+            if now[0] == self.stored.size and hash_file(self.path) == self.stored.blake2b:
+                self.stamp = now
+                return
+            received = "other bytes"
         except FileNotFoundError:
             received = "it was deleted"
-        if received:
-            what = f"{self.path} changed while it was in use"
-            raise DamagedError("LB-340", what, received=received, next=self.advice)
-        self.stamp = now
+        raise DamagedError("LB-340", f"{self.path} changed while it was in use", received=received, next=self.advice)
 
 
 @dataclass(frozen=True)
 class Shard:
-    """One shard of a corpus; no sentence and no document is empty.
+    """One shard of a corpus; no sentence and no document is empty."""
 
-    `tokens` has all ids end to end; `sentences` (n + 1,) is where each sentence starts in `tokens`, `documents`
-    (m + 1,) where each document starts in `sentences`; the last entry of each is the total. `files` are those that
-    the arrays are mapped from.
-    """
-
-    tokens: Tokens
-    sentences: Ints
-    documents: Ints
+    tokens: Tokens  # all ids end to end
+    sentences: Ints  # (sentences + 1,): where each starts in `tokens`, and the total
+    documents: Ints  # (documents + 1,): where each starts in `sentences`, and the total
     path: Path = Path()
-    files: tuple[StampedFile, ...] = ()
+    files: tuple[StampedFile, ...] = ()  # that the arrays are mapped from
 
     def require_unchanged(self) -> None:
         """Check that the files have not changed since they were mapped (LB-340); takes microseconds."""

@@ -19,6 +19,7 @@ from litebert.corpus.corpus import Corpus
 from litebert.corpus.text import TextSettings, read_documents, wrong_value
 from litebert.errors import LitebertError, missing_package
 from litebert.reading.source import find_texts
+from litebert.rng import Ints
 
 SHINGLE_WORDS = 5
 NUM_HASHES, NUM_BANDS = 128, 16
@@ -149,24 +150,42 @@ class CorpusStats:
     sentence_lengths: tuple[int, ...]
     document_lengths: tuple[int, ...]
 
+    def __str__(self) -> str:
+        of_sentences, of_documents = (
+            ", ".join(f"{quantile:.0%} {length:,}" for quantile, length in zip(QUANTILES, lengths, strict=True))
+            for lengths in (self.sentence_lengths, self.document_lengths)
+        )
+        facts = {
+            "documents": f"{self.documents:,}",
+            "sentences": f"{self.sentences:,}",
+            "pieces": f"{self.pieces:,}",
+            "unknown pieces": f"{self.unknown_share:.4%}",
+            "vocabulary in use": f"{self.used_share:.1%}",
+            "pieces a sentence": of_sentences,
+            "pieces a document": of_documents,
+        }
+        return "\n".join(f"{name:<20} {text}" for name, text in facts.items())
 
-def corpus_stats(corpus: Corpus) -> CorpusStats:
-    """Return the statistics of a corpus, reading every shard once."""
-    counts, used = corpus.manifest.counts, np.zeros(corpus.manifest.plan.vocab_size, dtype=bool)
-    for shard in corpus.shards:
+
+def corpus_stats(corpus: Path) -> CorpusStats:
+    """Count documents, sentences, pieces, lengths and unknown pieces of a corpus.
+
+    litebert corpus stats corpora/wiki
+    """
+    opened = Corpus.open(corpus)
+    counts, used = opened.manifest.counts, np.zeros(opened.manifest.plan.vocab_size, dtype=bool)
+    for shard in opened.shards:
         used[np.unique(shard.tokens)] = True
-    none = [np.empty(0, np.int64)]
-    by_sentence = np.concatenate(none + [np.diff(shard.sentences) for shard in corpus.shards])
-    by_document = np.concatenate(none + [np.diff(shard.sentences[shard.documents]) for shard in corpus.shards])
-    of_sentences, of_documents = (
-        tuple(np.quantile(each, QUANTILES, method="lower").astype(int).tolist()) for each in (by_sentence, by_document)
-    )
+
+    def at_quantiles(lengths: Sequence[Ints]) -> tuple[int, ...]:
+        return tuple(np.quantile(np.concatenate(lengths), QUANTILES, method="lower").tolist())
+
     return CorpusStats(
-        documents=len(by_document),
-        sentences=len(by_sentence),
-        pieces=counts.tokens,
-        unknown_share=counts.unknown_tokens / max(1, counts.tokens),
+        counts.documents,
+        counts.sentences,
+        counts.tokens,
+        unknown_share=counts.unknown_tokens / counts.tokens,
         used_share=float(used.mean()),
-        sentence_lengths=of_sentences,
-        document_lengths=of_documents,
+        sentence_lengths=at_quantiles([np.diff(shard.sentences) for shard in opened.shards]),
+        document_lengths=at_quantiles([np.diff(shard.sentences[shard.documents]) for shard in opened.shards]),
     )

@@ -31,9 +31,7 @@ Trace: TypeAlias = tuple[list[str], Spans]  # the pieces of a text, and the span
 SPACE = "▁"
 _BATCH_WORTH_THREADS = 16  # from this many texts on, one call for all is faster, even on one thread (13 % on articles)
 
-_WORD = re.compile(r"\S+")
-_NOT_ASCII = re.compile(r"[^\x00-\x7f]+")
-_SURROGATE = re.compile("[\ud800-\udfff]")
+_WORD, _NOT_ASCII, _SURROGATE = re.compile(r"\S+"), re.compile(r"[^\x00-\x7f]+"), re.compile("[\ud800-\udfff]")
 _PUNCTUATION = frozenset('!"#$%&()*+,-./:;?@[\\]^_`{|}~')
 _PLAIN = _PUNCTUATION | frozenset("abcdefghijklmnopqrstuvwxyz")
 
@@ -77,10 +75,7 @@ class Normalizer:
         return text.lower() if self.lowercase else text
 
     def align(self, text: str) -> tuple[str, Spans]:
-        """Return the normalised text, and where each of its characters comes from in the original.
-
-        A dropped mark belongs to the character before it.
-        """
+        """Return the normalised text, and the span of each character in the original, where dropped marks count."""
         starts, ends = array("i"), array("i")
         previous_end = 0
         for found in _WORD.finditer(replace_surrogates(text)):
@@ -106,10 +101,7 @@ class Normalizer:
 
 
 def replace_surrogates(text: str) -> str:
-    """Return the text with lone surrogates replaced by U+FFFD, which every encoder accepts.
-
-    All text enters the tokenizer through this function, which refuses what is not a string.
-    """
+    """Replace lone surrogates by U+FFFD, which every encoder accepts; all text enters the tokenizer through here."""
     if not isinstance(text, str):
         received, advice = f"{type(text).__name__} {text!r}", "give one string, or a list of strings for a batch"
         raise LitebertError("LB-210", "text must be a string", received=received, next=advice)
@@ -123,7 +115,7 @@ def replace_surrogates(text: str) -> str:
 
 
 def single_text(text: str) -> LitebertError:
-    """Return the error for a string in place of a list of texts, which would be read letter by letter."""
+    """Return the error for one string in place of a list, which would be read letter by letter."""
     what, advice = "a list of texts is needed, this is a single one", 'put it in a list: ["one text"]'
     return LitebertError("LB-216", what, received=f"the string {text!r}", next=advice)
 
@@ -135,31 +127,26 @@ def single_text(text: str) -> LitebertError:
 # it. Only models for an ALBERT tokenizer are accepted: unigram models that put one space before the text and between
 # words.
 
-# The largest vocabularies in use have 262,144 pieces in 5 MB.
-MAX_MODEL_BYTES = 16 << 20
-MAX_PIECES = 300_000
-MAX_PIECE_BYTES = 1024
-
-# Subtracted from the score of pieces such as `▁2010,`, so that splitting off the comma wins.
-NUMBER_COMMA_PENALTY = 100.0
+MAX_MODEL_BYTES, MAX_PIECES, MAX_PIECE_BYTES = 16 << 20, 300_000, 1024  # the largest in use has 262,144 pieces in 5 MB
+NUMBER_COMMA_PENALTY = 100.0  # less score for pieces such as `▁2010,`, so that splitting off the comma wins
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED = 1, 2, 3, 4
 _UNIGRAM = 1
 
 
 class Piece(NamedTuple):
-    """One entry of the vocabulary; its place is its id, its score a log-probability."""
+    """One entry of the vocabulary; its place is its id."""
 
     text: str
-    score: float
+    score: float  # a log-probability
     kind: int
 
 
 class ModelFile(NamedTuple):
-    """A checked model file: its pieces by id, its normaliser's character map, and what native code may load of it."""
+    """A checked model file."""
 
     pieces: tuple[Piece, ...]
-    charsmap: bytes
-    checked: bytes
+    charsmap: bytes  # of its normaliser
+    checked: bytes  # what native code may load of it
 
 
 def damaged_vocabulary(name: str, fault: object) -> DamagedError:
@@ -283,12 +270,15 @@ WORDPIECE_SPECIAL = SpecialPieces("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
 
 def vocabulary_hash(settings: str, data: bytes) -> str:
-    """Return the blake2b of a vocabulary file and the settings that change its ids, in hex."""
     return hashlib.blake2b(f"{settings}\n".encode() + data, digest_size=32).hexdigest()
 
 
 class _Vocabulary:
-    """All pieces by id; `hash` is that of the file and of the settings that change ids."""
+    """All pieces by id; `hash` is that of the file and of the settings that change ids.
+
+    Either kind can `encode_ids` (on all cores if `num_threads` is -1), `trace` where pieces came from, and `join` them
+    to a text, with ⁇ for the unknown one.
+    """
 
     def __init__(
         self, data: bytes, normalizer: Normalizer, special: SpecialPieces, pieces: list[str], name: str
@@ -341,7 +331,6 @@ class UnigramModel(_Vocabulary):
         }
 
     def encode_ids(self, texts: list[str], *, num_threads: int) -> list[list[int]]:
-        """Return the ids of each text; `num_threads` -1 is all cores."""
         normalized = [self.normalizer.normalize(text) for text in texts]
         if "," not in self._spelled:  # a run of unknown characters may contain a comma, which its id does not show
             split = [self._processor.encode(text, out_type=str) for text in normalized]
@@ -357,7 +346,6 @@ class UnigramModel(_Vocabulary):
         ]
 
     def trace(self, text: str) -> Trace:
-        """Return the pieces of a text and where each came from."""
         normalized, spans = self.normalizer.align(text)
         pieces: list[str] = []
         begins, stops = array("i"), array("i")  # of each piece, in what sentencepiece makes of the normalised text
@@ -382,7 +370,6 @@ class UnigramModel(_Vocabulary):
         return pieces, np.stack([starts, ends], axis=1)
 
     def join(self, pieces: list[str]) -> str:
-        """Return the text of pieces, with ⁇ for the unknown one and without control pieces."""
         hidden = dict.fromkeys(self.special, "") | {self.special.unk: " ⁇ "}
         return "".join(hidden.get(piece, piece) for piece in pieces).replace(SPACE, " ").strip()
 
@@ -449,12 +436,10 @@ class WordPieceModel(_Vocabulary):
         return [encoded.ids for encoded in self._native.encode_batch_fast(texts, add_special_tokens=False)]
 
     def trace(self, text: str) -> Trace:
-        """Return the pieces of a text and where each came from."""
         encoded = self._native.encode(replace_surrogates(text), add_special_tokens=False)
         return encoded.tokens, np.array(encoded.offsets, np.int32).reshape(-1, 2)
 
     def join(self, pieces: list[str]) -> str:
-        """Return the words with spaces between them, ⁇ for the unknown, no other special pieces."""
         hidden = set(self.special) - {self.special.unk}
         shown = ["⁇" if piece == self.special.unk else piece for piece in pieces if piece not in hidden]
         return " ".join(shown).replace(" ##", "")

@@ -47,7 +47,7 @@ class Encoding:
 
     @property
     def segments(self) -> list[int]:
-        """0 for the tokens of the first text, 1 for those of the second."""
+        """0 for tokens of the first text, 1 for those of the second."""
         return [0] * self._first_size + [1] * (len(self.ids) - self._first_size)
 
     @property
