@@ -84,4 +84,4 @@ def test_a_worker_killed_while_building_loses_nothing_and_repeats_nothing(
         for folder in (texts / "spread", texts / "local")
     )
     assert spread == local
-    assert Corpus.open(texts / "spread", verify=True).num_documents
+    assert Corpus.open(texts / "spread", verify=True).manifest.counts.documents

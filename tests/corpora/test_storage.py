@@ -85,7 +85,7 @@ def sharded(bucket: str, stories: Path, corpus: Path, tmp_path: Path) -> Path:
     """Give a corpus of many small shards, which was pushed as `stories`, from a text in the bucket."""
     write_object(f"{bucket}/stories.txt", stories.read_bytes())
     fail_with(bucket, ["503", "", "cut"])
-    settings = {"sentences": "line", "held_out": 0.1, "shard_tokens": Corpus.open(corpus).num_tokens // 8}
+    settings = {"sentences": "line", "held_out": 0.1, "shard_tokens": Corpus.open(corpus).manifest.counts.tokens // 8}
     for name, source in (("remote", f"{bucket}/stories.txt"), ("sharded", stories)):
         build_corpus([source], tokenizer=corpus / "tokenizer", output=tmp_path / name, workers=1, **settings)
     assert arrays(tmp_path / "remote") == arrays(tmp_path / "sharded")
@@ -166,7 +166,7 @@ def test_a_damaged_shard_of_a_streamed_corpus_is_noticed(bucket: str, sharded: P
         corpus.open_shards([1])
     write_object(f"{bucket}/stories/{name}", whole)
     assert len(corpus.open_shards([0, 1])) == 2
-    assert Corpus.open(found).num_tokens == corpus.num_tokens
+    assert Corpus.open(found).manifest.counts == corpus.manifest.counts
 
 
 REFUSED = [

@@ -188,7 +188,7 @@ def test_control_without_the_hash_another_id_is_not_noticed(corpus: Path, monkey
 def test_control_without_looking_again_or_its_hash_a_change_in_use_and_another_tokenizer_are_not_noticed(
     corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stored = Corpus.open(corpus).tokenizer_hash
+    stored = Corpus.open(corpus).manifest.plan.tokenizer_hash
     monkeypatch.setattr(models, "vocabulary_hash", lambda settings, data: stored)
     with pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"):
         test_another_tokenizer_in_a_corpus_is_refused(corpus, "settings")

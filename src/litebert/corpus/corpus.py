@@ -138,26 +138,12 @@ class Corpus:
             found = f"hash {tokenizer.hash[:16]}…"
         except LitebertError as error:
             tokenizer, found = None, f"{error.what}: {error.received}"
-        if tokenizer is None or tokenizer.hash != self.tokenizer_hash:
-            what, expected = f"{path} is not the tokenizer that made this corpus", f"hash {self.tokenizer_hash[:16]}…"
+        wanted = self.manifest.plan.tokenizer_hash
+        if tokenizer is None or tokenizer.hash != wanted:
+            what, expected = f"{path} is not the tokenizer that made this corpus", f"hash {wanted[:16]}…"
             advice = f"restore the former tokenizer, or {disk.build_again(self.path)}"
             raise DamagedError("LB-341", what, received=found, expected=expected, next=advice)
         return tokenizer
-
-    @property
-    def tokenizer_hash(self) -> str:
-        """The hash of the tokenizer that made the ids."""
-        return self.manifest.plan.tokenizer_hash
-
-    @property
-    def num_tokens(self) -> int:
-        """The number of tokens in all shards."""
-        return self.manifest.counts.tokens
-
-    @property
-    def num_documents(self) -> int:
-        """The number of documents in all shards."""
-        return self.manifest.counts.documents
 
 
 # ---- on object storage ----------------------------------------------------------------------------------------------

@@ -52,8 +52,8 @@ class Sources:
         """Describe the data that a run depends on, for run.json."""
         return {
             "tokenizer": self.tokenizer.hash,
-            "training tokens": self.corpus.num_tokens,
-            "held-out tokens": self.held_out.num_tokens,
+            "training tokens": self.corpus.manifest.counts.tokens,
+            "held-out tokens": self.held_out.manifest.counts.tokens,
             "training corpus": hash_file(self.corpus.path / MANIFEST),
             "held-out corpus": hash_file(self.held_out.path / MANIFEST),
             **{f"corpus {n}": hash_file(path / MANIFEST) for n, path in enumerate(self.others, start=2)},
@@ -75,12 +75,12 @@ class Sources:
 def open_corpus(path: Path, config: PretrainConfig) -> Corpus:
     """Open a corpus; if it is larger than a window, its shards are opened when they are read."""
     corpus = Corpus.without_shards(path)
-    return corpus if corpus.num_tokens > (config.data.window or WINDOW_PIECES) else Corpus.open(path)
+    return corpus if corpus.manifest.counts.tokens > (config.data.window or WINDOW_PIECES) else Corpus.open(path)
 
 
 def require_one_tokenizer(first: Corpus, second: Corpus) -> None:
     """Refuse two corpora whose ids come from different tokenizers."""
-    if first.tokenizer_hash != second.tokenizer_hash:
+    if first.manifest.plan.tokenizer_hash != second.manifest.plan.tokenizer_hash:
         raise LitebertError(
             "LB-511",
             "the corpora of a run must be made with one tokenizer: these have different vocabularies",
@@ -95,7 +95,7 @@ def shares_of(config: PretrainConfig, corpus: Path) -> dict[Path, float]:
     corpora = [open_corpus(path, config) for path in (corpus, *map(local_corpus, data.mix or ()))]
     for each in corpora[1:]:
         require_one_tokenizer(corpora[0], each)
-    sizes = [each.num_tokens for each in corpora]
+    sizes = [each.manifest.counts.tokens for each in corpora]
     found = shares(sizes, weights=data.weights, temperature=data.temperature or 1.0)
     return dict(zip((each.path for each in corpora), found, strict=True))
 
@@ -140,7 +140,7 @@ def loader_for(path: Path, *, config: PretrainConfig, purpose: str = "train", sh
     )
     # one that fits a window is shuffled whole; a larger one window by window, with the shards of one open at a time
     window = config.data.window or WINDOW_PIECES
-    if corpus.num_tokens <= window:
+    if corpus.manifest.counts.tokens <= window:
         return Loader(corpus.shards, given)
     counts = [record.counts for record in corpus.manifest.shards]
     return Windowed(counts, partial(corpus.open_shards, windows=WINDOWS_HELD), given, window_pieces=window)
