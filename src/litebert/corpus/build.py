@@ -86,10 +86,7 @@ def build_corpus(
     only one. A script that calls this with several workers needs the usual `if __name__ == "__main__":`.
     """
     text = TextSettings(sentences, documents, column, language)
-    workers = num_cores() if workers is None else workers
     require_share(held_out)
-    if workers < 1:
-        raise wrong_value("workers", workers, "1 or more; by default all cores")
     sources = find_texts(inputs)
     loaded, folder, place = Tokenizer.load(tokenizer), Path(output), Path(tokenizer).absolute()
     plan = disk.CorpusPlan(
@@ -114,7 +111,7 @@ def build_corpus(
             build = partial(build_part, plan=shared, tokenizer=place, output=folder.absolute())
             jobs = [partial(build, f"{number:05d}", group) for number, group in enumerate(groups)]
             with _reported(folder, len(jobs), sum(source.size for source in sources), report):
-                run_on_ray(jobs) if cluster else run_local(jobs, workers=workers)
+                run_on_ray(jobs) if cluster else run_local(jobs, workers=num_cores() if workers is None else workers)
             _finish(folder, plan, len(jobs), loaded)
     counts = [disk.read_record(side / disk.MANIFEST, disk.Manifest).counts for side in _sides(folder, plan).values()]
     return CorpusSummary(counts[0], counts[1] if held_out else None)
@@ -369,7 +366,7 @@ def _reported(output: Path, num_parts: int, num_bytes: int, report: Report | Non
 
 
 def run_local(jobs: Sequence[Callable[[], object]], *, workers: int) -> None:
-    """Do all jobs in spawned processes, or in this one.
+    """Do all jobs in spawned processes, or in this one if one is enough.
 
     The error of the first one that fails is raised, and the others are stopped at once. The processes end, even if
     busy, when this one dies.
