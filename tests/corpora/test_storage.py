@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from litebert.config import PretrainConfig, resolve, settings_from_words
+from litebert.config import PretrainConfig
 from litebert.corpus import Corpus, build_corpus
 from litebert.corpus.corpus import corpus_push, local_corpus
 from litebert.errors import DamagedError, LitebertError, ResourceError
@@ -19,6 +19,7 @@ from litebert.objectives import Loader
 from litebert.objectives.sampling import Windowed
 from litebert.reading import source as storage
 from litebert.reading.source import write_object
+from litebert.settings import resolve, settings_from_words
 from litebert.train.sources import loader_for
 
 OBJECTS: dict[str, bytes] = {}

@@ -13,7 +13,7 @@ from litebert.corpus import BuildProgress, CheckReport, build_corpus, check_corp
 from litebert.corpus.shards import MANIFEST, PLAN, Counts
 from litebert.corpus.text import read_texts
 from litebert.errors import LitebertError, say
-from litebert.inference.texts import count
+from litebert.inference.inputs import count
 from litebert.tokenizer import Tokenizer, train_tokenizer
 
 Texts = Annotated[Paths, "Text files, folders or URLs."]
