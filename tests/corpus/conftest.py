@@ -8,7 +8,8 @@ from typing import TypeAlias
 
 import pytest
 
-from litebert.corpus import Corpus, CorpusSummary, build_corpus
+from litebert.corpus import Corpus, build_corpus
+from litebert.corpus.build import CorpusSummary
 from litebert.tokenizer import Tokenizer, train_tokenizer
 
 WHO = ("The ferryman", "A tired nurse", "My uncle", "Our neighbour", "Every pilot", "Nobody")

@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from litebert.corpus import BuildProgress, Corpus, build_corpus, check_corpus
+from litebert.corpus import Corpus, build_corpus, check_corpus
 from litebert.corpus import build as building
-from litebert.corpus.build import locked, run_local, run_on_ray
+from litebert.corpus.build import BuildProgress, locked, run_local, run_on_ray
 from litebert.corpus.shards import CorpusPlan
 from litebert.errors import DamagedError, LitebertError, ResourceError
 

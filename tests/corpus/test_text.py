@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from litebert.corpus import CheckReport, Finding, check, check_corpus, check_text, text
 from litebert.corpus import build as building
+from litebert.corpus import check, check_corpus, check_text, text
 from litebert.corpus.text import Passage, TextSettings, read_passages, sentence_chunks, split_sentences
 from litebert.errors import LitebertError
+from litebert.reading.findings import CheckReport, Finding
 from litebert.reading.source import Source
 
 from .conftest import Build, Write, paragraphs, rows, stories

@@ -9,11 +9,13 @@ from typing_extensions import TypedDict
 
 from litebert.answers import Shown
 from litebert.api.settings import Paths, paths
-from litebert.corpus import BuildProgress, CheckReport, build_corpus, check_corpus, check_text
+from litebert.corpus import build_corpus, check_corpus, check_text
+from litebert.corpus.build import BuildProgress
 from litebert.corpus.shards import MANIFEST, PLAN, Counts
 from litebert.corpus.text import read_texts
 from litebert.errors import LitebertError, say
 from litebert.inference.inputs import count
+from litebert.reading.findings import CheckReport
 from litebert.tokenizer import Tokenizer, train_tokenizer
 
 Texts = Annotated[Paths, "Text files, folders or URLs."]

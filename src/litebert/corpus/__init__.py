@@ -4,20 +4,9 @@
 storage, `check` looks for trouble, `tools` filters, merges and counts.
 """
 
-from litebert.corpus.build import BuildProgress, CorpusSummary, build_corpus
+from litebert.corpus.build import build_corpus
 from litebert.corpus.check import check_corpus, check_text
 from litebert.corpus.corpus import Corpus
 from litebert.corpus.shards import Shard
-from litebert.reading.findings import CheckReport, Finding
 
-__all__ = [
-    "BuildProgress",
-    "CheckReport",
-    "Corpus",
-    "CorpusSummary",
-    "Finding",
-    "Shard",
-    "build_corpus",
-    "check_corpus",
-    "check_text",
-]
+__all__ = ["Corpus", "Shard", "build_corpus", "check_corpus", "check_text"]

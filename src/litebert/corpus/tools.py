@@ -106,20 +106,18 @@ def corpus_merge(*corpora: Annotated[Path, Required], output: Annotated[Path, "F
 
 def _merge(corpora: Sequence[Corpus], folder: Path) -> disk.Counts:
     shutil.copytree(corpora[0].path / disk.TOKENIZER, folder / disk.TOKENIZER)
-    manifests: list[disk.Manifest] = []
-    next_part = 0
+    manifests, first_part = list[disk.Manifest](), 0
     for corpus in corpora:  # the parts of each corpus are numbered after those of the one before
-        first_part, renamed = next_part, list[disk.ShardRecord]()
-        next_part += 1
+        renamed, part = list[disk.ShardRecord](), 0
         for record in corpus.manifest.shards:
             part, index = map(int, record.name.split("-")[1:])
-            next_part = max(next_part, first_part + part + 1)
             renamed.append(record.model_copy(update={"name": f"shard-{first_part + part:05d}-{index:04d}"}))
             target = folder / renamed[-1].name
             shutil.copytree(corpus.path / record.name, target, copy_function=_link)
             (target / disk.SHARD).unlink()
             disk.write_record(target / disk.SHARD, renamed[-1])
         manifests.append(corpus.manifest.model_copy(update={"shards": tuple(renamed)}))
+        first_part += part + 1
     plans = [manifest.plan for manifest in manifests]
     inputs = tuple(each for plan in plans for each in plan.inputs)
     plan = plans[0].model_copy(update={"inputs": inputs, "shard_tokens": max(plan.shard_tokens for plan in plans)})
