@@ -1,5 +1,6 @@
 """Corpora in storage: a folder that a URL names, and a small S3 that fails now and then."""
 
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -40,9 +41,12 @@ class S3(BaseHTTPRequestHandler):
             return
         if self.command == "PUT":
             OBJECTS[self.path] = body
-        data = OBJECTS.get(self.path, b"")
-        self.send_response(200 if self.path in OBJECTS else 404)
-        self.send_header("Content-Length", str(0 if self.command == "PUT" else len(data)))
+        whole = OBJECTS.get(self.path, b"") if self.command != "PUT" else b""
+        first, last = re.findall(r"\d+", self.headers.get("Range") or f"0-{len(whole) - 1}")  # the rest, after a cut
+        data = whole[int(first) : int(last) + 1]
+        self.send_response((206 if "Range" in self.headers else 200) if self.path in OBJECTS else 404)
+        self.send_header("Content-Length", str(len(data)))
+        self.send_header("Content-Range", f"bytes {first}-{last}/{len(whole)}")
         self.send_header("Last-Modified", self.date_time_string())
         self.send_header("ETag", '"1"')
         self.end_headers()
