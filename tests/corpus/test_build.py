@@ -205,26 +205,19 @@ BUILD = """
 import json, os, signal, sys
 import litebert.corpus.build as build
 
-def kill_at(count):
-    done = 0
-    def counted(name):
-        original = getattr(os, name)
-        def wrapped(*arguments, **keywords):
-            nonlocal done
-            done += 1
-            if done == count:
-                os.kill(os.getpid(), signal.SIGKILL)
-            return original(*arguments, **keywords)
-        setattr(os, name, wrapped)
-    for name in ("fsync", "rename", "replace", "unlink", "rmdir"):
-        counted(name)
-    return lambda: done
+def watch(event, arguments):
+    global done
+    if event in ("open", "os.rename", "os.mkdir", "os.rmdir", "os.remove") and str(arguments[0]).startswith(output):
+        done += 1
+        if done == int(sys.argv[2]):
+            os.kill(os.getpid(), signal.SIGKILL)
 
 if __name__ == "__main__":
-    build.PART_BYTES = 1
-    done = kill_at(int(sys.argv[2]))
-    build.build_corpus(**json.loads(sys.argv[1]))
-    print(done())
+    build.PART_BYTES, done, settings = 1, 0, json.loads(sys.argv[1])
+    output = settings["output"]
+    sys.addaudithook(watch)
+    build.build_corpus(**settings)
+    print(done)
 """
 
 DIE_WITH_LOCK = """
