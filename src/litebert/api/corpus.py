@@ -10,8 +10,8 @@ from typing_extensions import TypedDict
 from litebert.answers import Shown
 from litebert.api.settings import Paths, paths
 from litebert.corpus import build_corpus, check_corpus, check_text
-from litebert.corpus.build import BuildProgress
-from litebert.corpus.shards import MANIFEST, PLAN, Counts
+from litebert.corpus.build import BuildProgress, CorpusSummary
+from litebert.corpus.shards import MANIFEST, PLAN
 from litebert.corpus.text import read_texts
 from litebert.errors import LitebertError, say
 from litebert.inference.inputs import count
@@ -124,12 +124,6 @@ def tokenizer_encode(
 # ---- corpora --------------------------------------------------------------------------------------------------------
 
 
-class Built(TypedDict):
-    path: str
-    train: Counts
-    held_out: Counts | None
-
-
 def corpus_build(
     inputs: Texts,
     *,
@@ -143,7 +137,7 @@ def corpus_build(
     workers: Annotated[int | None, "Processes; default: all cores."] = None,
     cluster: Annotated[bool, "Map over a Ray cluster instead."] = False,
     quiet: Annotated[bool, "No progress on stderr."] = False,
-) -> Shown[Built]:
+) -> CorpusSummary:
     """Tokenise INPUTS (.txt, .jsonl, .parquet, also .gz or .zst). Rerun the command to resume.
 
     litebert corpus build stories.jsonl --tokenizer vocabularies/mine --output corpora/mine
@@ -157,7 +151,7 @@ def corpus_build(
         speed = f"  {progress.tokens_per_second:,.0f} tok/s" if progress.tokens_per_second >= 1 else ""
         say(f"part {progress.parts_done}/{progress.num_parts}  {progress.tokens:,} tokens{speed}{left}")
 
-    found = build_corpus(
+    return build_corpus(
         paths(inputs),
         tokenizer=vocabulary_path(tokenizer),
         output=output,
@@ -170,10 +164,6 @@ def corpus_build(
         cluster=cluster,
         report=None if quiet else show,
     )
-    parts = {"train": found.train, "held out": found.held_out}
-    counts = "{:<9} {:,} documents, {:,} sentences, {:,} tokens"
-    lines = [counts.format(name, p.documents, p.sentences, p.tokens) for name, p in parts.items() if p]
-    return Shown(Built(path=str(output), train=found.train, held_out=found.held_out), "\n".join(lines))
 
 
 def corpus_check(

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import count, pairwise, takewhile
 from multiprocessing import get_context
@@ -43,11 +43,18 @@ HEAD_CHARACTERS = 1 << 14  # by which it is decided whether a document is held o
 SECONDS_BETWEEN = 1.0  # two notes of how much has been read, and two reports
 
 
-class CorpusSummary(NamedTuple):
+@dataclass(frozen=True)
+class CorpusSummary:
     """The results of a build; `held_out` is None if nothing was to be held out."""
 
+    path: str
     train: disk.Counts
     held_out: disk.Counts | None
+
+    def __str__(self) -> str:
+        sides = {"train": self.train, "held out": self.held_out}
+        line = "{:<9} {:,} documents, {:,} sentences, {:,} tokens"
+        return "\n".join(line.format(name, c.documents, c.sentences, c.tokens) for name, c in sides.items() if c)
 
 
 class BuildProgress(NamedTuple):
@@ -114,7 +121,7 @@ def build_corpus(
                 run_on_ray(jobs) if cluster else run_local(jobs, workers=num_cores() if workers is None else workers)
             _finish(folder, plan, len(jobs), loaded)
     counts = [disk.read_record(side / disk.MANIFEST, disk.Manifest).counts for side in _sides(folder, plan).values()]
-    return CorpusSummary(counts[0], counts[1] if held_out else None)
+    return CorpusSummary(str(folder), counts[0], counts[1] if held_out else None)
 
 
 def require_share(held_out: float) -> None:
