@@ -314,8 +314,7 @@ def test_what_cannot_be_used_is_one_clear_error(own_made: dict[str, Path], tmp_p
 
 SMALL = ("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]")
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5)
-NESTED = SCALARS | st.lists(SCALARS, max_size=3) | st.dictionaries(st.text(), SCALARS, max_size=3)
-ANYTHING = NESTED | st.lists(NESTED, max_size=3) | st.dictionaries(st.text(), NESTED, max_size=3)
+ANYTHING = st.recursive(SCALARS, lambda any_: st.lists(any_) | st.dictionaries(st.text(), any_), max_leaves=9)
 PLACES = (
     "model, model type, model unk_id, model vocab, model vocab 6, model vocab 6 0, model vocab 6 1, added_tokens, "
     "added_tokens 0, added_tokens 0 id, added_tokens 0 content, normalizer, normalizer normalizers, pre_tokenizer, "
