@@ -100,7 +100,7 @@ def main(runs: tuple[Path, ...], out: Path, *, weights: tuple[float, ...] = ()) 
     # All matrices in float8: 3 bits of mantissa, half the bytes of bf16.
     path = out / "model.safetensors"
     stored = {name: w.to(torch.float8_e4m3fn) if w.ndim == 2 else w for name, w in load_file(path).items()}
-    write_weights(path, stored, dtype=None)
+    write_weights(path, stored)
     Tokenizer.load(run.folder / "model").save(out)
     (out / "spiece.model").unlink()  # tokenizer.json holds the same pieces; transformers reads it
     write_sentence_transformers(out, pooling="mean", normalize=True)

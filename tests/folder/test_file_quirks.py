@@ -120,34 +120,20 @@ def test_hostile_safetensors_are_refused_before_anything_is_allocated(weights: P
 def test_changed_weights_are_noticed_and_a_file_without_a_hash_says_so(weights: Path) -> None:
     folder, data = weights.parent, weights.read_bytes()
     assert not load_model(folder).notes
-    changed = bytearray(data)
-    changed[-4_000::10] = bytes(byte ^ 1 for byte in data[-4_000::10])  # finite numbers, each almost the same
-    weights.write_bytes(changed)
-    for for_inference in (False, True):
-        with pytest.raises(DamagedError, match=r"LB-676[\s\S]*those that were saved"):
-            load_model(folder, for_inference=for_inference)
+    size, draws = 8 + int.from_bytes(data[:8], "little"), random.Random(5)
+    for number in range(150):  # bits of the header, then of the numbers
+        changed, place = bytearray(data), draws.randrange(size if number < 100 else len(data))
+        changed[place] ^= 1 << draws.randrange(8)
+        weights.write_bytes(changed)
+        if b'"sha256"' in changed:
+            with pytest.raises(DamagedError, match=r"LB-60[37]|LB-676"):
+                load_model(folder, for_inference=bool(number % 2))
     weights.write_bytes(data)
     save_file(load_file(weights), weights)
     (note,) = load_model(folder).notes
     assert "model.safetensors has no hash" in note
     save_model(load_model(folder).network, folder)
     assert weights.read_bytes() == data
-
-
-def test_every_flipped_bit_of_a_header_is_noticed_or_changes_nothing(weights: Path) -> None:
-    data, expected = weights.read_bytes(), load_model(weights.parent).network.state_dict()
-    size = 8 + int.from_bytes(data[:8], "little")
-    for bit in random.Random(5).sample(range(8 * size), 150):
-        changed = bytearray(data)
-        changed[bit // 8] ^= 1 << (bit % 8)
-        weights.write_bytes(changed)
-        try:
-            loaded = load_model(weights.parent)
-        except LitebertError:
-            continue
-        state = loaded.network.state_dict()
-        renamed = loaded.missing or loaded.unused
-        assert renamed or all(tensor.shape == expected[name].shape for name, tensor in state.items())
 
 
 def test_a_large_tensor_that_no_network_uses_is_not_read(weights: Path) -> None:

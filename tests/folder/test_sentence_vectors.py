@@ -80,9 +80,9 @@ def test_what_cannot_be_followed_is_refused(tmp_path: Path, bert: Path) -> None:
         (usual | {"Transformer": "0_Transformer"}, "mean", "LB-672"),
         (usual, "lasttoken", "LB-672"),
         (usual, ["mean", "cls"], "LB-672"),
-        (usual | {"Pooling": "../p"}, "mean", "LB-673"),
-        (usual | {"Pooling": "/etc"}, "mean", "LB-673"),
-        *((text, "mean", "LB-67[23]") for text in ("{}", "[{}]", "[1]", "nonsense", "[" * 9999)),
+        (usual | {"Pooling": "../p"}, "mean", "LB-672"),
+        (usual | {"Pooling": "/etc"}, "mean", "LB-672"),
+        *((text, "mean", "LB-672") for text in ("{}", "[{}]", "[1]", "nonsense", "[" * 9999)),
     ):
         if isinstance(modules, dict):
             listed = [{"type": f"sentence_transformers.models.{kind}", "path": at} for kind, at in modules.items()]

@@ -39,7 +39,7 @@ def test_a_name_is_fetched_once_and_loads_with_the_files_of_a_model_alone(hub, s
     known = {path.name for path in small_model.iterdir()}
     others = ("pytorch_model.bin", "tf_model.h5", "run.py", "onnx/model.safetensors", "2_Dense/model.safetensors")
     files |= dict.fromkeys(others, b"x") | {"README.md": b"#", "modules.json": b"[]", "1_Pooling/config.json": b"{}"}
-    shown = json.loads(litebert("hub", "pull", "me/small", "--revision", "main", "--json"))
+    shown = json.loads(litebert("hub", "pull", "me/small@main", "--json"))
     jsonschema.validate(shown, schema_of("hub pull"))
     folder = Path(shown["folder"])
     assert litebert("hub", "pull", "me/small") == f"{folder}\n"
@@ -207,7 +207,7 @@ def test_a_published_model_is_the_one_in_the_folder(hub, folder: Path, monkeypat
     assert (repository.messages, repository.private) == (["First"], False)
     assert not (folder / "README.md").exists() and not load_model(locate("me/new")).missing
     monkeypatch.setenv("HF_TOKEN", "hf_of_a_user")
-    litebert("hub", "push", folder, "me/draft", "--private", "--revision", "draft")
+    litebert("hub", "push", folder, "me/draft@draft", "--private")
     draft = hub.repositories["me/draft"]
     assert draft.private and draft.branches == {"main", "draft"}
 

@@ -44,30 +44,20 @@ def norm(name, size):
     return {f"{name}/beta": (size,), f"{name}/gamma": (size,)}
 
 
-def embeddings(size):
-    return {
-        "bert/embeddings/word_embeddings": (VOCAB, size),
-        "bert/embeddings/token_type_embeddings": (2, size),
-        "bert/embeddings/position_embeddings": (POSITIONS, size),
-        **norm("bert/embeddings/LayerNorm", size),
-    }
-
-
 def block(name):
-    return {
-        **dense(f"{name}/attention_1/self/query", HIDDEN, HIDDEN),
-        **dense(f"{name}/attention_1/self/key", HIDDEN, HIDDEN),
-        **dense(f"{name}/attention_1/self/value", HIDDEN, HIDDEN),
-        **dense(f"{name}/attention_1/output/dense", HIDDEN, HIDDEN),
-        **norm(f"{name}/LayerNorm", HIDDEN),
-        **dense(f"{name}/ffn_1/intermediate/dense", HIDDEN, INTERMEDIATE),
-        **dense(f"{name}/ffn_1/intermediate/output/dense", INTERMEDIATE, HIDDEN),
-        **norm(f"{name}/LayerNorm_1", HIDDEN),
-    }
+    shapes = {}
+    for part in ("self/query", "self/key", "self/value", "output/dense"):
+        shapes |= dense(f"{name}/attention_1/{part}", HIDDEN, HIDDEN)
+    shapes |= norm(f"{name}/LayerNorm", HIDDEN)
+    shapes |= dense(f"{name}/ffn_1/intermediate/dense", HIDDEN, INTERMEDIATE)
+    shapes |= dense(f"{name}/ffn_1/intermediate/output/dense", INTERMEDIATE, HIDDEN)
+    return shapes | norm(f"{name}/LayerNorm_1", HIDDEN)
 
 
 def encoder(groups=1, inner=1, size=EMBED):
-    shapes = embeddings(size)
+    rows = {"word": VOCAB, "token_type": 2, "position": POSITIONS}
+    shapes = {f"bert/embeddings/{kind}_embeddings": (count, size) for kind, count in rows.items()}
+    shapes |= norm("bert/embeddings/LayerNorm", size)
     if size != HIDDEN:
         shapes |= dense("bert/encoder/embedding_hidden_mapping_in", size, HIDDEN)
     for group in range(groups):
@@ -76,40 +66,21 @@ def encoder(groups=1, inner=1, size=EMBED):
     return shapes | dense("bert/pooler/dense", HIDDEN, HIDDEN)
 
 
-def masked_lm(size=EMBED):
-    return {
-        **dense("cls/predictions/transform/dense", HIDDEN, size),
-        **norm("cls/predictions/transform/LayerNorm", size),
-        "cls/predictions/output_bias": (VOCAB,),
-    }
-
-
 def output(scope, rows):
     return {f"{scope}output_weights": (rows, HIDDEN), f"{scope}output_bias": (rows,)}
 
 
-def order():
-    return output("cls/seq_relationship/", 2)
+def pretraining_heads(size=EMBED):
+    transform = "cls/predictions/transform"
+    shapes = dense(f"{transform}/dense", HIDDEN, size) | norm(f"{transform}/LayerNorm", size)
+    return shapes | {"cls/predictions/output_bias": (VOCAB,)} | output("cls/seq_relationship/", 2)
 
 
 def conditional_spans():
-    return {
-        **dense("start_logits/dense", HIDDEN, 1),
-        **dense("end_logits/dense_0", 2 * HIDDEN, HIDDEN),
-        **norm("end_logits/LayerNorm", HIDDEN),
-        **dense("end_logits/dense_1", HIDDEN, 1),
-        **dense("answer_class/dense_0", 2 * HIDDEN, HIDDEN),
-        **dense("answer_class/dense_1", HIDDEN, 1, bias=False),
-    }
-
-
-def with_slots(shapes):
-    slots = {f"{name}/{slot}": shape for name, shape in shapes.items() for slot in ("adam_m", "adam_v")}
-    return shapes | slots
-
-
-def in_hub(shapes):
-    return {f"module/{name}": shape for name, shape in shapes.items()}
+    shapes = dense("start_logits/dense", HIDDEN, 1) | dense("end_logits/dense_0", 2 * HIDDEN, HIDDEN)
+    shapes |= norm("end_logits/LayerNorm", HIDDEN) | dense("end_logits/dense_1", HIDDEN, 1)
+    shapes |= dense("answer_class/dense_0", 2 * HIDDEN, HIDDEN)
+    return shapes | dense("answer_class/dense_1", HIDDEN, 1, bias=False)
 
 
 def drawn(shapes, seed, dtype="float32"):
@@ -171,20 +142,22 @@ def write_special(folder):
 
 def main(target):
     """Write every fixture into a folder that is not there yet."""
-    pretraining = encoder() | masked_lm() | order()
-    write(target / "pretraining", drawn(with_slots(pretraining), 1), devices=3, step=7)
+    shapes = encoder() | pretraining_heads()
+    slots = {f"{name}/{slot}": shape for name, shape in shapes.items() for slot in ("adam_m", "adam_v")}
+    write(target / "pretraining", drawn(shapes | slots, 1), devices=3, step=7)
     groups = CONFIG | {"num_hidden_groups": 2, "inner_group_num": 2}
-    four_blocks = drawn(encoder(2, 2) | masked_lm() | order(), 2, "bfloat16")
+    four_blocks = drawn(encoder(2, 2) | pretraining_heads(), 2, "bfloat16")
     write(target / "groups_bfloat16", four_blocks, devices=2, step=0, config=groups)
     equal = CONFIG | {"embedding_size": HIDDEN, "hidden_act": "relu"}
-    shapes = encoder(size=HIDDEN) | masked_lm(HIDDEN) | order()
+    shapes = encoder(size=HIDDEN) | pretraining_heads(HIDDEN)
     write(target / "equal_sizes", drawn(shapes, 3), step=0, config=equal)
     write(target / "labels", drawn(encoder() | output("", LABELS), 4), step=100)
     write(target / "one_output", drawn(encoder() | output("", 1), 5), step=100)
     write(target / "spans", drawn(encoder() | output("cls/squad/", 2), 6), step=100)
     write(target / "conditional_spans", drawn(encoder() | conditional_spans(), 7), step=100)
-    hub = target / "hub"
-    write(hub / "variables", drawn(in_hub(encoder() | masked_lm()), 9), name="variables")
+    hub, order = target / "hub", "cls/seq_relationship/"  # the modules on TF-Hub have no such head
+    shapes = {f"module/{n}": shape for n, shape in (encoder() | pretraining_heads()).items() if not n.startswith(order)}
+    write(hub / "variables", drawn(shapes, 9), name="variables")
     (hub / "assets").mkdir()
     (hub / "variables" / "albert_config.json").rename(hub / "assets" / "albert_config.json")
     (hub / "variables" / "expected.npz").rename(hub / "expected.npz")

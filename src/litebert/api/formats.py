@@ -29,7 +29,6 @@ def import_google(
         "What `output_weights` is for; only needed where it has one row.",
     ] = None,
     labels: Annotated[str, "Names of a classifier's labels, in order: A,B,C."] = "",
-    heads: Annotated[int | None, "Attention heads, if the configuration is wrong."] = None,
     optimizer: Annotated[bool, "Keep the optimizer's moments and its steps."] = False,
 ) -> ModelImport:
     """Convert a checkpoint of Google's code to a model folder.
@@ -49,7 +48,6 @@ def import_google(
         tokenizer=tokenizer,
         head=head,
         labels=labels.split(",") if labels else (),
-        attention_heads=heads,
         has_optimizer=optimizer,
     )
 
@@ -67,7 +65,6 @@ def import_huggingface(
         Literal["gelu", "gelu_new"] | None,
         "Override hidden_act: gelu is the erf form; gelu_new, the tanh form, is Google's.",
     ] = None,
-    heads: Annotated[int | None, "Override num_attention_heads (xlarge: 16 or 32)."] = None,
 ) -> ModelImport:
     """Convert a model of transformers, in a folder or OWNER/NAME on the Hub, to a model folder.
 
@@ -76,7 +73,7 @@ def import_huggingface(
     """
     from litebert.interop.huggingface import import_model
 
-    return import_model(path_or_name, output, legacy_pickle=legacy_pickle, activation=activation, heads=heads)
+    return import_model(path_or_name, output, legacy_pickle=legacy_pickle, activation=activation)
 
 
 def export_google(model: str, output: Path) -> GoogleExport:
@@ -202,19 +199,17 @@ class PublicationPlan(TypedDict):
     card: str  # kept, or made
 
 
-def hub_pull(
-    name: str, *, revision: Annotated[str | None, "Branch, tag or commit; by default the newest."] = None
-) -> Shown[Fetched]:
-    """Fetch the model OWNER/NAME into the cache and print its folder there.
+def hub_pull(name: str) -> Shown[Fetched]:
+    """Fetch the model OWNER/NAME, or a branch, tag or commit of it, into the cache and print its folder there.
 
     `litebert import huggingface` converts a model to a folder of your own.
 
     litebert hub pull albert/albert-base-v2
-    litebert hub pull albert/albert-base-v2 --revision main
+    litebert hub pull albert/albert-base-v2@main
     """
     from litebert.hub.transfer import HubName, pull
 
-    folder = str(pull(HubName.read(name, revision=revision)))
+    folder = str(pull(HubName.read(name)))
     return Shown({"folder": folder}, folder)
 
 
@@ -223,13 +218,12 @@ def hub_push(
     name: str,
     *,
     private: Annotated[bool, "Make a new repository private."] = False,
-    revision: Annotated[str | None, "Branch to commit to, created if needed; by default main."] = None,
     message: Annotated[str, "Message of the commit."] = "Upload model",
     license: Annotated[str, "For the card, such as apache-2.0."] = "",
     languages: Annotated[tuple[str, ...], "--language", "For the card, such as en; repeats."] = (),
     dry_run: Annotated[bool, "Print what would be sent, and the card."] = False,
 ) -> Shown[Published] | Shown[PublicationPlan]:
-    """Publish the model in FOLDER, a model folder or a run, as OWNER/NAME, in one commit.
+    """Publish the model in FOLDER, a model folder or a run, as OWNER/NAME or to OWNER/NAME@BRANCH, in one commit.
 
     Its README.md is the model card; without one, a card is written from the configuration, the tokenizer and the run
     that the folder is part of. Other files in the folder are not sent.
@@ -240,7 +234,7 @@ def hub_push(
     from litebert.hub.card import CARD_FILE, card_of
     from litebert.hub.transfer import HubName, locate, model_files, push
 
-    folder, to = locate(folder), HubName.read(name, revision=revision)
+    folder, to = locate(folder), HubName.read(name)
     card, is_kept = card_of(folder, name=to.repository, license=license, languages=languages)
     files = {path: file for path, file in model_files(folder).items() if path != CARD_FILE}
     sizes = {path: file.stat().st_size for path, file in files.items()} | {CARD_FILE: len(card.encode())}

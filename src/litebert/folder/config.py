@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias, cast, get_args
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from litebert.config import ATTENTION_KINDS, HEADS, PRESETS, AlbertConfig, HeadConfig, kind_of_class, numbered_labels
-from litebert.errors import DamagedError, LitebertError
+from litebert.errors import LitebertError
 from litebert.files import Json, read_capped, read_json, write_json
 from litebert.folder.names import ALBERT, BERT, TensorNames, groups_on_disk
 from litebert.folder.weights import damaged_model
@@ -35,7 +35,7 @@ _ERF_OR_TANH = (
 )
 _HEADS = (
     "hidden_size 2048 with {0} attention heads: the shapes fit {1} as well, and sources disagree on xlarge (its "
-    "configuration says 16, the paper's H/64 gives 32). If answers look random, import with --heads {1}."
+    "configuration says 16, the paper's H/64 gives 32). If answers look random, set it to {1} in config.json."
 )
 
 
@@ -46,7 +46,6 @@ def write_config(
     head: HeadConfig | None = None,
     parameters: Collection[str] = ("masked_lm.", "sentence_order."),
     dtype: str = "float32",
-    is_int8: bool = False,
 ) -> None:
     """Write config.json so that transformers builds the same network with these parameters."""
     fields, kind = config.model_dump(mode="json"), ATTENTION_KINDS[config.attention]
@@ -67,8 +66,6 @@ def write_config(
         table["sharing"] = config.sharing
     if not kind.is_exported:
         table |= {name: fields[name] for name in ("attention", *kind.settings)}
-    if is_int8:  # for other programs; transformers ignores it
-        table["quantization_config"] = {"quant_method": "litebert-int8"}
     write_json(folder / CONFIG_FILE, table)
 
 
@@ -215,37 +212,32 @@ def read_sentence_vectors(folder: Path) -> SentenceVectors | None:
     path, look = folder / MODULES_FILE, f"ls {folder}"
     if not path.is_file():
         return None
-    try:
-        modules = _MODULES.validate_json(read_capped(path, _LIMIT, command=look))
-    except ValidationError as error:
-        next_step = "fetch the model again, or delete the file to use the encoder alone"
-        raise DamagedError("LB-673", f"{path} cannot be used", received=refused(error), next=next_step) from error
 
     def table(name: str) -> dict[str, Json]:
         return read_json(folder / name, command=look, limit=_LIMIT) if (folder / name).is_file() else {}
 
     settings, prompts, tokenizer = map(table, (_SETTINGS_FILE, _PROMPTS_FILE, "tokenizer_config.json"))
-    kinds, modes, unknown = [module.type.rpartition(".")[2] for module in modules], ["mean"], ""
-    if kinds not in (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"]):
-        unknown = f"the modules {', '.join(kinds)}"
-    elif modules[0].path:
-        unknown = f"a network in the folder {modules[0].path}"
-    elif settings.get("do_lower_case") and tokenizer.get("do_lower_case") is False:
-        unknown = "do_lower_case before a tokenizer that keeps capitals"
-    else:
+    try:
+        modules = _MODULES.validate_json(read_capped(path, _LIMIT, command=look))
+        kinds = [module.type.rpartition(".")[2] for module in modules]
+        if kinds not in (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"]) or modules[0].path:
+            raise ValueError(", ".join(f"{module.type} in {module.path or 'this folder'}" for module in modules))
+        if settings.get("do_lower_case") and tokenizer.get("do_lower_case") is False:
+            raise ValueError("do_lower_case before a tokenizer that keeps capitals")
         pooling = read_json(folder / modules[1].path / CONFIG_FILE, command=look, limit=_LIMIT)
         switched = [mode for name, mode in _SWITCHES.items() if pooling.get(name)]
-        written = pooling.get("pooling_mode") or switched or modes
-        modes = [*map(str, written)] if isinstance(written, list) else [str(written)]
-        if modes not in [[mode] for mode in get_args(Pooling)]:
-            unknown = f"pooling {' and '.join(modes)}"
-    if unknown:
+        written = pooling.get("pooling_mode") or switched or "mean"
+        mode = written[0] if isinstance(written, list) and len(written) == 1 else written
+        if mode not in get_args(Pooling):
+            raise ValueError(f"pooling {mode}")
+    except ValueError as error:
         what = f"{path} describes vectors that litebert does not compute: mean, cls or max, and normalised"
-        raise LitebertError("LB-672", what, received=unknown, next=f"to use the encoder alone, delete {path}")
+        said = refused(error) if isinstance(error, ValidationError) else error
+        raise LitebertError("LB-672", what, received=said, next=f"to use the encoder alone, delete {path}") from error
     longest = settings.get("max_seq_length") or tokenizer.get("model_max_length")
     known, default = prompts.get("prompts"), str(prompts.get("default_prompt_name") or "")
     return SentenceVectors(
-        pooling=cast(Pooling, modes[0]),
+        pooling=cast(Pooling, mode),
         normalize="Normalize" in kinds,
         max_length=longest if isinstance(longest, int) and 0 < longest <= _LIMIT else None,
         prompt=str(known.get(default) or "") if isinstance(known, dict) else "",

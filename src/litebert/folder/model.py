@@ -63,14 +63,14 @@ def save_model(
     Parameters without numbers, which the network's own file lacked, are not written; tensors of `also`, by their names
     on disk, are.
     """
-    head, config, has_int8 = head_of(network), network.config, is_int8(network.albert)
+    head, config = head_of(network), network.config
     parameters = {name: t for name, t in network.state_dict().items() if not t.is_meta}
-    name = str(dtype).removeprefix("torch.")
-    write_config(config, folder, head=head, parameters=parameters, dtype=name, is_int8=has_int8)
+    write_config(config, folder, head=head, parameters=parameters, dtype=str(dtype).removeprefix("torch."))
     is_usual = ATTENTION_KINDS[config.attention].is_exported
     file = files.WEIGHTS_FILE if is_usual else files.OTHER_FILE.format(config.attention)
     tensors = on_disk.to_disk(parameters, config, head) | dict(also or {})
-    files.write_weights(folder / (files.INT8_FILE if has_int8 else file), tensors, dtype=dtype)
+    cast = {name: t.to(dtype) if t.is_floating_point() else t for name, t in tensors.items()}
+    files.write_weights(folder / (files.INT8_FILE if is_int8(network.albert) else file), cast)
 
 
 def load_model(folder: Path, *, dtype: torch.dtype = torch.float32, for_inference: bool = False) -> LoadedModel:
@@ -79,7 +79,7 @@ def load_model(folder: Path, *, dtype: torch.dtype = torch.float32, for_inferenc
     For inference the weights are packed, and may be eight-bit; `dtype` is that of activations. An incomplete encoder or
     task head is an error; the two pretraining heads and the pooler may be missing, as in many files on the Hub.
     """
-    (layout, config), tensors = read_layout(folder), read_weights(folder)
+    (layout, config), (tensors, has_hashes) = read_layout(folder), read_weights(folder)
     loaded = build_network(
         tensors, config, read_head(folder), source=folder, layout=layout, dtype=dtype, for_inference=for_inference
     )
@@ -88,7 +88,7 @@ def load_model(folder: Path, *, dtype: torch.dtype = torch.float32, for_inferenc
         pack(loaded.network.albert)
         refuse_non_finite(loaded.network)
         files.release(t for t in loaded.network.state_dict().values() if not t.is_meta)
-    if files.has_hashes(folder):
+    if has_hashes:
         return loaded
     name = files.weights_path(folder).name
     note = f"{name} has no hash: damage to its numbers cannot be noticed. Saving writes one."

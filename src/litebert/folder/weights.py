@@ -9,7 +9,6 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor
@@ -36,10 +35,9 @@ def damaged_model(code: str, what: str, received: object, expected: str | None =
     return DamagedError(code, what, received=received, expected=expected, next=again)
 
 
-def write_weights(path: Path, tensors: dict[str, Tensor], *, dtype: torch.dtype | None) -> None:
-    """Write tensors as one safetensors file with its hash, atomically; floats as `dtype` unless it is None."""
-    cast = {name: t.to(dtype) if dtype and t.is_floating_point() else t for name, t in tensors.items()}
-    data = memoryview(save({name: t.cpu().contiguous() for name, t in cast.items()}, metadata={"format": "pt"}))
+def write_weights(path: Path, tensors: dict[str, Tensor]) -> None:
+    """Write tensors as one safetensors file with its hash, atomically."""
+    data = memoryview(save({name: t.cpu().contiguous() for name, t in tensors.items()}, metadata={"format": "pt"}))
     stop = 8 + int.from_bytes(data[:8], "little")
     # The hash is added by hand: the library writes several entries of metadata in an order that is never the same.
     table = bytes(data[8:stop]).replace(b'{"format":"pt"', b'{"format":"pt","%s":"%s"' % (_HASH.encode(), _NO_HASH), 1)
@@ -70,32 +68,31 @@ def _weight_files(folder: Path) -> list[Path]:
     return [folder / name for name in names]
 
 
-def has_hashes(folder: Path) -> bool:
-    """Whether every weights file of a folder has a hash, by which damage is noticed."""
-    return all(_read_header(path)[1] for path in _weight_files(folder))
+def read_weights(folder: Path) -> tuple[dict[str, Tensor], bool]:
+    """Map all tensors of a folder, and tell whether each file has a hash, by which damage is noticed.
 
-
-def read_weights(folder: Path) -> dict[str, Tensor]:
-    """Map all tensors of a folder, after the hashes are checked; without one, unused tensors are never read."""
-    tensors: dict[str, Tensor] = {}
+    Without a hash, unused tensors are never read.
+    """
+    tensors, has_hashes = dict[str, Tensor](), True
     for path in _weight_files(folder):
         header, stored = _read_header(path)
         try:
             tensors |= load_file(path)
         except (SafetensorError, ValueError, OSError, MemoryError) as error:
             raise _incomplete(path, error) from error
-        if stored:
-            digest = hashlib.sha256(header.replace(stored, _NO_HASH, 1))
-            with path.open("rb") as file:
-                file.seek(len(header))
-                while piece := file.read(1 << 20):
-                    digest.update(piece)
-            if digest.hexdigest().encode() != stored:
-                theirs = f"SHA-256 {stored[:16].decode('utf-8', 'replace')}…, written into the file with them"
-                what = f"the weights in {path} are not those that were saved"
-                ours = f"SHA-256 {digest.hexdigest()[:16]}…"
-                raise damaged_model("LB-676", what, ours, theirs)
-    return tensors
+        if stored is None:
+            has_hashes = False
+            continue
+        digest = hashlib.sha256(header.replace(stored, _NO_HASH, 1))
+        with path.open("rb") as file:
+            file.seek(len(header))
+            while piece := file.read(1 << 20):
+                digest.update(piece)
+        if digest.hexdigest().encode() != stored:
+            theirs = f"SHA-256 {stored[:16].decode('utf-8', 'replace')}…, written into the file with them"
+            what = f"the weights in {path} are not those that were saved"
+            raise damaged_model("LB-676", what, f"SHA-256 {digest.hexdigest()[:16]}…", theirs)
+    return tensors, has_hashes
 
 
 def _read_header(path: Path) -> tuple[bytes, bytes | None]:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path, PurePath
 
-from litebert.errors import LitebertError, NoVocabularyError, counted
+from litebert.errors import LitebertError, NoVocabularyError
 from litebert.files import hash_file, read_capped, write_text
 from litebert.folder.config import architecture
 from litebert.folder.model import head_of, load_model
@@ -20,6 +20,7 @@ from litebert.tokenizer import Tokenizer
 CARD_FILE = "README.md"
 WRITTEN_BY_LITEBERT = "<!-- Written by litebert. Remove this line to keep your own changes. -->"
 _LONGEST_CARD = 4 << 20
+_IMPLIED = {"recipe", "preset", "tokenizer", "start"}  # origins of settings that other words of the command bring
 # What each pretraining head does, a call of it, and what must have weights for that.
 _VERBS = {
     "masked_lm": ("fills [MASK]", 'fill("The cat sat on the [MASK].")', ("masked_lm",)),
@@ -65,14 +66,11 @@ def model_card(folder: Path, *, name: str | None = None, license: str = "", lang
         title = run.name
 
     # What it does, and in which calls
-    if head:
-        able, does, calls = [], [head.record.purpose], [head.record.python_example]
-    else:
-        able = [part for part, (*_, needs) in _VERBS.items() if not any(n.startswith(needs) for n in loaded.missing)]
-        does = [_VERBS[part][0] for part in able] or ["gives hidden states"]
-        calls = [*(_VERBS[part][1] for part in able), 'embed(["A first text.", "Another one."])']
-    size = sum(p.numel() for p in network.parameters() if not p.is_meta)
-    layers = f"{counted(config.num_hidden_layers, 'layer')}{'' if head else ', pretrained'}"
+    able = [part for part, (*_, needs) in _VERBS.items() if not any(each.startswith(needs) for each in loaded.missing)]
+    able = able if head is None else []
+    does = [head.record.purpose] if head else [_VERBS[part][0] for part in able] or ["gives hidden states"]
+    calls = [head.record.python_example] if head else [_VERBS[part][1] for part in able]
+    calls += [] if head else ['embed(["A first text.", "Another one."])']
 
     # What is on disk
     try:
@@ -81,31 +79,7 @@ def model_card(folder: Path, *, name: str | None = None, license: str = "", lang
     except NoVocabularyError:
         vocabulary = f"{config.vocab_size:,} pieces; its tokenizer is not here"
     weights, single = sum(file.stat().st_size for file in folder.glob("*.safetensors")), weights_path(folder)
-    shape = (config.hidden_size, config.num_hidden_layers, config.num_attention_heads, config.intermediate_size)
-    groups = f"{config.num_hidden_groups} x {config.inner_group_num}"
-    table = {
-        "hidden, layers, heads, intermediate": ", ".join(f"{number:,}" for number in shape),
-        "embedding size": f"{config.embedding_size:,}",
-        "shared between layers": f"{config.sharing} (groups x inner groups: {groups})",
-        "activation": config.hidden_act,
-        "longest input": f"{config.max_position_embeddings:,} pieces",
-        "vocabulary": vocabulary,
-        "labels": ", ".join(head.labels) if head else "",
-        "weights": f"{weights:,} bytes" + (f", blake2b `{hash_file(single)}`" if single.is_file() else ""),
-    }
-    remarks = [note for note in loaded.notes if "no hash" not in note]
-    if config.sharing != "all":
-        layers_there = f"{config.num_hidden_layers} separate layers, with the same outputs and more memory"
-        remarks.append(
-            f"Its layers share {config.sharing}. transformers, without partial sharing, reads {layers_there}."
-        )
-    theirs = architecture(head, network.state_dict().keys() - loaded.missing)
-    if head and not head.record.is_in_transformers:
-        remarks.append("transformers has no such head: it reads the encoder alone.")
-        theirs = "AlbertModel"
-
-    environment = jinja2.Environment(trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)  # noqa: S701
-    environment.filters |= {"json": json.dumps, "rows": _table}
+    is_theirs = head is None or head.record.is_in_transformers
     header = {  # YAML
         "license": license,
         "language": list(languages),
@@ -113,15 +87,22 @@ def model_card(folder: Path, *, name: str | None = None, license: str = "", lang
         "pipeline_tag": head.record.pipeline if head else "fill-mask" if "masked_lm" in able else "",
         "tags": ["albert", *([head.kind] if head else [part.replace("_", "-") for part in able])],
     }
+    environment = jinja2.Environment(trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)  # noqa: S701
+    environment.filters |= {"json": json.dumps, "rows": _table, "number": "{:,}".format, "cell": _cell}
     return environment.from_string((files("litebert.hub") / "card.md").read_text("utf-8")).render(
         header=header,
         title=title,
-        sentence=f"An ALBERT of {size:,} parameters: {layers}. It {' and '.join(does)}",
-        table=table,
-        remarks=remarks,
+        config=config,
+        head=head,
+        does=does,
+        size=sum(each.numel() for each in network.parameters() if not each.is_meta),
+        vocabulary=vocabulary,
+        weights=f"{weights:,} bytes" + (f", blake2b `{hash_file(single)}`" if single.is_file() else ""),
+        remarks=[note for note in loaded.notes if "no hash" not in note],
         name=name,
         calls=calls,
-        architecture=theirs,
+        is_in_transformers=is_theirs,
+        architecture=architecture(head, network.state_dict().keys() - loaded.missing) if is_theirs else "AlbertModel",
         **(_training(Run.open(run), folder.name) if run is not None else {}),
     )
 
@@ -151,12 +132,7 @@ def _training(run: Run, kept: str) -> dict[str, object]:
     words += ["--name", run.name]
     for name, origin in sorted(origins.items()):
         is_private = name.startswith("data.") or name in ("start.model", "model.start", "task.name")
-        is_implied = origin in (DEFAULT, SUITED) or origin.partition(" ")[0] in (
-            "recipe",
-            "preset",
-            "tokenizer",
-            "start",
-        )
+        is_implied = origin in (DEFAULT, SUITED) or origin.partition(" ")[0] in _IMPLIED
         if not is_implied and not is_private:
             value = settings.get(name)
             words.append(f"{name}={value if isinstance(value, str) else json.dumps(value)}")
@@ -174,5 +150,8 @@ def _training(run: Run, kept: str) -> dict[str, object]:
 
 
 def _table(rows: Mapping[str, str]) -> str:
-    cells = {name: text.replace("|", "\\|").replace("\n", " ") for name, text in rows.items() if text}
-    return "\n".join(["| | |", "|---|---|", *(f"| {name} | {text} |" for name, text in cells.items())])
+    return "\n".join(["| | |", "|---|---|", *(f"| {name} | {_cell(text)} |" for name, text in rows.items())])
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")

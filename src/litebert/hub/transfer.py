@@ -55,9 +55,9 @@ class HubName:
         return cls(match[1], match[2]) if match else None
 
     @classmethod
-    def read(cls, text: str, *, revision: str | None = None) -> HubName:
-        """Parse a name that must be one, with its revision in it or as an argument."""
-        if (name := cls.parse(text if revision is None else f"{text}@{revision}")) is None:
+    def read(cls, text: str) -> HubName:
+        """Parse a name that must be one."""
+        if (name := cls.parse(text)) is None:
             what, expected = "this is not the name of a model on the Hub", "OWNER/NAME, or OWNER/NAME@REVISION"
             raise LitebertError("LB-636", what, received=text, expected=expected)
         return name

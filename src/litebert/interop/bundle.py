@@ -20,6 +20,7 @@ from typing import Any
 
 import torch
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf.internal import decoder, encoder  # there is no public way to a bare number
 from google.protobuf.message import DecodeError
 from torch import Tensor
 
@@ -140,14 +141,14 @@ def read_bundle(prefix: Path) -> Bundle:
                 raise ValueError(f"{entry.size:,} bytes at {entry.offset:,} of file {entry.shard_id:,}, shape {shape}")
             if not key.startswith(b"\0"):  # that is a slice of a variable; the whole has an entry of its own
                 entries[key.decode()] = entry
-    except (ValueError, DecodeError) as error:
+    except (ValueError, IndexError, DecodeError) as error:
         what = f"{path} is cut off, damaged, or of a kind that litebert does not read"
         raise DamagedError("LB-703", what, received=error, next=_AGAIN) from error
     return Bundle(prefix, header.num_shards, entries)
 
 
 def read_table(data: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """Yield the keys and values of a table in order; a ValueError says what is wrong with it."""
+    """Yield the keys and values of a table in order; what is wrong with it is a ValueError or `_varints`'s error."""
     if len(data) < _FOOTER_BYTES or not data.endswith(_MAGIC):
         raise ValueError("no table: its last eight bytes are not the mark of one")
     blocks, free_from, num_entries, previous = data[:-_FOOTER_BYTES], 0, 0, None
@@ -189,16 +190,10 @@ def _entries(blocks: bytes, offset: int, size: int) -> Iterator[tuple[bytes, byt
 
 
 def _varints(data: bytes, position: int, count: int) -> tuple[list[int], int]:
-    """Read numbers of seven bits per byte, the lowest first, each of at most ten bytes; return the position after."""
+    """Read numbers of seven bits per byte, the lowest first; return the position after."""
     numbers = [0] * count
     for index in range(count):
-        for shift, byte in enumerate(data[position : position + 10]):
-            numbers[index] |= (byte & 0x7F) << 7 * shift
-            if byte < 0x80:
-                position += shift + 1
-                break
-        else:
-            raise ValueError(f"unfinished number at byte {position:,}")
+        numbers[index], position = decoder._DecodeVarint(data, position)
     return numbers, position
 
 
@@ -235,25 +230,12 @@ def table_bytes(entries: Sequence[tuple[bytes, bytes]]) -> bytes:
         block, restarts = b"", [0] * (not rows)
         for key, value in rows:  # every key is written in full, so that a reader may start at any of them
             restarts.append(len(block))
-            block += b"\0" + to_varint(len(key)) + to_varint(len(value)) + key + value
+            block += b"\0" + encoder._VarintBytes(len(key)) + encoder._VarintBytes(len(value)) + key + value
         block += struct.pack(f"<{len(restarts) + 1}I", *restarts, len(restarts))
-        place = to_varint(len(table)) + to_varint(len(block))
+        place: bytes = encoder._VarintBytes(len(table)) + encoder._VarintBytes(len(block))
         table.extend(block + b"\0" + struct.pack("<I", masked_crc32c(block + b"\0")))  # 0: not compressed
         return place
 
     place, metadata = append(entries), append([])
     index = append([(entries[-1][0] if entries else b"", place)])
     return bytes(table) + (metadata + index).ljust(_FOOTER_BYTES - len(_MAGIC), b"\0") + _MAGIC
-
-
-def to_varint(number: int) -> bytes:
-    """Return a number in seven bits per byte, the lowest first.
-
-    >>> to_varint(300).hex()
-    'ac02'
-    """
-    data = bytearray()
-    while number > 0x7F:
-        data.append(number & 0x7F | 0x80)
-        number >>= 7
-    return bytes([*data, number])

@@ -65,7 +65,6 @@ def import_checkpoint(
     tokenizer: Path | None = None,
     head: str | None = None,
     labels: Sequence[str] = (),
-    attention_heads: int | None = None,
     has_optimizer: bool = False,
 ) -> ModelImport:
     """Write the model folder `output` from an archive, a folder, a prefix or a TF-Hub module.
@@ -88,7 +87,7 @@ def import_checkpoint(
         if beside is None:
             what = f"there is no {CONFIG_FILE} with the checkpoint {prefix}"
             raise LitebertError("LB-715", what, next="give the one that belongs to it with --config")
-        settings, notes = read_official_config(beside, attention_heads=attention_heads)
+        settings, notes = read_official_config(beside)
         groups, inner = settings.num_hidden_groups, settings.inner_group_num
         if blocks != set(product(range(groups), range(inner))):  # before a network of so many is built
             what = f"{prefix} has {len(blocks)} blocks, the last {max(blocks)}, its configuration {groups} x {inner}"
@@ -127,7 +126,7 @@ def import_checkpoint(
                     for name, each in wanted.items()
                     for slot in _SLOTS
                 }
-                write_weights(staged / OPTIMIZER_FILE, moments, dtype=torch.float32)
+                write_weights(staged / OPTIMIZER_FILE, moments)
                 step = int(bundle.read(_STEP)) if _STEP in entries else 0
                 write_json(staged / STATE_FILE, {"step": step})
             if vocabulary is None:
@@ -167,7 +166,7 @@ def find_head(bundle: Bundle, *, kind: str | None, labels: tuple[str, ...]) -> H
     return HeadConfig(kind=record.kind, labels=names, **problem)
 
 
-def read_official_config(path: Path, *, attention_heads: int | None = None) -> tuple[AlbertConfig, list[str]]:
+def read_official_config(path: Path) -> tuple[AlbertConfig, list[str]]:
     """Read albert_config.json; return the configuration, and notes on what the file does not say.
 
     Settings that are not in the file have the official default, which is xxlarge's. Unknown names are ignored, as in
@@ -178,10 +177,8 @@ def read_official_config(path: Path, *, attention_heads: int | None = None) -> t
     fields = {name: table.get(name, defaults[name]) for name in _FIELDS}
     activation = str(fields["hidden_act"]).lower()
     fields["hidden_act"] = _ACTIVATIONS.get(activation, activation)
-    if attention_heads is not None:
-        fields["num_attention_heads"] = attention_heads
     config = build_config(fields, path)
-    notes = [*doubts(config).values()] if attention_heads is None else []
+    notes = [*doubts(config).values()]
     if missing := [f"{name} {fields[name]}" for name in _FIELDS if name not in table]:
         notes.append(f"{path.name} leaves out what has the official default then: {', '.join(missing)}")
     return config, notes
@@ -230,7 +227,7 @@ def export_checkpoint(model: Path, output: Path) -> GoogleExport:
     if len(parameters) < len(network.state_dict()):
         notes.append("the heads after inner steps, which Google's graph does not have, are omitted")
     if network.albert.pooler is None:
-        stored = canonical(read_weights(model), model)
+        stored = canonical(read_weights(model)[0], model)
         if not _POOLER.keys() <= stored.keys():
             notes.append("the pooler, which Google's graph has but this head does not use, is zeros")
             shapes = ((config.hidden_size, config.hidden_size), (config.hidden_size,))

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from litebert.config import AlbertConfig
 from litebert.errors import DamagedError, LitebertError, NoVocabularyError
-from litebert.files import Json, require_new, staged_folder
+from litebert.files import require_new, staged_folder
 from litebert.folder import config as settings
 from litebert.folder.model import LoadedModel, build_network, head_of, save_model
 from litebert.folder.names import BERT
@@ -37,12 +37,11 @@ def import_model(
     *,
     legacy_pickle: bool = False,
     activation: Literal["gelu", "gelu_new"] | None = None,
-    heads: int | None = None,
 ) -> ModelImport:
     """Read a folder or a model of the Hub, and write config.json, safetensors and the tokenizer.
 
-    `legacy_pickle` allows pytorch_model.bin where there is no safetensors file; `activation` and `heads` overrule its
-    config.json, where that is known to be wrong.
+    `legacy_pickle` allows pytorch_model.bin where there is no safetensors file; `activation` overrules its config.json,
+    where that is known to be wrong.
     """
     require_new(output, force=None)
     source = locate(path_or_name, legacy_pickle=legacy_pickle)
@@ -50,21 +49,20 @@ def import_model(
 
     pickled = source / PICKLED_FILE
     if not pickled.is_file() or weights_path(source).is_file() or (source / INDEX_FILE).is_file():
-        tensors = read_weights(source)
+        tensors, _ = read_weights(source)
     elif legacy_pickle:
         tensors = read_torch_file(pickled)
     else:
         what, again = f"{pickled} is a pickle, and pickles can carry programs", f"litebert import huggingface {source}"
         expected = "model.safetensors; with --legacy-pickle nothing in it is run, and all but tensors is refused"
         raise LitebertError("LB-742", what, expected=expected, next=f"{again} --output FOLDER --legacy-pickle")
-    overruled: dict[str, Json] = {"hidden_act": activation, "num_attention_heads": heads}
-    changes = {name: value for name, value in overruled.items() if value is not None}
-    config = settings.build_config(config.model_dump() | changes, source / settings.CONFIG_FILE)
+    if activation is not None:
+        config = config.model_copy(update={"hidden_act": activation})
     loaded = build_network(tensors, config, settings.read_head(source), source=source, layout=layout)
 
-    # What is missing and what is doubtful; what the user has settled with an option is no doubt any more
+    # What is missing and what is doubtful
     notes = [_WITHOUT[part] for part in sorted({name.split(".")[0] for name in loaded.missing})]
-    notes += [note for name, note in settings.doubts(config).items() if name not in changes]
+    notes += [note for name, note in settings.doubts(config).items() if name != "hidden_act" or activation is None]
     notes += loaded.notes if layout is BERT else ()
     with staged_folder(output) as staged:
         save_model(loaded.network, staged)

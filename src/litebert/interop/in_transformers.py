@@ -75,8 +75,8 @@ class EngineForward:
         **others: object,
     ) -> object:
         config, ids, mask, albert = self.encoder.config, input_ids, attention_mask, None
-        changes = [value for name, value in others.items() if name not in _WITHOUT_EFFECT and value is not None]
-        is_plain = not any(x is not None for x in more) and not any(x is not False for x in changes)
+        asked = [*more, *(value for name, value in others.items() if name not in _WITHOUT_EFFECT)]
+        is_plain = all(value is None or value is False for value in asked)
         is_plain = is_plain and not (config.output_attentions or config.output_hidden_states)
         is_traced = torch.compiler.is_compiling() or torch.jit.is_tracing()  # type: ignore[no-untyped-call,attr-defined]
         is_inference = not (is_traced or self.encoder.training or torch.is_grad_enabled())
@@ -86,8 +86,18 @@ class EngineForward:
             albert = None if is_left or ids.shape[1] > config.max_position_embeddings else self._engine()
         if albert is None or ids is None:
             return self.original(input_ids, attention_mask, token_type_ids, *more, **others)
-        batch = Batch.from_padded(ids, mask, token_type_ids)
-        found = self._output(batch.to_padded(albert(batch).float(), width=ids.shape[1]))
+
+        from transformers import modeling_outputs as outputs
+
+        batch, pooler = Batch.from_padded(ids, mask, token_type_ids), self.encoder.pooler
+        states = batch.to_padded(albert(batch).float(), width=ids.shape[1])
+        # Pooled, and named, as the encoder does it
+        found: Any
+        if type(self.encoder).__name__ == "BertModel":
+            found = outputs.BaseModelOutputWithPoolingAndCrossAttentions(states, pooler and pooler(states))
+        else:
+            pooled = pooler and self.encoder.pooler_activation(pooler(states[:, 0]))
+            found = outputs.BaseModelOutputWithPooling(states, pooled)
         return found.to_tuple() if others.get("return_dict", config.return_dict) is False else found
 
     def _engine(self) -> Albert | None:
@@ -112,13 +122,3 @@ class EngineForward:
             pack(built.network.albert)
             self._packed = weights, built.network.albert
         return self._packed[1]
-
-    def _output(self, states: Tensor) -> Any:
-        """Pool as the encoder does, and name the outputs as it does."""
-        from transformers import modeling_outputs as outputs
-
-        pooler = self.encoder.pooler
-        if type(self.encoder).__name__ == "BertModel":
-            return outputs.BaseModelOutputWithPoolingAndCrossAttentions(states, pooler and pooler(states))
-        pooled = self.encoder.pooler_activation(pooler(states[:, 0])) if pooler is not None else None
-        return outputs.BaseModelOutputWithPooling(states, pooled)
