@@ -303,7 +303,7 @@ def test_what_cannot_be_exported_is_refused_and_nothing_is_touched(
     for folder, output, code in (
         (usual, "old.onnx", "LB-619"),
         (usual, "model.pt2", "LB-751"),
-        (usual, "bare/model.onnx", "LB-751"),  # beside another model
+        (usual, "local/model.onnx", "LB-751"),  # beside another model
         (bare, "model.onnx", "LB-213"),
         (local, "model.onnx", "LB-470"),
         (coarse, "model.onnx", "LB-755"),
