@@ -127,9 +127,8 @@ def test_only_regular_files_of_a_bounded_size_are_read(tmp_path: Path) -> None:
     (tmp_path / "zero").symlink_to("/dev/zero")
     (tmp_path / "folder").mkdir()
     (tmp_path / "large").write_bytes(b"x" * 100)
-    codes = {"pipe": "LB-003", "zero": "LB-003", "folder": "LB-003", "large": "LB-003", "none": "LB-004"}
-    for name, code in {**codes, "a\0b": "LB-004"}.items():
-        with pytest.raises(LitebertError, match=code):
+    for name in ("pipe", "zero", "folder", "large", "none", "a\0b"):
+        with pytest.raises(LitebertError, match="LB-004"):
             read_capped(tmp_path / name, 50, command="ls")
 
 

@@ -7,8 +7,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parents[1]
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
 
@@ -74,13 +72,6 @@ def test_every_command_that_an_error_or_page_names_exists() -> None:
         text = path.read_text(encoding="utf-8")
         for verb in re.findall(r"(?m)(?:^|[\"'`])litebert ([a-z]+)(?=[ \"'`\n])", text):
             assert verb in VERBS, f"{path}: litebert {verb}"
-
-
-@pytest.mark.parametrize("module", ["litebert", "litebert.cli", "litebert.tokenizer", "litebert.corpus"])
-def test_nothing_heavy_is_imported_before_it_is_needed(module: str) -> None:
-    code = f"import sys, {module}; print(sorted({{'torch', 'transformers'}} & set(sys.modules)))"
-    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert shown.stdout.strip() == "[]"
 
 
 def test_the_page_of_errors_is_the_one_that_the_code_gives() -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields, is_dataclass
 from html import escape
-from typing import TYPE_CHECKING, ClassVar, Generic, SupportsIndex, TypeVar, overload
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, SupportsIndex, TypeVar, overload
 
 from litebert.errors import LitebertError
 
@@ -59,14 +60,11 @@ class Results(tuple[Item, ...]):
 
     def to_pandas(self) -> DataFrame:
         """Return a DataFrame with a row per answer; several answers to one text are several rows."""
-        return _data_frame(_rows(self))
+        return _data_frame(self)
 
-    def _repr_html_(self) -> str:
-        rows = _rows(self[:20])
-        names = list(dict.fromkeys(name for row in rows for name in row))
-        lines = ["".join(f"<th>{escape(name)}</th>" for name in names)]
-        lines += ["".join(f"<td>{escape(str(row.get(name, '')))}</td>" for name in names) for row in rows]
-        return f"<table><tr>{'</tr><tr>'.join(lines)}</tr></table>"
+    def _repr_html_(self) -> str | None:
+        """Return the first answers as a table in a notebook, where pandas is installed."""
+        return str(self[:20].to_pandas().to_html(max_rows=20)) if find_spec("pandas") else None
 
 
 class Tabular:
@@ -80,32 +78,19 @@ class Tabular:
         assert is_dataclass(self)
         values = [getattr(self, field.name) for field in fields(self)]
         parts = [each for each in values if isinstance(each, tuple) and each and all(map(is_dataclass, each))]
-        return _data_frame(_rows(parts[0] if parts else [self]))
+        return _data_frame(parts[0] if parts else [self])
 
 
-def _rows(results: Sequence[object]) -> list[dict[str, object]]:
-    """Return answers as rows of plain values; nested answers have a column `text_number`."""
-    rows: list[dict[str, object]] = []
-    for number, item in enumerate(results):
-        if isinstance(item, Results):
-            rows += [{"text_number": number, **row} for row in _rows(item)]
-        elif is_dataclass(item):
-            row: dict[str, object] = {}
-            for name, value in ((field.name, getattr(item, field.name)) for field in fields(item)):
-                # a mapping becomes columns such as `values.positive`
-                row |= {f"{name}.{key}": v for key, v in value.items()} if isinstance(value, Mapping) else {name: value}
-            rows.append(row)
-        else:
-            rows.append({"value": item})
-    return rows
-
-
-def _data_frame(rows: list[dict[str, object]]) -> DataFrame:
+def _data_frame(answers: Sequence[Any]) -> DataFrame:
+    """Return answers as rows; fields of mappings are columns `values.positive`, nested answers have a `text_number`."""
     try:
-        from pandas import DataFrame
+        from pandas import concat, json_normalize
     except ImportError as error:
         raise LitebertError("LB-929", "a DataFrame needs pandas", next="pip install pandas") from error
-    return DataFrame(rows)
+    if answers and isinstance(answers[0], Results):
+        parts = {number: _data_frame(each) for number, each in enumerate(answers)}
+        return concat(parts, names=["text_number"]).reset_index(0).reset_index(drop=True)
+    return json_normalize([asdict(each) if isinstance(each, Tabular) else {"value": each} for each in answers])  # type: ignore[call-overload]
 
 
 @dataclass(frozen=True)

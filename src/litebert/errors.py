@@ -9,7 +9,7 @@ import os
 import sys
 import unicodedata
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import ClassVar
 
@@ -166,11 +166,7 @@ def _system_error(error: OSError, written: Path | None = None) -> LitebertError:
 
 def _existing(path: Path) -> Path:
     """Return the deepest part of a path that exists."""
-    for part in (path, *path.absolute().parents):
-        with suppress(OSError, ValueError):
-            part.lstat()
-            return part
-    return Path.cwd()
+    return next((part for part in (path, *path.absolute().parents) if os.path.lexists(part)), Path.cwd())
 
 
 def free_bytes(path: Path) -> int:
@@ -209,6 +205,21 @@ def counted(number: int, what: str) -> str:
     ('1 layer', '3,000 rows')
     """
     return f"{number:,} {what}{'s' * (number != 1)}"
+
+
+def duration(seconds: float) -> str:
+    """Write a time span for people.
+
+    >>> duration(75), duration(7_260), duration(500_000), duration(4e9)
+    ('1m15s', '2h01m', '5.8 days', '127 years')
+    """
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours >= 24 * 730:
+        return f"{hours / 24 / 365.25:,.0f} years"
+    if hours >= 100:
+        return f"{hours / 24:,.1f} days"
+    return f"{hours}h{minutes:02d}m" if hours else f"{minutes}m{rest:02d}s"
 
 
 def say(text: str) -> None:

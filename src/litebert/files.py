@@ -14,7 +14,7 @@ import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeAlias, Union
+from typing import BinaryIO, TypeAlias, Union
 
 from litebert.errors import DamagedError, LitebertError, disk_errors
 
@@ -59,9 +59,8 @@ def require_replaceable(path: Path, *, as_folder: bool = False) -> None:
     """Check that a path is free or a regular file; with `as_folder`, free or a folder."""
     with disk_errors(path):
         if path.exists() and not (path.is_dir() if as_folder else path.is_file()):
-            what = f"{path} is not a {'folder' if as_folder else 'file that can be replaced'}"
             kind = "a file" if path.is_file() else "a folder" if path.is_dir() else "a device or pipe"
-            raise LitebertError("LB-008", what, received=kind, next="choose another path")
+            raise LitebertError("LB-008", f"{path} is {kind} and cannot be replaced", next="choose another path")
 
 
 # ---- files: replaced whole, or appended to --------------------------------------------------------------------------
@@ -106,54 +105,25 @@ def append_line(path: Path, line: str) -> None:
             file.write(f"{line}\n".encode())
 
 
-class LockedLog:
-    """A file of lines that one process at a time appends to; a half-written last line is cut off when it is opened.
+def open_log(path: Path) -> BinaryIO:
+    """Open a file of lines to append to, locked against other processes, after a half-written last line is cut off.
 
     The system unlocks it when the process ends, however it ends. A first line with "pid" tells others whose it is.
     """
-
-    def __init__(self, path: Path) -> None:
-        require_replaceable(path)
-        self.path, self.num_lines, end = path, 0, 0
-        with disk_errors(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = open(path, "a+b")  # noqa: SIM115
-        if not _lock(self._file.fileno()):
-            self._file.close()
-            owner = re.search(rb'"pid": (\d+)', next(self.lines(), b""))
-            who = f"process {int(owner[1])}" if owner else "a process that has just begun"
-            advice = "wait for the other command, or choose another --output"
-            raise LitebertError("LB-009", f"{path} is being written by another process", received=who, next=advice)
-        for line in self.lines():
-            if line.endswith(b"\n"):
-                self.num_lines, end = self.num_lines + 1, end + len(line)
-        with disk_errors(path):
-            self._file.truncate(end)
-
-    def lines(self) -> Iterator[bytes]:
-        """Yield the lines from the first one, in bounded memory."""
-        with open(self.path, "rb") as file:
-            yield from file
-
-    def append(self, lines: Iterable[str]) -> None:
-        """Append lines; they are on their way to the disk when this returns."""
-        with disk_errors(self.path):
-            for line in lines:
-                self._file.write(line.encode("utf-8", "surrogatepass") + b"\n")
-                self.num_lines += 1
-            self._file.flush()
-
-    def clear(self) -> None:
-        with disk_errors(self.path):
-            self._file.truncate(0)
-        self.num_lines = 0
-
-    def remove(self) -> None:
-        self.path.unlink(missing_ok=True)
-        self._file.close()
-
-    def close(self) -> None:
-        self._file.close()
+    require_replaceable(path)
+    with disk_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        log = open(path, "a+b")  # noqa: SIM115  the caller closes it
+    log.seek(0)
+    if not _lock(log.fileno()):
+        with log:
+            owner = re.search(rb'"pid": (\d+)', log.readline())
+        who = f"process {int(owner[1])}" if owner else "a process that has just begun"
+        advice = "wait for the other command, or choose another --output"
+        raise LitebertError("LB-009", f"{path} is being written by another process", received=who, next=advice)
+    with disk_errors(path):
+        log.truncate(sum(len(line) for line in log if line.endswith(b"\n")))
+    return log
 
 
 # ---- folders: filled beside their name, locked, removed -------------------------------------------------------------
@@ -263,15 +233,14 @@ def read_capped(path: Path, limit: int, *, command: str) -> bytes:
     """Read a file of at most `limit` bytes; errors name `command` as the next step."""
     try:
         found = path.stat()
-        is_file = stat.S_ISREG(found.st_mode)
-        if is_file and found.st_size <= limit:
-            return path.read_bytes()
-    except (OSError, ValueError) as error:  # a name with a zero byte is a ValueError
+        if not stat.S_ISREG(found.st_mode):
+            raise ValueError("it is a folder, device or pipe")
+        if found.st_size > limit:
+            raise ValueError(f"it has {found.st_size:,} bytes, and {limit:,} are the most")
+        return path.read_bytes()
+    except (OSError, ValueError) as error:  # a name with a zero byte is a ValueError, too
         said = getattr(error, "strerror", None) or str(error)
         raise LitebertError("LB-004", f"{path} cannot be read", received=said, next=command) from error
-    received = f"{found.st_size:,} bytes" if is_file else "a folder, device or pipe"
-    what, expected = f"{path} is not a file of the expected size", f"a file of at most {limit:,} bytes"
-    raise LitebertError("LB-003", what, received=received, expected=expected, next=command)
 
 
 def read_json(path: Path, *, command: str, limit: int = 16 << 20) -> dict[str, Json]:

@@ -1,6 +1,5 @@
 """The commands: their help and its examples, what they leave on a terminal, and the edge that a mistake reaches."""
 
-import json
 import re
 import shlex
 import shutil
@@ -11,7 +10,7 @@ import click
 import pytest
 
 from litebert.cli import cli, verbs
-from litebert.errors import LitebertError, harmless
+from litebert.errors import LitebertError
 from tests.contract.shell import leaves, litebert
 from tests.contract.tiny import Desk
 
@@ -44,14 +43,6 @@ def test_control_labels_that_nobody_escapes_steer_the_terminal(
     assert "\x9b" in litebert("classify", "Anna", "--model", model).stdout
 
 
-def test_escapes_keep_the_meaning_of_json() -> None:
-    assert harmless("plain ünïcode ✓\n") == "plain ünïcode ✓\n"
-    for text in ("\x1b", "\x9b", "\U000e0001", "\u202e"):
-        as_json = harmless(json.dumps(text, ensure_ascii=False))
-        assert as_json.isascii()
-        assert json.loads(as_json) == text
-
-
 # ---- mistakes -------------------------------------------------------------------------------------------------------
 
 
@@ -69,14 +60,6 @@ def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     assert done.code == 1
     assert "LB-305" in done.stderr
     assert "pip install 'litebert[serve]'" in done.stderr
-
-
-def test_a_pretraining_that_learned_nothing_says_so(desk: Desk, tmp_path: Path) -> None:
-    words = ("pretrain", "--corpus", desk.corpus, "--preset", "tiny", "--runs", tmp_path / "runs")
-    settings = ("train.steps=2", "train.batch_size=4", "optim.name=adamw", "optim.learning_rate=10")
-    done = litebert(*words, "--quiet", *settings, "optim.warmup_steps=1", "train.loader_workers=0")
-    assert done.code == 0
-    assert "warning" in done.stderr and "train longer, or lower optim.learning_rate" in done.stderr
 
 
 # ---- files of answers -----------------------------------------------------------------------------------------------

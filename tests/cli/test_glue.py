@@ -113,10 +113,3 @@ def test_what_cannot_be_done_whole_is_refused_before_training(desk: Desk, data: 
     (data / "RTE" / "dev.tsv").unlink()
     says(called(desk, data, "--tasks", "wnli,rte"), 1, "LB-820")
     assert not (data.parent / "runs").exists()
-
-
-def test_only_the_tasks_of_the_folder_are_trained(desk: Desk, tmp_path: Path) -> None:
-    (rte,) = [task for task in GLUE_TASKS if task.name == "rte"]
-    for split in rte.splits:
-        write_split(tmp_path / "data", rte, split)
-    assert [row["task"] for row in called(desk, tmp_path / "data", "--json").json] == ["rte"]

@@ -10,7 +10,6 @@ from safetensors.torch import load_file
 from torch.nn.utils.rnn import pad_sequence
 
 import litebert as package
-from litebert import Batch
 
 from .shell import litebert
 from .tiny import Desk, Random, Tiny, weights
@@ -66,17 +65,6 @@ def test_a_pretrained_folder_of_transformers_answers_as_there(random_model: Rand
         logits = other(**{**inputs, "input_ids": masked[None]}).prediction_logits
         total += float(logits.log_softmax(-1)[0, place, ids[place]])
     assert ours.score(TEXTS[0]).log_likelihood == pytest.approx(total, abs=1e-3)
-
-
-@torch.no_grad()
-def test_logits_of_a_network_are_those_of_transformers(random_model: Random) -> None:
-    folder = random_model("AlbertForTokenClassification", num_labels=3)
-    ours, other = package.load(folder), theirs(folder, "AlbertForTokenClassification")
-    inputs = padded(ours, TEXTS)
-    batch = Batch.from_padded(inputs["input_ids"], inputs["attention_mask"], inputs["token_type_ids"])
-    found = batch.to_padded(ours.network(batch))
-    expected = other(**inputs).logits * inputs["attention_mask"][..., None]
-    torch.testing.assert_close(found, expected, atol=2e-5, rtol=1e-5)
 
 
 @torch.no_grad()
@@ -139,13 +127,6 @@ def test_what_transformers_wrote_is_imported_bit_for_bit(
     assert all(torch.equal(before[name], after[name]) for name in before)
 
 
-@torch.no_grad()
-def test_tokens_of_a_written_folder_are_those_of_transformers(desk: Desk) -> None:
-    other, ours = transformers.AutoTokenizer.from_pretrained(desk.base / "model"), package.load(desk.base).tokenizer
-    assert other(TEXTS)["input_ids"] == [ours.encode(text, frame=True).ids for text in TEXTS]
-    assert other(TEXTS[0], PAIR)["token_type_ids"] == ours.encode(TEXTS[0], PAIR).segments
-
-
 def test_what_is_written_for_google_and_read_again_has_the_same_bits(tiny: Tiny, tmp_path: Path) -> None:
     done = litebert("export", "google", tiny.run, tmp_path / "google" / "model.ckpt")
     assert done.code == 0, done.stderr
@@ -160,13 +141,3 @@ def test_what_is_written_for_google_and_read_again_has_the_same_bits(tiny: Tiny,
     assert again.code == 0, again.stderr
     for name in ("model.ckpt.index", "model.ckpt.data-00000-of-00001"):
         assert (tmp_path / "again" / name).read_bytes() == (tmp_path / "google" / name).read_bytes()
-
-
-@torch.no_grad()
-def test_a_model_of_transformers_that_is_optimized_has_the_same_outputs(random_model: Random) -> None:
-    folder = random_model("AlbertForSequenceClassification")
-    plain, fast = (theirs(folder, "AlbertForSequenceClassification") for _ in range(2))
-    assert package.optimize(fast) is fast
-    inputs = padded(package.load(folder), TEXTS)
-    with torch.inference_mode():
-        np.testing.assert_allclose(fast(**inputs).logits, plain(**inputs).logits, atol=2e-5)

@@ -91,13 +91,15 @@ def test_a_second_process_with_the_same_output_refuses(desk: Desk, tmp_path: Pat
 
 @pytest.mark.parametrize("name", ["embed.npy", "classify.csv", "embed.csv", "score.csv"])
 def test_every_answer_is_kept_also_where_the_first_rows_have_no_text(desk: Desk, tmp_path: Path, name: str) -> None:
-    (tmp_path / "t.jsonl").write_text('{"text": null}\n' * 256 + '{"text": "Anna walked."}\n' * 44)
+    walked = '{"text": "Anna walked \\ud800."}\n'  # half a character, which JSON can hold
+    (tmp_path / "t.jsonl").write_text('{"text": null}\n' * 256 + walked * 44)
     verb, model = name.partition(".")[0], desk.reviews if "classify" in name else desk.base
     words = (verb, tmp_path / "t.jsonl", "--model", model, "--quiet")
-    assert litebert(*words, "--output", tmp_path / name).code == 0
+    done = litebert(*words, "--output", tmp_path / name)
+    assert (done.code, "256 of them skipped" in done.stderr) == (0, True), done
     if name.endswith(".npy"):
         found = np.load(tmp_path / name)
-        assert found.shape == (300, 128)
+        assert (found.shape, found.dtype) == ((300, 128), np.float32)
         has_answer = (~np.isnan(found).any(axis=1)).tolist()
     else:
         with open(tmp_path / name, encoding="utf-8", newline="") as file:
@@ -139,21 +141,13 @@ def test_answers_that_were_broken_off_are_continued_to_the_same_bytes(
     assert not (place / f"{name}.unfinished").exists()
 
 
-def test_a_beginning_that_is_forgotten_or_cut_leaves_nothing_behind(broken_off: Path, tmp_path: Path) -> None:
+def test_a_beginning_that_is_forgotten_leaves_nothing_behind(broken_off: Path, tmp_path: Path) -> None:
     place = shutil.copytree(broken_off, tmp_path / "place")
     (place / "t.txt").write_text("Anna left.\n" * 300)
     done = litebert("embed", "t.txt", "--output", "v.npy", "--force", "--quiet", cwd=place)
     assert done.code == 0, done.stderr
     assert np.load(place / "v.npy").shape == (300, 384)  # the width of another model
     assert not list(place.glob("v.npy.*"))
-
-    (place / "v.csv.unfinished").write_bytes(b"row,ans")
-    words = ("embed", "t.txt", "--model", "m", "--output", "v.csv", "--quiet")
-    done = litebert(*words, cwd=place)
-    if done.code:  # it may refuse, because the text is another one
-        says(done, 1, "v.csv")
-        done = litebert(*words, "--force", cwd=place)
-    assert len((place / "v.csv").read_text().splitlines()) == 301
 
 
 CHANGES: dict[str, Callable[[Path, Desk], object]] = {
@@ -176,12 +170,6 @@ def test_answers_are_not_continued_with_another_content(
     says(litebert("embed", "t.txt", "--model", "m", "--output", name, "--quiet", cwd=place), 1, name)
     assert (place / f"{name}.unfinished").read_bytes() == before
     assert not (place / name).exists()
-
-
-def test_answers_are_not_continued_with_another_standard_input(desk: Desk, tmp_path: Path) -> None:
-    words = ("embed", "-", "--model", desk.base, "--output", tmp_path / "v.jsonl", "--quiet")
-    interrupted(*words, once=tmp_path / "v.jsonl.unfinished", size=1_000, stdin=MANY)
-    says(litebert(*words, stdin="Clara slept.\n" * 300), 1, "v.jsonl")
 
 
 # ---- damage ---------------------------------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 import copy
 import pickle
-from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -21,23 +20,14 @@ FOOD = ["fresh bread and butter", "a bowl of soup", "ripe apples", "rice with be
 TEXTS, LABELS = [*ANIMALS, *FOOD], ["animal"] * 20 + ["food"] * 20
 
 # The checks that do not fit the estimator to a table of numbers, which no text is.
-CHECKS = [
-    estimator_checks.check_estimator_cloneable,
-    estimator_checks.check_estimator_tags_renamed,
-    estimator_checks.check_valid_tag_types,
-    estimator_checks.check_estimator_repr,
-    estimator_checks.check_no_attributes_set_in_init,
-    estimator_checks.check_parameters_default_constructible,
-    estimator_checks.check_get_params_invariance,
-    estimator_checks.check_set_params,
-    estimator_checks.check_mixin_order,
-]
+CHECKS = """estimator_cloneable estimator_tags_renamed valid_tag_types estimator_repr no_attributes_set_in_init
+parameters_default_constructible get_params_invariance set_params mixin_order"""
 
 
-@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+@pytest.mark.parametrize("name", CHECKS.split())
 @pytest.mark.parametrize("kind", [LitebertClassifier, LitebertVectorizer])
-def test_checks_of_scikit_learn(kind: type[BaseEstimator], check: Callable[[str, BaseEstimator], None]) -> None:
-    check(kind.__name__, kind())
+def test_checks_of_scikit_learn(kind: type[BaseEstimator], name: str) -> None:
+    getattr(estimator_checks, f"check_{name}")(kind.__name__, kind())
 
 
 def test_a_pipeline_is_cross_validated() -> None:

@@ -92,32 +92,19 @@ def test_runs_and_whole_numbers_of_any_type_are_taken(desk: Desk, tmp_path: Path
 
 def test_a_row_without_a_word_has_no_answer(desk: Desk, tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text('text,label\nAnna,good\n"   ",bad\n"",good\n')
-    try:
-        found = litebert.predict(desk.reviews, data=tmp_path / "t.csv", quiet=True).rows
-    except LitebertError as error:
-        assert "row" in str(error) or "line" in str(error)
-    else:
-        ((first, *others),) = found.values()
-        assert first.answer
-        assert not any(row.answer for row in others)
-
-
-def test_evaluate_measures_a_pretrained_model_on_scored_pairs(desk: Desk, real_data: Path) -> None:
-    data = real_data / "glue" / "STS-B" / "dev.tsv.gz"
-    assert "spearman" in str(litebert.evaluate(desk.base, on="sts", data=data, limit=40))
+    ((first, *others),) = litebert.predict(desk.reviews, data=tmp_path / "t.csv", quiet=True).rows.values()
+    assert first.answer
+    assert not any(row.answer for row in others)
 
 
 WRONG: dict[str, Callable[[], object]] = {
     "a model that is a number": lambda: litebert.load(5),
     "a preset that is a number": lambda: litebert.preset(5),
-    "a run that is a number": lambda: litebert.Run(5),
     "a tokenizer that is a number": lambda: litebert.Tokenizer.load(5),
     "no texts": lambda: litebert.pretrain(None),
     "texts that are numbers": lambda: litebert.pretrain([5]),
     "settings in one string": lambda: litebert.pretrain("t.txt", settings="train.steps=5"),
-    "a share that is a word": lambda: litebert.pretrain("t.txt", held_out="a"),
     "a name that is a number": lambda: litebert.pretrain("t.txt", name=5),
-    "a teacher that is a number": lambda: litebert.distil(5, "t.txt"),
     "a share above 1": lambda: litebert.pretrain("t.txt", held_out=2),
     "two lengths": lambda: litebert.pretrain("t.txt", minutes=1, settings={"train.steps": 5}),
     "no task": lambda: litebert.finetune(None),
@@ -125,9 +112,7 @@ WRONG: dict[str, Callable[[], object]] = {
     "seeds in one string": lambda: litebert.finetune("t.csv", seeds="1,2"),
     "columns that are a number": lambda: litebert.finetune("t.csv", columns=5),
     "no model to evaluate": lambda: litebert.evaluate([]),
-    "a model to evaluate that is none": lambda: litebert.evaluate(None),
     "data that are a number": lambda: litebert.evaluate("m", data=5),
-    "no model to predict with": lambda: litebert.predict([]),
 }
 
 
@@ -164,16 +149,6 @@ def test_an_error_has_its_parts_and_advice_names_the_function_that_was_called() 
 
 
 # ---- other processes and devices ------------------------------------------------------------------------------------
-
-
-def test_networks_are_computed_on_any_device() -> None:
-    import torch
-
-    config = litebert.AlbertConfig(vocab_size=30, embedding_size=8, hidden_size=16, num_attention_heads=2)
-    batch = litebert.Batch.from_lists([[2, 7, 3], [2, 8, 9, 3]]).to(torch.device("meta"))
-    network = litebert.Albert(config).to("meta")
-    assert network(batch).shape == (7, 16)
-    assert network(batch).device.type == "meta"
 
 
 @pytest.mark.gpu

@@ -70,17 +70,6 @@ def test_copies_of_a_model_answer_alike(desk: Desk, run: str) -> None:
             assert np.array_equal(found, expected) if verb == "embed" else found == expected
 
 
-def test_networks_are_made_copied_and_pickled() -> None:
-    config = litebert.AlbertConfig(vocab_size=30, embedding_size=8, hidden_size=16, num_attention_heads=2)
-    head = litebert.HeadConfig(kind="sequence-classification", labels=("no", "yes"))
-    batch = litebert.Batch.from_lists([[2, 7, 3], [2, 8, 9, 3]])
-    for network in (litebert.Albert(config), litebert.AlbertForTask(config, head)):
-        twin = pickle.loads(pickle.dumps(copy.deepcopy(network.eval())))
-        with torch.no_grad():
-            torch.testing.assert_close(twin(batch), network(batch), rtol=0, atol=0)
-    assert pickle.loads(pickle.dumps(litebert.AlbertForPretraining(config))).state_dict().keys()
-
-
 # ---- the packaged model ---------------------------------------------------------------------------------------------
 
 
@@ -108,7 +97,7 @@ def test_it_fills_and_embeds_and_does_not_guess_what_it_has_not_learnt(model: Mo
     assert all(f.offsets == ((4, 10),) for f in found)
     first, second, other = model.embed(TEXTS)  # texts of like meaning are near
     assert first @ second > first @ other + 0.2
-    with pytest.raises(LitebertError, match="LB-612"):
+    with pytest.raises(LitebertError, match=r"LB-612[\s\S]*sentence_order"):
         model.order("He opened the door.", "Nobody was there.")
 
 

@@ -235,17 +235,3 @@ REFUSED: dict[str, tuple[str, Callable[[Model], object]]] = {
 def test_what_cannot_be_asked_is_one_clear_error(folder: Path, code: str, call: Callable[[Model], object]) -> None:
     with pytest.raises(LitebertError, match=code):
         call(litebert.load(folder))
-
-
-def test_a_missing_head_is_named_when_its_verb_is_called(folder: Path, tmp_path: Path) -> None:
-    from safetensors.torch import load_file, save_file
-
-    litebert.load(folder).tokenizer.save(tmp_path)
-    (tmp_path / "config.json").write_bytes((folder / "config.json").read_bytes())
-    tensors = load_file(folder / "model.safetensors")
-    kept = {n: t for n, t in tensors.items() if not n.startswith(("sop", "albert.pooler"))}
-    save_file(kept, tmp_path / "model.safetensors")
-    model = litebert.load(tmp_path)
-    assert len(model.fill("Anna [MASK].")) == 5
-    with pytest.raises(LitebertError, match=r"LB-612[\s\S]*sentence_order"):
-        model.order("a", "b")

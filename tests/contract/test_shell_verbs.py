@@ -6,7 +6,6 @@ import json
 from functools import cache
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import pytest
 import zstandard
@@ -117,20 +116,6 @@ def test_answers_go_to_a_file_of_lines_or_a_table_and_rows_keep_their_order(
         assert [float(row[field]) for row in table] == near([float(line["answer"][field]) for line in lines])
     else:
         assert len(table[0]) >= 3
-
-
-def test_vectors_are_an_array_and_a_row_without_text_is_not_a_number(desk: Desk, tmp_path: Path) -> None:
-    lines = [json.dumps({"text": text}) for text in TEXTS]
-    lines[1:1] = ['{"text": null}']
-    (tmp_path / "t.jsonl").write_text("\n".join(lines) + "\n")
-    done = litebert("embed", tmp_path / "t.jsonl", "--model", desk.base, "--output", tmp_path / "v.npy")
-    assert done.code == 0
-    assert "1 of them skipped" in done.stderr and "row 2" in done.stderr
-    found = np.load(tmp_path / "v.npy")
-    assert found.dtype == np.float32
-    assert np.isnan(found[1]).all()
-    np.testing.assert_allclose(found[[0, 2, 3]], alone(desk, "embed"), atol=1e-5)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["t.jsonl", "v.npy"]
 
 
 def test_a_model_is_a_run_a_folder_or_the_one_that_comes_along(desk: Desk) -> None:

@@ -45,12 +45,6 @@ def test_the_same_training_has_the_same_bits_again_and_another_seed_has_others(t
     assert weights(first) == weights(again) != weights(other)
 
 
-def test_data_and_losses_do_not_depend_on_workers(tiny: Tiny, tmp_path: Path) -> None:
-    alone, helped = (tiny.pretrain(tmp_path, f"w{n}", **{"train.loader_workers": n}) for n in (0, 2))
-    assert rows(alone) == rows(helped)
-    assert weights(alone) == weights(helped)
-
-
 def test_golden_losses_of_a_continuation_and_of_a_distillation(tiny: Tiny, tmp_path: Path) -> None:
     given = {"corpus": tiny.corpus, "runs": tmp_path, "quiet": True}
     settings = {name: value for name, value in PRETRAINING.items() if not name.startswith("model.")}

@@ -1,7 +1,6 @@
 """The smallest things to train, by Python and by the shell: texts, tables, a corpus, random networks, runs."""
 
 import json
-import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -102,21 +101,15 @@ Random = Callable[..., Path]
 @pytest.fixture(scope="session")
 def random_model(tiny: Tiny, tmp_path_factory: pytest.TempPathFactory) -> Random:
     """Give a maker of model folders as transformers writes them, with large random weights and the tiny vocabulary."""
-    transformers = pytest.importorskip("transformers")
-    import torch
+    pytest.importorskip("transformers")
+    from tests.interop.transformers_models import random_model
 
-    def make(architecture: str, *, seed: int = 1, **changes: object) -> Path:
+    def make(architecture: str, **changes: object) -> Path:
         vocabulary = package.Tokenizer.load(tiny.tokenizer)
-        shape = {**SHAPE, "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
-        shape |= {"vocab_size": vocabulary.vocab_size, "max_position_embeddings": 64}
-        network = getattr(transformers, architecture)(transformers.AlbertConfig(**(shape | changes)))
-        generator = torch.Generator().manual_seed(seed)
-        for parameter in network.parameters():
-            torch.nn.init.normal_(parameter, std=0.3, generator=generator)
         folder = tmp_path_factory.mktemp(architecture)
-        network.save_pretrained(folder)
-        for path in tiny.tokenizer.iterdir():
-            shutil.copy(path, folder)
+        sizes = {**SHAPE, "vocab_size": vocabulary.vocab_size, **changes}
+        random_model(architecture, **sizes).save_pretrained(folder)
+        vocabulary.save(folder)
         return folder
 
     return make

@@ -9,7 +9,7 @@ import torch
 from litebert.config import HEADS
 from litebert.errors import LitebertError
 from litebert.folder import load_model, save_model
-from litebert.hub import model_card
+from litebert.hub.card import model_card
 from litebert.inference import Model
 from litebert.nn import AlbertForTask, Batch
 from tests.extending.test_pages import made_by_page

@@ -21,7 +21,8 @@ from litebert.cli.help import schema_of
 from litebert.config import HeadConfig
 from litebert.errors import DamagedError, LitebertError, ResourceError
 from litebert.folder import load_model, read_config, save_model
-from litebert.hub import HubName, locate, model_card, model_files, packaged_model, pull, transfer, write_card
+from litebert.hub import HubName, locate, model_files, packaged_model, pull, transfer
+from litebert.hub.card import model_card, write_card
 from litebert.nn import AlbertForPretraining, AlbertForTask
 
 NAME = HubName("me/small")
@@ -198,13 +199,13 @@ def test_a_published_model_is_the_one_in_the_folder(hub, folder: Path, monkeypat
     assert "model.safetensors" in shown and 'litebert.load("me/new")' in shown and "secret" not in shown
     assert plan["card"] == "made" and hub.requests == []
     assert plan["files"]["model.safetensors"] == (folder / "model.safetensors").stat().st_size
-    shown = litebert("hub", "push", folder, "me/new", "--message", "First", "--license", "mit", "--json")
+    shown = litebert("hub", "push", folder, "me/new", "--license", "mit", "--json")
     repository = hub.repositories["me/new"]
     assert json.loads(shown)["commit"].endswith(repository.commit)
     sent = {path: data for path, data in repository.files.items() if path != "README.md"}
     names = ["config.json", "model.safetensors", "spiece.model", "tokenizer.json", "tokenizer_config.json"]
     assert sorted(sent) == names and all((folder / path).read_bytes() == data for path, data in sent.items())
-    assert (repository.messages, repository.private) == (["First"], False)
+    assert (repository.messages, repository.private) == (["Upload model"], False)
     assert not (folder / "README.md").exists() and not load_model(locate("me/new")).missing
     monkeypatch.setenv("HF_TOKEN", "hf_of_a_user")
     litebert("hub", "push", folder, "me/draft@draft", "--private")

@@ -24,7 +24,7 @@ from litebert.metrics import (
 
 
 def test_labels_and_scores_are_measured_by_the_measures_of_their_field() -> None:
-    """The numbers are scikit-learn's and scipy's (`contract/test_exact_measures.py`); here, which ones and when."""
+    """The numbers are scikit-learn's and scipy's; here, which ones and when."""
     wanted, found = np.array([0, 1, 1, 0]), np.array([0, 1, 0, 0])
     two = classification_measures(wanted, np.eye(2)[found])
     assert two == pytest.approx({"accuracy": 3 / 4, "f1": 2 / 3, "matthews": 3**-0.5})  # f1 of label 1

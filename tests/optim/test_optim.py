@@ -1,6 +1,6 @@
 """Schedules, update rules and state of the optimizers: formulas for any shape, and the edges.
 
-`contract/test_exact_optimizers.py` compares LAMB and AdamW with upstream's formula.
+`contract/test_exact_numbers.py` compares LAMB and AdamW with upstream's formula.
 """
 
 import itertools

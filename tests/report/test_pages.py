@@ -251,7 +251,7 @@ FINETUNED_PLAIN = [  # both ends; no learning and chance; published figures, whi
     "train.steps 40 0 command line: train.steps=40",
     "task.name mrpc required recipe mrpc",
     "data.folder glue unset flag",
-    "litebert evaluate {folder} --best",
+    "litebert evaluate {folder}/best",
     'litebert classify "A text." --pair "Its pair." --model {folder}/model',
     'model.classify(["A text."], ["Its pair."])',
 ]

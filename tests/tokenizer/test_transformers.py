@@ -269,7 +269,7 @@ CANNOT_BE_USED: list[tuple[str | Change, str]] = [
     ('{"model": ' * 100_000, "LB-005"),
     (UNIGRAM + '"vocab": [["a", -Infinity]]}}', "LB-005"),
     ('{"model": ' + "9" * 100_000 + "}", "LB-005"),
-    (" " * (33 << 20), "LB-003"),
+    (" " * (33 << 20), "LB-004"),
     (UNIGRAM + '"vocab": [' + '["a", 0], ' * 1_000_000 + '["b", 0]]}}', r"LB-201.*\n.*at most 300000 items"),
     (put("model", value=None), r"LB-244.*\n.*no model"),
     (put("model", "type", value="BPE"), r"LB-244.*\n.*a BPE model"),

@@ -13,7 +13,8 @@ from litebert.corpus import build_corpus, check_corpus, check_text
 from litebert.corpus.build import BuildProgress, CorpusSummary
 from litebert.corpus.shards import MANIFEST, PLAN
 from litebert.corpus.text import read_texts
-from litebert.errors import LitebertError, say
+from litebert.errors import LitebertError, duration, say
+from litebert.hub import PACKAGED_NAME, locate
 from litebert.inference.inputs import count
 from litebert.reading.findings import CheckReport
 from litebert.tokenizer import Tokenizer, train_tokenizer
@@ -22,13 +23,11 @@ Texts = Annotated[Paths, "Text files, folders or URLs."]
 Sentences = Annotated[Literal["segment", "line"], "Find sentences in free text, or take one per line."]
 Documents = Annotated[Literal["blank-line", "file"], "Where documents of .txt files end."]
 Column = Annotated[str, "Text column of JSONL or Parquet files; chapters.text reads into objects."]
-VOCABULARY = "A vocabulary or its folder, or a model; by default that of the packaged model."
+Vocabulary = Annotated[str | None, "A vocabulary or its folder, or a model; by default the packaged model's."]
 
 
 def vocabulary_path(tokenizer: str | None) -> Path:
     """Return the path of a vocabulary file or of a folder with one; by default that of the packaged model."""
-    from litebert.hub import PACKAGED_NAME, locate
-
     path = Path(tokenizer or PACKAGED_NAME)
     return path if path.exists() or path.suffix in (".model", ".txt") else locate(path)
 
@@ -43,8 +42,6 @@ def build_from_texts(
 
     Training that continues from a model, `start`, uses that model's vocabulary.
     """
-    from litebert.hub import locate
-
     vocabulary, corpus = folder / "tokenizer" if start is None else locate(start), folder / "corpus"
     speak = (lambda _: None) if quiet else say
     if start is None and not (vocabulary / "tokenizer_config.json").exists():
@@ -105,7 +102,7 @@ class Encoded(TypedDict):
 def tokenizer_encode(
     text: str,
     *,
-    tokenizer: Annotated[str | None, VOCABULARY] = None,
+    tokenizer: Vocabulary = None,
     pair: Annotated[str | None, "A second text."] = None,
     special_tokens: Annotated[bool, "Read special tokens such as [MASK] in the text as such."] = False,
 ) -> Shown[Encoded]:
@@ -143,7 +140,6 @@ def corpus_build(
     litebert corpus build stories.jsonl --tokenizer vocabularies/mine --output corpora/mine
     litebert corpus build wiki.parquet --tokenizer models/mine --output corpora/wiki --held-out 0.02
     """
-    from litebert.train.run import duration
 
     def show(progress: BuildProgress) -> None:
         seconds, is_done = progress.seconds_left, progress.parts_done == progress.num_parts

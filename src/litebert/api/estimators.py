@@ -32,8 +32,8 @@ class _TakesTexts(BaseEstimator):  # type: ignore[misc]
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
-        tags.input_tags.string, tags.input_tags.two_d_array = True, False
-        tags.no_validation = True
+        tags.input_tags.string, tags.input_tags.two_d_array, tags.no_validation = True, False, True
+        tags.requires_fit = isinstance(self, ClassifierMixin)  # vectors need no training
         return tags
 
     def __getstate__(self) -> dict[str, object]:
@@ -77,11 +77,6 @@ class LitebertVectorizer(TransformerMixin, _TakesTexts):  # type: ignore[misc]
         """Name the columns."""
         size = self._model().network.config.hidden_size
         return np.array([f"litebert{number}" for number in range(size)], dtype=object)
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.requires_fit = False  # it may transform at once
-        return tags
 
     def _model(self) -> Model:
         key = (self.model, self.precision)

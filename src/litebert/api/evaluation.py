@@ -19,6 +19,7 @@ from litebert.config import ObjectiveConfig, Precision, PretrainConfig, TrainCon
 from litebert.corpus import Corpus, build_corpus
 from litebert.errors import LitebertError, RequestError, no_such_name, say
 from litebert.files import require_new, write_bytes, write_text
+from litebert.hub import locate
 from litebert.objectives import Loader, Sampling
 from litebert.reading.source import find_files
 from litebert.report.tables import Table
@@ -30,11 +31,11 @@ if TYPE_CHECKING:  # what needs torch is imported where it is used, so that `lit
     from litebert.runs import AnswerRow
     from litebert.tasks.kinds.family import Dataset
 
-Models = Annotated[Paths, "Runs or model folders."]
+Models = Annotated[Paths, "Runs or model folders; RUN/best is the best evaluation of a run, RUN its last step."]
 Data = Annotated[str | Path | None, "Folder or file of examples, or a text file."]
 TaskName = Annotated[str | None, "Name of the task, for a model folder without its run."]
 Columns = Annotated[Sequence[str], "--column", "ROLE=NAME, columns of your file: text=review, ..."]
-Best = Annotated[bool, "The run's best evaluation instead of its last step."]
+Activations = Annotated[Precision | None, "Precision of activations; by default that of the training."]
 Quiet = Annotated[bool, "No progress on stderr."]
 
 
@@ -68,7 +69,7 @@ class Evaluation:
         return "\n".join(lines)
 
 
-OF_A_TASK = ("models", "data", "split", "columns", "best", "precision", "depth")
+OF_A_TASK = ("models", "data", "split", "columns", "precision", "depth")
 USED_BY = {
     "a prediction file": ("predictions", "data", "null_odds"),
     "a measure without fine-tuning": ("models", "on", "data", "limit", "precision"),
@@ -83,15 +84,12 @@ def evaluate(
     models: Models = (),
     *,
     data: Data = None,
-    on: Annotated[
-        Literal["blimp", "sts", "retrieval"] | None, "What a pretrained model knows without fine-tuning."
-    ] = None,
+    on: Annotated[Literal["blimp", "sts", "retrieval"] | None, "What a model knows without fine-tuning."] = None,
     limit: Annotated[int | None, Ge(1), "With --on: most rows to use (BLiMP: of each paradigm)."] = None,
     split: Annotated[str | None, "Any split of the task; dev by default."] = None,
     task: TaskName = None,
     columns: Columns = (),
-    best: Best = False,
-    precision: Annotated[Precision | None, "Precision of activations; by default that of the training."] = None,
+    precision: Activations = None,
     depth: Annotated[int | None, "Apply only this many steps; for models trained with train.exits=true."] = None,
     predictions: Annotated[str | Path | None, "Score this file instead of a model."] = None,
     null_odds: Annotated[str | Path | None, "SQuAD 2.0: the file null_odds.json."] = None,
@@ -118,31 +116,30 @@ def evaluate(
     require_types(evaluate, given)
     chosen = paths(models)
     if (predictions is None) == (not chosen) or (on is not None and len(chosen) > 1):
-        received = f"{len(chosen)} runs, --predictions {predictions} and --on {on}"
-        expected = "litebert evaluate RUN..., evaluate RUN --on ..., or evaluate --predictions FILE"
-        what, advice = "this is not one thing to evaluate", "litebert evaluate --help"
-        raise LitebertError("LB-525", what, received=received, expected=expected, next=advice)
+        what, received = (
+            "this is not one thing to evaluate",
+            f"{len(chosen)} runs, --predictions {predictions}, --on {on}",
+        )
+        expected = "RUN..., or RUN --on ..., or --predictions FILE"
+        raise LitebertError("LB-525", what, received=received, expected=expected, next="litebert evaluate --help")
 
     # what is evaluated, and whether every option acts on it
     run = run_of(chosen[0]) if chosen else None
-    is_pretrained = len(chosen) == 1 and (Run(run).kind == "pretraining" if run else task is None)
+    what = "a fine-tuned run" if run else "a model folder without its run"
     if predictions is not None:
         what = "a prediction file"
     elif on is not None:
         what = "a measure without fine-tuning"
-    elif is_pretrained:
+    elif len(chosen) == 1 and (Run(run).kind == "pretraining" if run else task is None):
         what = "a pretrained model"
-    else:
-        what = "a fine-tuned run" if run else "a model folder without its run"
     for name, each in inspect.signature(evaluate).parameters.items():
         if name not in (*USED_BY[what], "quiet") and given[name] != each.default:
             flag = "--column" if name == "columns" else f"--{name.replace('_', '-')}"
             expected = f"{flag} for {', '.join(other for other, names in USED_BY.items() if name in names)}"
             nothing, received = f"{flag} has nothing to act on", f"{flag} for {what}"
             raise RequestError("LB-916", nothing, received=received, expected=expected, next=f"omit {flag}")
-    if data is None and (predictions or on or (is_pretrained and run is None)):
-        wanted = "dev-v1.1.json" if predictions else "STS-B/dev.tsv" if on else "my-text.txt"
-        advice = f"litebert evaluate ... --data {wanted}"
+    if data is None and (predictions or on or (what == "a pretrained model" and run is None)):
+        advice = "litebert evaluate --help"
         raise LitebertError("LB-526", f"{what} needs the data to measure on: --data", next=advice)
 
     if predictions is not None:
@@ -151,30 +148,26 @@ def evaluate(
     if on is not None:
         model = Model.load(chosen[0], precision=precision or "fp32")
         return Evaluation({on: MEASURES[on](model, Path(str(data)), limit=limit)})
-    if is_pretrained:
+    if what == "a pretrained model":
         return _of_pretrained(chosen[0], data, columns, precision)
-    with progress("examples", "evaluating", is_quiet=quiet) as advance:
-        opened = _opened(chosen, quiet, best, advance, task=task, columns=columns, depth=depth, precision=precision)
+    with progress("examples evaluated", is_quiet=quiet) as advance:
+        opened = _opened(chosen, quiet, advance, task=task, columns=columns, depth=depth, precision=precision)
         folder = Path(data) if data is not None else data_of(chosen[0])
         dataset, family = opened[0].dataset, opened[0].dataset.family
-        found = Evaluation({}, {}, (), family.baseline)
+        measures, baseline, said = {}, {}, list[str]()
         for name in [split] if split else dataset.dev_splits:
-            values, examples, answers = measured(opened, folder, name)
+            measures[name], examples, answers = measured(opened, folder, name)
             always = family.constant(examples, examples)
-            found.measures[name] = values
-            found.baseline[name] = {} if always is None else family.measures(examples, always)
+            baseline[name] = {} if always is None else family.measures(examples, always)
             rows = {name: family.rows(examples, answers)}
-            more = doubts(dataset.key_measure, values, found.baseline[name], rows, family.baseline)
-            found = replace(found, doubts=(*found.doubts, *more))
-        return found
+            said += doubts(dataset.key_measure, measures[name], baseline[name], rows, family.baseline)
+        return Evaluation(measures, baseline, tuple(said), family.baseline)
 
 
-def _opened(
-    models: Sequence[str], quiet: bool, best: bool, advance: Callable[[int], None], **how: Any
-) -> list[Finetuned]:
+def _opened(models: Sequence[str], quiet: bool, advance: Callable[[int], None], **how: Any) -> list[Finetuned]:
     from litebert.inference.finetuned import Finetuned
 
-    opened = [Finetuned.open(path, best=best, progress=advance, **how) for path in models]
+    opened = [Finetuned.open(path, progress=advance, **how) for path in models]
     if not quiet:
         say(f"precision: {opened[0].precision}")
     return opened
@@ -190,22 +183,18 @@ def _of_pretrained(
     from litebert.fast import refuse_non_finite
     from litebert.fast.steps import DTYPES
     from litebert.folder import load_model
-    from litebert.hub import locate
     from litebert.inference.finetuned import recorded_config, run_of, trained_in
     from litebert.nn import AlbertForPretraining
     from litebert.tasks.pretraining import Pretraining
 
     run = run_of(path)
     config = None if run is None else recorded_config(PretrainConfig, Run(run).settings)
-    folder = Path(path) / "model" if run == Path(path) else locate(path)
-    used = precision or trained_in(config)
-    loaded = load_model(folder, dtype=DTYPES[used])
+    folder = locate(path)
+    loaded = load_model(folder, dtype=DTYPES[precision or trained_in(config)])
     of_order = {name for name in loaded.missing if name.startswith("sentence_order.")}
     if not isinstance(loaded.network, AlbertForPretraining) or loaded.missing - of_order:
         what, received = f"{folder} lacks the masked-LM head", ", ".join(sorted(loaded.missing)[:5]) or "another head"
-        advice = (
-            "choose a model that was pretrained; of a fine-tuned one, its run, or add --task mrpc or whichever it is"
-        )
+        advice = "choose a pretrained model; of a fine-tuned one, its run, or add --task mrpc or whichever it is"
         raise LitebertError("LB-927", what, received=received, next=advice)
     if of_order:  # its logits are computed, but nothing measures them
         loaded.network.sentence_order.to_empty(device="cpu").requires_grad_(False)
@@ -222,11 +211,12 @@ def _of_pretrained(
             objective = objective.model_copy(update={"sentence": "none"})
         column = dict(choice.split("=", 1) for choice in columns if "=" in choice).get("text", "text")
         with tempfile.TemporaryDirectory() as scratch:
-            corpus = Path(scratch) / "corpus"
-            build_corpus([str(data)], tokenizer=folder, output=corpus, documents="blank-line", column=column, workers=1)
+            built = build_corpus(
+                [str(data)], tokenizer=folder, output=Path(scratch) / "corpus", column=column, workers=1
+            )
             # the same sequences and masks for every model with one vocabulary
             given = Sampling(Tokenizer.load(folder), objective, batch_size=32, seed=12_345, purpose="evaluation")
-            held_out = list(Loader(Corpus.open(corpus).shards, given).once(1_024))
+            held_out = list(Loader(Corpus.open(built.path).shards, given).once(1_024))
     train = TrainConfig(micro_batch_size=config.train.micro_batch_size if config else None)
     measures = Pretraining(loaded.network, held_out=held_out, train=train).evaluate()
     return Evaluation({"held out" if data is None else "texts": measures})
@@ -285,8 +275,7 @@ def predict(
     split: Annotated[str | None, "Split to answer; by default the task's test data."] = None,
     task: TaskName = None,
     columns: Columns = (),
-    best: Best = False,
-    precision: Annotated[Precision | None, "Precision of activations; by default that of the training."] = None,
+    precision: Activations = None,
     output: Annotated[str | Path | None, "Folder to write.", Required] = None,
     force: Annotated[bool, "Replace answers that are there."] = False,
     quiet: Quiet = False,
@@ -307,8 +296,8 @@ def predict(
         raise LitebertError("LB-534", "there is no model to ask", next="litebert runs list")
     if output is not None and not force:
         require_new(Path(output))
-    with progress("examples", "predicting", is_quiet=quiet) as advance:
-        opened = _opened(chosen, quiet, best, advance, task=task, columns=columns, precision=precision)
+    with progress("examples predicted", is_quiet=quiet) as advance:
+        opened = _opened(chosen, quiet, advance, task=task, columns=columns, precision=precision)
         dataset = opened[0].dataset
         if data is None and dataset.name == OWN:  # never the training file, unless it is named
             advice = f"litebert predict {chosen[0]} --data FILE --output FOLDER"
@@ -347,7 +336,7 @@ def glue(
     runs: Annotated[str | Path, "Folder of the runs."] = "runs",
     submission: Annotated[str | Path | None, "Folder for answers to the test sets."] = None,
     settings: Overrides = (),
-    quiet: Annotated[bool, "No progress on stderr."] = False,
+    quiet: Quiet = False,
 ) -> GlueRuns:
     """Fine-tune a model on the tasks of GLUE, each by its recipe, and print the table.
 
@@ -374,9 +363,10 @@ def glue(
     chosen = list(dict.fromkeys(names)) or there
     if not chosen:
         received = None if folder.is_dir() else "no such folder"
-        expected = f"some of {', '.join(task.folder for task in trainable.values())}"
-        what = f"no task of GLUE is in {folder}"
-        raise LitebertError("LB-530", what, received=received, expected=expected, next=f"ls {folder}")
+        wanted = f"some of {', '.join(task.folder for task in trainable.values())}"
+        raise LitebertError(
+            "LB-530", f"{folder} has no task of GLUE", received=received, expected=wanted, next=f"ls {folder}"
+        )
     # the tasks to submit, each with the task whose models answer it
     answered = {task: task for task in chosen} | ({"ax": "mnli"} if "mnli" in chosen else {})
     # all files are looked at, and all test data read, before the first task is trained

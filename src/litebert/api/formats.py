@@ -1,6 +1,6 @@
 """Models from and for other programs, the Hub and eight bits: the options and the help of what other chapters do.
 
-Those are imported when they are called: help needs no torch, and none of the extras.
+Those need torch and extras, which help does without: they are imported when they are called.
 """
 
 from __future__ import annotations
@@ -12,10 +12,12 @@ from typing_extensions import TypedDict
 
 from litebert.answers import Shown
 from litebert.errors import LitebertError, say
+from litebert.hub.transfer import HubName, locate, model_files, pull, push
 from litebert.interop.reports import ExportReport, GoogleExport, ModelImport, Quantized
 
 OutputFolder = Annotated[Path, "New folder.", Required]
 Encoder = Annotated[bool, "Export the encoder without the model's head."]
+GoogleHead = Literal["sequence-classification", "multiple-choice", "token-classification"]
 
 
 def import_google(
@@ -24,10 +26,7 @@ def import_google(
     output: OutputFolder,
     config: Annotated[Path | None, "albert_config.json, if elsewhere."] = None,
     tokenizer: Annotated[Path | None, "*.model or vocab.txt."] = None,
-    head: Annotated[
-        Literal["sequence-classification", "multiple-choice", "token-classification"] | None,
-        "What `output_weights` is for; only needed where it has one row.",
-    ] = None,
+    head: Annotated[GoogleHead | None, "What `output_weights` is for; only needed where it has one row."] = None,
     labels: Annotated[str, "Names of a classifier's labels, in order: A,B,C."] = "",
     optimizer: Annotated[bool, "Keep the optimizer's moments and its steps."] = False,
 ) -> ModelImport:
@@ -56,14 +55,9 @@ def import_huggingface(
     path_or_name: str,
     *,
     output: OutputFolder,
-    legacy_pickle: Annotated[
-        bool,
-        "Also read pytorch_model.bin. Pickles can carry programs; nothing of them is run, and everything but tensors "
-        "is refused.",
-    ] = False,
+    legacy_pickle: Annotated[bool, "Also read the tensors of pytorch_model.bin; no program in it is run."] = False,
     activation: Annotated[
-        Literal["gelu", "gelu_new"] | None,
-        "Override hidden_act: gelu is the erf form; gelu_new, the tanh form, is Google's.",
+        Literal["gelu", "gelu_new"] | None, "Override hidden_act: gelu (erf), or gelu_new (tanh), which is Google's."
     ] = None,
 ) -> ModelImport:
     """Convert a model of transformers, in a folder or OWNER/NAME on the Hub, to a model folder.
@@ -85,7 +79,6 @@ def export_google(model: str, output: Path) -> GoogleExport:
     OUTPUT is a folder, or a prefix such as exported/model.ckpt-best. albert_config.json, the vocabulary
     (30k-clean.model) and the file `checkpoint` are written beside it.
     """
-    from litebert.hub.transfer import locate
     from litebert.interop.google import export_checkpoint
 
     return export_checkpoint(locate(model), output)
@@ -103,12 +96,10 @@ def export_onnx(
     litebert export onnx runs/mine exported/model.onnx
     litebert export onnx runs/mine small/model.onnx --int8
 
-    OUTPUT ends in .onnx; config.json and the tokenizer of the folder MODEL are put beside it. The inputs are
-    input_ids, attention_mask and token_type_ids: int64, of any batch size and length. Before anything is written,
-    onnxruntime runs the model on a few sentences, and the export is refused if the outputs are not those of the
-    network. What is printed is the size, the largest difference, and the correlation of outputs over the texts.
+    OUTPUT ends in .onnx; config.json and the tokenizer are put beside it. The inputs are input_ids, attention_mask and
+    token_type_ids: int64, of any batch size and length. The export is refused if outputs in onnxruntime are not those
+    of the network on a few sentences; how near they are is printed.
     """
-    from litebert.hub.transfer import locate
     from litebert.interop.export import onnx
 
     return onnx.export_onnx(locate(model), output, int8=int8, has_head=not encoder)
@@ -120,11 +111,9 @@ def export_program(model: str, output: Path, *, encoder: Encoder = False) -> Exp
     litebert export program runs/mine exported/model.pt2
     litebert export program runs/mine exported/encoder.pt2 --encoder
 
-    OUTPUT runs without litebert; config.json and the tokenizer of the folder MODEL are put beside it. Load it with
-    torch.export.load(PATH).module(); its inputs are input_ids, attention_mask and token_type_ids, int64, of any batch
-    size and length. Where there is no torch, use litebert export onnx.
+    OUTPUT runs without litebert: torch.export.load(PATH).module() takes input_ids, attention_mask and token_type_ids,
+    int64, of any batch size and length. config.json and the tokenizer are put beside it.
     """
-    from litebert.hub.transfer import locate
     from litebert.interop.export import program
 
     return program.export_program(locate(model), output, has_head=not encoder)
@@ -141,11 +130,9 @@ def export_web(
     litebert export web litebert page
     litebert export web runs/reviews page --runtime onnxruntime-web-1.30.0.tgz
 
-    OUTPUT is a new folder for any static server: python -m http.server --directory page. MODEL is a folder with a
-    SentencePiece vocabulary, or `litebert`, the packaged model. The model is written in eight bits, each shared weight
-    once, and is checked against the network as by litebert export onnx.
+    OUTPUT is a new folder for any static server: python -m http.server --directory page. MODEL has a SentencePiece
+    vocabulary. It is written in eight bits, and checked against the network as by litebert export onnx.
     """
-    from litebert.hub.transfer import locate
     from litebert.interop.export import web
 
     return web.export_web(locate(model), output, runtime=runtime)
@@ -155,10 +142,7 @@ def quantize(
     model: str,
     output: Path,
     *,
-    texts: Annotated[
-        tuple[Path, ...],
-        "Texts like those the model will read, one per line: .txt, .jsonl, .parquet, compressed; repeats.",
-    ] = (),
+    texts: Annotated[tuple[Path, ...], "Texts like those the model will read, one per line; repeats."] = (),
     data: Annotated[Path | None, "For a run: the folder or file of its task."] = None,
     task: Annotated[str | None, "Name of the task, for a model folder without its run."] = None,
     evaluate: Annotated[bool, "With --data: measure the task before and after."] = False,
@@ -181,25 +165,17 @@ def quantize(
     return write_quantized(model, output, texts=lines, data=data, task=task, evaluate=evaluate)
 
 
-# The Hub
-
-
-class Fetched(TypedDict):
-    folder: str
-
-
-class Published(TypedDict):
-    commit: str
+# ---- the Hub --------------------------------------------------------------------------------------------------------
 
 
 class PublicationPlan(TypedDict):
     repository: str
     revision: str
     files: dict[str, int]  # the size of each in bytes
-    card: str  # kept, or made
+    card: Literal["kept", "made"]
 
 
-def hub_pull(name: str) -> Shown[Fetched]:
+def hub_pull(name: str) -> Shown[dict[Literal["folder"], str]]:
     """Fetch the model OWNER/NAME, or a branch, tag or commit of it, into the cache and print its folder there.
 
     `litebert import huggingface` converts a model to a folder of your own.
@@ -207,8 +183,6 @@ def hub_pull(name: str) -> Shown[Fetched]:
     litebert hub pull albert/albert-base-v2
     litebert hub pull albert/albert-base-v2@main
     """
-    from litebert.hub.transfer import HubName, pull
-
     folder = str(pull(HubName.read(name)))
     return Shown({"folder": folder}, folder)
 
@@ -218,11 +192,10 @@ def hub_push(
     name: str,
     *,
     private: Annotated[bool, "Make a new repository private."] = False,
-    message: Annotated[str, "Message of the commit."] = "Upload model",
     license: Annotated[str, "For the card, such as apache-2.0."] = "",
     languages: Annotated[tuple[str, ...], "--language", "For the card, such as en; repeats."] = (),
     dry_run: Annotated[bool, "Print what would be sent, and the card."] = False,
-) -> Shown[Published] | Shown[PublicationPlan]:
+) -> Shown[dict[Literal["commit"], str]] | Shown[PublicationPlan]:
     """Publish the model in FOLDER, a model folder or a run, as OWNER/NAME or to OWNER/NAME@BRANCH, in one commit.
 
     Its README.md is the model card; without one, a card is written from the configuration, the tokenizer and the run
@@ -232,7 +205,6 @@ def hub_push(
     litebert hub push runs/mine OWNER/mine --license apache-2.0 --language en --dry-run
     """
     from litebert.hub.card import CARD_FILE, card_of
-    from litebert.hub.transfer import HubName, locate, model_files, push
 
     folder, to = locate(folder), HubName.read(name)
     card, is_kept = card_of(folder, name=to.repository, license=license, languages=languages)
@@ -240,14 +212,14 @@ def hub_push(
     sizes = {path: file.stat().st_size for path, file in files.items()} | {CARD_FILE: len(card.encode())}
     branch, visibility = to.revision or "main", "private" if private else "public"
     made = "the README.md of the folder" if is_kept else "made from what is on disk"
-    lines = [f"{to.repository}, branch {branch} ({visibility}, if it is new): {message}"]
+    lines = [f"{to.repository}, branch {branch} ({visibility}, if it is new)"]
     lines += [f"  {size:>13,}  {path}" for path, size in sizes.items()]
     lines += [f"  {sum(sizes.values()):>13,}  bytes; {CARD_FILE} {made}"]
     if dry_run:
-        plan = PublicationPlan(
-            repository=to.repository, revision=branch, files=sizes, card="kept" if is_kept else "made"
-        )
+        kept: Literal["kept", "made"] = "kept" if is_kept else "made"
+        plan = PublicationPlan(repository=to.repository, revision=branch, files=sizes, card=kept)
         return Shown(plan, "\n".join([*lines, "", card]))
     say("\n".join(lines))
-    commit = push(to, files, texts={CARD_FILE: card}, private=private, message=message)
-    return Shown(Published(commit=commit), commit)
+    commit = push(to, files, texts={CARD_FILE: card}, private=private)
+    published: dict[Literal["commit"], str] = {"commit": commit}
+    return Shown(published, commit)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NotRequired, cast
+from typing import TYPE_CHECKING, Annotated, Literal, NotRequired, cast
 
 from annotated_types import Ge
 from typing_extensions import TypedDict
@@ -84,12 +84,12 @@ class Run(on_disk.Run):
             write_report(run.folder)
         return write_report(self.folder)
 
-    def model(self, *, best: bool = False, precision: Precision = "fp32") -> Model:
-        """Load the model of the last step, or of the best evaluation of a fine-tuning run."""
-        path = self.folder / ("best" if best else "model")
+    def model(self, *, precision: Precision = "fp32") -> Model:
+        """Load the model of the last step; that of the best evaluation is in `folder / "best"`."""
+        path = self.folder / "model"
         if not path.is_dir():
             advice = "run.seeds[0].model()" if self.seeds else "rerun the command to resume"
-            raise LitebertError("LB-922", f"{self.folder} has no folder {path.name}", next=advice)
+            raise LitebertError("LB-922", f"{path} is not there yet", next=advice)
         return Model.load(path, precision=precision)
 
     def __fspath__(self) -> str:  # litebert.load(run), litebert.evaluate(run)
@@ -133,23 +133,18 @@ class Run(on_disk.Run):
         """Reasons not to trust the result, and the next command."""
         if self.plan is not None or self.exit_code or not self.is_finished:
             return ()
-        after = "train longer, or lower optim.learning_rate"
         if self.kind == "fine-tuning":
-            part = (self.seeds or (self,))[0]
-            warnings = [f"warning {doubt}" for doubt in tables.doubts_of(self)]
-            command = f"litebert predict {part.folder} --data FILE --output answers"
+            advice, command = "", f"litebert predict {(self.seeds or (self,))[0].folder} --data FILE --output answers"
         else:
-            warnings = [f"warning {doubt}: {after}" for doubt in tables.doubts_of(self)]
+            advice = ": train longer, or lower optim.learning_rate"
             verb = 'embed "A text."' if self.settings.get("distil.teacher") else 'fill "A [MASK] text."'
             command = f"litebert {verb} --model {self.folder / 'model'}"
-        return (*warnings, f"next    {command}")
+        return (*(f"warning {doubt}{advice}" for doubt in tables.doubts_of(self)), f"next    {command}")
 
     def as_json(self) -> Planned | Trained | Result | list[Result] | None:
         """Return what --json prints."""
-        if self.plan is not None:
-            return self.plan.value
-        if self.exit_code:
-            return None
+        if self.plan is not None or self.exit_code:
+            return self.plan.value if self.plan else None
         if self.kind == "fine-tuning":
             results = [cast("Result", part.result) for part in self.seeds or (self,)]
             return results if self.seeds else results[0]
@@ -221,47 +216,32 @@ def runs_average(
     return f"{output}  from steps {', '.join(f'{step:,}' for step in steps)}"
 
 
-class Waste(TypedDict):
-    path: str
-    num_bytes: int
-
-
-class Cleaned(TypedDict):
-    waste: list[Waste]  # folders that no command needs any more, the largest first
-    is_dry: bool
-
-
 def runs_clean(
     folder: Path, *, dry_run: Annotated[bool, "Say what would be removed, and stop."] = False
-) -> Shown[Cleaned]:
-    """Remove the checkpoints of finished runs, and what failed runs left behind; models stay.
+) -> Shown[dict[str, int]]:
+    """Remove the checkpoints of finished runs, and what failed runs left behind; models stay. JSON has their bytes.
 
     litebert runs clean runs/mine
     litebert runs clean runs --dry-run
     """
     if not folder.is_dir():
         raise LitebertError("LB-888", f"there is no folder {folder}", next="litebert runs list")
-    sizes = dict[Path, int]()
+    sizes = dict[str, int]()
     for record in sorted(folder.rglob(RUN_FILE)):
         run = on_disk.Run(record.parent)
         with locked(run.folder):
             for path in sorted((run.folder / "checkpoints").glob("*")):
                 is_left = path.name.startswith("damaged-") or STAGING_MARK in path.name
                 if path.is_dir() and (run.has_model or is_left):
-                    sizes[path] = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
+                    sizes[str(path)] = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
                     if not dry_run:
                         remove_folder(path)
-    waste = [Waste(path=str(path), num_bytes=size) for path, size in sorted(sizes.items(), key=lambda item: -item[1])]
-    lines = [f"{each['path']}  {readable_bytes(each['num_bytes'])}" for each in waste]
+    lines = [f"{path}  {readable_bytes(sizes[path])}" for path in sorted(sizes, key=lambda path: -sizes[path])]
     note = f"{readable_bytes(sum(sizes.values()))} {'would be freed' if dry_run else 'freed'}"
-    return Shown(Cleaned(waste=waste, is_dry=dry_run), "\n".join(lines), (note,))
+    return Shown(sizes, "\n".join(lines), (note,))
 
 
-class Report(TypedDict):
-    report: str
-
-
-def report(run: Path) -> Shown[Report]:
+def report(run: Path) -> Shown[dict[Literal["report"], str]]:
     """Write report.html into the folder RUN, finished or not, and print its path.
 
     litebert report runs/mine

@@ -21,7 +21,7 @@ from typing_extensions import TypedDict
 
 from litebert.answers import Shown
 from litebert.config import FinetuneConfig, PretrainConfig
-from litebert.errors import LitebertError, no_such_name, say, show_status
+from litebert.errors import LitebertError, duration, no_such_name, say, show_status
 from litebert.runs import Run
 from litebert.settings import Description, Setting, Settings, describe, settings_from_toml, settings_from_words
 
@@ -32,8 +32,11 @@ Paths: TypeAlias = str | Path | Sequence[str | Path]
 
 def flags(values: Mapping[str, JsonValue | Setting]) -> Settings:
     """Return arguments as settings; None means that one was not given."""
-    given = {name: value for name, value in values.items() if value is not None}
-    return {name: each if isinstance(each, Setting) else Setting(each) for name, each in given.items()}
+    return {
+        name: value if isinstance(value, Setting) else Setting(value)
+        for name, value in values.items()
+        if value is not None
+    }
 
 
 def overrides(given: Overrides) -> Settings:
@@ -91,18 +94,15 @@ def run_folder(runs: str | Path, name: str) -> Path:
     parts = Path(name).parts
     if not parts or Path(name).is_absolute() or ".." in parts or not name.isprintable():
         what, expected = "a run cannot have this name", f"the name of a folder below {runs}, such as mine or mine/first"
-        advice = "choose another name, or another folder with --runs"
-        raise LitebertError("LB-920", what, received=name, expected=expected, next=advice)
+        raise LitebertError(
+            "LB-920", what, received=name, expected=expected, next="choose another, or add --runs FOLDER"
+        )
     return Path(runs) / name
 
 
 @contextmanager
-def progress(
-    unit: str, title: str, *, total: int | None = None, is_quiet: bool = False
-) -> Iterator[Callable[[int], None]]:
+def progress(title: str, *, total: int | None = None, is_quiet: bool = False) -> Iterator[Callable[[int], None]]:
     """Give a function to count items that are done; shown in a bar on a terminal, elsewhere in lines, on stderr."""
-    from litebert.train.run import duration
-
     is_live, started, done = sys.stderr.isatty(), time.monotonic(), 0
     due = started + (0 if is_live else 3)  # seconds
 
@@ -110,7 +110,7 @@ def progress(
         rate = done / max(time.monotonic() - started, 1e-9)  # items a second
         rest = max(0, (total or 0) - done)
         left = f"  left {duration(rest / rate)}" if rest and rate else ""
-        return f"{title}  {done:,}{'' if total is None else f'/{total:,}'} {unit}{left}  {rate:,.0f}/s"
+        return f"{title}  {done:,}{'' if total is None else f'/{total:,}'}{left}  {rate:,.0f}/s"
 
     def advance(number: int) -> None:
         nonlocal done, due

@@ -17,7 +17,8 @@ from litebert.api.settings import Overrides, flags, overrides, paths, recipe_set
 from litebert.config import FinetuneConfig, PretrainConfig, Problem, TrainConfig
 from litebert.corpus.build import require_share
 from litebert.corpus.text import TextSettings, require_text
-from litebert.errors import LitebertError, counted, say
+from litebert.errors import LitebertError, counted, duration, say
+from litebert.hub import locate, packaged_model
 from litebert.inference import PACKAGED
 from litebert.inference.inputs import count
 from litebert.reading.source import find_texts, is_url
@@ -36,7 +37,6 @@ Name = Annotated[str, "Name of the run."]
 Runs = Annotated[str | Path, "Folder of the runs."]
 VocabSize = Annotated[int, Ge(1), "Pieces, with TEXT; fewer if the text is small."]
 HeldOut = Annotated[float, "Share kept for evaluation."]
-WriteTensorBoard = Annotated[bool, "Also write TensorBoard files."]
 DryRun = Annotated[bool, "Print the plan and stop."]
 Quiet = Annotated[bool, "No progress on stderr."]
 
@@ -57,7 +57,6 @@ def pretrain(
     column: Column = "text",
     held_out: HeldOut = 0.02,
     settings: Overrides = (),
-    tensorboard: WriteTensorBoard = False,
     dry_run: DryRun = False,
     quiet: Quiet = False,
 ) -> Run:
@@ -72,22 +71,17 @@ def pretrain(
     """
     require_types(pretrain, locals())
     from litebert.distributed import joined
-    from litebert.hub import locate
     from litebert.train import pretrain as pretraining
     from litebert.train.estimate import most_tokens
-    from litebert.train.run import choose_device, duration, with_measured, write_to_tensorboard
+    from litebert.train.run import choose_device, with_measured
     from litebert.train.sources import Sources, shares_of
 
     # what can be checked before any work
     folder, inputs, size = run_folder(runs, name), paths(texts), count(vocab_size, "vocab_size")
     start = None if start is None else fspath(start)
     if bool(inputs) == (corpus is not None):
-        raise LitebertError(
-            "LB-523",
-            "pretraining needs texts or a corpus, one of the two",
-            received=f"{len(inputs)} texts and --corpus {corpus}",
-            next="litebert pretrain TEXT..., or litebert pretrain --corpus FOLDER",
-        )
+        what, received = "pretraining needs texts, or else a corpus", f"{len(inputs)} texts and --corpus {corpus}"
+        raise LitebertError("LB-523", what, received=received, next="litebert pretrain --help")
     require_share(held_out)
     sources = find_texts(inputs) if inputs else ()
     layout: Any = {"sentences": sentences, "documents": documents, "column": column}
@@ -110,16 +104,14 @@ def pretrain(
         config, needs = pretraining.plan(resolved, folder, vocab_size=known)
         train, model, data, tokens = config.train, config.model, str(corpus), config.train.steps * most_tokens(config)
         if corpus is None:
-            ends = "blank lines" if documents == "blank-line" else "the end of each file"
             megabytes = sum(source.size for source in sources) / 1e6
-            data = f"{counted(len(sources), 'file')}, {megabytes:,.1f} MB; documents end at {ends}; "
-            data += f"{held_out:.1%} of them held out, at least one or the end of the only one"
+            data = f"{counted(len(sources), 'file')}, {megabytes:,.1f} MB; {held_out:.1%} of the documents are held out"
         elif config.data.mix:
             shares = shares_of(config, Sources.open(config).corpus.path)
             data = ", ".join(f"{share:.1%} {path}" for path, share in shares.items())
+        shape = f"H {model.hidden_size} x {model.num_hidden_layers} layers, E {model.embedding_size}"
         lines = {
-            "model": f"H {model.hidden_size} x {model.num_hidden_layers} layers, E {model.embedding_size}, "
-            f"vocabulary {model.vocab_size:,}",
+            "model": f"{shape}, vocabulary {model.vocab_size:,}",
             "parameters": f"{needs.num_parameters:,}",
             "data": data,
             "objective": f"masked LM {config.objective.mask_prob:.0%}, sentence {config.objective.sentence}",
@@ -127,9 +119,8 @@ def pretrain(
             "tokens": f"{tokens / 1e6:,.1f} M at most",
         }
         if train.minutes is not None:
-            made = "" if has_corpus else "the corpus is" if start else "the vocabulary and the corpus are"
-            lines["time"] = f"{duration(60 * train.minutes)} of training{f'; before it {made} made' * bool(made)}; "
-            lines["time"] += "after it the model and its report are written"
+            before = "" if has_corpus else ", after the corpus is made"
+            lines["time"] = f"{duration(60 * train.minutes)} of training{before}"
         return config, _plan_of(lines, needs, train, folder, tokens=tokens)
 
     if dry_run:
@@ -147,8 +138,7 @@ def pretrain(
         if corpus is None and not (was_finished and has_corpus):
             how: Any = {"start": start, "vocab_size": size, "held_out": held_out, "quiet": quiet, **layout}
             world.from_first(lambda: str(build_from_texts(texts, folder, **how)))
-        listeners = (write_to_tensorboard(folder / "tensorboard"),) if tensorboard and world.is_first else ()
-        run = Run(folder, pretraining.pretrain(resolved, folder, is_quiet=quiet, listeners=listeners, world=world))
+        run = Run(folder, pretraining.pretrain(resolved, folder, is_quiet=quiet, world=world))
         return concluded(run, quiet=quiet, was_finished=was_finished) if world.is_first else run
 
 
@@ -168,7 +158,6 @@ def distil(
     column: Column = "text",
     held_out: HeldOut = 0.02,
     settings: Overrides = (),
-    tensorboard: WriteTensorBoard = False,
     dry_run: DryRun = False,
     quiet: Quiet = False,
 ) -> Run:
@@ -192,7 +181,6 @@ def _plan_of(
 ) -> Shown[Planned]:
     """Add to the lines of a plan what the run needs, and what each of several processes holds and sends."""
     from litebert.distributed import world_size
-    from litebert.train.run import duration
 
     seconds, size, batch_size = train.steps * needs.seconds_per_step, world_size(), train.batch_size
     facts = {
@@ -241,7 +229,6 @@ def finetune(
     """
     require_types(finetune, locals())
     from litebert.distributed import joined
-    from litebert.hub import packaged_model
     from litebert.tasks.named import require_task
     from litebert.train import finetune as fine_tuning
     from litebert.train.run import choose_device
@@ -255,21 +242,11 @@ def finetune(
         advice = f"litebert finetune {task} --data FOLDER"
         raise LitebertError("LB-531", f"the data of {task} is missing: --data", expected=expected, next=advice)
     folder = run_folder(runs, name or (own.name.split(".")[0] if own else task))
-    given = flags(
-        {
-            "model.start": None if model is None else fspath(model),
-            "model.random": random or None,
-            "data.folder": None if data is None else str(data),
-            "data.dev": None if dev is None else str(dev),
-            "data.columns": list(columns) or None,
-            "data.problem": problem,
-            "teacher.run": None if teacher is None else fspath(teacher),
-            "train.epochs": epochs,
-            "train.steps": None if epochs is None else 0,
-            "task.name": "table" if own else None,
-            "data.train": str(own) if own else None,
-        }
-    )
+    files = {"model.start": model, "data.folder": data, "data.dev": dev, "data.train": own, "teacher.run": teacher}
+    given = flags({name: None if path is None else fspath(path) for name, path in files.items()})
+    given |= flags({"data.columns": list(columns) or None, "data.problem": problem, "model.random": random or None})
+    given |= flags({"task.name": task if own else None})
+    given |= {} if epochs is None else flags({"train.epochs": epochs, "train.steps": 0})
     start = {"model.start": Setting(str(packaged_model()), DEFAULT)}
     chosen = start | recipe_settings("finetune", recipe or task) | given | overrides(settings)
     resolved = resolve(FinetuneConfig, chosen)

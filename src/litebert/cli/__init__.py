@@ -186,13 +186,12 @@ def run(words: Sequence[str]) -> int:
         found = as_litebert_error(error)
         if isinstance(error, click.ClickException):  # in our form of four lines
             asked = error.ctx if isinstance(error, click.UsageError) else None
-            found = UsageError(
-                "LB-939",
-                error.format_message().rstrip("."),
-                received=" ".join(typed) or "nothing",
-                expected="a verb, its arguments and its options; -- before texts that look like options",
-                next=f"{asked.command_path if asked else 'litebert'} --help",
+            what, received = error.format_message().rstrip("."), " ".join(typed) or "nothing"
+            hint, advice = (
+                "-- before a text that looks like an option",
+                f"{asked.command_path if asked else 'litebert'} --help",
             )
+            found = UsageError("LB-939", what, received=received, expected=hint, next=advice)
         if found is None or is_debugged:
             raise
         _discard_stdout()

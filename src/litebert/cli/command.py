@@ -16,12 +16,13 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import MISSING, asdict, fields, is_dataclass
 from pathlib import Path
 from types import GenericAlias, NoneType, UnionType
 from typing import Annotated, Any, Literal, Required, Union, get_args, get_origin, get_type_hints
 
 import click
+from annotated_types import Ge, Gt, Le
 
 from litebert.errors import NonFiniteError, harmless, say
 
@@ -93,7 +94,7 @@ def option(name: str, hint: Any, default: Any) -> click.Option:
     is_given = default is not None and default is not ABSENT
     return click.Option(
         [flag, name],
-        type=NUMBERS if kind is int and is_several else _type_of(kind, notes),
+        type=numbers if kind is int and is_several else _type_of(kind, notes),
         multiple=is_several and kind is not int,
         **({"default": default} if is_given else {}),
         show_default=is_given and default not in ("", (), []),
@@ -205,17 +206,15 @@ class TextCommand(click.Command):
             _MARK + word if word[:1] == "-" != word and not _OPTION.fullmatch(word) and before not in taking else word
             for before, word in zip(["", *args], args[:end], strict=False)
         ]
-        return super().parse_args(ctx, marked + args[end:])
+        rest = super().parse_args(ctx, marked + args[end:])
+        ctx.params = {name: _unmarked(value) for name, value in ctx.params.items()}
+        return rest
 
 
-class Typed(click.ParamType[Any, Any]):
-    """A text or a path as it was typed, without the mark."""
-
-    def __init__(self, kind: type) -> None:
-        self.name, self._kind = "path" if kind is Path else "text", kind
-
-    def convert(self, value: Any, _: click.Parameter | None, __: click.Context | None) -> Any:
-        return self._kind(value.removeprefix(_MARK)) if isinstance(value, str) else value
+def _unmarked(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return tuple(map(_unmarked, value))
+    return type(value)(str(value).removeprefix(_MARK)) if isinstance(value, str | Path) else value
 
 
 class Real(click.FloatRange):
@@ -226,27 +225,20 @@ class Real(click.FloatRange):
         return self.fail(f"{value} is not a number", param, ctx) if math.isnan(number) else number
 
 
-class Numbers(click.ParamType[Any, Any]):
-    """Several whole numbers: 1,2,3."""
-
-    name = "numbers"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if isinstance(value, str) and not re.fullmatch(r"\d+(,\d+)*", value):
-            self.fail(f"{value!r} is not a list of whole numbers from 0, such as 1,2,3", param, ctx)
-        return tuple(map(int, value.split(","))) if isinstance(value, str) else value
+def numbers(words: Any) -> Any:
+    """Read whole numbers: 1,2,3. What is no text is a default, which is read already."""
+    if isinstance(words, str) and not re.fullmatch(r"\d+(,\d+)*", words):
+        raise click.BadParameter(f"{words!r} is not a list of whole numbers from 0, such as 1,2,3")
+    return tuple(map(int, words.split(","))) if isinstance(words, str) else words
 
 
-NUMBERS = Numbers()
-_LIMITS = ("gt", "ge", "le")
-
-
-def _type_of(kind: Any, notes: list[Any]) -> click.ParamType[Any, Any]:
+def _type_of(kind: Any, notes: list[Any]) -> Any:
     if get_origin(kind) is Literal:
         return click.Choice(list(get_args(kind)))
     if kind not in (int, float):
-        return Typed(Path if kind is Path else str)
-    low, least, most = (next((getattr(note, name) for note in notes if hasattr(note, name)), None) for name in _LIMITS)
+        return Path if kind is Path else str
+    limits = {name: value for note in notes if isinstance(note, Ge | Gt | Le) for name, value in asdict(note).items()}
+    low, least, most = map(limits.get, ("gt", "ge", "le"))
     if kind is int:
         return click.IntRange(least, most)
     return Real(least if low is None else low, most, min_open=low is not None)

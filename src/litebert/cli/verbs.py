@@ -33,8 +33,8 @@ from pydantic_core import to_jsonable_python
 from litebert.answers import Explanation, Match, Shown
 from litebert.api.settings import progress
 from litebert.cli.command import TextCommand, argument, help_of, option, options_of, show, show_json
-from litebert.errors import LitebertError, RequestError, counted, say
-from litebert.files import Json, LockedLog, hash_file, require_replaceable, write_stream
+from litebert.errors import LitebertError, RequestError, counted, disk_errors, say
+from litebert.files import Json, hash_file, open_log, require_new, write_stream
 from litebert.inference.model import PACKAGED, Model
 from litebert.inference.verbs import CHOICES, VERBS, Row, Verb
 from litebert.reading import source as inputs
@@ -149,7 +149,7 @@ def verb_command(name: str) -> click.Command:
 
 def _answer(verb: Verb, loading: Loading, bulk: Bulk, options: dict[str, Any], typed: dict[str, Any]) -> None:
     """Answer what is typed in the terminal; the rows of files chunk by chunk, in the terminal or in a file."""
-    sources, rows, shared = _read_words(verb, **typed)
+    sources, rows, shared = _read_words(verb, typed)
     model = loading.load()
     answer = partial(verb.answer, model, **options)
     if rows and bulk.output is None:
@@ -189,10 +189,7 @@ def _answer(verb: Verb, loading: Loading, bulk: Bulk, options: dict[str, Any], t
             say(f"resuming after {counted(file.num_done, 'row')}")
             total = None if total is None else max(0, total - file.num_done)
     is_quiet = bulk.quiet or (file is None and sys.stdout.isatty())  # where rows are seen, they are the progress
-    with (
-        closing(file) if file else nullcontext(),
-        progress("rows", "answering", total=total, is_quiet=is_quiet) as advance,
-    ):
+    with closing(file) if file else nullcontext(), progress("rows answered", total=total, is_quiet=is_quiet) as advance:
         for chunk in answer_rows(file.resume(numbered) if file else numbered, verb, answer):
             num_rows += len(chunk)
             bad += [(number, found) for number, _, found in chunk if isinstance(found, LitebertError)]
@@ -216,16 +213,11 @@ def _answer(verb: Verb, loading: Loading, bulk: Bulk, options: dict[str, Any], t
 # ---- words: texts that are typed, or files --------------------------------------------------------------------------
 
 
-def _read_words(
-    verb: Verb,
-    texts: Sequence[str] = (),
-    pairs: Sequence[str] = (),
-    context: str | None = None,
-    file: Path | None = None,
-    choices: Sequence[str] = (),
-    **parts: str | None,
-) -> tuple[list[Source], list[Row], Row]:
+def _read_words(verb: Verb, given: dict[str, Any]) -> tuple[list[Source], list[Row], Row]:
     """Return the files that words name, or the rows that they are; and what rows of files have in common."""
+    texts, pairs, choices = (given.pop(name, ()) for name in ("texts", "pairs", "choices"))
+    context, file = (given.pop(name, None) for name in ("context", "file"))
+    typed = {role: word for role, word in given.items() if word is not None}
     example, needed = EXAMPLES[verb.name].split("\n")[1], verb.roles[: verb.num_needed]
     if context is not None and file is not None:
         both = "a question needs one text that contains its answer"
@@ -235,15 +227,11 @@ def _read_words(
         if not context.strip():
             raise LitebertError("LB-310", f"{file} is empty", expected="a text", next=f"ls -l {file}")
     shared = {} if context is None else {"context": context}
-    typed = {role: word for role, word in parts.items() if word is not None}
     words = [*texts, *typed.values(), *choices]
     sources = find_sources(words)
     if pairs and (sources or len(pairs) != len(texts)):
-        received = f"{len(words)} texts or files and {len(pairs)} --pair"
-        expected = "one --pair for each typed text; of a file, a column: --column second=NAME"
-        raise LitebertError(
-            "LB-946", "texts and pairs do not match", received=received, expected=expected, next=example
-        )
+        received = f"{len(words)} texts or files and {len(pairs)} --pair; of a file, --column second=NAME is the pair"
+        raise LitebertError("LB-946", "each typed text needs one --pair", received=received, next=example)
     if sources:
         return sources, [], shared
     rows = [{"text": text} for text in texts]
@@ -253,37 +241,32 @@ def _read_words(
         rows = [typed | dict(zip(CHOICES, choices, strict=False)) | shared]
     for row in rows:
         if wrong := [name for name in needed if name not in row or not row[needed[0]].strip()]:
-            typed_as = "typed" + " (--context TEXT or --file FILE)" * ("context" in needed)
-            expected = f"{', '.join(needed)}: {typed_as}, or columns of a file"
+            how = " (--context TEXT or --file FILE)" * ("context" in needed)
             received = " and ".join(words)[:200].strip() or "a blank"
-            raise RequestError(
-                "LB-947", f"{verb.name} needs a {wrong[0]}", received=received, expected=expected, next=example
-            )
+            raise RequestError("LB-947", f"{verb.name} needs a {wrong[0]}{how}", received=received, next=example)
     return [], list(rows), shared
+
+
+ROWS = (".txt", *inputs.TABLES)  # the kinds of files whose rows are answered
 
 
 def find_sources(words: Sequence[str]) -> list[Source]:
     """Look up the files that words name, "-" for standard input; none if they are texts. A mixture is refused."""
-    kinds = (*inputs.TEXTS, *inputs.TABLES)
-    there = [
-        word == "-" or (_bare(word).endswith(kinds) and (word.split() == [word] or isfile(word)))  # noqa: PTH113  any text
-        for word in words
-    ]
+    there = list(map(_names_a_file, words))
     if any(there) and not all(there):
         received = f"the file {words[there.index(True)]} and the text {words[there.index(False)]!r}"
         raise RequestError("LB-948", "files and texts cannot be mixed", received=received, next="use two commands")
     return [_find(word) for word in words] if any(there) else []
 
 
+def _names_a_file(word: str) -> bool:
+    """Tell the name of a file, with any ending of a compression, from a text: a text of several words may end so."""
+    kind = word.lower().removesuffix(".gz").removesuffix(".zst")
+    return word == "-" or (kind.endswith(ROWS) and (word.split() == [word] or isfile(word)))  # noqa: PTH113
+
+
 def _find(word: str) -> Source:
-    if word == "-":
-        return inputs.STANDARD_INPUT
-    return inputs.find_input(word, inputs.TEXTS if _bare(word).endswith(".txt") else inputs.TABLES)
-
-
-def _bare(word: str) -> str:
-    """Return a name without the ending of a compression."""
-    return word.lower().removesuffix(".gz").removesuffix(".zst")
+    return inputs.STANDARD_INPUT if word == "-" else inputs.find_input(word, ROWS)
 
 
 # ---- the rows of files ----------------------------------------------------------------------------------------------
@@ -314,9 +297,8 @@ def rows_of(
         role, _, name = choice.partition("=") if "=" in choice else (roles[0], "", choice)
         role = SYNONYMS.get(role, role)
         if role not in roles or not name:
-            expected = f"NAME, or ROLE=NAME with a role of {', '.join(roles)}; or header=no"
-            what, advice = f"{choice} does not choose a column", f"--column {roles[0]}=NAME"
-            raise RequestError("LB-915", what, expected=expected, next=advice)
+            what, wanted = f"{choice} does not choose a column", f"NAME, header=no, or ROLE=NAME of {', '.join(roles)}"
+            raise RequestError("LB-915", what, expected=wanted, next=f"--column {roles[0]}=NAME")
         chosen[role] = name
     usual = [*((role, name) for name, role in SYNONYMS.items()), *trained.items()]
     before = number = 0
@@ -334,9 +316,8 @@ def rows_of(
         for role in (*(role for role in roles[: verb.num_needed] if role not in shared), *(chosen if table else ())):
             if names[role] not in there:
                 received = ", ".join(map(str, there))[:200] + " alone, a line each" * (table is None)
-                expected = f"a table with a column named {role}, or --column {role}=NAME"
                 what, advice = f"{source.name} has no column {names[role]}", f"add --column {role}=NAME"
-                raise RequestError("LB-944", what, received=received, expected=expected, next=advice)
+                raise RequestError("LB-944", what, received=received, next=advice)
         for number, (place, row) in enumerate(table.scan() if table else inputs.read_lines(source), before + 1):
             if isinstance(row, str):
                 if row.strip():
@@ -401,35 +382,31 @@ class AnswerFile:
     """
 
     def __init__(self, path: Path, verb: Verb, model: Model, command: Mapping[str, Json], *, force: bool) -> None:
-        others = {".parquet", ".tsv", ".npz", *inputs.COMPRESSIONS} | ({".npy"} if verb.name != "embed" else set())
-        is_folder = not path.name or path.is_dir()
-        if is_folder or path.suffix in others:
-            what = f"answers of {verb.name} cannot be written to {path}: a {'folder' if is_folder else path.suffix}"
-            expected = "a file that ends in .jsonl or .csv, or in .npy for vectors"
-            advice = f"--output {path / 'answers.jsonl' if is_folder else path.with_suffix('.jsonl')}"
-            raise LitebertError("LB-914", what, expected=expected, next=advice)
-        require_replaceable(path)
-        self._path, self._verb = path, verb
+        formats = {".jsonl": self._jsonl, ".csv": self._csv} | ({".npy": self._npy} if verb.name == "embed" else {})
+        if path.suffix not in formats or path.is_dir():
+            what = f"answers of {verb.name} cannot be written to {path}"
+            expected = f"a file, not a folder, that ends in {' or '.join(formats)}"
+            raise LitebertError("LB-914", what, expected=expected, next="--output answers.jsonl")
+        require_new(path, force=force)
+        self._path, self._write, self._verb = path, formats[path.suffix], verb
+        self._unfinished = path.with_name(f"{path.name}.unfinished")
         # the weights count, not their name; cards and reports do not
         files = [p for p in Path(model.source).glob("*") if p.is_file() and p.suffix not in (".md", ".html")]
         hashes = "".join(f"{path.name} {hash_file(path)}\n" for path in sorted(files)) or model.source
         begun_by: dict[str, Json] = {"verb": verb.name, "model": _digest(hashes, 16), **command}
-        self._log = LockedLog(path.with_name(f"{path.name}.unfinished"))
+        self._log = open_log(self._unfinished)
         if force:
-            self._log.clear()
-        elif path.exists():
-            self._log.remove()
-            raise LitebertError("LB-941", f"{path} exists", next="choose another --output, or add --force")
-        self.num_done = max(0, self._log.num_lines - 1)
-        if self.num_done and {**json.loads(next(self._log.lines())), "pid": 0} != {**begun_by, "pid": 0}:
+            self._log.truncate(0)
+        self.num_done = max(0, sum(1 for _ in self._lines()) - 1)
+        if self.num_done and {**json.loads(next(self._lines())), "pid": 0} != {**begun_by, "pid": 0}:
             raise self._begun_by_another("another model, verb or option")
         if self.num_done == 0:  # a command that failed before its first row binds no other
-            self._log.clear()
-            self._log.append([json.dumps({**begun_by, "pid": os.getpid()})])
+            self._log.truncate(0)
+            self._append([json.dumps({**begun_by, "pid": os.getpid()})])
 
     def _begun_by_another(self, received: str) -> LitebertError:
         self._log.close()
-        what, advice = f"{self._log.path} was begun by another command", "choose another --output, or add --force"
+        what, advice = f"{self._unfinished} was begun by another command", "choose another --output, or add --force"
         return LitebertError("LB-942", what, received=received, next=advice)
 
     def resume(self, rows: Iterable[Numbered]) -> Iterator[Numbered]:
@@ -449,25 +426,33 @@ class AnswerFile:
             if self._path.suffix == ".npy" and "answer" in record:  # 4 bytes a number instead of 20
                 record["answer"] = base64.b64encode(np.asarray(answer, "<f4").tobytes()).decode()
             lines.append(json.dumps(record, ensure_ascii=False))
-        self._log.append(lines)
+        self._append(lines)
 
     def finish(self) -> None:
         """Write all rows in the format of the output, and remove the unfinished file."""
-        write = {".csv": self._csv, ".npy": self._npy}.get(self._path.suffix, self._jsonl)
-        write_stream(self._path, write())
-        self._log.remove()
+        write_stream(self._path, self._write())
+        self._unfinished.unlink()
 
     def close(self) -> None:
         """Let another process continue."""
         self._log.close()
 
+    def _append(self, lines: Sequence[str]) -> None:
+        with disk_errors(self._unfinished):
+            self._log.writelines(_encode(line) for line in lines)
+            self._log.flush()
+
+    def _lines(self) -> Iterator[bytes]:
+        with open(self._unfinished, "rb") as file:
+            yield from file
+
     def _records(self) -> Iterator[dict[str, Any]]:
-        return map(json.loads, islice(self._log.lines(), 1, None))
+        return map(json.loads, islice(self._lines(), 1, None))
 
     def _jsonl(self) -> Iterator[bytes]:
         for record in self._records():
             del record["of"]
-            yield (json.dumps(record, ensure_ascii=False) + "\n").encode()
+            yield _encode(json.dumps(record, ensure_ascii=False))
 
     def _csv(self) -> Iterator[bytes]:
         """A column for each field of the answers, which all have the same ones."""
@@ -475,18 +460,23 @@ class AnswerFile:
         names = ["row", *(name for name in _flat(first) if name not in ("row", "of")), "error"]
         for record in chain([dict(zip(names, names, strict=True))], self._records()):
             line = io.StringIO()
-            csv.DictWriter(line, names, extrasaction="ignore", lineterminator="\n").writerow(_flat(record))
-            yield line.getvalue().encode()
+            csv.DictWriter(line, names, extrasaction="ignore", lineterminator="").writerow(_flat(record))
+            yield _encode(line.getvalue())
 
     def _npy(self) -> Iterator[bytes]:
         """One float32 array, a vector per row; a row without an answer is NaN."""
         found = (base64.b64decode(record["answer"]) for record in self._records() if "answer" in record)
         missing = np.full(len(next(found, b"")) // 4, np.nan, dtype="<f4").tobytes()
-        header, shape = io.BytesIO(), (self._log.num_lines - 1, len(missing) // 4)  # (rows, hidden)
+        header, shape = io.BytesIO(), (sum(1 for _ in self._records()), len(missing) // 4)  # (rows, hidden)
         np.lib.format.write_array_header_1_0(header, {"descr": "<f4", "fortran_order": False, "shape": shape})
         yield header.getvalue()
         for record in self._records():
             yield base64.b64decode(record["answer"]) if "answer" in record else missing
+
+
+def _encode(line: str) -> bytes:
+    """Return a line in UTF-8; half a character, which JSON can hold, is the escape that JSON has for it."""
+    return f"{line}\n".encode("utf-8", "backslashreplace")
 
 
 def _digest(text: str, size: int = 6) -> str:
@@ -532,7 +522,7 @@ def search(
         if isinstance(row, LitebertError):
             raise row
         texts.append(row["text"])
-    with progress("texts", "embedded", total=len(texts), is_quiet=quiet) as advance:
+    with progress("texts embedded", total=len(texts), is_quiet=quiet) as advance:
         index = model.index(texts, progress=advance)
     found = list(index.search(query, top=top))
     return Shown(found, "\n".join(f"{match.score:7.4f}  {match.text[:100]}" for match in found))

@@ -166,14 +166,7 @@ def _require_hash(blob: Path) -> None:
         raise OSError(f"{_AS_THEY_SAY_IT}: a file with another hash than {blob.name}")
 
 
-def push(
-    name: HubName,
-    files: dict[str, Path],
-    *,
-    texts: dict[str, str],
-    private: bool = False,
-    message: str = "Upload model",
-) -> str:
+def push(name: HubName, files: dict[str, Path], *, texts: dict[str, str], private: bool = False) -> str:
     """Send files, and texts that become files, in one commit; return its address. Creates repository and branch."""
     with _hub("push", name):
         from huggingface_hub import CommitOperationAdd, HfApi
@@ -187,7 +180,7 @@ def push(
             api.create_branch(name.repository, branch=name.revision, exist_ok=True)
         operations = [CommitOperationAdd(path, str(file.resolve())) for path, file in files.items()]
         operations += [CommitOperationAdd(path, text.encode()) for path, text in texts.items()]
-        commit = api.create_commit(name.repository, operations, commit_message=message, revision=name.revision)
+        commit = api.create_commit(name.repository, operations, commit_message="Upload model", revision=name.revision)
     return str(commit.commit_url)
 
 

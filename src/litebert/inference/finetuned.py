@@ -52,21 +52,20 @@ class Finetuned:
         cls,
         path: str | PathLike[str],
         *,
-        best: bool = False,
         task: str | None = None,
         columns: Sequence[str] = (),
         precision: Precision | None = None,
         depth: int | None = None,
         progress: Callable[[int], None] | None = None,
     ) -> Finetuned:
-        """Open a run (its last step or its best evaluation), or a model folder with a task name.
+        """Open a run, one of its models, or a model folder with a task name.
 
         `precision` defaults to the one that the run was trained in; `columns` replace the roles of columns that it was
         trained with; `depth` is the number of steps applied.
         """
         run = run_of(path)
         recorded = read_run(run) if run else None
-        folder = run / ("best" if best else "model") if run and run == Path(path) else locate(fspath(path))
+        folder = locate(fspath(path))
         if recorded is None and task is None:
             what = f"{path} is no run of litebert finetune, and no file names what it was trained for"
             raise LitebertError("LB-613", what, next="add --task mrpc, or whichever task it is")

@@ -17,6 +17,7 @@ import numpy as np
 from pydantic import BaseModel
 
 from litebert.config import HEADS, DataConfig, FinetuneConfig, PretrainConfig, StartConfig, TaskConfig, kind_of_class
+from litebert.errors import duration
 from litebert.files import Json, write_text
 from litebert.report import tables
 from litebert.report.figures import Figure, chart_of, rate_charts, reliability_figure
@@ -44,8 +45,6 @@ def write_report(folder: Path) -> Path:
 
     The page depends on the files of the run alone: the same run gives the same bytes. It loads nothing.
     """
-    from litebert.train.run import duration  # torch comes with it, which only a page needs
-
     run = Run.open(folder)
     facts, sections, shell, python = _pretraining(run) if run.kind == "pretraining" else _finetuning(run)
     seeds, report = [each.seed for each in run.seeds], f"litebert report {shlex.quote(str(run.folder))}"
@@ -218,7 +217,7 @@ def _finetuning(run: Run) -> Told:
     classes = run.config.get("architectures")
     kind = kind_of_class(str(classes[0])) if isinstance(classes, list) and classes else None
     place, python = shlex.quote(str(run.folder)), "verbs"
-    shell = [f"litebert evaluate {place}", f"litebert evaluate {place} --best"]
+    shell = [f"litebert evaluate {place}", f"litebert evaluate {shlex.quote(str(run.folder / 'best'))}"]
     if kind:
         words, python = HEADS[kind].shell_example, HEADS[kind].python_example
         texts = [row.text for some in answers.values() for row in some]

@@ -21,7 +21,8 @@ from litebert.fast import checkpoint_gradients
 from litebert.files import hash_file, write_json, write_text
 from litebert.folder import load_model, read_config, read_head, read_sentence_vectors, start_from
 from litebert.folder.weights import weights_path
-from litebert.hub import locate, write_card
+from litebert.hub import locate
+from litebert.hub.card import write_card
 from litebert.nn import AlbertForTask, AlbertWithExits
 from litebert.optim import averaged, build_optimizer, build_schedule
 from litebert.runs import RESULT_FILE, AnswerRow, EvaluatedStep, Result, Run, is_run

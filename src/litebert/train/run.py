@@ -23,11 +23,11 @@ from pydantic import JsonValue
 import litebert
 from litebert.config import FinetuneConfig, PretrainConfig, TrainConfig
 from litebert.distributed import ALONE, World, launched, world_size
-from litebert.errors import LitebertError, counted, say, show_status
+from litebert.errors import LitebertError, counted, duration, say, show_status
 from litebert.fast.steps import DTYPES
 from litebert.files import Json, append_line, remove_unfinished, staged_folder, write_json
 from litebert.folder import save_model
-from litebert.hub import write_card
+from litebert.hub.card import write_card
 from litebert.nn import Network
 from litebert.runs import (
     DAMAGED_FILE,
@@ -46,7 +46,7 @@ from litebert.tokenizer import Tokenizer
 
 Configuration = TypeVar("Configuration", PretrainConfig, FinetuneConfig)
 Listener: TypeAlias = Callable[[dict[str, Json]], None]
-"""Receives every row of metrics.jsonl, as TensorBoard does."""
+"""Receives every row of metrics.jsonl."""
 
 FREE_SETTINGS = {f"train.{name}" for name in ("log_every", "save_every", "keep_checkpoints", "keep_every")}
 FREE_SETTINGS |= {"train.loader_workers"}
@@ -347,21 +347,6 @@ def memory_bytes() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
-def duration(seconds: float) -> str:
-    """Write a time span for people.
-
-    >>> duration(75), duration(7_260), duration(500_000), duration(4e9)
-    ('1m15s', '2h01m', '5.8 days', '127 years')
-    """
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    if hours >= 24 * 730:
-        return f"{hours / 24 / 365.25:,.0f} years"
-    if hours >= 100:
-        return f"{hours / 24:,.1f} days"
-    return f"{hours}h{minutes:02d}m" if hours else f"{minutes}m{rest:02d}s"
-
-
 @dataclass
 class BestModel:
     """Listen to the rows, and write the network to the run's `best` whenever the key measure improves.
@@ -390,21 +375,3 @@ class BestModel:
             if not is_written:
                 write_model(self.session.folder / "best", self.network, self.tokenizer)
         self.session.has_stalled = self.patience is not None and self._since >= self.patience
-
-
-def write_to_tensorboard(folder: Path) -> Listener:
-    """Return what writes every number of every row as a scalar `<kind>/<name>` (extra: litebert[track])."""
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError as error:
-        what, next_step = "TensorBoard is not installed", "pip install 'litebert[track]'"
-        raise LitebertError("LB-502", what, received=error, next=next_step) from error
-    writer = SummaryWriter(str(folder))
-
-    def write(row: dict[str, Json]) -> None:
-        for name, value in row.items():
-            if isinstance(value, float):
-                writer.add_scalar(f"{row['kind']}/{name}", value, row["step"])
-        writer.flush()
-
-    return write

@@ -123,7 +123,7 @@ def test_absurd_numbers_of_layers_are_refused_quickly(tmp_path: Path) -> None:
     with pytest.raises(LitebertError, match="LB-721"):
         import_checkpoint(tmp_path / "x.ckpt", tmp_path / "model")
     os.truncate(tmp_path / "x.ckpt.index", 17 << 20)
-    with pytest.raises(LitebertError, match="LB-003"):
+    with pytest.raises(LitebertError, match="LB-004"):
         read_bundle(tmp_path / "x.ckpt")
 
 

@@ -1,4 +1,6 @@
-"""Update rules beside the papers' formulas, written out in NumPy, and the learning rates of every schedule."""
+"""Numbers: update rules beside the papers' formulas; measures as SQuAD's scripts and the answers of a run give them."""
+
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -6,6 +8,9 @@ import torch
 
 import litebert as package
 from litebert import optim
+
+from .shell import litebert
+from .tiny import Desk
 
 RATE, DECAY, BETA1, BETA2, EPSILON = 0.02, 0.01, 0.9, 0.999, 1e-6
 SHAPES = {"dense.weight": (5, 3), "dense.bias": (5,), "norm.weight": (3,), "word.weight": (7, 2)}
@@ -61,3 +66,35 @@ def test_a_matrix_of_zeros_or_without_a_gradient_is_moved_as_upstream_does() -> 
     expected = -RATE * (1 - 0.9) / (np.sqrt(1 - 0.999) + 1e-6)  # the trust ratio is 1
     np.testing.assert_allclose(zeros.detach().numpy(), expected, rtol=1e-5)
     np.testing.assert_array_equal(still.detach().numpy(), 1)
+
+
+# ---- measures --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("file", "exact", "f1"),
+    [
+        ("v1.1-bert-ensemble", 86.20624408703878, 92.19557978351129),
+        ("v1.1-albert-base-pohanchi", 78.27814569536424, 86.90508361514442),
+    ],
+)
+def test_published_predictions_have_their_official_scores(real_data: Path, file: str, exact: float, f1: float) -> None:
+    squad = real_data / "squad"
+    predictions = ("--predictions", squad / "predictions" / f"{file}.json.gz")
+    done = litebert("evaluate", *predictions, "--data", squad / "dev-v1.1.json.gz", "--json")
+    assert done.code == 0, done.stderr
+    expected = {"exact": exact, "f1": f1, "total": 10_570, "unanswered": 0}
+    assert done.json == {"predictions": pytest.approx(expected, rel=1e-14)}
+
+
+MEASURED = {"reviews.csv": "accuracy", "tags.conll": "accuracy", "choices.csv": "accuracy", "spans.jsonl": "f1"}
+
+
+@pytest.mark.parametrize("name", MEASURED)
+def test_measures_of_a_run_are_those_of_its_answers(desk: Desk, name: str) -> None:
+    run, data = getattr(desk, name.partition(".")[0]), desk.table(name)
+    found = package.evaluate(run, data=data, quiet=True).measures["dev"]
+    rows = package.predict(run, data=data, split="dev", quiet=True).rows["dev"]
+    assert len(rows) == 20
+    scale = 100 if MEASURED[name] == "f1" else 1
+    assert found[MEASURED[name]] == pytest.approx(scale * np.mean([row.score for row in rows]), abs=1e-6)
