@@ -35,8 +35,6 @@ def finding(report: DataReport, kind: str) -> Finding:
 
 
 ELSEWHERE = '{"question": "?", "context": "Me.", "answers": [{"text": "Me", "answer_start": %s}]}\n'
-
-
 # What is found in a file: a finding's kind, count, places and example
 FOUND: dict[str, tuple[str, bytes | str, list[tuple[str, int, str, str]]]] = {
     "nothing": ("good.csv", HEAD + GOOD, []),
@@ -161,15 +159,12 @@ def test_the_command_exits_with_3_where_training_would_stop_and_with_1_for_what_
 
     good, bad = write("g.csv", HEAD + GOOD), write("b.csv", f"{HEAD}{GOOD}x\n")
     tokenizer.save(tmp_path / "vocabulary")
-    assert [run(*words).exit_code for words in ((good,), (good, bad))] == [0, 3]
-    result = run(bad, "--model", tmp_path / "vocabulary", "--json")
+    result = run(good, bad, "--model", tmp_path / "vocabulary", "--json")
     report = json.loads(result.output)
-    assert (result.exit_code, [*report], report["findings"][0]["severity"]) == (
-        3,
-        ["findings", "counts", "guessed", "splits"],
-        "error",
-    )
-    assert (report["splits"][0]["labels"], report["splits"][0]["lengths"]["max_length"]) == ({"a": 20, "b": 20}, 256)
+    assert (run(good).exit_code, result.exit_code) == (0, 3)
+    assert [*report] == ["findings", "counts", "guessed", "splits"]
+    assert report["findings"][0]["severity"] == "error"
+    assert report["splits"][0]["lengths"]["max_length"] == 256
     for words, said in (((), "LB-869"), (("--task", "mrcp"), r"LB-870(.|\n)*did you mean mrpc\?")):
         error = run(tmp_path, *words).exception
         assert isinstance(error, LitebertError) and error.exit_code == 1

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar, Generic, TypeAlias, TypeVar
+from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
 
 import numpy as np
 import torch
@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from litebert.config import HeadConfig
-from litebert.files import Json
 from litebert.nn import AlbertForTask, Batch
 from litebert.runs import AnswerRow
 from litebert.tokenizer import Tokenizer
@@ -209,7 +208,8 @@ class Dataset(Generic[Example, Answer]):
 
     `read` takes the data folder and a split: "train", one to evaluate on (MNLI has two) or one to answer without
     labels. `submission` turns answers into the files that a leaderboard or the official script expects, by file name;
-    `notes` say what was guessed.
+    `notes` say what was guessed. Of a user's own files, `train` is the training file, and `settled` is what new files
+    are read by without it, for run.json.
     """
 
     name: str
@@ -220,11 +220,8 @@ class Dataset(Generic[Example, Answer]):
     dev_splits: tuple[str, ...] = ("dev",)
     test_splits: tuple[str, ...] = ("test",)
     notes: tuple[str, ...] = ()
-
-    @property
-    def settled(self) -> dict[str, Json]:
-        """What was guessed about a user's own files, for run.json; nothing for a named data set."""
-        return {}
+    train: Path | None = None
+    settled: dict[str, Any] = field(default_factory=dict)
 
 
 def frame_ids(

@@ -28,7 +28,6 @@ from numpy.typing import NDArray
 from litebert import rng
 from litebert.config import HeadConfig
 from litebert.errors import LitebertError, did_you_mean
-from litebert.files import Json
 from litebert.reading.tables import Row
 from litebert.tasks.kinds.family import Answer, Dataset, Example, Family
 from litebert.tasks.kinds.spans import ConditionalSpanAnswering, SpanAnswer, SpanAnswering, SpanExample, gold_answers
@@ -477,20 +476,6 @@ def settle(table: TableFile, columns: Sequence[str], problem: str | None) -> tup
     return reading, notes
 
 
-@dataclass(frozen=True, kw_only=True)
-class TableDataset(Dataset[Example, Answer]):
-    """A data set of the user's own files, by how their rows become examples."""
-
-    reading: RowReading[Example, Answer]
-    train: Path | None
-
-    @property
-    def settled(self) -> dict[str, Json]:
-        """What `table_dataset` needs to read new files without the training file."""
-        columns, labels = list(self.reading.columns.words()), list(self.reading.labels)
-        return {"columns": columns, "problem": self.reading.problem, "labels": labels}  # type: ignore[dict-item]
-
-
 def table_dataset(
     train: Path | None,
     dev: Path | None = None,
@@ -500,11 +485,11 @@ def table_dataset(
     problem: str | None = None,
     labels: Sequence[str] = (),
     skips_unlabelled: bool = False,
-) -> TableDataset[Any, Any]:
+) -> Dataset[Any, Any]:
     """Set up a data set from files, reading `train` once for its labels.
 
     `columns` are assignments such as text=review or header=no; everything else is guessed. Without `train`, all of
-    `TableDataset.settled` is needed. Without `dev`, the share `held_out` of `train` is evaluated on, the same share of
+    `Dataset.settled` is needed. Without `dev`, the share `held_out` of `train` is evaluated on, the same share of
     each label. These rows are chosen by a hash of their texts, so that equal ones stay together and the order of rows
     does not matter. With `skips_unlabelled`, rows without a label are omitted and counted in the notes. For any other
     file, `read` returns all rows: with labels as "train" or "dev", without as "test".
@@ -540,9 +525,10 @@ def table_dataset(
         is_out = drawn([reading.group(example) for example in examples], held_out)
         return [example for example, out in zip(examples, is_out, strict=True) if out == (split == "dev")]
 
-    family = reading.family
-    write, key = partial(answer_table, family), family.key_measure
-    return TableDataset("table", family, read, key, write, notes=tuple(notes), reading=reading, train=train)
+    family, words = reading.family, list(reading.columns.words())
+    settled = {"columns": words, "problem": reading.problem, "labels": list(reading.labels)}
+    said, write = tuple(notes), partial(answer_table, family)
+    return Dataset("table", family, read, family.key_measure, write, notes=said, train=train, settled=settled)
 
 
 def drawn(groups: Sequence[tuple[str, str]], share: float) -> NDArray[np.bool_]:
@@ -592,8 +578,8 @@ def answer_table(
 
 def require_same_data(datasets: Mapping[str, Dataset[Any, Any]], data: Path) -> None:
     """Check that runs may be averaged: none may have trained on rows that others hold out."""
-    own = {name: each for name, each in datasets.items() if isinstance(each, TableDataset)}
-    columns = {name: " ".join(each.reading.columns.words()) for name, each in own.items()}
+    own = {name: each for name, each in datasets.items() if each.settled}
+    columns = {name: " ".join(each.settled["columns"]) for name, each in own.items()}
     held_out_by = [each for each in own.values() if each.train and each.train.absolute() == data.absolute()]
     if len({*columns.values()}) > 1 or 0 < len(held_out_by) < len(datasets):
         what = "these runs cannot be averaged: they read other columns, or do not hold out the same rows"
