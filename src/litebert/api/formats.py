@@ -40,14 +40,9 @@ def import_google(
     """
     from litebert.interop.google import import_checkpoint
 
+    names = labels.split(",") if labels else ()
     return import_checkpoint(
-        path,
-        output,
-        config=config,
-        tokenizer=tokenizer,
-        head=head,
-        labels=labels.split(",") if labels else (),
-        has_optimizer=optimizer,
+        path, output, config=config, tokenizer=tokenizer, head=head, labels=names, has_optimizer=optimizer
     )
 
 

@@ -93,10 +93,11 @@ def run_folder(runs: str | Path, name: str) -> Path:
     """Return the folder of a run; a name that leads out of `runs` is refused."""
     parts = Path(name).parts
     if not parts or Path(name).is_absolute() or ".." in parts or not name.isprintable():
-        what, expected = "a run cannot have this name", f"the name of a folder below {runs}, such as mine or mine/first"
-        raise LitebertError(
-            "LB-920", what, received=name, expected=expected, next="choose another, or add --runs FOLDER"
+        what, advice = (
+            f"this is not the name of a folder below {runs}",
+            "choose another name, such as mine or mine/first",
         )
+        raise LitebertError("LB-920", what, received=name, next=advice)
     return Path(runs) / name
 
 
@@ -118,10 +119,7 @@ def progress(title: str, *, total: int | None = None, is_quiet: bool = False) ->
         if is_quiet or (now := time.monotonic()) < due:
             return
         due = now + (0.1 if is_live else 10)
-        if is_live:
-            show_status(done if total else 0, total or 1, line())
-        else:
-            say(line())
+        show_status(done if total else 0, total or 1, line()) if is_live else say(line())
 
     yield advance
     if is_live and done and not is_quiet:

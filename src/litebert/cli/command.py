@@ -154,17 +154,12 @@ def help_of(docstring: str) -> str:
 
 def present(found: object, written_as: str | None = None) -> None:
     """Print what a function returned, in the first process of several, and end the process if it failed."""
-
-    def plain(value: Any) -> Any:
-        return value.as_json() if hasattr(value, "as_json") else value
-
     if isinstance(found, Iterator):
         for each in found:
-            show_json(plain(each)) if written_as == "json" else show(str(each))
+            show_json(each) if written_as == "json" else show(str(each))
     elif found is not None and os.environ.get("RANK", "0") in ("", "0"):
         if written_as == "json":
-            if (value := plain(found)) is not None:
-                show_json(value, indent=2)
+            show_json(found, indent=2)
         elif text := str(found) if written_as is None else getattr(found, f"as_{written_as}")():
             show(text)
         for each in getattr(found, "notes", ()):
@@ -178,10 +173,12 @@ def show(text: str) -> None:
     click.echo(harmless(text))
 
 
-def show_json(value: object, *, indent: int | None = None) -> None:
-    """Print a value or records as JSON; with --json nothing else goes to stdout."""
+def show_json(value: Any, *, indent: int | None = None) -> None:
+    """Print a value, or what its `as_json` gives unless that is None; with --json nothing else goes to stdout."""
     from pydantic_core import to_jsonable_python
 
+    if hasattr(value, "as_json") and (value := value.as_json()) is None:
+        return
     try:
         show(json.dumps(value, ensure_ascii=False, allow_nan=False, indent=indent, default=to_jsonable_python))
     except ValueError as error:

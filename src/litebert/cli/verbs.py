@@ -434,8 +434,7 @@ class AnswerFile:
         self._unfinished.unlink()
 
     def close(self) -> None:
-        """Let another process continue."""
-        self._log.close()
+        self._log.close()  # which lets another process continue
 
     def _append(self, lines: Sequence[str]) -> None:
         with disk_errors(self._unfinished):
