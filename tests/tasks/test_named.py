@@ -145,8 +145,8 @@ def test_parquet_files_of_the_hub_are_read_with_its_order_of_labels(tmp_path: Pa
     pq.write_table(pa.table(columns), tmp_path / "mnli" / "validation_matched-00000-of-00001.parquet")
     read = DATASETS["mnli"].read(tmp_path, "dev_matched")
     assert [(e.id, e.first, e.label) for e in read] == [("4", "A.", 0), ("5", "B.", 1), ("6", "C.", 2)]
-    for part in range(2):  # parts follow each other, and test labels of -1 are none
-        columns = {"sentence": [f"text {part}"], "label": [-1], "idx": [part]}
+    for part in range(2):  # parts follow each other, also without numbers, and test labels of -1 are none
+        columns = {"sentence": [f"text {part}"], "label": [-1]}
         pq.write_table(pa.table(columns), tmp_path / f"test-0000{part}-of-00002.parquet")
     assert DATASETS["mnli"].dev_splits == ("dev_matched", "dev_mismatched")
     assert DATASETS["cola"].read(tmp_path, "test") == [TextExample("0", "text 0"), TextExample("1", "text 1")]

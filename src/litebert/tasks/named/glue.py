@@ -93,14 +93,14 @@ def read_glue(task: GlueTask, folder: Path, split: str) -> list[TextExample]:
         columns = texts if is_test else (*texts, label)
         header = () if is_test else task.header
         rows = _lines(task, source, columns, header) if is_tsv else open_table(Path(source.location)).rows()
-        for count, (number, row) in enumerate(rows):
+        for number, row in rows:
             place = source.place(number)
             _require_columns(task, row, columns, place)
             for name in texts:
                 if not isinstance(row[name], str):
                     raise LitebertError("LB-824", f"{place}: {name} is not text", received=row[name], next=AGAIN)
             first, *second = (str(row[name]) for name in texts)
-            key = str(next((row[name] for name in ID_COLUMNS if name in row), count))
+            key = str(next((row[name] for name in ID_COLUMNS if name in row), len(examples)))
             answer = None if is_test else _label(task, row[label], place, is_tsv=is_tsv)
             examples.append(TextExample(key, first, second[0] if second else None, answer))
     return examples
