@@ -118,7 +118,10 @@ def build_corpus(
             build = partial(build_part, plan=shared, tokenizer=place, output=folder.absolute())
             jobs = [partial(build, f"{number:05d}", group) for number, group in enumerate(groups)]
             with _reported(folder, len(jobs), sum(source.size for source in sources), report):
-                run_on_ray(jobs) if cluster else run_local(jobs, workers=num_cores() if workers is None else workers)
+                if cluster:
+                    run_on_ray(jobs)
+                else:
+                    run_local(jobs, workers=num_cores() if workers is None else workers)
             _finish(folder, plan, len(jobs), loaded)
     counts = [disk.read_record(side / disk.MANIFEST, disk.Manifest).counts for side in _sides(folder, plan).values()]
     return CorpusSummary(str(folder), counts[0], counts[1] if held_out else None)

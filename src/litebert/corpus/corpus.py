@@ -247,7 +247,7 @@ def _get(url: str, folder: Path, name: str, expected: str | None = None) -> None
     if ".." in Path(name).parts or Path(name).is_absolute():
         advice = "check where this corpus comes from"
         raise LitebertError("LB-274", f"{url} names a file outside the corpus", received=name, next=advice)
-    for attempt in range(HASH_ATTEMPTS + 1):
+    for attempt in range(HASH_ATTEMPTS + 1):  # what is here already may be damaged, too
         if path.is_file() and (expected is None or files.hash_file(path) == expected):
             return
         if attempt < HASH_ATTEMPTS:
