@@ -169,6 +169,7 @@ def corpus_stats(corpus: Path) -> CorpusStats:
     """Count documents, sentences, pieces, lengths and unknown pieces of a corpus.
 
     litebert corpus stats corpora/wiki
+    litebert corpus stats corpora/wiki --json
     """
     opened = Corpus.open(corpus)
     counts, used = opened.manifest.counts, np.zeros(opened.manifest.plan.vocab_size, dtype=bool)
