@@ -133,15 +133,16 @@ class ServedModel:
                 if not job.done.done():
                     leaving = asyncio.ensure_future(left())
                     await asyncio.wait([job.done, leaving], return_when=asyncio.FIRST_COMPLETED)
-            if job.done.done():
-                version, found = job.done.result()
-                return version, found
-            raise ClientDisconnect
+            if not job.done.done():
+                raise ClientDisconnect
+            version, found = job.done.result()
+            return version, found
         except TimeoutError as error:
             reason, late = "deadline", f"no answer within the deadline of {timeout_ms} ms"
             advice = "send less, or allow a longer timeout_ms"
             raise HttpError("LB-958", late, status=504, next=advice) from error
-        except asyncio.CancelledError:  # the server stops, and cannot wait any longer
+        except asyncio.CancelledError:
+            reason = "server stopped"  # and cannot wait any longer
             raise unavailable() from None
         finally:
             if leaving is not None:
