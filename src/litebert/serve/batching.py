@@ -124,30 +124,39 @@ class ServedModel:
         if not self.is_ready:
             raise unavailable()
         self.put(job)
-        leaving: asyncio.Future[Any] | None = None
-        reason = "client left"
-        try:
-            async with asyncio.timeout(timeout_ms / 1_000):
-                # Most answers arrive before watching the connection would be worth its cost.
-                await asyncio.wait([job.done], timeout=UNWATCHED_SECONDS)
-                if not job.done.done():
-                    leaving = asyncio.ensure_future(left())
-                    await asyncio.wait([job.done, leaving], return_when=asyncio.FIRST_COMPLETED)
+        watching, reason = list[asyncio.Task[None]](), ""
+
+        def give_up(error: Exception) -> None:
             if not job.done.done():
-                raise ClientDisconnect
-            version, found = job.done.result()
+                job.done.set_exception(error)
+
+        async def watch() -> None:
+            await left()
+            give_up(ClientDisconnect())
+
+        # Most answers arrive before watching the connection would be worth its cost.
+        timers = [
+            self._loop.call_later(timeout_ms / 1_000, give_up, TimeoutError()),
+            self._loop.call_later(UNWATCHED_SECONDS, lambda: watching.append(self._loop.create_task(watch()))),
+        ]
+        try:
+            version, found = await job.done
             return version, found
         except TimeoutError as error:
             reason, late = "deadline", f"no answer within the deadline of {timeout_ms} ms"
             advice = "send less, or allow a longer timeout_ms"
             raise HttpError("LB-958", late, status=504, next=advice) from error
-        except asyncio.CancelledError:
-            reason = "server stopped"  # and cannot wait any longer
+        except ClientDisconnect:
+            reason = "client left"
+            raise
+        except asyncio.CancelledError:  # the server stops, and cannot wait any longer
             raise unavailable() from None
         finally:
-            if leaving is not None:
-                leaving.cancel()
-            if job.done.cancel():  # it had no answer, and is not computed any more
+            for timer in timers:
+                timer.cancel()
+            for task in watching:
+                task.cancel()
+            if reason:
                 self._metrics.abandoned.labels(self.name, reason).inc()
             with self._arrived:
                 if job in self._jobs:
