@@ -423,7 +423,7 @@ class PretrainConfig(Section):
         if (length := self.objective.max_seq_length) > positions:
             name = "objective.max_seq_length"
             raise ValueError(f"{name} {length} must not exceed model.max_position_embeddings {positions}")
-        if warmup >= train.steps > 1:
+        if warmup >= train.steps > 1 and train.minutes is None:
             raise ValueError(f"optim.warmup_steps {warmup} must be below train.steps {train.steps}")
         if train.micro_batch_size and train.batch_size % train.micro_batch_size:
             sizes = f"train.batch_size {train.batch_size}", f"train.micro_batch_size {train.micro_batch_size}"
@@ -464,6 +464,10 @@ class TaskDataConfig(Section):
     missing_labels: Literal["refuse", "skip"] = Field("refuse", description="rows of your own files without a label")
     problem: str | None = Field(None, description="kind of your own task, such as regression; unset: guessed")
     columns: tuple[str, ...] = Field((), description='roles, ["text=review", "label=stars"]; unset: guessed')
+
+
+DROPOUTS = ("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout_prob")
+"""Settings of a network that a run may change which starts from it."""
 
 
 class StartConfig(Section):

@@ -210,13 +210,11 @@ def counted(number: int, what: str) -> str:
 def duration(seconds: float) -> str:
     """Write a time span for people.
 
-    >>> duration(75), duration(7_260), duration(500_000), duration(4e9)
-    ('1m15s', '2h01m', '5.8 days', '127 years')
+    >>> duration(75), duration(7_260), duration(500_000)
+    ('1m15s', '2h01m', '5.8 days')
     """
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
-    if hours >= 24 * 730:
-        return f"{hours / 24 / 365.25:,.0f} years"
     if hours >= 100:
         return f"{hours / 24:,.1f} days"
     return f"{hours}h{minutes:02d}m" if hours else f"{minutes}m{rest:02d}s"

@@ -22,6 +22,7 @@ from litebert.errors import LitebertError, counted, did_you_mean
 
 STATE_NAMES = ("adam_m", "adam_v")
 """The state of each parameter, named as upstream: the moving means of g and g squared."""
+MOST_WARMUP = 0.1
 _AT_ONCE = 1 << 24
 """Numbers that are updated together: all of base, or one kernel of xxlarge."""
 
@@ -248,10 +249,11 @@ def clip_gradients(parameters: Iterable[Tensor], max_norm: float) -> Tensor:
     return norm
 
 
-def build_schedule(config: OptimConfig, *, total_steps: int) -> Schedule:
+def build_schedule(config: OptimConfig, *, total_steps: int, is_by_clock: bool = False) -> Schedule:
     """Return the configured learning rate as a pure function of the step, which counts from 0.
 
-    A warm-up (below 1, a share of all steps) rises in a straight line; the rate is 0 from `total_steps` on. `official`
+    A warm-up (below 1, a share of all steps) rises in a straight line; the rate is 0 from `total_steps` on. In a run by
+    the clock, whose steps nobody chose, a warm-up of so many steps takes at most a tenth of them. `official`
     (optimization.py L28-64) and `linear` fall in a straight line. `wsd` stays at the peak until the last `decay_share`
     and falls by 1 - sqrt: a run can continue from any stable checkpoint (Hägele et al., arXiv 2405.18392).
 
@@ -266,6 +268,8 @@ def build_schedule(config: OptimConfig, *, total_steps: int) -> Schedule:
     [0.0, 0.5, 1.0, 1.0, 1.0, 0.5, 0.29, 0.13, 0.0]
     """
     warmup, peak = config.warmup_steps, config.learning_rate
+    if warmup >= 1 and is_by_clock:
+        warmup = min(warmup, MOST_WARMUP * total_steps)
     if warmup >= total_steps > 1:
         what, lengths = "the warm-up is not shorter than the training", f"{warmup:g}, {total_steps} steps in all"
         raise LitebertError("LB-426", what, received=f"optim.warmup_steps={lengths}", next="set optim.warmup_steps=0.1")

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 Ints = NDArray[np.int64]
 Hashes = NDArray[np.uint64]
-IntLike = int | Ints
+IntLike = int | np.int64 | Ints
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # 2^64 over the golden ratio; it and the factors are SplitMix64's
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
@@ -32,7 +32,7 @@ def torch_seed(seed: int, purpose: str, step: int, rank: int = 0) -> int:
     return int(hashed(seed, purpose, np.int64(step), np.int64(rank)) >> np.uint64(1))
 
 
-def hashed(seed: int, purpose: str, *indices: IntLike | np.int64) -> Hashes:
+def hashed(seed: int, purpose: str, *indices: IntLike) -> Hashes:
     """Return 64 random bits for each combination of indices (arrays broadcast together).
 
     Each index is added and mixed in by SplitMix64's finaliser (Steele, Lea and Flood, OOPSLA 2014).
@@ -47,12 +47,12 @@ def hashed(seed: int, purpose: str, *indices: IntLike | np.int64) -> Hashes:
         return bits
 
 
-def uniform(seed: int, purpose: str, *indices: IntLike | np.int64) -> NDArray[np.float64]:
+def uniform(seed: int, purpose: str, *indices: IntLike) -> NDArray[np.float64]:
     """Return numbers in [0, 1), one for each combination of indices."""
     return (hashed(seed, purpose, *indices) >> np.uint64(11)).astype(np.float64) * 2.0**-53  # 53 bits of mantissa
 
 
-def integers(seed: int, purpose: str, low: IntLike, high: IntLike, *indices: IntLike | np.int64) -> Ints:
+def integers(seed: int, purpose: str, low: IntLike, high: IntLike, *indices: IntLike) -> Ints:
     """Return integers in [low, high], both inclusive, one for each combination of indices."""
     span = np.asarray(high) - np.asarray(low) + 1
     draws: Ints = np.asarray(low) + (uniform(seed, purpose, *indices) * span).astype(np.int64)

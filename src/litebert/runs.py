@@ -1,4 +1,4 @@
-"""A run on disk: run.json, metrics.jsonl, result.json, the answers, and the lock of its folder.
+"""A run on disk: run.json, metrics.jsonl, result.json and the answers.
 
 `Run` reads them. A folder whose seed-N folders are runs is a run, too: that of several seeds.
 """
@@ -7,19 +7,15 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import re
-import socket
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Literal, Self, TypeVar
+from typing import Literal, Self, TypeAlias, TypeVar
 
 from pydantic import BaseModel, Field, JsonValue, TypeAdapter, ValidationError, model_validator
 
-from litebert import files
 from litebert.errors import DamagedError, LitebertError
 from litebert.files import Json, append_line, as_path, read_json, write_text
 from litebert.settings import refused
@@ -27,6 +23,8 @@ from litebert.settings import refused
 RUN_FILE, METRICS_FILE, RESULT_FILE, ANSWERS = "run.json", "metrics.jsonl", "result.json", "answers"
 DAMAGED_FILE = "metrics.damaged"
 Kind = Literal["pretraining", "fine-tuning"]
+Listener: TypeAlias = Callable[[dict[str, Json]], None]
+"""Receives every row of metrics.jsonl."""
 
 
 # ---- run.json: settings with their origins, data, environment -------------------------------------------------------
@@ -47,13 +45,6 @@ def is_run(folder: Path) -> bool:
     return (folder / RUN_FILE).is_file()
 
 
-def require_run(folder: Path) -> None:
-    """Refuse to go on where the folder of a run was deleted or moved while it was running."""
-    if not is_run(folder):
-        again = "run the same command again: it starts afresh, or resumes a restored folder"
-        raise LitebertError("LB-543", f"{folder} was deleted or moved while its run was running", next=again)
-
-
 def read_run(folder: Path) -> RunFile | None:
     """Read run.json; None if no run was begun."""
     return _read_record(RunFile, folder / RUN_FILE, "LB-540", "restore it, or start again under another --name")
@@ -69,22 +60,6 @@ def _read_record(kind: type[Record], path: Path, code: str, advice: str) -> Reco
         return kind.model_validate(read_json(path, command=f"ls {path.parent}"))
     except ValidationError as error:
         raise DamagedError(code, f"{path} is damaged", received=refused(error), next=advice) from error
-
-
-@contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Lock a run's folder against other processes; the file .lock names the holder."""
-    holder = folder / ".lock"
-
-    def busy() -> LitebertError:
-        who = holder.read_text("utf-8").strip() if holder.exists() else None
-        advice = "wait for it, stop it, or choose another --name"
-        return LitebertError("LB-504", f"another process trains in {folder}", received=who, next=advice)
-
-    with files.locked(folder, busy):
-        holder.unlink(missing_ok=True)
-        append_line(holder, f"pid {os.getpid()} on {socket.gethostname()}")
-        yield
 
 
 # ---- metrics.jsonl: one JSON object per line ------------------------------------------------------------------------

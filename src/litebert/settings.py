@@ -96,6 +96,12 @@ class Resolved(Generic[Schema]):
     config: Schema
     origins: dict[str, str]
 
+    def measured(self, config: Schema) -> Resolved[Schema]:
+        """Return the configuration as it was completed by what was measured; what has changed has that origin."""
+        before, after = flattened(self.config), flattened(config)
+        changed = {name: MEASURED for name, value in after.items() if before[name] != value}
+        return Resolved(config, self.origins | changed)
+
 
 def resolve(schema: type[Schema], *layers: Settings) -> Resolved[Schema]:
     """Merge settings, later layers over earlier ones, and check them against `schema`.

@@ -8,21 +8,17 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 
 import litebert
-from litebert.config import AlbertConfig, HeadConfig, PretrainConfig, TrainConfig
+from litebert.config import AlbertConfig, PretrainConfig
 from litebert.distributed import World, joined, world_size
 from litebert.errors import LitebertError
 from litebert.folder import save_model
-from litebert.nn import AlbertForPretraining, AlbertForTask
+from litebert.nn import AlbertForPretraining
 from litebert.runs import read_metrics
 from litebert.settings import resolve, settings_from_words
-from litebert.tasks.finetuning import Finetuning, drawn
-from litebert.tasks.kinds.family import Feature
-from litebert.tasks.kinds.text import TextClassification
 from litebert.tokenizer import Tokenizer
 from litebert.train.run import begin
 
@@ -168,24 +164,3 @@ def test_too_small_a_batch_is_refused(corpus: Path, tmp_path: Path) -> None:
     with pytest.raises(LitebertError, match="LB-282"):
         begin(tmp_path, resolved, data={}, world=World(0, 4))
     assert not begin(tmp_path, resolved, data={})
-
-
-def test_the_examples_of_a_fine_tuning_step_and_their_order_are_those_of_one_process() -> None:
-    config = AlbertConfig(vocab_size=64, hidden_size=8, num_attention_heads=1, num_hidden_layers=1, intermediate_size=8)
-    family = TextClassification.of(HeadConfig(kind="sequence-classification", labels=("no", "yes")))
-    network = AlbertForTask(config, family.head)
-    # the second piece tells which example it is; the lengths differ, and some are equal
-    pieces = [[2, 5 + n, *[4] * (n % 7), 3] for n in range(23)]
-    features = [Feature((ids,), ([0] * len(ids),), np.array([n % 2]), n) for n, ids in enumerate(pieces)]
-    train = TrainConfig(batch_size=8, micro_batch_size=2, seed=7)
-
-    def seen(world: World, steps: range) -> list[list[int]]:
-        task = Finetuning(network, family, features=features, held_out={}, train=train, world=world)
-        batches = [[work.batch for work in works] for works in task.batches(steps.start, steps.stop)]
-        return [[int(ids[1]) - 5 for batch in step for ids in batch.ids.split(list(batch.lengths))] for step in batches]
-
-    alone = seen(World(), range(9))
-    assert [sorted(step) for step in alone] == [sorted(drawn(23, step, batch_size=8, seed=7)) for step in range(9)]
-    for size, steps in ((2, range(9)), (3, range(4, 9)), (4, range(2, 5))):  # from any step on, with any number
-        for rank in range(size):
-            assert seen(World(rank, size), steps) == [step[rank::size] for step in alone[steps.start : steps.stop]]

@@ -9,12 +9,10 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import torch
 
-from litebert import files
 from litebert.config import OptimConfig
 from litebert.errors import LitebertError
 from litebert.folder import load_model
@@ -24,36 +22,22 @@ from litebert.train.checkpoint import Checkpoints, RunProgress, verify
 
 torch.set_num_threads(1)
 NUM_KILLS = 50
-
-
-def kill_at(point: int) -> None:
-    """Let this process be killed at an operation on files; one that was opened is left as it is then: empty."""
-    done = 0
-
-    def counted(original: Callable[..., object], *, is_killed_after: bool = False) -> Callable[..., object]:
-        def wrapped(*arguments: object, **keywords: object) -> object:
-            nonlocal done
-            done += 1
-            if done == point and not is_killed_after:
-                os.kill(os.getpid(), signal.SIGKILL)
-            result = original(*arguments, **keywords)
-            if done == point:
-                os.kill(os.getpid(), signal.SIGKILL)
-            return result
-
-        return wrapped
-
-    for name in ("fsync", "rename", "replace", "unlink", "rmdir", "mkdir"):
-        setattr(os, name, counted(getattr(os, name)))
-    files.open = counted(open, is_killed_after=True)
+OPERATIONS = {"open", "os.rename", "os.mkdir", "os.rmdir", "os.remove"}
 
 
 def save(checkpoints: Checkpoints, steps: range, point: int = 0) -> int:
-    """Save a small network after each step in a fork that is killed at an operation; return its process."""
-    child = os.fork()
+    """Save a small network after each step in a fork, killed before an operation on files; return its process."""
+    child, done = os.fork(), 0
     if child == 0:
+
+        def watch(event: str, _: object) -> None:
+            nonlocal done
+            done += event in OPERATIONS
+            if event in OPERATIONS and done == point:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        sys.addaudithook(watch)
         try:
-            kill_at(point)
             for step in steps:
                 checkpoints.save(NETWORK, OPTIMIZER, RunProgress(step=step))
             os._exit(0)

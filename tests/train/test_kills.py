@@ -23,7 +23,7 @@ from contextlib import contextmanager
 def in_place(final):
     final.mkdir(parents=True, exist_ok=True)
     yield final
-checkpoint.staged_folder = in_place
+checkpoint.files.staged_folder = in_place
 """
 
 
@@ -81,7 +81,7 @@ def test_every_damage_of_a_checkpoint_is_noticed(saved: Path) -> None:
 
 
 def test_control_sizes_alone_do_not_tell_a_flipped_bit(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checkpoint, "hash_file", lambda _: "")
+    monkeypatch.setattr(checkpoint.files, "hash_file", lambda _: "")
     (saved / "manifest.json").write_text(json.dumps(checkpoint.manifest_of(saved, 7)))
     with pytest.raises(pytest.fail.Exception):
         test_every_damage_of_a_checkpoint_is_noticed(saved)
@@ -94,12 +94,7 @@ def _swap(path: Path) -> None:
 
 
 def _edit(old: str, new: str) -> Callable[[Path], object]:
-    def edit(path: Path) -> None:
-        text = (path / "manifest.json").read_text()
-        assert old in text
-        (path / "manifest.json").write_text(text.replace(old, new, 1))
-
-    return edit
+    return lambda path: (path / "manifest.json").write_text((path / "manifest.json").read_text().replace(old, new, 1))
 
 
 @pytest.mark.parametrize(

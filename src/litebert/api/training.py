@@ -73,7 +73,7 @@ def pretrain(
     from litebert.distributed import joined
     from litebert.train import pretrain as pretraining
     from litebert.train.estimate import most_tokens
-    from litebert.train.run import choose_device, with_measured
+    from litebert.train.run import choose_device
     from litebert.train.sources import Sources, shares_of
 
     # what can be checked before any work
@@ -132,8 +132,7 @@ def pretrain(
         was_finished = Run(folder).is_finished
         if not was_finished and not quiet:
             config, planned = plan()
-            measured = {"train": config.train, "optim": config.optim}
-            resolved = with_measured(resolved, resolved.config.model_copy(update=measured))
+            resolved = resolved.measured(resolved.config.model_copy(update={"train": config.train}))
             say(planned.text)
         if corpus is None and not (was_finished and has_corpus):
             how: Any = {"start": start, "vocab_size": size, "held_out": held_out, "quiet": quiet, **layout}

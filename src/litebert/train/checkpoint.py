@@ -12,23 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor
 
+from litebert import files
 from litebert.errors import DamagedError, LitebertError, NonFiniteError, ResourceError, free_bytes
-from litebert.files import (
-    Json,
-    hash_file,
-    read_json,
-    readable_bytes,
-    remove_folder,
-    require_new,
-    staged_folder,
-    write_bytes,
-    write_json,
-)
+from litebert.files import Json
 from litebert.folder import load_model, save_model
 from litebert.nn import Network
 from litebert.optim import MomentOptimizer, load_state_tensors, state_tensors
@@ -43,11 +34,15 @@ AGAIN = "remove this checkpoint and run again"
 class RunProgress(BaseModel):
     """Where a run stands: steps done, non-finite steps in a row, sums since the last log line.
 
-    In fp16 the loss is multiplied by `loss_scale`, and `scaled_steps` counts the steps since that changed. `first_loss`
-    is that of the first step, `trend` a running mean, and `diverged` the step at which that was far above the first.
+    `position` is where the schedule stands, one `stride` on with each step: by the clock, that varies, and `seconds`
+    are spent. In fp16 the loss is multiplied by `loss_scale`, and `scaled_steps` counts the steps since that changed.
+    `first_loss` is that of the first step, `trend` a running mean, and `diverged` the step at which that was far above.
     """
 
     step: int = 0
+    position: float = Field(default_factory=lambda given: float(given["step"]))
+    stride: float = 1.0
+    seconds: float = 0.0
     skipped_in_a_row: int = 0
     window: tuple[float, ...] = ()
     window_tokens: int = 0
@@ -57,10 +52,9 @@ class RunProgress(BaseModel):
     trend: float | None = None
     diverged: int | None = None
 
-    def to_json(self) -> dict[str, Json]:
-        """Return the contents of state.json, without what is unused."""
-        unused = {"loss_scale", "scaled_steps"} if not self.scaled_steps and self.loss_scale == 1 else set()
-        return self.model_dump(mode="json", exclude=unused, exclude_none=True)
+    def steps_left(self, planned: int) -> int:
+        """Return how many steps walk through the rest of the schedule."""
+        return max(0, round((planned - self.position) / self.stride))
 
 
 @dataclass(frozen=True)
@@ -86,32 +80,35 @@ class Checkpoints:
                 next="start a run with a lower optim.learning_rate under another --name",
             )
         final = self.folder / f"step-{progress.step:09d}"
-        with staged_folder(final) as staged:
+        with files.staged_folder(final) as staged:
             save_model(network, staged)
             if self.tokenizer:  # so that a checkpoint is a model that can be used
                 self.tokenizer.save(staged, max_length=network.config.max_position_embeddings)
-            write_bytes(staged / OPTIMIZER_FILE, save({name: t.cpu().contiguous() for name, t in tensors.items()}))
-            write_json(staged / STATE_FILE, progress.to_json())
+            moments = {name: tensor.cpu().contiguous() for name, tensor in tensors.items()}
+            files.write_bytes(staged / OPTIMIZER_FILE, save(moments))
+            files.write_json(staged / STATE_FILE, progress.model_dump(mode="json"))
             # last: what it lists is on disk before it is
-            write_json(staged / MANIFEST_FILE, manifest_of(staged, progress.step))
+            files.write_json(staged / MANIFEST_FILE, manifest_of(staged, progress.step))
         verify(final)
         # the newest from before a divergence is spared: a run can begin again from there
         spared = [path for path in self.newest_first() if step_of(path) < (progress.diverged or 0)][:1]
         for outdated in self.newest_first()[self.keep :]:
             is_kept = self.keep_every is not None and step_of(outdated) % self.keep_every == 0
             if not is_kept and outdated not in spared:
-                remove_folder(outdated)
+                files.remove_folder(outdated)
         return final
 
-    def restore_latest(
-        self, network: Network, optimizer: MomentOptimizer, problems: list[LitebertError]
-    ) -> RunProgress | None:
-        """Restore the newest checkpoint that is undamaged and finite; rename each newer one, and add its problem."""
+    def restore_latest(self, network: Network, optimizer: MomentOptimizer, problems: list[LitebertError]) -> Json:
+        """Restore the newest checkpoint that is undamaged and finite; rename each newer one, and add its problem.
+
+        Return the progress as it was written.
+        """
         for path in self.newest_first():
             try:
                 verify(path)
                 loaded, tensors = load_model(path), load_file(path / OPTIMIZER_FILE)
-                progress = RunProgress.model_validate(read_json(path / STATE_FILE, command=AGAIN))
+                progress = files.read_json(path / STATE_FILE, command=AGAIN)
+                RunProgress.model_validate(progress)
                 if loaded.missing:
                     raise _damaged(path, f"it lacks {', '.join(sorted(loaded.missing)[:5])}")
                 if name := first_not_finite(tensors):
@@ -141,8 +138,8 @@ class Checkpoints:
             raise ResourceError(
                 "LB-506",
                 f"the disk of {self.folder.parent} is too full for this run",
-                received=f"{readable_bytes(free)} free",
-                expected=f"{readable_bytes(needed)} for its checkpoints and its model",
+                received=f"{files.readable_bytes(free)} free",
+                expected=f"{files.readable_bytes(needed)} for its checkpoints and its model",
                 next="free some space, lower train.keep_checkpoints, or choose another --runs folder",
             )
 
@@ -154,20 +151,15 @@ def step_of(path: Path) -> int:
 
 def verify(path: Path) -> None:
     """Check that a checkpoint has exactly the files of its manifest, each with its size and hash."""
-    manifest = read_json(path / MANIFEST_FILE, command=AGAIN)
-    listed, present = manifest.get("files"), manifest_of(path, 0)["files"]
-    assert isinstance(present, dict)
-    if manifest.get("format") != FORMAT_VERSION or not isinstance(listed, dict):
-        raise _damaged(path / MANIFEST_FILE, f"format {manifest.get('format')}, or no list of files")
-    if differing := sorted(name for name in listed | present if listed.get(name) != present.get(name)):
-        raise _damaged(path, f"not as listed: {', '.join(differing)}")
+    if files.read_json(path / MANIFEST_FILE, command=AGAIN) != manifest_of(path, step_of(path)):
+        raise _damaged(path, "files that differ from its manifest.json")
 
 
 def manifest_of(folder: Path, step: int) -> dict[str, Json]:
     """Describe every file of a checkpoint."""
     paths = [path for path in sorted(folder.iterdir()) if path.is_file() and path.name != MANIFEST_FILE]
-    files: dict[str, Json] = {p.name: {"bytes": p.stat().st_size, "blake2b": hash_file(p)} for p in paths}
-    return {"format": FORMAT_VERSION, "step": step, "files": files}
+    listed: dict[str, Json] = {p.name: {"bytes": p.stat().st_size, "blake2b": files.hash_file(p)} for p in paths}
+    return {"format": FORMAT_VERSION, "step": step, "files": listed}
 
 
 def first_not_finite(tensors: Mapping[str, Tensor]) -> str | None:
@@ -190,7 +182,7 @@ def _damaged(path: Path, received: object) -> DamagedError:
 
 def average_checkpoints(run: Path, output: Path, *, last: int = 1, force: bool = False) -> list[int]:
     """Write the mean weights of the `last` checkpoints, with 1 those of the newest, as a model; return their steps."""
-    require_new(output, force=force)
+    files.require_new(output, force=force)
     every = Checkpoints(run / "checkpoints", keep=1).newest_first()
     if len(every) < last:
         steps = ", ".join(f"{step_of(path):,}" for path in reversed(every))
@@ -203,9 +195,7 @@ def average_checkpoints(run: Path, output: Path, *, last: int = 1, force: bool =
     chosen = every[:last]
     for path in chosen:
         verify(path)
-    # checkpoints of older versions have no vocabulary, but the finished run does
-    has_own = (chosen[0] / "tokenizer_config.json").is_file()
-    write_model(output, mean_network(chosen), Tokenizer.load(chosen[0] if has_own else run / "model"))
+    write_model(output, mean_network(chosen), Tokenizer.load(chosen[0]))
     return sorted(map(step_of, chosen))
 
 

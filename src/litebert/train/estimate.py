@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 from litebert.config import FinetuneConfig, PretrainConfig
-from litebert.errors import say
 from litebert.fast import checkpoint_gradients
 from litebert.nn import AlbertForPretraining, Batch
 from litebert.optim import build_optimizer
@@ -23,8 +22,6 @@ from litebert.train.run import dtype_of, memory_bytes, threads
 
 PROBE_FLOPS, PROBE_SECONDS = 2e11, 1.0
 """The work of one probe, a few seconds on the slowest cores, and how long it is repeated."""
-MOST_WARMUP = 0.1
-"""Share of the steps that fit a time, at most, that a warm-up of so many steps takes."""
 ROUNDS = 4
 """Measurements of each number of threads; the first warms up."""
 WITH_TEACHER = 4 / 3
@@ -113,10 +110,7 @@ def scaled(
 
 
 def with_steps_for(config: PretrainConfig, device: torch.device) -> tuple[PretrainConfig, Estimate]:
-    """Choose threads, and plan the steps so that training and evaluations take `train.minutes`; return the needs, too.
-
-    A warm-up of so many steps takes at most a tenth of those that fit.
-    """
+    """Choose threads, and the steps with which training and evaluations take `train.minutes`; return the needs, too."""
     number = config.train.threads or faster_threads(config, device)
     with threads(number):
         needs = estimate(config, device)
@@ -125,12 +119,7 @@ def with_steps_for(config: PretrainConfig, device: torch.device) -> tuple[Pretra
     evaluation = needs.seconds_per_step * train.eval_sequences / train.batch_size / 3
     per_step = needs.seconds_per_step + evaluation / train.eval_every
     steps = max(MIN_STEPS, int((60 * (train.minutes or 0) - 2 * evaluation) / per_step))
-    optim, train = config.optim, train.model_copy(update={"steps": steps, "threads": number})
-    if optim.warmup_steps >= 1 and optim.warmup_steps > MOST_WARMUP * steps:
-        long = f"a warm-up of {optim.warmup_steps:,.0f} steps is too long for the time"
-        say(f"{long}: it takes {MOST_WARMUP:.0%} of the {steps:,} steps that fit")
-        optim = optim.model_copy(update={"warmup_steps": MOST_WARMUP})
-    return config.model_copy(update={"optim": optim, "train": train}), needs
+    return config.model_copy(update={"train": train.model_copy(update={"steps": steps, "threads": number})}), needs
 
 
 def faster_threads(config: PretrainConfig, device: torch.device) -> int:

@@ -14,7 +14,7 @@ import torch
 from pydantic import JsonValue
 
 from litebert import rng
-from litebert.config import AlbertConfig, FinetuneConfig
+from litebert.config import DROPOUTS, AlbertConfig, FinetuneConfig
 from litebert.distributed import ALONE, World
 from litebert.errors import LitebertError
 from litebert.fast import checkpoint_gradients
@@ -34,18 +34,7 @@ from litebert.tasks.named import open_dataset
 from litebert.tokenizer import Tokenizer
 from litebert.train.estimate import Estimate, faster_precision, process_bytes, scaled
 from litebert.train.loop import train
-from litebert.train.run import (
-    DROPOUTS,
-    BestModel,
-    RunLog,
-    begin,
-    choose_device,
-    dtype_of,
-    session,
-    threads,
-    with_measured,
-    write_model,
-)
+from litebert.train.run import BestModel, RunLog, begin, choose_device, dtype_of, session, threads, write_model
 
 PROBED = 8
 """Features in the larger of two probes of a plan, at most."""
@@ -150,12 +139,10 @@ class Prepared:
 
     @property
     def config(self) -> FinetuneConfig:
-        """The settings."""
         return self.resolved.config
 
     @property
     def mean_tokens(self) -> float:
-        """The mean number of tokens of a feature."""
         return sum(feature.num_tokens for feature in self.features) / len(self.features)
 
     @property
@@ -256,7 +243,7 @@ def prepare(resolved: Resolved[FinetuneConfig], folder: Path) -> Prepared:
     train = train.model_copy(update={"steps": steps, "eval_every": eval_every, "precision": precision})
     model = config.model.model_copy(update={"pooling": pooling})
     return Prepared(
-        resolved=with_measured(suited, suited.config.model_copy(update={"model": model, "train": train})),
+        resolved=suited.measured(suited.config.model_copy(update={"model": model, "train": train})),
         network_config=shape,
         dataset=dataset,
         tokenizer=tokenizer,

@@ -8,18 +8,15 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import torch
-from pydantic import BaseModel
 
 from litebert import rng
-from litebert.config import FinetuneConfig, PretrainConfig, TrainConfig
+from litebert.config import FinetuneConfig, PretrainConfig
 from litebert.distributed import ALONE, World
 from litebert.errors import LitebertError, NonFiniteError
 from litebert.fast.steps import exact_dtype
-from litebert.files import Json, read_json, sync_file, write_json
-from litebert.nn import Network
+from litebert.files import sync_file
 from litebert.optim import MomentOptimizer, averaged, build_schedule, clip_gradients, state_tensors
 from litebert.runs import METRICS_FILE, read_metrics
 from litebert.tasks.pretraining import Task, Work
@@ -32,8 +29,7 @@ FIRST_SCALE, STEPS_PER_SCALE = 2.0**15, 2_000
 TREND, DIVERGED = 0.9, 2.0
 """The share of the running mean of the losses that a step keeps; how far above the first loss it is a divergence."""
 NO_END = 1 << 40
-"""More steps than any run takes: the pace decides which step is the last."""
-CLOCK_FILE = "clock.json"
+"""More steps than any run takes: the clock may decide which step is the last."""
 MIN_STEPS = 20
 """A run by the clock takes at least this many steps."""
 LOOKS, RECENT = 50, 10
@@ -57,15 +53,25 @@ def train(
     checkpoints = Checkpoints(folder / "checkpoints", settings.keep_checkpoints, settings.keep_every, tokenizer)
     if world.is_first:
         checkpoints.require_disk(sum(p.numel() for p in network.parameters()))
-    pace = Pace.open(folder, settings, begun=session.begun, world=world)
-    log.ends = None if pace.seconds is None else pace.begun + pace.seconds
-    schedule = build_schedule(optim, total_steps=settings.steps)
+    schedule = build_schedule(optim, total_steps=settings.steps, is_by_clock=settings.minutes is not None)
 
-    progress = resume(network, checkpoints, optimizer, log)
-    if progress is None:
-        progress = RunProgress(loss_scale=FIRST_SCALE if settings.precision == "fp16" else 1.0)
-    position, total = pace.at(progress.step)
-    log.begin(progress.step, total)
+    # The newest good checkpoint, if there is one; the other processes receive what the first has read.
+    problems = list[LitebertError]()
+    found = world.from_first(lambda: checkpoints.restore_latest(network, optimizer, problems))
+    if world.size > 1:
+        world.copy_first_([*network.parameters(), *state_tensors(optimizer).values()])
+    for problem in problems:
+        log.say(f"passed over a damaged checkpoint\n{problem}", is_warning=True)
+    if problems and found is None:
+        log.say("no undamaged checkpoint is left: training starts again from nothing", is_warning=True)
+    progress = RunProgress.model_validate(found or {"loss_scale": FIRST_SCALE if settings.precision == "fp16" else 1.0})
+    clock = None
+    if settings.minutes is not None:
+        seconds = 60 * settings.minutes
+        clock = Clock(seconds, settings.steps, session.begun + seconds - progress.seconds, world)
+        log.ends = clock.ends
+    left = progress.steps_left(settings.steps)
+    log.begin(progress.step, progress.step + left)
     if best and progress.step and world.is_first:
         for row in read_metrics(folder):
             best(row, is_written=True)
@@ -78,11 +84,9 @@ def train(
         evaluate()
     batches = iter(task.batches(progress.step, NO_END))
     is_stopping = progress.step > 0 and session.should_stop()  # resumed after a stop that was already saved
-    is_last = progress.step >= total
-    while not is_last and not is_stopping:
+    while left and not is_stopping:
         works = next(batches)
-        # by the clock, a step may stand for more or less than one of the schedule
-        rate = schedule(min(settings.steps - 1, int(position)))
+        rate = schedule(min(settings.steps - 1, int(progress.position)))
         result = training_step(
             task,
             works,
@@ -95,53 +99,33 @@ def train(
             loss_scale=progress.loss_scale,
         )
         count(progress, result, config, log)
-        pace.look(progress.step, log.evaluation_seconds)
-        position, total = pace.at(progress.step)
-        is_last = progress.step >= total
-        log.advance(progress.step, total)
-        if is_last or progress.step % settings.log_every == 0:
+        left = progress.steps_left(settings.steps)
+        log.advance(progress.step, progress.step + left)
+        if not left or progress.step % settings.log_every == 0:
             if progress.window:  # the means since the last report
                 rates = {"learning_rate": rate}
                 if result.is_finite:
                     rates["gradient_norm"] = result.gradient_norm
                 log.training(progress.step, progress.window_tokens, task.measures(progress.window), rates)
             progress.window, progress.window_tokens = (), 0
-        if is_last or progress.step % settings.eval_every == 0:
+        if not left or progress.step % settings.eval_every == 0:
             evaluate()
+        if clock and left:
+            clock.adjust(progress, log.evaluation_seconds)
         is_stopping = session.should_stop()
         # After a step that was skipped, the checkpoint before it stays the last one.
-        is_due = is_last or is_stopping or progress.step % settings.save_every == 0
-        if is_due and not progress.skipped_in_a_row:
-            pace.record()
-            if world.is_first:
-                if (folder / METRICS_FILE).exists():  # its rows survive a power cut, too
-                    sync_file(folder / METRICS_FILE)
-                checkpoints.save(network, optimizer, progress)
-    return is_last
-
-
-def resume(network: Network, checkpoints: Checkpoints, optimizer: MomentOptimizer, log: RunLog) -> RunProgress | None:
-    """Restore the newest good checkpoint, if there is one; say which were not used, and why."""
-    world, problems = log.session.world, list[LitebertError]()
-
-    def restore() -> Json:
-        found = checkpoints.restore_latest(network, optimizer, problems)
-        return None if found is None else found.to_json()
-
-    table = world.from_first(restore)
-    if world.size > 1:  # the others receive what the first has read
-        world.copy_first_([*network.parameters(), *state_tensors(optimizer).values()])
-    for problem in problems:
-        log.say(f"passed over a damaged checkpoint\n{problem}", is_warning=True)
-    if table is None and problems:
-        log.say("no undamaged checkpoint is left: training starts again from nothing", is_warning=True)
-    return None if table is None else RunProgress.model_validate(table)
+        is_due = not left or is_stopping or progress.step % settings.save_every == 0
+        if is_due and not progress.skipped_in_a_row and world.is_first:
+            if (folder / METRICS_FILE).exists():  # its rows survive a power cut, too
+                sync_file(folder / METRICS_FILE)
+            checkpoints.save(network, optimizer, progress)
+    return not left
 
 
 def count(progress: RunProgress, result: StepResult, config: PretrainConfig | FinetuneConfig, log: RunLog) -> None:
     """Add a step to the progress; note a skipped one and a divergence; stop after too many skipped in a row."""
     advice = f"start a run with optim.learning_rate={config.optim.learning_rate / 3:.1e}"
-    progress.step += 1
+    progress.step, progress.position = progress.step + 1, progress.position + progress.stride
     if config.train.precision == "fp16":  # halve the scale if a gradient overflowed, double it after many steps
         progress.scaled_steps += 1
         if not result.is_finite:
@@ -237,80 +221,34 @@ def training_step(
     return StepResult(tuple(sums), int(tokens), total, gradient_norm, is_finite)
 
 
-# ---- how long a run is ----------------------------------------------------------------------------------------------
-
-
-class Knot(BaseModel):
-    """From `step` on, each step advances the schedule from `position` by `stride`."""
-
-    step: int = 0
-    position: float = 0.0
-    stride: float = 1.0
-
-
-class Clock(BaseModel):
-    """clock.json: the time spent so far, and every change of the stride."""
-
-    seconds: float = 0.0
-    knots: list[Knot] = [Knot()]
+# ---- a run by the clock ---------------------------------------------------------------------------------------------
 
 
 @dataclass
-class Pace:
-    """How long a run is: its planned steps or, with `seconds`, what ends on time however fast the machine is.
+class Clock:
+    """Ends a run with its time, however fast the machine is: a step may be more or less than one of the schedule.
 
-    By the clock, the stride through the schedule is adjusted after every 2 % of the time, so that the schedule ends
-    when the time is up: warm-up, plateau and decay keep their shares of the time. Each stride is written to disk before
-    use: a resumed run repeats them. All processes use the clock of the first.
+    Its stride through the schedule is adjusted after every 2 % of the time, so that the schedule ends when the time is
+    up: warm-up, plateau and decay keep their shares of the time. All processes use the clock of the first.
     """
 
-    folder: Path
-    seconds: float | None
-    planned: int
-    begun: float = 0.0
-    now: Callable[[], float] = time.monotonic
-    clock: Clock = field(default_factory=Clock)
+    seconds: float
+    planned: int  # steps of the schedule
+    ends: float
     world: World = ALONE
-    _seen: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=RECENT))
+    now: Callable[[], float] = time.monotonic
+    _seen: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=RECENT))  # the time left, the step
 
-    @classmethod
-    def open(cls, folder: Path, train: TrainConfig, *, begun: float, world: World = ALONE) -> Pace:
-        """Continue the clock of a run, or start one."""
-        if train.minutes is None:
-            return cls(folder, None, train.steps)
-        path = folder / CLOCK_FILE
-        found = world.from_first(lambda: read_json(path, command=f"ls {folder}") if path.exists() else {})
-        clock = Clock.model_validate(found)
-        begun = world.of_first(begun) - clock.seconds
-        return cls(folder, train.minutes * 60, train.steps, begun, clock=clock, world=world)
-
-    def at(self, step: int) -> tuple[float, int]:
-        """Return where a step is in the schedule, and the step at which that ends with the stride of this one."""
-        knot = next(knot for knot in reversed(self.clock.knots) if knot.step <= step)
-        end = knot.step + max(1, round((self.planned - knot.position) / knot.stride))
-        return knot.position + (step - knot.step) * knot.stride, end
-
-    def look(self, step: int, seconds_to_end: float) -> None:
-        """Adjust the stride after 2 % of the time, by the pace of the last 20 %; the end of a run takes time, too."""
-        if self.seconds is None:
-            return
-        now, (position, end) = self.world.of_first(self.now()), self.at(step)
+    def adjust(self, progress: RunProgress, seconds_to_end: float) -> None:
+        """Set the time spent and the stride, by the pace of the last 20 % of the time; the end of a run takes some."""
+        left, step = self.world.of_first(self.ends - self.now()), progress.step
+        progress.seconds = self.seconds - left
         if not self._seen:
-            self._seen.append((now, step))
-        (since, first), (latest, _) = self._seen[0], self._seen[-1]
-        is_repeated = step <= self.clock.knots[-1].step
-        if step >= end or is_repeated or step == first or now - latest < self.seconds / LOOKS:
+            self._seen.append((left, step))
+        (left_before, before), (left_then, _) = self._seen[0], self._seen[-1]
+        if step == before or left_then - left < self.seconds / LOOKS:
             return
-        self._seen.append((now, step))
-        # The rest of the plan is spread over the steps that fit the rest of the time.
-        left = self.seconds - (now - self.begun) - self.world.of_first(seconds_to_end)
-        steps = max(1, MIN_STEPS - step, round(left * (step - first) / (now - since)))
-        self.clock.knots.append(Knot(step=step, position=position, stride=(self.planned - position) / steps))
-        self.record()
-
-    def record(self) -> None:
-        """Write the time spent and the strides to clock.json."""
-        if self.seconds is not None:
-            self.clock.seconds = self.world.of_first(self.now()) - self.begun
-            if self.world.is_first:
-                write_json(self.folder / CLOCK_FILE, self.clock.model_dump(mode="json"))
+        self._seen.append((left, step))
+        # the rest of the schedule is spread over the steps that fit the rest of the time
+        rest, pace = left - self.world.of_first(seconds_to_end), (step - before) / (left_before - left)
+        progress.stride = (self.planned - progress.position) / max(1, MIN_STEPS - step, round(rest * pace))

@@ -11,7 +11,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 
 from litebert import rng
-from litebert.config import AlbertConfig, PretrainConfig
+from litebert.config import DROPOUTS, AlbertConfig, PretrainConfig
 from litebert.distributed import ALONE, World
 from litebert.errors import LitebertError
 from litebert.fast import checkpoint_gradients
@@ -21,28 +21,16 @@ from litebert.hub import locate
 from litebert.nn import AlbertForPretraining
 from litebert.objectives.sequences import log_frequencies
 from litebert.optim import MomentOptimizer, averaged, build_optimizer, load_state_tensors
-from litebert.runs import Run
+from litebert.runs import Listener, Run
 from litebert.settings import DEFAULT, MEASURED, TOKENIZER, Resolved, expected, is_typed
 from litebert.tasks.distillation import Distillation, Teacher
-from litebert.tasks.pretraining import Pretraining, Task, pretraining_measures
+from litebert.tasks.pretraining import Pretraining, Task
 from litebert.tasks.start import attend_locally, begin_as_teacher
 from litebert.tokenizer import Tokenizer
 from litebert.train.checkpoint import OPTIMIZER_FILE
 from litebert.train.estimate import Estimate, estimate, faster_precision, with_steps_for
 from litebert.train.loop import train
-from litebert.train.run import (
-    DROPOUTS,
-    BestModel,
-    Listener,
-    RunLog,
-    begin,
-    choose_device,
-    dtype_of,
-    session,
-    threads,
-    with_measured,
-    write_model,
-)
+from litebert.train.run import BestModel, RunLog, begin, choose_device, dtype_of, session, threads, write_model
 from litebert.train.sources import Sources, loader_for, plain_texts
 
 FROM_TEACHER = ("hidden_size", "num_attention_heads", "intermediate_size", "hidden_act", "num_hidden_layers")
@@ -69,7 +57,7 @@ def pretrain(
         found = world.from_first(lambda: completed(resolved, sources, folder)[0].model_dump(mode="json"))
         config = PretrainConfig.model_validate(found)
         settings, start, named = config.train, config.start.model, config.distil.teacher
-        settled = with_measured(resolved, config)
+        settled = resolved.measured(config)
         for name, origin in settled.origins.items():  # the shape is from the vocabulary, or from where training starts
             if name.startswith("model.") and origin == MEASURED:
                 of_text = not start and (name == "model.vocab_size" or name.endswith("_token_id"))
@@ -89,8 +77,7 @@ def pretrain(
                 checkpoint_gradients(network.albert)
             is_kept = settings.keep_best
             best = BestModel(opened, "masked_lm_accuracy", network, sources.tokenizer) if is_kept else None
-            listeners = (best, *listeners) if best else listeners
-            log = RunLog(opened, settings, is_quiet, listeners, pretraining_measures())
+            log = RunLog(opened, settings, is_quiet, (best, *listeners) if best else listeners)
             optimizer = build_optimizer(config.optim, network.named_parameters())
             if start:
                 take_start(network, optimizer, config, sources.tokenizer, log)
@@ -152,17 +139,11 @@ def completed(
     the needs, if they were measured on the way.
     """
     config, tokenizer = resolved.config, sources.tokenizer if sources else None
-    model, origin = config.model, resolved.origins["model.vocab_size"]
+    model = config.model
     if config.start.model:
         model = shape_of_start(resolved, tokenizer)
-    elif tokenizer and not _is_usual(origin) and model.vocab_size != tokenizer.vocab_size:
-        raise LitebertError(
-            "LB-512",
-            f"model.vocab_size is not that of the corpus (from {origin})",
-            received=f"{model.vocab_size:,}",
-            expected=f"{tokenizer.vocab_size:,}, the pieces of {config.data.corpus}",
-            next="omit model.vocab_size: it follows from the corpus",
-        )
+    elif tokenizer and not _is_usual(resolved.origins["model.vocab_size"]) and model.vocab_size != tokenizer.vocab_size:
+        raise _other_shape(resolved, "vocab_size", f"{tokenizer.vocab_size}, the pieces of {config.data.corpus}")
     elif config.distil.teacher:
         model = shape_of_student(resolved)
     shape: dict[str, Json] = {"vocab_size": vocab_size}
@@ -179,9 +160,6 @@ def completed(
     is_begun = not is_planned and run.settings.get("train.minutes") == train.minutes
     if is_begun:
         changed |= {name: run.settings[f"train.{name}"] for name in ("threads", "steps")}
-        if run.file.origins["optim.warmup_steps"] == MEASURED:
-            optim = config.optim.model_copy(update={"warmup_steps": run.settings["optim.warmup_steps"]})
-            config = config.model_copy(update={"optim": optim})
     config = config.model_copy(update={"train": train.model_copy(update=changed)})
     return (config, None) if is_planned or is_begun else with_steps_for(config, device)
 
@@ -243,7 +221,7 @@ def _is_usual(origin: str) -> bool:
 def _other_shape(resolved: Resolved[PretrainConfig], name: str, theirs: str) -> LitebertError:
     return LitebertError(
         "LB-515",
-        f"model.{name} is not that of the model that training starts from",
+        f"model.{name} is not that of the corpus, or of the model that training starts from",
         received=f"{getattr(resolved.config.model, name)} ({resolved.origins[f'model.{name}']})",
         expected=theirs,
         next=f"omit model.{name}",

@@ -7,6 +7,7 @@ import os
 import platform
 import resource
 import signal
+import socket
 import sys
 import threading
 import time
@@ -15,38 +16,23 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
-from typing import TypeAlias, TypeVar
 
 import torch
 from pydantic import JsonValue
 
 import litebert
+from litebert import files, runs
 from litebert.config import FinetuneConfig, PretrainConfig, TrainConfig
 from litebert.distributed import ALONE, World, launched, world_size
 from litebert.errors import LitebertError, counted, duration, say, show_status
 from litebert.fast.steps import DTYPES
-from litebert.files import Json, append_line, remove_unfinished, staged_folder, write_json
+from litebert.files import Json
 from litebert.folder import save_model
 from litebert.hub.card import write_card
 from litebert.nn import Network
-from litebert.runs import (
-    DAMAGED_FILE,
-    METRICS_FILE,
-    RUN_FILE,
-    RunFile,
-    line_of,
-    locked,
-    read_run,
-    require_run,
-    truncate_after,
-)
-from litebert.settings import MEASURED, RETIRED, Resolved, difference, flattened
-from litebert.tasks.pretraining import Measure
+from litebert.settings import RETIRED, Resolved, difference, flattened
+from litebert.tasks.pretraining import pretraining_measures
 from litebert.tokenizer import Tokenizer
-
-Configuration = TypeVar("Configuration", PretrainConfig, FinetuneConfig)
-Listener: TypeAlias = Callable[[dict[str, Json]], None]
-"""Receives every row of metrics.jsonl."""
 
 FREE_SETTINGS = {f"train.{name}" for name in ("log_every", "save_every", "keep_checkpoints", "keep_every")}
 FREE_SETTINGS |= {"train.loader_workers"}
@@ -55,8 +41,6 @@ FIRST_LINE_SECONDS, LATER_LINE_SECONDS = 4.0, 30.0
 """The longest silence before the first line of progress, and between later ones."""
 STATUS_SECONDS = 0.2
 """The time between two updates of the progress bar."""
-DROPOUTS = ("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout_prob")
-"""Settings of a network that a run may change which starts from it."""
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP)
 
 
@@ -104,12 +88,22 @@ def session(folder: Path, world: World = ALONE) -> Iterator[Session]:
         for each in previous if world.size == 1 else ():
             signal.signal(each, signal.SIG_DFL)
 
-    with locked(folder) if world.is_first else nullcontext():
+    holder = folder / ".lock"  # names the process that trains here
+
+    def busy() -> LitebertError:
+        who = holder.read_text("utf-8").strip() if holder.exists() else None
+        advice = "wait for it, stop it, or choose another --name"
+        return LitebertError("LB-504", f"another process trains in {folder}", received=who, next=advice)
+
+    with files.locked(folder, busy) if world.is_first else nullcontext():
         try:
             for number in previous:
                 signal.signal(number, request)
-            for place in (folder, folder / "checkpoints", folder / "answers") if world.is_first else ():
-                remove_unfinished(place)
+            if world.is_first:
+                holder.unlink(missing_ok=True)
+                files.append_line(holder, f"pid {os.getpid()} on {socket.gethostname()}")
+                for place in (folder, folder / "checkpoints", folder / runs.ANSWERS):
+                    files.remove_unfinished(place)
             yield opened
         finally:
             for number, handler in previous.items():
@@ -141,15 +135,15 @@ def begin(
             )
 
     def write_or_check() -> bool:
-        recorded = read_run(folder)
+        recorded = runs.read_run(folder)
         if recorded is None:
             has_gpu = torch.cuda.is_available()
             environment: dict[str, JsonValue] = {"python": platform.python_version(), "torch": torch.__version__}
             environment |= {"platform": platform.platform(), "threads": torch.get_num_threads()}
             environment["gpu"] = torch.cuda.get_device_name() if has_gpu else None
             given = {"origins": resolved.origins, "data": dict(data), "environment": environment}
-            file = RunFile(litebert=litebert.__version__, settings=settings, **given)
-            write_json(folder / RUN_FILE, file.model_dump(mode="json"))
+            file = runs.RunFile(litebert=litebert.__version__, settings=settings, **given)
+            files.write_json(folder / runs.RUN_FILE, file.model_dump(mode="json"))
             return False
         # the settings and the data of the run must be the same, but for what changes no number
         before = {n: value for n, value in recorded.settings.items() if n not in RETIRED or value != RETIRED[n]}
@@ -166,13 +160,6 @@ def begin(
         return (folder / "model" / "config.json").is_file()
 
     return bool(world.from_first(write_or_check))
-
-
-def with_measured(resolved: Resolved[Configuration], config: Configuration) -> Resolved[Configuration]:
-    """Return the configuration as it was completed; what has changed has the origin "measured"."""
-    before, after = flattened(resolved.config), flattened(config)
-    measured = {name: MEASURED for name, value in after.items() if before[name] != value}
-    return Resolved(config, resolved.origins | measured)
 
 
 # ---- where and how it computes --------------------------------------------------------------------------------------
@@ -222,7 +209,7 @@ def threads(number: int | None) -> Iterator[None]:
 
 def write_model(folder: Path, network: Network, tokenizer: Tokenizer, *, has_card: bool = False) -> None:
     """Write a model with its tokenizer, and optionally its card, atomically."""
-    with staged_folder(folder) as staged:
+    with files.staged_folder(folder) as staged:
         save_model(network, staged)
         tokenizer.save(staged, max_length=network.config.max_position_embeddings)
         if has_card:
@@ -236,30 +223,26 @@ def write_model(folder: Path, network: Network, tokenizer: Tokenizer, *, has_car
 class RunLog:
     """Write rows and lines, in the first process; the time of training and evaluation is measured here.
 
-    `measures` say how a line abbreviates a measure. A run by the clock `ends` at a time of `time.monotonic`.
+    A run by the clock `ends` at a time of `time.monotonic`; its number of steps is an estimate.
     """
 
     session: Session
     train: TrainConfig
     is_quiet: bool = False
-    listeners: tuple[Listener, ...] = ()
-    measures: tuple[Measure, ...] = ()
+    listeners: tuple[runs.Listener, ...] = ()
     ends: float | None = None
     evaluation_seconds: float = 0.0
-    total_steps: int = field(init=False)
+    total_steps: int = 0
     _since: float = field(default_factory=time.monotonic)  # the last report, or the begin
     _last_step: int = 0  # of that report
     _pace: float = 0.0  # seconds per step
     _shown: float = field(default_factory=time.monotonic)
     _patience: float = FIRST_LINE_SECONDS
 
-    def __post_init__(self) -> None:
-        self.total_steps = self.train.steps
-
     def begin(self, step: int, total_steps: int) -> None:
         """Report that training begins or goes on after `step`; drop the rows of later steps, which will come again."""
-        for line in truncate_after(self.session.folder, step or -1) if self.session.world.is_first else ():
-            self.say(f"line {line} of metrics.jsonl is damaged, moved to {DAMAGED_FILE}")
+        for line in runs.truncate_after(self.session.folder, step or -1) if self.session.world.is_first else ():
+            self.say(f"line {line} of metrics.jsonl is damaged, moved to {runs.DAMAGED_FILE}")
         if step:
             self.say(f"resuming from step {step}")
         self._since, self._last_step, self.total_steps = time.monotonic(), step, total_steps
@@ -320,9 +303,12 @@ class RunLog:
             say(text)
 
     def _record(self, row: dict[str, Json]) -> None:
+        folder = self.session.folder
         if self.session.world.is_first:
-            require_run(self.session.folder)
-            append_line(self.session.folder / METRICS_FILE, line_of(row))
+            if not runs.is_run(folder):
+                again = "run the same command again: it starts afresh, or resumes a restored folder"
+                raise LitebertError("LB-543", f"{folder} was deleted or moved while its run was running", next=again)
+            files.append_line(folder / runs.METRICS_FILE, runs.line_of(row))
             for listener in self.listeners:
                 listener(row)
 
@@ -330,12 +316,14 @@ class RunLog:
         """Return the time of the remaining steps and evaluations: one at each `eval_every`, and one at the end."""
         if self.ends is not None:
             return duration(max(0.0, self.ends - time.monotonic()))
-        evaluations = (self.total_steps - 1) // self.train.eval_every - step // self.train.eval_every + 1
-        return duration(max(0.0, pace * (self.total_steps - step) + evaluations * self.evaluation_seconds))
+        steps, every = self.train.steps, self.train.eval_every
+        evaluations = (steps - 1) // every - step // every + 1
+        return duration(max(0.0, pace * (steps - step) + evaluations * self.evaluation_seconds))
 
     def _words(self, measures: dict[str, float]) -> str:
         """Abbreviate the measures of pretraining; name the first few of any other task in full."""
-        short = [m.short.format(measures[m.name]) for m in self.measures if m.short and m.name in measures]
+        known = [measure for measure in pretraining_measures() if measure.short and measure.name in measures]
+        short = [measure.short.format(measures[measure.name]) for measure in known]
         return " ".join(short or [f"{name} {value:.4g}" for name, value in list(measures.items())[:5]])
 
 
