@@ -276,7 +276,13 @@ def test_ctrl_c_ends_a_training_after_a_step_and_the_same_command_goes_on(desk: 
 
 def test_a_warm_up_longer_than_the_time_takes_a_tenth_of_the_steps_that_fit(desk: Desk, tmp_path: Path) -> None:
     corpus = ("pretrain", "--corpus", desk.corpus, "--preset", "tiny", "--minutes", 0.01, "--runs", tmp_path)
-    words = (*corpus, "train.batch_size=4", "objective.max_seq_length=64", "optim.warmup_steps=10000", "train.log_every=1")
+    words = (
+        *corpus,
+        "train.batch_size=4",
+        "objective.max_seq_length=64",
+        "optim.warmup_steps=10000",
+        "train.log_every=1",
+    )
     for manner in ((), ("--quiet",)):  # begun after a plan, and resumed with what is recorded
         done = litebert(*words, "train.loader_workers=0", *manner)
         assert done.code == 0, done.stderr
