@@ -99,8 +99,8 @@ def test_a_task_is_learnt_and_last_and_best_are_reported_apart_as_they_lie_on_di
     assert result["last"]["accuracy"] == result["best"]["accuracy"] == max(accuracies) == 1.0
     assert result["best"]["step"] == rows[accuracies.index(1.0)]["step"] < result["last"]["step"]
     assert result["last"]["step"] == rows[-1]["step"] == 90
-    for kept in ("last", "best"):
-        measures, _, _ = measured([Finetuned.open(learnt, best=kept == "best")], films / "dev.csv", "dev")
+    for kept, model in {"last": learnt, "best": learnt / "best"}.items():
+        measures, _, _ = measured([Finetuned.open(model)], films / "dev.csv", "dev")
         assert measures["accuracy"] == pytest.approx(result[kept]["accuracy"])
 
 
