@@ -375,7 +375,9 @@ class OptimConfig(Section):
     schedule: Literal["official", "linear", "wsd"] = Field(
         "linear", description="official: with a jump; linear: none; wsd: warm-up-stable-decay"
     )
-    warmup_steps: float = Field(0.025, ge=0, description="steps to the peak; below 1: a share of all steps")
+    warmup_steps: float = Field(
+        0.025, ge=0, description="steps to the peak, with train.minutes a tenth of all at most; below 1: a share of all"
+    )
     decay_share: float = Field(0.2, gt=0, le=1, description="share of the steps that wsd decays")
 
 

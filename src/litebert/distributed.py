@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import lru_cache
+from math import inf
 from typing import TypeVar
 
 import torch
@@ -119,10 +120,10 @@ def world_size() -> int:
     return max(1, launched("WORLD_SIZE", "1"))
 
 
-def launched(name: str, default: str = "nothing") -> int:
+def launched(name: str, default: str = "nothing", *, below: float = inf) -> int:
     """Return a number that the launcher gives in the environment, such as LOCAL_RANK."""
     text = os.environ.get(name) or default
-    if not text.isdecimal():
+    if not text.isdecimal() or int(text) >= below:
         raise LitebertError(
             "LB-262",
             "the environment of several processes is not complete",
@@ -144,9 +145,8 @@ def joined(device: torch.device) -> Iterator[World]:
     if size == 1:
         yield ALONE
         return
-    place, address, port = launched("RANK"), os.environ.get("MASTER_ADDR") or "localhost", launched("MASTER_PORT")
-    if place >= size:
-        raise ValueError(f"RANK={place} of {size} processes")
+    place, port = launched("RANK", below=size), launched("MASTER_PORT")
+    address = os.environ.get("MASTER_ADDR") or "localhost"
     if device.type == "cuda":
         torch.cuda.set_device(device)
     try:

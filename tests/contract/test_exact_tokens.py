@@ -99,6 +99,11 @@ def test_golden_tokens_of_the_packaged_model() -> None:
     assert found == golden.expected("tokens", "packaged", found)
 
 
+def test_golden_tokens_of_the_official_vocabulary(official: Tokenizer) -> None:
+    found = described(official)
+    assert found == golden.expected("tokens", "official", found)
+
+
 def test_golden_tokens_of_a_vocabulary_that_is_trained(tiny: Tiny) -> None:
     tokenizer = Tokenizer.load(tiny.tokenizer)
     found = [{"pieces": list(tokenizer.pieces), "hash": tokenizer.hash}]

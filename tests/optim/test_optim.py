@@ -145,6 +145,19 @@ def test_what_has_no_gradient_stays(kind: type[MomentOptimizer]) -> None:
     assert busy[0] < 1
 
 
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@KINDS
+def test_a_cuda_step_equals_the_cpu_step(kind: type[MomentOptimizer]) -> None:
+    on_cpu, on_gpu = torch.nn.Linear(64, 64), torch.nn.Linear(64, 64, device="cuda")
+    on_gpu.load_state_dict(on_cpu.state_dict())
+    for layer in (on_cpu, on_gpu):
+        optimizer = kind(parameter_groups(layer.named_parameters(), weight_decay=0.01), lr=0.1)
+        layer(torch.linspace(-1, 1, 64, device=layer.weight.device)).square().sum().backward()
+        optimizer.step()
+    torch.testing.assert_close(on_gpu.weight.cpu(), on_cpu.weight, rtol=1e-4, atol=1e-5)
+
+
 def test_norms_and_biases_neither_decay_nor_adapt() -> None:
     moved = ["attention.0.query.weight", "normaliser.weight"]
     excluded = ["attention.0.query.bias", "attention.0.norm.weight", "norm.weight", "layernorm.weight"]

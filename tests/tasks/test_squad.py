@@ -190,6 +190,25 @@ def test_a_question_that_cannot_be_learnt_or_asked_is_refused(tokenizer: Tokeniz
         _windows(SpanExample("q", "Who? " * 50, "Ada left."), tokenizer, training=False)
 
 
+def test_real_answers_are_found_again_unless_they_end_inside_a_piece(official: Tokenizer, real_data: Path) -> None:
+    asked = DATASETS["squad"].read(real_data / "squad", "dev")[::7]
+    examples = [replace(one, answers=(one.answers or ())[:1]) for one in asked]
+    seen, num_cut = set(), 0
+    for window in SpanAnswering().windows(examples, official, max_length=384, training=True):
+        if window.target is None or window.target[2]:
+            continue
+        example = examples[window.example]
+        ((answer,), found) = example.answers or (), _found(example, window)
+        seen.add(example.id)
+        assert answer.text in found
+        if normalized_answer(found) != normalized_answer(answer.text):
+            num_cut += 1  # it starts or ends inside a piece
+            starts, stops = zip(*official.encode(example.context).offsets, strict=True)
+            assert answer.start not in starts or answer.start + len(answer.text) not in stops
+    assert len(seen) == len(examples)
+    assert num_cut <= 0.004 * len(examples)
+
+
 # Decoding
 
 CONTEXT = "Ada met Bob, and Ada left with Bob at noon."
