@@ -24,7 +24,7 @@ from litebert.errors import LitebertError
 from litebert.folder import save_model
 from litebert.interop.export.network import allowed_positions, padded
 from litebert.interop.export.onnx import count_products, export_onnx, quantise, start, to_graph
-from litebert.interop.export.program import SourceModel, export_program, require_near
+from litebert.interop.export.program import SourceModel, compare, export_program, require_near
 from litebert.interop.reports import ExportReport
 from litebert.nn import AlbertForPretraining, AlbertForTask, Batch
 from litebert.tasks.kinds.spans import score_spans
@@ -319,6 +319,12 @@ def test_more_than_fits_in_one_file_is_refused_and_a_program_has_its_own_suffix(
     config = PRESETS["xxlarge-v2"].model_copy(update={"num_hidden_groups": 12})
     with torch.device("meta"), pytest.raises(LitebertError, match="LB-757"):
         to_graph(padded(AlbertForPretraining(config)))
+
+
+def test_ends_of_other_starts_say_nothing() -> None:
+    ends = np.full((2, 5, 7), -np.inf, np.float32)
+    parity = compare({"end_logits": np.zeros_like(ends)}, {"end_logits": ends})
+    assert (parity.max_difference, parity.correlation) == (0, 1)
 
 
 def test_wrong_numbers_are_refused_and_a_head_from_outside(tokenizer: Tokenizer) -> None:
