@@ -63,12 +63,6 @@ def test_concurrent_answers_equal_single_ones(server) -> None:
 def test_overload_is_refused_quickly_and_is_over_when_it_ends(small_server) -> None:
     alone, _ = heavy(small_server)
     with asking(small_server, 40) as asked:
-        with closing(small_server.connect()) as link:  # read, this body would be refused with 400
-            tries = (small_server.ask("/v1/fill", raw=b"no JSON", link=link) for _ in range(10_000))
-            assert next(reply for reply in tries if reply.status == 429).code == "LB-957"
-            assert small_server.ask("/live", link=link).status == 200
-        assert small_server.ask("/v1/fill", raw=b"no JSON", headers={}).status == 401
-        assert small_server.ask("/v1/nothing", {}).status == 404
         replies = [each.result() for each in asked]
     taken = [seconds for seconds, reply in replies if reply.status == 200]
     refused = [reply for _, reply in replies if reply.status == 429]
@@ -79,6 +73,18 @@ def test_overload_is_refused_quickly_and_is_over_when_it_ends(small_server) -> N
     assert max(taken) < 20 * alone + 2
     assert small_server.metric("litebert_queue_requests") == 0
     assert small_server.ask("/v1/embed", {"texts": ["a"]}).status == 200
+
+
+def test_what_no_queue_takes_is_refused_unread_and_health_is_told(small_server) -> None:
+    with asking(small_server, 12):
+        with closing(small_server.connect()) as link:  # read, this body would be refused with 400
+            tries = (small_server.ask("/v1/fill", raw=b"no JSON", link=link) for _ in range(10_000))
+            refused = next(reply for reply in tries if reply.status == 429)
+            assert refused.code == "LB-957"
+            assert int(refused.headers["retry-after"]) >= 1
+            assert small_server.ask("/live", link=link).status == 200
+        assert small_server.ask("/v1/fill", raw=b"no JSON", headers={}).status == 401
+        assert small_server.ask("/v1/nothing", {}).status == 404
     assert small_server.ask("/v1/fill", raw=b"no JSON").status == 400
 
 

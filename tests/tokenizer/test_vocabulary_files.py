@@ -40,7 +40,7 @@ def test_a_run_its_folder_and_its_file_load_alike_and_settings_beside_them_count
 def test_what_is_no_tokenizer_is_refused(tmp_path: Path) -> None:
     with open(tmp_path / "h.model", "wb") as file:
         file.truncate(MAX_MODEL_BYTES + 1)
-    named = {"": 213, "missing": 213, "tokenizer.json": 213, "spiece.model": "004", "h.model": "003"}
+    named = {"": 213, "missing": 213, "tokenizer.json": 213, "spiece.model": "004", "h.model": "004"}
     for name, code in named.items():
         with pytest.raises(LitebertError, match=f"LB-{code}"):
             Tokenizer.load(tmp_path / name)
