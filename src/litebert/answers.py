@@ -88,8 +88,8 @@ def _data_frame(answers: Sequence[Any]) -> DataFrame:
     except ImportError as error:
         raise LitebertError("LB-929", "a DataFrame needs pandas", next="pip install pandas") from error
     if answers and isinstance(answers[0], Results):
-        parts = {number: _data_frame(each) for number, each in enumerate(answers)}
-        return concat(parts, names=["text_number"]).reset_index(0).reset_index(drop=True)
+        parts = {number: _data_frame(each) for number, each in enumerate(answers) if each}
+        return concat(parts or {0: json_normalize([])}, names=["text_number"]).reset_index(0).reset_index(drop=True)
     return json_normalize([asdict(each) if isinstance(each, Tabular) else {"value": each} for each in answers])  # type: ignore[call-overload]
 
 

@@ -1,6 +1,6 @@
 """The verbs of a loaded model in Python: what they take, what they answer, and what they refuse."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import FrozenInstanceError, fields, is_dataclass
 from functools import cache
@@ -13,6 +13,7 @@ import pytest
 
 import litebert
 from litebert import LitebertError, Model
+from litebert.answers import Results, Tagged
 
 from .tiny import Desk, Random
 from .verbs import OF_TEXT, TEXTS, VERBS
@@ -200,6 +201,17 @@ def test_a_text_is_cut_at_what_the_model_reads_or_at_max_length(folder: Path) ->
     assert not np.allclose(model.embed(texts[0]), first[0], atol=1e-3)
 
 
+class Endless:
+    """Texts that are made when they are read."""
+
+    def __iter__(self) -> Iterator[str]:
+        return (f"Anna walked to the garden {number} times." for number in count())
+
+
+def test_texts_without_end_are_embedded_batch_by_batch(folder: Path) -> None:
+    assert next(litebert.load(folder).embed_batches(Endless(), batch_size=2)).shape[0] == 2
+
+
 def test_several_threads_get_the_answers_of_one(folder: Path) -> None:
     model = litebert.load(folder)
     texts = [f"Anna walked to the [MASK] {n} times." for n in range(24)]
@@ -215,6 +227,12 @@ def test_answers_are_frozen_readable_and_tables(folder: Path) -> None:
     assert list(found[1:].to_pandas()["text"]) == [found[1].text]
     assert list(found.to_pandas()["probability"]) == [each.probability for each in found]
     assert list(model.fill(["Anna [MASK].", "[MASK]."], top=2).to_pandas()["text_number"]) == [0, 0, 1, 1]
+    some = Results([Results(), Results([Tagged("Anna", "NAME", 0, 4)])])  # a blank text has no words
+    assert some.to_pandas().to_dict("records") == [
+        {"text_number": 1, "word": "Anna", "tag": "NAME", "start": 0, "end": 4}
+    ]
+    assert some.to_pandas()["start"].dtype == int
+    assert Results([Results()]).to_pandas().empty
     assert list(model.score("Anna found a ball.").to_pandas()["word"]) == ["Anna", "found", "a", "ball."]
     with pytest.raises(FrozenInstanceError):
         found[0].text = "x"  # type: ignore[misc]
@@ -224,6 +242,7 @@ REFUSED: dict[str, tuple[str, Callable[[Model], object]]] = {
     "no blank": ("LB-610", lambda model: model.fill("Anna walked home.")),
     "blanks too far apart": ("LB-934", lambda model: model.fill("[MASK]" + " Anna walked." * 100 + " [MASK].")),
     "one sentence": ("LB-936", lambda model: model.order("One sentence.")),
+    "two queries": ("LB-611", lambda model: model.search(["a", "b"], ["Anna."])),  # type: ignore[arg-type]
     "nothing to search": ("LB-937", lambda model: model.search("a", [])),
     "a length too small": ("LB-932", lambda model: model.embed("Anna.", max_length=2)),
     "a negative count": ("LB-932", lambda model: model.fill("[MASK]", top=-3)),

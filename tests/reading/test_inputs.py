@@ -186,6 +186,11 @@ def test_line_that_is_no_object_or_has_no_text_is_refused_with_its_number(write:
     for row, column, told in NO_TEXTS:
         with pytest.raises(LitebertError, match=told):
             list(texts_of(row, column, "a.jsonl, line 3"))
+    assert list(texts_of({"text": [["one", ["two"]], "three", []]}, "text", "a.jsonl, line 3")) == [
+        "one",
+        "two",
+        "three",
+    ]
     path = write("a.jsonl", '{"text": "one\\n\\ntwo"}\n\n{"text": ""}\n{"text": "a\\ud800b"}\n')
     assert read(path) == [(1, "one\n\ntwo"), (3, ""), (4, "a\ufffdb")]
 

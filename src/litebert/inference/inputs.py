@@ -27,16 +27,19 @@ def several(texts: Texts, verb: str) -> list[str]:
     >>> several("one", "fill"), several(("one", "two"), "fill")
     (['one'], ['one', 'two'])
     """
-    # What has no order of its own, as a set or a table, is no list of texts.
-    is_flat = getattr(texts, "ndim", 1) == 1
-    is_list = isinstance(texts, Iterable) and is_flat and not isinstance(texts, str | bytes | Mapping | Set)
-    found = list(texts) if is_list else [texts]
+    found = list(texts) if is_list(texts) else [texts]
     for text in found:
         if not isinstance(text, str):
             received = f"{text!r:.100} ({type(text).__name__})"
             advice = "give every text as a str; of a table, one column"
             raise LitebertError("LB-611", f"{verb} takes texts", received=received, next=advice)
     return [str(text) for text in found]  # numpy's strings become plain ones
+
+
+def is_list(texts: object) -> bool:
+    """Tell whether texts come in an order of their own, as those of a set or a table do not."""
+    is_flat = getattr(texts, "ndim", 1) == 1
+    return isinstance(texts, Iterable) and is_flat and not isinstance(texts, str | bytes | Mapping | Set)
 
 
 def paired(texts: Texts, pairs: Texts | None, verb: str) -> tuple[list[str], list[str] | None]:

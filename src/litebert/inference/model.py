@@ -297,7 +297,7 @@ class Model:
 
         `progress` is called with the number of texts after each batch.
         """
-        remaining = texts if isinstance(texts, Iterator) else iter(inputs.several(texts, "embed_batches"))
+        remaining = iter(texts if inputs.is_list(texts) else inputs.several(texts, "embed_batches"))
         while batch := list(islice(remaining, inputs.count(batch_size, "batch_size"))):
             yield self.embed(batch, pooling=pooling, normalize=normalize, max_length=max_length)
             if progress is not None:
@@ -545,7 +545,7 @@ class TextIndex:
         """Return the nearest texts, best first."""
         if not self.texts:
             raise LitebertError("LB-937", "there is nothing to search", next='litebert search "a query" texts.txt')
-        scores = self.vectors @ self.model.embed(query, normalize=True)
+        scores = self.vectors @ self.model.embed([query], normalize=True)[0]
         best = np.argsort(-scores, kind="stable")[:top]
         return Results(answers.Match(int(n), self.texts[n], float(scores[n])) for n in best)
 

@@ -220,11 +220,23 @@ def texts_of(row: Row, column: str, place: str) -> Iterator[str]:
                 expected = f"one of {', '.join(present) or '(the object is empty)'}"
                 advice = f"--column with another name: {did_you_mean(name, present)}"
                 raise LitebertError("LB-314", what, received=f"--column {column}", expected=expected, next=advice)
-            values += value[name] if isinstance(value[name], list) else [value[name]]
+            values += _elements(value[name])
     for value in values:
         if not isinstance(value, str):
             raise _no_text(value, column, place)
         yield _LONE_SURROGATE.sub("\ufffd", value)
+
+
+def _elements(value: object) -> list[object]:
+    """Return the elements of a list and of the lists in it, in order; anything else as the only one."""
+    found, left = list[object](), [value]
+    while left:
+        each = left.pop()
+        if isinstance(each, list):
+            left += reversed(each)
+        else:
+            found.append(each)
+    return found
 
 
 def _no_text(value: object, column: str, place: str) -> LitebertError:
