@@ -124,14 +124,18 @@ def launched(name: str, default: str = "nothing", *, below: float = inf) -> int:
     """Return a number that the launcher gives in the environment, such as LOCAL_RANK."""
     text = os.environ.get(name) or default
     if not text.isdecimal() or int(text) >= below:
-        raise LitebertError(
-            "LB-262",
-            "the environment of several processes is not complete",
-            received=f"{name}={text}",
-            expected="RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT, as torchrun sets them",
-            next="torchrun --nproc-per-node 2 -m litebert pretrain ...; alone: unset WORLD_SIZE",
-        )
+        raise _incomplete(f"{name}={text}")
     return int(text)
+
+
+def _incomplete(received: str) -> LitebertError:
+    return LitebertError(
+        "LB-262",
+        "the environment of several processes is not complete",
+        received=received,
+        expected="RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT, as torchrun sets them",
+        next="torchrun --nproc-per-node 2 -m litebert pretrain ...; alone: unset WORLD_SIZE",
+    )
 
 
 @contextmanager
@@ -146,7 +150,8 @@ def joined(device: torch.device) -> Iterator[World]:
         yield ALONE
         return
     place, port = launched("RANK", below=size), launched("MASTER_PORT")
-    address = os.environ.get("MASTER_ADDR") or "localhost"
+    if not (address := os.environ.get("MASTER_ADDR")):  # on several machines, only the launcher knows the first
+        raise _incomplete("MASTER_ADDR=nothing")
     if device.type == "cuda":
         torch.cuda.set_device(device)
     try:

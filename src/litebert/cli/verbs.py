@@ -387,13 +387,13 @@ class AnswerFile:
             what = f"answers of {verb.name} cannot be written to {path}"
             expected = f"a file, not a folder, that ends in {' or '.join(formats)}"
             raise LitebertError("LB-914", what, expected=expected, next="--output answers.jsonl")
-        require_new(path, force=force)
         self._path, self._write, self._verb = path, formats[path.suffix], verb
         self._unfinished = path.with_name(f"{path.name}.unfinished")
         # the weights count, not their name; cards and reports do not
         files = [p for p in Path(model.source).glob("*") if p.is_file() and p.suffix not in (".md", ".html")]
         hashes = "".join(f"{path.name} {hash_file(path)}\n" for path in sorted(files)) or model.source
         begun_by: dict[str, Json] = {"verb": verb.name, "model": _digest(hashes, 16), **command}
+        require_new(path, force=force)  # now: hashing takes time, in which another process may have finished it
         self._log = open_log(self._unfinished)
         if force:
             self._log.truncate(0)
