@@ -52,6 +52,12 @@ def test_control_without_the_boundary_a_mistake_is_a_traceback(monkeypatch: pyte
         litebert("corpus", "build", "x.txt", "--tokenizer", "x" * 300, "--output", "c")
 
 
+@pytest.mark.parametrize("option, has_hint", [(("--minute", "1"), True), (("--minutes", "x"), False)])
+def test_only_an_unknown_option_may_be_a_text(option: tuple[str, ...], has_hint: bool) -> None:
+    done = litebert("pretrain", "my-text.txt", *option)
+    assert (done.code, "-- before a text" in done.stderr) == (2, has_hint)
+
+
 def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in sys.modules if name.startswith("litebert.serve.")]:
         monkeypatch.delitem(sys.modules, name)

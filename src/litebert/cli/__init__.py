@@ -187,10 +187,8 @@ def run(words: Sequence[str]) -> int:
         if isinstance(error, click.ClickException):  # in our form of four lines
             asked = error.ctx if isinstance(error, click.UsageError) else None
             what, received = error.format_message().rstrip("."), " ".join(typed) or "nothing"
-            hint, advice = (
-                "-- before a text that looks like an option",
-                f"{asked.command_path if asked else 'litebert'} --help",
-            )
+            hint = "-- before a text that looks like an option" if isinstance(error, click.NoSuchOption) else None
+            advice = f"{asked.command_path if asked else 'litebert'} --help"
             found = UsageError("LB-939", what, received=received, expected=hint, next=advice)
         if found is None or is_debugged:
             raise
