@@ -153,7 +153,7 @@ def verify(path: Path) -> None:
     """Check that a checkpoint has exactly the files of its manifest, each with its size and hash."""
     listed, present = files.read_json(path / MANIFEST_FILE, command=AGAIN), manifest_of(path, step_of(path))
     if listed != present:
-        one, other = (each["files"] if isinstance(each.get("files"), dict) else {} for each in (listed, present))
+        one, other = (x if isinstance(x := each.get("files"), dict) else {} for each in (listed, present))
         differing = sorted(name for name in one | other if one.get(name) != other.get(name))
         raise _damaged(path, f"not as listed: {', '.join(differing or [MANIFEST_FILE])}")
 
