@@ -187,9 +187,11 @@ def run(words: Sequence[str]) -> int:
         if isinstance(error, click.ClickException):  # in our form of four lines
             asked = error.ctx if isinstance(error, click.UsageError) else None
             what, received = error.format_message().rstrip("."), " ".join(typed) or "nothing"
-            hint = "-- before a text that looks like an option" if isinstance(error, click.NoSuchOption) else None
             advice = f"{asked.command_path if asked else 'litebert'} --help"
-            found = UsageError("LB-939", what, received=received, expected=hint, next=advice)
+            if isinstance(error, click.NoSuchOption):
+                advice += ", or -- before a text that looks like an option"
+            wanted = "a verb, its arguments and its options"
+            found = UsageError("LB-939", what, received=received, expected=wanted, next=advice)
         if found is None or is_debugged:
             raise
         _discard_stdout()
