@@ -28,7 +28,7 @@ from litebert.errors import DamagedError, LitebertError
 from litebert.files import Json, append_line, write_json, write_text
 from litebert.folder import write_config
 from litebert.report import write_report
-from litebert.report.figures import PALETTE, curve_of
+from litebert.report.page import PALETTE, curve_of
 from litebert.runs import LogRow
 from litebert.settings import Setting, resolve
 from litebert.train.run import RunLog, Session, begin

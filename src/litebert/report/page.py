@@ -1,16 +1,263 @@
-"""The page: sections of words, figures and tables, shown by one template and one style sheet."""
+"""The page: sections of words, figures and tables, shown by one template and one style sheet.
+
+Its figures are curves by step, rows beside the paper's, and reliability; drawn with matplotlib, inline or as a file.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import html
+import io
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
+from statistics import fmean, stdev
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import jinja2
 
 import litebert
-from litebert.report.figures import Figure, draw
-from litebert.report.tables import Table
+from litebert.errors import missing_package
+from litebert.report.tables import Table, word
+from litebert.runs import LogRow, Run, finite
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+MOST_POINTS, MOST_EVALUATIONS = 120, 400  # of a curve of training; of evaluations, which are not averaged below that
+MOST_MARKED = 50  # points that are also drawn one by one
+PALETTE = {
+    "paper": "#fcfbf8",
+    "ink": "#24272c",
+    "quiet": "#5b616b",
+    "grid": "#e0ddd5",
+    "train": "#2a69ac",
+    "held-out": "#b04a12",
+    "rule": "#6d6a63",
+}
+"""The light colours of page.css; an inline figure names the variables, which are others in the dark."""
+DASHED: dict[str, Any] = {"color": PALETTE["rule"], "linestyle": (0, (5, 3)), "linewidth": 1.1}
+LEGEND: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0, 1), "borderaxespad": 0.2, "ncols": 3}
+SIZE = (5.4, 2.9)  # inches; the page scales them
+SETTINGS: dict[str, Any] = {"svg.fonttype": "none", "font.family": "DejaVu Sans", "font.size": 9.0}
+SETTINGS |= {"axes.grid": True, "axes.axisbelow": True, "ytick.major.size": 0.0, "legend.frameon": False}
+SETTINGS |= {f"axes.spines.{side}": False for side in ("top", "right", "left")}
+SETTINGS |= dict.fromkeys(("axes.edgecolor", "grid.color", "xtick.color", "ytick.color"), PALETTE["grid"])
+SETTINGS |= dict.fromkeys(("axes.labelcolor", "xtick.labelcolor", "ytick.labelcolor"), PALETTE["quiet"])
+SETTINGS |= {"legend.labelcolor": PALETTE["ink"]}
+
+
+@dataclass(frozen=True)
+class Figure:
+    """What a page can show: `description` is the figure in words, `fill` draws it."""
+
+    title: str
+    caption: str
+    description: str
+    fill: Callable[[Axes], None]
+
+
+# ---- curves by step -------------------------------------------------------------------------------------------------
+
+
+class Point(NamedTuple):
+    """The mean of some values at the last of their steps, with the range they span."""
+
+    step: int
+    mean: float
+    low: float
+    high: float
+
+
+class Line(NamedTuple):
+    """One curve; `color` is a name of the palette."""
+
+    label: str
+    color: str
+    points: Sequence[Point]
+
+
+Rule: TypeAlias = tuple[str, float]
+"""The name of a value to compare with, the same at every step."""
+
+
+def curve_of(rows: Sequence[LogRow], name: str, *, most_points: int = MOST_POINTS) -> list[Point]:
+    """Return at most `most_points` points; every finite value is within the range of its point.
+
+    >>> rows = [LogRow("train", step, {"loss": 4.0 / step}) for step in (1, 2, 4)]
+    >>> curve_of(rows, "loss", most_points=2)
+    [Point(step=2, mean=3.0, low=2.0, high=4.0), Point(step=4, mean=1.0, low=1.0, high=1.0)]
+    """
+    values: dict[int, list[float]] = {}  # by step; of several seeds, one each
+    for row in rows:
+        if math.isfinite(row.values.get(name, math.nan)):
+            values.setdefault(row.step, []).append(row.values[name])
+    steps, points = sorted(values), []
+    size = max(1, math.ceil(len(steps) / most_points))  # so many neighbouring steps become one point
+    for at in range(0, len(steps), size):
+        merged = steps[at : at + size]
+        some = [value for step in merged for value in values[step]]
+        points.append(Point(merged[-1], fmean(some), min(some), max(some)))
+    return points
+
+
+def chart(
+    title: str,
+    caption: str,
+    lines: Sequence[Line],
+    write: Callable[[float], str],
+    *,
+    rule: Rule | None = None,
+    is_share: bool = False,
+    is_logarithmic: bool = False,
+) -> list[Figure]:
+    """Return curves as a figure, or none if no line has a point; `write` turns values into text."""
+    lines = [line for line in lines if line.points]
+    if not lines:
+        return []
+    said = []
+    for line in lines:
+        first, last = (f"{write(point.mean)} at step {point.step:,}" for point in (line.points[0], line.points[-1]))
+        said.append(f"{line.label} from {first} to {last}")
+    said += [f"{rule[0]} {write(rule[1])}"] if rule else []
+
+    def fill(axes: Axes) -> None:
+        from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
+
+        if is_logarithmic:
+            axes.set_yscale("log")
+            axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+            axes.yaxis.set_minor_locator(NullLocator())
+        for line in lines:
+            color = PALETTE[line.color]
+            steps, means, lows, highs = zip(*line.points, strict=True)
+            if lows != highs:
+                axes.fill_between(steps, lows, highs, color=color, alpha=0.16, linewidth=0)
+            marker = "o" if len(steps) <= MOST_MARKED else None
+            axes.plot(steps, means, color=color, label=line.label, linewidth=1.4, marker=marker, markersize=3.0)
+        if rule:
+            axes.axhline(rule[1], label=f"{rule[0]} ({write(rule[1])})", **DASHED)
+        axes.set_xlabel("step")
+        axes.grid(visible=False, axis="x")
+        axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+        axes.xaxis.set_major_formatter("{x:,.0f}")
+        axes.yaxis.set_major_formatter(_share_tick if is_share else "{x:,g}")
+        if rule or len(lines) > 1:
+            axes.legend(**LEGEND)
+
+    return [Figure(title, caption, f"{title}: {'; '.join(said)}.", fill)]
+
+
+def chart_of(
+    run: Run, name: str, title: str, caption: str, write: Callable[[float], str], **style: Any
+) -> list[Figure]:
+    """Return the figure of one number of a run, or of the mean of its seeds; its caption counts the gaps."""
+    runs = run.seeds or (run,)
+    training = [row for each in runs for row in each.training]
+    held_out = [row for each in runs for row in each.evaluations]
+    lines = [
+        Line("training", "train", curve_of(training, name)),
+        Line("held out", "held-out", curve_of(held_out, name, most_points=MOST_EVALUATIONS)),
+    ]
+    if gaps := sum(not math.isfinite(row.values.get(name, 0.0)) for row in (*training, *held_out)):
+        caption = f"{gaps:,} non-finite values are omitted. {caption}"
+    return chart(title, caption, lines, write, **style)
+
+
+def rate_charts(run: Run) -> list[Figure]:
+    """Return the figures that any training has: learning rate, gradient norm, speed."""
+    norms, clip = finite((*run.training, *run.evaluations), "gradient_norm"), run.settings.get("optim.clip_norm")
+    # A limit far above the norms would flatten their curve.
+    is_near = isinstance(clip, int | float) and 0 < clip <= 3 * max(norms, default=0.0)
+    rule = ("clipped at", float(str(clip))) if is_near else None
+    is_wide = bool(norms) and 0 < 10 * min(norms) < max(norms)
+    norm_caption, three = "Before clipping, of the last step of each log line.", "{:.3g}".format
+    return [
+        *chart_of(run, "learning_rate", "Learning rate", "As scheduled.", three),
+        *chart_of(run, "gradient_norm", "Gradient norm", norm_caption, three, rule=rule, is_logarithmic=is_wide),
+        *chart_of(run, "tokens_per_second", "Tokens per second", "Padding is not counted.", "{:,.0f}".format),
+    ]
+
+
+# ---- other figures --------------------------------------------------------------------------------------------------
+
+
+def rows_figure(title: str, caption: str, rows: Sequence[tuple[str, Sequence[float], float | None]]) -> Figure:
+    """Return rows of a table from top to bottom: our mean and deviation over the seeds, beside the paper's figure."""
+    named = [(f"{label} (paper {paper})" if paper else label, values) for label, values, paper in rows]
+
+    def fill(axes: Axes) -> None:
+        places = range(len(rows), 0, -1)
+        axes.set_yticks(places, [label for label, _ in named])
+        for place, (_, values) in zip(places, named, strict=True):
+            if values:
+                bar = stdev(values) if len(values) > 1 else 0.0
+                axes.errorbar(
+                    fmean(values), place, xerr=bar, fmt="o", color=PALETTE["train"], markersize=4.0, capsize=2.0
+                )
+
+    said = (f"{label}: {word(fmean(values) if values else None)}" for label, values in named)
+    return Figure(title, caption, f"{title}: {'; '.join(said)}.", fill)
+
+
+def reliability_figure(title: str, bins: Sequence[tuple[float, float, int]]) -> Figure:
+    """Return how often answers are right by their confidence; a bin is its mean confidence, accuracy and count."""
+    said = (f"{sure:.0%} sure, {right:.0%} right ({count:,})" for sure, right, count in bins)
+
+    def fill(axes: Axes) -> None:
+        axes.plot([sure for sure, _, _ in bins], [right for _, right, _ in bins], "o-", color=PALETTE["train"])
+        axes.plot((0, 1), (0, 1), label="should be", **DASHED)
+        axes.set(xlim=(0, 1), ylim=(0, 1), xlabel="confidence", ylabel="right")
+        axes.xaxis.set_major_formatter(_share_tick)
+        axes.yaxis.set_major_formatter(_share_tick)
+        axes.legend(**LEGEND)
+
+    return Figure(title, "Below the line: more confident than right.", f"{title}: {'; '.join(said)}.", fill)
+
+
+def _share_tick(value: float, _: float) -> str:
+    return f"{100 * value:g}%"
+
+
+# ---- drawing --------------------------------------------------------------------------------------------------------
+
+
+def picture(figure: Figure, *, is_inline: bool = False) -> str:
+    """Return a figure as an SVG file, in the light colours; the same figure gives the same bytes."""
+    try:
+        from matplotlib import style
+        from matplotlib.figure import Figure as Canvas
+    except ImportError as error:
+        raise missing_package("matplotlib", extra="report", needed_for="figures") from error
+    buffer = io.StringIO()
+    with style.context({**SETTINGS, "svg.hashsalt": figure.title}, after_reset=True):
+        canvas = Canvas(figsize=SIZE, layout="constrained")
+        canvas.patch.set_visible(not is_inline)
+        axes = canvas.add_subplot()
+        axes.patch.set_visible(False)
+        figure.fill(axes)
+        canvas.savefig(buffer, format="svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
+    return buffer.getvalue()
+
+
+def draw(figure: Figure) -> str:
+    """Return an SVG element for a page, in its light and dark colours, with a description for screen readers."""
+    svg = picture(figure, is_inline=True)
+    body = svg[svg.index("<svg ") :].replace("xlink:href", "href")
+    body = re.sub(r"<defs>\s*<style.*?</style>\s*</defs>", "", body, flags=re.DOTALL)
+    body = re.sub(r'<g id="[^"]*"(/?)>', r"<g\1>", body)
+    # hundredths of a point are invisible
+    body = re.sub(r'\b(?:d|x|y|transform)="[^"]*"', lambda found: re.sub(r"(\.\d\d)\d+", r"\1", found[0]), body)
+    for name, light in PALETTE.items():
+        body = body.replace(light, f"var(--{name})")
+    opening, content = body.split(">", 1)
+    box = re.search(r'viewBox="[^"]*"', opening)
+    assert box
+    return f'<svg role="img" aria-label="{html.escape(figure.description)}" {box[0]}>{content.strip()}'
+
+
+# ---- the page -------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,7 @@ from litebert.config import HEADS, DataConfig, FinetuneConfig, PretrainConfig, S
 from litebert.errors import duration
 from litebert.files import Json, write_text
 from litebert.report import tables
-from litebert.report.figures import Figure, chart_of, rate_charts, reliability_figure
-from litebert.report.page import Page, Section
+from litebert.report.page import Figure, Page, Section, chart_of, rate_charts, reliability_figure
 from litebert.report.tables import Cell, Table, share, word, written
 from litebert.runs import AnswerRow, Result, Run, finite, read_answers
 from litebert.settings import describe, flattened
