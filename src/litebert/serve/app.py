@@ -165,6 +165,28 @@ class EmbeddingsBody(RequestBody):
     user: Name | None = None
 
 
+class Embedding(TypedDict):
+    """One vector of length 1; base64 is of little-endian float32."""
+
+    object: Literal["embedding"]
+    index: int
+    embedding: list[float] | str
+
+
+class Usage(TypedDict):
+    prompt_tokens: int
+    total_tokens: int
+
+
+class Embeddings(TypedDict):
+    """OpenAI's list of embeddings."""
+
+    object: Literal["list"]
+    model: str
+    usage: Usage
+    data: list[Embedding]
+
+
 # The routes
 
 
@@ -267,7 +289,7 @@ def create_app(service: Service, api_keys: Sequence[str] = ()) -> Starlette:
     for verb, route in ROUTES.items():
         result: Any = route.result
         posts[f"/v1/{verb}"] = Post(partial(service.verb, verb), body_of(verb), Answer[result])
-    posts["/v1/embeddings"] = Post(service.embeddings, EmbeddingsBody, dict[str, Any])  # OpenAI's list
+    posts["/v1/embeddings"] = Post(service.embeddings, EmbeddingsBody, Embeddings)
     own = {"/live": service.live, "/ready": service.ready, "/metrics": service.count}
     gets: dict[str, Endpoint] = {"/v1/models": service.list_models, **own}
 
