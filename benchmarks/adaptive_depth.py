@@ -7,8 +7,6 @@ command goes on where it stopped. Times are CPU time of one thread, the least of
 turns; batches hold the texts in the order of the file.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Mapping
 from functools import partial

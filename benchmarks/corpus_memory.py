@@ -6,8 +6,6 @@ The books of the test data, repeated, as rows of .jsonl and as one .txt that is 
 process of its own.
 """
 
-from __future__ import annotations
-
 import json
 import tempfile
 import time

@@ -16,8 +16,6 @@ is skipped exactly counts as done. A section that fails is left out with its rea
 runs every path that needs no CUDA device; its figures mean nothing.
 """
 
-from __future__ import annotations
-
 import argparse
 import gc
 import json

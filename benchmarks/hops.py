@@ -5,8 +5,6 @@
 Named functions count once each, however often they are called; comprehensions and lambdas do not.
 """
 
-from __future__ import annotations
-
 import sys
 from collections import Counter
 from functools import partial

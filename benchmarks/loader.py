@@ -4,8 +4,6 @@ The corpus is made up: 2,000 documents of 40 sentences of 8 to 40 pieces, 72 % o
 CPU time of one process, median and extremes of 7 rounds after a warm-up.
 """
 
-from __future__ import annotations
-
 import time
 from statistics import median
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """What all benchmarks share: turns and clocks, memory of processes, the machine's name, tables in Markdown."""
 
-from __future__ import annotations
-
 import json
 import os
 import platform

@@ -5,8 +5,6 @@ of transformers' AlbertModel, then onnxruntime's documented quantize_dynamic. By
 the files; times are medians of rounds in which all take turns, with OMP_NUM_THREADS threads each.
 """
 
-from __future__ import annotations
-
 import logging
 import tempfile
 import time

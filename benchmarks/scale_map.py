@@ -1,7 +1,5 @@
 """The tables of scale_map.md that follow from the assumptions below alone: python -m benchmarks.scale_map."""
 
-from __future__ import annotations
-
 import math
 
 import torch

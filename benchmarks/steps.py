@@ -1,7 +1,5 @@
 """One pretraining step of the same network on the same tokens: litebert's, and transformers' as its users take it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial

@@ -1,7 +1,5 @@
 """What the benchmarks read: the test data (LITEBERT_TEST_DATA), made-up tokens, and real texts as they arrive."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import itertools

@@ -4,8 +4,6 @@
 Wall time; medians and the extremes of interleaved rounds.
 """
 
-from __future__ import annotations
-
 import os
 import tempfile
 import time

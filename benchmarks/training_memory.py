@@ -8,8 +8,6 @@ One and two sequences are measured first. Where their slope says that the whole 
 measured as well; if not, the figure is extrapolated, and marked ~.
 """
 
-from __future__ import annotations
-
 import resource
 import sys
 import time

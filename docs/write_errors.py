@@ -1,7 +1,5 @@
 """Write docs/errors.md from the raise sites: `python docs/write_errors.py`."""
 
-from __future__ import annotations
-
 import ast
 import re
 from pathlib import Path

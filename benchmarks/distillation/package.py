@@ -7,8 +7,6 @@ sentence order, its head is omitted, and the pooler, which only that head had tr
 the vectors.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 `python -m benchmarks.distillation.short_sentences MODEL...`; needs LITEBERT_TEST_DATA (nli, squad).
 """
 
-from __future__ import annotations
-
 import random
 import re
 import sys

@@ -6,8 +6,6 @@ every tenth chapter and all else, for the vocabulary. `everyday.txt` has the eve
 text/everyday.jsonl.gz, each a document of its own.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Iterator

@@ -6,8 +6,6 @@ A run that is finished is not repeated, so that the command can be stopped and g
 tables go to standard output; `benchmarks/pretraining/RESULTS.md` holds the last ones.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

@@ -4,8 +4,6 @@ Both train the same shape on 16 x 128 pieces in bf16, one thread, in turn. The c
 other work on the machine counts less; each figure is the median of the rounds' ratios to litebert with AdamW.
 """
 
-from __future__ import annotations
-
 from statistics import median
 
 import torch

@@ -7,8 +7,6 @@ fixed rate whether or not the ones before are answered (an open loop), then one 
 The server has one core, the load another.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import sys

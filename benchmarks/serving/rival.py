@@ -4,8 +4,6 @@
 /v1/embed-together what waits in padded batches.
 """
 
-from __future__ import annotations
-
 import asyncio
 import tempfile
 from collections.abc import AsyncIterator, Callable

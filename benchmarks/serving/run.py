@@ -7,8 +7,6 @@ busy machine is busy for all. Ratios are medians over the rounds. CPU time per r
 server, is the figure that other work on the core disturbs least.
 """
 
-from __future__ import annotations
-
 import http.client
 import json
 import os

@@ -6,8 +6,6 @@ Time and memory count from after the imports. Such a process does one thing for 
 `answer` (the first time it loads) or `fork` (four children answer, too), and writes what it took.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

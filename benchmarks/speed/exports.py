@@ -5,8 +5,6 @@ ROOT/int8             litebert's in eight bits
 ROOT/*.onnx, *.xml    onnxruntime's and OpenVINO's, from transformers' model, fp32 and int8
 """
 
-from __future__ import annotations
-
 import itertools
 import logging
 import shutil

@@ -1,7 +1,5 @@
 """The encoder on rectangles, and on real texts as they arrive, every rival in one process."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path

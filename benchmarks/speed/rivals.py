@@ -1,7 +1,5 @@
 """Everyone who computes the encoder: a class each, and the registry (docs/extending/rival.md)."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from pathlib import Path

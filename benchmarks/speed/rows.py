@@ -1,7 +1,5 @@
 """Compare contenders: equal outputs first, then times in turns; one row of figures for each, and the tables of them."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Callable, Sequence

@@ -7,8 +7,6 @@ all its contenders. Exported models, figures (JSON) and tables (Markdown) lie in
 used again.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import time

@@ -1,7 +1,5 @@
 """A pretraining step, and an epoch of fine-tuning on SST-2's first sentences, beside transformers."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable, Sequence

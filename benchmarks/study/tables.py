@@ -4,8 +4,6 @@ A table stands between `<!-- NAME -->` and `<!-- end -->`, where NAME.json is it
 is between them is replaced. tests/docs/test_numbers.py compares them.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterable, Sequence

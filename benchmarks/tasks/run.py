@@ -8,8 +8,6 @@ LITEBERT_TEST_DATA (glue, nli, imdb, squad, race). OUT/NAME gets a run for each 
 resume. The table has a row for each task and measure, a column for each NAME.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -7,8 +7,6 @@ read as source, never imported. A module is a document. Code, tables, lists of p
 many modules repeat are left out. The same packages give the same file.
 """
 
-from __future__ import annotations
-
 import argparse
 import ast
 import gc

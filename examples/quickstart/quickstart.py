@@ -4,8 +4,6 @@ Run it as `make quickstart`. Everything it does is one command you can repeat on
 `litebert pretrain my-text.txt --preset mini --minutes 30 --name mine`.
 """
 
-from __future__ import annotations
-
 import math
 import sys
 from pathlib import Path

@@ -7,8 +7,6 @@
 Nothing heavy is imported before it is used: `import litebert` loads no torch.
 """
 
-from __future__ import annotations
-
 import importlib
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -62,10 +60,10 @@ __all__ = ["LitebertError", "load", *_HOMES]
 def load(
     path: str | Path | None = None,
     *,
-    precision: Precision = "fp32",
+    precision: "Precision" = "fp32",
     depth: int | None = None,
-    backend: Backend = "torch",
-) -> Model:
+    backend: "Backend" = "torch",
+) -> "Model":
     """Load a model with the verbs its heads allow; `Model.verbs` names them.
 
     `path` is a model folder, a run or a name on the Hub; without it, the model that comes with the

@@ -1,7 +1,5 @@
 """What the verbs answer, in Python, in JSON and over HTTP: frozen values, tables in a notebook."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields, is_dataclass
 from html import escape
@@ -47,8 +45,8 @@ class Results(tuple[Item, ...]):
     @overload
     def __getitem__(self, place: SupportsIndex, /) -> Item: ...
     @overload
-    def __getitem__(self, place: slice, /) -> Results[Item]: ...
-    def __getitem__(self, place: SupportsIndex | slice, /) -> Item | Results[Item]:
+    def __getitem__(self, place: slice, /) -> "Results[Item]": ...
+    def __getitem__(self, place: SupportsIndex | slice, /) -> "Item | Results[Item]":
         if isinstance(place, slice):
             return Results(super().__getitem__(place))
         return super().__getitem__(place)
@@ -58,7 +56,7 @@ class Results(tuple[Item, ...]):
         more = [f"  ... and {len(self) - 20:,} more"] if len(self) > 20 else []
         return "\n".join([f"Results of {len(self):,}:", *lines, *more])
 
-    def to_pandas(self) -> DataFrame:
+    def to_pandas(self) -> "DataFrame":
         """Return a DataFrame with a row per answer; several answers to one text are several rows."""
         return _data_frame(self)
 
@@ -73,7 +71,7 @@ class Tabular:
     __slots__ = ()
     __pydantic_config__: ClassVar = {"extra": "forbid"}  # JSON schemas name all fields
 
-    def to_pandas(self) -> DataFrame:
+    def to_pandas(self) -> "DataFrame":
         """Return the table."""
         assert is_dataclass(self)
         values = [getattr(self, field.name) for field in fields(self)]
@@ -81,7 +79,7 @@ class Tabular:
         return _data_frame(parts[0] if parts else [self])
 
 
-def _data_frame(answers: Sequence[Any]) -> DataFrame:
+def _data_frame(answers: Sequence[Any]) -> "DataFrame":
     """Return answers as rows; fields of mappings are columns `values.positive`, nested answers have a `text_number`."""
     try:
         from pandas import concat, json_normalize

@@ -1,7 +1,5 @@
 """What can be set: networks and those that have a name, heads, pretraining, fine-tuning; with defaults and ranges."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from pkgutil import resolve_name
@@ -182,7 +180,7 @@ class HeadRecord:
     module: str = "litebert.nn.heads:LinearHead"  # its class
     reads_texts: bool = False  # gets all tokens and the batch, and returns one row per sequence
 
-    def make(self, config: AlbertConfig, head: HeadConfig) -> Any:
+    def make(self, config: AlbertConfig, head: "HeadConfig") -> Any:
         """Return a new module of this kind."""
         return resolve_name(self.module)(config, head)
 
@@ -259,7 +257,7 @@ class HeadConfig(Section):
         """The number of logits per token or sequence."""
         return len(self.labels) if self.record.has_labels else self.record.num_outputs
 
-    def answers_as(self, other: HeadConfig) -> bool:
+    def answers_as(self, other: "HeadConfig") -> bool:
         """Whether both give the same kind of answers, with the same labels."""
         has_same = self.record.has_problem_type and other.record.has_problem_type
         ours, theirs = (self.labels, self.problem_type), (other.labels, other.problem_type)

@@ -3,8 +3,6 @@
 They are described by the environment that `torchrun` sets. A single process is the world `ALONE`, which sends nothing.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import time

@@ -1,7 +1,5 @@
 """What litebert says: the errors that a user can cause, failures of the system as such errors, lines in a terminal."""
 
-from __future__ import annotations
-
 import difflib
 import errno
 import json

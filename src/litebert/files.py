@@ -1,7 +1,5 @@
 """Write files atomically, synced to disk, and read small files with a size limit."""
 
-from __future__ import annotations
-
 import fcntl
 import glob
 import hashlib

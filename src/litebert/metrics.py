@@ -4,8 +4,6 @@ Measures of answers equal the official scripts (evaluate-v1.1.py, evaluate-v2.0.
 of entities count as conlleval and seqeval do. Undefined values are 0. Without examples they raise LB-430.
 """
 
-from __future__ import annotations
-
 import re
 import string
 from collections import Counter
@@ -96,7 +94,7 @@ class Spread:
     number: int
 
     @classmethod
-    def of(cls, values: Sequence[float]) -> Spread:
+    def of(cls, values: Sequence[float]) -> "Spread":
         """Summarise values; the spread of a single one is 0."""
         return cls(median(values), mean(values), stdev(values) if len(values) > 1 else 0.0, len(values))
 

@@ -5,8 +5,6 @@ neither waits for a GPU nor breaks a captured graph (in that case, pass `lr` as 
 fill it in place).
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping

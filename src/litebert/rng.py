@@ -4,8 +4,6 @@
 arrays at once; `permutation` shuffles a range of any length without holding it.
 """
 
-from __future__ import annotations
-
 import hashlib
 
 import numpy as np

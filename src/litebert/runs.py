@@ -3,8 +3,6 @@
 `Run` reads them. A folder whose seed-N folders are runs is a run, too: that of several seeds.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -1,7 +1,5 @@
 """Merge recipe, file and command line into a checked configuration; each value says where it came from."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -96,7 +94,7 @@ class Resolved(Generic[Schema]):
     config: Schema
     origins: dict[str, str]
 
-    def measured(self, config: Schema) -> Resolved[Schema]:
+    def measured(self, config: Schema) -> "Resolved[Schema]":
         """Return the configuration as it was completed by what was measured; what has changed has that origin."""
         before, after = flattened(self.config), flattened(config)
         changed = {name: MEASURED for name, value in after.items() if before[name] != value}

@@ -1,7 +1,5 @@
 """Vocabularies and corpora: made from texts and checked."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Any, Literal
 

@@ -1,7 +1,5 @@
 """Estimators for scikit-learn: texts to vectors, and texts to labels by fine-tuning."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What models can: measures of fine-tuned and pretrained ones, answers to whole splits, and all of GLUE."""
 
-from __future__ import annotations
-
 import inspect
 import tempfile
 from collections.abc import Callable, Sequence
@@ -164,7 +162,7 @@ def evaluate(
         return Evaluation(measures, baseline, tuple(said), family.baseline)
 
 
-def _opened(models: Sequence[str], quiet: bool, advance: Callable[[int], None], **how: Any) -> list[Finetuned]:
+def _opened(models: Sequence[str], quiet: bool, advance: Callable[[int], None], **how: Any) -> "list[Finetuned]":
     from litebert.inference.finetuned import Finetuned
 
     opened = [Finetuned.open(path, progress=advance, **how) for path in models]
@@ -235,7 +233,7 @@ class PredictionFile(TypedDict):
 class Predictions:
     """Answers by split, in the order of the examples, and the files that a leaderboard wants, by name."""
 
-    rows: dict[str, tuple[AnswerRow, ...]]
+    rows: "dict[str, tuple[AnswerRow, ...]]"
     files: dict[str, str]
     split_of: dict[str, str]
     folder: Path = Path()
@@ -253,7 +251,9 @@ class Predictions:
         return f"Predictions({', '.join(f'{split}: {len(rows):,} answers' for split, rows in self.rows.items())})"
 
 
-def _answers(models: Sequence[Finetuned], dataset: Dataset[Any, Any], data: Path, splits: Sequence[str]) -> Predictions:
+def _answers(
+    models: "Sequence[Finetuned]", dataset: "Dataset[Any, Any]", data: Path, splits: Sequence[str]
+) -> Predictions:
     """Answer every example of some splits; several models are averaged."""
     from litebert.inference.finetuned import ensemble_answers
 

@@ -3,8 +3,6 @@
 Those need torch and extras, which help does without: they are imported when they are called.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Literal, Required
 

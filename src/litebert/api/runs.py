@@ -1,7 +1,5 @@
 """A run: its measures, page and model, and the plan of one that has not begun; the commands of `litebert runs`."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -84,7 +82,7 @@ class Run(on_disk.Run):
             write_report(run.folder)
         return write_report(self.folder)
 
-    def model(self, *, precision: Precision = "fp32") -> Model:
+    def model(self, *, precision: "Precision" = "fp32") -> Model:
         """Load the model of the last step; that of the best evaluation is in `folder / "best"`."""
         path = self.folder / "model"
         if not path.is_dir():

@@ -1,7 +1,5 @@
 """What callers give: settings, paths and their types; the packaged recipes; the settings of a run; progress."""
 
-from __future__ import annotations
-
 import inspect
 import json
 import os
@@ -62,8 +60,8 @@ def require_types(function: Callable[..., object], values: Mapping[str, object])
             return int(given)
         return Path(given) if isinstance(given, os.PathLike) else given
 
-    for name, hint in get_type_hints(function, localns={"Overrides": object, "Precision": object}).items():
-        if name in values:
+    for name, hint in get_type_hints(function, localns={"Precision": object}).items():
+        if name in values and name != "settings":
             try:
                 TypeAdapter[object](hint).validate_python(plain(values[name]), strict=True)
             except ValidationError as error:

@@ -1,7 +1,5 @@
 """Training as functions: `pretrain`, `distil`, `finetune`; and a look at a file before one."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from os import fspath
@@ -176,7 +174,12 @@ def distil(
 
 
 def _plan_of(
-    lines: Mapping[str, str], needs: Estimate, train: TrainConfig, folder: Path, notes: Sequence[str] = (), **more: int
+    lines: Mapping[str, str],
+    needs: "Estimate",
+    train: TrainConfig,
+    folder: Path,
+    notes: Sequence[str] = (),
+    **more: int,
 ) -> Shown[Planned]:
     """Add to the lines of a plan what the run needs, and what each of several processes holds and sends."""
     from litebert.distributed import world_size
@@ -252,7 +255,7 @@ def finetune(
     seeded = {folder / f"seed-{seed}": resolve(FinetuneConfig, chosen | flags({"train.seed": seed})) for seed in seeds}
     trained = seeded or {folder: resolved}
 
-    def planned() -> tuple[Prepared, Shown[Planned]]:
+    def planned() -> "tuple[Prepared, Shown[Planned]]":
         """Measure what the run will need, on a few of its examples; writes nothing."""
         prepared, needs = fine_tuning.plan_finetuning(resolved, folder)
         train, optim = prepared.config.train, prepared.config.optim

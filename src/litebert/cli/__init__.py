@@ -4,8 +4,6 @@
 2 wrong words, 3 damaged data, 4 memory or disk, 5 training that is not finite, 130 Ctrl-C, 141 a reader that left.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import sys
@@ -150,7 +148,7 @@ def main() -> None:
     sys.exit(run(sys.argv[1:]))
 
 
-def _interrupted(_: int, __: FrameType | None) -> None:
+def _interrupted(_: int, __: "FrameType | None") -> None:
     """Raise where Python code can catch it; a second Ctrl-C ends the process at once."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     raise KeyboardInterrupt

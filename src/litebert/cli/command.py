@@ -7,8 +7,6 @@ stands for the options of its fields. What the function returns is printed: as `
 JSON, and the items of an iterator as they come. Its `notes` go to stderr, and its `exit_code` ends the process.
 """
 
-from __future__ import annotations
-
 import inspect
 import json
 import math

@@ -1,7 +1,5 @@
 """The commands about litebert itself: help, the schemas of what is printed with --json, completion, and the doctor."""
 
-from __future__ import annotations
-
 import platform
 import sys
 import time

@@ -6,8 +6,6 @@ that the rows before are the ones it reads now, and continues. At the end the ro
 format, atomically.
 """
 
-from __future__ import annotations
-
 import base64
 import csv
 import hashlib

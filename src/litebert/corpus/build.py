@@ -5,8 +5,6 @@ The folder of a build has `build.json`, the plan. For each part of the inputs, h
 and the manifests of all parts together, `corpus.json` last.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Check texts before a corpus is built, and corpora: encoding, duplicates, boilerplate, length, damage."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 from array import array

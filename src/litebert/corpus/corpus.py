@@ -8,8 +8,6 @@ window after another. Of training shards, the least recently opened ones are rem
 machine share the cache: each waits while another fetches the same.
 """
 
-from __future__ import annotations
-
 import os
 import resource
 import tempfile

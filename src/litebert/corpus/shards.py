@@ -3,8 +3,6 @@
 A corpus folder has `corpus.json`, shards with `shard.json` each and, during a build, `build.json`.
 """
 
-from __future__ import annotations
-
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Sequence

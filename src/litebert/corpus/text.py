@@ -1,7 +1,5 @@
 """Text as a corpus takes it: inputs, then documents in passages of bounded size, then sentences."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -120,7 +118,7 @@ def _row_passages(source: Source, column: str) -> Iterator[Passage]:
             document += 1
 
 
-def read_texts(inputs: Iterable[str | Path], *, column: str = "text") -> Iterator[str]:
+def read_texts(inputs: "Iterable[str | Path]", *, column: str = "text") -> Iterator[str]:
     """Yield the text of all inputs in passages of bounded size."""
     settings = TextSettings(documents="file", column=column)
     for source in find_texts(inputs):

@@ -1,7 +1,5 @@
 """Tools beside the build: filter documents, merge corpora, count what a corpus has."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

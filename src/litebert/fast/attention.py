@@ -4,8 +4,6 @@ Which kernel is fastest depends on the device, the precision, the lengths, and w
 (benchmarks/RESULTS.md); what depends on the machine is timed once per process.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field

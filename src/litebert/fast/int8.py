@@ -9,8 +9,6 @@ torch's (oneDNN's) kernels have no public name; only this file names them. They 
 are missing or wrong, the rounded weights compute in float32.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Iterable
 from functools import lru_cache, partial
@@ -96,7 +94,7 @@ class Int8Calibration(NamedTuple):
     biases: Float[Tensor, "steps outputs"]
 
     @classmethod
-    def without_numbers(cls, config: AlbertConfig) -> Int8Calibration:
+    def without_numbers(cls, config: AlbertConfig) -> "Int8Calibration":
         """Return tensors of these shapes, to be filled from a file."""
         size, outputs = config.hidden_size, 5 * config.hidden_size + config.intermediate_size
         shapes = ((len(SITES), 2), (NUM_SHIFTED, size), (outputs,))
@@ -133,7 +131,7 @@ class ByteGrid(NamedTuple):
     zero: int
 
     @classmethod
-    def over(cls, low: float, high: float) -> ByteGrid:
+    def over(cls, low: float, high: float) -> "ByteGrid":
         """Return the grid that covers a range and zero.
 
         >>> ByteGrid.over(-1.0, 1.55)

@@ -4,8 +4,6 @@ For a short text, torch's many small operators cost as much as the products. The
 weights are stored once, however many steps share them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import partial
 

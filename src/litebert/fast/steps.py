@@ -9,8 +9,6 @@ computes a product is chosen by who prepares it: for training, here; for inferen
 layout of its matrix kernels; in eight bits, `litebert.fast.int8`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache, partial
 from importlib.util import find_spec

@@ -3,8 +3,6 @@
 config.json has the network and the head on it; a BERT is a network that shares nothing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A model on disk: config.json, model.safetensors and the tokenizer, as transformers reads them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path

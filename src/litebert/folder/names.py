@@ -1,7 +1,5 @@
 """The names of our parameters in the files of others: transformers' ALBERT and BERT, and Google's checkpoints."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from pathlib import Path

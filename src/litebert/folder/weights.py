@@ -1,7 +1,5 @@
 """The tensors of a folder: one safetensors file, or several with an index, and the hash that tells damage."""
 
-from __future__ import annotations
-
 import ctypes
 import hashlib
 import mmap

@@ -1,7 +1,5 @@
 """The card of a model, card.md filled with what is on disk: the model, its tokenizer, its run."""
 
-from __future__ import annotations
-
 import json
 import shlex
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Models by name: the folder on this disk that is meant, or a repository of the Hub, fetched from there or sent."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections import Counter
@@ -49,13 +47,13 @@ class HubName:
     revision: str | None = None
 
     @classmethod
-    def parse(cls, text: str) -> HubName | None:
+    def parse(cls, text: str) -> "HubName | None":
         """Parse OWNER/NAME or OWNER/NAME@REVISION; return None for anything else."""
         match = _NAME.fullmatch(text)
         return cls(match[1], match[2]) if match else None
 
     @classmethod
-    def read(cls, text: str) -> HubName:
+    def read(cls, text: str) -> "HubName":
         """Parse a name that must be one."""
         if (name := cls.parse(text)) is None:
             what, expected = "this is not the name of a model on the Hub", "OWNER/NAME, or OWNER/NAME@REVISION"

@@ -5,8 +5,6 @@ the straight line from the text with every token masked to the text, times the d
 text add up to the difference of both scores, but for the error of the numerical integral.
 """
 
-from __future__ import annotations
-
 import copy
 import inspect
 from collections.abc import Callable, Sequence
@@ -43,7 +41,7 @@ class Part(NamedTuple):
     offsets: list[tuple[int, int]]
     prompt: int = 0
 
-    def cut(self, kept: slice) -> Part:
+    def cut(self, kept: slice) -> "Part":
         """Return some of the pieces."""
         return self._replace(ids=self.ids[kept], offsets=self.offsets[kept])
 
@@ -57,7 +55,7 @@ class Question(NamedTuple):
     kind: str = "log-probability"
 
 
-def explain(model: Model, verb: str, texts: Sequence[str], answer: str | None) -> Explanation:
+def explain(model: "Model", verb: str, texts: Sequence[str], answer: str | None) -> Explanation:
     """Attribute the score of an answer to the words of its texts."""
     if verb not in QUESTIONS:
         advice = 'model.explain("similar", "a cat", "a kitten")'
@@ -145,13 +143,13 @@ class _GivenWords(nn.Module):
 # The question that each verb asks of the network, on sequences that remember where each token is in its text
 
 
-def _part(model: Model, name: str, text: str, *, special: bool = False) -> Part:
+def _part(model: "Model", name: str, text: str, *, special: bool = False) -> Part:
     """Encode a text without [CLS] and [SEP]; with `special`, [MASK] in it is a blank."""
     encoding = model.tokenizer.encode(text, special_tokens=special, frame=False)
     return Part(name, text, encoding.ids, encoding.offsets)
 
 
-def _framed(model: Model, **texts: str | None) -> list[Part]:
+def _framed(model: "Model", **texts: str | None) -> list[Part]:
     """Encode one text or two; if they do not fit, the longer one loses its end."""
     longest = model.network.config.max_position_embeddings
     given = {name: model.tokenizer.beginning(text, longest) for name, text in texts.items() if text is not None}
@@ -162,7 +160,7 @@ def _framed(model: Model, **texts: str | None) -> list[Part]:
     return [part.cut(slice(size)) for part, size in zip(parts, sizes, strict=True)]
 
 
-def _classify(model: Model, answer: str | None, text: str, pair: str | None = None) -> Question:
+def _classify(model: "Model", answer: str | None, text: str, pair: str | None = None) -> Question:
     """Score a label as its kind of problem does: a log-probability, or the output itself."""
     found, network = model.classify(text, pair), cast(Any, model.network)
     labels, family = list(found.values), TextClassification.of(network.head_config)
@@ -176,7 +174,7 @@ def _classify(model: Model, answer: str | None, text: str, pair: str | None = No
     )
 
 
-def _fill(model: Model, answer: str | None, text: str) -> Question:
+def _fill(model: "Model", answer: str | None, text: str) -> Question:
     """Score the words in the blanks: the sum of their log-probabilities."""
     likeliest = model.fill(text, top=1)  # refuses what cannot be filled
     tokenizer, room = model.tokenizer, model.network.config.max_position_embeddings - 2
@@ -202,7 +200,7 @@ def _fill(model: Model, answer: str | None, text: str) -> Question:
     return Question([[kept]], score, " ".join(tokenizer.decode([id_]) for id_ in ids))
 
 
-def _order(model: Model, answer: str | None, first: str, second: str) -> Question:
+def _order(model: "Model", answer: str | None, first: str, second: str) -> Question:
     """Score the order as given, or swapped."""
     names = ["in order", "swapped"]
     label = _place(answer or names[0 if model.order(first, second).is_in_order else 1], names)
@@ -214,7 +212,7 @@ def _order(model: Model, answer: str | None, first: str, second: str) -> Questio
     return Question([_framed(model, first=first, second=second)], score, names[label])
 
 
-def _similar(model: Model, _: str | None, first: str, second: str) -> Question:
+def _similar(model: "Model", _: str | None, first: str, second: str) -> Question:
     """Score how near two texts are: the cosine of their vectors."""
     vectors = model.vectors
     longest = min(vectors.max_length or 1 << 30, model.network.config.max_position_embeddings)
@@ -230,7 +228,7 @@ def _similar(model: Model, _: str | None, first: str, second: str) -> Question:
     return Question(sequences, score, f"{float(model.similar(first, second)):.3f}", "cosine")
 
 
-def _choose(model: Model, answer: str | None, question: str, context: str, choice: str, *choices: str) -> Question:
+def _choose(model: "Model", answer: str | None, question: str, context: str, choice: str, *choices: str) -> Question:
     """Score a choice against the others."""
     listed = [choice, *choices]
     chosen = _place(answer or model.choose(question, listed, context=context).text, listed)
@@ -242,7 +240,7 @@ def _choose(model: Model, answer: str | None, question: str, context: str, choic
     )
 
 
-def _answer(model: Model, answer: str | None, question: str, context: str) -> Question:
+def _answer(model: "Model", answer: str | None, question: str, context: str) -> Question:
     """Score a span, or "no answer", by its log-probability: minus twice its training loss."""
     if answer is None:
         best = model.answer(question, context)[0]

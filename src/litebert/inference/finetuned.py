@@ -1,7 +1,5 @@
 """A fine-tuned run, or an ensemble of them, on whole data sets: answers and measures, and an eight-bit copy."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -57,7 +55,7 @@ class Finetuned:
         precision: Precision | None = None,
         depth: int | None = None,
         progress: Callable[[int], None] | None = None,
-    ) -> Finetuned:
+    ) -> "Finetuned":
         """Open a run, one of its models, or a model folder with a task name.
 
         `precision` defaults to the one that the run was trained in; `columns` replace the roles of columns that it was

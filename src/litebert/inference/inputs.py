@@ -1,7 +1,5 @@
 """What goes into the verbs of a model, checked where it enters, and how it becomes sequences, vectors and words."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from numbers import Integral
 from pathlib import Path
@@ -59,7 +57,7 @@ def count(value: int, name: str, *, least: int = 1) -> int:
     return int(value)
 
 
-def open_network(folder: Path, precision: Precision, depth: int | None) -> LoadedModel:
+def open_network(folder: Path, precision: "Precision", depth: int | None) -> "LoadedModel":
     """Load a network for inference, with activations of a precision, that applies `depth` steps of its plan or all."""
     from litebert.fast.steps import DTYPES
     from litebert.folder.model import load_model
@@ -80,13 +78,13 @@ def open_network(folder: Path, precision: Precision, depth: int | None) -> Loade
 
 
 def framed(
-    network: Network,
-    tokenizer: Tokenizer,
+    network: "Network",
+    tokenizer: "Tokenizer",
     first: Sequence[Sequence[int]],
     second: Sequence[Sequence[int]] | None = None,
     *,
     longest: int | None = None,
-) -> Iterator[tuple[list[int], Batch]]:
+) -> "Iterator[tuple[list[int], Batch]]":
     """Yield batches of sequences of like lengths, [CLS] first [SEP] (second [SEP]), with the number of each.
 
     Each is cut to what the model can read, or to `longest`, and lies on the network's device.
@@ -106,7 +104,7 @@ def framed(
         yield rows, batch if device.type == "cpu" else batch.to(device)
 
 
-def pool(network: Network, batch: Batch, pooling: Pooling) -> Tensor:
+def pool(network: "Network", batch: "Batch", pooling: Pooling) -> "Tensor":
     """Return one float32 vector for each sequence, (sequences, hidden): [CLS], or its tokens' mean or maximum."""
     import torch
 

@@ -8,8 +8,6 @@ short texts cost one pass and a long one costs no more memory. What needs torch 
 `litebert fill --help` loads none.
 """
 
-from __future__ import annotations
-
 import logging
 import math
 import re
@@ -67,7 +65,7 @@ class Model:
     2
     """
 
-    def __init__(self, network: Network, tokenizer: Tokenizer) -> None:
+    def __init__(self, network: "Network", tokenizer: Tokenizer) -> None:
         from litebert.folder.config import SentenceVectors
 
         self.network, self.tokenizer, self.source = network.eval(), tokenizer, "this model"
@@ -87,7 +85,7 @@ class Model:
         precision: Precision = "fp32",
         depth: int | None = None,
         backend: Backend = "torch",
-    ) -> Model:
+    ) -> "Model":
         """Read a model folder or a run, or fetch a model from the Hub by its name; without a path, the packaged model.
 
         `precision` is that of activations: bf16 is several times faster where the CPU or GPU has it, and within 1 % of
@@ -310,7 +308,7 @@ class Model:
         cosines: NDArray[np.float32] = left @ right.T
         return float(cosines[0, 0]) if isinstance(first, str) and isinstance(second, str) else cosines
 
-    def index(self, texts: Iterable[str], *, progress: Progress | None = None) -> TextIndex:
+    def index(self, texts: Iterable[str], *, progress: Progress | None = None) -> "TextIndex":
         """Embed texts once, to be searched many times; see `embed_batches` for `progress`."""
         _, listed = self.begin("index", texts)
         batches = self.embed_batches(listed, batch_size=256, normalize=True, progress=progress)
@@ -464,7 +462,7 @@ class Model:
             ranked.append(Results(sorted(spans, key=lambda span: -span.probability)[:top]))
         return ranked
 
-    def _answers(self, family: Family[Any, Any], examples: Sequence[Any]) -> list[Any]:
+    def _answers(self, family: "Family[Any, Any]", examples: Sequence[Any]) -> list[Any]:
         from litebert.tasks.finetuning import answer
 
         network: Any = self.network

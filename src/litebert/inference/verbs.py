@@ -4,8 +4,6 @@ A row is a mapping from role to text, such as {"question": ..., "context": ...}.
 options are the keyword arguments of the method of `Model` that has its name.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

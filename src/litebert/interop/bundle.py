@@ -9,8 +9,6 @@ Nothing is trusted: sizes are checked against the file before anything is read, 
 checksum.
 """
 
-from __future__ import annotations
-
 import math
 import struct
 from collections.abc import Iterator, Mapping, Sequence

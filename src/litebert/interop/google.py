@@ -1,7 +1,5 @@
 """Checkpoints of Google's code (google-research/albert): found, converted to a model folder, and written from one."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import re

@@ -1,7 +1,5 @@
 """Convert models in Hugging Face's layout, of any year, to a model folder."""
 
-from __future__ import annotations
-
 import re
 import zipfile
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """Let the encoder of a transformers model compute with the ragged engine in its own `forward`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any, TypeVar
 

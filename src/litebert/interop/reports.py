@@ -3,8 +3,6 @@
 They need no torch, so that the help of these commands loads none.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path

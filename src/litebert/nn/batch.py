@@ -1,7 +1,5 @@
 """A ragged batch: the tokens of all sequences lie end to end, and padding is never computed."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, chain
@@ -31,7 +29,7 @@ class Batch:
     lengths: tuple[int, ...]  # on the host, so that choosing a kernel never waits for the device
 
     @classmethod
-    def from_lists(cls, ids: Sequence[Sequence[int]], segments: Sequence[Sequence[int]] | None = None) -> Batch:
+    def from_lists(cls, ids: Sequence[Sequence[int]], segments: Sequence[Sequence[int]] | None = None) -> "Batch":
         """Join lists of ids and of segment ids (default 0); an empty sequence is refused (LB-450)."""
         lengths = tuple(map(len, ids))
         if not all(lengths):
@@ -47,7 +45,7 @@ class Batch:
         ids: Int[Tensor, "sequences width"],
         mask: Shaped[Tensor, "sequences width"] | None = None,
         segments: Int[Tensor, "sequences width"] | None = None,
-    ) -> Batch:
+    ) -> "Batch":
         """Drop the padding, where the mask is 0; a token keeps its column as its position."""
         keep = torch.ones_like(ids, dtype=torch.bool) if mask is None else mask.bool()
         types = torch.zeros_like(ids) if segments is None else segments
@@ -64,7 +62,7 @@ class Batch:
         rectangle = values.new_zeros(len(self.lengths), width, *values.shape[1:])
         return rectangle.index_put((sequence_of(self), self.positions), values)
 
-    def to(self, device: torch.device | str) -> Batch:
+    def to(self, device: torch.device | str) -> "Batch":
         """Return the batch on a device: itself if it is already there."""
         if self.ids.device == torch.device(device):
             return self

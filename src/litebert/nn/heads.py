@@ -1,7 +1,5 @@
 """Heads, and the networks that are trained: the encoder with its pretraining heads or a task's."""
 
-from __future__ import annotations
-
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

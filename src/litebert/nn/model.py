@@ -4,8 +4,6 @@ Lines of modeling.py are those of google-research/albert. Everything here is pla
 `litebert.fast` gives the same numbers sooner, through the one hook `Albert.engine`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple, TypeAlias, cast

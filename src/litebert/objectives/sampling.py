@@ -4,8 +4,6 @@ The plan of an epoch says which sentences form each instance (create_pretraining
 is a function of (seed, purpose, epoch, shard, sentence), so none depends on another or on the order of the work.
 """
 
-from __future__ import annotations
-
 import signal
 import time
 from abc import ABC, abstractmethod

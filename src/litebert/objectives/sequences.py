@@ -6,8 +6,6 @@ A chunk is a run of sentences of one document. A sentence objective cuts it into
 sentence head should answer about them. Adding one: docs/extending/objective.md.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """The findings of a check: each kind once, with its count, its first places and what to do."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass

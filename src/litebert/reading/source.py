@@ -3,8 +3,6 @@
 Object storage such as S3 is reached through obstore. Memory is bounded, and every error names the file and the line.
 """
 
-from __future__ import annotations
-
 import glob
 import gzip
 import stat

@@ -4,8 +4,6 @@ A `scan_*` function yields each row with its number: a mapping of columns to val
 valid, so that callers decide whether one bad row spoils a file.
 """
 
-from __future__ import annotations
-
 import csv
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -3,8 +3,6 @@
 Its figures are curves by step, rows beside the paper's, and reliability; drawn with matplotlib, inline or as a file.
 """
 
-from __future__ import annotations
-
 import html
 import io
 import math
@@ -55,7 +53,7 @@ class Figure:
     title: str
     caption: str
     description: str
-    fill: Callable[[Axes], None]
+    fill: "Callable[[Axes], None]"
 
 
 # ---- curves by step -------------------------------------------------------------------------------------------------
@@ -122,7 +120,7 @@ def chart(
         said.append(f"{line.label} from {first} to {last}")
     said += [f"{rule[0]} {write(rule[1])}"] if rule else []
 
-    def fill(axes: Axes) -> None:
+    def fill(axes: "Axes") -> None:
         from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
         if is_logarithmic:
@@ -187,7 +185,7 @@ def rows_figure(title: str, caption: str, rows: Sequence[tuple[str, Sequence[flo
     """Return rows of a table from top to bottom: our mean and deviation over the seeds, beside the paper's figure."""
     named = [(f"{label} (paper {paper})" if paper else label, values) for label, values, paper in rows]
 
-    def fill(axes: Axes) -> None:
+    def fill(axes: "Axes") -> None:
         places = range(len(rows), 0, -1)
         axes.set_yticks(places, [label for label, _ in named])
         for place, (_, values) in zip(places, named, strict=True):
@@ -205,7 +203,7 @@ def reliability_figure(title: str, bins: Sequence[tuple[float, float, int]]) -> 
     """Return how often answers are right by their confidence; a bin is its mean confidence, accuracy and count."""
     said = (f"{sure:.0%} sure, {right:.0%} right ({count:,})" for sure, right, count in bins)
 
-    def fill(axes: Axes) -> None:
+    def fill(axes: "Axes") -> None:
         axes.plot([sure for sure, _, _ in bins], [right for _, right, _ in bins], "o-", color=PALETTE["train"])
         axes.plot((0, 1), (0, 1), label="should be", **DASHED)
         axes.set(xlim=(0, 1), ylim=(0, 1), xlabel="confidence", ylabel="right")

@@ -3,8 +3,6 @@
 Runs are listed, compared with each other, and set beside published figures, with the reasons not to trust them.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import json
@@ -317,7 +315,7 @@ def _rounded(value: float) -> float:
 # ---- beside published figures; GLUE ---------------------------------------------------------------------------------
 
 
-def published_on_dev(task: str) -> list[PublishedScore]:
+def published_on_dev(task: str) -> "list[PublishedScore]":
     from litebert.tasks.named import published  # torch comes with it
 
     return [score for score in published(task) if score.split == "dev"]

@@ -3,8 +3,6 @@
 It says what was reached beside what no learning reaches; last step and best evaluation stand side by side.
 """
 
-from __future__ import annotations
-
 import math
 import shlex
 import statistics

@@ -1,7 +1,5 @@
 """Answers over HTTP, in one process: an event loop, and a thread for each model that computes ragged batches."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal

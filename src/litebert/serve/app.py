@@ -1,7 +1,5 @@
 """The application: a route for each verb, made from the method of `Model`, OpenAI's routes, health, and the pages."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import inspect

@@ -3,8 +3,6 @@
 PyTorch lets go of the interpreter while it computes, so the event loop answers /live, limits and refusals meanwhile.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import threading

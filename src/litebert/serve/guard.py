@@ -1,7 +1,5 @@
 """What stands before every answer: limits, API keys, strict JSON, errors that repeat nothing, metrics."""
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import hmac
@@ -150,7 +148,7 @@ class Gate:
         app: ASGIApp,
         *,
         paths: Set[str],
-        metrics: Metrics,
+        metrics: "Metrics",
         api_keys: Sequence[str],
         overload: Callable[[str], HttpError | None],
     ) -> None:

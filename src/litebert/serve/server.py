@@ -1,7 +1,5 @@
 """Run the server: bind, load the models, answer until a signal, finish accepted requests."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import logging

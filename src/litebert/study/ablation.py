@@ -3,8 +3,6 @@
 Nothing here trains or needs torch; see `trials`.
 """
 
-from __future__ import annotations
-
 import math
 import tomllib
 from collections import Counter
@@ -171,7 +169,7 @@ class Ablation(BaseModel):
     rows: list[AblationRow]
 
     @property
-    def orderings(self) -> dict[str, Ordering]:
+    def orderings(self) -> "dict[str, Ordering]":
         """Whether the rows of each part of the table are in the paper's order."""
         parts: dict[str, list[AblationRow]] = {}
         for row in self.rows:

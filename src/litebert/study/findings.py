@@ -3,8 +3,6 @@
 What is imported in the functions needs torch, which `litebert study layers --help` does without.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import cycle, islice
@@ -64,7 +62,7 @@ class Study(Generic[Found]):
     def notes(self) -> tuple[str, ...]:
         return (self.finding, *map(str, self.written))
 
-    def write(self, folder: Path | None, records: Mapping[str, BaseModel]) -> Study[Found]:
+    def write(self, folder: Path | None, records: Mapping[str, BaseModel]) -> "Study[Found]":
         """Write records by name as metrics files, and the figures."""
         if folder is None:
             return self

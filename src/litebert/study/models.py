@@ -4,8 +4,6 @@ Times are CPU seconds of this process; what is compared is timed one after the o
 on the machine cancels.
 """
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """Parameters and FLOPs of a network, computed from its configuration alone; `litebert sizes` for the presets."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass
 from typing import Annotated
 

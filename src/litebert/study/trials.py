@@ -1,7 +1,5 @@
 """Rows of an ablation: trained with a seed, measured on held-out text, probed and recorded."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Sequence

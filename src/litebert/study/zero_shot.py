@@ -1,7 +1,5 @@
 """What a pretrained model knows without fine-tuning: BLiMP, sentence similarity, retrieval."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from itertools import islice

@@ -1,7 +1,5 @@
 """Check examples before training, users' own or those of a named task: one pass over each file."""
 
-from __future__ import annotations
-
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -153,7 +151,7 @@ def check_files(
 
 
 def check_dataset(
-    dataset: Dataset[Any, Any], folder: Path, *, tokenizer: Tokenizer | None = None, max_length: int = 256
+    dataset: "Dataset[Any, Any]", folder: Path, *, tokenizer: Tokenizer | None = None, max_length: int = 256
 ) -> DataReport:
     """Check the files of a named task in a folder, or a single file as training data."""
     check = _Check(tokenizer, max_length, [f"{folder}: {dataset.name}"])
@@ -211,7 +209,7 @@ class _Check:
     def split(
         self,
         name: str,
-        family: Family[Any, Any],
+        family: "Family[Any, Any]",
         place: Callable[[int], str],
         examples: Iterable[tuple[int, Any]],
         *,

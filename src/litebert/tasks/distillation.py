@@ -5,8 +5,6 @@ hidden states) and short plain texts (hidden states, one vector per text). Ids b
 without masks, and the two tokenizations are aligned by characters.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -60,7 +58,7 @@ class Teacher:
         ]
 
     @classmethod
-    def load(cls, folder: Path, student: Tokenizer, *, dtype: torch.dtype) -> Teacher:
+    def load(cls, folder: Path, student: Tokenizer, *, dtype: torch.dtype) -> "Teacher":
         """Read a model folder; a sentence-transformers folder also defines the pooling."""
         vectors = read_sentence_vectors(folder) or SentenceVectors()
         if vectors.pooling not in ("mean", "cls"):

@@ -3,8 +3,6 @@
 Each epoch draws every feature once, in an order that follows from the seed, the epoch and the step alone.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -5,8 +5,6 @@ per objective (`litebert.nn.heads.PRETRAINING_HEADS`). What a head learns is an 
 the loss of a step, the log, the report and the checkpoints follow from `OBJECTIVES`.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field

@@ -9,8 +9,6 @@ somewhat as the teacher does even untrained; distillation then takes minutes ins
 where the two networks are, before either moves to a GPU.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -4,8 +4,6 @@ Preprocessing is that of the official tokenization.py L33-50: join words with si
 characters, lower-case last. Every step keeps track of where each character came from.
 """
 
-from __future__ import annotations
-
 import hashlib
 import io
 import math

@@ -1,7 +1,5 @@
 """The tokenizer: find a vocabulary on disk, encode texts and pairs, decode ids, save."""
 
-from __future__ import annotations
-
 import re
 from array import array
 from collections import Counter
@@ -95,7 +93,7 @@ class Tokenizer:
         self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = self.special_ids
 
     @classmethod
-    def load(cls, path: str | Path) -> Tokenizer:
+    def load(cls, path: str | Path) -> "Tokenizer":
         """Load a tokenizer folder, a sentencepiece `*.model` or a WordPiece vocabulary `*.txt`.
 
         A folder has `spiece.model`, `vocab.txt` or, as transformers 5 saves it, only `tokenizer.json`; the first of
@@ -108,7 +106,7 @@ class Tokenizer:
         return cls(kind(found.data, found.settings, name=str(found.path)))
 
     @classmethod
-    def from_model(cls, model: bytes, *, lowercase: bool = True) -> Tokenizer:
+    def from_model(cls, model: bytes, *, lowercase: bool = True) -> "Tokenizer":
         """Make a tokenizer from the bytes of a model, such as `train_tokenizer` returns."""
         return cls(UnigramModel(model, Normalizer(lowercase=lowercase), name="the model"))
 

@@ -5,8 +5,6 @@ restores the content of the original vocabulary file, so that ids are the offici
 the JSON, in which transformers replaces quotes, drops vowel signs and splits at `(` or `-`.
 """
 
-from __future__ import annotations
-
 import base64
 import math
 import sys

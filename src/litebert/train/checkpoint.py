@@ -4,8 +4,6 @@ A checkpoint is a folder `step-N`: a model as anybody can load it, the optimizer
 manifest with the size and hash of every file. It is written beside its place and renamed (`files.staged_folder`).
 """
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Estimate what a run will need, by measurements on this machine: time, memory, disk."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Fine-tune a pretrained model on a task: the data and every setting, the plan, the training, the result."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Mapping
@@ -44,7 +42,7 @@ def finetune(
     resolved: Resolved[FinetuneConfig],
     folder: Path,
     *,
-    prepared: Prepared | None = None,
+    prepared: "Prepared | None" = None,
     is_quiet: bool = False,
     world: World = ALONE,
 ) -> int:

@@ -1,7 +1,5 @@
 """The training loop and its step, for any task: load, resume, step, evaluate, save, log; and how long a run is."""
 
-from __future__ import annotations
-
 import math
 import operator
 import time
@@ -122,7 +120,7 @@ def train(
     return not left
 
 
-def count(progress: RunProgress, result: StepResult, config: PretrainConfig | FinetuneConfig, log: RunLog) -> None:
+def count(progress: RunProgress, result: "StepResult", config: PretrainConfig | FinetuneConfig, log: RunLog) -> None:
     """Add a step to the progress; note a skipped one and a divergence; stop after too many skipped in a row."""
     advice = f"start a run with optim.learning_rate={config.optim.learning_rate / 3:.1e}"
     progress.step, progress.position = progress.step + 1, progress.position + progress.stride

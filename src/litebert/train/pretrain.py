@@ -1,7 +1,5 @@
 """Pretrain an ALBERT, alone or with a teacher: settle every setting and the start, begin or resume, train, write it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

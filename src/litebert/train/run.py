@@ -1,7 +1,5 @@
 """A run while it is trained: its lock and signals, begin or resume, device and precision, its model, its progress."""
 
-from __future__ import annotations
-
 import math
 import os
 import platform

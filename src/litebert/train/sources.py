@@ -1,7 +1,5 @@
 """The data of a pretraining run: its corpora, their tokenizer, and loaders of their batches."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -31,7 +29,7 @@ class Sources:
     others: tuple[Path, ...] = ()
 
     @classmethod
-    def open(cls, config: PretrainConfig) -> Sources:
+    def open(cls, config: PretrainConfig) -> "Sources":
         """Open what `[data]` names; all corpora must have one tokenizer, and something must be held out."""
         data = config.data
         sentence_objective(config.objective.sentence)  # checks that there is one of this name

@@ -4,8 +4,6 @@ Every block is prepared once and applied at its steps, so that a weight is one c
 Weights are stored as [in, out], so that each product has a constant operand.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection
 from copy import deepcopy
 from typing import Any, TypeAlias
@@ -35,7 +33,7 @@ class PaddedNetwork(nn.Module):
     length), each is a sequence of its own, and the logits are (batch, choices).
     """
 
-    def __init__(self, albert: Albert, readers: list[Reader], *, has_choices: bool = False) -> None:
+    def __init__(self, albert: Albert, readers: "list[Reader]", *, has_choices: bool = False) -> None:
         super().__init__()
         self.plan, self.embedding = albert.plan, albert.embedding
         self.attention = nn.ModuleList(PaddedAttention(block) for block in albert.attention)

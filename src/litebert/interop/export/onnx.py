@@ -1,7 +1,5 @@
 """A model as one ONNX file: each weight once, in float32 or true int8, checked in onnxruntime before it is written."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

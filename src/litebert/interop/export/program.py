@@ -3,8 +3,6 @@
 A torch.export program is written here, too.
 """
 
-from __future__ import annotations
-
 import io
 import logging
 import warnings

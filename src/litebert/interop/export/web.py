@@ -1,7 +1,5 @@
 """A model as static files with which it answers inside the browser: a page, its scripts, eight bits, the tokenizer."""
 
-from __future__ import annotations
-
 import base64
 import gzip
 import hashlib

@@ -4,8 +4,6 @@ A kind of task is one subclass of `Family` or, where the network gives one row o
 texts are framed, how answers are listed and how an ensemble votes are given here; a new kind writes what is its own.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field

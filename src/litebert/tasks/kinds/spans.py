@@ -3,8 +3,6 @@
 In order: the windows of a context, the head of 2.0, what an answer is, the two kinds of task, the official threshold.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Tag every word of a sentence: entities, parts of speech (Hugging Face's run_ner.py)."""
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ A kind of label is a class here: targets, loss, probabilities, measures and word
 them; a new kind of label is a subclass of `TextClassification` and a line there.
 """
 
-from __future__ import annotations
-
 import re
 from abc import abstractmethod
 from collections import Counter
@@ -45,7 +43,7 @@ class Scores:
         return int(np.argmax(self.values))
 
     @classmethod
-    def mean(cls, answers: Sequence[Scores]) -> Scores:
+    def mean(cls, answers: "Sequence[Scores]") -> "Scores":
         """Return the mean of the answers of several models."""
         return cls(tuple(np.mean([each.values for each in answers], axis=0).tolist()))
 
@@ -72,7 +70,7 @@ class TextClassification(Scoring[TextExample, Scores]):
     """Whether answers are scores and not labels."""
 
     @classmethod
-    def of(cls, head: HeadConfig) -> TextClassification:
+    def of(cls, head: HeadConfig) -> "TextClassification":
         """Return the family of a head, by its problem."""
         family: TextClassification = resolve_name(PROBLEMS[head.problem_type])(head)
         return family

@@ -1,7 +1,5 @@
 """Data sets by name, those of users' own files and those that are registered; and the scores that were published."""
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace

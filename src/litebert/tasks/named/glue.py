@@ -1,7 +1,5 @@
 """GLUE: ten data sets as one table, their files as packed by their authors or by the Hub, and the upload."""
 
-from __future__ import annotations
-
 import io
 import tomllib
 import zipfile

@@ -1,7 +1,5 @@
 """Questions on texts: SQuAD 1.1 and 2.0, their official files of answers and scores; RACE, whole and in parts."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Sequence

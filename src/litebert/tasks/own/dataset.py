@@ -5,8 +5,6 @@ is not set is guessed from the columns and, for labels, from all rows. A new kin
 line in `READINGS`, and a guess at its columns.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import json

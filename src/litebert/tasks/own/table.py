@@ -3,8 +3,6 @@
 A row is read at a time, in bounded memory.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import re
