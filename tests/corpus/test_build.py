@@ -116,7 +116,6 @@ def test_a_folder_of_something_else_or_of_other_settings_is_left_alone(
 
 REFUSED: list[tuple[str, Settings, str]] = [
     *(("x", {"held_out": share}, "LB-300: --held-out") for share in (1.0, float("nan"))),
-    *(("x", {"column": name}, "LB-300: --column") for name in ("a..b", "")),
     *(("x", {name: "English"}, f"LB-300: --{name}") for name in ("sentences", "documents", "language")),
     ("\u200b\n", {}, "LB-343"),
     ("my uncle lost the ladder", {"held_out": 0.02}, "LB-343"),

@@ -217,12 +217,12 @@ def test_race_is_read_from_a_file_a_passage_from_joined_files_and_from_packed_li
 
 NO_PASSAGES: dict[str, tuple[str, str]] = {
     "{": ("LB-312", "complete object"),
-    passage("h", answers=["C"]): ("LB-827", "1 answers"),
-    passage("h", answers=["C", "E"]): ("LB-827", "'A', 'B', 'C' or 'D'"),
-    passage("h", options=[["a", "b"], ["c", "d"]]): ("LB-827", "up to 4 options, C among them"),
-    passage("h", options=[list("abcde"), list("abcd")]): ("LB-827", "not 5"),
-    passage("h", questions="Who?"): ("LB-827", "a valid list"),
-    passage("h", article=None): ("LB-827", "a valid string"),
+    passage("h", answers=["C"]): ("LB-801", "1 answers"),
+    passage("h", answers=["C", "E"]): ("LB-801", "'A', 'B', 'C' or 'D'"),
+    passage("h", options=[["a", "b"], ["c", "d"]]): ("LB-801", "up to 4 options, C among them"),
+    passage("h", options=[list("abcde"), list("abcd")]): ("LB-801", "not 5"),
+    passage("h", questions="Who?"): ("LB-801", "a valid list"),
+    passage("h", article=None): ("LB-801", "a valid string"),
 }
 
 

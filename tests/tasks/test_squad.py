@@ -401,8 +401,12 @@ def test_no_answer_and_nothing_said_are_two_things(tmp_path: Path) -> None:
 
 # What a file has instead, or what is changed in its question, and the message
 REFUSED: dict[str, tuple[bytes | dict[str, Json], str]] = {
-    "cut off": (b'{"data": [', "LB-800"),
-    "another layout": (json.dumps({"rows": list(range(10_000))}).encode(), "LB-801.*\n.*an object with rows\n"),
+    "cut off": (b'{"data": [', "LB-312"),
+    "another layout": (json.dumps({"rows": list(range(10_000))}).encode(), "LB-848.*item 1:"),
+    "another list": (
+        json.dumps([{"title": "a", "text": "b"}]).encode(),
+        "LB-801.*item 1.*\n.*an object with title, text\n",
+    ),
     "no question": ({"question": None}, "LB-801"),
     "a start in letters": ({"answers": [{"text": "Nile", "answer_start": "4"}]}, "LB-801"),
     **{f"at {n}": ({"answers": [{"text": "Nile", "answer_start": n}]}, "LB-802") for n in (5, -13, 10**30)},
@@ -421,7 +425,7 @@ def test_what_is_wrong_is_named_with_file_and_question(name: str, tmp_path: Path
         _file(tmp_path / "dev.json", **content)
     with pytest.raises(LitebertError, match=message) as raised:
         read_squad(find_file(tmp_path / "dev.json"))
-    assert isinstance(raised.value, DamagedError) == (message == "LB-800")
+    assert isinstance(raised.value, DamagedError) == (message == "LB-312")
     assert "dev.json" in raised.value.what
     assert isinstance(content, bytes) or "question q" in raised.value.what
 

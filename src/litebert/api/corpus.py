@@ -20,7 +20,7 @@ from litebert.tokenizer import Tokenizer, train_tokenizer
 Texts = Annotated[Paths, "Text files, folders or URLs."]
 Sentences = Annotated[Literal["segment", "line"], "Find sentences in free text, or take one per line."]
 Documents = Annotated[Literal["blank-line", "file"], "Where documents of .txt files end."]
-Column = Annotated[str, "Text column of JSONL or Parquet files; chapters.text reads into objects."]
+Column = Annotated[str, "Text column of JSONL or Parquet files."]
 Vocabulary = Annotated[str | None, "A vocabulary or its folder, or a model; by default the packaged model's."]
 
 

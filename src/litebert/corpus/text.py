@@ -29,8 +29,8 @@ class TextSettings:
 
     `sentences` are detected in free text (`segment`) or one per line (`line`, the official format). `documents` of a
     .txt file end at blank lines (`blank-line`), as upstream, or only with the `file`; in .jsonl and .parquet every row
-    is a document. `column` has the text of a row; a dotted name goes into objects, and each element of a list is a
-    document. `language` is only for `segment`.
+    is a document. `column` has the text of a row; each element of a list is a document. `language` is only for
+    `segment`.
     """
 
     sentences: str = "segment"
@@ -42,7 +42,6 @@ class TextSettings:
         for name, pattern, expected in (
             ("sentences", "segment|line", "segment or line"),
             ("documents", "blank-line|file", "blank-line or file"),
-            ("column", r"[^.]+(\.[^.]+)*", "a name such as text, or a dotted path such as chapters.text"),
             ("language", "[a-z]{2,3}(-[a-z]+)*", "a code of ISO 639 such as en, de or zh-hans"),
         ):
             if not re.fullmatch(pattern, value := getattr(self, name)):

@@ -33,7 +33,7 @@ def corpus_filter(
     near_duplicates: Annotated[float, "Omit documents this near to an earlier one."] = 0.8,
     force: Annotated[bool, "Replace the file if it exists."] = False,
     documents: Annotated[Literal["blank-line", "file"], "Where documents of .txt files end."] = "blank-line",
-    column: Annotated[str, "Text column of JSONL or Parquet files; chapters.text reads into objects."] = "text",
+    column: Annotated[str, "Text column of JSONL or Parquet files."] = "text",
 ) -> str:
     """Write the documents worth keeping to a .jsonl file, which `corpus build` reads.
 

@@ -50,10 +50,6 @@ _OBJECT_BYTES = 16 << 20
 _TIMEOUT = "30s"
 
 
-class CorruptStreamError(Exception):
-    """Compressed bytes are damaged; callers turn this into an error that names the line."""
-
-
 @dataclass(frozen=True)
 class Source:
     """One input as the user named it; `location` is its path or URL, `size` its bytes as stored.
@@ -182,27 +178,22 @@ def open_source(source: Source) -> IO[bytes]:
 
 
 def read_pieces(source: Source) -> Iterator[bytes]:
-    """Yield the decompressed bytes of an input in pieces of bounded size; CorruptStreamError where they are damaged."""
+    """Yield the decompressed bytes of an input in pieces of bounded size."""
     with closing(open_source(source)) as file:
         length = 0
-        try:
-            unpacked: Any = gzip.GzipFile(fileobj=file) if source.compression == ".gz" else file
-            if source.compression == ".zst":
-                unpacked = _zstd(file)
-            while piece := unpacked.read(PIECE_BYTES):
-                length += len(piece)
-                if length > BOMB_BYTES and length > BOMB_RATIO * file.tell():
-                    what = f"{source.name} becomes far too large when decompressed"
-                    received = f"{length:,} bytes out of {file.tell():,}"
-                    advice = "check where the file comes from; decompress it yourself if it is right"
-                    raise DamagedError("LB-307", what, received=received, next=advice)
-                if source.on_read is not None:
-                    source.on_read(file.tell())
-                yield piece
-        except (EOFError, OSError, zlib.error) as error:
-            if getattr(error, "errno", None):  # of the system
-                raise _unreadable(source.name, error) from error
-            raise CorruptStreamError(str(error)) from error
+        unpacked: Any = gzip.GzipFile(fileobj=file) if source.compression == ".gz" else file
+        if source.compression == ".zst":
+            unpacked = _zstd(file)
+        while piece := unpacked.read(PIECE_BYTES):
+            length += len(piece)
+            if length > BOMB_BYTES and length > BOMB_RATIO * file.tell():
+                what = f"{source.name} becomes far too large when decompressed"
+                received = f"{length:,} bytes out of {file.tell():,}"
+                advice = "check where the file comes from; decompress it yourself if it is right"
+                raise DamagedError("LB-307", what, received=received, next=advice)
+            if source.on_read is not None:
+                source.on_read(file.tell())
+            yield piece
 
 
 def _zstd(file: IO[bytes]) -> Any:
@@ -260,7 +251,9 @@ def _whole_lines(source: Source) -> Iterator[bytes]:
                 num_lines += held.count(b"\n")
                 yield bytes(held)
                 held = bytearray(piece[end:])
-    except CorruptStreamError as error:
+    except (EOFError, OSError, zlib.error) as error:
+        if getattr(error, "errno", None):  # of the system, not of what decompresses
+            raise _unreadable(source.name, error) from error
         what = f"{source.name} is damaged or cut off after line {num_lines:,}"
         program = "zstd" if source.compression == ".zst" else "gzip"
         advice = f"copy it again, then test it: {program} --test {quote(source.name)}"

@@ -11,16 +11,12 @@ from contextlib import closing
 from dataclasses import dataclass
 from itertools import chain, groupby, islice
 from shlex import quote
-from typing import Any, Literal, TypeAlias, TypeVar
-
-from pydantic import TypeAdapter, ValidationError
+from typing import Any, Literal, TypeAlias
 
 from litebert.errors import DamagedError, LitebertError, did_you_mean, missing_package
 from litebert.files import parse_json
-from litebert.reading.source import MAX_JSON_BYTES, CorruptStreamError, Source, open_source, read_lines, read_pieces
-from litebert.settings import wanted
+from litebert.reading.source import MAX_JSON_BYTES, Source, open_source, read_lines
 
-Wanted = TypeVar("Wanted")
 Row: TypeAlias = Mapping[str, object]
 Scanned: TypeAlias = tuple[int, Row | LitebertError]
 """The number of a row (that of its first line), and the row or its error."""
@@ -110,7 +106,7 @@ def _parse(text: str, place: str) -> object:
         reason = "nested too deeply" if isinstance(error, RecursionError) else error
         what, expected = f"{place}: not JSON", "a complete object per line (.jsonl) or a list (.json), without NaN"
         received, advice = f"{reason}: {text[:80]}", "write the file again with a JSON library"
-        raise LitebertError("LB-312", what, received=received, expected=expected, next=advice) from error
+        raise DamagedError("LB-312", what, received=received, expected=expected, next=advice) from error
 
 
 def _no_object(place: str, value: object) -> LitebertError:
@@ -137,11 +133,8 @@ def scan_json_lines(source: Source) -> Iterator[Scanned]:
                 yield number, error
 
 
-def scan_json(source: Source) -> Iterator[Scanned]:
-    """Yield the objects of a list, numbered from 1; in SQuAD's layout, the questions with their contexts.
-
-    The list is the whole value, or the only list in the object that it is.
-    """
+def read_json(source: Source) -> object:
+    """Read a whole file as one value, without NaN and duplicate keys."""
     lines, size = [], 0
     for _, line in read_lines(source):
         lines.append(line)
@@ -150,7 +143,15 @@ def scan_json(source: Source) -> Iterator[Scanned]:
             what, received = f"{source.name} is too long to be read into memory", f"over {MAX_JSON_BYTES:,} characters"
             advice = f"jq -c '.[]' {quote(source.name)} > rows.jsonl"
             raise LitebertError("LB-846", what, received=received, expected="an object per line (.jsonl)", next=advice)
-    value = _parse("\n".join(lines), source.name)
+    return _parse("\n".join(lines), source.name)
+
+
+def scan_json(source: Source) -> Iterator[Scanned]:
+    """Yield the objects of a list, numbered from 1; in SQuAD's layout, the questions with their contexts.
+
+    The list is the whole value, or the only list in the object that it is.
+    """
+    value = read_json(source)
     if isinstance(value, dict):
         lists = [part for part in value.values() if isinstance(part, list)]
         value = lists[0] if len(lists) == 1 else value
@@ -172,81 +173,34 @@ def _questions(row: Any) -> Iterator[object]:
             yield {**question, "context": paragraph.get("context")} if isinstance(question, dict) else question
 
 
-def read_layout(source: Source, layout: TypeAdapter[Wanted], *, what: str) -> Wanted:
-    """Read a whole JSON file and check its layout, which errors call `what`; they name the place in the file."""
-    try:
-        value = parse_json(b"".join(read_pieces(source)).decode("utf-8-sig"))
-    except (CorruptStreamError, ValueError, RecursionError) as error:
-        damage, expected = f"{source.name} is damaged", "a complete JSON file in UTF-8"
-        raise DamagedError("LB-800", damage, received=error, expected=expected, next="get the file again") from error
-    try:
-        return layout.validate_python(value)
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        # the innermost question on the way to the place, if there is one
-        question, inside = "", value
-        for step in first["loc"]:
-            if isinstance(inside, dict) and isinstance(inside.get("id"), str) and "paragraphs" not in inside:
-                question = f", question {inside['id']}"
-            try:
-                inside = inside[step]  # type: ignore[index]
-            except (KeyError, IndexError, TypeError):
-                break
-        where, wrong = ".".join(map(str, first["loc"])) or "the whole file", first["input"]
-        keys = f"an object with {', '.join(map(str, islice(wrong, 5)))}" if isinstance(wrong, dict) else repr(wrong)
-        fault = f"{source.name}{question} is not laid out as {what}: {where}"
-        expected = "this field" if first["type"] == "missing" else wanted(first)
-        advice = "correct this place in the file, or choose the file that was meant"
-        raise LitebertError("LB-801", fault, received=keys, expected=expected, next=advice) from error
-
-
 def texts_of(row: Row, column: str, place: str) -> Iterator[str]:
-    """Yield the texts of a dotted column; each element of a list is a separate text.
+    """Yield the text of a column, or each of a list, which may have lists in it.
 
-    >>> row = {"chapters": [{"text": "One."}, {"text": "Two."}]}
-    >>> list(texts_of(row, "chapters.text", "a.jsonl, line 1"))
-    ['One.', 'Two.']
+    >>> list(texts_of({"text": ["One.", ["Two.", "Three."]]}, "text", "a.jsonl, line 1"))
+    ['One.', 'Two.', 'Three.']
     """
-    values: list[object] = [row]
-    for name in column.split("."):
-        objects, values = values, []
-        for value in objects:
-            if not isinstance(value, Mapping):
-                raise _no_text(value, column, place)
-            if name not in value:
-                what, present = f"{place}: there is no column {name}", list(map(str, value))
-                expected = f"one of {', '.join(present) or '(the object is empty)'}"
-                advice = f"--column with another name: {did_you_mean(name, present)}"
-                raise LitebertError("LB-314", what, received=f"--column {column}", expected=expected, next=advice)
-            values += _elements(value[name])
-    for value in values:
-        if not isinstance(value, str):
-            raise _no_text(value, column, place)
-        yield _LONE_SURROGATE.sub("\ufffd", value)
-
-
-def _elements(value: object) -> list[object]:
-    """Return the elements of a list and of the lists in it, in order; anything else as the only one."""
-    found, left = list[object](), [value]
+    if column not in row:
+        what, present = f"{place}: there is no column {column}", list(map(str, row))
+        expected = f"one of {', '.join(present) or '(the object is empty)'}"
+        advice = f"--column with another name: {did_you_mean(column, present)}"
+        raise LitebertError("LB-314", what, received=f"--column {column}", expected=expected, next=advice)
+    left = [row[column]]
     while left:
-        each = left.pop()
-        if isinstance(each, list):
-            left += reversed(each)
+        value = left.pop()
+        if isinstance(value, list):
+            left += reversed(value)
+        elif isinstance(value, str):
+            yield _LONE_SURROGATE.sub("\ufffd", value)
         else:
-            found.append(each)
-    return found
-
-
-def _no_text(value: object, column: str, place: str) -> LitebertError:
-    what, received = f"{place}: column {column} is not text", "null" if value is None else type(value).__name__
-    return LitebertError("LB-315", what, received=received, next="name another --column, or remove such rows")
+            what, received = f"{place}: column {column} is not text", "null" if value is None else type(value).__name__
+            raise LitebertError("LB-315", what, received=received, next="name another --column, or remove such rows")
 
 
 # ---- Parquet --------------------------------------------------------------------------------------------------------
 
 
 def read_parquet(source: Source, columns: Sequence[str]) -> Iterator[Row]:
-    """Yield each row with only the top-level columns of some dotted names, in bounded memory.
+    """Yield each row with only some columns, in bounded memory.
 
     If the file lacks one of them, yield one row with all names and no values, so that an error can list the names.
     """
@@ -260,11 +214,10 @@ def read_parquet(source: Source, columns: Sequence[str]) -> Iterator[Row]:
         try:
             parquet: Any = pyarrow.parquet.ParquetFile(file, pre_buffer=False)
             names = parquet.schema_arrow.names
-            tops = list(dict.fromkeys(name if name in names else name.split(".")[0] for name in columns))
-            if not tops or not set(tops) <= set(names):
+            if not columns or not set(columns) <= set(names):
                 yield dict.fromkeys(names)
                 return
-            for batch in parquet.iter_batches(batch_size=_ROWS_AT_ONCE, columns=tops, use_threads=False):
+            for batch in parquet.iter_batches(batch_size=_ROWS_AT_ONCE, columns=columns, use_threads=False):
                 for row in batch.to_pylist():
                     num_rows += 1
                     yield row

@@ -4,16 +4,17 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 from functools import partial
+from itertools import islice
 from pathlib import Path
-from typing import Literal, Self
+from typing import Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, model_validator
 
 from litebert.errors import LitebertError, say
 from litebert.metrics import squad1_measures, squad2_measures, threshold_measures
 from litebert.reading.source import Source, find_file, find_files, read_lines
-from litebert.reading.tables import parse_row, read_layout
-from litebert.settings import expected
+from litebert.reading.tables import parse_row, read_json, scan_json
+from litebert.settings import wanted
 from litebert.tasks.kinds.family import Dataset
 from litebert.tasks.kinds.spans import (
     ConditionalSpanAnswering,
@@ -26,11 +27,28 @@ from litebert.tasks.kinds.spans import (
 )
 from litebert.tasks.kinds.text import ChoiceExample, MultipleChoice, Scores
 
-# SQuAD: the files
+Wanted = TypeVar("Wanted")
 
 
 class _Part(BaseModel):
     model_config = ConfigDict(frozen=True, strict=True)
+
+
+def _checked(layout: TypeAdapter[Wanted], value: object, place: str, *, what: str) -> Wanted:
+    """Check the layout of a value, which errors call `what`, from a place in a file."""
+    try:
+        return layout.validate_python(value)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where, wrong = ".".join(map(str, first["loc"])) or "the whole", first["input"]
+        keys = f"an object with {', '.join(map(str, islice(wrong, 5)))}" if isinstance(wrong, dict) else repr(wrong)
+        fault = f"{place} is not laid out as {what}: {where}"
+        expected = "this field" if first["type"] == "missing" else wanted(first)
+        advice = "correct this place in the file, or choose the file that was meant"
+        raise LitebertError("LB-801", fault, received=keys, expected=expected, next=advice) from error
+
+
+# SQuAD: the files
 
 
 class _Answer(_Part):
@@ -41,25 +59,12 @@ class _Answer(_Part):
 class _Question(_Part):
     id: str
     question: str
+    context: str
     answers: list[_Answer] | None = None
     is_impossible: bool | None = None
 
 
-class _Paragraph(_Part):
-    context: str
-    qas: list[_Question]
-
-
-class _Article(_Part):
-    paragraphs: list[_Paragraph]
-
-
-class _Layout(_Part):
-    data: list[_Article]
-
-
-_SQUAD = TypeAdapter(_Layout)
-_TEXTS, _NUMBERS = TypeAdapter(dict[str, str]), TypeAdapter(dict[str, float])
+_QUESTION, _TEXTS, _NUMBERS = TypeAdapter(_Question), TypeAdapter(dict[str, str]), TypeAdapter(dict[str, float])
 
 
 def read_squad(source: Source) -> tuple[list[SpanExample], bool]:
@@ -68,20 +73,21 @@ def read_squad(source: Source) -> tuple[list[SpanExample], bool]:
     Each answer must stand where its start says, and ids must differ.
     """
     examples, is_version_2 = list[SpanExample](), False
-    articles = read_layout(source, _SQUAD, what="SQuAD").data
-    for paragraph in (paragraph for article in articles for paragraph in article.paragraphs):
-        for one in paragraph.qas:
-            where = f"{source.name}, question {one.id}"
-            found = [(answer.text, answer.answer_start) for answer in one.answers or ()]
-            answers = gold_answers(paragraph.context, found, where)
-            if answers and one.is_impossible:
-                what, received = f"{where} has an answer and says it has none", f"is_impossible and {answers[0].text!r}"
-                raise LitebertError("LB-805", what, received=received, next="correct one of the two")
-            # An empty list means "no answer", unless is_impossible=false says that the answer is merely unknown.
-            is_empty_list = one.answers is not None and one.is_impossible is None
-            known = answers if answers or one.is_impossible or is_empty_list else None
-            examples.append(SpanExample(one.id, one.question, paragraph.context, known))
-            is_version_2 = is_version_2 or one.is_impossible is not None
+    for number, row in scan_json(source):
+        if isinstance(row, LitebertError):
+            raise row
+        where = f"{source.name}, question {row['id']}" if "id" in row else source.place(number)
+        one = _checked(_QUESTION, row, where, what="SQuAD")
+        found = [(answer.text, answer.answer_start) for answer in one.answers or ()]
+        answers = gold_answers(one.context, found, where)
+        if answers and one.is_impossible:
+            what, received = f"{where} has an answer and says it has none", f"is_impossible and {answers[0].text!r}"
+            raise LitebertError("LB-805", what, received=received, next="correct one of the two")
+        # An empty list means "no answer", unless is_impossible=false says that the answer is merely unknown.
+        is_empty_list = one.answers is not None and one.is_impossible is None
+        known = answers if answers or one.is_impossible or is_empty_list else None
+        examples.append(SpanExample(one.id, one.question, one.context, known))
+        is_version_2 = is_version_2 or one.is_impossible is not None
     for key, number in Counter(example.id for example in examples).items():
         if number > 1:
             what = f"{source.name}: {number} questions have the same id"
@@ -131,28 +137,29 @@ def score_predictions(dataset: Path, predictions: Path, *, null_odds: Path | Non
     """
     source = find_file(dataset)
     examples, is_version_2 = read_squad(source)
-    wanted, found = gold(examples), read_layout(find_file(predictions), _TEXTS, what="question id to answer")
-    if wanted.keys().isdisjoint(found):
-        received, asked = (f"ids such as {next(iter(ids), 'none')}" for ids in (found, wanted))
+    answers = read_json(find_file(predictions))
+    right, found = gold(examples), _checked(_TEXTS, answers, str(predictions), what="question id to answer")
+    if right.keys().isdisjoint(found):
+        received, asked = (f"ids such as {next(iter(ids), 'none')}" for ids in (found, right))
         what = f"{predictions} answers no question whose answer {source.name} tells"
         advice = "choose the file of questions that the predictions were made for"
         raise LitebertError("LB-809", what, received=received, expected=asked, next=advice)
-    missing = [key for key in wanted if key not in found]
+    missing = [key for key in right if key not in found]
     if missing:
         consequence = "are left out" if is_version_2 else "count as wrong"
         shown = ", ".join(missing[:3]) + (", …" if len(missing) > 3 else "")
-        say(f"{len(missing):,} of {len(wanted):,} questions have no prediction and {consequence}: {shown}")
+        say(f"{len(missing):,} of {len(right):,} questions have no prediction and {consequence}: {shown}")
     unanswered = {"unanswered": len(missing)}
     if not is_version_2:
-        return squad1_measures(wanted, found) | unanswered
+        return squad1_measures(right, found) | unanswered
     if null_odds is None:
-        return squad2_measures(wanted, found) | unanswered
-    nulls = read_layout(find_file(null_odds), _NUMBERS, what="question id to number")
-    if lacking := [key for key in wanted if key in found and key not in nulls]:
+        return squad2_measures(right, found) | unanswered
+    nulls = _checked(_NUMBERS, read_json(find_file(null_odds)), str(null_odds), what="question id to number")
+    if lacking := [key for key in right if key in found and key not in nulls]:
         what = f"{null_odds} lacks questions that are answered"
         received, advice = f"no null score for {lacking[0]}", "write both files in one go, or omit --null-odds"
         raise LitebertError("LB-810", what, received=received, next=advice)
-    return squad2_measures(wanted, found, nulls) | threshold_measures(wanted, found, nulls) | unanswered
+    return squad2_measures(right, found, nulls) | threshold_measures(right, found, nulls) | unanswered
 
 
 # RACE: examinations for middle and high schools (research use only)
@@ -182,6 +189,9 @@ class Passage(_Part):
         return self
 
 
+_PASSAGE = TypeAdapter(Passage)
+
+
 def read_race(groups: Sequence[str], folder: Path, split: str) -> list[ChoiceExample]:
     """Read the questions of one split, group after group.
 
@@ -194,13 +204,7 @@ def read_race(groups: Sequence[str], folder: Path, split: str) -> list[ChoiceExa
         for source in find_files(folder, [*(f"RACE/{path}" for path in inside), *inside, f"{split}-{group}.jsonl"]):
             for number, line in read_lines(source):
                 place = source.place(number)
-                try:
-                    passage = Passage.model_validate(parse_row(line, place))
-                except ValidationError as error:
-                    where = ".".join(map(str, error.errors(include_url=False)[0]["loc"]))
-                    what = f"{place}: not a passage of RACE" + (f" ({where})" if where else "")
-                    wanted, advice = expected(error), "take this line out"
-                    raise LitebertError("LB-827", what, received=line, expected=wanted, next=advice) from error
+                passage = _checked(_PASSAGE, parse_row(line, place), place, what="RACE")
                 rows = zip(passage.questions, passage.options, passage.answers, strict=True)
                 for index, (question, options, answer) in enumerate(rows):
                     key, right = f"{passage.id}-{index}", LETTERS.index(answer)
