@@ -18,8 +18,7 @@ from litebert.folder import save_model
 from litebert.nn import AlbertForPretraining, Batch
 from litebert.runs import Run, read_metrics
 from litebert.settings import Resolved, resolve
-from litebert.tasks.distillation import Teacher, align
-from litebert.tasks.start import convert
+from litebert.tasks.distillation import Teacher, align, convert
 from litebert.tokenizer import Tokenizer, train_tokenizer
 from litebert.train.pretrain import completed, new_network, shape_of_student, task_of
 from litebert.train.sources import Sources

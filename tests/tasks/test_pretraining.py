@@ -14,8 +14,16 @@ from litebert.folder import save_model
 from litebert.folder.names import tensor_names
 from litebert.nn import Albert, AlbertForPretraining, Batch
 from litebert.objectives import PretrainingBatch
-from litebert.tasks.pretraining import Loss, Pretraining, _correct, masked_loss, micro_batches
-from litebert.tasks.start import OFFSETS, attend_locally, num_local_heads
+from litebert.tasks.pretraining import (
+    OFFSETS,
+    Loss,
+    Pretraining,
+    _correct,
+    attend_locally,
+    masked_loss,
+    micro_batches,
+    num_local_heads,
+)
 
 CONFIG = AlbertConfig(
     vocab_size=50, embedding_size=12, hidden_size=24, num_hidden_layers=3, num_attention_heads=3, intermediate_size=40

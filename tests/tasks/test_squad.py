@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from litebert.config import AlbertConfig
-from litebert.errors import DamagedError, LitebertError
-from litebert.files import Json, write_bytes, write_json, write_text
+from litebert.errors import LitebertError
+from litebert.files import Json, write_json, write_text
 from litebert.metrics import normalized_answer
 from litebert.nn import AlbertForTask
 from litebert.reading.source import find_file
@@ -400,34 +400,30 @@ def test_no_answer_and_nothing_said_are_two_things(tmp_path: Path) -> None:
 
 
 # What a file has instead, or what is changed in its question, and the message
-REFUSED: dict[str, tuple[bytes | dict[str, Json], str]] = {
-    "cut off": (b'{"data": [', "LB-312"),
-    "another layout": (json.dumps({"rows": list(range(10_000))}).encode(), "LB-848.*item 1:"),
-    "another list": (
-        json.dumps([{"title": "a", "text": "b"}]).encode(),
-        "LB-801.*item 1.*\n.*an object with title, text\n",
+REFUSED: dict[str, tuple[str | dict[str, Json], str]] = {
+    "cut off": ('{"data": [', "LB-312.*dev.json"),
+    "another layout": ('{"rows": [1, 2]}', "LB-848.*dev.json, item 1"),
+    "no question": ({"question": None}, r"LB-801.*dev.json, item 1(.|\n)*question: Field required"),
+    "a start in letters": (
+        {"answers": [{"text": "Nile", "answer_start": "4"}]},
+        r"LB-801(.|\n)*answer_start should be",
     ),
-    "no question": ({"question": None}, "LB-801"),
-    "a start in letters": ({"answers": [{"text": "Nile", "answer_start": "4"}]}, "LB-801"),
-    **{f"at {n}": ({"answers": [{"text": "Nile", "answer_start": n}]}, "LB-802") for n in (5, -13, 10**30)},
+    "answered and impossible": ({"is_impossible": True}, "LB-801.*dev.json, item 1"),
+    **{f"at {n}": ({"answers": [{"text": "Nile", "answer_start": n}]}, "LB-802.*question q") for n in (5, -13, 10**30)},
     "beyond the end": ({"answers": [{"text": "long. ", "answer_start": 12}]}, "LB-802"),
     "a space": ({"answers": [{"text": " ", "answer_start": 3}]}, "LB-802"),
-    "answered and impossible": ({"is_impossible": True}, "LB-805"),
 }
 
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_is_wrong_is_named_with_file_and_question(name: str, tmp_path: Path) -> None:
     content, message = REFUSED[name]
-    if isinstance(content, bytes):
-        write_bytes(tmp_path / "dev.json", content)
+    if isinstance(content, str):
+        write_text(tmp_path / "dev.json", content)
     else:
         _file(tmp_path / "dev.json", **content)
-    with pytest.raises(LitebertError, match=message) as raised:
+    with pytest.raises(LitebertError, match=message):
         read_squad(find_file(tmp_path / "dev.json"))
-    assert isinstance(raised.value, DamagedError) == (message == "LB-312")
-    assert "dev.json" in raised.value.what
-    assert isinstance(content, bytes) or "question q" in raised.value.what
 
 
 def test_a_split_is_a_file_or_its_parts(tmp_path: Path) -> None:

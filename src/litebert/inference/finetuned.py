@@ -19,8 +19,7 @@ from litebert.folder.weights import INT8_FILE, weights_path
 from litebert.hub.transfer import locate
 from litebert.inference.inputs import open_network
 from litebert.interop.reports import Quantized
-from litebert.nn import AlbertForTask
-from litebert.nn.batch import by_length
+from litebert.nn import AlbertForTask, by_length
 from litebert.runs import RUN_FILE, is_run, read_run
 from litebert.settings import RETIRED, Schema, Setting, resolve
 from litebert.tasks.finetuning import answer

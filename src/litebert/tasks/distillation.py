@@ -20,9 +20,9 @@ from litebert.distributed import ALONE, World
 from litebert.errors import LitebertError
 from litebert.fast.steps import exact_dtype
 from litebert.folder import Pooling, SentenceVectors, load_model, read_sentence_vectors
-from litebert.nn import Albert, AlbertForPretraining, Batch
-from litebert.nn.batch import mean_by_sequence, moved
+from litebert.nn import Albert, AlbertForPretraining, Batch, mean_by_sequence, moved
 from litebert.nn.heads import PRETRAINING_HEADS
+from litebert.nn.model import FeedForwardBlock
 from litebert.objectives import PretrainingBatch, Samples, longest_first, prefetch
 from litebert.rng import Ints
 from litebert.tasks.pretraining import (
@@ -128,6 +128,128 @@ def align(student: Sequence[Sequence[Span]], teacher: Sequence[Sequence[Span]]) 
         first.append(low)
         stop.append(np.maximum(low, high))
     return np.concatenate(first), np.concatenate(stop)
+
+
+# A student that begins as its teacher
+#
+# Word table by SVD, some of the layers as shared blocks: such a student ranks sentence pairs somewhat as the teacher
+# does even untrained, and distillation then takes minutes instead of days. All of it is computed where the two networks
+# are, before either moves to a GPU.
+
+
+@torch.no_grad()
+def begin_as_teacher(student: AlbertForPretraining, teacher: Teacher, sample: PretrainingBatch) -> None:
+    """Convert the teacher's weights; fit the embedding projection, if there is one, by least squares on a sample."""
+    convert(student, teacher)
+    embedding = student.albert.embedding
+    projection = embedding.projection
+    if not isinstance(projection, torch.nn.Linear):
+        return
+    masked = longest_first(sample)
+    plain = replace(masked, ids=unmasked(masked))
+    kept, (targets,), _ = teacher.read(plain.ids, plain.offsets, [0])  # what its first layer reads
+    (work,) = micro_batches(plain, None, torch.device("cpu"))
+    batch = work.batch
+    narrow = embedding.norm(
+        embedding.word(batch.ids) + embedding.position(batch.positions) + embedding.segment(batch.segments)
+    )  # (tokens, embed)
+    inputs = torch.cat([narrow, narrow.new_ones(len(narrow), 1)], dim=1)[kept]
+    # Normal equations; a small ridge term keeps them solvable for any text.
+    gram = inputs.T @ inputs + len(inputs) * 1e-4 * torch.eye(inputs.shape[1])
+    solution = torch.linalg.solve(gram, inputs.T @ targets)  # (embed + 1, hidden)
+    projection.weight.copy_(solution[:-1].T)
+    projection.bias.copy_(solution[-1])
+
+
+@torch.no_grad()
+def convert(student: AlbertForPretraining, teacher: Teacher) -> None:
+    """Set the student's weights, in place, from a teacher of the same width and number of heads.
+
+    The teacher's word table is centred and cut to E dimensions by SVD; a piece of the student gets the mean of the
+    teacher's pieces for its text. Every block is a copy of the middle one of the teacher's layers that it replaces,
+    with its most active neurons if the student has fewer. The masked-LM head starts as the transposed projection.
+    """
+    config, source, embedding = student.config, teacher.encoder.embedding, student.albert.embedding
+    table: Tensor = source.word.weight.float()  # (teacher vocab, teacher embed)
+    mean = table.mean(0)
+    theirs, ours = source.projection, embedding.projection
+    if isinstance(theirs, torch.nn.Linear):  # ALBERT: (hidden, teacher embed)
+        weight, bias = theirs.weight, theirs(source.norm.bias)
+    else:  # BERT: its embeddings have the hidden size
+        weight, bias = torch.eye(config.hidden_size), source.norm.bias
+    gain = weight * source.norm.weight  # (hidden, teacher embed)
+    if isinstance(ours, torch.nn.Linear):
+        _, _, basis = torch.linalg.svd(table - mean, full_matrices=False)
+        basis = basis[: config.embedding_size]  # (kept, teacher embed)
+        ours.weight[:, : len(basis)] = weight @ (source.norm.weight[:, None] * basis.T)
+        ours.bias.copy_(bias)
+        student.masked_lm.dense.weight[: len(basis)] = basis @ weight.T
+    else:  # embeddings as wide as the layers: nothing is cut, and the norm does what their norm and projection did
+        is_same = not isinstance(theirs, torch.nn.Linear)
+        basis = weight if is_same else gain
+        embedding.norm.weight.copy_(source.norm.weight if is_same else gain.norm().expand(len(gain)) / len(gain) ** 0.5)
+        embedding.norm.bias.copy_(bias)
+        student.masked_lm.dense.weight.copy_(torch.eye(config.hidden_size))
+    kept = slice(len(basis))  # a student may have wider embeddings than its teacher
+    length = min(config.max_position_embeddings, source.position.num_embeddings)
+    embedding.position.weight[:length, kept] = source.position.weight[:length] @ basis.T
+    embedding.segment.weight[:, kept] = (source.segment.weight[:1] + mean) @ basis.T
+
+    # a vector for each piece of the student, (vocab, kept)
+    known = {piece: index for index, piece in enumerate(teacher.tokenizer.pieces)}
+    special = dict(zip(teacher.student.special_ids, teacher.tokenizer.special_ids, strict=True))
+    centred, rows = table - mean, list[Tensor]()
+    for index, piece in enumerate(teacher.student.pieces):
+        if index in special:
+            ids = [special[index]]
+        elif not piece.startswith("▁") and f"##{piece}" in known:
+            ids = [known[f"##{piece}"]]
+        else:
+            ids = list(teacher.tokenizer.encode(piece.replace("▁", " ")).ids)
+        rows.append(centred[ids].mean(0) if ids else table.new_zeros(table.shape[1]))
+    embedding.word.weight[:, kept] = torch.stack(rows) @ basis.T
+
+    # into each block the middle one of the teacher's layers that it replaces
+    plan, their_plan = student.albert.plan, teacher.encoder.plan
+    for kind in ("attention", "feed_forward"):
+        for number, block in enumerate(getattr(student.albert, kind)):
+            steps = [i for i, step in enumerate(plan) if getattr(step, kind) == number]
+            middle = their_plan[steps[len(steps) // 2] * len(their_plan) // len(plan)]
+            of_teacher = getattr(teacher.encoder, kind)[getattr(middle, kind)]
+            weights = of_teacher.state_dict()
+            if kind == "feed_forward":
+                weights = _narrow(
+                    of_teacher, teacher.encoder.attention[middle.attention].norm, config.intermediate_size
+                )
+            block.load_state_dict(weights)
+
+
+def _narrow(source: FeedForwardBlock, norm: torch.nn.LayerNorm, size: int) -> dict[str, Tensor]:
+    """Return the weights of a feed-forward block with its `size` most active neurons.
+
+    `norm` is the layer norm before the block. If its output were normally distributed, each neuron's activation would
+    have a known mean and spread. The neurons with the largest spread times the norm of their output weights are kept;
+    the means of the others go into the bias.
+    """
+    weights = {name: weight.float() for name, weight in source.state_dict().items()}
+    rows, columns = weights["intermediate.weight"], weights["output.weight"]
+    if size == len(rows):
+        return weights
+    z = torch.linspace(-4, 4, 81)
+    chance = torch.softmax(-z.square() / 2, 0)  # the normal density, summing to 1
+    centre = rows @ norm.bias.float() + weights["intermediate.bias"]  # (neurons,)
+    width = (rows * norm.weight.float()).norm(dim=1)
+    active = source.activation(centre[:, None] + width[:, None] * z)  # (neurons, points)
+    mean = active @ chance
+    spread = ((active - mean[:, None]).square() @ chance).sqrt()
+    order = (spread * columns.norm(dim=0)).argsort(descending=True)
+    keep, drop = order[:size].sort().values, order[size:]
+    return weights | {
+        "intermediate.weight": rows[keep],
+        "intermediate.bias": weights["intermediate.bias"][keep],
+        "output.weight": columns[:, keep],
+        "output.bias": weights["output.bias"] + columns[:, drop] @ mean[drop],
+    }
 
 
 # The task

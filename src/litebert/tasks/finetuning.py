@@ -18,8 +18,7 @@ from litebert.config import FinetuneConfig, TeacherConfig, TrainConfig
 from litebert.distributed import ALONE, World
 from litebert.errors import LitebertError
 from litebert.fast import accelerate, is_packed, pack
-from litebert.nn import AlbertForTask, Batch
-from litebert.nn.batch import by_length, moved
+from litebert.nn import AlbertForTask, Batch, by_length, moved
 from litebert.runs import AnswerRow
 from litebert.settings import DEFAULT, SUITED, Resolved, named_in
 from litebert.tasks.kinds.family import Answer, Dataset, Example, Family, Feature, Output, Scoring, joined, targets_of

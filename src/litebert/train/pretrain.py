@@ -21,9 +21,8 @@ from litebert.objectives.sequences import log_frequencies
 from litebert.optim import MomentOptimizer, averaged, build_optimizer, load_state_tensors
 from litebert.runs import Listener, Run
 from litebert.settings import DEFAULT, MEASURED, TOKENIZER, Resolved, expected, is_typed
-from litebert.tasks.distillation import Distillation, Teacher
-from litebert.tasks.pretraining import Pretraining, Task
-from litebert.tasks.start import attend_locally, begin_as_teacher
+from litebert.tasks.distillation import Distillation, Teacher, begin_as_teacher
+from litebert.tasks.pretraining import Pretraining, Task, attend_locally
 from litebert.tokenizer import Tokenizer
 from litebert.train.checkpoint import OPTIMIZER_FILE
 from litebert.train.estimate import Estimate, estimate, faster_precision, with_steps_for

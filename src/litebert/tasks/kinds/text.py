@@ -21,8 +21,7 @@ from torch.nn import functional as F
 
 from litebert import metrics
 from litebert.config import PROBLEMS, AlbertConfig, HeadConfig
-from litebert.nn import AlbertForTask, Batch
-from litebert.nn.batch import moved
+from litebert.nn import AlbertForTask, Batch, moved
 from litebert.runs import AnswerRow
 from litebert.tasks.kinds.family import NEVER, Feature, Output, Scoring, frame_ids
 from litebert.tokenizer import Tokenizer

@@ -4,7 +4,6 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import Literal, Self, TypeVar
 
@@ -12,9 +11,9 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, model_
 
 from litebert.errors import LitebertError, say
 from litebert.metrics import squad1_measures, squad2_measures, threshold_measures
-from litebert.reading.source import Source, find_file, find_files, read_lines
-from litebert.reading.tables import parse_row, read_json, scan_json
-from litebert.settings import wanted
+from litebert.reading.source import Source, find_file, find_files
+from litebert.reading.tables import read_json, scan_json, scan_json_lines
+from litebert.settings import refused
 from litebert.tasks.kinds.family import Dataset
 from litebert.tasks.kinds.spans import (
     ConditionalSpanAnswering,
@@ -27,25 +26,26 @@ from litebert.tasks.kinds.spans import (
 )
 from litebert.tasks.kinds.text import ChoiceExample, MultipleChoice, Scores
 
-Wanted = TypeVar("Wanted")
+# What an object of a file must be
 
 
 class _Part(BaseModel):
     model_config = ConfigDict(frozen=True, strict=True)
 
 
-def _checked(layout: TypeAdapter[Wanted], value: object, place: str, *, what: str) -> Wanted:
-    """Check the layout of a value, which errors call `what`, from a place in a file."""
+Part = TypeVar("Part")
+
+
+def checked(kind: TypeAdapter[Part], row: object, place: str, what: str) -> Part:
+    """Return what an object in a file describes; errors name its place and call it `what`."""
+    if isinstance(row, LitebertError):
+        raise row
     try:
-        return layout.validate_python(value)
+        return kind.validate_python(row)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where, wrong = ".".join(map(str, first["loc"])) or "the whole", first["input"]
-        keys = f"an object with {', '.join(map(str, islice(wrong, 5)))}" if isinstance(wrong, dict) else repr(wrong)
-        fault = f"{place} is not laid out as {what}: {where}"
-        expected = "this field" if first["type"] == "missing" else wanted(first)
-        advice = "correct this place in the file, or choose the file that was meant"
-        raise LitebertError("LB-801", fault, received=keys, expected=expected, next=advice) from error
+        given, advice = error.errors()[0]["input"], "correct this place, or choose the file that was meant"
+        fault = f"{place}: not {what}"
+        raise LitebertError("LB-801", fault, received=given, expected=refused(error), next=advice) from error
 
 
 # SQuAD: the files
@@ -63,8 +63,15 @@ class _Question(_Part):
     answers: list[_Answer] | None = None
     is_impossible: bool | None = None
 
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.answers and self.is_impossible:
+            raise ValueError("answers, or is_impossible, but not both")
+        return self
 
-_QUESTION, _TEXTS, _NUMBERS = TypeAdapter(_Question), TypeAdapter(dict[str, str]), TypeAdapter(dict[str, float])
+
+_QUESTION = TypeAdapter(_Question)
+_TEXTS, _NUMBERS = TypeAdapter(dict[str, str]), TypeAdapter(dict[str, float])
 
 
 def read_squad(source: Source) -> tuple[list[SpanExample], bool]:
@@ -74,23 +81,17 @@ def read_squad(source: Source) -> tuple[list[SpanExample], bool]:
     """
     examples, is_version_2 = list[SpanExample](), False
     for number, row in scan_json(source):
-        if isinstance(row, LitebertError):
-            raise row
-        where = f"{source.name}, question {row['id']}" if "id" in row else source.place(number)
-        one = _checked(_QUESTION, row, where, what="SQuAD")
+        one = checked(_QUESTION, row, source.place(number), "a question of SQuAD")
         found = [(answer.text, answer.answer_start) for answer in one.answers or ()]
-        answers = gold_answers(one.context, found, where)
-        if answers and one.is_impossible:
-            what, received = f"{where} has an answer and says it has none", f"is_impossible and {answers[0].text!r}"
-            raise LitebertError("LB-805", what, received=received, next="correct one of the two")
+        answers = gold_answers(one.context, found, f"{source.name}, question {one.id}")
         # An empty list means "no answer", unless is_impossible=false says that the answer is merely unknown.
         is_empty_list = one.answers is not None and one.is_impossible is None
         known = answers if answers or one.is_impossible or is_empty_list else None
         examples.append(SpanExample(one.id, one.question, one.context, known))
         is_version_2 = is_version_2 or one.is_impossible is not None
-    for key, number in Counter(example.id for example in examples).items():
-        if number > 1:
-            what = f"{source.name}: {number} questions have the same id"
+    for key, count in Counter(example.id for example in examples).items():
+        if count > 1:
+            what = f"{source.name}: {count} questions have the same id"
             advice = "answers are listed by id: give each one"
             raise LitebertError("LB-803", what, received=key, next=advice)
     return examples, is_version_2
@@ -137,29 +138,31 @@ def score_predictions(dataset: Path, predictions: Path, *, null_odds: Path | Non
     """
     source = find_file(dataset)
     examples, is_version_2 = read_squad(source)
-    answers = read_json(find_file(predictions))
-    right, found = gold(examples), _checked(_TEXTS, answers, str(predictions), what="question id to answer")
-    if right.keys().isdisjoint(found):
-        received, asked = (f"ids such as {next(iter(ids), 'none')}" for ids in (found, right))
+    wanted, found = (
+        gold(examples),
+        checked(_TEXTS, read_json(find_file(predictions)), str(predictions), "question id to answer"),
+    )
+    if wanted.keys().isdisjoint(found):
+        received, asked = (f"ids such as {next(iter(ids), 'none')}" for ids in (found, wanted))
         what = f"{predictions} answers no question whose answer {source.name} tells"
         advice = "choose the file of questions that the predictions were made for"
         raise LitebertError("LB-809", what, received=received, expected=asked, next=advice)
-    missing = [key for key in right if key not in found]
+    missing = [key for key in wanted if key not in found]
     if missing:
         consequence = "are left out" if is_version_2 else "count as wrong"
         shown = ", ".join(missing[:3]) + (", …" if len(missing) > 3 else "")
-        say(f"{len(missing):,} of {len(right):,} questions have no prediction and {consequence}: {shown}")
+        say(f"{len(missing):,} of {len(wanted):,} questions have no prediction and {consequence}: {shown}")
     unanswered = {"unanswered": len(missing)}
     if not is_version_2:
-        return squad1_measures(right, found) | unanswered
+        return squad1_measures(wanted, found) | unanswered
     if null_odds is None:
-        return squad2_measures(right, found) | unanswered
-    nulls = _checked(_NUMBERS, read_json(find_file(null_odds)), str(null_odds), what="question id to number")
-    if lacking := [key for key in right if key in found and key not in nulls]:
+        return squad2_measures(wanted, found) | unanswered
+    nulls = checked(_NUMBERS, read_json(find_file(null_odds)), str(null_odds), "question id to number")
+    if lacking := [key for key in wanted if key in found and key not in nulls]:
         what = f"{null_odds} lacks questions that are answered"
         received, advice = f"no null score for {lacking[0]}", "write both files in one go, or omit --null-odds"
         raise LitebertError("LB-810", what, received=received, next=advice)
-    return squad2_measures(right, found, nulls) | threshold_measures(right, found, nulls) | unanswered
+    return squad2_measures(wanted, found, nulls) | threshold_measures(wanted, found, nulls) | unanswered
 
 
 # RACE: examinations for middle and high schools (research use only)
@@ -202,9 +205,8 @@ def read_race(groups: Sequence[str], folder: Path, split: str) -> list[ChoiceExa
     for group in groups:
         inside = [f"{split}/{group}/{name}" for name in ("all.txt", "*.txt")]
         for source in find_files(folder, [*(f"RACE/{path}" for path in inside), *inside, f"{split}-{group}.jsonl"]):
-            for number, line in read_lines(source):
-                place = source.place(number)
-                passage = _checked(_PASSAGE, parse_row(line, place), place, what="RACE")
+            for number, row in scan_json_lines(source):
+                passage = checked(_PASSAGE, row, source.place(number), "a passage of RACE")
                 rows = zip(passage.questions, passage.options, passage.answers, strict=True)
                 for index, (question, options, answer) in enumerate(rows):
                     key, right = f"{passage.id}-{index}", LETTERS.index(answer)
