@@ -16,9 +16,10 @@ import pytest
 
 from litebert.corpus import Corpus, build_corpus, check_corpus
 from litebert.corpus import build as building
-from litebert.corpus.build import BuildProgress, locked, run_local, run_on_ray
+from litebert.corpus.build import BuildProgress, run_local, run_on_ray
 from litebert.corpus.shards import CorpusPlan
 from litebert.errors import DamagedError, LitebertError, ResourceError
+from litebert.files import locked
 
 from .conftest import Build, Story, Write, paragraphs, rows, stories, texts_of, tree
 
@@ -111,7 +112,8 @@ def test_a_folder_of_something_else_or_of_other_settings_is_left_alone(
     build(path)
     with pytest.raises(LitebertError, match="begun with other settings") as caught:
         build(path, path, held_out=0.1, language="de")
-    assert caught.value.received == "language: en -> de; held_out: 0.0 -> 0.1; inputs: 1 file -> 2 files"
+    assert caught.value.received.startswith("held_out: 0.0 -> 0.1; input 2: None -> ")
+    assert caught.value.received.endswith("a.txt of 7 bytes; language: en -> de")
 
 
 REFUSED: list[tuple[str, Settings, str]] = [
@@ -222,7 +224,7 @@ if __name__ == "__main__":
 DIE_WITH_LOCK = """
 import os, signal, sys
 from pathlib import Path
-from litebert.corpus.build import locked
+from litebert.files import locked
 with locked(Path(sys.argv[1])):
     os.kill(os.getpid(), signal.SIGKILL)
 """

@@ -1,15 +1,18 @@
-"""Documents, passages and sentences found in free text; trouble that is found in texts and in corpora."""
+"""Documents, passages and sentences in free text; trouble, near duplicates and counts of texts and of corpora."""
 
+import json
 from collections.abc import Callable
 from itertools import cycle
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from litebert.corpus import Corpus, check, check_corpus, check_text, text
 from litebert.corpus import build as building
-from litebert.corpus import check, check_corpus, check_text, text
+from litebert.corpus.check import corpus_filter, corpus_stats
 from litebert.corpus.text import Passage, TextSettings, read_passages, sentence_chunks, split_sentences
 from litebert.errors import LitebertError
 from litebert.reading.findings import CheckReport, Finding
@@ -199,3 +202,19 @@ def test_text_that_cannot_be_held_out_is_warned_of_with_what_helps(write: Write)
     found = findings(check_text([write("a.txt", "One.\nTwo.")]))["few documents"]
     assert found.severity == "warning"
     assert found.advice.endswith("blank lines between documents")
+
+
+def test_stats_count_what_is_there(corpus: Path) -> None:
+    opened, stats = Corpus.open(corpus), corpus_stats(corpus)
+    counts = opened.manifest.counts
+    assert (stats.documents, stats.sentences, stats.pieces) == (counts.documents, counts.sentences, counts.tokens)
+    assert stats.sentence_lengths[-1] == max(int(np.diff(shard.sentences).max()) for shard in opened.shards)
+
+
+def test_the_first_of_near_duplicates_stays(write: Write, tmp_path: Path) -> None:
+    words, other = ([f"{name}{number}" for number in range(60)] for name in ("word", "other"))
+    text = "\n\n".join(" ".join(each) for each in (words, [*words[:-1], "another"], other, words))
+    told = corpus_filter(str(write("documents.txt", text)), output=tmp_path / "clean.jsonl", near_duplicates=0.8)
+    assert told == "2 documents kept, 2 near duplicates omitted"
+    kept = [json.loads(line)["text"] for line in (tmp_path / "clean.jsonl").read_text().splitlines()]
+    assert kept == [" ".join(words), " ".join(other)]

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import count, pairwise, takewhile
@@ -30,14 +30,16 @@ from litebert import files
 from litebert.corpus import shards as disk
 from litebert.corpus.corpus import num_cores
 from litebert.corpus.text import TextSettings, read_documents, sentence_chunks, too_little_text, wrong_value
-from litebert.errors import LitebertError, ResourceError, counted, missing_package
+from litebert.errors import LitebertError, ResourceError, missing_package
 from litebert.reading.source import Source, find_texts
+from litebert.settings import difference
 from litebert.tokenizer import Tokenizer
 
 SHARD_TOKENS = 64 << 20
 PART_BYTES = 16 << 20  # consecutive inputs form one part of the work up to this size, so small files share a shard
 BATCH_CHARACTERS = 1 << 18  # that the tokenizer gets at once
 HEAD_CHARACTERS = 1 << 14  # by which it is decided whether a document is held out
+MOST_CHANGES = 9  # that are told of another plan
 SECONDS_BETWEEN = 1.0  # two notes of how much has been read, and two reports
 
 
@@ -66,7 +68,6 @@ class BuildProgress(NamedTuple):
 
 
 Report: TypeAlias = Callable[[BuildProgress], None]
-Records: TypeAlias = list[disk.ShardRecord]
 
 
 def build_corpus(
@@ -102,7 +103,12 @@ def build_corpus(
         shard_tokens=shard_tokens,
         inputs=tuple(disk.InputRecord(name=source.name, size=source.size) for source in sources),
     )
-    with locked(folder):
+
+    def busy() -> LitebertError:
+        what, advice = f"{folder} is being written by another process", "wait for it, or choose another --output"
+        return LitebertError("LB-319", what, next=advice)
+
+    with files.locked(folder, busy):
         if not _begin(folder, plan):
             groups, size = [list[Source]()], 0
             for source in sources:
@@ -129,12 +135,6 @@ def require_share(held_out: float) -> None:
     """Check the share of documents that is held out."""
     if not 0 <= held_out < 1:
         raise wrong_value("held-out", held_out, "a share below 1; 0.01 is a hundredth of the documents")
-
-
-def locked(folder: Path) -> AbstractContextManager[None]:
-    """Lock a folder against other builds."""
-    what, advice = f"{folder} is being written by another process", "wait for it, or choose another --output"
-    return files.locked(folder, lambda: LitebertError("LB-319", what, next=advice))
 
 
 def _sides(folder: Path, plan: disk.CorpusPlan) -> dict[disk.Side, Path]:
@@ -237,12 +237,11 @@ def _begin(output: Path, plan: disk.CorpusPlan) -> bool:
             files.require_new(output, force=None)
     if begun != plan:
         was, now = (
-            {name: str(value) for name, value in each if name != "inputs"}
-            | {"inputs": counted(len(each.inputs), "file")}
+            each.model_dump(exclude={"inputs"})
             | {f"input {number}": f"{i.name} of {i.size:,} bytes" for number, i in enumerate(each.inputs, 1)}
             for each in (begun, plan)
         )
-        changes = "; ".join(f"{n}: {was[n]} -> {now[n]}" for n in was if n in now and was[n] != now[n])
+        changes = "; ".join(difference(was, now)[:MOST_CHANGES])
         again = f"choose another --output, or rm -r {quote(str(output))}, then rerun the command"
         raise LitebertError("LB-333", f"{output} was begun with other settings or inputs", received=changes, next=again)
     if is_finished:
@@ -255,9 +254,11 @@ def _begin(output: Path, plan: disk.CorpusPlan) -> bool:
 def _finish(output: Path, plan: disk.CorpusPlan, num_parts: int, tokenizer: Tokenizer) -> None:
     """Write tokenizers and manifests: those of the held-out part first, `corpus.json` last."""
     manifests = []
-    for folder in _sides(output, plan).values():
-        paths = [folder / disk.PARTS / f"{part:05d}.json" for part in range(num_parts)]
-        manifests.append(disk.join([disk.read_record(path, disk.Manifest) for path in paths], plan))
+    for side, folder in _sides(output, plan).items():
+        parts = [disk.read_record(folder / disk.PARTS / f"{part:05d}.json", disk.Manifest) for part in range(num_parts)]
+        counts = sum((part.counts for part in parts), disk.Counts())
+        shards = tuple(shard for part in parts for shard in part.shards)
+        manifests.append(disk.Manifest(part=side, plan=plan, counts=counts, shards=shards))
     if sum(manifest.counts.sentences for manifest in manifests) < len(manifests):  # less than one for each side
         for path in output.iterdir():  # nothing can become of this build: the folder may be used again
             shutil.rmtree(path) if path.is_dir() else path.unlink()
@@ -299,25 +300,21 @@ def _divide(output: Path, manifests: Sequence[disk.Manifest], unknown_id: int) -
         bounds = shards[place].documents.tolist()
         leaving = set(single[place][-num_leaving:].tolist()) or {len(bounds) - 2}
     old, shard = full.shards[place], shards[place]
-    part = old.name.split("-")[1]
-
-    def write(side: disk.Side, *, leaves: bool, present: Sequence[disk.ShardRecord] = (), **left_out: int) -> Records:
-        """Write the documents that leave, or those that do not; if there is one, return the record of their shard."""
-        chosen = [each for number, each in enumerate(pairwise(bounds)) if (number in leaving) == leaves]
-        if not chosen:
-            return []
+    part, made = old.name.split("-")[1], list[list[disk.ShardRecord]]()  # the shard of what stays, that of what leaves
+    for side, leaves in ((full.part, False), (other.part, True)):
+        present = [] if leaves else [each for each in full.shards if each.name.split("-")[1] == part]
         with disk.ShardWriter(folders[side], part, plan, unknown_id, present) as writer:
-            writer.counts.update(left_out)
-            for number, (start, stop) in enumerate(chosen):
-                offsets = pairwise(shard.sentences[start : stop + 1].tolist())
-                writer.add(number, [shard.tokens[a:b].tolist() for a, b in offsets])
+            if not leaves:  # what was left out of the old shard was left out of the one in its place
+                writer.counts.update(
+                    {name: getattr(old.counts, name) for name in ("empty_documents", "empty_sentences")}
+                )
+            for number, (start, stop) in enumerate(pairwise(bounds)):
+                if (number in leaving) == leaves:
+                    offsets = pairwise(shard.sentences[start : stop + 1].tolist())
+                    writer.add(number, [shard.tokens[a:b].tolist() for a, b in offsets])
             writer.finish(old.consumed)
-        return writer.shards[-1:]
-
-    # what was left out of the old shard was left out of the one in its place
-    empty = {name: getattr(old.counts, name) for name in ("empty_documents", "empty_sentences")}
-    present = [each for each in full.shards if each.name.split("-")[1] == part]
-    staying, left = write(full.part, leaves=False, present=present, **empty), write(other.part, leaves=True)
+            made.append(writer.shards[len(present) :])  # none if all documents leave
+    staying, left = made
     kept = sum((each.counts for each in staying), full.counts - old.counts)
     kept_shards = (*full.shards[:place], *staying, *full.shards[place + 1 :])
     full = full.model_copy(update={"shards": kept_shards, "counts": kept})

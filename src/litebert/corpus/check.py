@@ -1,21 +1,25 @@
-"""Check texts before a corpus is built, and corpora: encoding, duplicates, boilerplate, length, damage."""
+"""Look at texts before a corpus is built, and at corpora: what would harm training, how much there is, what is near."""
 
 import hashlib
+import json
 import re
 from array import array
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated, Any, Literal, Required
 
 import numpy as np
 
+from litebert import files
 from litebert.corpus.corpus import Corpus
 from litebert.corpus.shards import HELD_OUT
-from litebert.corpus.text import Passage, TextSettings, read_documents, sentence_chunks
-from litebert.errors import DamagedError, LitebertError
+from litebert.corpus.text import Passage, TextSettings, read_documents, sentence_chunks, wrong_value
+from litebert.errors import DamagedError, LitebertError, missing_package
 from litebert.reading.findings import Advice, CheckReport, Findings
 from litebert.reading.source import Source, find_texts
-from litebert.rng import Hashes
+from litebert.rng import Hashes, Ints
 from litebert.tokenizer import Tokenizer
 from litebert.tokenizer.tokenizer import UnknownPieces
 
@@ -25,6 +29,9 @@ REPEATED_TIMES, REPEATED_SHARE = 20, 1e-4
 FEW_DOCUMENTS = 50  # with fewer documents, what is held out is one document or two: too little to measure well
 LONG_TOKENS = 512
 EXAMPLE_TOKENS = 40  # the length of an example, enough to recognise a text
+QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95, 1.0)  # of the lengths of sentences and documents
+SHINGLE_WORDS = 5
+NUM_HASHES, NUM_BANDS = 128, 16
 
 ADVICE: Advice = {
     "unreadable": ("error", "correct this place: the rest of the file was not read"),
@@ -61,14 +68,13 @@ def check_text(
     sentences: str = "segment",
     documents: str = "blank-line",
     column: str = "text",
-    language: str = "en",
     tokenizer: str | Path | None = None,
 ) -> CheckReport:
     """Read texts as `build_corpus` would, and report what would harm training.
 
     With a tokenizer, unknown tokens are counted, too. An input that cannot be read to its end becomes a finding.
     """
-    settings = TextSettings(sentences, documents, column, language)
+    settings = TextSettings(sentences, documents, column)
     unknown = None if tokenizer is None else UnknownPieces(Tokenizer.load(tokenizer))
     found, seen = Findings(ADVICE), SeenDocuments()
     lines: dict[str, tuple[int, str]] = {}  # how often each was seen, and where first
@@ -234,3 +240,108 @@ def _look_at(corpus: Corpus, found: Findings) -> SeenDocuments:
                 document = np.searchsorted(starts, int(places[0]), side="right") - 1
                 found.add(kind, f"{name}:{document}", example, times=len(places))
     return seen
+
+
+# ---- how much a corpus has -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class CorpusStats:
+    """Counts, shares, and lengths in pieces at `QUANTILES`."""
+
+    documents: int
+    sentences: int
+    pieces: int
+    unknown_share: float
+    used_share: float  # of the vocabulary, that occurs
+    sentence_lengths: tuple[int, ...]
+    document_lengths: tuple[int, ...]
+
+    def __str__(self) -> str:
+        of_sentences, of_documents = (
+            ", ".join(f"{quantile:.0%} {length:,}" for quantile, length in zip(QUANTILES, lengths, strict=True))
+            for lengths in (self.sentence_lengths, self.document_lengths)
+        )
+        facts = {
+            "documents": f"{self.documents:,}",
+            "sentences": f"{self.sentences:,}",
+            "pieces": f"{self.pieces:,}",
+            "unknown pieces": f"{self.unknown_share:.4%}",
+            "vocabulary in use": f"{self.used_share:.1%}",
+            "pieces a sentence": of_sentences,
+            "pieces a document": of_documents,
+        }
+        return "\n".join(f"{name:<20} {text}" for name, text in facts.items())
+
+
+def corpus_stats(corpus: Path) -> CorpusStats:
+    """Count documents, sentences, pieces, lengths and unknown pieces of a corpus.
+
+    litebert corpus stats corpora/wiki
+    litebert corpus stats corpora/wiki --json
+    """
+    opened = Corpus.open(corpus)
+    counts, used = opened.manifest.counts, np.zeros(opened.manifest.plan.vocab_size, dtype=bool)
+    for shard in opened.shards:
+        used[np.unique(shard.tokens)] = True
+
+    def at_quantiles(lengths: Sequence[Ints]) -> tuple[int, ...]:
+        return tuple(np.quantile(np.concatenate(lengths), QUANTILES, method="lower").tolist())
+
+    return CorpusStats(
+        counts.documents,
+        counts.sentences,
+        counts.tokens,
+        unknown_share=counts.unknown_tokens / counts.tokens,
+        used_share=float(used.mean()),
+        sentence_lengths=at_quantiles([np.diff(shard.sentences) for shard in opened.shards]),
+        document_lengths=at_quantiles([np.diff(shard.sentences[shard.documents]) for shard in opened.shards]),
+    )
+
+
+# ---- near duplicates, left out before a build ------------------------------------------------------------------------
+
+
+def corpus_filter(
+    *inputs: Annotated[str, Required],
+    output: Annotated[Path, "A .jsonl file."],
+    near_duplicates: Annotated[float, "Omit documents this near to an earlier one."] = 0.8,
+    force: Annotated[bool, "Replace the file if it exists."] = False,
+    documents: Annotated[Literal["blank-line", "file"], "Where documents of .txt files end."] = "blank-line",
+    column: Annotated[str, "Text column of JSONL or Parquet files."] = "text",
+) -> str:
+    """Write the documents worth keeping to a .jsonl file, which `corpus build` reads.
+
+    The first of several near duplicates is kept: documents that share at least this share of their word 5-grams.
+
+    litebert corpus filter raw.jsonl --output clean.jsonl
+    litebert corpus filter stories.jsonl --near-duplicates 0.5 --output unlike.jsonl
+    """
+    files.require_new(output, force=force)
+    try:
+        from rensa import RMinHash, RMinHashLSH
+    except ImportError as error:
+        raise missing_package("rensa", extra="data", needed_for="near duplicates") from error
+    if not 0 < near_duplicates <= 1:
+        raise wrong_value("near-duplicates", near_duplicates, "above 0, at most 1; 0.8 is 80 % of the words' 5-grams")
+    # MinHash (Broder 1997): 128 hashes of 4 bytes are kept of each document, and looked up in 16 bands.
+    index: Any = RMinHashLSH(near_duplicates, NUM_HASHES, NUM_BANDS)
+    kept, num_near = list[RMinHash](), 0
+
+    def lines() -> Iterator[bytes]:
+        nonlocal num_near
+        for source in find_texts(inputs):
+            for passages in read_documents(source, TextSettings(documents=documents, column=column)):
+                text = "\n".join(passage.text for passage in passages)
+                words, sketch = text.lower().split(), RMinHash(num_perm=NUM_HASHES, seed=1)
+                starts = range(max(1, len(words) - SHINGLE_WORDS + 1))
+                sketch.update([" ".join(words[start : start + SHINGLE_WORDS]) for start in starts])
+                if any(sketch.jaccard(kept[number]) >= near_duplicates for number in index.query(sketch)):
+                    num_near += 1
+                    continue
+                index.insert(len(kept), sketch)
+                kept.append(sketch)
+                yield json.dumps({"text": text}, ensure_ascii=False).encode() + b"\n"
+
+    files.write_stream(output, lines())
+    return f"{len(kept):,} documents kept, {num_near:,} near duplicates omitted"

@@ -119,13 +119,6 @@ class Manifest(Section):
     shards: tuple[ShardRecord, ...]
 
 
-def join(manifests: Sequence[Manifest], plan: CorpusPlan) -> Manifest:
-    """Return the manifest of the shards of all manifests, in order."""
-    shards = tuple(shard for manifest in manifests for shard in manifest.shards)
-    counts = sum((manifest.counts for manifest in manifests), Counts())
-    return Manifest(part=manifests[0].part, plan=plan, counts=counts, shards=shards)
-
-
 def read_record(path: Path, model: type[Wanted]) -> Wanted:
     """Read one of these files."""
     advice = "delete the corpus that it belongs to, then rerun the command that built it"

@@ -5,16 +5,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, groupby, islice
 from operator import attrgetter
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import NamedTuple
 
 import sentencex
 
 from litebert.errors import LitebertError
 from litebert.reading.source import Source, find_texts, no_content, read_lines
 from litebert.reading.tables import parse_row, read_parquet, texts_of
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 PASSAGE_CHARACTERS = 1 << 16  # from this size on, a passage of a .txt file ends at the next blank line
 LONGEST_PASSAGE = 1 << 20  # from this size on, it ends at the next line end
@@ -117,7 +115,7 @@ def _row_passages(source: Source, column: str) -> Iterator[Passage]:
             document += 1
 
 
-def read_texts(inputs: "Iterable[str | Path]", *, column: str = "text") -> Iterator[str]:
+def read_texts(inputs: Iterable[str | Path], *, column: str = "text") -> Iterator[str]:
     """Yield the text of all inputs in passages of bounded size."""
     settings = TextSettings(documents="file", column=column)
     for source in find_texts(inputs):
