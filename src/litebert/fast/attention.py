@@ -159,9 +159,12 @@ def rectangles(query: OfQueries, key: OfTokens, value: OfTokens, layout: Layout,
     is_half, mixed = query.dtype == torch.bfloat16, []
     found, order = arranged(layout.query_lengths, layout.batch.lengths, query.dtype == torch.float32)
     for count, queries, keys, is_key in found:
-        parts = query[queries], key[keys], value[keys]
+        parts = (
+            x[rows] if isinstance(rows, slice) else x.index_select(0, rows)  # four times as fast as x[rows]
+            for x, rows in ((query, queries), (key, keys), (value, keys))
+        )
         q, k, v = (torch.unflatten(x, 0, (count, -1)).transpose(1, 2) for x in parts)  # (sequences, heads, width, size)
-        kernel = _products if is_half and not _likes_fused(k.shape[-2]) else F.scaled_dot_product_attention
+        kernel = _products if is_half and not _likes_fused(*k.shape[1:]) else F.scaled_dot_product_attention
         mixed.append(kernel(q, k, v, is_key).transpose(1, 2).flatten(0, 1))
     joined = mixed[0] if len(mixed) == 1 else torch.cat(mixed)
     return joined if order is None else joined.index_select(0, order)
@@ -206,12 +209,12 @@ def _as_slice(rows: Int[Tensor, "sequences width"]) -> slice | Tensor:
 
 
 @lru_cache
-def _likes_fused(width: int) -> bool:
-    """Tell whether this CPU's fused kernel is not much slower than two products in bf16."""
-    q = torch.full((4, 12, width, 64), 0.5, dtype=torch.bfloat16)
+def _likes_fused(heads: int, width: int, head_size: int) -> bool:
+    """Tell whether this CPU's fused kernel is faster than two products in bf16; with AVX-512 alone it is not."""
+    q = torch.full((max(1, 256 // width), heads, width, head_size), 0.5, dtype=torch.bfloat16)
     kernels: tuple[Callable[..., Tensor], ...] = (F.scaled_dot_product_attention, _products)
-    fused, plain = fastest(lambda kernel: kernel(q, q, q, None), kernels, rounds=3)
-    return fused < 1.2 * plain
+    fused, plain = fastest(lambda kernel: kernel(q, q, q, None), kernels, rounds=7)
+    return fused < plain
 
 
 # Kinds that read only a part of their sequence.
