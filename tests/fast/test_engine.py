@@ -221,7 +221,7 @@ def test_private_kernels_multiply_rightly_any_number_of_rows(
 def test_probes_leave_the_random_numbers_of_others_alone() -> None:
     before = torch.get_rng_state()
     probes = {steps.pays: (torch.bfloat16,), steps._likes_pieces: (2, torch.float32)}
-    for probe, arguments in {**probes, kernels._likes_fused: (32,), int8.kernels_work: ()}.items():
+    for probe, arguments in {**probes, kernels._likes_fused: (12, 32, 32), int8.kernels_work: ()}.items():
         probe.cache_clear()
         probe(*arguments)
     assert torch.equal(torch.get_rng_state(), before)
