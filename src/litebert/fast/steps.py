@@ -67,9 +67,9 @@ def block(
     mixing: Mixing, widening: Widening, x: Float[Tensor, "rows hidden"], layout: Layout
 ) -> Float[Tensor, "query_rows hidden"]:
     """Return norm(x + attention(x)), then norm(x + feed_forward(x)), for the queries of the layout."""
-    num_tokens, x = len(layout.batch.ids), filled(x)
+    num_tokens, x = layout.batch.ids.shape[0], filled(x)
     projected = torch.unflatten(mixing.project(x, None), -1, (3, *mixing.heads))  # (rows, 3, heads, head_size)
-    if len(x) > num_tokens:  # a slice costs a copy in the backward pass
+    if x.shape[0] > num_tokens:  # a slice costs a copy in the backward pass
         projected = projected[:num_tokens]
     query, key, value = projected.unbind(1)
     mixed = mixing.attend(query[layout.queries], key, value, layout, mixing.dropout_prob)
@@ -351,7 +351,7 @@ def onednn(weight: Tensor, bias: Tensor, activation: Activation) -> Linear:
         total: Tensor
         if y is None:
             total = product.default(x, blocked, bias, name, [], variant)
-        elif len(x) > _PIECE and _likes_pieces(torch.get_num_threads(), x.dtype):
+        elif x.shape[0] > _PIECE and _likes_pieces(torch.get_num_threads(), x.dtype):
             pieces = zip(torch.split(x, _PIECE), torch.split(y, _PIECE), strict=True)
             total = torch.cat([product.binary(*piece, blocked, bias, "add") for piece in pieces])
         else:

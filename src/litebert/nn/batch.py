@@ -117,6 +117,6 @@ def filled(values: Shaped[Tensor, "rows ..."]) -> Shaped[Tensor, "more_rows ..."
     >>> [len(filled(torch.ones(rows))) for rows in (16, 100, 4_001)]
     [16, 100, 4096]
     """
-    step = 1 << max(0, (len(values) // 16).bit_length() - 1)
-    missing = -len(values) % step
+    rows = values.shape[0]  # len() of a tensor takes 1 us, as long as a small kernel
+    missing = -rows % (1 << max(0, (rows // 16).bit_length() - 1))
     return F.pad(values, (0, 0) * (values.ndim - 1) + (0, missing)) if missing else values
