@@ -21,7 +21,6 @@ from litebert.files import read_json, write_json, write_text
 from litebert.folder import save_model, write_sentence_transformers
 from litebert.folder.weights import write_weights
 from litebert.nn import AlbertForPretraining
-from litebert.objectives import longest_first
 from litebert.runs import Run
 from litebert.tasks.distillation import pool
 from litebert.tasks.pretraining import micro_batches
@@ -49,7 +48,7 @@ def fit_pooler(network: AlbertForPretraining, corpora: list[str]) -> float:
         config = PretrainConfig.model_validate({"data": {"corpus": corpus}, "objective": objective})
         loader = loader_for(Path(corpus), config=config)
         for start in range(0, (NUM_TEXTS + NUM_CHECKED) // len(corpora), 100):
-            masked = longest_first(loader.samples(start, start + 100))
+            masked = loader.samples(start, start + 100)
             masked.ids[masked.masked_positions] = masked.masked_ids
             (work,) = micro_batches(masked, None, torch.device("cpu"))
             *_, hidden = network.albert.states(work.batch)

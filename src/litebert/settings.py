@@ -172,12 +172,11 @@ def _dotted(table: Mapping[str, Json]) -> dict[str, Json]:
 
 def _fields(schema: type[BaseModel]) -> dict[str, FieldInfo]:
     """Return the field of every setting by its dotted name; a configuration is sections of fields."""
-    sections = {name: section.annotation for name, section in schema.model_fields.items()}
     return {
         f"{name}.{field}": info
-        for name, section in sections.items()
-        if isinstance(section, type) and issubclass(section, BaseModel)
-        for field, info in section.model_fields.items()
+        for name, section in schema.model_fields.items()
+        if isinstance(section.annotation, type) and issubclass(section.annotation, BaseModel)
+        for field, info in section.annotation.model_fields.items()
     }
 
 
@@ -202,11 +201,10 @@ class Description:
 
 def describe(schema: type[BaseModel]) -> list[Description]:
     """Describe every setting by its dotted name."""
-    found = []
-    for name, field in _fields(schema).items():
-        default = "required" if field.is_required() else repr(field.default)
-        found.append(Description(name, default, allowed(field), field.description or ""))
-    return found
+    return [
+        Description(n, "required" if f.is_required() else repr(f.default), allowed(f), f.description or "")
+        for n, f in _fields(schema).items()
+    ]
 
 
 def allowed(field: FieldInfo) -> str:
@@ -231,11 +229,6 @@ def allowed(field: FieldInfo) -> str:
         if limits := ", ".join(phrase.format(bound) for phrase, bound in bounds):
             words += f"{',' if limits[0].isdigit() else ''} {limits}"  # a number above 0; a number, 1 or more
     return f"{words}, or null" if is_optional else words
-
-
-def expected(error: ValidationError) -> str:
-    """Return what the first refused value of a model should have been, in pydantic's words, without the value."""
-    return wanted(error.errors(include_url=False)[0])
 
 
 def wanted(error: ErrorDetails) -> str:

@@ -10,11 +10,10 @@ from litebert.objectives.sequences import (
     SENTENCE_OBJECTIVES,
     PretrainingBatch,
     SentenceObjective,
-    longest_first,
     sentence_objective,
 )
 
 __all__ = [
     "NO_LABEL", "SENTENCE_OBJECTIVES", "Loader", "PretrainingBatch", "Samples", "Sampling", "SentenceObjective",
-    "longest_first", "prefetch", "sentence_objective",
+    "prefetch", "sentence_objective",
 ]  # fmt: skip

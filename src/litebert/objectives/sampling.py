@@ -94,14 +94,14 @@ class Samples(ABC):
         """Yield the samples with the numbers start, start + 1, ... stop - 1."""
 
     def samples(self, start: int, stop: int) -> PretrainingBatch:
-        """Return the samples with the numbers start, start + 1, ... stop - 1 as one batch."""
-        return sequences.collate(list(self.made(start, stop)))
+        """Return these samples as one batch."""
+        return sequences.collate(self.made(start, stop))
 
     def batch(self, step: int, *, rank: int = 0, world_size: int = 1) -> PretrainingBatch:
         """Return one rank's share of the batch of one step.
 
-        Shares are contiguous: concatenated in rank order they are the whole batch. Likewise, batches 2k and 2k + 1 of
-        size n are batch k of size 2n, as gradient accumulation needs.
+        Together, the shares are the whole batch. Likewise, batches 2k and 2k + 1 of size n are batch k of size 2n, as
+        gradient accumulation needs.
         """
         size = self.batch_size
         assert size >= world_size, "a run with more processes than sequences is refused when it begins"

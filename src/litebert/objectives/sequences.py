@@ -6,7 +6,7 @@ A chunk is a run of sentences of one document. A sentence objective cuts it into
 sentence head should answer about them. Adding one: docs/extending/objective.md.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -308,7 +308,7 @@ class Sample(NamedTuple):
 
 @dataclass(frozen=True)
 class PretrainingBatch:
-    """Masked sequences and their targets, all int64, without padding."""
+    """Masked sequences, the longest first, and their targets; all int64, without padding."""
 
     ids: Ints  # (tokens,)
     positions: Ints  # (tokens,), within the sequence
@@ -319,8 +319,9 @@ class PretrainingBatch:
     sentence_labels: Ints | None  # (sequences,): 0 in order, 1 swapped or random, NO_LABEL alone; None without the task
 
 
-def collate(samples: Sequence[Sample]) -> PretrainingBatch:
-    """Lay samples end to end."""
+def collate(samples: Iterable[Sample]) -> PretrainingBatch:
+    """Lay samples end to end, the longest first: attention is fastest on neighbours of equal length."""
+    samples = sorted(samples, key=lambda sample: -sample.ids.size)
     lengths = np.array([sample.ids.size for sample in samples])  # (sequences,)
     first_lengths = np.array([sample.first_length for sample in samples])
     offsets = np.concatenate(([0], np.cumsum(lengths)))  # (sequences + 1,)
@@ -339,26 +340,4 @@ def collate(samples: Sequence[Sample]) -> PretrainingBatch:
         masked_positions=masked_positions,
         masked_ids=masked_ids,
         sentence_labels=None if samples[0].label is None else np.array([sample.label for sample in samples]),
-    )
-
-
-def longest_first(batch: PretrainingBatch) -> PretrainingBatch:
-    """Sort sequences by length, because attention is fastest on neighbours of equal length."""
-    lengths = np.diff(batch.offsets)
-    order = np.argsort(-lengths, kind="stable")
-    offsets = np.concatenate(([0], np.cumsum(lengths[order])))
-    shifts = batch.offsets[:-1][order] - offsets[:-1]  # (sequences,)
-    tokens = np.arange(offsets[-1]) + np.repeat(shifts, lengths[order])  # (tokens,): where each came from
-    wanted = np.full_like(batch.ids, -1)  # (tokens,): what is masked there
-    wanted[batch.masked_positions] = batch.masked_ids
-    wanted = wanted[tokens]
-    masked_positions = np.flatnonzero(wanted >= 0)
-    return PretrainingBatch(
-        ids=batch.ids[tokens],
-        positions=batch.positions[tokens],
-        segments=batch.segments[tokens],
-        offsets=offsets,
-        masked_positions=masked_positions,
-        masked_ids=wanted[masked_positions],
-        sentence_labels=None if batch.sentence_labels is None else batch.sentence_labels[order],
     )

@@ -23,7 +23,7 @@ from litebert.folder import Pooling, SentenceVectors, load_model, read_sentence_
 from litebert.nn import Albert, AlbertForPretraining, Batch, mean_by_sequence, moved
 from litebert.nn.heads import PRETRAINING_HEADS
 from litebert.nn.model import FeedForwardBlock
-from litebert.objectives import PretrainingBatch, Samples, longest_first, prefetch
+from litebert.objectives import PretrainingBatch, Samples, prefetch
 from litebert.rng import Ints
 from litebert.tasks.pretraining import (
     Loss,
@@ -145,8 +145,7 @@ def begin_as_teacher(student: AlbertForPretraining, teacher: Teacher, sample: Pr
     projection = embedding.projection
     if not isinstance(projection, torch.nn.Linear):
         return
-    masked = longest_first(sample)
-    plain = replace(masked, ids=unmasked(masked))
+    plain = replace(sample, ids=unmasked(sample))
     kept, (targets,), _ = teacher.read(plain.ids, plain.offsets, [0])  # what its first layer reads
     (work,) = micro_batches(plain, None, torch.device("cpu"))
     batch = work.batch
@@ -310,7 +309,6 @@ class Distillation(Task[Lesson]):
     def _lesson(self, batch: PretrainingBatch, share: float, world: World, *, is_masked: bool) -> Lesson:
         """Let the teacher read a batch; the student gets it masked or, like the teacher, plain."""
         device = device_of(self.network)
-        batch = longest_first(batch)
         ids = unmasked(batch)
         (work,) = micro_batches(batch if is_masked else replace(batch, ids=ids), None, device, world)
         if is_masked and not self.distil.hidden:

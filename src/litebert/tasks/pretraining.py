@@ -24,7 +24,7 @@ from litebert.fast import accelerate, pack
 from litebert.fast.steps import exact_dtype
 from litebert.nn import Albert, AlbertForPretraining, Batch, Network, moved
 from litebert.nn.heads import PretrainingOutput
-from litebert.objectives import NO_LABEL, PretrainingBatch, Samples, longest_first, prefetch
+from litebert.objectives import NO_LABEL, PretrainingBatch, Samples, prefetch
 
 EPSILON = 1e-5  # added to the number of masked tokens, as upstream (run_pretraining.py L337)
 
@@ -285,10 +285,10 @@ class Pretraining(Task[PretrainingWork]):
 def micro_batches(
     batch: PretrainingBatch, size: int | None, device: torch.device, world: World = ALONE
 ) -> Iterator[PretrainingWork]:
-    """Cut a process's share of a step into micro-batches of at most `size` sequences, longest first, on a device."""
+    """Cut a process's share of a step into micro-batches of at most `size` sequences, on a device."""
     num_sequences = len(batch.offsets) - 1
     masked, sequences = (int(total) for total in world.totals(len(batch.masked_ids), num_sequences))
-    batch, size = longest_first(batch), size or num_sequences
+    size = size or num_sequences
     for first in range(0, num_sequences, size):
         last = min(first + size, num_sequences)
         start, stop = batch.offsets[first], batch.offsets[last]

@@ -20,7 +20,7 @@ from litebert.nn import AlbertForPretraining
 from litebert.objectives.sequences import log_frequencies
 from litebert.optim import MomentOptimizer, averaged, build_optimizer, load_state_tensors
 from litebert.runs import Listener, Run
-from litebert.settings import DEFAULT, MEASURED, TOKENIZER, Resolved, expected, is_typed
+from litebert.settings import DEFAULT, MEASURED, TOKENIZER, Resolved, is_typed, wanted
 from litebert.tasks.distillation import Distillation, Teacher, begin_as_teacher
 from litebert.tasks.pretraining import Pretraining, Task, attend_locally
 from litebert.tokenizer import Tokenizer
@@ -205,7 +205,7 @@ def shape_of_student(resolved: Resolved[PretrainConfig]) -> AlbertConfig:
             "LB-988",
             "with what it takes from its teacher, the student cannot have this shape",
             received=f"{shape['num_hidden_layers']} layers, {shape['num_hidden_groups']} groups",
-            expected=expected(error),
+            expected=wanted(error.errors(include_url=False)[0]),
             next="litebert distil --help",
         ) from error
 
