@@ -318,7 +318,7 @@ def _rounded(value: float) -> float:
 def published_on_dev(task: str) -> "list[PublishedScore]":
     from litebert.tasks.named import published  # torch comes with it
 
-    return [score for score in published(task) if score.split == "dev"]
+    return [score for score in published() if (score.task, score.split) == (task, "dev")]
 
 
 def preset_of(run: Run) -> str | None:

@@ -27,7 +27,6 @@ from litebert.interop.export.onnx import count_products, export_onnx, quantise, 
 from litebert.interop.export.program import SourceModel, compare, export_program, require_near
 from litebert.interop.reports import ExportReport
 from litebert.nn import AlbertForPretraining, AlbertForTask, Batch
-from litebert.tasks.kinds.spans import score_spans
 from litebert.tokenizer import Tokenizer, train_tokenizer
 from tests.interop.transformers_models import SHAPE as SIZES
 
@@ -121,7 +120,8 @@ def _assert_equal(outputs: Arrays, network: Network, inputs: Arrays) -> None:
         found = {"prediction_logits": both.masked_lm, "sop_logits": both.sentence_order}
     elif "start_top_index" in outputs:
         starts = torch.from_numpy(outputs["start_top_index"])
-        spans = score_spans(network, batch, allowed_positions(mask, segments), starts)
+        hidden = batch.to_padded(network.albert(batch), width=mask.shape[1])
+        spans = network.head(hidden, allowed_positions(mask, segments), starts)
         found = {"start_logits": spans.start, "end_logits": spans.end, "no_answer_logits": spans.no_answer}
     else:
         logits, names = network(batch), network.head_config.record.logits

@@ -16,7 +16,7 @@ from litebert.nn import Albert, AlbertForPretraining, AlbertForTask, Network
 from litebert.nn.heads import LinearHead
 from litebert.nn.model import AttentionBlock
 from litebert.tasks.kinds.family import NEVER
-from litebert.tasks.kinds.spans import ConditionalSpanHead, conditional_spans
+from litebert.tasks.kinds.spans import ConditionalSpanHead
 from litebert.tasks.kinds.text import VectorHead, vector_rows
 
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
@@ -188,14 +188,14 @@ def _task_head(network: AlbertForTask) -> Reader:
 def _conditional_spans(head: Any) -> Reader:
     """The official SQuAD 2.0 beam: log-probabilities of starts, and of ends after the best of them."""
     for_token, for_start = head.end_hidden.weight.chunk(2, dim=0)
-    layers = nn.Module()  # those of the head, and both halves of one of them
+    layers: Any = nn.Module()  # those of the head, and both halves of one of them
     layers.start, layers.end_norm, layers.end = head.start, head.end_norm, head.end
     layers.end_token, layers.end_start = Affine(for_token, head.end_hidden.bias), Affine(for_start, None)
     layers.answer_hidden, layers.answer, layers.dropout = head.answer_hidden, head.answer, nn.Identity()
 
     def compute(hidden: Tensor, mask: Tensor, segments: Tensor) -> tuple[Tensor, ...]:
         hidden = hidden * mask.unsqueeze(-1)  # where fewer than five starts are allowed
-        return tuple(conditional_spans(layers, hidden, allowed_positions(mask, segments), NUM_STARTS))
+        return ConditionalSpanHead.forward(layers, hidden, allowed_positions(mask, segments), NUM_STARTS)
 
     names = ("start_logits", "start_top_index", "end_logits", "no_answer_logits")
     return Reader(names, compute, layers, shortest=NUM_STARTS)

@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any, ClassVar, NamedTuple, TypeAlias
+from typing import ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
@@ -154,34 +154,8 @@ class ConditionalSpans(NamedTuple):
     no_answer: Float[Tensor, " sequences"]
 
 
-def conditional_spans(
-    head: Any,
-    hidden: Float[Tensor, "sequences width hidden"],
-    allowed: Bool[Tensor, "sequences width"],
-    starts: Int[Tensor, "sequences starts"] | int,
-) -> ConditionalSpans:
-    """Score ends for the given starts; if `starts` is a number, for that many likeliest ones, best first.
-
-    `head` has the layers of a `ConditionalSpanHead`, as functions; an export has its own.
-    """
-    start = head.start(hidden).squeeze(-1).masked_fill(~allowed, NEVER).log_softmax(-1)
-    chosen = start.topk(starts).indices if isinstance(starts, int) else starts
-    index = chosen.unsqueeze(-1).expand(-1, -1, hidden.shape[-1])
-    # W [token, start] as two products: each token is multiplied only once.
-    at_starts = head.end_start(hidden.gather(1, index))  # (sequences, starts, hidden)
-    mixed = torch.tanh(head.end_token(hidden)[:, None] + at_starts[:, :, None])
-    end = head.end(head.end_norm(mixed)).squeeze(-1)  # (sequences, starts, width)
-    end = end.masked_fill(~allowed[:, None], NEVER).log_softmax(-1)
-    summed = (start.exp().unsqueeze(-1) * hidden).sum(1)  # (sequences, hidden)
-    answer = torch.tanh(head.answer_hidden(torch.cat([summed, hidden[:, 0]], -1)))
-    return ConditionalSpans(start, chosen, end, head.answer(head.dropout(answer)).squeeze(-1))
-
-
 class ConditionalSpanHead(nn.Module):
-    """A start for each token, an end for each pair of start and token, and answerability.
-
-    Works on padded rectangles; `allowed` is true on [CLS] and on the paragraph.
-    """
+    """A start for each token, an end for each pair of start and token, and answerability."""
 
     def __init__(self, config: AlbertConfig, _head: HeadConfig) -> None:
         super().__init__()
@@ -202,16 +176,36 @@ class ConditionalSpanHead(nn.Module):
         """Apply the half of `end_hidden` that reads a start."""
         return F.linear(hidden, self.end_hidden.weight.chunk(2, dim=1)[1])
 
-    def forward(self, hidden: Tensor, allowed: Tensor, starts: Tensor | int) -> ConditionalSpans:
-        """Score ends as `conditional_spans` does; a short text has fewer starts."""
-        number = min(starts, hidden.shape[1]) if isinstance(starts, int) else starts
-        return conditional_spans(self, hidden, allowed, number)
+    def forward(
+        self,
+        hidden: Float[Tensor, "sequences width hidden"],
+        allowed: Bool[Tensor, "sequences width"],
+        starts: Int[Tensor, "sequences starts"] | int,
+    ) -> ConditionalSpans:
+        """Score ends for the given starts; if `starts` is a number, for that many likeliest ones, best first.
+
+        `allowed` is true on [CLS] and on the context. An export calls this with layers of its own.
+        """
+        start = self.start(hidden).squeeze(-1).masked_fill(~allowed, NEVER).log_softmax(-1)
+        chosen = start.topk(starts).indices if isinstance(starts, int) else starts
+        index = chosen.unsqueeze(-1).expand(-1, -1, hidden.shape[-1])
+        # W [token, start] as two products: each token is multiplied only once.
+        at_starts = self.end_start(hidden.gather(1, index))  # (sequences, starts, hidden)
+        mixed = torch.tanh(self.end_token(hidden)[:, None] + at_starts[:, :, None])
+        end = self.end(self.end_norm(mixed)).squeeze(-1)  # (sequences, starts, width)
+        end = end.masked_fill(~allowed[:, None], NEVER).log_softmax(-1)
+        summed = (start.exp().unsqueeze(-1) * hidden).sum(1)  # (sequences, hidden)
+        answer = torch.tanh(self.answer_hidden(torch.cat([summed, hidden[:, 0]], -1)))
+        return ConditionalSpans(start, chosen, end, self.answer(self.dropout(answer)).squeeze(-1))
 
 
-def score_spans(network: AlbertForTask, batch: Batch, allowed: Tensor, starts: Tensor | int) -> ConditionalSpans:
-    """Apply a conditional head to a batch, laid out as a rectangle of the width of `allowed` (sequences, width)."""
-    hidden = batch.to_padded(network.albert(batch), width=allowed.shape[1])
-    spans: ConditionalSpans = network.head(hidden.float(), allowed, starts)
+def score_spans(network: AlbertForTask, batch: Batch, starts: Tensor | int) -> ConditionalSpans:
+    """Apply a conditional head to a batch, laid out as a rectangle; short sequences have fewer starts."""
+    width, is_context = max(batch.lengths), (batch.segments == 1).index_fill(0, batch.offsets[1:] - 1, False)
+    allowed = batch.to_padded(is_context | (batch.positions == 0), width=width)  # [CLS] is "no answer"
+    hidden = batch.to_padded(network.albert(batch), width=width)
+    number = min(starts, width) if isinstance(starts, int) else starts
+    spans: ConditionalSpans = network.head(hidden.float(), allowed, number)
     return spans
 
 
@@ -472,7 +466,7 @@ class ConditionalSpanAnswering(SpanAnswering):
     def losses(self, network: AlbertForTask, batch: Batch, targets: Tensor) -> Tensor:
         """Return half of three cross entropies: start, end after the right start, "no answer"."""
         start, end, is_impossible = targets.view(-1, 3).T
-        spans = score_spans(network, batch, _allowed(batch), start[:, None])
+        spans = score_spans(network, batch, start[:, None])
         likelihood = spans.start.gather(1, start[:, None]) + spans.end[:, 0].gather(1, end[:, None])
         wanted = is_impossible.to(spans.no_answer)
         no_answer = F.binary_cross_entropy_with_logits(spans.no_answer, wanted, reduction="none")
@@ -480,7 +474,7 @@ class ConditionalSpanAnswering(SpanAnswering):
 
     def outputs(self, network: AlbertForTask, batch: Batch) -> list[Output]:
         """Return the candidates of each window; row 0, a start at [CLS] and so no candidate, is the null score."""
-        spans = score_spans(network, batch, _allowed(batch), self.num_starts)
+        spans = score_spans(network, batch, self.num_starts)
         start_scores = spans.start.gather(1, spans.chosen)
         on_host = (part.cpu().numpy() for part in (spans.chosen, start_scores, spans.end, spans.no_answer))
         found = []
@@ -509,12 +503,6 @@ def likeliest(scores: NDArray[np.floating], number: int) -> NDArray[np.int64]:
     return np.argsort(-scores, axis=-1, kind="stable")[..., :number]
 
 
-def _allowed(batch: Batch) -> Tensor:
-    """Mark where answers may start and end: in the context, and at [CLS] for "no answer"."""
-    is_context = (batch.segments == 1).index_fill(0, batch.offsets[1:] - 1, False)
-    return batch.to_padded(is_context | (batch.positions == 0), width=max(batch.lengths))
-
-
 # The official answers to submit
 #
 # The official evaluation (squad_utils.py L1693) tunes the threshold for "no answer" on the answers that it measures,
@@ -525,10 +513,10 @@ def _allowed(batch: Batch) -> Tensor:
 def with_threshold(examples: Sequence[SpanExample], answers: Sequence[SpanAnswer]) -> Sequence[SpanAnswer]:
     """Return the answers as the official files have them.
 
-    If no threshold was set and the right answers are known, it is tuned on these.
+    If no threshold was set and right answers are known, it is tuned on these.
     """
     wanted, found, nulls = compared(examples, answers)
-    if not nulls or answers[0].threshold is not None:
+    if not (wanted and nulls) or answers[0].threshold is not None:
         return answers
     threshold = threshold_measures(wanted, found, nulls)["best_f1_threshold"]
     return [replace(answer, threshold=threshold) for answer in answers]
@@ -542,8 +530,7 @@ def gold(examples: Sequence[SpanExample]) -> dict[str, list[str]]:
 def compared(
     examples: Sequence[SpanExample], answers: Sequence[SpanAnswer]
 ) -> tuple[dict[str, list[str]], dict[str, str], dict[str, float]]:
-    """Return by question, of those whose answer is known: the right answers, the best proposal, the null score."""
-    wanted = gold(examples)
-    known = {each.id: answer for each, answer in zip(examples, answers, strict=True) if each.id in wanted}
-    found = {key: answer.n_best[0].text for key, answer in known.items()}
-    return wanted, found, {key: a.null_score for key, a in known.items() if a.null_score is not None}
+    """Return by question: the right answers, where they are known; the best proposal; the null score."""
+    by_id = {example.id: answer for example, answer in zip(examples, answers, strict=True)}
+    found = {key: answer.n_best[0].text for key, answer in by_id.items()}
+    return gold(examples), found, {key: a.null_score for key, a in by_id.items() if a.null_score is not None}

@@ -80,7 +80,7 @@ class PublishedScore:
 
 
 @cache
-def all_published() -> tuple[PublishedScore, ...]:
+def published() -> tuple[PublishedScore, ...]:
     """Return every published score, table by table."""
     tables = tomllib.loads(Path(__file__).with_name("published.toml").read_text(encoding="utf-8"))["tables"]
     return tuple(
@@ -89,12 +89,3 @@ def all_published() -> tuple[PublishedScore, ...]:
         for row, model, *percents in table["rows"]
         for (task, measure), percent in zip(map(str.split, table["columns"]), percents, strict=True)
     )
-
-
-def published(task: str, *, model: str | None = None) -> list[PublishedScore]:
-    """Return the published scores of a task, for one model or for all.
-
-    >>> [score.percent for score in published("sst2", model="base-v2")]
-    [92.9]
-    """
-    return [score for score in all_published() if score.task == task and (model or score.model) == score.model]

@@ -3,7 +3,7 @@
 import io
 import tomllib
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -14,7 +14,7 @@ from pydantic import TypeAdapter
 from litebert.config import HeadConfig
 from litebert.errors import LitebertError
 from litebert.reading.source import Source, find_files, read_lines
-from litebert.reading.tables import Row
+from litebert.reading.tables import Dialect, Row, scan_delimited
 from litebert.tasks.kinds.family import Dataset
 from litebert.tasks.kinds.text import Scores, TextClassification, TextExample
 from litebert.tasks.own.table import number_of, open_table
@@ -41,7 +41,7 @@ class GlueTask:
     labels: tuple[str, ...] = ()
     written: tuple[str, ...] = ()
     header: tuple[str, ...] = ()
-    skips_short_lines: bool = False
+    skips_broken_lines: bool = False
     splits: tuple[str, ...] = ("train", "dev", "test")
     files: tuple[str, ...] = ()
     hub_texts: tuple[str, ...] = ()
@@ -90,10 +90,13 @@ def read_glue(task: GlueTask, folder: Path, split: str) -> list[TextExample]:
         label = task.label if is_tsv else "label"
         columns = texts if is_test else (*texts, label)
         header = () if is_test else task.header
-        rows = _lines(task, source, columns, header) if is_tsv else open_table(Path(source.location)).rows()
+        rows = _lines(task, source, header) if is_tsv else open_table(Path(source.location)).rows()
         for number, row in rows:
             place = source.place(number)
-            _require_columns(task, row, columns, place)
+            if not {*columns} <= {*row}:
+                what, wanted = f"{place}: these are not the columns of {task.name}", f"among them {', '.join(columns)}"
+                advice = f"give the folder that holds {task.folder}, or the files of {task.name} itself"
+                raise LitebertError("LB-822", what, received=", ".join(row), expected=wanted, next=advice)
             for name in texts:
                 if not isinstance(row[name], str):
                     raise LitebertError("LB-824", f"{place}: {name} is not text", received=row[name], next=AGAIN)
@@ -104,29 +107,14 @@ def read_glue(task: GlueTask, folder: Path, split: str) -> list[TextExample]:
     return examples
 
 
-def _lines(task: GlueTask, source: Source, wanted: Sequence[str], header: tuple[str, ...]) -> Iterator[tuple[int, Row]]:
+def _lines(task: GlueTask, source: Source, header: Sequence[str]) -> Iterator[tuple[int, Row]]:
     """Yield the rows of one of the authors' files: tabs between cells, and quotes are literal."""
-    lines = read_lines(source)
-    if not header:
-        number, first = next(lines, (1, ""))
-        header = tuple(first.split("\t"))
-        _require_columns(task, header, wanted, source.place(number))
-    for number, line in lines:
-        cells = line.split("\t")
-        if len(cells) < len(header) and task.skips_short_lines:
-            continue
-        if len(cells) != len(header):
-            what = f"{source.place(number)}: {task.name} has another number of columns"
-            wanted = f"{len(header)}, with a tab between: {', '.join(header)}"
-            raise LitebertError("LB-823", what, received=f"{len(cells)}: {line}", expected=wanted, next=AGAIN)
-        yield number, dict(zip(header, cells, strict=True))
-
-
-def _require_columns(task: GlueTask, columns: Iterable[str], wanted: Sequence[str], place: str) -> None:
-    if not {*wanted} <= {*columns}:
-        what, asked = f"{place}: these are not the columns of {task.name}", f"among them {', '.join(wanted)}"
-        advice = f"give the folder that holds {task.folder}, or the files of {task.name} itself"
-        raise LitebertError("LB-822", what, received=", ".join(columns), expected=asked, next=advice)
+    columns = header or next(read_lines(source), (1, ""))[1].split("\t")
+    for number, row in scan_delimited(source, Dialect("\t", "none"), columns, has_header=not header):
+        if not isinstance(row, LitebertError):
+            yield number, row
+        elif not task.skips_broken_lines:
+            raise row
 
 
 def _label(task: GlueTask, value: object, place: str, *, is_tsv: bool) -> int | float:

@@ -14,16 +14,9 @@ from litebert.metrics import squad1_measures, squad2_measures, threshold_measure
 from litebert.reading.source import Source, find_file, find_files
 from litebert.reading.tables import read_json, scan_json, scan_json_lines
 from litebert.settings import refused
+from litebert.tasks.kinds import spans
 from litebert.tasks.kinds.family import Dataset
-from litebert.tasks.kinds.spans import (
-    ConditionalSpanAnswering,
-    SpanAnswer,
-    SpanAnswering,
-    SpanExample,
-    gold,
-    gold_answers,
-    with_threshold,
-)
+from litebert.tasks.kinds.spans import ConditionalSpanAnswering, SpanAnswer, SpanAnswering, SpanExample
 from litebert.tasks.kinds.text import ChoiceExample, MultipleChoice, Scores
 
 # What an object of a file must be
@@ -83,7 +76,7 @@ def read_squad(source: Source) -> tuple[list[SpanExample], bool]:
     for number, row in scan_json(source):
         one = checked(_QUESTION, row, source.place(number), "a question of SQuAD")
         found = [(answer.text, answer.answer_start) for answer in one.answers or ()]
-        answers = gold_answers(one.context, found, f"{source.name}, question {one.id}")
+        answers = spans.gold_answers(one.context, found, f"{source.name}, question {one.id}")
         # An empty list means "no answer", unless is_impossible=false says that the answer is merely unknown.
         is_empty_list = one.answers is not None and one.is_impossible is None
         known = answers if answers or one.is_impossible or is_empty_list else None
@@ -98,15 +91,9 @@ def read_squad(source: Source) -> tuple[list[SpanExample], bool]:
 
 
 def read_split(version: str, folder: Path, split: str) -> list[SpanExample]:
-    """Read the questions of train or dev.
-
-    `folder` has train-v1.1.json and so on, plain, compressed (.gz, .zst) or in parts (dev-v2.0.part1.json); or it is a
-    single file.
-    """
-    stem = f"{split}-v{version}"
-    one_file = folder.is_file()
-    sources = [find_file(folder)] if one_file else find_files(folder, [f"{stem}.json", f"{stem}.part*.json"])
-    return [example for source in sources for example in read_squad(source)[0]]
+    """Read the questions of train or dev from train-v1.1.json and so on, plain or compressed, or of a single file."""
+    source = find_file(folder) if folder.is_file() else find_files(folder, [f"{split}-v{version}.json"])[0]
+    return read_squad(source)[0]
 
 
 # SQuAD: what the official scripts write and print
@@ -114,7 +101,7 @@ def read_split(version: str, folder: Path, split: str) -> list[SpanExample]:
 
 def submission(_: str, examples: Sequence[SpanExample], answers: Sequence[SpanAnswer]) -> dict[str, str]:
     """Write predictions.json, nbest_predictions.json and, for 2.0, null_odds.json."""
-    ids, answers = [example.id for example in examples], with_threshold(examples, answers)
+    ids, answers = [example.id for example in examples], spans.with_threshold(examples, answers)
     names = ("text", "probability", "start_log_prob", "end_log_prob")
     n_best = [
         [dict(zip(names, (x.text, x.probability, x.start_score, x.end_score), strict=True)) for x in answer.n_best]
@@ -139,7 +126,7 @@ def score_predictions(dataset: Path, predictions: Path, *, null_odds: Path | Non
     source = find_file(dataset)
     examples, is_version_2 = read_squad(source)
     wanted, found = (
-        gold(examples),
+        spans.gold(examples),
         checked(_TEXTS, read_json(find_file(predictions)), str(predictions), "question id to answer"),
     )
     if wanted.keys().isdisjoint(found):
@@ -183,9 +170,7 @@ class Passage(_Part):
     def _check(self) -> Self:
         sizes = len(self.questions), len(self.options), len(self.answers)
         if len({*sizes}) > 1:
-            raise ValueError(
-                "as many options and answers as questions: {} questions, {} options, {} answers".format(*sizes)
-            )
+            raise ValueError("as many questions as options and answers, not {}, {} and {}".format(*sizes))
         for options, answer in zip(self.options, self.answers, strict=True):
             if not LETTERS.index(answer) < len(options) <= len(LETTERS):
                 raise ValueError(f"up to 4 options, {answer} among them, not {len(options)}")
