@@ -20,9 +20,8 @@ from litebert.config import ObjectiveConfig, PretrainConfig
 from litebert.files import read_json, write_json, write_text
 from litebert.folder import save_model, write_sentence_transformers
 from litebert.folder.weights import write_weights
-from litebert.nn import AlbertForPretraining
+from litebert.nn import AlbertForPretraining, pooled
 from litebert.runs import Run
-from litebert.tasks.distillation import pool
 from litebert.tasks.pretraining import micro_batches
 from litebert.tokenizer import Tokenizer
 from litebert.tokenizer.models import ends_in_number_comma
@@ -53,7 +52,7 @@ def fit_pooler(network: AlbertForPretraining, corpora: list[str]) -> float:
             (work,) = micro_batches(masked, None, torch.device("cpu"))
             *_, hidden = network.albert.states(work.batch)
             states.append(hidden[work.batch.first_tokens].double())
-            vectors.append(F.normalize(pool(hidden, work.batch, "mean").double(), dim=-1))
+            vectors.append(F.normalize(pooled(hidden, work.batch, "mean").double(), dim=-1))
     order = torch.randperm(sum(map(len, states)), generator=torch.Generator().manual_seed(1))
     x, wanted = torch.cat(states)[order], LENGTH * torch.cat(vectors)[order]
     fitted = slice(None, -NUM_CHECKED)

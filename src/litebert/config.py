@@ -257,6 +257,10 @@ class HeadConfig(Section):
         """The number of logits per token or sequence."""
         return len(self.labels) if self.record.has_labels else self.record.num_outputs
 
+    def __str__(self) -> str:
+        labels = f"{', '.join(self.labels[:10])}{', …' * (len(self.labels) > 10)}"
+        return f"{self.kind}, {self.problem_type}: {labels}" if labels else self.kind
+
     def answers_as(self, other: "HeadConfig") -> bool:
         """Whether both give the same kind of answers, with the same labels."""
         has_same = self.record.has_problem_type and other.record.has_problem_type

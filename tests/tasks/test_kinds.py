@@ -22,17 +22,11 @@ from litebert.folder import save_model
 from litebert.nn import AlbertForPretraining, AlbertForTask, Batch
 from litebert.runs import AnswerRow
 from litebert.tasks.finetuning import Finetuning, answer, doubts, taught
+from litebert.tasks.kinds import text
 from litebert.tasks.kinds.family import Family, joined, targets_of
 from litebert.tasks.kinds.spans import ConditionalSpanAnswering, GoldAnswer, SpanAnswering, SpanExample
 from litebert.tasks.kinds.tagging import IGNORED, TagAnswer, TagExample, TokenClassification, encode_words
-from litebert.tasks.kinds.text import (
-    ChoiceExample,
-    MultipleChoice,
-    Scores,
-    TextClassification,
-    TextExample,
-    question_texts,
-)
+from litebert.tasks.kinds.text import ChoiceExample, MultipleChoice, Scores, TextClassification, TextExample
 from litebert.tasks.named import DATASETS, register
 from litebert.tokenizer import Tokenizer, train_tokenizer
 
@@ -237,7 +231,7 @@ def test_framing_keeps_the_most_that_fits(
     family = MultipleChoice(max_qa_length=most, num_choices=1)
     (feature,) = family.features([example], tokenizer, max_length=max_length, training=False)
     ids, segments = feature.ids[0], feature.segments[0]
-    context, question = tokenizer.encode_ids([example.context, *question_texts(example)])
+    context, question = tokenizer.encode_ids([example.context, *text.question_texts(example)])
     kept = min(len(question), most, max_length - 3)
     room = min(len(context), max_length - 3 - kept)
     assert ids[1 : 1 + room] == context[:room]
@@ -260,7 +254,7 @@ def test_framing_keeps_the_most_that_fits(
 def test_every_blank_takes_the_choice_and_questions_without_one_are_followed_by_it(
     question: str, choice: str, expected: str
 ) -> None:
-    assert question_texts(ChoiceExample("1", "", question, (choice,))) == [expected]
+    assert text.question_texts(ChoiceExample("1", "", question, (choice,))) == [expected]
 
 
 def test_accuracy_is_reported_by_group_where_there_are_several() -> None:

@@ -14,16 +14,8 @@ from litebert.folder import save_model
 from litebert.folder.names import tensor_names
 from litebert.nn import Albert, AlbertForPretraining, Batch
 from litebert.objectives import PretrainingBatch
-from litebert.tasks.pretraining import (
-    OFFSETS,
-    Loss,
-    Pretraining,
-    _correct,
-    attend_locally,
-    masked_loss,
-    micro_batches,
-    num_local_heads,
-)
+from litebert.tasks import pretraining
+from litebert.tasks.pretraining import OFFSETS, Loss, Pretraining, masked_loss, micro_batches, num_local_heads
 
 CONFIG = AlbertConfig(
     vocab_size=50, embedding_size=12, hidden_size=24, num_hidden_layers=3, num_attention_heads=3, intermediate_size=40
@@ -123,8 +115,8 @@ def test_bf16_loss_and_gradient_are_those_of_a_float32_copy(rows: int) -> None:
 def test_correct_answers_are_counted_as_argmax_does_ties_included(dtype: torch.dtype) -> None:
     logits, labels = drawn(300, 8)
     logits = (logits / 2).round().to(dtype)  # many equal logits
-    assert _correct(logits, labels) == (logits.argmax(-1) == labels).sum()
-    assert _correct(logits[:0], labels[:0]) == 0
+    assert pretraining._correct(logits, labels) == (logits.argmax(-1) == labels).sum()
+    assert pretraining._correct(logits[:0], labels[:0]) == 0
 
 
 # Some heads begin by looking at their neighbours, whatever the words are
@@ -132,7 +124,7 @@ def test_correct_answers_are_counted_as_argmax_does_ties_included(dtype: torch.d
 
 def begun(config: AlbertConfig, seed: int = 1) -> Albert:
     albert = Albert(config, generator=torch.Generator().manual_seed(0))
-    attend_locally(albert, seed=seed)
+    pretraining.attend_locally(albert, seed=seed)
     return albert
 
 

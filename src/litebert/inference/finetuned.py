@@ -83,11 +83,12 @@ class Finetuned:
             own = own.model_copy(update={"labels": wanted.labels})
         # Labels in order, too: a label's position is what the network predicts.
         if not isinstance(network, AlbertForTask) or own is None or not own.answers_as(wanted):
-            has = f"{own.kind}: {', '.join(own.labels[:10])}" if own else "pretraining heads only"
-            what = f"{folder} has no head for {settings.name}"
-            advice = "choose a model that was fine-tuned on this task"
-            expected = f"{wanted.kind}: {', '.join(wanted.labels)}"
-            raise LitebertError("LB-614", what, received=has, expected=expected, next=advice)
+            what, advice = (
+                f"{folder} has no head for {settings.name}",
+                "choose a model that was fine-tuned on this task",
+            )
+            has = own or "pretraining heads only"
+            raise LitebertError("LB-614", what, received=has, expected=str(wanted), next=advice)
         return cls(folder, network, Tokenizer.load(folder), settings, dataset, used, progress)
 
     def answers(self, examples: Sequence[Any]) -> list[Any]:
@@ -104,9 +105,8 @@ def ensemble_answers(models: Sequence[Finetuned], examples: Sequence[Any]) -> li
     for model in models[1:]:
         ours, theirs = first.family.head, model.dataset.family.head
         if first.name != model.dataset.name or not ours.answers_as(theirs):  # a mean would mix up labels
-            received = f"{model.dataset.name}: {', '.join(theirs.labels) or theirs.kind}"
-            expected = f"{first.name}: {', '.join(ours.labels) or ours.kind}"
             what, advice = "these runs cannot be averaged", "name only runs of one task with the same labels"
+            received, expected = f"{model.dataset.name}: {theirs}", f"{first.name}: {ours}"
             raise LitebertError("LB-924", what, received=received, expected=expected, next=advice)
     answers = [model.answers(examples) for model in models]
     return [first.family.averaged(each) for each in zip(*answers, strict=True)] if len(answers) > 1 else answers[0]

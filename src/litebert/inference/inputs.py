@@ -106,14 +106,10 @@ def framed(
 
 def pool(network: "Network", batch: "Batch", pooling: Pooling) -> "Tensor":
     """Return one float32 vector for each sequence, (sequences, hidden): [CLS], or its tokens' mean or maximum."""
-    import torch
+    from litebert.nn import pooled
 
-    from litebert.nn.batch import mean_by_sequence
-
-    hidden: Tensor = network.albert(batch, batch.first_tokens if pooling == "cls" else None).float()
-    if pooling == "max":
-        return torch.segment_reduce(hidden, "max", lengths=batch.offsets.diff())
-    return hidden if pooling == "cls" else mean_by_sequence(hidden, batch)
+    states: Tensor = network.albert(batch, batch.first_tokens if pooling == "cls" else None).float()
+    return states if pooling == "cls" else pooled(states, batch, pooling)
 
 
 def window(places: Sequence[int], size: int, room: int) -> slice:

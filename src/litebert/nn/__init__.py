@@ -16,9 +16,9 @@ Axes in annotations and shape comments, here and in the packages above:
     blocks      blocks of tokens in local attention; each reads a `span` of neighbours
 """
 
-from litebert.nn.batch import Batch, by_length, mean_by_sequence, moved
+from litebert.nn.batch import Batch, by_length, device_of, moved, pooled
 from litebert.nn.heads import AlbertForPretraining, AlbertForTask, AlbertWithExits, Network
 from litebert.nn.model import Albert, depth_plan
 
 __all__ = ["Albert", "AlbertForPretraining", "AlbertForTask", "AlbertWithExits", "Batch", "Network", "by_length"]
-__all__ += ["depth_plan", "mean_by_sequence", "moved"]
+__all__ += ["depth_plan", "device_of", "moved", "pooled"]

@@ -6,7 +6,7 @@ from itertools import accumulate, chain
 
 import torch
 from jaxtyping import Float, Int, Shaped
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from litebert.errors import LitebertError
@@ -81,9 +81,16 @@ def sequence_of(batch: Batch) -> Int[Tensor, " tokens"]:
     return numbers.repeat_interleave(batch.offsets.diff(), output_size=len(batch.ids))
 
 
-def mean_by_sequence(rows: Float[Tensor, "tokens ..."], batch: Batch) -> Float[Tensor, "sequences ..."]:
-    """Return the mean of the rows of each sequence."""
-    return torch.segment_reduce(rows, "mean", lengths=batch.offsets.diff())
+def pooled(hidden: Float[Tensor, "tokens hidden"], batch: Batch, pooling: str) -> Float[Tensor, "sequences hidden"]:
+    """Return a vector of each sequence: the state of its [CLS] ("cls"), or the "mean" or the "max" of its states."""
+    if pooling == "cls":
+        return hidden[batch.first_tokens]
+    return torch.segment_reduce(hidden, pooling, lengths=batch.offsets.diff())
+
+
+def device_of(network: nn.Module) -> torch.device:
+    """Return where a network's parameters are."""
+    return next(network.parameters()).device
 
 
 def moved(tensor: Tensor, device: torch.device | str) -> Tensor:

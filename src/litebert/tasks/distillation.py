@@ -12,29 +12,19 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from litebert.config import DistilConfig
 from litebert.distributed import ALONE, World
-from litebert.errors import LitebertError
 from litebert.fast.steps import exact_dtype
 from litebert.folder import Pooling, SentenceVectors, load_model, read_sentence_vectors
-from litebert.nn import Albert, AlbertForPretraining, Batch, mean_by_sequence, moved
+from litebert.nn import Albert, AlbertForPretraining, Batch, device_of, moved, pooled
 from litebert.nn.heads import PRETRAINING_HEADS
 from litebert.nn.model import FeedForwardBlock
 from litebert.objectives import PretrainingBatch, Samples, prefetch
 from litebert.rng import Ints
-from litebert.tasks.pretraining import (
-    Loss,
-    MicroBatch,
-    Pretraining,
-    PretrainingWork,
-    Task,
-    device_of,
-    micro_batches,
-    summed,
-)
+from litebert.tasks.pretraining import Loss, MicroBatch, Pretraining, PretrainingWork, Task, micro_batches, summed
 from litebert.tokenizer import Tokenizer
 
 Span = tuple[int, int]
@@ -61,9 +51,6 @@ class Teacher:
     def load(cls, folder: Path, student: Tokenizer, *, dtype: torch.dtype) -> "Teacher":
         """Read a model folder; a sentence-transformers folder also defines the pooling."""
         vectors = read_sentence_vectors(folder) or SentenceVectors()
-        if vectors.pooling not in ("mean", "cls"):
-            what, pooling = f"{folder} has a pooling that distillation does not support", f"pooling {vectors.pooling}"
-            raise LitebertError("LB-990", what, received=pooling, expected="mean or cls", next="choose another teacher")
         network = load_model(folder, dtype=dtype, for_inference=True).network
         return cls(network.albert, Tokenizer.load(folder), student, pooling=vectors.pooling)
 
@@ -95,12 +82,7 @@ class Teacher:
         for x in (states[layer] for layer in layers):
             sums = torch.cat([x.new_zeros(1, x.shape[1]), x]).to(exact_dtype(device)).cumsum(0)
             targets.append(((sums[stop] - sums[first]) / (stop - first)[:, None]).float())
-        return kept, targets, pool(states[-1].float(), batch, self.pooling)
-
-
-def pool(hidden: Tensor, batch: Batch, pooling: Pooling) -> Tensor:
-    """Return a vector of each sequence: the mean of its states (tokens, hidden), or the state of its [CLS]."""
-    return hidden[batch.first_tokens] if pooling == "cls" else mean_by_sequence(hidden, batch)
+        return kept, targets, pooled(states[-1].float(), batch, self.pooling)
 
 
 def align(student: Sequence[Sequence[Span]], teacher: Sequence[Sequence[Span]]) -> tuple[Ints, Ints]:
@@ -139,25 +121,21 @@ def align(student: Sequence[Sequence[Span]], teacher: Sequence[Sequence[Span]]) 
 
 @torch.no_grad()
 def begin_as_teacher(student: AlbertForPretraining, teacher: Teacher, sample: PretrainingBatch) -> None:
-    """Convert the teacher's weights; fit the embedding projection, if there is one, by least squares on a sample."""
+    """Convert the teacher's weights; fit the embedding projection by least squares on a sample."""
     convert(student, teacher)
     embedding = student.albert.embedding
-    projection = embedding.projection
-    if not isinstance(projection, torch.nn.Linear):
-        return
+    assert isinstance(embedding.projection, nn.Linear)
     plain = replace(sample, ids=unmasked(sample))
     kept, (targets,), _ = teacher.read(plain.ids, plain.offsets, [0])  # what its first layer reads
     (work,) = micro_batches(plain, None, torch.device("cpu"))
-    batch = work.batch
-    narrow = embedding.norm(
-        embedding.word(batch.ids) + embedding.position(batch.positions) + embedding.segment(batch.segments)
-    )  # (tokens, embed)
-    inputs = torch.cat([narrow, narrow.new_ones(len(narrow), 1)], dim=1)[kept]
+    words, positions = embedding.word(work.batch.ids), embedding.position(work.batch.positions)
+    narrow = embedding.norm(words + positions + embedding.segment(work.batch.segments))  # (tokens, embed)
+    inputs = torch.cat([narrow, narrow.new_ones(len(narrow), 1)], dim=1)[kept]  # (kept, embed + 1)
     # Normal equations; a small ridge term keeps them solvable for any text.
     gram = inputs.T @ inputs + len(inputs) * 1e-4 * torch.eye(inputs.shape[1])
     solution = torch.linalg.solve(gram, inputs.T @ targets)  # (embed + 1, hidden)
-    projection.weight.copy_(solution[:-1].T)
-    projection.bias.copy_(solution[-1])
+    embedding.projection.weight.copy_(solution[:-1].T)
+    embedding.projection.bias.copy_(solution[-1])
 
 
 @torch.no_grad()
@@ -172,24 +150,16 @@ def convert(student: AlbertForPretraining, teacher: Teacher) -> None:
     table: Tensor = source.word.weight.float()  # (teacher vocab, teacher embed)
     mean = table.mean(0)
     theirs, ours = source.projection, embedding.projection
-    if isinstance(theirs, torch.nn.Linear):  # ALBERT: (hidden, teacher embed)
+    assert isinstance(ours, nn.Linear)
+    if isinstance(theirs, nn.Linear):  # ALBERT: (hidden, teacher embed)
         weight, bias = theirs.weight, theirs(source.norm.bias)
     else:  # BERT: its embeddings have the hidden size
         weight, bias = torch.eye(config.hidden_size), source.norm.bias
-    gain = weight * source.norm.weight  # (hidden, teacher embed)
-    if isinstance(ours, torch.nn.Linear):
-        _, _, basis = torch.linalg.svd(table - mean, full_matrices=False)
-        basis = basis[: config.embedding_size]  # (kept, teacher embed)
-        ours.weight[:, : len(basis)] = weight @ (source.norm.weight[:, None] * basis.T)
-        ours.bias.copy_(bias)
-        student.masked_lm.dense.weight[: len(basis)] = basis @ weight.T
-    else:  # embeddings as wide as the layers: nothing is cut, and the norm does what their norm and projection did
-        is_same = not isinstance(theirs, torch.nn.Linear)
-        basis = weight if is_same else gain
-        embedding.norm.weight.copy_(source.norm.weight if is_same else gain.norm().expand(len(gain)) / len(gain) ** 0.5)
-        embedding.norm.bias.copy_(bias)
-        student.masked_lm.dense.weight.copy_(torch.eye(config.hidden_size))
+    basis = torch.linalg.svd(table - mean, full_matrices=False).Vh[: config.embedding_size]  # (kept, teacher embed)
     kept = slice(len(basis))  # a student may have wider embeddings than its teacher
+    ours.weight[:, kept] = weight @ (source.norm.weight[:, None] * basis.T)
+    ours.bias.copy_(bias)
+    student.masked_lm.dense.weight[kept] = basis @ weight.T
     length = min(config.max_position_embeddings, source.position.num_embeddings)
     embedding.position.weight[:length, kept] = source.position.weight[:length] @ basis.T
     embedding.segment.weight[:, kept] = (source.segment.weight[:1] + mean) @ basis.T
@@ -199,12 +169,8 @@ def convert(student: AlbertForPretraining, teacher: Teacher) -> None:
     special = dict(zip(teacher.student.special_ids, teacher.tokenizer.special_ids, strict=True))
     centred, rows = table - mean, list[Tensor]()
     for index, piece in enumerate(teacher.student.pieces):
-        if index in special:
-            ids = [special[index]]
-        elif not piece.startswith("▁") and f"##{piece}" in known:
-            ids = [known[f"##{piece}"]]
-        else:
-            ids = list(teacher.tokenizer.encode(piece.replace("▁", " ")).ids)
+        one = special[index] if index in special else known.get(f"##{piece}")  # the rest of a word, as BERT marks it
+        ids = teacher.tokenizer.encode(piece.replace("▁", " ")).ids if one is None else [one]
         rows.append(centred[ids].mean(0) if ids else table.new_zeros(table.shape[1]))
     embedding.word.weight[:, kept] = torch.stack(rows) @ basis.T
 
@@ -217,13 +183,12 @@ def convert(student: AlbertForPretraining, teacher: Teacher) -> None:
             of_teacher = getattr(teacher.encoder, kind)[getattr(middle, kind)]
             weights = of_teacher.state_dict()
             if kind == "feed_forward":
-                weights = _narrow(
-                    of_teacher, teacher.encoder.attention[middle.attention].norm, config.intermediate_size
-                )
+                before = teacher.encoder.attention[middle.attention].norm
+                weights = _narrow(of_teacher, before, config.intermediate_size)
             block.load_state_dict(weights)
 
 
-def _narrow(source: FeedForwardBlock, norm: torch.nn.LayerNorm, size: int) -> dict[str, Tensor]:
+def _narrow(source: FeedForwardBlock, norm: nn.LayerNorm, size: int) -> dict[str, Tensor]:
     """Return the weights of a feed-forward block with its `size` most active neurons.
 
     `norm` is the layer norm before the block. If its output were normally distributed, each neuron's activation would
@@ -265,10 +230,10 @@ class Lesson(MicroBatch):
 
     share: float
     world: World
-    pretraining: PretrainingWork | None = None  # of masked pairs
-    vectors: Tensor | None = None  # of plain texts: the teacher's, (texts, hidden)
-    kept: Tensor | None = None
-    targets: Sequence[Tensor] = ()
+    pretraining: PretrainingWork | None  # of masked pairs
+    vectors: Tensor | None  # of plain texts: the teacher's, (texts, hidden)
+    kept: Tensor | None
+    targets: Sequence[Tensor]
 
 
 @dataclass(eq=False)
@@ -295,9 +260,8 @@ class Distillation(Task[Lesson]):
     def batches(self, start: int, stop: int) -> Iterator[Sequence[Lesson]]:
         """Yield two lessons a step: pairs, then texts."""
         steps, world, workers = range(start, stop), self.pretraining.world, self.pretraining.train.loader_workers
-        pairs_of = self.pretraining.open_loader
-        assert pairs_of is not None
-        loaders = pairs_of, self.open_texts
+        assert self.pretraining.open_loader is not None
+        loaders = self.pretraining.open_loader, self.open_texts
         both = (prefetch(each, steps, rank=world.rank, world_size=world.size, workers=workers) for each in loaders)
         for pairs, texts in zip(*both, strict=True):
             sizes = world.totals(pairs.offsets[-1], texts.offsets[-1])  # in tokens
@@ -308,15 +272,14 @@ class Distillation(Task[Lesson]):
 
     def _lesson(self, batch: PretrainingBatch, share: float, world: World, *, is_masked: bool) -> Lesson:
         """Let the teacher read a batch; the student gets it masked or, like the teacher, plain."""
-        device = device_of(self.network)
         ids = unmasked(batch)
-        (work,) = micro_batches(batch if is_masked else replace(batch, ids=ids), None, device, world)
+        read = batch if is_masked else replace(batch, ids=ids)
+        (work,) = micro_batches(read, None, device_of(self.network), world)
         if is_masked and not self.distil.hidden:
-            return Lesson(work.batch, share, world, pretraining=work)
+            return Lesson(work.batch, share, world, work, None, None, ())
         kept, targets, vectors = self.teacher.read(ids, batch.offsets, self._layers)
-        if is_masked:
-            return Lesson(work.batch, share, world, pretraining=work, kept=kept, targets=targets)
-        return Lesson(work.batch, share, world, vectors=vectors, kept=kept, targets=targets)
+        pretraining, of_texts = (work, None) if is_masked else (None, vectors)
+        return Lesson(work.batch, share, world, pretraining, of_texts, kept, targets)
 
     def loss(self, work: Lesson) -> Loss:
         states = list(self.network.albert.states(work.batch))[1:]  # after each step, (tokens, hidden)
@@ -341,7 +304,7 @@ class Distillation(Task[Lesson]):
             learnt = self.pretraining.loss(work.pretraining, logits)
             total = total + self.distil.pretraining * learnt.total
             return Loss(total, torch.cat([learnt.sums, sums, sums.new_zeros(2)]))
-        vectors = pool(states[-1].float(), work.batch, self.teacher.pooling)
+        vectors = pooled(states[-1].float(), work.batch, self.teacher.pooling)
         distances = 1 - F.cosine_similarity(vectors, work.vectors.float(), dim=-1)  # (texts,)
         (num_texts,) = work.world.totals(len(distances))
         total = total + self.distil.vectors * distances.sum() / num_texts
@@ -350,10 +313,8 @@ class Distillation(Task[Lesson]):
 
     def measures(self, sums: Sequence[float]) -> dict[str, float]:
         *pretraining, hidden, lessons, vector, texts = sums
-        return self.pretraining.measures(pretraining) | {
-            "hidden_error": hidden / (lessons or 1.0),
-            "vector_error": vector / (texts or 1.0),
-        }
+        errors = {"hidden_error": hidden / (lessons or 1.0), "vector_error": vector / (texts or 1.0)}
+        return self.pretraining.measures(pretraining) | errors
 
     @torch.no_grad()
     def evaluate(self) -> dict[str, float]:

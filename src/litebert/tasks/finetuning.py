@@ -18,11 +18,11 @@ from litebert.config import FinetuneConfig, TeacherConfig, TrainConfig
 from litebert.distributed import ALONE, World
 from litebert.errors import LitebertError
 from litebert.fast import accelerate, is_packed, pack
-from litebert.nn import AlbertForTask, Batch, by_length, moved
+from litebert.nn import AlbertForTask, Batch, by_length, device_of, moved
 from litebert.runs import AnswerRow
 from litebert.settings import DEFAULT, SUITED, Resolved, named_in
 from litebert.tasks.kinds.family import Answer, Dataset, Example, Family, Feature, Output, Scoring, joined, targets_of
-from litebert.tasks.pretraining import Loss, MicroBatch, Task, device_of, summed
+from litebert.tasks.pretraining import Loss, MicroBatch, Task, summed
 from litebert.tokenizer import Tokenizer
 
 
@@ -197,15 +197,10 @@ def taught(
     max_length: int,
 ) -> list[Feature]:
     """Return the features with the logits of a teacher, which reads with its own vocabulary."""
-    theirs, ours = teacher.head_config, family.head
-    if not (isinstance(family, Scoring) and theirs.answers_as(ours)):
-        received, expected = (
-            f"{head.kind}, {head.problem_type}: {', '.join(head.labels) or 'no labels'}" for head in (theirs, ours)
-        )
-        what = "this teacher cannot teach this task"
-        expected = f"{expected}; spans and tags are not learnt from a teacher"
+    if not (isinstance(family, Scoring) and teacher.head_config.answers_as(family.head)):
+        what, expected = "this teacher cannot teach this task", f"{family.head}; spans and tags are not learnt so"
         advice = "give a run of the same task and labels"
-        raise LitebertError("LB-884", what, received=received, expected=expected, next=advice)
+        raise LitebertError("LB-884", what, received=teacher.head_config, expected=expected, next=advice)
 
     def logits(network: AlbertForTask, batch: Batch) -> Sequence[Output]:
         return list(family.logits(network, batch).float().cpu().numpy())

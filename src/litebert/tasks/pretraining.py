@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 from litebert import rng
@@ -22,7 +22,7 @@ from litebert.config import EarlyConfig, TrainConfig
 from litebert.distributed import ALONE, World
 from litebert.fast import accelerate, pack
 from litebert.fast.steps import exact_dtype
-from litebert.nn import Albert, AlbertForPretraining, Batch, Network, moved
+from litebert.nn import Albert, AlbertForPretraining, Batch, Network, device_of, moved
 from litebert.nn.heads import PretrainingOutput
 from litebert.objectives import NO_LABEL, PretrainingBatch, Samples, prefetch
 
@@ -81,11 +81,6 @@ def summed(*values: Tensor) -> Tensor:
     """Return values as `Loss.sums`, in a dtype precise enough to be summed over a run."""
     exact = exact_dtype(values[0].device)
     return torch.stack([value.detach().to(exact) for value in values])
-
-
-def device_of(network: nn.Module) -> torch.device:
-    """Return where a network's parameters are."""
-    return next(network.parameters()).device
 
 
 # What the heads of pretraining learn
@@ -155,47 +150,35 @@ def sentence_objective(logits: Tensor, work: PretrainingWork) -> Loss | None:
     return Loss(loss / work.step_sequences, summed(loss, _correct(logits, labels), (labels != NO_LABEL).sum()))
 
 
-_NAMED, _JUDGED, _SHOWN = (
-    "Share of the masked tokens that are named exactly.",
-    "Share of the sentence pairs that are judged right.",
-    "Share of the positions that show [MASK] that are named exactly.",
-)
 OBJECTIVES: dict[str, Objective] = {
-    "masked_lm": Objective(
-        masked_lm_objective,
-        measures=(
-            Measure("masked_lm_loss", "mlm {:.3f}", "Masked-LM loss"),
-            Measure("masked_lm_accuracy", "acc {:.1%}", "Masked-LM accuracy", _NAMED, chance="masked_lm_baseline"),
-        ),
-    ),
-    "sentence_order": Objective(
-        sentence_objective,
-        measures=(
-            Measure("sentence_order_loss", "sop {:.3f}"),
-            Measure("sentence_order_accuracy", "acc {:.1%}", "Sentence order accuracy", _JUDGED, chance=0.5),
-        ),
-    ),
-}
+    "masked_lm": Objective(masked_lm_objective, (
+        Measure("masked_lm_loss", "mlm {:.3f}", "Masked-LM loss"),
+        Measure("masked_lm_accuracy", "acc {:.1%}", "Masked-LM accuracy",
+                "Share of the masked tokens that are named exactly.", "masked_lm_baseline"),
+    )),
+    "sentence_order": Objective(sentence_objective, (
+        Measure("sentence_order_loss", "sop {:.3f}"),
+        Measure("sentence_order_accuracy", "acc {:.1%}", "Sentence order accuracy",
+                "Share of the sentence pairs that are judged right.", 0.5),
+    )),
+}  # fmt: skip
 """What each head of pretraining learns, by the head's name; a step's loss is their sum."""
 MASK_TOKEN = (
     Measure("mask_token_loss", "", "[MASK] loss", "Of the positions that show [MASK] alone. Lower is better."),
-    Measure("mask_token_accuracy", "[MASK] {:.1%}", "[MASK] accuracy", _SHOWN),
-)
-
-
+    Measure("mask_token_accuracy", "[MASK] {:.1%}", "[MASK] accuracy",
+            "Share of the positions that show [MASK] that are named exactly."),
+)  # fmt: skip
 WITH_TEACHER = (
-    Measure(
-        "hidden_error", "hidden {:.3f}", "Hidden-state error", "Distance to the teacher's states. Lower is better."
-    ),
-    Measure(
-        "vector_error", "vectors {:.3f}", "Text-vector error", "Distance to the teacher's vectors. Lower is better."
-    ),
-)
+    Measure("hidden_error", "hidden {:.3f}", "Hidden-state error",
+            "Distance to the teacher's states. Lower is better."),
+    Measure("vector_error", "vectors {:.3f}", "Text-vector error",
+            "Distance to the teacher's vectors. Lower is better."),
+)  # fmt: skip
 
 
 def pretraining_measures() -> tuple[Measure, ...]:
     """Return everything that pretraining and distillation measure, in the order of a line of the log."""
-    (masked, *others) = (objective.measures for objective in OBJECTIVES.values())
+    masked, *others = (objective.measures for objective in OBJECTIVES.values())
     return (*masked, *MASK_TOKEN, *chain(*others), *WITH_TEACHER)
 
 

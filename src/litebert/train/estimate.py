@@ -12,9 +12,9 @@ from torch import Tensor
 
 from litebert.config import FinetuneConfig, PretrainConfig
 from litebert.fast import checkpoint_gradients
-from litebert.nn import AlbertForPretraining, Batch
+from litebert.nn import AlbertForPretraining, Batch, device_of
 from litebert.optim import build_optimizer
-from litebert.tasks.pretraining import Pretraining, PretrainingWork, Task, Work, device_of
+from litebert.tasks.pretraining import Pretraining, PretrainingWork, Task, Work
 from litebert.train.loop import MIN_STEPS
 from litebert.train.run import dtype_of, memory_bytes, threads
 

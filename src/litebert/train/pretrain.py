@@ -192,6 +192,8 @@ def shape_of_student(resolved: Resolved[PretrainConfig]) -> AlbertConfig:
     teacher = read_config(locate(named))
     is_open = {name: _is_usual(resolved.origins[f"model.{name}"]) for name in AlbertConfig.model_fields}
     shape = chosen.model_dump() | {name: getattr(teacher, name) for name in FROM_TEACHER if is_open[name]}
+    if shape["embedding_size"] == shape["hidden_size"]:
+        shape["embedding_projection"] = True  # it begins as that of the teacher's word table
     if is_open["num_hidden_groups"] and chosen.sharing == "all":
         shape["num_hidden_groups"] = min(STUDENT_GROUPS, shape["num_hidden_layers"])
     for name in FROM_TEACHER[:3]:
