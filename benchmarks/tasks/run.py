@@ -67,7 +67,7 @@ def results(out: Path) -> str:
         runs = [run for each in found.values() for run in each]
         for measure in SHOWN.get(task, ["accuracy"]) if runs else ():
             least = f"{100 * runs[0].outcome.baseline.get(measure, 0):.1f}"
-            cells = [_cell([run.outcome.last.measures[measure] for run in found[name]]) for name in names]
+            cells = [_cell([run.outcome.last.values[measure] for run in found[name]]) for name in names]
             lines.append([task, measure, runs[0].settings["train.steps"], least, *cells])
     return table(["task", "measure", "steps", "commonest label", *names], lines)
 

@@ -506,7 +506,6 @@ class FinetuneTrainConfig(TrainConfig):
     eval_at_start: bool = Field(False, description="evaluate before the first step, too")
     save_every: int = Field(500, ge=1, description="steps between checkpoints")
     keep_checkpoints: int = Field(1, ge=1, description="newest checkpoints that stay")
-    patience: int | None = Field(None, ge=1, description="evaluations without improvement before training ends early")
     exits: bool = Field(False, description="classification: a head after every step, for early exit and less depth")
 
 

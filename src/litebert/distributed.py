@@ -11,13 +11,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import lru_cache
-from math import inf
 from typing import TypeVar
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from torch.distributed import PrefixStore, Store, TCPStore  # type: ignore[attr-defined]
+from torch.distributed import PrefixStore, Store, rendezvous  # type: ignore[attr-defined]
 
 from litebert.errors import LitebertError, ResourceError
 from litebert.files import Json
@@ -25,10 +24,8 @@ from litebert.files import Json
 Item = TypeVar("Item")
 Value = TypeVar("Value")
 
-JOIN_SECONDS = 300.0
-"""All processes must start within this time."""
-SUM_SECONDS = 600.0
-"""The longest wait for the others in one sum: a process that hangs ends the run after it."""
+JOIN_SECONDS = 300.0  # within which all processes must start
+SUM_SECONDS = 600.0  # the longest wait for the others in one sum: a process that hangs ends the run after it
 POLL_SECONDS = 0.05
 
 
@@ -79,10 +76,10 @@ class World:
         """Return the values of all processes, by rank."""
         if self.size == 1:
             return [value]
-        values: list[Value | None] = [None] * self.size
+        values = [value] * self.size
         with _speaking():
             dist.all_gather_object(values, value)
-        return [each for each in values if each is not None]
+        return values
 
     def from_first(self, make: Callable[[], Json]) -> Json:
         """Return a value that the first process makes; the others wait for it without limit."""
@@ -115,22 +112,17 @@ def _speaking() -> Iterator[None]:
 
 def world_size() -> int:
     """Return the number of processes of the run; 1 without a launcher."""
-    return max(1, launched("WORLD_SIZE", "1"))
+    try:
+        return max(1, int(os.environ.get("WORLD_SIZE") or 1))
+    except ValueError as error:
+        raise _incomplete(error) from error
 
 
-def launched(name: str, default: str = "nothing", *, below: float = inf) -> int:
-    """Return a number that the launcher gives in the environment, such as LOCAL_RANK."""
-    text = os.environ.get(name) or default
-    if not text.isdecimal() or int(text) >= below:
-        raise _incomplete(f"{name}={text}")
-    return int(text)
-
-
-def _incomplete(received: str) -> LitebertError:
+def _incomplete(error: ValueError) -> LitebertError:
     return LitebertError(
         "LB-262",
         "the environment of several processes is not complete",
-        received=received,
+        received=error,
         expected="RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT, as torchrun sets them",
         next="torchrun --nproc-per-node 2 -m litebert pretrain ...; alone: unset WORLD_SIZE",
     )
@@ -143,29 +135,27 @@ def joined(device: torch.device) -> Iterator[World]:
     Sums on a GPU use nccl; those on a CPU, such as counts, use gloo. If the block succeeds, all processes disconnect
     together. If it raises, the others meet a broken connection in their next sum and stop.
     """
-    size = world_size()
-    if size == 1:
+    if world_size() == 1:
         yield ALONE
         return
-    place, port = launched("RANK", below=size), launched("MASTER_PORT")
-    if not (address := os.environ.get("MASTER_ADDR")):  # on several machines, only the launcher knows the first
-        raise _incomplete("MASTER_ADDR=nothing")
     if device.type == "cuda":
         torch.cuda.set_device(device)
     try:
-        store = _store(address, port, place)
+        store, rank, size = _rendezvous()
         # each run of this process has keys of its own
-        store = PrefixStore(f"litebert/{store.add(f'visits/{place}', 1)}", store)
+        store = PrefixStore(f"litebert/{store.add(f'visits/{rank}', 1)}", store)
         backend, timeout = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo", timedelta(seconds=SUM_SECONDS)
-        dist.init_process_group(backend, store=store, rank=place, world_size=size, timeout=timeout)
+        dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=timeout)
+    except ValueError as error:
+        raise _incomplete(error) from error
     except RuntimeError as error:
         raise LitebertError(
             "LB-263",
-            f"process {place} of {size} cannot reach the others at {address}:{port} within {JOIN_SECONDS:.0f} seconds",
+            f"the processes of this run did not find each other within {JOIN_SECONDS:.0f} seconds",
             received=str(error).splitlines()[0],
-            next="check the address, the firewall and GLOO_SOCKET_IFNAME or NCCL_SOCKET_IFNAME",
+            next="check MASTER_ADDR, the firewall and GLOO_SOCKET_IFNAME or NCCL_SOCKET_IFNAME",
         ) from error
-    world = World(place, size, store)
+    world = World(rank, size, store)
     yield world
     world.from_first(lambda: None)  # the others wait until the first has written everything
     dist.barrier()  # the first keeps the store until the others know
@@ -173,10 +163,8 @@ def joined(device: torch.device) -> Iterator[World]:
 
 
 @lru_cache(maxsize=1)
-def _store(address: str, port: int, place: int) -> Store:
-    """Connect to the store of the launcher or of the first process, once for all runs."""
-    is_master = place == 0 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
-    patience = timedelta(seconds=JOIN_SECONDS)
-    store = TCPStore(address, port, is_master=is_master, timeout=patience, wait_for_workers=False)
-    # a launcher that restarts its processes keeps its store
-    return PrefixStore(f"restart/{launched('TORCHELASTIC_RESTART_COUNT', '0')}", store)
+def _rendezvous() -> tuple[Store, int, int]:
+    """Connect to the store of the launcher or of the first process, once for all runs; return rank and size, too."""
+    store, rank, size = next(rendezvous("env://", timeout=timedelta(seconds=JOIN_SECONDS)))
+    # a launcher that restarts its processes may keep its store
+    return PrefixStore(f"restart/{os.environ.get('TORCHELASTIC_RESTART_COUNT')}", store), rank, size

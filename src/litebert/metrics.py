@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 
 from litebert.errors import LitebertError
 
-MARKED_FROM = 0.5
-"""In multi-label classification, a label is given at this probability or above."""
+MARKED_FROM = 0.5  # in multi-label classification, a label is given at this probability or above
 
 
 def require_some(number: int) -> None:
@@ -141,10 +140,8 @@ def entities(tags: Sequence[str]) -> list[tuple[str, int, int]]:
 
 # Answers found in texts.
 
-Gold = Mapping[str, Sequence[str]]
-"""The right answers of each question, by its id; none if it cannot be answered."""
-OFFICIAL_THRESHOLD = 1.0
-"""evaluate-v2.0.py's --na-prob-thresh: a question with a larger null score counts as unanswered."""
+Gold = Mapping[str, Sequence[str]]  # the right answers of each question, by its id; none if it cannot be answered
+OFFICIAL_THRESHOLD = 1.0  # evaluate-v2.0.py's --na-prob-thresh: with a larger null score, a question is unanswered
 
 _ARTICLE = re.compile(r"\b(?:a|an|the)\b")
 _WITHOUT_PUNCTUATION = str.maketrans("", "", string.punctuation)

@@ -18,17 +18,13 @@ from torch.optim.optimizer import Optimizer, ParamsT
 from litebert.config import OptimConfig
 from litebert.errors import LitebertError, counted, did_you_mean
 
-STATE_NAMES = ("adam_m", "adam_v")
-"""The state of each parameter, named as upstream: the moving means of g and g squared."""
-MOST_WARMUP = 0.1
-_AT_ONCE = 1 << 24
-"""Numbers that are updated together: all of base, or one kernel of xxlarge."""
+STATE_NAMES = ("adam_m", "adam_v")  # of each parameter, named as upstream: the moving means of g and g squared
+MOST_WARMUP = 0.1  # of the steps of a run by the clock
+_AT_ONCE = 1 << 24  # numbers that are updated together: all of base, or one kernel of xxlarge
 
-Group: TypeAlias = Mapping[str, Any]
-"""The settings of a parameter group, which are the arguments of `MomentOptimizer` and `is_adapted`, `is_matrix`."""
+Group: TypeAlias = Mapping[str, Any]  # the arguments of `MomentOptimizer`, and `is_adapted`, `is_matrix`, `rate_scale`
 State: TypeAlias = dict[str, Tensor]
-Schedule: TypeAlias = Callable[[int], float]
-"""The learning rate of each step."""
+Schedule: TypeAlias = Callable[[int], float]  # the learning rate of each step
 
 
 class MomentOptimizer(Optimizer):
@@ -286,10 +282,10 @@ def build_schedule(config: OptimConfig, *, total_steps: int, is_by_clock: bool =
 
 # From a configuration, and from a checkpoint.
 
+# upstream's pattern (optimization.py L83), and our own modules called `norm` or `…_norm`
 _EXCLUDED = re.compile(r"LayerNorm|layer_norm|bias|norm\.")
-"""Upstream's pattern (optimization.py L83), and our own modules called `norm` or `…_norm`."""
+# what maps one hidden vector to another; in embedding tables and classifiers, rows are symbols
 _HIDDEN = re.compile(r"(attention|feed_forward)\.\d+\.|projection\.|pooler\.|masked_lm\.dense\.")
-"""What maps one hidden vector to another. In embedding tables and classifiers, rows are symbols."""
 
 
 def build_optimizer(

@@ -6,11 +6,10 @@
 import json
 import math
 import re
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Literal, Self, TypeAlias, TypeVar
+from typing import Literal, Self, TypeVar
 
 from pydantic import BaseModel, Field, JsonValue, TypeAdapter, ValidationError, model_validator
 
@@ -20,9 +19,20 @@ from litebert.settings import refused
 
 RUN_FILE, METRICS_FILE, RESULT_FILE, ANSWERS = "run.json", "metrics.jsonl", "result.json", "answers"
 DAMAGED_FILE = "metrics.damaged"
-Kind = Literal["pretraining", "fine-tuning"]
-Listener: TypeAlias = Callable[[dict[str, Json]], None]
-"""Receives every row of metrics.jsonl."""
+Record = TypeVar("Record", bound=BaseModel)
+
+
+def _damaged(path: Path, found: str, advice: str = "restore it, or start again under another --name") -> DamagedError:
+    return DamagedError("LB-651", f"{path} is damaged", received=found, next=advice)
+
+
+def _read_record(kind: type[Record], path: Path) -> Record | None:
+    if not path.exists():
+        return None
+    try:
+        return kind.model_validate(read_json(path, command=f"ls {path.parent}"))
+    except ValidationError as error:
+        raise _damaged(path, refused(error)) from error
 
 
 # ---- run.json: settings with their origins, data, environment -------------------------------------------------------
@@ -43,46 +53,35 @@ def is_run(folder: Path) -> bool:
     return (folder / RUN_FILE).is_file()
 
 
-def read_run(folder: Path) -> RunFile | None:
-    """Read run.json; None if no run was begun."""
-    return _read_record(RunFile, folder / RUN_FILE, "LB-540", "restore it, or start again under another --name")
-
-
-Record = TypeVar("Record", bound=BaseModel)
-
-
-def _read_record(kind: type[Record], path: Path, code: str, advice: str) -> Record | None:
-    if not path.exists():
-        return None
-    try:
-        return kind.model_validate(read_json(path, command=f"ls {path.parent}"))
-    except ValidationError as error:
-        raise DamagedError(code, f"{path} is damaged", received=refused(error), next=advice) from error
-
-
 # ---- metrics.jsonl: one JSON object per line ------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class LogRow:
-    """One row: numbers by name, which may not be finite; a note has text."""
+class MeasuredStep(BaseModel, frozen=True, extra="allow"):
+    """A step and its finite numbers by name; in a file they are one flat object."""
+
+    __pydantic_extra__: dict[str, float]
+
+    step: int = Field(ge=0, lt=1 << 53)
+
+    @property
+    def values(self) -> dict[str, float]:
+        return self.__pydantic_extra__
+
+    @model_validator(mode="before")
+    @classmethod
+    def _finite(cls, row: Json) -> Json:
+        """Leave out what is not finite (null, where litebert wrote it) and what is no number."""
+        if not isinstance(row, dict):
+            return row
+        numbers = {n: v for n, v in row.items() if isinstance(v, int | float) and math.isfinite(v)}
+        return numbers | {n: v for n, v in row.items() if n in cls.model_fields}
+
+
+class LogRow(MeasuredStep):
+    """A row of metrics.jsonl: of training (`train`), of an evaluation (`eval`), or a note with its text."""
 
     kind: str
-    step: int
-    values: dict[str, float]
     text: str = ""
-
-    @classmethod
-    def read(cls, row: Json) -> Self:
-        """Read a line of the log; ValueError if it is none."""
-        if not isinstance(row, dict) or not isinstance(row.get("kind"), str):
-            raise ValueError(f"no row of a run: {row!r:.80}")
-        step = row.get("step")
-        if not isinstance(step, int) or not 0 <= step < 1 << 53:
-            raise ValueError(f"no step: {step!r:.80}")
-        numbers = {n: float(v) for n, v in row.items() if isinstance(v, int | float) and not isinstance(v, bool)}
-        del numbers["step"]
-        return cls(str(row["kind"]), step, numbers, str(row.get("text", "")))
 
 
 def line_of(row: dict[str, Json]) -> str:
@@ -102,10 +101,10 @@ def read_log(folder: Path) -> tuple[list[dict[str, Json]], dict[int, tuple[str, 
     for number, line in enumerate([*lines, last] if last.endswith(b"}") else lines, start=1):
         text = line.decode("utf-8", "replace")
         try:
-            LogRow.read(row := json.loads(text))
+            LogRow.model_validate(row := json.loads(text))
             rows.append(row)
         except (ValueError, OverflowError, RecursionError) as error:
-            damaged[number] = (text, str(error))
+            damaged[number] = (text, refused(error) if isinstance(error, ValidationError) else str(error))
     return rows, damaged
 
 
@@ -113,10 +112,9 @@ def read_metrics(folder: Path) -> list[dict[str, Json]]:
     """Read all rows; a line that is none is an error."""
     rows, damaged = read_log(folder)
     if damaged:
-        path, (number, (_, problem)) = folder / METRICS_FILE, next(iter(damaged.items()))
+        number, (_, problem) = next(iter(damaged.items()))
         others = f", and {len(damaged) - 1} more lines" if len(damaged) > 1 else ""
-        found, advice = f"line {number}: {problem}{others}", f"delete line {number} of {path}"
-        raise DamagedError("LB-651", f"{path} is damaged", received=found, next=advice)
+        raise _damaged(folder / METRICS_FILE, f"line {number}: {problem}{others}", "delete these lines")
     return rows
 
 
@@ -127,35 +125,12 @@ def truncate_after(folder: Path, step: int) -> list[int]:
     rows, damaged = read_log(folder)
     for number, (text, _) in damaged.items():
         append_line(folder / DAMAGED_FILE, f"line {number}: {text}")
-    kept = [line_of(row) for row in rows if LogRow.read(row).step <= step]
+    kept = [line_of(row) for row in rows if LogRow.model_validate(row).step <= step]
     write_text(folder / METRICS_FILE, "".join(f"{line}\n" for line in kept))
     return list(damaged)
 
 
-def finite(rows: Sequence[LogRow], name: str) -> list[float]:
-    """Return the finite values of one number in all rows that have it."""
-    return [row.values[name] for row in rows if math.isfinite(row.values.get(name, math.nan))]
-
-
 # ---- result.json: the measures of fine-tuning, for the last step and for the best evaluation ------------------------
-
-
-class EvaluatedStep(BaseModel, frozen=True, extra="allow"):
-    """A step, and all measures of its evaluation by name; in the file they are one flat object."""
-
-    __pydantic_extra__: dict[str, float]
-
-    step: int
-
-    @property
-    def measures(self) -> dict[str, float]:
-        return self.__pydantic_extra__
-
-    @classmethod
-    def of(cls, row: LogRow) -> Self:
-        """Return the finite numbers of one row of metrics.jsonl."""
-        measures = {name: value for name, value in row.values.items() if math.isfinite(value)}
-        return cls.model_validate({**measures, "step": row.step})
 
 
 class Result(BaseModel, frozen=True, populate_by_name=True):
@@ -163,8 +138,8 @@ class Result(BaseModel, frozen=True, populate_by_name=True):
 
     task: str
     key_measure: str
-    last: EvaluatedStep
-    best: EvaluatedStep
+    last: MeasuredStep
+    best: MeasuredStep
     num_evaluations: int = Field(alias="evaluations")
     seed: int | None = None
     start: str | None = None
@@ -175,14 +150,9 @@ class Result(BaseModel, frozen=True, populate_by_name=True):
     @model_validator(mode="after")
     def _check(self) -> Self:
         for each in (self.last, self.best):
-            if self.key_measure not in each.measures:
-                raise ValueError(f"no {self.key_measure} in {sorted(each.measures)}")
+            if self.key_measure not in each.values:
+                raise ValueError(f"no {self.key_measure} in {sorted(each.values)}")
         return self
-
-
-def read_result(folder: Path) -> Result | None:
-    """Read the result of a run; None if it is not finished."""
-    return _read_record(Result, folder / RESULT_FILE, "LB-653", "delete it and run litebert finetune again")
 
 
 # ---- answers/<split>.jsonl: what a fine-tuned model answered on its held-out sets -----------------------------------
@@ -190,18 +160,16 @@ def read_result(folder: Path) -> Result | None:
 
 @dataclass(frozen=True)
 class AnswerRow:
-    """One answer and what was expected, as text: for files of answers and the report's errors.
-
-    `confidence` is the probability of the answer, None if the kind of task has none; `score` is 1 for a right answer, 0
-    for a wrong one, or between (F1 of a span, closeness of a number); None without a label.
-    """
+    """One answer and what was expected, as text: for files of answers and the report's errors."""
 
     id: str
     text: str
     expected: str | None
     answer: str
-    confidence: float | None
-    score: float | None
+    confidence: float | None  # the probability of the answer; None if the kind of task has none
+    score: (
+        float | None
+    )  # 1 if right, 0 if wrong, or between (F1 of a span, closeness of a number); None without a label
 
     @property
     def is_right(self) -> bool:
@@ -217,11 +185,7 @@ def read_answers(folder: Path) -> dict[str, list[AnswerRow]]:
             try:
                 row = record.validate_json(line, strict=True) if line else None
             except ValidationError as error:
-                what, advice = (
-                    f"line {number}: {refused(error)}",
-                    "delete it, or run litebert finetune under another --name",
-                )
-                raise DamagedError("LB-654", f"{path} is damaged", received=what, next=advice) from error
+                raise _damaged(path, f"line {number}: {refused(error)}") from error
             if row and row.expected is not None:
                 found.setdefault(path.stem, []).append(row)
     return found
@@ -272,7 +236,7 @@ class Run:
 
     @cached_property
     def file(self) -> RunFile:
-        return read_run(self.seeds[0].folder if self.seeds else self.folder) or RunFile()
+        return _read_record(RunFile, (self.seeds[0] if self.seeds else self).folder / RUN_FILE) or RunFile()
 
     @property
     def settings(self) -> dict[str, JsonValue]:
@@ -283,7 +247,7 @@ class Run:
         return f"{value:,}" if isinstance(value, int | float) else str(value)
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> Literal["pretraining", "fine-tuning"]:
         """The kind of run; only fine-tuning has a task."""
         return "fine-tuning" if "task.name" in self.settings else "pretraining"
 
@@ -305,12 +269,12 @@ class Run:
         return (self.folder / RESULT_FILE).is_file() if self.kind == "fine-tuning" else self.has_model
 
     @cached_property
-    def outcome(self) -> Result | None:
-        return read_result(self.folder)
+    def outcome(self) -> Result | None:  # None until it is finished
+        return _read_record(Result, self.folder / RESULT_FILE)
 
     @cached_property
     def rows(self) -> tuple[LogRow, ...]:
-        return tuple(LogRow.read(row) for row in read_metrics(self.folder))
+        return tuple(LogRow.model_validate(row) for row in read_metrics(self.folder))
 
     @cached_property
     def training(self) -> tuple[LogRow, ...]:
@@ -327,10 +291,4 @@ class Run:
     @property
     def tokens(self) -> int:
         """The number of tokens trained on, without padding."""
-        return int(sum(finite(self.training, "tokens")))
-
-    @property
-    def trains_sentences(self) -> bool:
-        """Whether a second objective, sentence order or next sentence, was measured."""
-        rows = (*self.training[-1:], *self.evaluations[-1:])
-        return any("sentence_order_accuracy" in row.values for row in rows)
+        return int(sum(row.values.get("tokens", 0) for row in self.training))

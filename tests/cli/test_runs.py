@@ -112,7 +112,7 @@ def test_only_settings_that_differ_are_compared_with_who_set_them(runs: Path) ->
     assert ["best", "matthews", "0.7000", "-"] in cells
 
 
-def test_a_comparison_has_the_same_numbers_in_every_format(runs: Path) -> None:
+def test_a_comparison_gives_medians_of_seeds_with_means_and_deviations_below(runs: Path) -> None:
     one, seeds = str(runs / "cola"), str(runs / "glue" / "cola")
     words = ("runs", "compare", one, seeds)
     told = {(row["of"], row["name"]): (row[one], row[seeds]) for row in litebert(*words, "--json").json}
@@ -120,10 +120,6 @@ def test_a_comparison_has_the_same_numbers_in_every_format(runs: Path) -> None:
     assert told["last, mean of 3", "matthews"] == (None, 0.4)
     assert told["last, deviation", "matthews"] == (None, 0.2646)
     assert told["setting", "train.seed"] == ("1", "[1, 2, 10]")
-    table = csv.reader(litebert(*words, "--csv").stdout.split("\n"))
-    rows = {tuple(row[:2]): tuple(row[2:]) for row in table if row}
-    del rows["of", "name"]
-    assert rows == {key: tuple("" if cell is None else str(cell) for cell in cells) for key, cells in told.items()}
     assert "| last | matthews | 0.6123 | 0.5000 |" in litebert(*words, "--markdown").stdout
 
 

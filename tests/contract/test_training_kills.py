@@ -1,15 +1,13 @@
 """A training that is killed, anywhere, and started again ends with the bits of one that was left alone."""
 
-import json
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import litebert as package
+from tests.kills import killed
 
 from .tiny import FINETUNING, PRETRAINING, Tiny, rows, weights
 
@@ -31,11 +29,7 @@ def call_of(verb: str, tiny: Tiny) -> dict[str, object]:
 @pytest.mark.parametrize("verb", PARTS)
 def test_a_killed_training_goes_on_to_the_same_bits(tiny: Tiny, tmp_path: Path, verb: str) -> None:
     arguments, whole = call_of(verb, tiny), tmp_path / "whole"
-    asked = {"verb": verb, "arguments": arguments, "runs": str(tmp_path), "parts": PARTS[verb]}
-    script = [sys.executable, str(Path(__file__).with_name("kills.py"))]
-    done = subprocess.run(script, input=json.dumps(asked), capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
-    assert int(done.stdout) > 50
+    assert killed("train", verb=verb, arguments=arguments, runs=tmp_path, parts=PARTS[verb]) > 50
     for part in PARTS[verb]:
         run = getattr(package, verb)(**arguments, runs=tmp_path, name=f"killed-{part}", quiet=True)
         assert run.is_finished

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from litebert.config import PretrainConfig
-from litebert.files import Json, hash_file
+from litebert.files import hash_file
 from litebert.runs import read_metrics
 from litebert.settings import Resolved, resolve, settings_from_words
+from litebert.train import loop
 
 WORDS = (
     "model.embedding_size=16 model.hidden_size=32 model.num_hidden_layers=2 model.num_attention_heads=2 "
@@ -29,9 +30,27 @@ def configure(corpus: Path) -> Configure:
     return lambda *changes: resolve(PretrainConfig, settings_from_words([f"data.corpus={corpus}", *SMALL, *changes]))
 
 
-def at(step: int, action: Callable[..., object], *given: object) -> Callable[[dict[str, Json]], object]:
-    """Return a listener that acts when a row of this step is written."""
-    return lambda row: action(*given) if row["step"] == step else None
+Act = Callable[[int], object]
+EachStep = Callable[[Act], None]
+
+
+@pytest.fixture
+def each_step(monkeypatch: pytest.MonkeyPatch) -> EachStep:
+    """Return a function that has something done in every step from now on; it is given the number of the step."""
+    original = loop.training_step
+
+    def do(act: Act) -> None:
+        def step(*args: object, **kwargs: object) -> object:
+            act(kwargs["step"] + 1)
+            return original(*args, **kwargs)
+
+        monkeypatch.setattr(loop, "training_step", step)
+
+    return do
+
+
+def at(number: int, action: Callable[..., object], *given: object) -> Act:
+    return lambda step: action(*given) if step == number else None
 
 
 def checkpoints_of(run: Path) -> list[Path]:

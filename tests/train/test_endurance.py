@@ -13,16 +13,15 @@ from typing import Any
 
 import pytest
 
-from litebert.files import Json
 from litebert.train import run
 from litebert.train.pretrain import pretrain
 
-from .conftest import Configure, at, checkpoints_of
+from .conftest import Configure, EachStep, at, checkpoints_of
 
 
 @pytest.mark.parametrize(("first", "last"), [(200, 700), pytest.param(10_000, 20_000, marks=pytest.mark.slow)])
 def test_a_long_run_leaks_nothing(
-    tmp_path: Path, configure: Configure, first: int, last: int, kept_bytes: int = 0
+    tmp_path: Path, configure: Configure, each_step: EachStep, first: int, last: int, kept_bytes: int = 0
 ) -> None:
     """Note memory and open files at five steps, and require a quarter of the run that adds less than 500 KB.
 
@@ -31,23 +30,26 @@ def test_a_long_run_leaks_nothing(
     steps = [first + (last - first) * part // 4 for part in range(5)]
     memory, files, kept = list[int](), list[int](), list[bytes]()
 
-    def note(row: dict[str, Json]) -> None:
+    def note(step: int) -> None:
         kept.append(b"x" * kept_bytes)
-        if row["kind"] == "train" and row["step"] in steps:
+        if step in steps:
             memory.append(int(Path("/proc/self/statm").read_text().split()[1]) * 4_096)
             files.append(len([*Path("/proc/self/fd").iterdir()]))
 
     small = ("train.batch_size=2", "objective.max_seq_length=16", "train.log_every=25")
     pace = (f"train.steps={last}", "train.eval_every=100000", "train.save_every=500")
-    pretrain(configure(*small, *pace), tmp_path, is_quiet=True, listeners=(note,))
+    each_step(note)
+    pretrain(configure(*small, *pace), tmp_path, is_quiet=True)
     assert len(memory) == 5
     assert min(after - before for before, after in pairwise(memory)) < 500_000
     assert files[-1] == files[0]
 
 
-def test_control_what_is_kept_at_each_row_is_noticed(tmp_path: Path, configure: Configure) -> None:
+def test_control_what_is_kept_at_each_step_is_noticed(
+    tmp_path: Path, configure: Configure, each_step: EachStep
+) -> None:
     with pytest.raises(AssertionError):
-        test_a_long_run_leaks_nothing(tmp_path, configure, 100, 200, kept_bytes=20_000_000)
+        test_a_long_run_leaks_nothing(tmp_path, configure, each_step, 100, 200, kept_bytes=800_000)
 
 
 @pytest.fixture
@@ -61,26 +63,31 @@ def heard() -> Iterator[None]:
 
 @pytest.mark.usefixtures("heard")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP])
-def test_every_signal_to_stop_leaves_a_checkpoint(tmp_path: Path, configure: Configure, number: signal.Signals) -> None:
-    code = pretrain(configure(), tmp_path, is_quiet=True, listeners=(at(6, signal.raise_signal, number),))
+def test_every_signal_to_stop_leaves_a_checkpoint(
+    tmp_path: Path, configure: Configure, each_step: EachStep, number: signal.Signals
+) -> None:
+    each_step(at(6, signal.raise_signal, number))
+    code = pretrain(configure(), tmp_path, is_quiet=True)
     assert (code, (tmp_path / "model").exists()) == (128 + number, False)
     assert checkpoints_of(tmp_path)[-1].name == "step-000000006"
 
 
 @pytest.mark.usefixtures("heard")
-def test_nohup_is_obeyed(tmp_path: Path, configure: Configure) -> None:
+def test_nohup_is_obeyed(tmp_path: Path, configure: Configure, each_step: EachStep) -> None:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    assert pretrain(configure(), tmp_path, is_quiet=True, listeners=(at(6, signal.raise_signal, signal.SIGHUP),)) == 0
+    each_step(at(6, signal.raise_signal, signal.SIGHUP))
+    assert pretrain(configure(), tmp_path, is_quiet=True) == 0
 
 
 @pytest.mark.usefixtures("heard")
 def test_control_without_handlers_a_signal_leaves_no_checkpoint(
-    tmp_path: Path, configure: Configure, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, configure: Configure, each_step: EachStep, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     monkeypatch.setattr(run, "STOP_SIGNALS", ())
+    each_step(at(3, signal.raise_signal, signal.SIGINT))
     with pytest.raises(KeyboardInterrupt):
-        pretrain(configure(), tmp_path, is_quiet=True, listeners=(at(3, signal.raise_signal, signal.SIGINT),))
+        pretrain(configure(), tmp_path, is_quiet=True)
     assert not checkpoints_of(tmp_path)
 
 

@@ -4,6 +4,7 @@ import io
 import itertools
 import json
 import os
+import random
 import shutil
 import signal
 import subprocess
@@ -16,19 +17,20 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from litebert.config import TrainConfig
+from litebert.config import OptimConfig, TrainConfig
 from litebert.errors import LitebertError, NonFiniteError, ResourceError
-from litebert.folder import weights
+from litebert.folder import load_model, weights
 from litebert.optim import build_optimizer
 from litebert.runs import read_metrics
 from litebert.settings import RETIRED
 from litebert.tasks.pretraining import Loss, Pretraining
-from litebert.train import checkpoint, loop, run
-from litebert.train.checkpoint import Checkpoints, RunProgress, manifest_of
+from litebert.train import checkpoint, loop
+from litebert.train.checkpoint import Checkpoints, RunProgress, manifest_of, verify
 from litebert.train.pretrain import pretrain
 from litebert.train.run import RunLog, Session
+from tests.kills import killed
 
-from .conftest import Configure, at, checkpoints_of, state_of
+from .conftest import Configure, EachStep, at, checkpoints_of, state_of
 
 EVERYTHING = (
     "optim.name=muon optim.beta2=0.98 optim.average_decay=0.9 early.mask_prob=0.3 early.depth=1 early.depth_share=0.4"
@@ -37,19 +39,12 @@ EVERYTHING = (
 
 @pytest.mark.parametrize(("at_step", "settings"), [(1, ""), (6, EVERYTHING), (11, "")])
 def test_a_run_stopped_after_any_step_equals_an_uninterrupted_one(
-    tmp_path: Path, configure: Configure, monkeypatch: pytest.MonkeyPatch, at_step: int, settings: str
+    tmp_path: Path, configure: Configure, each_step: EachStep, at_step: int, settings: str
 ) -> None:
-    configured, step = configure(*settings.split()), loop.training_step
+    configured = configure(*settings.split())
     pretrain(configured, tmp_path / "whole", is_quiet=True)
-
-    def stopping(*args: object, **kwargs: object) -> object:
-        if kwargs["step"] == at_step - 1:
-            os.kill(os.getpid(), signal.SIGTERM)
-        return step(*args, **kwargs)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(loop, "training_step", stopping)
-        assert pretrain(configured, tmp_path / "stopped", is_quiet=True) == 143
+    each_step(at(at_step, signal.raise_signal, signal.SIGTERM))
+    assert pretrain(configured, tmp_path / "stopped", is_quiet=True) == 143
     assert checkpoints_of(tmp_path / "stopped")[-1].name == f"step-{at_step:09d}"
     assert not (tmp_path / "stopped" / "model").exists()
     assert pretrain(configured, tmp_path / "stopped", is_quiet=True) == 0
@@ -57,11 +52,11 @@ def test_a_run_stopped_after_any_step_equals_an_uninterrupted_one(
 
 
 def test_control_moments_that_are_not_restored_change_the_run(
-    tmp_path: Path, configure: Configure, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, configure: Configure, each_step: EachStep, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(checkpoint, "load_state_tensors", lambda *_: None)
     with pytest.raises(AssertionError, match="Differing items"):
-        test_a_run_stopped_after_any_step_equals_an_uninterrupted_one(tmp_path, configure, monkeypatch, 5, "")
+        test_a_run_stopped_after_any_step_equals_an_uninterrupted_one(tmp_path, configure, each_step, 5, "")
 
 
 def test_a_resume_with_other_settings_is_refused_unless_they_change_no_number(
@@ -113,6 +108,102 @@ def test_control_a_damaged_checkpoint_that_nobody_verifies_changes_the_run(
             monkeypatch.setattr(weights, "_read_header", unhashed)
         pretrain(configure(), run, is_quiet=True)
         assert (state_of(run) == state_of(tmp_path / "whole")) == is_verified
+
+
+# Checkpoints: killed while they are written, and damaged afterwards
+
+IN_PLACE = """
+from contextlib import contextmanager
+@contextmanager
+def in_place(final):
+    final.mkdir(parents=True, exist_ok=True)
+    yield final
+checkpoint.files.staged_folder = in_place
+"""
+
+
+@pytest.mark.parametrize("without", ["", pytest.param(IN_PLACE, marks=pytest.mark.slow)])
+def test_a_save_killed_at_any_operation_leaves_whole_checkpoints(
+    tmp_path: Path, small_model: Path, without: str
+) -> None:
+    """Written in place, which is the negative control, it leaves one that is not whole."""
+    assert (killed("saves", without, folder=tmp_path, model=small_model) > 0) == bool(without)
+
+
+def test_a_reader_never_finds_a_checkpoint_that_is_not_whole(tmp_path: Path, small_model: Path) -> None:
+    assert killed("readers", folder=tmp_path, model=small_model) == 0
+
+
+def test_control_checkpoints_written_in_place_are_found_half_written(tmp_path: Path, small_model: Path) -> None:
+    assert killed("readers", IN_PLACE, folder=tmp_path, model=small_model) > 0
+
+
+@pytest.fixture
+def saved(tmp_path: Path, small_model: Path) -> Path:
+    """Give a checkpoint of a small network."""
+    network = load_model(small_model).network
+    optimizer = build_optimizer(OptimConfig(), network.named_parameters())
+    path = Checkpoints(tmp_path, keep=1).save(network, optimizer, RunProgress(step=7))
+    verify(path)
+    return path
+
+
+def test_every_damage_of_a_checkpoint_is_noticed(saved: Path) -> None:
+    """64 truncations of each large file, 2,000 flipped bits, and a page of zeros of each."""
+    seed = int(time.time())
+    draw, contents = random.Random(seed), {file: file.read_bytes() for file in sorted(saved.iterdir())}
+    large = [file for file in contents if len(contents[file]) > 8_192]
+    assert len(large) == 2
+    damages = [(f, contents[f][: len(contents[f]) * cut // 64]) for f in large for cut in range(64)]
+    damages += [(f, contents[f][:-4_096] + bytes(4_096)) for f in large if any(contents[f][-4_096:])]
+    for _ in range(2_000):
+        file = draw.choice(sorted(contents.keys() - {saved / "manifest.json"}))
+        data = bytearray(contents[file])
+        data[draw.randrange(len(data))] ^= 1 << draw.randrange(8)
+        damages.append((file, bytes(data)))
+    for file, data in damages:
+        file.write_bytes(data)
+        with pytest.raises(LitebertError, match="LB-501"):
+            verify(saved)
+            pytest.fail(f"seed {seed}: {file.name}, {len(data)} bytes, is taken as whole")
+        file.write_bytes(contents[file])
+    verify(saved)
+
+
+def test_control_sizes_alone_do_not_tell_a_flipped_bit(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkpoint.files, "hash_file", lambda _: "")
+    (saved / "manifest.json").write_text(json.dumps(manifest_of(saved, 7)))
+    with pytest.raises(pytest.fail.Exception):
+        test_every_damage_of_a_checkpoint_is_noticed(saved)
+
+
+def _swap(path: Path) -> None:
+    (path / "model.safetensors").rename(path / "other")
+    (path / "optimizer.safetensors").rename(path / "model.safetensors")
+    (path / "other").rename(path / "optimizer.safetensors")
+
+
+def _edit(old: str, new: str) -> Callable[[Path], object]:
+    return lambda path: (path / "manifest.json").write_text((path / "manifest.json").read_text().replace(old, new, 1))
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        _swap,
+        lambda path: (path / "state.json").unlink(),
+        lambda path: (path / "manifest.json").unlink(),
+        lambda path: (path / "extra").touch(),
+        _edit('"format": 1', '"format": 2'),
+        _edit('"blake2b": "', '"blake2b": "0'),
+        _edit('"bytes": ', '"bytes": 1'),
+        _edit("{", "["),
+    ],
+)
+def test_swapped_missing_and_foreign_files_are_noticed(saved: Path, damage: Callable[[Path], object]) -> None:
+    damage(saved)
+    with pytest.raises(LitebertError, match=r"LB-(501|00\d)"):
+        verify(saved)
 
 
 # Numbers that are not finite
@@ -256,9 +347,10 @@ def test_a_disk_too_full_for_the_checkpoints_is_refused_before_work(
 
 
 def test_damaged_rows_are_named_and_kept_aside(
-    tmp_path: Path, configure: Configure, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, configure: Configure, each_step: EachStep, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    pretrain(configure(), tmp_path, is_quiet=True, listeners=(at(6, signal.raise_signal, signal.SIGTERM),))
+    each_step(at(6, signal.raise_signal, signal.SIGTERM))
+    pretrain(configure(), tmp_path, is_quiet=True)
     lines = (tmp_path / "metrics.jsonl").read_bytes().split(b"\n")
     (tmp_path / "metrics.jsonl").write_bytes(b"\n".join([lines[0], b"\xff\x00{", *lines[1:]]))
     with pytest.raises(LitebertError, match=r"LB-651[\s\S]*line 2"):
@@ -269,10 +361,10 @@ def test_damaged_rows_are_named_and_kept_aside(
     assert read_metrics(tmp_path)[-1]["step"] == 12
 
 
-def test_a_run_whose_folder_is_deleted_says_so(tmp_path: Path, configure: Configure) -> None:
-    delete = at(3, shutil.rmtree, tmp_path / "run")
+def test_a_run_whose_folder_is_deleted_says_so(tmp_path: Path, configure: Configure, each_step: EachStep) -> None:
+    each_step(at(3, shutil.rmtree, tmp_path / "run"))
     with pytest.raises(LitebertError, match="LB-543"):
-        pretrain(configure(), tmp_path / "run", is_quiet=True, listeners=(delete,))
+        pretrain(configure(), tmp_path / "run", is_quiet=True)
 
 
 def test_work_continues_when_nobody_reads_its_lines() -> None:
@@ -303,13 +395,3 @@ def test_the_checkpoint_of_an_earlier_version_is_resumed() -> None:
     earlier = {"step": 4, "skipped_in_a_row": 0, "window": [1.0, 2.0], "window_tokens": 7}
     progress = RunProgress.model_validate(earlier | {"losses": [1.0], "omitted": 2})
     assert progress == RunProgress(step=4, position=4.0, window=(1.0, 2.0), window_tokens=7)
-
-
-def test_the_time_left_counts_evaluations_and_memory_is_in_bytes_on_macos_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    kilobytes = run.memory_bytes()
-    monkeypatch.setattr(run.sys, "platform", "darwin")
-    assert run.memory_bytes() < kilobytes / 512
-    unused, train = Session(Path("unused")), TrainConfig(steps=20, eval_every=5)
-    timed = RunLog(unused, train, evaluation_seconds=60)
-    assert timed._left(10, 2.0) == "2m20s"  # ten steps, and the evaluations at 15 and 20
-    assert RunLog(unused, train, ends=time.monotonic() + 90.4)._left(3, 1.0) == "1m30s"

@@ -21,7 +21,7 @@ from litebert.hub.card import model_card
 from litebert.inference import Model
 from litebert.inference.finetuned import Finetuned, ensemble_answers, measured
 from litebert.nn import AlbertForPretraining, AlbertForTask, AlbertWithExits
-from litebert.runs import read_metrics, read_result
+from litebert.runs import Run, read_metrics
 from litebert.settings import SUITED, Resolved, Setting, resolve, settings_from_words
 from litebert.tasks.finetuning import MAX_EPOCHS, with_suited
 from litebert.tokenizer import Tokenizer, train_tokenizer
@@ -136,7 +136,7 @@ def test_the_control_takes_nothing_from_the_model_and_what_is_not_learnt_is_doub
     start, random, pretrained = tables
     assert torch.allclose(pretrained, start, atol=1e-5)
     assert not torch.allclose(random, start, atol=1e-2)
-    result = read_result(tmp_path / "false")
+    result = Run(tmp_path / "false").outcome
     assert result is not None and result.baseline["accuracy"] == 0.5 and result.doubts
     card = model_card(tmp_path / "false" / "model")
     assert "commonest label" in card and "**Warning**" in card

@@ -178,8 +178,7 @@ def _of_pretrained(
     path: str, data: str | Path | None, columns: Sequence[str], precision: Precision | None
 ) -> Evaluation:
     """Measure masked LM and sentence order; a model without a sentence-order head, masked LM alone."""
-    from litebert.fast import refuse_non_finite
-    from litebert.fast.steps import DTYPES
+    from litebert.fast import DTYPES, refuse_non_finite
     from litebert.folder import load_model
     from litebert.inference.finetuned import recorded_config, run_of, trained_in
     from litebert.nn import AlbertForPretraining

@@ -25,8 +25,8 @@ from litebert.tasks.check import DataReport, check_dataset, check_files
 from litebert.tokenizer import Tokenizer
 
 if TYPE_CHECKING:  # what needs torch is imported where it is used, so that `litebert pretrain --help` loads none
-    from litebert.train.estimate import Estimate
     from litebert.train.finetune import Prepared
+    from litebert.train.loop import Estimate
 
 # What `pretrain` and `distil` have in common, with its help in the shell.
 CorpusFolder = Annotated[str | Path | None, "A corpus instead of texts: a folder, or a URL."]
@@ -70,7 +70,7 @@ def pretrain(
     require_types(pretrain, locals())
     from litebert.distributed import joined
     from litebert.train import pretrain as pretraining
-    from litebert.train.estimate import most_tokens
+    from litebert.train.loop import most_tokens
     from litebert.train.run import choose_device
     from litebert.train.sources import Sources, shares_of
 

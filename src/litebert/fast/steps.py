@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
-from litebert.config import Activation, Backend, Precision
+from litebert.config import Activation, Backend
 from litebert.errors import DamagedError, no_such_name
 from litebert.fast.attention import Attend, Layout, attend_of, fastest
 from litebert.nn.batch import Batch, filled
@@ -30,7 +30,7 @@ from litebert.nn.model import ACTIVATIONS, Albert, AttentionBlock
 from litebert.nn.model import Step as Plan
 
 # The dtype of activations for each precision.
-DTYPES: dict[Precision, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+DTYPES: dict[str, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 Linear: TypeAlias = Callable[[Tensor, Tensor | None], Tensor]
 """(x, residual) -> x W^T + b, perhaps activated, plus the residual if there is one: often in one kernel."""

@@ -11,7 +11,7 @@ from litebert.files import hash_file, read_capped, write_text
 from litebert.folder.config import architecture
 from litebert.folder.model import head_of, load_model
 from litebert.folder.weights import weights_path
-from litebert.runs import EvaluatedStep, Run, is_run
+from litebert.runs import MeasuredStep, Run, is_run
 from litebert.settings import DEFAULT, SUITED, is_typed, named_in
 from litebert.tokenizer import Tokenizer
 
@@ -111,7 +111,7 @@ def _training(run: Run, kept: str) -> dict[str, object]:
     Settings of the network are in its config.json; paths are private, so the data are named by their hashes.
     """
     result, settings, origins = run.outcome, run.settings, run.file.origins
-    evaluated = EvaluatedStep.of(run.evaluations[-1]) if run.evaluations else EvaluatedStep(step=0)
+    evaluated = run.evaluations[-1] if run.evaluations else MeasuredStep(step=0)
     if result:
         evaluated = result.best if kept == "best" else result.last
 

@@ -20,7 +20,7 @@ from litebert.hub.transfer import locate
 from litebert.inference.inputs import open_network
 from litebert.interop.reports import Quantized
 from litebert.nn import AlbertForTask, by_length
-from litebert.runs import RUN_FILE, is_run, read_run
+from litebert.runs import RUN_FILE, Run, is_run
 from litebert.settings import RETIRED, Schema, Setting, resolve
 from litebert.tasks.finetuning import answer
 from litebert.tasks.kinds.family import Dataset, Feature, frame_ids, joined
@@ -61,7 +61,7 @@ class Finetuned:
         trained with; `depth` is the number of steps applied.
         """
         run = run_of(path)
-        recorded = read_run(run) if run else None
+        recorded = Run(run).file if run else None
         folder = locate(fspath(path))
         if recorded is None and task is None:
             what = f"{path} is no run of litebert finetune, and no file names what it was trained for"
@@ -127,7 +127,7 @@ def measured(models: Sequence[Finetuned], data: Path, split: str) -> tuple[dict[
 def data_of(folder: str | PathLike[str]) -> Path:
     """Return the path of the data that a run was trained on."""
     run = run_of(folder)
-    recorded = read_run(run) if run else None
+    recorded = Run(run).file if run else None
     if recorded is None:
         raise LitebertError("LB-925", f"no file names the data of {folder}, which has no run", next="add --data FOLDER")
     data = recorded_config(FinetuneConfig, recorded.settings).data

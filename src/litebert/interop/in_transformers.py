@@ -8,8 +8,7 @@ from torch import Tensor, nn
 
 from litebert.config import Precision
 from litebert.errors import LitebertError
-from litebert.fast import pack
-from litebert.fast.steps import DTYPES
+from litebert.fast import DTYPES, pack
 from litebert.folder.config import parse_config
 from litebert.folder.model import build_network
 from litebert.nn import Albert, Batch

@@ -18,7 +18,7 @@ import jinja2
 import litebert
 from litebert.errors import missing_package
 from litebert.report.tables import Table, word
-from litebert.runs import LogRow, Run, finite
+from litebert.runs import LogRow, Run
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -83,13 +83,13 @@ Rule: TypeAlias = tuple[str, float]
 def curve_of(rows: Sequence[LogRow], name: str, *, most_points: int = MOST_POINTS) -> list[Point]:
     """Return at most `most_points` points; every finite value is within the range of its point.
 
-    >>> rows = [LogRow("train", step, {"loss": 4.0 / step}) for step in (1, 2, 4)]
+    >>> rows = [LogRow.model_validate({"kind": "train", "step": n, "loss": 4.0 / n}) for n in (1, 2, 4)]
     >>> curve_of(rows, "loss", most_points=2)
     [Point(step=2, mean=3.0, low=2.0, high=4.0), Point(step=4, mean=1.0, low=1.0, high=1.0)]
     """
     values: dict[int, list[float]] = {}  # by step; of several seeds, one each
     for row in rows:
-        if math.isfinite(row.values.get(name, math.nan)):
+        if name in row.values:
             values.setdefault(row.step, []).append(row.values[name])
     steps, points = sorted(values), []
     size = max(1, math.ceil(len(steps) / most_points))  # so many neighbouring steps become one point
@@ -150,7 +150,7 @@ def chart(
 def chart_of(
     run: Run, name: str, title: str, caption: str, write: Callable[[float], str], **style: Any
 ) -> list[Figure]:
-    """Return the figure of one number of a run, or of the mean of its seeds; its caption counts the gaps."""
+    """Return the figure of one number of a run, or of the mean of its seeds."""
     runs = run.seeds or (run,)
     training = [row for each in runs for row in each.training]
     held_out = [row for each in runs for row in each.evaluations]
@@ -158,14 +158,13 @@ def chart_of(
         Line("training", "train", curve_of(training, name)),
         Line("held out", "held-out", curve_of(held_out, name, most_points=MOST_EVALUATIONS)),
     ]
-    if gaps := sum(not math.isfinite(row.values.get(name, 0.0)) for row in (*training, *held_out)):
-        caption = f"{gaps:,} non-finite values are omitted. {caption}"
     return chart(title, caption, lines, write, **style)
 
 
 def rate_charts(run: Run) -> list[Figure]:
     """Return the figures that any training has: learning rate, gradient norm, speed."""
-    norms, clip = finite((*run.training, *run.evaluations), "gradient_norm"), run.settings.get("optim.clip_norm")
+    norms = [row.values["gradient_norm"] for row in run.training if "gradient_norm" in row.values]
+    clip = run.settings.get("optim.clip_norm")
     # A limit far above the norms would flatten their curve.
     is_near = isinstance(clip, int | float) and 0 < clip <= 3 * max(norms, default=0.0)
     rule = ("clipped at", float(str(clip))) if is_near else None

@@ -17,7 +17,7 @@ from litebert.config import PRESETS
 from litebert.errors import LitebertError
 from litebert.files import Json
 from litebert.metrics import Spread
-from litebert.runs import EvaluatedStep, Result, Run, is_run
+from litebert.runs import Result, Run, is_run
 from litebert.settings import named_in
 
 if TYPE_CHECKING:
@@ -153,10 +153,10 @@ def reached_by(run: Run) -> list[Result]:
     if run.kind == "fine-tuning":
         return [each.outcome for each in run.seeds or (run,) if each.outcome]
     measure = "masked_lm_accuracy"
-    steps = [step for step in map(EvaluatedStep.of, run.evaluations) if measure in step.measures]
+    steps = [row for row in run.evaluations if measure in row.values]
     if not steps:
         return []
-    best = max(steps, key=lambda step: step.measures[measure])
+    best = max(steps, key=lambda row: row.values[measure])
     return [Result(task="", key_measure=measure, last=steps[-1], best=best, num_evaluations=len(steps), fresh=())]
 
 
@@ -164,7 +164,7 @@ def ends_of(results: Sequence[Result]) -> dict[str, dict[str, Spread]]:
     """Summarise each measure of the last steps, and of the best evaluations, that all seeds have."""
     ends: dict[str, dict[str, Spread]] = {}
     for end in ("last", "best") if results else ():
-        measures = [getattr(each, end).measures for each in results]
+        measures = [getattr(each, end).values for each in results]
         names = [name for name in measures[0] if all(name in each for each in measures)]
         ends[end] = {name: Spread.of([each[name] for each in measures]) for name in names}
     return ends
@@ -206,11 +206,10 @@ def doubts_of(run: Run) -> list[str]:
     order, number = last.values.get("sentence_order_accuracy", math.nan), run.settings.get("train.eval_sequences")
     if isinstance(number, int) and number > 0 and abs(order - 0.5) < 1 / math.sqrt(number):
         found.append(f"{sentence_task(run)}: {share(order)} right, no better than chance on {number:,} sequences")
-    losses = [(row.values.get("masked_lm_loss", math.nan), row.step) for row in run.evaluations]
-    lowest, step = min((each for each in losses if math.isfinite(each[0])), default=(math.nan, last.step))
-    if losses[-1][0] > lowest + WORSE:
-        said = f"the held-out masked-LM loss is {losses[-1][0]:.3f}; it was lowest, {lowest:.3f}, at step {step:,}"
-        found.append(said)
+    losses = [(row.values.get("masked_lm_loss", math.inf), row.step) for row in run.evaluations]
+    (lowest, step), reached = min(losses), losses[-1][0]
+    if lowest + WORSE < reached < math.inf:
+        found.append(f"the held-out masked-LM loss is {reached:.3f}; it was lowest, {lowest:.3f}, at step {step:,}")
     return found
 
 

@@ -20,7 +20,7 @@ from litebert.files import Json, write_text
 from litebert.report import tables
 from litebert.report.page import Figure, Page, Section, chart_of, rate_charts, reliability_figure
 from litebert.report.tables import Cell, Table, share, word, written
-from litebert.runs import AnswerRow, Result, Run, finite, read_answers
+from litebert.runs import AnswerRow, Result, Run, read_answers
 from litebert.settings import describe, flattened
 
 REPORT_FILE = "report.html"
@@ -90,9 +90,9 @@ def write_report(folder: Path) -> Path:
     sections.append(Section("Environment and data", tables=[both]))
 
     if not seeds:  # what happened, and what it took; an unknown figure is empty
-        speeds = finite(run.training, "tokens_per_second")
-        timed = [row.values for row in run.training if {"tokens", "tokens_per_second"} <= row.values.keys()]
-        seconds = sum(row["tokens"] / row["tokens_per_second"] for row in timed if row["tokens_per_second"] > 0)
+        speeds = [row.values["tokens_per_second"] for row in run.training if "tokens_per_second" in row.values]
+        timed = [row.values for row in run.training if row.values.get("tokens_per_second", 0) > 0]
+        seconds = sum(row.get("tokens", 0) / row["tokens_per_second"] for row in timed)
         notes = [(f"{row.step:,}", row.text) for row in run.rows if row.kind == "note"]
         facts |= {
             "Tokens seen": f"{run.tokens:,}" if run.tokens else "",
@@ -166,7 +166,7 @@ def _pretraining(run: Run) -> Told:
         "Optimizer": f"{setting('optim.name')}, peak rate {setting('optim.learning_rate')}",
     }
     shell = [f'litebert fill "The cat sat on the [MASK]." --model {model}']
-    if run.trains_sentences and run.settings.get("objective.sentence") != "next":
+    if run.settings.get("objective.sentence") not in ("none", "next"):
         shell.append(f'litebert order "He opened the door." "Nobody was there." --model {model}')
     shell.append(f'litebert embed "A sentence." --model {model}')
     return facts, sections, shell, 'fill("The cat sat on the [MASK].")'
@@ -186,7 +186,7 @@ def _finetuning(run: Run) -> Told:
     if results:
         key = results[0].key_measure
         base = next((key.removeprefix(f"{each}_") for each in sets if key.startswith(f"{each}_")), None)
-        measured = [name for name in results[0].last.measures if name == key or (base and name.endswith(f"_{base}"))]
+        measured = [name for name in results[0].last.values if name == key or (base and name.endswith(f"_{base}"))]
     unlearnt = results[0].baseline if results else {}
     drawn = chart_of(run, "loss", "Training loss", "Lower is better.", "{:.3g}".format)
     for name in measured:
@@ -255,9 +255,7 @@ def _result(run: Run, results: Sequence[Result]) -> Section:
         for each in run.seeds:
             reached: list[Cell] = [f"not finished, step {each.step:,}", None, None, None]
             if result := each.outcome:
-                reached = [
-                    x for end in (result.last, result.best) for x in (end.step, end.measures[result.key_measure])
-                ]
+                reached = [x for end in (result.last, result.best) for x in (end.step, end.values[result.key_measure])]
             by_seed.append([str(each.seed), *reached])
         seed_headings = ("Seed", "Last step", "key measure", "Best evaluation, step", "key measure")
         shown.append(Table(seed_headings, by_seed, "Each seed by the key measure"))

@@ -10,14 +10,13 @@ from pathlib import Path
 from litebert.config import FinetuneConfig, PretrainConfig
 from litebert.corpus import Corpus
 from litebert.errors import LitebertError
-from litebert.fast import accelerate
-from litebert.fast.steps import DTYPES
+from litebert.fast import DTYPES, accelerate
 from litebert.files import read_json, write_json
 from litebert.folder import load_model, read_config
 from litebert.nn import AlbertForPretraining, Batch
 from litebert.objectives import Loader, Sampling
 from litebert.rng import hashed
-from litebert.runs import Run, read_result
+from litebert.runs import Run
 from litebert.settings import resolve, settings_from_words
 from litebert.study.ablation import Grid, Scale, Trial, Variant, Words, config_of, described
 from litebert.study.models import step_seconds
@@ -200,8 +199,8 @@ def probe_measure(folder: Path, task: str, data: Path, *, seed: int) -> float:
     words += [f"optim.learning_rate={PROBE_LEARNING_RATE}", f"train.batch_size={PROBE_BATCH_SIZE}"]
     words += [f"train.{name}={PROBE_STEPS}" for name in ("steps", "eval_every", "save_every")]
     words += [f"train.seed={seed}", "train.loader_workers=0"]
-    if (result := read_result(run)) is None:
+    if (result := Run(run).outcome) is None:
         finetune(resolve(FinetuneConfig, settings_from_words(words)), run, is_quiet=True)
-        if (result := read_result(run)) is None:
+        if (result := Run(run).outcome) is None:
             raise _interrupted(f"the probe {task}", Run(run).step)
-    return result.last.measures[result.key_measure]
+    return result.last.values[result.key_measure]

@@ -17,7 +17,7 @@ from torch.nn import functional as F
 
 from litebert.config import DistilConfig
 from litebert.distributed import ALONE, World
-from litebert.fast.steps import exact_dtype
+from litebert.fast import exact_dtype
 from litebert.folder import Pooling, SentenceVectors, load_model, read_sentence_vectors
 from litebert.nn import Albert, AlbertForPretraining, Batch, device_of, moved, pooled
 from litebert.nn.heads import PRETRAINING_HEADS

@@ -18,7 +18,7 @@ from litebert.config import FinetuneConfig, TeacherConfig, TrainConfig
 from litebert.distributed import ALONE, World
 from litebert.errors import LitebertError
 from litebert.fast import accelerate, is_packed, pack
-from litebert.nn import AlbertForTask, Batch, by_length, device_of, moved
+from litebert.nn import AlbertForTask, Batch, Network, by_length, device_of, moved
 from litebert.runs import AnswerRow
 from litebert.settings import DEFAULT, SUITED, Resolved, named_in
 from litebert.tasks.kinds.family import Answer, Dataset, Example, Family, Feature, Output, Scoring, joined, targets_of
@@ -191,16 +191,18 @@ def taught(
     family: Family[Any, Any],
     features: Sequence[Feature],
     examples: Sequence[Any],
-    teacher: AlbertForTask,
+    teacher: Network,
     tokenizer: Tokenizer,
     *,
     max_length: int,
 ) -> list[Feature]:
     """Return the features with the logits of a teacher, which reads with its own vocabulary."""
-    if not (isinstance(family, Scoring) and teacher.head_config.answers_as(family.head)):
+    head = teacher.head_config if isinstance(teacher, AlbertForTask) else None
+    is_alike = head is not None and head.answers_as(family.head)
+    if not (isinstance(teacher, AlbertForTask) and isinstance(family, Scoring) and is_alike):
         what, expected = "this teacher cannot teach this task", f"{family.head}; spans and tags are not learnt so"
         advice = "give a run of the same task and labels"
-        raise LitebertError("LB-884", what, received=teacher.head_config, expected=expected, next=advice)
+        raise LitebertError("LB-884", what, received=head or "no head of a task", expected=expected, next=advice)
 
     def logits(network: AlbertForTask, batch: Batch) -> Sequence[Output]:
         return list(family.logits(network, batch).float().cpu().numpy())

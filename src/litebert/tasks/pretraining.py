@@ -20,8 +20,7 @@ from torch.nn import functional as F
 from litebert import rng
 from litebert.config import EarlyConfig, TrainConfig
 from litebert.distributed import ALONE, World
-from litebert.fast import accelerate, pack
-from litebert.fast.steps import exact_dtype
+from litebert.fast import accelerate, exact_dtype, pack
 from litebert.nn import Albert, AlbertForPretraining, Batch, Network, device_of, moved
 from litebert.nn.heads import PretrainingOutput
 from litebert.objectives import NO_LABEL, PretrainingBatch, Samples, prefetch

@@ -30,25 +30,20 @@ AGAIN = "remove this checkpoint and run again"
 
 
 class RunProgress(BaseModel):
-    """Where a run stands: steps done, non-finite steps in a row, sums since the last log line.
+    """Where a run stands."""
 
-    `position` is where the schedule stands, one `stride` on with each step: by the clock, that varies, and `seconds`
-    are spent. In fp16 the loss is multiplied by `loss_scale`, and `scaled_steps` counts the steps since that changed.
-    `first_loss` is that of the first step, `trend` a running mean, and `diverged` the step at which that was far above.
-    """
-
-    step: int = 0
-    position: float = Field(default_factory=lambda given: float(given["step"]))
-    stride: float = 1.0
-    seconds: float = 0.0
-    skipped_in_a_row: int = 0
-    window: tuple[float, ...] = ()
+    step: int = 0  # steps done
+    position: float = Field(default_factory=lambda given: float(given["step"]))  # in the schedule
+    stride: float = 1.0  # of a step through the schedule; in a run by the clock it varies
+    seconds: float = 0.0  # spent, in a run by the clock
+    skipped_in_a_row: int = 0  # steps that were not finite
+    window: tuple[float, ...] = ()  # sums since the last line of the log
     window_tokens: int = 0
-    loss_scale: float = 1.0
-    scaled_steps: int = 0
-    first_loss: float | None = None
-    trend: float | None = None
-    diverged: int | None = None
+    loss_scale: float = 1.0  # what the loss is multiplied by in fp16
+    scaled_steps: int = 0  # since that changed
+    first_loss: float | None = None  # of the first step
+    trend: float | None = None  # a running mean of the losses
+    diverged: int | None = None  # the step at which that was far above the first loss
 
     def steps_left(self, planned: int) -> int:
         """Return how many steps walk through the rest of the schedule."""
@@ -111,8 +106,8 @@ class Checkpoints:
                     raise _damaged(path, f"it lacks {', '.join(sorted(loaded.missing)[:5])}")
                 if name := first_not_finite(tensors):
                     raise _damaged(path / OPTIMIZER_FILE, f"{name} is not finite")
+                load_state_tensors(optimizer, tensors)  # first: if it refuses them, nothing has changed
                 network.load_state_dict(loaded.network.state_dict())
-                load_state_tensors(optimizer, tensors)
                 return progress
             except LitebertError as error:
                 problems.append(error)

@@ -15,7 +15,7 @@ from litebert import rng
 from litebert.config import DROPOUTS, AlbertConfig, FinetuneConfig
 from litebert.distributed import ALONE, World
 from litebert.errors import LitebertError
-from litebert.fast import checkpoint_gradients
+from litebert.fast import DTYPES, checkpoint_gradients
 from litebert.files import hash_file, write_json, write_text
 from litebert.folder import load_model, read_config, read_head, read_sentence_vectors, start_from
 from litebert.folder.weights import weights_path
@@ -23,19 +23,17 @@ from litebert.hub import locate
 from litebert.hub.card import write_card
 from litebert.nn import AlbertForTask, AlbertWithExits
 from litebert.optim import averaged, build_optimizer, build_schedule
-from litebert.runs import RESULT_FILE, AnswerRow, EvaluatedStep, Result, Run, is_run
+from litebert.runs import RESULT_FILE, AnswerRow, Result, Run, is_run
 from litebert.settings import Resolved
 from litebert.tasks.finetuning import Finetuning, LabelledSet, baseline, doubts, taught, with_suited
 from litebert.tasks.kinds.family import Dataset, Feature
 from litebert.tasks.kinds.text import TextClassification
 from litebert.tasks.named import open_dataset
 from litebert.tokenizer import Tokenizer
-from litebert.train.estimate import Estimate, faster_precision, process_bytes, scaled
-from litebert.train.loop import train
-from litebert.train.run import BestModel, RunLog, begin, choose_device, dtype_of, session, threads, write_model
+from litebert.train.loop import Estimate, faster_precision, process_bytes, scaled, train
+from litebert.train.run import RunLog, begin, choose_device, session, threads, write_model
 
-PROBED = 8
-"""Features in the larger of two probes of a plan, at most."""
+PROBED = 8  # features in the larger of two probes of a plan, at most
 
 
 def finetune(
@@ -62,8 +60,7 @@ def finetune(
             return 0
         with threads(settings.threads):
             network = prepared.network(torch.Generator().manual_seed(rng.torch_seed(settings.seed, "init", 0)))
-            best = BestModel(opened, key, network, tokenizer, settings.patience)
-            log = RunLog(opened, settings, is_quiet, listeners=(best,))
+            log = RunLog(opened, settings, is_quiet)
             start = None if config.model.random else start_from(network, prepared.start)
             network.to(choose_device(settings.device)).train()
             if start is None:
@@ -85,9 +82,8 @@ def finetune(
                 teacher=config.teacher if config.teacher.run else None,
                 world=world,
             )
-            is_finished = train(task, config, log, optimizer, tokenizer, best)
-            if not is_finished and (code := opened.exit_code()):  # by a signal, not because nothing improved
-                return code
+            if not train(task, config, log, optimizer, tokenizer, key_measure=key):
+                return opened.exit_code()
         if not world.is_first:
             return 0
         # answers, result and cards, and last the model: a run that has it is finished
@@ -97,18 +93,18 @@ def finetune(
                 answers[name] = family.rows(held_out[name].examples, given_answers)
                 rows = (json.dumps(asdict(row), ensure_ascii=False) + "\n" for row in answers[name])
                 write_text(folder / "answers" / f"{name}.jsonl", "".join(rows))
-            evaluated = [EvaluatedStep.of(row) for row in Run.open(folder).evaluations]
+            evaluated = Run(folder).evaluations
             result = Result(
                 task=prepared.dataset.name,
                 key_measure=key,
                 last=evaluated[-1],
-                best=next(each for each in evaluated if each.step == best.step),
+                best=max(evaluated, key=lambda row: row.values.get(key, -math.inf)),
                 num_evaluations=len(evaluated),
                 seed=settings.seed,
                 start=str(config.model.start),
                 fresh=() if start is None else start.fresh,
                 baseline=prepared.baseline,
-                doubts=doubts(key, evaluated[-1].measures, prepared.baseline, answers, family.baseline),
+                doubts=doubts(key, evaluated[-1].values, prepared.baseline, answers, family.baseline),
             )
             for line in result.doubts:
                 log.say(f"warning: {line}")
@@ -152,9 +148,9 @@ class Prepared:
 
     def network(self, generator: torch.Generator | None = None) -> AlbertForTask:
         """Return the network with random weights."""
-        train = self.config.train
+        train, head = self.config.train, self.dataset.family.head
         kind = AlbertWithExits if train.exits else AlbertForTask
-        network = kind(self.network_config, self.dataset.family.head, dtype=dtype_of(train), generator=generator)
+        network = kind(self.network_config, head, dtype=DTYPES[train.precision], generator=generator)
         if train.gradient_checkpointing:
             checkpoint_gradients(network.albert)
         return network
@@ -169,15 +165,17 @@ def prepare(resolved: Resolved[FinetuneConfig], folder: Path) -> Prepared:
 
     # what a classifier's head reads: by default the mean of the tokens, if the start gives text vectors by their mean,
     # because such a model has no pooler; otherwise, and in other tasks, [CLS]
-    pooling = config.model.pooling
-    has_choice = isinstance(dataset.family, TextClassification) and not train.exits
-    if pooling == "mean" and not has_choice:
+    pooling, is_of_texts = config.model.pooling, isinstance(dataset.family, TextClassification)
+    has_choice = is_of_texts and not train.exits
+    has_wrong_exits = train.exits and (not is_of_texts or config.teacher.run is not None)
+    if has_wrong_exits or (pooling == "mean" and not has_choice):
+        setting = "train.exits" if has_wrong_exits else "model.pooling=mean"
         raise LitebertError(
-            "LB-546",
-            f"{dataset.name} cannot be learnt from the mean of the tokens",
-            received="model.pooling=mean" + ", with train.exits" * train.exits,
-            expected="a task that gives texts labels or scores, without train.exits",
-            next="omit model.pooling",
+            "LB-518",
+            f"{dataset.name} cannot be learnt with {setting}",
+            received=f"{dataset.family.head.kind}, train.exits={train.exits}, teacher.run={config.teacher.run}",
+            expected="labels or scores of texts or pairs; and exits without a teacher or model.pooling=mean",
+            next=f"omit {setting}",
         )
     if pooling == "auto":
         pooling = "mean" if has_choice and _gives_means(start) else "cls"
@@ -186,23 +184,14 @@ def prepare(resolved: Resolved[FinetuneConfig], folder: Path) -> Prepared:
         dataset = replace(dataset, family=replace(family, head=head))
 
     # the examples, and for each the outputs of a teacher, which is then not needed any more
-    data, family, head = Path(config.data.folder or str(config.data.train)), dataset.family, dataset.family.head
-    encode = partial(
-        family.features, tokenizer=tokenizer, max_length=min(config.task.max_length, shape.max_position_embeddings)
-    )
+    data, family = Path(config.data.folder or str(config.data.train)), dataset.family
+    longest = min(config.task.max_length, shape.max_position_embeddings)
+    encode = partial(family.features, tokenizer=tokenizer, max_length=longest)
     examples = dataset.read(data, "train")
     features = encode(examples, training=True)
     if not features:
         what, advice = f"there are no examples of {dataset.name} to train on in {data}", f"litebert data check {data}"
         raise LitebertError("LB-513", what, next=advice)
-    if train.exits and (config.teacher.run or not head.record.has_problem_type):
-        raise LitebertError(
-            "LB-518",
-            f"{dataset.name} cannot have a head after every step",
-            received=f"train.exits=true, {head.kind}" + ", with teacher.run" * bool(config.teacher.run),
-            expected="a task that gives a whole text, or a pair, labels or a score, and no teacher",
-            next="omit train.exits",
-        )
     given = {name: value for name in DROPOUTS if (value := getattr(config.model, name)) is not None}
     shape = shape.model_copy(update=given)
     described: dict[str, JsonValue] = {"tokenizer": tokenizer.hash, "task": dataset.name, **dataset.settled}
@@ -210,18 +199,9 @@ def prepare(resolved: Resolved[FinetuneConfig], folder: Path) -> Prepared:
         run = Path(config.teacher.run)
         teacher = run / "model" if is_run(run) else locate(config.teacher.run)
         described["teacher"] = hash_file(weights_path(teacher))
-        network = load_model(teacher).network
-        if not isinstance(network, AlbertForTask):
-            what = f"{run} has no task head: it cannot be a teacher"
-            raise LitebertError("LB-886", what, next=f"litebert finetune {dataset.name} --model {run}")
-        features = taught(
-            family,
-            features,
-            examples,
-            network.to(choose_device(train.device)),
-            Tokenizer.load(teacher),
-            max_length=min(config.task.max_length, network.config.max_position_embeddings),
-        )
+        network = load_model(teacher).network.to(choose_device(train.device))
+        longest = min(config.task.max_length, network.config.max_position_embeddings)
+        features = taught(family, features, examples, network, Tokenizer.load(teacher), max_length=longest)
     described |= {"training examples": len({each.example for each in features}), "training features": len(features)}
     held_out = {}
     for split in dataset.dev_splits:

@@ -21,9 +21,8 @@ from pydantic import JsonValue
 import litebert
 from litebert import files, runs
 from litebert.config import FinetuneConfig, PretrainConfig, TrainConfig
-from litebert.distributed import ALONE, World, launched, world_size
+from litebert.distributed import ALONE, World, world_size
 from litebert.errors import LitebertError, counted, duration, say, show_status
-from litebert.fast.steps import DTYPES
 from litebert.files import Json
 from litebert.folder import save_model
 from litebert.hub.card import write_card
@@ -32,13 +31,11 @@ from litebert.settings import RETIRED, Resolved, difference, flattened
 from litebert.tasks.pretraining import pretraining_measures
 from litebert.tokenizer import Tokenizer
 
-FREE_SETTINGS = {f"train.{name}" for name in ("log_every", "save_every", "keep_checkpoints", "keep_every")}
+# settings that change neither the data nor the numbers; a run may resume with others
+FREE_SETTINGS = {"train.log_every", "train.save_every", "train.keep_checkpoints", "train.keep_every"}
 FREE_SETTINGS |= {"train.loader_workers"}
-"""Settings that change neither the data nor the numbers; a run may resume with others."""
-FIRST_LINE_SECONDS, LATER_LINE_SECONDS = 4.0, 30.0
-"""The longest silence before the first line of progress, and between later ones."""
-STATUS_SECONDS = 0.2
-"""The time between two updates of the progress bar."""
+FIRST_LINE_SECONDS, LATER_LINE_SECONDS = 4.0, 30.0  # the longest silence before a first line of progress, and a later
+STATUS_SECONDS = 0.2  # between two updates of the progress bar
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP)
 
 
@@ -53,14 +50,13 @@ class Session:
     world: World = ALONE
     begun: float = field(default_factory=time.monotonic)
     signal_number: int = 0  # of the signal that asks for a stop
-    has_stalled: bool = False  # no evaluation has been better for as long as the settings allow
     parent: int = field(default_factory=os.getppid)
 
     def should_stop(self) -> bool:
-        """Tell whether a stop is requested in any process; torchrun's processes also stop when it is gone."""
+        """Tell whether any process got a signal; torchrun's processes also stop when it is gone."""
         if "TORCHELASTIC_RUN_ID" in os.environ and os.getppid() != self.parent:
             self.signal_number = self.signal_number or signal.SIGHUP
-        return self.world.totals(self.has_stalled or self.signal_number)[0] > 0
+        return self.world.totals(self.signal_number)[0] > 0
 
     def exit_code(self) -> int:
         """Return how a run ends that was stopped before its last step: by the signal of any of its processes, or 0."""
@@ -133,8 +129,7 @@ def begin(
             )
 
     def write_or_check() -> bool:
-        recorded = runs.read_run(folder)
-        if recorded is None:
+        if not runs.is_run(folder):
             has_gpu = torch.cuda.is_available()
             environment: dict[str, JsonValue] = {"python": platform.python_version(), "torch": torch.__version__}
             environment |= {"platform": platform.platform(), "threads": torch.get_num_threads()}
@@ -144,8 +139,9 @@ def begin(
             files.write_json(folder / runs.RUN_FILE, file.model_dump(mode="json"))
             return False
         # the settings and the data of the run must be the same, but for what changes no number
-        before = {n: value for n, value in recorded.settings.items() if n not in RETIRED or value != RETIRED[n]}
-        before |= {f"data of {n}": value for n, value in recorded.data.items()}
+        run = runs.Run(folder)
+        before = {n: value for n, value in run.settings.items() if n not in RETIRED or value != RETIRED[n]}
+        before |= {f"data of {n}": value for n, value in run.file.data.items()}
         after = settings | {f"data of {n}": value for n, value in data.items()}
         if binding := [each for each in difference(before, after) if each.split(":")[0] not in FREE_SETTINGS]:
             raise LitebertError(
@@ -155,7 +151,7 @@ def begin(
                 expected="the settings in its run.json, so that the run resumes exactly",
                 next="repeat the first command, or choose another --name",
             )
-        return (folder / "model" / "config.json").is_file()
+        return run.has_model
 
     return bool(world.from_first(write_or_check))
 
@@ -171,7 +167,7 @@ def choose_device(name: str) -> torch.device:
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     if name == "cuda" and world_size() > 1:
-        name = f"cuda:{launched('LOCAL_RANK', '0')}"
+        name = f"cuda:{os.environ.get('LOCAL_RANK') or 0}"
     try:
         if name == "mps" and world_size() > 1:
             raise RuntimeError("several processes cannot share one Apple GPU")
@@ -186,12 +182,6 @@ def choose_device(name: str) -> torch.device:
             next="set train.device=auto",
         ) from error
     return device
-
-
-def dtype_of(train: TrainConfig) -> torch.dtype:
-    """Return the dtype of activations."""
-    assert train.precision != "auto", "the precision is settled before a network is built"
-    return DTYPES[train.precision]
 
 
 @contextmanager
@@ -214,22 +204,18 @@ def write_model(folder: Path, network: Network, tokenizer: Tokenizer, *, has_car
             write_card(staged, name=str(folder))
 
 
-# ---- how it goes: lines on stderr, rows in metrics.jsonl, and whoever else listens to the rows ----------------------
+# ---- how it goes: lines on stderr, rows in metrics.jsonl -------------------------------------------------------------
 
 
 @dataclass
 class RunLog:
-    """Write rows and lines, in the first process; the time of training and evaluation is measured here.
-
-    A run by the clock `ends` at a time of `time.monotonic`; its number of steps is an estimate.
-    """
+    """Write rows and lines, in the first process; the time of training and evaluation is measured here."""
 
     session: Session
     train: TrainConfig
     is_quiet: bool = False
-    listeners: tuple[runs.Listener, ...] = ()
-    ends: float | None = None
-    evaluation_seconds: float = 0.0
+    ends: float | None = None  # the time.monotonic() of a run by the clock, whose number of steps is an estimate
+    evaluation_seconds: float = 0.0  # of the last one
     total_steps: int = 0
     _since: float = field(default_factory=time.monotonic)  # the last report, or the begin
     _last_step: int = 0  # of that report
@@ -241,11 +227,9 @@ class RunLog:
         """Report that training begins or goes on after `step`; drop the rows of later steps, which will come again."""
         for line in runs.truncate_after(self.session.folder, step or -1) if self.session.world.is_first else ():
             self.say(f"line {line} of metrics.jsonl is damaged, moved to {runs.DAMAGED_FILE}")
-        if step:
-            self.say(f"resuming from step {step}")
         self._since, self._last_step, self.total_steps = time.monotonic(), step, total_steps
-        threads = counted(torch.get_num_threads(), "thread")
-        self.say(f"training from step {step:,} of {total_steps:,} on {threads}")
+        verb, on = "resuming" if step else "training", counted(torch.get_num_threads(), "thread")
+        self.say(f"{verb} from step {step:,} of {total_steps:,} on {on}")
 
     def advance(self, step: int, total_steps: int) -> None:
         """Count a step: update the progress bar, or print a line after a long silence."""
@@ -307,8 +291,6 @@ class RunLog:
                 again = "run the same command again: it starts afresh, or resumes a restored folder"
                 raise LitebertError("LB-543", f"{folder} was deleted or moved while its run was running", next=again)
             files.append_line(folder / runs.METRICS_FILE, runs.line_of(row))
-            for listener in self.listeners:
-                listener(row)
 
     def _left(self, step: int, pace: float) -> str:
         """Return the time of the remaining steps and evaluations: one at each `eval_every`, and one at the end."""
@@ -331,33 +313,3 @@ def memory_bytes() -> int:
         return torch.cuda.max_memory_allocated()
     unit = 1 if sys.platform == "darwin" else 1_024  # macOS counts bytes, Linux kilobytes
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
-
-
-@dataclass
-class BestModel:
-    """Listen to the rows, and write the network to the run's `best` whenever the key measure improves.
-
-    Ties keep the earlier step. With `patience`, that many evaluations in a row without improvement stop the run, as a
-    signal does.
-    """
-
-    session: Session
-    key_measure: str
-    network: Network
-    tokenizer: Tokenizer
-    patience: int | None = None
-    value: float = -math.inf
-    step: int = 0
-    _since: int = 0
-
-    def __call__(self, row: dict[str, Json], *, is_written: bool = False) -> None:
-        """Take one row of metrics.jsonl; the best model of a resumed run `is_written` already."""
-        value, step = row.get(self.key_measure), row["step"]
-        if row["kind"] != "eval":
-            return
-        self._since += 1
-        if isinstance(value, int | float) and isinstance(step, int) and math.isfinite(value) and value > self.value:
-            self.value, self.step, self._since = float(value), step, 0
-            if not is_written:
-                write_model(self.session.folder / "best", self.network, self.tokenizer)
-        self.session.has_stalled = self.patience is not None and self._since >= self.patience

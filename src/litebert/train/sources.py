@@ -1,4 +1,7 @@
-"""The data of a pretraining run: its corpora, their tokenizer, and loaders of their batches."""
+"""The data of a pretraining run: its corpora, their tokenizer, and loaders of their batches.
+
+Nothing here needs torch, so that the processes that prepare batches start soon.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,8 +18,7 @@ from litebert.objectives import SENTENCE_OBJECTIVES, PretrainingBatch, SentenceO
 from litebert.objectives.sampling import WINDOW_PIECES, Loader, Mixed, Samples, Sampling, Windowed, shares
 from litebert.tokenizer import Tokenizer
 
-SHORT_TEXTS = 0.3
-"""Share of a student's plain texts that are shorter than `distil.text_length`."""
+SHORT_TEXTS = 0.3  # share of a student's plain texts that are shorter than `distil.text_length`
 
 
 @dataclass(frozen=True)

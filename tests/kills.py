@@ -1,0 +1,155 @@
+"""Work on files that is killed, each time in a fork of a process that imports torch once (`killed` starts it)."""
+
+import contextlib
+import importlib
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+import litebert
+from litebert.config import OptimConfig
+from litebert.errors import LitebertError
+from litebert.folder import load_model
+from litebert.optim import build_optimizer
+from litebert.train import checkpoint
+from litebert.train.checkpoint import Checkpoints, RunProgress, step_of, verify
+
+OPERATIONS = {"open", "os.rename", "os.mkdir", "os.rmdir", "os.remove", "os.link", "os.truncate"}
+NUM_KILLS = 50
+
+
+def killed(task: str, without: str = "", **arguments: object) -> int:
+    """Do one of the tasks below in a process of its own; `without` is code that takes a protection away."""
+    command = [sys.executable, "-P", __file__, task, without, json.dumps(arguments, default=str)]
+    return int(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, timeout=300).stdout)
+
+
+def begin(work: Callable[[], object], folder: Path, kill_at: int = 0) -> tuple[int, int]:
+    """Fork to work, killed before that operation on files in a folder; return the process, and where it will write.
+
+    If it is not killed, it writes how many operations there were, and the modules that it imported.
+    """
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        done = 0
+
+        def watch(event: str, arguments: tuple[object, ...]) -> None:
+            nonlocal done
+            if event in OPERATIONS and str(arguments[0]).startswith(str(folder)):
+                done += 1
+                if done == kill_at:
+                    os.kill(os.getpid(), signal.SIGKILL)
+
+        sys.addaudithook(watch)
+        try:
+            work()
+            with open(writer, "w") as told:
+                told.write(" ".join([str(done), *sys.modules]))
+        finally:
+            os._exit(0)
+    os.close(writer)
+    return child, reader
+
+
+def operations(child: int, reader: int) -> int | None:
+    """Wait for a fork; return how many operations it did, None if it was killed."""
+    with open(reader) as told:
+        number, *modules = told.read().split() or [""]
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    assert code == (0 if number else -signal.SIGKILL)
+    for module in modules:  # once, instead of in each fork that comes
+        with contextlib.suppress(ImportError, AttributeError):
+            importlib.import_module(module)
+    return int(number) if number else None
+
+
+# ---- a training -----------------------------------------------------------------------------------------------------
+
+
+def train(verb: str, arguments: dict, runs: str, parts: list[float]) -> int:
+    """Train, and again as often as there are `parts`, killed after such a share of the operations of the first."""
+
+    def forked(name: str, kill_at: int = 0) -> int | None:
+        work = lambda: getattr(litebert, verb)(**arguments, runs=runs, name=name, quiet=True)  # noqa: E731
+        return operations(*begin(work, Path(runs), kill_at))
+
+    whole = forked("whole") or 0
+    for part in parts:
+        assert forked(f"killed-{part}", max(1, round(part * whole))) is None
+    Path(runs, "whole", "model", "model.safetensors").stat()
+    return whole
+
+
+# ---- checkpoints ----------------------------------------------------------------------------------------------------
+
+
+def saving(checkpoints: Checkpoints, steps: range, model: str) -> Callable[[], None]:
+    """Return what saves a network after each of the steps."""
+    network = load_model(Path(model)).network
+    optimizer = build_optimizer(OptimConfig(), network.named_parameters())
+
+    def save() -> None:
+        for step in steps:
+            checkpoints.save(network, optimizer, RunProgress(step=step))
+
+    return save
+
+
+def num_invalid(checkpoints: Checkpoints) -> int:
+    """Count the checkpoints that are not whole; one may be removed as outdated while it is read."""
+    invalid = 0
+    for path in checkpoints.newest_first():
+        try:
+            verify(path)
+        except (LitebertError, FileNotFoundError):
+            invalid += path.exists()
+    return invalid
+
+
+def saves(folder: str, model: str) -> int:
+    """Kill a save at each operation; return how many left something that is not whole, or less."""
+    before, now, point, invalid, done = Path(folder, "before"), Path(folder, "now"), 0, 0, None
+    checkpoints = Checkpoints(now, 2)
+    operations(*begin(saving(Checkpoints(before, 2), range(2, 4), model), before))
+    while done is None:
+        point += 1
+        shutil.copytree(before, now)
+        done = operations(*begin(saving(checkpoints, range(4, 5), model), now, point))
+        invalid += len(checkpoints.newest_first()) < 2 or num_invalid(checkpoints) > 0
+        shutil.rmtree(now)
+    assert point > 15
+    return invalid
+
+
+def readers(folder: str, model: str) -> int:
+    """Verify what is there while writers save and are killed; return how often that failed."""
+    checkpoints, invalid, seen, draw = Checkpoints(Path(folder), 2), 0, 0, random.Random(int(time.time()))
+    for _ in range(NUM_KILLS):
+        step = max([step_of(path) for path in checkpoints.newest_first()] or [0]) + 1
+        child, reader = begin(saving(checkpoints, range(step, step + 10_000), model), Path(folder))
+        until = time.monotonic() + draw.uniform(0.02, 0.2)
+        while time.monotonic() < until:
+            invalid += num_invalid(checkpoints)
+            seen += 1
+        os.kill(child, signal.SIGKILL)
+        assert operations(child, reader) is None
+        invalid += num_invalid(checkpoints)
+    assert seen > NUM_KILLS
+    return invalid
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    _, task, without, arguments = sys.argv
+    exec(without, {"checkpoint": checkpoint})
+    print({"train": train, "saves": saves, "readers": readers}[task](**json.loads(arguments)))
