@@ -2,9 +2,11 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
+from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Self, TypeAlias
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +24,6 @@ from litebert.inference import Model
 from litebert.inference.inputs import several
 
 Labels: TypeAlias = NDArray[np.generic]
-SettingValue: TypeAlias = str | int | float | bool
 
 
 class _TakesTexts(BaseEstimator):  # type: ignore[misc]
@@ -34,12 +35,18 @@ class _TakesTexts(BaseEstimator):  # type: ignore[misc]
         tags.requires_fit = isinstance(self, ClassifierMixin)  # vectors need no training
         return tags
 
+    def __setattr__(self, name: str, value: object) -> None:
+        """Set a parameter, and forget the loaded network, which other parameters may not mean."""
+        self.__dict__.pop("_model", None)
+        super().__setattr__(name, value)
+
     def __getstate__(self) -> dict[str, object]:
         """Exclude the loaded network from pickles: other processes load it again."""
         state: dict[str, object] = super().__getstate__()
-        return {name: value for name, value in state.items() if name != "_loaded"}
+        return {name: value for name, value in state.items() if name != "_model"}
 
 
+@dataclass(eq=False, repr=False)
 class LitebertVectorizer(TransformerMixin, _TakesTexts):  # type: ignore[misc]
     """Texts to vectors, as a step of a scikit-learn pipeline; there is nothing to fit.
 
@@ -49,18 +56,11 @@ class LitebertVectorizer(TransformerMixin, _TakesTexts):  # type: ignore[misc]
     2
     """
 
-    def __init__(
-        self,
-        model: str | Path | None = None,
-        *,
-        pooling: Pooling | None = None,
-        normalize: bool | None = None,
-        precision: Precision = "fp32",
-    ) -> None:
-        self.model = model
-        self.pooling = pooling
-        self.normalize = normalize
-        self.precision = precision
+    model: str | Path | None = None
+    _: KW_ONLY
+    pooling: Pooling | None = None
+    normalize: bool | None = None
+    precision: Precision = "fp32"
 
     def fit(self, X: Sequence[str], y: object = None) -> Self:  # noqa: ARG002, N803
         """Check the texts; no parameter depends on them."""
@@ -69,21 +69,19 @@ class LitebertVectorizer(TransformerMixin, _TakesTexts):  # type: ignore[misc]
 
     def transform(self, X: Sequence[str]) -> NDArray[np.float32]:  # noqa: N803
         """Return a row per text."""
-        return self._model().embed(several(X, "transform"), pooling=self.pooling, normalize=self.normalize)
+        return self._model.embed(several(X, "transform"), pooling=self.pooling, normalize=self.normalize)
 
     def get_feature_names_out(self, input_features: object = None) -> Labels:  # noqa: ARG002
         """Name the columns."""
-        size = self._model().network.config.hidden_size
+        size = self._model.network.config.hidden_size
         return np.array([f"litebert{number}" for number in range(size)], dtype=object)
 
+    @cached_property
     def _model(self) -> Model:
-        key = (self.model, self.precision)
-        loaded: tuple[object, Model] | None = getattr(self, "_loaded", None)
-        if loaded is None or loaded[0] != key:
-            loaded = self._loaded = (key, Model.load(self.model, precision=self.precision))
-        return loaded[1]
+        return Model.load(self.model, precision=self.precision)
 
 
+@dataclass(eq=False, repr=False)
 class LitebertClassifier(ClassifierMixin, _TakesTexts):  # type: ignore[misc]
     """Texts to labels: `fit` fine-tunes a model, `predict` answers with it.
 
@@ -92,20 +90,12 @@ class LitebertClassifier(ClassifierMixin, _TakesTexts):  # type: ignore[misc]
     model, so it can be pickled and copied.
     """
 
-    def __init__(
-        self,
-        model: str | Path | None = None,
-        *,
-        epochs: float | None = None,
-        seed: int = 12_345,
-        settings: Mapping[str, SettingValue] | None = None,
-        precision: Precision = "fp32",
-    ) -> None:
-        self.model = model
-        self.epochs = epochs
-        self.seed = seed
-        self.settings = settings
-        self.precision = precision
+    model: str | Path | None = None
+    _: KW_ONLY
+    epochs: float | None = None
+    seed: int = 12_345
+    settings: Mapping[str, Any] | None = None
+    precision: Precision = "fp32"
 
     def fit(self, X: Sequence[str], y: Sequence[object]) -> Self:  # noqa: N803
         """Fine-tune on texts and their labels: one for each, of two classes or more."""
@@ -118,11 +108,11 @@ class LitebertClassifier(ClassifierMixin, _TakesTexts):  # type: ignore[misc]
             raise LitebertError("LB-876", what, received=received, next="check X and y")
         with TemporaryDirectory() as scratch:
             examples = Path(scratch) / "examples.jsonl"
-            rows = zip(texts, numbers.tolist(), strict=True)
-            lines = (json.dumps({"text": t, "label": _name(n)}) + "\n" for t, n in rows)
-            write_stream(examples, (line.encode() for line in lines))
+            # labels with a word, since bare numbers would mean regression
+            rows = ({"text": text, "label": f"class {n}"} for text, n in zip(texts, numbers.tolist(), strict=True))
+            write_stream(examples, (f"{json.dumps(row)}\n".encode() for row in rows))
             run = finetune(
-                str(examples),
+                examples,
                 model=self.model,
                 columns=["text=text", "label=label"],
                 epochs=self.epochs,
@@ -133,17 +123,15 @@ class LitebertClassifier(ClassifierMixin, _TakesTexts):  # type: ignore[misc]
             if run.exit_code:  # a signal stopped the training, and nothing is left to resume
                 raise KeyboardInterrupt
             folder = run.folder / "model"
-            self.files_ = {
-                str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()
-            }
-        self.__dict__.pop("_loaded", None)
+            files = (path for path in sorted(folder.rglob("*")) if path.is_file())
+            self.files_ = {str(path.relative_to(folder)): path.read_bytes() for path in files}
         return self
 
     def predict_proba(self, X: Sequence[str]) -> NDArray[np.float64]:  # noqa: N803
         """Return the probability of each class, a row per text, columns as in `classes_`."""
         check_is_fitted(self)
-        names = [_name(number) for number in range(len(self.classes_))]
-        answers = self._model().classify(several(X, "predict"))
+        names = [f"class {number}" for number in range(len(self.classes_))]
+        answers = self._model.classify(several(X, "predict"))
         rows = [[answer.values[name] for name in names] for answer in answers]
         return np.array(rows, dtype=np.float64).reshape(-1, len(names))
 
@@ -153,18 +141,10 @@ class LitebertClassifier(ClassifierMixin, _TakesTexts):  # type: ignore[misc]
         likeliest: Labels = self.classes_[numbers]
         return likeliest
 
+    @cached_property
     def _model(self) -> Model:
-        """Load the fitted model from a temporary copy of its files."""
-        loaded: Model | None = getattr(self, "_loaded", None)
-        if loaded is None:
-            # Mapped weights outlive the name of their file, except on Windows, where it stays.
-            with TemporaryDirectory(ignore_cleanup_errors=True) as scratch:
-                for name, data in self.files_.items():
-                    write_stream(Path(scratch) / name, [data])
-                loaded = self._loaded = Model.load(scratch, precision=self.precision)
-        return loaded
-
-
-def _name(number: int) -> str:
-    """Return the label of a class in the training file; a bare number would mean regression."""
-    return f"class {number}"
+        """Load the fitted model from a temporary copy of its files; mapped weights outlive the names of these."""
+        with TemporaryDirectory() as scratch:
+            for name, data in self.files_.items():
+                write_stream(Path(scratch) / name, [data])
+            return Model.load(scratch, precision=self.precision)
