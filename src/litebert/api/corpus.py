@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 from typing_extensions import TypedDict
 
 from litebert.answers import Shown
-from litebert.api.settings import Paths, paths
+from litebert.api.settings import Paths, Quiet, paths
 from litebert.corpus import build_corpus, check_corpus, check_text
 from litebert.corpus.build import BuildProgress, CorpusSummary
 from litebert.corpus.shards import MANIFEST, PLAN
@@ -131,7 +131,7 @@ def corpus_build(
     held_out: Annotated[float, "Share of documents kept for evaluation, at least one."] = 0.01,
     workers: Annotated[int | None, "Processes; default: all cores."] = None,
     cluster: Annotated[bool, "Map over a Ray cluster instead."] = False,
-    quiet: Annotated[bool, "No progress on stderr."] = False,
+    quiet: Quiet = False,
 ) -> CorpusSummary:
     """Tokenise INPUTS (.txt, .jsonl, .parquet, also .gz or .zst). Rerun the command to resume.
 

@@ -11,7 +11,7 @@ from annotated_types import Ge
 from typing_extensions import TypedDict
 
 from litebert.api.runs import Run
-from litebert.api.settings import Overrides, Paths, paths, progress, require_types
+from litebert.api.settings import Overrides, Paths, Quiet, Runs, paths, progress, require_types
 from litebert.api.training import finetune
 from litebert.config import ObjectiveConfig, Precision, PretrainConfig, TrainConfig
 from litebert.corpus import Corpus, build_corpus
@@ -34,7 +34,6 @@ Data = Annotated[str | Path | None, "Folder or file of examples, or a text file.
 TaskName = Annotated[str | None, "Name of the task, for a model folder without its run."]
 Columns = Annotated[Sequence[str], "--column", "ROLE=NAME, columns of your file: text=review, ..."]
 Activations = Annotated[Precision | None, "Precision of activations; by default that of the training."]
-Quiet = Annotated[bool, "No progress on stderr."]
 
 
 @dataclass(frozen=True, repr=False)
@@ -332,7 +331,7 @@ def glue(
     tasks: Annotated[str | Sequence[str], "Some of them, such as mrpc,rte; by default all in the folder."] = (),
     seeds: Annotated[Sequence[int], "Several runs of each task, 1,2,3."] = (),
     name: Annotated[str, "Runs are NAME/TASK."] = "glue",
-    runs: Annotated[str | Path, "Folder of the runs."] = "runs",
+    runs: Runs = "runs",
     submission: Annotated[str | Path | None, "Folder for answers to the test sets."] = None,
     settings: Overrides = (),
     quiet: Quiet = False,

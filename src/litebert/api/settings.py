@@ -8,11 +8,10 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from importlib.resources import as_file, files
-from importlib.resources.abc import Traversable
+from importlib.resources import files
 from numbers import Integral
 from pathlib import Path
-from typing import Literal, TypeAlias, get_type_hints
+from typing import Annotated, Any, Literal, TypeAlias, get_type_hints
 
 from pydantic import JsonValue, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
@@ -24,17 +23,10 @@ from litebert.runs import Run
 from litebert.settings import Description, Setting, Settings, describe, settings_from_toml, settings_from_words
 
 # `{"train.steps": 1000}`, or words as in the shell: `["train.steps=1000"]`
-Overrides: TypeAlias = Mapping[str, JsonValue | Setting] | Sequence[str]
+Overrides: TypeAlias = Mapping[str, Any] | Sequence[str]
 Paths: TypeAlias = str | Path | Sequence[str | Path]
-
-
-def flags(values: Mapping[str, JsonValue | Setting]) -> Settings:
-    """Return arguments as settings; None means that one was not given."""
-    return {
-        name: value if isinstance(value, Setting) else Setting(value)
-        for name, value in values.items()
-        if value is not None
-    }
+Runs = Annotated[str | Path, "Folder of the runs."]
+Quiet = Annotated[bool, "No progress on stderr."]
 
 
 def overrides(given: Overrides) -> Settings:
@@ -43,15 +35,22 @@ def overrides(given: Overrides) -> Settings:
     >>> overrides({"train.steps": 5})["train.steps"].value
     5
     """
-    if isinstance(given, Mapping):
-        return flags(given)
-    if isinstance(given, str) or not isinstance(given, Sequence):
-        raise _wrong_type("settings", given, '{"train.steps": 5}, or ["train.steps=5"]', "pretrain")
-    return settings_from_words(given)
+    if not isinstance(given, Mapping):
+        return settings_from_words(given)
+    return {name: value if isinstance(value, Setting) else Setting(value) for name, value in given.items()}
+
+
+def flags(values: Mapping[str, Any]) -> Settings:
+    """Return arguments as settings, paths as text; None means that one was not given."""
+    return {
+        name: Setting(os.fspath(value) if isinstance(value, os.PathLike) else value)
+        for name, value in values.items()
+        if value is not None
+    }
 
 
 def require_types(function: Callable[..., object], values: Mapping[str, object]) -> None:
-    """Check arguments against the annotations of a function; settings are checked where they are read."""
+    """Check arguments against the annotations of a function; settings are checked further where they are read."""
 
     def plain(given: object) -> object:  # a run stands for its folder, and NumPy has whole numbers, too
         if isinstance(given, list | tuple):
@@ -61,18 +60,17 @@ def require_types(function: Callable[..., object], values: Mapping[str, object])
         return Path(given) if isinstance(given, os.PathLike) else given
 
     for name, hint in get_type_hints(function, localns={"Precision": object}).items():
-        if name in values and name != "settings":
+        if name in values:
             try:
                 TypeAdapter[object](hint).validate_python(plain(values[name]), strict=True)
             except ValidationError as error:
                 expected = re.sub(r"\b[a-z_.]+\.(?=[A-Z])", "", inspect.formatannotation(hint))
-                raise _wrong_type(name, values[name], expected, function.__name__) from error
-
-
-def _wrong_type(name: str, value: object, expected: str, called: str) -> LitebertError:
-    received = f"{value!r:.100} ({type(value).__name__})"
-    what, advice = f"{name} cannot be of this type", f"help(litebert.{called})"
-    return LitebertError("LB-533", what, received=received, expected=expected, next=advice)
+                what, received = (
+                    f"{name} cannot be of this type",
+                    f"{values[name]!r:.100} ({type(values[name]).__name__})",
+                )
+                advice = f"help(litebert.{function.__name__})"
+                raise LitebertError("LB-533", what, received=received, expected=expected, next=advice) from error
 
 
 def paths(given: Paths) -> list[str]:
@@ -85,18 +83,6 @@ def paths(given: Paths) -> list[str]:
     if "" in found:
         raise LitebertError("LB-538", "a path is empty", received=found, next="name a file or a folder; . is this one")
     return found
-
-
-def run_folder(runs: str | Path, name: str) -> Path:
-    """Return the folder of a run; a name that leads out of `runs` is refused."""
-    parts = Path(name).parts
-    if not parts or Path(name).is_absolute() or ".." in parts or not name.isprintable():
-        what, advice = (
-            f"this is not the name of a folder below {runs}",
-            "choose another name, such as mine or mine/first",
-        )
-        raise LitebertError("LB-920", what, received=name, next=advice)
-    return Path(runs) / name
 
 
 @contextmanager
@@ -127,36 +113,36 @@ def progress(title: str, *, total: int | None = None, is_quiet: bool = False) ->
 # ---- the recipes that come with the package: TOML files that say their data, hardware and result --------------------
 
 RecipeKind = Literal["pretrain", "finetune"]
-KINDS: tuple[RecipeKind, ...] = ("pretrain", "finetune")
 
 
-def recipes(*kinds: str) -> dict[str, Traversable]:
-    """Return the recipes of some kinds, or of all, by name; names are unique across kinds.
+def recipes(kind: str = "*") -> dict[str, Path]:
+    """Return the recipes of a kind, or of all, by name; names are unique across kinds.
 
     >>> "paper-base" in recipes("pretrain")
     True
     """
-    folders = (files("litebert") / "recipes" / kind for kind in kinds or KINDS)
-    found = {entry.name.removesuffix(".toml"): entry for folder in folders for entry in folder.iterdir()}
-    return dict(sorted(found.items()))
+    return {path.stem: path for path in sorted(Path(str(files("litebert"))).glob(f"recipes/{kind}/*.toml"))}
 
 
-def recipe_settings(kind: str, name: str) -> Settings:
+def recipe_settings(kind: RecipeKind, name: str) -> Settings:
     """Return the settings of a recipe of one kind, or of a TOML file.
 
     A task that another package registered needs no recipe: it gets the default settings.
     """
-    known = recipes(kind)
-    if name in known:
-        with as_file(known[name]) as path:
-            return settings_from_toml(path, origin=f"recipe {name}")
     if Path(name).suffix == ".toml":
         return settings_from_toml(Path(name))
     from litebert.tasks.named import DATASETS  # needs torch
 
-    if kind == "finetune" and name in DATASETS:
+    if kind == "finetune" and name in DATASETS and name not in recipes(kind):
         return {"task.name": Setting(name, f"recipe {name}")}
-    raise no_such_name("LB-522", "no recipe has this name", name, known, next="litebert recipes list")
+    return settings_from_toml(_recipe(name, kind), origin=f"recipe {name}")
+
+
+def _recipe(name: str, kind: str = "*") -> Path:
+    found = recipes(kind)
+    if name not in found:
+        raise no_such_name("LB-522", "no recipe has this name", name, found, next="litebert recipes list")
+    return found[name]
 
 
 def recipes_show(name: str) -> str:
@@ -165,10 +151,7 @@ def recipes_show(name: str) -> str:
     litebert recipes show mrpc
     litebert recipes show laptop > mine.toml
     """
-    known = recipes()
-    if name not in known:
-        raise no_such_name("LB-522", "no recipe has this name", name, known, next="litebert recipes list")
-    return known[name].read_text(encoding="utf-8").rstrip("\n")
+    return _recipe(name).read_text(encoding="utf-8").rstrip("\n")
 
 
 def recipes_list() -> Shown[dict[str, dict[str, str]]]:
@@ -177,9 +160,8 @@ def recipes_list() -> Shown[dict[str, dict[str, str]]]:
     litebert recipes list
     litebert recipes list --json
     """
-    found: dict[str, dict[str, str]] = {}
-    lines = []
-    for kind in KINDS:
+    found, lines = dict[str, dict[str, str]](), list[str]()
+    for kind in ("pretrain", "finetune"):
         found[kind] = {name: recipes_show(name).splitlines()[0].lstrip("# ") for name in recipes(kind)}
         lines += [f"{kind}:", *(f"  {name:<16}  {summary}" for name, summary in found[kind].items())]
     return Shown(found, "\n".join(lines))
@@ -212,7 +194,6 @@ def config_show(run: Path) -> Shown[SettingsOfRun]:
     litebert config show runs/mrpc --json
     """
     file = Run.open(run).file
-    lines = [
-        f"{name} = {json.dumps(value)}  # {file.origins.get(name, 'default')}" for name, value in file.settings.items()
-    ]
+    origins = {name: file.origins.get(name, "default") for name in file.settings}
+    lines = [f"{name} = {json.dumps(value)}  # {origins[name]}" for name, value in file.settings.items()]
     return Shown({"settings": file.settings, "origins": file.origins}, "\n".join(lines))

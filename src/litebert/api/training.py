@@ -11,7 +11,7 @@ from annotated_types import Ge
 from litebert.answers import Shown
 from litebert.api.corpus import Column, Documents, Sentences, Texts, build_from_texts, vocabulary_path
 from litebert.api.runs import Planned, Run, concluded
-from litebert.api.settings import Overrides, flags, overrides, paths, recipe_settings, require_types, run_folder
+from litebert.api.settings import Overrides, Quiet, Runs, flags, overrides, paths, recipe_settings, require_types
 from litebert.config import FinetuneConfig, PretrainConfig, Problem, TrainConfig
 from litebert.corpus.build import require_share
 from litebert.corpus.text import TextSettings, require_text
@@ -32,11 +32,9 @@ if TYPE_CHECKING:  # what needs torch is imported where it is used, so that `lit
 CorpusFolder = Annotated[str | Path | None, "A corpus instead of texts: a folder, or a URL."]
 Minutes = Annotated[float | None, "Choose the steps so that training takes about this long here."]
 Name = Annotated[str, "Name of the run."]
-Runs = Annotated[str | Path, "Folder of the runs."]
 VocabSize = Annotated[int, Ge(1), "Pieces, with TEXT; fewer if the text is small."]
 HeldOut = Annotated[float, "Share kept for evaluation."]
 DryRun = Annotated[bool, "Print the plan and stop."]
-Quiet = Annotated[bool, "No progress on stderr."]
 
 
 def pretrain(
@@ -75,7 +73,7 @@ def pretrain(
     from litebert.train.sources import Sources, shares_of
 
     # what can be checked before any work
-    folder, inputs, size = run_folder(runs, name), paths(texts), count(vocab_size, "vocab_size")
+    folder, inputs, size = _run_folder(runs, name), paths(texts), count(vocab_size, "vocab_size")
     start = None if start is None else fspath(start)
     if bool(inputs) == (corpus is not None):
         what, received = "pretraining needs texts, or else a corpus", f"{len(inputs)} texts and --corpus {corpus}"
@@ -89,9 +87,9 @@ def pretrain(
     if minutes is not None and "train.steps" in chosen:
         received, advice = f"--minutes {minutes:g} and train.steps", "omit --minutes, or train.steps"
         raise LitebertError("LB-106", "the run has two lengths", received=received, next=advice)
+    given = flags({"data.corpus": str(corpus or folder / "corpus"), "model.preset": preset})
+    given |= flags({"start.model": start, "train.minutes": minutes})
     recipe = recipe or ("further" if start else "laptop")
-    own = {"data.corpus": str(corpus or folder / "corpus"), "start.model": start, "train.minutes": minutes}
-    given = flags({**own, "model.preset": preset})
     resolved = resolve(PretrainConfig, recipe_settings("pretrain", recipe), given, chosen)
     has_corpus = corpus is not None or (folder / "corpus" / "corpus.json").is_file()
 
@@ -170,7 +168,16 @@ def distil(
     given = dict(locals())
     require_types(distil, given)
     del given["teacher"]
-    return pretrain(**{**given, "settings": flags({"distil.teacher": fspath(teacher)}) | overrides(settings)})
+    return pretrain(**{**given, "settings": flags({"distil.teacher": Path(teacher)}) | overrides(settings)})
+
+
+def _run_folder(runs: str | Path, name: str) -> Path:
+    """Return the folder of a run; a name that leads out of `runs` is refused."""
+    parts = Path(name).parts
+    if not parts or Path(name).is_absolute() or ".." in parts or not name.isprintable():
+        what = f"this is not the name of a folder below {runs}"
+        raise LitebertError("LB-920", what, received=name, next="choose another name, such as mine or mine/first")
+    return Path(runs) / name
 
 
 def _plan_of(
@@ -243,12 +250,11 @@ def finetune(
         expected = "the folder of a named task, or a file of your own instead of its name"
         advice = f"litebert finetune {task} --data FOLDER"
         raise LitebertError("LB-531", f"the data of {task} is missing: --data", expected=expected, next=advice)
-    folder = run_folder(runs, name or (own.name.split(".")[0] if own else task))
-    files = {"model.start": model, "data.folder": data, "data.dev": dev, "data.train": own, "teacher.run": teacher}
-    given = flags({name: None if path is None else fspath(path) for name, path in files.items()})
-    given |= flags({"data.columns": list(columns) or None, "data.problem": problem, "model.random": random or None})
-    given |= flags({"task.name": task if own else None})
-    given |= {} if epochs is None else flags({"train.epochs": epochs, "train.steps": 0})
+    folder = _run_folder(runs, name or (own.name.split(".")[0] if own else task))
+    given = flags({"model.start": model, "model.random": random or None, "teacher.run": teacher})
+    given |= flags({"data.folder": data, "data.train": own, "data.dev": dev, "task.name": task if own else None})
+    given |= flags({"data.columns": list(columns) or None, "data.problem": problem})
+    given |= flags({} if epochs is None else {"train.epochs": epochs, "train.steps": 0})
     start = {"model.start": Setting(str(packaged_model()), DEFAULT)}
     chosen = start | recipe_settings("finetune", recipe or task) | given | overrides(settings)
     resolved = resolve(FinetuneConfig, chosen)

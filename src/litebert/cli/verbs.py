@@ -29,7 +29,7 @@ from annotated_types import Ge
 from pydantic_core import to_jsonable_python
 
 from litebert.answers import Explanation, Match, Shown
-from litebert.api.settings import progress
+from litebert.api.settings import Quiet, progress
 from litebert.cli.command import TextCommand, argument, help_of, option, options_of, show, show_json
 from litebert.errors import LitebertError, RequestError, counted, disk_errors, say
 from litebert.files import Json, hash_file, open_log, require_new, write_stream
@@ -72,7 +72,7 @@ class Bulk:
     columns: Annotated[tuple[str, ...], "--column", "Column of a CSV, JSONL or Parquet file, [ROLE=]NAME."] = ()
     output: Annotated[Path | None, "A .jsonl or .csv file (vectors: also .npy); rerun to resume."] = None
     force: Annotated[bool, "Replace the output if it exists."] = False
-    quiet: Annotated[bool, "No progress on stderr."] = False
+    quiet: Quiet = False
     as_json: Annotated[bool, "--json", "Print JSON; for files, one per line."] = False
 
 
@@ -507,7 +507,7 @@ def search(
     column: Annotated[str, "Text column of a table."] = "text",
     top: Annotated[int, Ge(1), "Texts to show."] = 5,
     loading: Loading,
-    quiet: Annotated[bool, "No progress on stderr."] = False,
+    quiet: Quiet = False,
 ) -> Shown[list[Match]]:
     """Find the texts of FILE that are nearest to QUERY.
 
