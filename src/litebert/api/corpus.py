@@ -1,8 +1,9 @@
 """Vocabularies and corpora: made from texts and checked."""
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
+from annotated_types import Ge
 from typing_extensions import TypedDict
 
 from litebert.answers import Shown
@@ -13,7 +14,6 @@ from litebert.corpus.shards import MANIFEST, PLAN
 from litebert.corpus.text import read_texts
 from litebert.errors import LitebertError, duration, say
 from litebert.hub import PACKAGED_NAME, locate
-from litebert.inference.inputs import count
 from litebert.reading.findings import CheckReport
 from litebert.tokenizer import Tokenizer, train_tokenizer
 
@@ -33,31 +33,12 @@ def vocabulary_path(tokenizer: str | None) -> Path:
 # ---- vocabularies ---------------------------------------------------------------------------------------------------
 
 
-def build_from_texts(
-    texts: Paths, folder: Path, *, vocab_size: int, start: str | None, column: str, quiet: bool, **layout: Any
-) -> Path:
-    """Train a vocabulary and build a corpus in `folder`, each unless it exists; return the folder of the corpus.
-
-    Training that continues from a model, `start`, uses that model's vocabulary.
-    """
-    vocabulary, corpus = folder / "tokenizer" if start is None else locate(start), folder / "corpus"
-    speak = (lambda _: None) if quiet else say
-    if start is None and not (vocabulary / "tokenizer_config.json").exists():
-        speak(f"training a vocabulary of {vocab_size:,} pieces")
-        trained = _trained(texts, vocabulary, vocab_size=vocab_size, is_limit=True, column=column)
-        if trained.vocab_size < vocab_size:
-            speak(f"the text has only {trained.vocab_size:,} pieces")
-    speak("building the corpus")
-    corpus_build(texts, tokenizer=str(vocabulary), output=corpus, column=column, quiet=quiet, **layout)
-    return corpus
-
-
-def _trained(
+def train_vocabulary(
     texts: Paths, folder: Path, *, vocab_size: int, column: str, is_limit: bool = False, cased: bool = False
 ) -> Tokenizer:
     """Train a vocabulary; with `is_limit`, of as many pieces as small texts have. Another one in the folder stays."""
-    given, size = read_texts(paths(texts), column=column), count(vocab_size, "vocab_size")
-    model = train_tokenizer(given, vocab_size=size, is_limit=is_limit, lowercase=not cased)
+    given = read_texts(paths(texts), column=column)
+    model = train_tokenizer(given, vocab_size=vocab_size, is_limit=is_limit, lowercase=not cased)
     there = folder / "spiece.model"
     is_same = there.is_file() and there.read_bytes() == model
     if (folder / "tokenizer_config.json").exists() and not is_same:  # a model or a corpus may need it
@@ -76,7 +57,7 @@ def tokenizer_train(
     inputs: Texts,
     *,
     output: Annotated[Path, "Folder to write."],
-    vocab_size: Annotated[int, "Pieces, specials included."] = 30_000,
+    vocab_size: Annotated[int, Ge(1), "Pieces, specials included."] = 30_000,
     column: Column = "text",
     cased: Annotated[bool, "Keep upper case."] = False,
 ) -> Shown[TrainedVocabulary]:
@@ -85,7 +66,7 @@ def tokenizer_train(
     litebert tokenizer train wiki.parquet --output vocabularies/wiki --cased
     litebert tokenizer train my-text.txt --vocab-size 16000 --output vocabularies/mine
     """
-    trained = _trained(inputs, output, vocab_size=vocab_size, column=column, cased=cased)
+    trained = train_vocabulary(inputs, output, vocab_size=vocab_size, column=column, cased=cased)
     text = f"{trained.vocab_size:,} pieces in {output}"
     return Shown({"folder": str(output), "vocab_size": trained.vocab_size}, text)
 

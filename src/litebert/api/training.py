@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Required
 from annotated_types import Ge
 
 from litebert.answers import Shown
-from litebert.api.corpus import Column, Documents, Sentences, Texts, build_from_texts, vocabulary_path
+from litebert.api.corpus import Column, Documents, Sentences, Texts, corpus_build, train_vocabulary, vocabulary_path
 from litebert.api.runs import Planned, Run, concluded
 from litebert.api.settings import Overrides, Quiet, Runs, flags, overrides, paths, recipe_settings, require_types
 from litebert.config import FinetuneConfig, PretrainConfig, Problem, TrainConfig
@@ -119,6 +119,19 @@ def pretrain(
             lines["time"] = f"{duration(60 * train.minutes)} of training{before}"
         return config, _plan_of(lines, needs, train, folder, tokens=tokens)
 
+    def build() -> None:
+        """Train a vocabulary, unless a model is continued, and build the corpus; what is there already stays."""
+        speak = (lambda _: None) if quiet else say
+        vocabulary = folder / "tokenizer" if start is None else locate(start)
+        if start is None and not (vocabulary / "tokenizer_config.json").exists():
+            speak(f"training a vocabulary of {size:,} pieces")
+            trained = train_vocabulary(texts, vocabulary, vocab_size=size, is_limit=True, column=column).vocab_size
+            if trained < size:
+                speak(f"the text has only {trained:,} pieces")
+        speak("building the corpus")
+        own = folder / "corpus"
+        corpus_build(texts, tokenizer=str(vocabulary), output=own, held_out=held_out, quiet=quiet, **layout)
+
     if dry_run:
         return Run(folder, plan=plan()[1])
     with joined(choose_device(resolved.config.train.device)) as world:
@@ -131,8 +144,7 @@ def pretrain(
             resolved = resolved.measured(resolved.config.model_copy(update={"train": config.train}))
             say(planned.text)
         if corpus is None and not (was_finished and has_corpus):
-            how: Any = {"start": start, "vocab_size": size, "held_out": held_out, "quiet": quiet, **layout}
-            world.from_first(lambda: str(build_from_texts(texts, folder, **how)))
+            world.from_first(build)
         run = Run(folder, pretraining.pretrain(resolved, folder, is_quiet=quiet, world=world))
         return concluded(run, quiet=quiet, was_finished=was_finished) if world.is_first else run
 
@@ -168,7 +180,7 @@ def distil(
     given = dict(locals())
     require_types(distil, given)
     del given["teacher"]
-    return pretrain(**{**given, "settings": flags({"distil.teacher": Path(teacher)}) | overrides(settings)})
+    return pretrain(**{**given, "settings": flags({"distil.teacher": teacher}) | overrides(settings)})
 
 
 def _run_folder(runs: str | Path, name: str) -> Path:
