@@ -66,17 +66,6 @@ class Evaluation:
         return "\n".join(lines)
 
 
-OF_A_TASK = ("models", "data", "split", "columns", "precision", "depth")
-USED_BY = {
-    "a prediction file": ("predictions", "data", "null_odds"),
-    "a measure without fine-tuning": ("models", "on", "data", "limit", "precision"),
-    "a pretrained model": ("models", "data", "columns", "precision"),
-    "a fine-tuned run": OF_A_TASK,
-    "a model folder without its run": (*OF_A_TASK, "task"),
-}
-"""The options that act on what is evaluated; the others are refused."""
-
-
 def evaluate(
     models: Models = (),
     *,
@@ -104,61 +93,80 @@ def evaluate(
     litebert evaluate --predictions predictions.json --data dev-v1.1.json
     """
     given = dict(locals())
-    from litebert.inference.finetuned import data_of, measured, run_of
-    from litebert.inference.model import Model
-    from litebert.study.zero_shot import MEASURES
-    from litebert.tasks.finetuning import doubts
+    require_types(evaluate, given)
+    from litebert.inference.finetuned import run_of
+
+    given["models"] = chosen = paths(models)
+    if (predictions is None) == (not chosen) or (on is not None and len(chosen) > 1):
+        received = f"{len(chosen)} runs, --predictions {predictions}, --on {on}"
+        what, expected = "this is not one thing to evaluate", "RUN..., or RUN --on ..., or --predictions FILE"
+        raise LitebertError("LB-525", what, received=received, expected=expected, next="litebert evaluate --help")
+    run = run_of(chosen[0]) if chosen else None
+    measure: Callable[..., Evaluation]
+    kind, measure = "a fine-tuned model", _of_finetuned
+    if predictions is not None:
+        kind, measure = "a prediction file", _of_predictions
+    elif on is not None:
+        kind, measure = "a measure without fine-tuning", _without_tuning
+    elif len(chosen) == 1 and (Run(run).kind == "pretraining" if run else task is None):
+        kind, measure = "a pretrained model", _of_pretrained
+    # the options that act are the arguments of the function that measures; the others are refused
+    takes = inspect.signature(measure).parameters
+    for name, each in inspect.signature(evaluate).parameters.items():
+        is_used = name == "quiet" or (name in takes and not (name == "task" and run))
+        if not is_used and given[name] != each.default:
+            flag = "--column" if name == "columns" else f"--{name.replace('_', '-')}"
+            nothing, received = f"{flag} has nothing to act on", f"{flag} for {kind}"
+            raise RequestError("LB-916", nothing, received=received, next=f"omit {flag}")
+    if data is None and (on or run is None):
+        advice = "litebert evaluate --help"
+        raise LitebertError("LB-526", f"{kind} needs the data to measure on: --data", next=advice)
+    return measure(**{name: given[name] for name in takes})
+
+
+def _of_predictions(predictions: str | Path, data: str | Path, null_odds: str | Path | None) -> Evaluation:
     from litebert.tasks.named.questions import score_predictions
 
-    require_types(evaluate, given)
-    chosen = paths(models)
-    if (predictions is None) == (not chosen) or (on is not None and len(chosen) > 1):
-        what, received = (
-            "this is not one thing to evaluate",
-            f"{len(chosen)} runs, --predictions {predictions}, --on {on}",
-        )
-        expected = "RUN..., or RUN --on ..., or --predictions FILE"
-        raise LitebertError("LB-525", what, received=received, expected=expected, next="litebert evaluate --help")
+    odds = None if null_odds is None else Path(null_odds)
+    return Evaluation({"predictions": score_predictions(Path(data), Path(predictions), null_odds=odds)})
 
-    # what is evaluated, and whether every option acts on it
-    run = run_of(chosen[0]) if chosen else None
-    what = "a fine-tuned run" if run else "a model folder without its run"
-    if predictions is not None:
-        what = "a prediction file"
-    elif on is not None:
-        what = "a measure without fine-tuning"
-    elif len(chosen) == 1 and (Run(run).kind == "pretraining" if run else task is None):
-        what = "a pretrained model"
-    for name, each in inspect.signature(evaluate).parameters.items():
-        if name not in (*USED_BY[what], "quiet") and given[name] != each.default:
-            flag = "--column" if name == "columns" else f"--{name.replace('_', '-')}"
-            expected = f"{flag} for {', '.join(other for other, names in USED_BY.items() if name in names)}"
-            nothing, received = f"{flag} has nothing to act on", f"{flag} for {what}"
-            raise RequestError("LB-916", nothing, received=received, expected=expected, next=f"omit {flag}")
-    if data is None and (predictions or on or (what == "a pretrained model" and run is None)):
-        advice = "litebert evaluate --help"
-        raise LitebertError("LB-526", f"{what} needs the data to measure on: --data", next=advice)
 
-    if predictions is not None:
-        odds = None if null_odds is None else Path(null_odds)
-        return Evaluation({"predictions": score_predictions(Path(str(data)), Path(predictions), null_odds=odds)})
-    if on is not None:
-        model = Model.load(chosen[0], precision=precision or "fp32")
-        return Evaluation({on: MEASURES[on](model, Path(str(data)), limit=limit)})
-    if what == "a pretrained model":
-        return _of_pretrained(chosen[0], data, columns, precision)
+def _without_tuning(
+    models: list[str], on: str, data: str | Path, limit: int | None, precision: Precision | None
+) -> Evaluation:
+    from litebert.inference import Model
+    from litebert.study.zero_shot import MEASURES
+
+    model = Model.load(models[0], precision=precision or "fp32")
+    return Evaluation({on: MEASURES[on](model, Path(data), limit=limit)})
+
+
+def _of_finetuned(
+    models: list[str],
+    data: str | Path | None,
+    split: str | None,
+    task: str | None,
+    columns: Sequence[str],
+    precision: Precision | None,
+    depth: int | None,
+    quiet: bool,
+) -> Evaluation:
+    """Measure a fine-tuned model, or the average of several, beside one answer to everything."""
+    from litebert.inference.finetuned import data_of, measured
+    from litebert.tasks.finetuning import doubts
+
     with progress("examples evaluated", is_quiet=quiet) as advance:
-        opened = _opened(chosen, quiet, advance, task=task, columns=columns, depth=depth, precision=precision)
-        folder = Path(data) if data is not None else data_of(chosen[0])
+        opened = _opened(models, quiet, advance, task=task, columns=columns, depth=depth, precision=precision)
+        folder = Path(data) if data is not None else data_of(models[0])
         dataset, family = opened[0].dataset, opened[0].dataset.family
-        measures, baseline, said = {}, {}, list[str]()
+        measures, baseline, said = dict[str, dict[str, float]](), dict[str, dict[str, float]](), list[str]()
         for name in [split] if split else dataset.dev_splits:
             measures[name], examples, answers = measured(opened, folder, name)
             always = family.constant(examples, examples)
             baseline[name] = {} if always is None else family.measures(examples, always)
             rows = {name: family.rows(examples, answers)}
             said += doubts(dataset.key_measure, measures[name], baseline[name], rows, family.baseline)
-        return Evaluation(measures, baseline, tuple(said), family.baseline)
+    return Evaluation(measures, baseline, tuple(said), family.baseline)
 
 
 def _opened(models: Sequence[str], quiet: bool, advance: Callable[[int], None], **how: Any) -> "list[Finetuned]":
@@ -170,11 +178,8 @@ def _opened(models: Sequence[str], quiet: bool, advance: Callable[[int], None], 
     return opened
 
 
-# ---- pretrained models ----------------------------------------------------------------------------------------------
-
-
 def _of_pretrained(
-    path: str, data: str | Path | None, columns: Sequence[str], precision: Precision | None
+    models: list[str], data: str | Path | None, columns: Sequence[str], precision: Precision | None
 ) -> Evaluation:
     """Measure masked LM and sentence order; a model without a sentence-order head, masked LM alone."""
     from litebert.fast import DTYPES, refuse_non_finite
@@ -183,9 +188,8 @@ def _of_pretrained(
     from litebert.nn import AlbertForPretraining
     from litebert.tasks.pretraining import Pretraining
 
-    run = run_of(path)
+    run, folder = run_of(models[0]), locate(models[0])
     config = None if run is None else recorded_config(PretrainConfig, Run(run).settings)
-    folder = locate(path)
     loaded = load_model(folder, dtype=DTYPES[precision or trained_in(config)])
     of_order = {name for name in loaded.missing if name.startswith("sentence_order.")}
     if not isinstance(loaded.network, AlbertForPretraining) or loaded.missing - of_order:
@@ -207,9 +211,8 @@ def _of_pretrained(
             objective = objective.model_copy(update={"sentence": "none"})
         column = dict(choice.split("=", 1) for choice in columns if "=" in choice).get("text", "text")
         with tempfile.TemporaryDirectory() as scratch:
-            built = build_corpus(
-                [str(data)], tokenizer=folder, output=Path(scratch) / "corpus", column=column, workers=1
-            )
+            place = Path(scratch) / "corpus"
+            built = build_corpus([str(data)], tokenizer=folder, output=place, column=column, workers=1)
             # the same sequences and masks for every model with one vocabulary
             given = Sampling(Tokenizer.load(folder), objective, batch_size=32, seed=12_345, purpose="evaluation")
             held_out = list(Loader(Corpus.open(built.path).shards, given).once(1_024))

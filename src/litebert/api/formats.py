@@ -188,7 +188,7 @@ def hub_push(
     license: Annotated[str, "For the card, such as apache-2.0."] = "",
     languages: Annotated[tuple[str, ...], "--language", "For the card, such as en; repeats."] = (),
     dry_run: Annotated[bool, "Print what would be sent, and the card."] = False,
-) -> Shown[dict[Literal["commit"], str]] | Shown[PublicationPlan]:
+) -> Shown[dict[Literal["commit"], str] | PublicationPlan]:
     """Publish the model in FOLDER, a model folder or a run, as OWNER/NAME or to OWNER/NAME@BRANCH, in one commit.
 
     Its README.md is the model card; without one, a card is written from the configuration, the tokenizer and the run
@@ -209,10 +209,9 @@ def hub_push(
     lines += [f"  {size:>13,}  {path}" for path, size in sizes.items()]
     lines += [f"  {sum(sizes.values()):>13,}  bytes; {CARD_FILE} {made}"]
     if dry_run:
-        kept: Literal["kept", "made"] = "kept" if is_kept else "made"
-        plan = PublicationPlan(repository=to.repository, revision=branch, files=sizes, card=kept)
+        card_is: Literal["kept", "made"] = "kept" if is_kept else "made"
+        plan = PublicationPlan(repository=to.repository, revision=branch, files=sizes, card=card_is)
         return Shown(plan, "\n".join([*lines, "", card]))
     say("\n".join(lines))
     commit = push(to, files, texts={CARD_FILE: card}, private=private)
-    published: dict[Literal["commit"], str] = {"commit": commit}
-    return Shown(published, commit)
+    return Shown({"commit": commit}, commit)

@@ -64,7 +64,7 @@ def require_types(function: Callable[..., object], values: Mapping[str, object])
             try:
                 TypeAdapter[object](hint).validate_python(plain(values[name]), strict=True)
             except ValidationError as error:
-                expected = re.sub(r"\b[a-z_.]+\.(?=[A-Z])", "", inspect.formatannotation(hint))
+                expected: str = re.sub(r"\b[a-z_.]+\.(?=[A-Z])", "", inspect.formatannotation(hint))
                 what, received = (
                     f"{name} cannot be of this type",
                     f"{values[name]!r:.100} ({type(values[name]).__name__})",
