@@ -11,36 +11,28 @@ import importlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from litebert.errors import LitebertError as LitebertError
+from litebert.errors import LitebertError
 
 if TYPE_CHECKING:
-    from litebert.api.estimators import LitebertClassifier as LitebertClassifier
-    from litebert.api.estimators import LitebertVectorizer as LitebertVectorizer
-    from litebert.api.evaluation import evaluate as evaluate
-    from litebert.api.evaluation import glue as glue
-    from litebert.api.evaluation import predict as predict
-    from litebert.api.runs import Run as Run
-    from litebert.api.training import distil as distil
-    from litebert.api.training import finetune as finetune
-    from litebert.api.training import pretrain as pretrain
-    from litebert.config import AlbertConfig as AlbertConfig
-    from litebert.config import Backend, Precision
-    from litebert.config import HeadConfig as HeadConfig
-    from litebert.config import preset as preset
-    from litebert.inference.model import Embeddings as Embeddings
-    from litebert.inference.model import Model as Model
-    from litebert.interop.in_transformers import optimize as optimize
-    from litebert.nn import Albert as Albert
-    from litebert.nn import AlbertForPretraining as AlbertForPretraining
-    from litebert.nn import AlbertForTask as AlbertForTask
-    from litebert.nn import Batch as Batch
-    from litebert.optim import AdamW as AdamW
-    from litebert.optim import Lamb as Lamb
-    from litebert.tokenizer import Tokenizer as Tokenizer
+    from litebert.api.estimators import LitebertClassifier, LitebertVectorizer
+    from litebert.api.evaluation import evaluate, glue, predict
+    from litebert.api.runs import Run
+    from litebert.api.training import distil, finetune, pretrain
+    from litebert.config import AlbertConfig, Backend, HeadConfig, Precision, preset
+    from litebert.inference.model import Embeddings, Model
+    from litebert.interop.in_transformers import optimize
+    from litebert.nn import Albert, AlbertForPretraining, AlbertForTask, Batch
+    from litebert.optim import AdamW, Lamb
+    from litebert.tokenizer import Tokenizer
 
 __version__ = "0.2.0"
+__all__ = [
+    "AdamW", "Albert", "AlbertConfig", "AlbertForPretraining", "AlbertForTask", "Batch", "Embeddings", "HeadConfig",
+    "Lamb", "LitebertClassifier", "LitebertError", "LitebertVectorizer", "Model", "Run", "Tokenizer",
+    "distil", "evaluate", "finetune", "glue", "load", "optimize", "predict", "preset", "pretrain",
+]  # fmt: skip
 
-_NAMES = {
+_NAMES = {  # by the module that they are imported from when they are first used
     "api.estimators": "LitebertClassifier LitebertVectorizer",
     "api.evaluation": "evaluate glue predict",
     "api.runs": "Run",
@@ -54,7 +46,6 @@ _NAMES = {
     "tokenizer": "Tokenizer",
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
-__all__ = ["LitebertError", "load", *_HOMES]
 
 
 def load(

@@ -45,8 +45,10 @@ class Server:
     lines: list[str] = field(default_factory=list)
     port: int = 0
     key: str = ""
-    is_over: bool = False
-    changed: threading.Condition = field(default_factory=threading.Condition)
+
+    def __post_init__(self) -> None:
+        self.reader = threading.Thread(target=lambda: [self.lines.append(line) for line in self.process.stderr])
+        self.reader.start()
 
     def connect(self) -> http.client.HTTPConnection:
         return http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
@@ -79,16 +81,16 @@ class Server:
         def found() -> list[str]:
             return [line for line in self.lines[seen:] if re.search(pattern, line)]
 
-        with self.changed:
-            self.changed.wait_for(lambda: found() or self.is_over, seconds)
+        self.wait_until(lambda: found() or not self.reader.is_alive(), seconds=seconds)
         assert found(), (pattern, self.lines)
         return found()[0]
 
-    def wait_until(self, holds: Callable[[], bool], *, seconds: float = 60) -> None:
+    def wait_until(self, holds: Callable[[], object], *, seconds: float = 60) -> None:
         """Ask again and again until something holds."""
         deadline = time.monotonic() + seconds
         while not holds():
             assert time.monotonic() < deadline, self.lines
+            time.sleep(0.005)
 
     def metric(self, name: str) -> float:
         """Sum a metric over its labels."""
@@ -100,22 +102,9 @@ class Server:
 def serve(*arguments: object) -> Iterator[Server]:
     """Run `litebert serve` until the block ends, from the moment when it listens."""
     words = [*COMMAND, "serve", "--port", "0", "--threads", "1", *map(str, arguments)]
-    with subprocess.Popen(
-        words, stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONUNBUFFERED": "1"}
-    ) as process:
+    loud = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True, env=loud) as process:
         server = Server(process)
-
-        def read() -> None:
-            for line in process.stderr:
-                with server.changed:
-                    server.lines.append(line)
-                    server.changed.notify_all()
-            with server.changed:
-                server.is_over = True
-                server.changed.notify_all()
-
-        reader = threading.Thread(target=read)
-        reader.start()
         try:
             server.port = int(re.search(r":(\d+)\b", server.wait_for(r"listening on"))[1])
             yield server
@@ -123,7 +112,7 @@ def serve(*arguments: object) -> Iterator[Server]:
             if process.poll() is None:
                 process.send_signal(signal.SIGTERM)
             process.wait(60)
-            reader.join()
+            server.reader.join()
 
 
 MODELS = {"base": "base", "classify": "reviews", "tag": "tags", "choose": "choices", "answer": "spans"}

@@ -12,7 +12,7 @@ from torch.nn.utils.rnn import pad_sequence
 import litebert as package
 
 from .shell import litebert
-from .tiny import Desk, Random, Tiny, weights
+from .tiny import Desk, Random, weights
 
 transformers = pytest.importorskip("transformers")
 
@@ -127,16 +127,16 @@ def test_what_transformers_wrote_is_imported_bit_for_bit(
     assert all(torch.equal(before[name], after[name]) for name in before)
 
 
-def test_what_is_written_for_google_and_read_again_has_the_same_bits(tiny: Tiny, tmp_path: Path) -> None:
-    done = litebert("export", "google", tiny.run, tmp_path / "google" / "model.ckpt")
+def test_what_is_written_for_google_and_read_again_has_the_same_bits(desk: Desk, tmp_path: Path) -> None:
+    done = litebert("export", "google", desk.base, tmp_path / "google" / "model.ckpt")
     assert done.code == 0, done.stderr
     names = {path.name for path in (tmp_path / "google").iterdir()}
     assert {"model.ckpt.index", "model.ckpt.data-00000-of-00001", "albert_config.json"} <= names
     if not any(name.endswith(".model") for name in names):
-        shutil.copy(tiny.tokenizer / "spiece.model", tmp_path / "google" / "30k-clean.model")
+        shutil.copy(desk.tokenizer / "spiece.model", tmp_path / "google" / "30k-clean.model")
     done = litebert("import", "google", tmp_path / "google", "--output", tmp_path / "ours")
     assert done.code == 0, done.stderr
-    assert (tmp_path / "ours" / "model.safetensors").read_bytes() == weights(tiny.run)
+    assert (tmp_path / "ours" / "model.safetensors").read_bytes() == weights(desk.base)
     again = litebert("export", "google", tmp_path / "ours", tmp_path / "again" / "model.ckpt")
     assert again.code == 0, again.stderr
     for name in ("model.ckpt.index", "model.ckpt.data-00000-of-00001"):

@@ -9,7 +9,7 @@ import litebert as package
 from litebert import Tokenizer
 
 from . import golden
-from .tiny import Tiny
+from .tiny import Desk
 
 GOLDENS = {
     "this is a test": "48 25 21 1289",
@@ -104,14 +104,14 @@ def test_golden_tokens_of_the_official_vocabulary(official: Tokenizer) -> None:
     assert found == golden.expected("tokens", "official", found)
 
 
-def test_golden_tokens_of_a_vocabulary_that_is_trained(tiny: Tiny) -> None:
-    tokenizer = Tokenizer.load(tiny.tokenizer)
+def test_golden_tokens_of_a_vocabulary_that_is_trained(desk: Desk) -> None:
+    tokenizer = Tokenizer.load(desk.tokenizer)
     found = [{"pieces": list(tokenizer.pieces), "hash": tokenizer.hash}]
     assert found == golden.expected("tokens", "trained", found)
 
 
-def test_batches_ids_and_arrays_are_those_of_single_texts(tiny: Tiny) -> None:
-    tokenizer = Tokenizer.load(tiny.tokenizer)
+def test_batches_ids_and_arrays_are_those_of_single_texts(desk: Desk) -> None:
+    tokenizer = Tokenizer.load(desk.tokenizer)
     expected = [tokenizer.encode(text).ids for text in SAID]
     assert tokenizer.encode_ids(SAID) == expected
     assert [each.ids for each in tokenizer.encode_batch(SAID)] == expected
@@ -119,10 +119,10 @@ def test_batches_ids_and_arrays_are_those_of_single_texts(tiny: Tiny) -> None:
     assert [tokenizer.id(piece) for piece in tokenizer.pieces] == list(range(tokenizer.vocab_size))
 
 
-def test_decoding_gives_the_normalized_text_and_a_copy_is_the_same(tiny: Tiny, tmp_path: Path) -> None:
-    tokenizer = Tokenizer.load(tiny.tokenizer)
-    for line in tiny.text.read_text("utf-8").splitlines()[:9]:
+def test_decoding_gives_the_normalized_text_and_a_copy_is_the_same(desk: Desk, tmp_path: Path) -> None:
+    tokenizer = Tokenizer.load(desk.tokenizer)
+    for line in desk.stories.read_text("utf-8").splitlines()[:9]:
         assert tokenizer.decode(tokenizer.encode(line, frame=True).ids) == line.lower()
     tokenizer.save(tmp_path)
     assert Tokenizer.load(tmp_path).hash == tokenizer.hash
-    assert (tmp_path / "spiece.model").read_bytes() == (tiny.tokenizer / "spiece.model").read_bytes()
+    assert (tmp_path / "spiece.model").read_bytes() == (desk.tokenizer / "spiece.model").read_bytes()

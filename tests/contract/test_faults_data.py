@@ -99,7 +99,7 @@ def test_every_answer_is_kept_also_where_the_first_rows_have_no_text(desk: Desk,
     assert (done.code, "256 of them skipped" in done.stderr) == (0, True), done
     if name.endswith(".npy"):
         found = np.load(tmp_path / name)
-        assert (found.shape, found.dtype) == ((300, 128), np.float32)
+        assert (found.shape, found.dtype) == ((300, 32), np.float32)
         has_answer = (~np.isnan(found).any(axis=1)).tolist()
     else:
         with open(tmp_path / name, encoding="utf-8", newline="") as file:

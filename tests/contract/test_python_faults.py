@@ -11,15 +11,15 @@ import pytest
 import litebert
 from litebert import LitebertError, Run
 
-from .tiny import FINETUNING, PRETRAINING, Desk, Tiny, rows
+from .tiny import FINETUNING, PRETRAINING, Desk, rows
 
 # ---- trainings that diverge ------------------------------------------------------------------------------------------
 
 
 def test_a_loss_that_grows_without_end_is_said_and_a_checkpoint_from_before_stays(
-    tiny: Tiny, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    desk: Desk, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    run = tiny.pretrain(
+    run = desk.pretrain(
         tmp_path,
         **{"optim.name": "adamw", "optim.learning_rate": 10, "optim.warmup_steps": 4},
         **{"train.steps": 24, "train.save_every": 2, "train.eval_every": 24},
@@ -66,7 +66,7 @@ def test_runs_and_whole_numbers_of_any_type_are_taken(desk: Desk, tmp_path: Path
     small = {**shape, "train.steps": 2, "distil.texts": 4, "distil.text_length": 16}
     assert litebert.distil(base, corpus=desk.corpus, settings=small, **given).is_finished
     assert len(litebert.load(base).fill("Anna [MASK].", top=np.int64(2))) == 2
-    assert litebert.load(base).embed("Anna left.", max_length=np.int32(4)).shape == (128,)
+    assert litebert.load(base).embed("Anna left.", max_length=np.int32(4)).shape == (32,)
 
 
 def test_a_row_without_a_word_has_no_answer(desk: Desk, tmp_path: Path) -> None:
@@ -131,12 +131,12 @@ def test_an_error_has_its_parts_and_advice_names_the_function_that_was_called() 
 
 
 @pytest.mark.gpu
-def test_every_training_runs_on_a_gpu(tiny: Tiny, tmp_path: Path) -> None:
+def test_every_training_runs_on_a_gpu(desk: Desk, tmp_path: Path) -> None:
     import torch
 
     if not torch.cuda.is_available():
         pytest.skip("no CUDA device")
     given = {"runs": tmp_path, "settings": {**PRETRAINING, "train.device": "cuda"}, "quiet": True}
-    assert tiny.finetune(tmp_path, given={**FINETUNING, "train.device": "cuda"}).is_finished
-    assert litebert.distil(tiny.run, corpus=tiny.corpus, **given).is_finished
-    assert litebert.pretrain(corpus=tiny.corpus, **given).is_finished
+    assert desk.finetune(tmp_path, given={**FINETUNING, "train.device": "cuda"}).is_finished
+    assert litebert.distil(desk.base, corpus=desk.corpus, **given).is_finished
+    assert litebert.pretrain(corpus=desk.corpus, **given).is_finished

@@ -44,7 +44,7 @@ def test_bf16_and_depth_are_chosen_when_a_model_is_loaded(desk: Desk) -> None:
     plain, half = litebert.load(desk.base).embed(TEXTS), litebert.load(desk.base, precision="bf16").embed(TEXTS)
     assert np.abs(plain - half).max() < 0.05 * np.abs(plain).max()
     assert not np.array_equal(litebert.load(desk.base, depth=1).embed(TEXTS), plain)
-    np.testing.assert_array_equal(litebert.load(desk.base, depth=3).embed(TEXTS), plain)
+    np.testing.assert_array_equal(litebert.load(desk.base, depth=2).embed(TEXTS), plain)
 
 
 def saved(model: Model) -> Model:

@@ -9,7 +9,7 @@ import pytest
 import litebert as package
 from tests.kills import killed
 
-from .tiny import FINETUNING, PRETRAINING, Tiny, rows, weights
+from .tiny import FINETUNING, PRETRAINING, Desk, rows, weights
 
 PARTS = {"pretrain": [0.15, 0.35, 0.5, 0.65, 0.8, 0.95], "finetune": [0.3, 0.6, 0.9]}
 """Where a training is killed, as shares of its operations on files."""
@@ -18,17 +18,17 @@ PARTS = {"pretrain": [0.15, 0.35, 0.5, 0.65, 0.8, 0.95], "finetune": [0.3, 0.6, 
 PACE = {"train.steps": 8, "train.save_every": 2, "train.eval_every": 4}
 
 
-def call_of(verb: str, tiny: Tiny) -> dict[str, object]:
+def call_of(verb: str, desk: Desk) -> dict[str, object]:
     """Return the arguments of a training, without where it goes."""
     if verb == "pretrain":
         settings = {**PRETRAINING, **PACE, "optim.name": "muon", "optim.average_decay": 0.5}
-        return {"corpus": str(tiny.corpus), "settings": settings}
-    return {"task": str(tiny.folder / "reviews.csv"), "model": str(tiny.run), "settings": {**FINETUNING, **PACE}}
+        return {"corpus": str(desk.corpus), "settings": settings}
+    return {"task": str(desk.table("reviews.csv")), "model": str(desk.base), "settings": {**FINETUNING, **PACE}}
 
 
 @pytest.mark.parametrize("verb", PARTS)
-def test_a_killed_training_goes_on_to_the_same_bits(tiny: Tiny, tmp_path: Path, verb: str) -> None:
-    arguments, whole = call_of(verb, tiny), tmp_path / "whole"
+def test_a_killed_training_goes_on_to_the_same_bits(desk: Desk, tmp_path: Path, verb: str) -> None:
+    arguments, whole = call_of(verb, desk), tmp_path / "whole"
     assert killed("train", verb=verb, arguments=arguments, runs=tmp_path, parts=PARTS[verb]) > 50
     for part in PARTS[verb]:
         run = getattr(package, verb)(**arguments, runs=tmp_path, name=f"killed-{part}", quiet=True)
@@ -39,10 +39,10 @@ def test_a_killed_training_goes_on_to_the_same_bits(tiny: Tiny, tmp_path: Path, 
 
 
 @pytest.fixture(scope="module")
-def whole(tiny: Tiny, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def whole(desk: Desk, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Give a finished pretraining with its checkpoints."""
     return package.pretrain(
-        **call_of("pretrain", tiny), runs=tmp_path_factory.mktemp("runs"), name="whole", quiet=True
+        **call_of("pretrain", desk), runs=tmp_path_factory.mktemp("runs"), name="whole", quiet=True
     ).folder
 
 
@@ -57,7 +57,7 @@ DAMAGES: dict[str, Callable[[bytes], bytes | None]] = {
 
 @pytest.mark.parametrize("name", DAMAGES)
 def test_a_damaged_checkpoint_is_passed_over_and_named(
-    tiny: Tiny, whole: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], name: str
+    desk: Desk, whole: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], name: str
 ) -> None:
     run = Path(shutil.copytree(whole, tmp_path / "runs" / "own"))
     shutil.rmtree(run / "model")
@@ -68,7 +68,7 @@ def test_a_damaged_checkpoint_is_passed_over_and_named(
     if left is not None:
         path.write_bytes(left)
     is_quiet = name == "optimizer.safetensors"  # what is damaged is named also where progress is not wanted
-    again = package.pretrain(**call_of("pretrain", tiny), runs=run.parent, name=run.name, quiet=is_quiet)
+    again = package.pretrain(**call_of("pretrain", desk), runs=run.parent, name=run.name, quiet=is_quiet)
     said = capfd.readouterr().err
     assert last.name in said
     assert before.name not in said

@@ -8,7 +8,7 @@ import pytest
 import litebert as package
 
 from . import golden
-from .tiny import FINETUNING, PACE, PRETRAINING, Tiny, rows, weights
+from .tiny import FINETUNING, PACE, PRETRAINING, Desk, rows, weights
 
 PRETRAINED: dict[str, dict[str, object]] = {
     "as the paper": {"optim.name": "lamb", "model.hidden_act": "gelu_new", "start.attention": "random"},
@@ -33,29 +33,29 @@ PRETRAINED: dict[str, dict[str, object]] = {
 
 
 @pytest.mark.parametrize("name", PRETRAINED)
-def test_golden_losses_of_pretraining(tiny: Tiny, tmp_path: Path, name: str) -> None:
-    found = rows(tiny.pretrain(tmp_path, **PRETRAINED[name]))
+def test_golden_losses_of_pretraining(desk: Desk, tmp_path: Path, name: str) -> None:
+    found = rows(desk.pretrain(tmp_path, **PRETRAINED[name]))
     assert found == golden.expected("pretraining", name, found)
 
 
-def test_the_same_training_has_the_same_bits_again_and_another_seed_has_others(tiny: Tiny, tmp_path: Path) -> None:
-    first, again = (tiny.pretrain(tmp_path, name, **{"train.seed": 5}) for name in ("first", "again"))
-    other = tiny.pretrain(tmp_path, "other", **{"train.seed": 6})
+def test_the_same_training_has_the_same_bits_again_and_another_seed_has_others(desk: Desk, tmp_path: Path) -> None:
+    first, again = (desk.pretrain(tmp_path, name, **{"train.seed": 5}) for name in ("first", "again"))
+    other = desk.pretrain(tmp_path, "other", **{"train.seed": 6})
     assert rows(first) == rows(again) != rows(other)
     assert weights(first) == weights(again) != weights(other)
 
 
-def test_golden_losses_of_a_continuation_and_of_a_distillation(tiny: Tiny, tmp_path: Path) -> None:
-    given = {"corpus": tiny.corpus, "runs": tmp_path, "quiet": True}
+def test_golden_losses_of_a_continuation_and_of_a_distillation(desk: Desk, tmp_path: Path) -> None:
+    given = {"corpus": desk.corpus, "runs": tmp_path, "quiet": True}
     settings = {name: value for name, value in PRETRAINING.items() if not name.startswith("model.")}
     settings |= {"optim.learning_rate": 0.001}
     # the default recipe of a continuation has lower rates
-    run = package.pretrain(start=tiny.run, recipe="laptop", name="further", settings=settings, **given)
+    run = package.pretrain(start=desk.base, recipe="laptop", name="further", settings=settings, **given)
     found = rows(run)
     assert found == golden.expected("pretraining", "continued", found)
 
     settings = {**PRETRAINING, "distil.texts": 4, "distil.text_length": 16}
-    found = rows(package.distil(tiny.run, name="student", settings=settings, **given))
+    found = rows(package.distil(desk.base, name="student", settings=settings, **given))
     assert found == golden.expected("pretraining", "distilled", found)
 
 
@@ -74,24 +74,24 @@ FINETUNED: dict[str, tuple[str, dict[str, object]]] = {
 
 
 @pytest.mark.parametrize("name", FINETUNED)
-def test_golden_losses_of_fine_tuning(tiny: Tiny, tmp_path: Path, name: str) -> None:
+def test_golden_losses_of_fine_tuning(desk: Desk, tmp_path: Path, name: str) -> None:
     file, settings = FINETUNED[name]
-    found = rows(tiny.finetune(tmp_path, file, FINETUNING | settings))
+    found = rows(desk.finetune(tmp_path, file, FINETUNING | settings))
     assert found == golden.expected("finetuning", name, found)
 
 
-def test_golden_losses_with_a_teacher(tiny: Tiny, tmp_path: Path) -> None:
-    teacher = tiny.finetune(tmp_path, given={**FINETUNING, "train.seed": 3}, name="teacher")
-    student = tiny.finetune(tmp_path, teacher=teacher.folder, name="student")
+def test_golden_losses_with_a_teacher(desk: Desk, tmp_path: Path) -> None:
+    teacher = desk.finetune(tmp_path, given={**FINETUNING, "train.seed": 3}, name="teacher")
+    student = desk.finetune(tmp_path, teacher=teacher.folder, name="student")
     found = rows(student)
     assert found == golden.expected("finetuning", "taught", found)
 
 
-def test_what_a_run_says_of_itself_is_what_its_files_say(tiny: Tiny) -> None:
-    run = package.Run.open(tiny.run)
+def test_what_a_run_says_of_itself_is_what_its_files_say(desk: Desk) -> None:
+    run = package.Run.open(desk.base)
     assert (run.name, run.kind, run.is_finished, run.exit_code, run.seeds) == ("base", "pretraining", True, 0, ())
     assert run.settings["train.steps"] == PACE["train.steps"]
-    last = json.loads((tiny.run / "metrics.jsonl").read_text("utf-8").splitlines()[-1])
+    last = json.loads((desk.base / "metrics.jsonl").read_text("utf-8").splitlines()[-1])
     assert run.result == last
     assert len(run.metrics) == len(rows(run))
     assert run.report.is_file()
@@ -99,10 +99,10 @@ def test_what_a_run_says_of_itself_is_what_its_files_say(tiny: Tiny) -> None:
     assert set(run.model().verbs) == {"fill", "score", "order", "embed"}
 
 
-def test_several_seeds_are_one_run_and_each_is_the_run_of_its_seed(tiny: Tiny, tmp_path: Path) -> None:
+def test_several_seeds_are_one_run_and_each_is_the_run_of_its_seed(desk: Desk, tmp_path: Path) -> None:
     settings = {**FINETUNING, "train.steps": 2}
-    both = tiny.finetune(tmp_path, given=settings, seeds=[3, 4], name="both")
-    four = tiny.finetune(tmp_path, given={**settings, "train.seed": 4}, name="four")
+    both = desk.finetune(tmp_path, given=settings, seeds=[3, 4], name="both")
+    four = desk.finetune(tmp_path, given={**settings, "train.seed": 4}, name="four")
     assert [run.settings["train.seed"] for run in both.seeds] == [3, 4]
     assert weights(both.seeds[1]) == weights(four) != weights(both.seeds[0])
     assert set(both.metrics["seed"]) == {3, 4}

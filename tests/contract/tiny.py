@@ -1,4 +1,4 @@
-"""The smallest things to train, by Python and by the shell: texts, tables, a corpus, random networks, runs."""
+"""The desk: the smallest things to train, by Python and by the shell: texts, tables, a corpus, networks, runs."""
 
 import json
 from collections.abc import Callable
@@ -41,15 +41,24 @@ FINETUNING: Settings = {**PACE, "train.batch_size": 4, "task.max_length": 48, "o
 
 
 @dataclass(frozen=True)
-class Tiny:
-    """A text of forty-eight stories, its vocabulary and its corpus, and where runs go."""
+class Desk:
+    """A text of forty-eight stories, its vocabulary and its corpus, tables, and a run of each kind under its name."""
 
     folder: Path
 
-    text = property(lambda self: self.folder / "stories.txt")
+    def __getattr__(self, name: str) -> Path:
+        """Give the run of this name; `base` is a pretraining of six steps."""
+        run = self.folder / "runs" / name
+        if not run.is_dir():
+            raise AttributeError(name)
+        return run
+
+    stories = property(lambda self: self.folder / "stories.txt")
     tokenizer = property(lambda self: self.folder / "tokenizer")
     corpus = property(lambda self: self.folder / "corpus")
-    run = property(lambda self: self.folder / "runs" / "base")  # a pretraining of six steps
+
+    def table(self, name: str) -> Path:
+        return self.folder / name
 
     def pretrain(self, runs: Path, name: str = "own", **settings: object) -> package.Run:
         """Pretrain on the corpus; a setting is given by its dotted name."""
@@ -60,25 +69,36 @@ class Tiny:
         self, runs: Path, table: str = "reviews.csv", given: Settings = FINETUNING, **how: object
     ) -> package.Run:
         """Fine-tune the pretrained network on a table, whose name is the run's by default."""
-        return package.finetune(self.folder / table, model=self.run, runs=runs, settings=given, quiet=True, **how)
+        return package.finetune(self.table(table), model=self.base, runs=runs, settings=given, quiet=True, **how)
+
+    def run(self, place: Path, *words: object) -> Done:
+        """Run a command in a folder of its own, where words in capitals name what is on the desk."""
+        names = {path.stem.upper(): path for path in self.folder.iterdir()} | {"BASE": self.base}
+        typed = (names.get(word, str(word).replace("RUNS", str(self.folder / "runs"))) for word in words)
+        return litebert(*typed, cwd=place)
+
+
+PRETRAIN = ("--preset", "tiny", "--vocab-size", 70, "--sentences", "line", "objective.max_seq_length=64")
+"""How a text of stories is pretrained on; with QUICK, in a second."""
 
 
 @pytest.fixture(scope="session")
-def tiny(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
-    """Write a text, train its vocabulary, build its corpus, pretrain on it."""
+def desk(tmp_path_factory: pytest.TempPathFactory) -> Desk:
+    """Write a text, train its vocabulary, build its corpus, pretrain on it; fine-tune on a table of each kind."""
     import torch
 
     torch.set_num_threads(1)
-    made = Tiny(tmp_path_factory.mktemp("tiny"))
-    made.text.write_text("\n".join(map(story, range(48))), encoding="utf-8")
+    made = Desk(tmp_path_factory.mktemp("desk"))
+    made.stories.write_text("\n".join(map(story, range(48))), encoding="utf-8")
     for name, text in {**TABLES, **MORE}.items():
-        (made.folder / name).write_text(text, encoding="utf-8")
-    build = ("corpus", "build", made.text, "--tokenizer", made.tokenizer, "--output", made.corpus, "--workers", 1)
+        made.table(name).write_text(text, encoding="utf-8")
+    build = ("corpus", "build", made.stories, "--tokenizer", made.tokenizer, "--output", made.corpus, "--workers", 1)
     build += ("--documents", "blank-line", "--sentences", "line", "--held-out", 0.2, "--quiet")
-    vocabulary = litebert("tokenizer", "train", made.text, "--vocab-size", 60, "--output", made.tokenizer)
-    done = [vocabulary, litebert(*build)]
-    assert [each.code for each in done] == [0, 0], done
-    made.pretrain(made.run.parent, made.run.name)
+    done = [litebert("tokenizer", "train", made.stories, "--vocab-size", 60, "--output", made.tokenizer)]
+    done.append(litebert(*build))
+    made.pretrain(made.folder / "runs", "base")
+    done += [litebert("finetune", name, "--model", "runs/base", *QUICK, cwd=made.folder) for name in TABLES]
+    assert {each.code for each in done} == {0}, done
     return made
 
 
@@ -99,13 +119,13 @@ Random = Callable[..., Path]
 
 
 @pytest.fixture(scope="session")
-def random_model(tiny: Tiny, tmp_path_factory: pytest.TempPathFactory) -> Random:
-    """Give a maker of model folders as transformers writes them, with large random weights and the tiny vocabulary."""
+def random_model(desk: Desk, tmp_path_factory: pytest.TempPathFactory) -> Random:
+    """Give a maker of model folders as transformers writes them, with large random weights and our vocabulary."""
     pytest.importorskip("transformers")
     from tests.interop.transformers_models import random_model
 
     def make(architecture: str, **changes: object) -> Path:
-        vocabulary = package.Tokenizer.load(tiny.tokenizer)
+        vocabulary = package.Tokenizer.load(desk.tokenizer)
         folder = tmp_path_factory.mktemp(architecture)
         sizes = {**SHAPE, "vocab_size": vocabulary.vocab_size, **changes}
         random_model(architecture, **sizes).save_pretrained(folder)
@@ -113,51 +133,3 @@ def random_model(tiny: Tiny, tmp_path_factory: pytest.TempPathFactory) -> Random
         return folder
 
     return make
-
-
-# ---- the desk: small things that the shell made -------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Desk:
-    """Where everything lies; a run of each kind under its name."""
-
-    folder: Path
-
-    def __getattr__(self, name: str) -> Path:
-        """Give the run of this name."""
-        run = self.folder / "runs" / name
-        if not run.is_dir():
-            raise AttributeError(name)
-        return run
-
-    stories = property(lambda self: self.folder / "stories.txt")  # forty documents, a sentence a line
-    corpus = property(lambda self: self.folder / "runs" / "base" / "corpus")
-    tokenizer = property(lambda self: self.folder / "runs" / "base" / "tokenizer")
-
-    def table(self, name: str) -> Path:
-        return self.folder / name
-
-    def run(self, place: Path, *words: object) -> Done:
-        """Run a command in a folder of its own, where words in capitals name what is on the desk."""
-        names = {path.stem.upper(): path for path in self.folder.iterdir()}
-        names |= {"CORPUS": self.corpus, "TOK": self.tokenizer, "BASE": self.base}
-        typed = (names.get(word, str(word).replace("RUNS", str(self.folder / "runs"))) for word in words)
-        return litebert(*typed, cwd=place)
-
-
-PRETRAIN = ("--preset", "tiny", "--vocab-size", 70, "--sentences", "line", "objective.max_seq_length=64")
-"""How the text of stories is pretrained on; with QUICK, in a second."""
-
-
-@pytest.fixture(scope="session")
-def desk(tmp_path_factory: pytest.TempPathFactory) -> Desk:
-    """Pretrain on forty stories, and fine-tune on a table of each kind."""
-    folder = tmp_path_factory.mktemp("desk")
-    (folder / "stories.txt").write_text("\n".join(map(story, range(40))), encoding="utf-8")
-    for name, text in TABLES.items():
-        (folder / name).write_text(text, encoding="utf-8")
-    made = [litebert("pretrain", "stories.txt", *PRETRAIN, "--held-out", 0.2, "--name", "base", *QUICK, cwd=folder)]
-    made += [litebert("finetune", name, "--model", "runs/base", *QUICK, cwd=folder) for name in TABLES]
-    assert [done.code for done in made] == [0] * len(made), made
-    return Desk(folder)

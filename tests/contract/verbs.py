@@ -36,7 +36,7 @@ VERBS = {
         "base", PAIRS, TYPED, lambda m, r: m.order(r["first"], r["second"]), {"is_in_order", "probability"}, "in order"
     ),
     "similar": Verb("base", PAIRS, TYPED, lambda m, r: m.similar(r["first"], r["second"]), {"cosine"}, "0."),
-    "embed": of_texts("embed", "base", set(), "128 numbers"),
+    "embed": of_texts("embed", "base", set(), "32 numbers"),
     "classify": of_texts("classify", "reviews", {"labels", "values"}, "good"),
     "tag": of_texts("tag", "tags", {"word", "tag", "start", "end"}, "/O"),
     "answer": Verb(

@@ -96,7 +96,7 @@ def evaluate(
     require_types(evaluate, given)
     from litebert.inference.finetuned import run_of
 
-    given["models"] = chosen = paths(models)
+    given["models"] = chosen = tuple(paths(models))
     if (predictions is None) == (not chosen) or (on is not None and len(chosen) > 1):
         received = f"{len(chosen)} runs, --predictions {predictions}, --on {on}"
         what, expected = "this is not one thing to evaluate", "RUN..., or RUN --on ..., or --predictions FILE"
@@ -132,7 +132,7 @@ def _of_predictions(predictions: str | Path, data: str | Path, null_odds: str | 
 
 
 def _without_tuning(
-    models: list[str], on: str, data: str | Path, limit: int | None, precision: Precision | None
+    models: Sequence[str], on: str, data: str | Path, limit: int | None, precision: Precision | None
 ) -> Evaluation:
     from litebert.inference import Model
     from litebert.study.zero_shot import MEASURES
@@ -142,7 +142,7 @@ def _without_tuning(
 
 
 def _of_finetuned(
-    models: list[str],
+    models: Sequence[str],
     data: str | Path | None,
     split: str | None,
     task: str | None,
@@ -179,7 +179,7 @@ def _opened(models: Sequence[str], quiet: bool, advance: Callable[[int], None], 
 
 
 def _of_pretrained(
-    models: list[str], data: str | Path | None, columns: Sequence[str], precision: Precision | None
+    models: Sequence[str], data: str | Path | None, columns: Sequence[str], precision: Precision | None
 ) -> Evaluation:
     """Measure masked LM and sentence order; a model without a sentence-order head, masked LM alone."""
     from litebert.fast import DTYPES, refuse_non_finite

@@ -100,16 +100,7 @@ def schema_of(command: str) -> dict[str, JsonValue]:
 
 # ---- litebert doctor ------------------------------------------------------------------------------------------------
 
-EXTRAS = {
-    "cluster": "ray",
-    "data": "pyarrow",
-    "google": "google_crc32c",
-    "hub": "huggingface_hub",
-    "onnx": "onnx",
-    "report": "matplotlib",
-    "serve": "starlette",
-    "wordpiece": "tokenizers",
-}
+OPTIONAL = ("google_crc32c", "huggingface_hub", "matplotlib", "onnx", "pyarrow", "ray", "starlette", "tokenizers")
 
 
 @dataclass(frozen=True)
@@ -134,7 +125,7 @@ def doctor() -> Shown[list[Check]]:
 
     free = free_bytes(Path.cwd())
     version = tuple(int(part) for part in torch.__version__.split(".")[:2])
-    missing = ", ".join(name for name, module in EXTRAS.items() if find_spec(module) is None)
+    missing = ", ".join(name for name in OPTIONAL if find_spec(name) is None)
     room = f"{free / 2**30:.1f} GiB free here"
     checks = [
         Check("python", sys.version_info >= (3, 11), platform.python_version(), "install Python 3.11 or newer"),

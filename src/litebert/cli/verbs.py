@@ -206,6 +206,9 @@ def _answer(verb: Verb, loading: Loading, bulk: Bulk, options: dict[str, Any], t
     if file or bad:
         skipped = f", {len(bad):,} of them skipped" if bad else ""
         say(f"{counted(num_rows, 'row')}{skipped}{f': {bulk.output}' if bulk.output else ''}")
+    if bad and len(bad) == num_rows and not (file and file.num_done):
+        advice = f"correct the rows, or choose another column: --column {verb.roles[0]}=NAME"
+        raise LitebertError("LB-940", "no row has an answer", received=bad[0][1].what, next=advice)
 
 
 # ---- words: texts that are typed, or files --------------------------------------------------------------------------
@@ -314,8 +317,10 @@ def rows_of(
         for role in (*(role for role in roles[: verb.num_needed] if role not in shared), *(chosen if table else ())):
             if names[role] not in there:
                 received = ", ".join(map(str, there))[:200] + " alone, a line each" * (table is None)
-                what, advice = f"{source.name} has no column {names[role]}", f"add --column {role}=NAME"
-                raise RequestError("LB-944", what, received=received, next=advice)
+                advice = f"{'correct' if role in chosen else 'add'} --column {role}=NAME"
+                raise RequestError(
+                    "LB-944", f"{source.name} has no column {names[role]}", received=received, next=advice
+                )
         for number, (place, row) in enumerate(table.scan() if table else inputs.read_lines(source), before + 1):
             if isinstance(row, str):
                 if row.strip():
