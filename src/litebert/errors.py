@@ -50,10 +50,6 @@ class RequestError(LitebertError):
     """Report a mistake in the request, not in the data."""
 
 
-class MissingFileError(LitebertError):
-    """Report that a folder lacks a file of a named task."""
-
-
 class NoVocabularyError(LitebertError):
     """Report a folder without a vocabulary, or with none that litebert can use."""
 

@@ -21,7 +21,7 @@ from litebert.inference import PACKAGED
 from litebert.inference.inputs import count
 from litebert.reading.source import find_texts, is_url
 from litebert.settings import DEFAULT, Setting, resolve
-from litebert.tasks.check import DataReport, check_dataset, check_files
+from litebert.tasks.check import DataReport, check_files
 from litebert.tokenizer import Tokenizer
 
 if TYPE_CHECKING:  # what needs torch is imported where it is used, so that `litebert pretrain --help` loads none
@@ -318,7 +318,6 @@ def data_check(
     *files: Annotated[Path, Required],
     columns: Annotated[tuple[str, ...], "--column", "ROLE=NAME: text=review, label=stars, ..."] = (),
     problem: Annotated[Problem | None, "Kind of your own task, if the guess is wrong."] = None,
-    task: Annotated[str | None, "A named task; FILE is its folder."] = None,
     model: Annotated[str | None, "Count pieces with its vocabulary."] = None,
 ) -> DataReport:
     """Say what a file of examples contains and what is wrong with it.
@@ -329,16 +328,5 @@ def data_check(
     litebert data check reviews.csv --column text=body --model models/mine
     litebert data check train.jsonl dev.jsonl test.jsonl --json
     """
-    from litebert.tasks.named import DATASETS, require_task
-
     tokenizer = None if model is None else Tokenizer.load(vocabulary_path(model))
-    named = task or "table"
-    require_task(named)
-    usual = recipe_settings("finetune", named).get("task.max_length")
-    length = int(str(usual.value)) if usual else 512
-    if named != "table":
-        return check_dataset(DATASETS[named], files[0], tokenizer=tokenizer, max_length=length)
-    if files[0].is_dir():
-        advice = f"litebert data check {files[0]} --task mrpc, or whichever task it is"
-        raise LitebertError("LB-869", f"{files[0]} is a folder, and no --task says of which task", next=advice)
-    return check_files(files[0], files[1:], columns=columns, problem=problem, tokenizer=tokenizer, max_length=length)
+    return check_files(files[0], files[1:], columns=columns, problem=problem, tokenizer=tokenizer)

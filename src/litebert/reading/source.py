@@ -19,15 +19,7 @@ from pathlib import Path, PurePosixPath
 from shlex import quote
 from typing import IO, Any, cast
 
-from litebert.errors import (
-    DamagedError,
-    LitebertError,
-    MissingFileError,
-    RequestError,
-    ResourceError,
-    did_you_mean,
-    missing_package,
-)
+from litebert.errors import DamagedError, LitebertError, RequestError, ResourceError, did_you_mean, missing_package
 
 COMPRESSIONS = (".gz", ".zst")
 DELIMITED = (".csv", ".tsv")
@@ -126,7 +118,7 @@ def find_files(folder: Path, patterns: Sequence[str]) -> list[Source]:
         received = ", ".join(sorted(path.name for path in folder.iterdir())) or "an empty folder"
     expected = f"one of {', '.join(patterns)} (also {' or '.join(COMPRESSIONS)})"
     what, look = f"the data is not in {folder}", f"ls {quote(str(folder))}"
-    raise MissingFileError("LB-820", what, received=received, expected=expected, next=look)
+    raise LitebertError("LB-820", what, received=received, expected=expected, next=look)
 
 
 def find_file(path: Path) -> Source:

@@ -1,4 +1,4 @@
-"""Check examples before training, users' own or those of a named task: one pass over each file."""
+"""Check examples of one's own before training: one pass over each file."""
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from litebert.errors import LitebertError, MissingFileError, RequestError, counted
+from litebert.errors import LitebertError, RequestError, counted
 from litebert.reading.findings import Advice, CheckReport, Findings
 from litebert.reading.tables import Row
 from litebert.tasks.own.table import LEARNT, TableFile, chosen_columns, open_table
@@ -19,7 +19,7 @@ from litebert.tokenizer import Tokenizer
 from litebert.tokenizer.tokenizer import UnknownPieces
 
 if TYPE_CHECKING:  # they need torch, and `litebert data check --help` does not
-    from litebert.tasks.kinds.family import Dataset, Family
+    from litebert.tasks.kinds.family import Family
 
 PLACES = 5  # named for each kind, at most
 RARE, MOST = 10, 0.9  # a label with fewer rows is rare; one with a larger share of the rows is in most of them
@@ -147,30 +147,6 @@ def check_files(
             check.add_error("unusable file", str(path), error)
         else:
             check.split(str(path), reading.family, table.source.place, examples(table, is_labelled=is_labelled))
-    return check.report()
-
-
-def check_dataset(
-    dataset: "Dataset[Any, Any]", folder: Path, *, tokenizer: Tokenizer | None = None, max_length: int = 256
-) -> DataReport:
-    """Check the files of a named task in a folder, or a single file as training data."""
-    check = _Check(tokenizer, max_length, [f"{folder}: {dataset.name}"])
-    names = ("train", *dataset.dev_splits, *dataset.test_splits)
-    names = names[:1] if folder.is_file() else names
-    absent: list[LitebertError] = []
-    for name in names:
-        try:
-            examples = dataset.read(folder, name)
-        except MissingFileError as error:
-            check.notes.append(f"{name}: no such file")
-            absent.append(error)
-        except LitebertError as error:
-            check.add_error("unusable file", f"{folder}, {name}", error)
-        else:
-            place = partial("{}, example {:,}".format, name)
-            check.split(name, dataset.family, place, enumerate(examples, 1), is_train=name == "train")
-    if len(absent) == len(names):
-        raise absent[0]
     return check.report()
 
 

@@ -190,8 +190,8 @@ def prepare(resolved: Resolved[FinetuneConfig], folder: Path) -> Prepared:
     examples = dataset.read(data, "train")
     features = encode(examples, training=True)
     if not features:
-        what, advice = f"there are no examples of {dataset.name} to train on in {data}", f"litebert data check {data}"
-        raise LitebertError("LB-513", what, next=advice)
+        what = f"there are no examples of {dataset.name} to train on in {data}"
+        raise LitebertError("LB-513", what, next=f"ls -l {data}")
     given = {name: value for name in DROPOUTS if (value := getattr(config.model, name)) is not None}
     shape = shape.model_copy(update=given)
     described: dict[str, JsonValue] = {"tokenizer": tokenizer.hash, "task": dataset.name, **dataset.settled}
