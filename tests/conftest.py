@@ -98,15 +98,7 @@ def small_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("model") / "small"
     tokenizer = Tokenizer.from_model(train_tokenizer(lines, vocab_size=36))
     tokenizer.save(folder)
-    config = AlbertConfig(
-        vocab_size=tokenizer.vocab_size,
-        embedding_size=16,
-        hidden_size=32,
-        num_hidden_layers=3,
-        num_attention_heads=4,
-        intermediate_size=48,
-        max_position_embeddings=64,
-    )
-    network = AlbertForPretraining(config, generator=torch.Generator().manual_seed(1))
-    save_model(network, folder)
+    shape = {"embedding_size": 16, "hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4}
+    shape |= {"vocab_size": tokenizer.vocab_size, "intermediate_size": 48, "max_position_embeddings": 64}
+    save_model(AlbertForPretraining(AlbertConfig(**shape), generator=torch.Generator().manual_seed(1)), folder)
     return folder

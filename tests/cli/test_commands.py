@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 import pytest
 
-from litebert.cli import cli, verbs
+from litebert.cli import cli
 from litebert.errors import LitebertError
 from tests.contract.shell import leaves, litebert
 from tests.contract.tiny import Desk
@@ -52,12 +52,6 @@ def test_control_without_the_boundary_a_mistake_is_a_traceback(monkeypatch: pyte
         litebert("corpus", "build", "x.txt", "--tokenizer", "x" * 300, "--output", "c")
 
 
-@pytest.mark.parametrize("option, has_hint", [(("--minute", "1"), True), (("--minutes", "x"), False)])
-def test_only_an_unknown_option_may_be_a_text(option: tuple[str, ...], has_hint: bool) -> None:
-    done = litebert("pretrain", "my-text.txt", *option)
-    assert (done.code, "-- before a text" in done.stderr) == (2, has_hint)
-
-
 def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in sys.modules if name.startswith("litebert.serve.")]:
         monkeypatch.delitem(sys.modules, name)
@@ -69,13 +63,6 @@ def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 # ---- files of answers -----------------------------------------------------------------------------------------------
-
-
-def test_progress_knows_how_many_rows_there_are(tmp_path: Path) -> None:
-    (tmp_path / "t.txt").write_text("a\nb\n")
-    (tmp_path / "t.csv").write_text("text\na\nb\n")
-    assert verbs._count_rows(verbs.find_sources([str(tmp_path / "t.txt"), str(tmp_path / "t.csv")])) == 4
-    assert verbs._count_rows(verbs.find_sources(["-"])) is None
 
 
 def test_a_corrected_command_takes_over_an_output_without_rows(desk: Desk, tmp_path: Path) -> None:

@@ -72,16 +72,6 @@ def test_tasks_are_trained_once_and_stand_in_one_table_beside_the_paper(desk: De
     assert people.splitlines()[0].split()[:4] == ["task", "measure", "last", "best"]
 
 
-def test_several_seeds_are_one_line_of_medians(desk: Desk, data: Path) -> None:
-    shown = called(desk, data, "--tasks", "rte", "--seeds", "1,2,3", "--markdown")
-    line = shown.stdout.splitlines()[2].strip("| ").split(" | ")
-    folder = data.parent / "runs" / "glue" / "rte"
-    results = [json.loads((folder / f"seed-{seed}" / "result.json").read_text()) for seed in (1, 2, 3)]
-    median = sorted(result["last"]["accuracy"] for result in results)[1]
-    assert (line[:2], float(line[2]), line[4]) == (["rte", "accuracy"], round(100 * median, 2), "3")
-    assert (folder / "report.html").is_file()
-
-
 @pytest.mark.slow
 def test_all_tasks_leave_as_one_archive(desk: Desk, data: Path) -> None:
     output = data.parent / "submission"

@@ -1,6 +1,6 @@
 """The verbs of a loaded model in Python: what they take, what they answer, and what they refuse."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import FrozenInstanceError, fields, is_dataclass
 from functools import cache
@@ -199,17 +199,6 @@ def test_a_text_is_cut_at_what_the_model_reads_or_at_max_length(folder: Path) ->
     assert done == [2, 1]
     np.testing.assert_allclose(first[0], second[0], atol=1e-6)  # two pieces of each are read, which are alike
     assert not np.allclose(model.embed(texts[0]), first[0], atol=1e-3)
-
-
-class Endless:
-    """Texts that are made when they are read."""
-
-    def __iter__(self) -> Iterator[str]:
-        return (f"Anna walked to the garden {number} times." for number in count())
-
-
-def test_texts_without_end_are_embedded_batch_by_batch(folder: Path) -> None:
-    assert next(litebert.load(folder).embed_batches(Endless(), batch_size=2)).shape[0] == 2
 
 
 def test_several_threads_get_the_answers_of_one(folder: Path) -> None:

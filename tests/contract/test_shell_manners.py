@@ -22,6 +22,7 @@ def test_every_help_has_examples_and_no_help_or_list_loads_torch(desk: Desk) -> 
         assert done.code == 0
         assert done.stdout.startswith(f"Usage: litebert {name}")
         assert len(re.findall(rf"(?m)^ *litebert {name}\b", done.stdout)) >= 2, name
+        assert "None" not in done.stdout, name  # such as a limit that there is not
     words = [[*name.split(), "--help"] for name in leaves()] + [["--version"], ["help"]]
     words += [["runs", "list", "--runs", str(desk.folder / "runs")]]
     code = f"""
@@ -52,7 +53,7 @@ def test_without_a_verb_the_help_is_shown(words: list[str]) -> None:
 
 MISTAKES: dict[str, tuple[int, str, str]] = {
     "a verb": (2, "pretran", "pretran pretrain"),
-    "an option": (2, "fill [MASK] --precsion fp32", "--precsion --precision"),
+    "an option": (2, "fill [MASK] --precsion fp32", "--precsion --precision -- before a text"),
     "a command of a group": (2, "runs lst", "lst"),
     "help of nothing": (2, "help nothing", "nothing"),
     "a negative count": (2, "fill [MASK] --top -3", "--top -3"),
@@ -139,7 +140,7 @@ CASES = [
     ("config list", ""),
     ("config list", "finetune"),
     ("config show", "RUNS/base"),
-    ("corpus build", "STORIES --tokenizer TOK --output c --documents blank-line --held-out 0.2 --workers 1"),
+    ("corpus build", "STORIES --tokenizer TOKENIZER --output c --documents blank-line --held-out 0.2 --workers 1"),
     ("corpus check", "CORPUS"),
     ("corpus check", "STORIES"),
     ("corpus stats", "CORPUS"),
@@ -177,7 +178,7 @@ CASES = [
     ("study layers", "RUNS/base --texts few.txt --depths 16 --output study"),
     ("study page", "study --html study.html"),
     ("tag", "'Anna left.' --model RUNS/tags"),
-    ("tokenizer encode", "'Anna left.' --tokenizer TOK"),
+    ("tokenizer encode", "'Anna left.' --tokenizer TOKENIZER"),
     ("tokenizer train", "STORIES --vocab-size 60 --output v"),
 ]
 ELSEWHERE = {"export onnx", "export program", "export web", "hub pull", "study cost"}

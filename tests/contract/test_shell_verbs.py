@@ -65,15 +65,6 @@ def test_a_typed_text_is_answered_for_people_and_for_machines(desk: Desk, name: 
             assert set(each) == verb.fields
 
 
-@pytest.mark.parametrize("name", OF_TEXT)
-def test_several_typed_texts_are_one_list(desk: Desk, name: str) -> None:
-    verb = VERBS[name]
-    words = [word for typed in verb.typed for word in typed]
-    done = litebert(name, *words, "--model", getattr(desk, verb.run), "--json")
-    assert done.code == 0, done.stderr
-    assert done.json == near(alone(desk, name))
-
-
 @pytest.mark.parametrize(("name", "kind"), CASES)
 def test_rows_of_every_kind_of_file_have_the_answers_of_typed_ones(
     desk: Desk, tmp_path: Path, name: str, kind: str
@@ -116,13 +107,6 @@ def test_answers_go_to_a_file_of_lines_or_a_table_and_rows_keep_their_order(
         assert [float(row[field]) for row in table] == near([float(line["answer"][field]) for line in lines])
     else:
         assert len(table[0]) >= 3
-
-
-def test_a_model_is_a_run_a_folder_or_the_one_that_comes_along(desk: Desk) -> None:
-    named = {desk.base: 32, desk.base / "model": 32, "runs/base": 32, None: 384}
-    for model, size in named.items():
-        done = litebert("embed", "Anna", *(("--model", model) if model else ()), "--json", cwd=desk.folder)
-        assert (done.code, len(done.json[0])) == (0, size), done.stderr
 
 
 COLUMNS = {

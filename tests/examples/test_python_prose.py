@@ -20,36 +20,24 @@ def prose() -> Iterator[ModuleType]:
 
 MARKUP = {
     "Read the ``key`` of a *lock* or a **door**.": "Read the key of a lock or a door.",
-    "A :class:`Lock` is closed by `close`.": "A Lock is closed by close.",
-    "It returns a :class:`~house.door.Lock` again.": "It returns a Lock again.",
-    "It opens a file, a house.door.Lock or nothing at all.": "It opens a file, a Lock or nothing at all.",
-    "See `the manual <https://x.org>`_ for more.": "See the manual for more.",
-    "See [the manual](https://x.org) for [`~door.Lock`].": "See the manual for Lock.",
+    "It opens a :class:`~house.door.Lock`, a house.door.Lock or nothing.": "It opens a Lock, a Lock or nothing.",
+    "See `the manual <https://x.org>`_ or [the page](https://x.org).": "See the manual or the page.",
     "The rest is passed on as *args and **kwargs.": "The rest is passed on as args and kwargs.",
-    "Call turn() to open the door.": "Call turn to open the door.",
     "The proof is long. [1]_ It is not given here.": "The proof is long. It is not given here.",
     "A sentence runs\nover two lines.": "A sentence runs over two lines.",
 }
 NO_PROSE = [
     "Parameters\n----------\nkey : str\n    The name of the key is a word.",
-    "Args:\n    key (str): The name of the key.\n        It is a word in English.",
     ":param key: The name of the key.\n    It is a word in English.",
     ">>> turn(key)\nThe lock is open to all of us.",
-    "```\nThe lock is open to all of us.\n```",
     "Do it like this::\n\n    The lock is open to all of us.",
     ".. code-block:: python\n\n    The lock is open to all of us.",
     "======  =====\nThe key of the lock.\n======  =====",
-    "More can be read at https://example.org/lock on the web.",
 ]
 FRAGMENTS = [
     "lock of the door.",
     "Open the door.",
-    "Nouns verbs adjectives adverbs.",
     "The lock (of the door is open.",
-    "The value of x = 3 is odd.",
-    "Is the num_keys of the FooLock in get_bar?",
-    f"The {'very ' * 100}long road.",
-    "The key of aaaaaaaaaabbbbbbbbbbccccccccccd is lost.",
     "Ключ лежит на столе in the house.",
 ]
 

@@ -30,12 +30,12 @@ PRINTED = {"json": "JSON", "csv": "CSV", "markdown": "Markdown"}
 
 def command_of(function: Callable[..., object], name: str) -> click.Command:
     """Return the command of a function."""
-    hints, parameters = get_type_hints(function, include_extras=True), inspect.signature(function).parameters
+    hints, signature = get_type_hints(function, include_extras=True), inspect.signature(function)
     params: list[click.Parameter] = []
     records: dict[str, type] = {}
     texts: click.Argument | None = None
-    for each in parameters.values():
-        hint = hints[each.name]
+    for each in signature.parameters.values():
+        hint, default = hints[each.name], each.default
         if isinstance(hint, type) and is_dataclass(hint):
             records[each.name] = hint
             params += options_of(hint)
@@ -45,11 +45,11 @@ def command_of(function: Callable[..., object], name: str) -> click.Command:
             else:
                 texts.metavar = f"[{str(texts.name).upper()}]... [KEY=VALUE]..."
         elif each.kind is each.KEYWORD_ONLY:
-            params.append(option(each.name, hint, each.default))
+            params.append(option(each.name, hint, default))
         else:
-            is_rest = each.kind is each.VAR_POSITIONAL
-            word = argument(each.name, GenericAlias(tuple, (hint, ...)), ()) if is_rest else None
-            word = word or argument(each.name, hint, each.default)
+            if each.kind is each.VAR_POSITIONAL:
+                hint, default = GenericAlias(tuple, (hint, ...)), ()
+            word = argument(each.name, hint, default)
             texts = word if word.nargs == -1 else texts
             params.append(word)
     returned = hints.get("return", NoneType)
@@ -59,17 +59,12 @@ def command_of(function: Callable[..., object], name: str) -> click.Command:
     def run(written_as: str | None = None, **given: Any) -> None:
         for name, record in records.items():
             given[name] = record(**{field.name: given.pop(field.name) for field in fields(record)})
-        if "settings" in parameters and texts is not None:
+        if "settings" in signature.parameters and texts is not None:
             words = given[str(texts.name)]
             given["settings"] = tuple(filter(is_setting, words))
             given[str(texts.name)] = tuple(word for word in words if word not in given["settings"])
-        placed = list[Any]()
-        for each in parameters.values():
-            if each.kind is each.VAR_POSITIONAL:
-                placed += given.pop(each.name)
-            elif each.kind is not each.KEYWORD_ONLY and each.name in given:
-                placed.append(given.pop(each.name))
-        present(function(*placed, **given), written_as)
+        bound = inspect.BoundArguments(signature, given)
+        present(function(*bound.args, **bound.kwargs), written_as)
 
     return TextCommand(name, callback=run, params=params, help=help_of(function.__doc__ or ""))
 
@@ -233,6 +228,8 @@ def _type_of(kind: Any, notes: list[Any]) -> Any:
     if kind not in (int, float):
         return Path if kind is Path else str
     limits = {name: value for note in notes if isinstance(note, Ge | Gt | Le) for name, value in asdict(note).items()}
+    if not limits:
+        return kind
     low, least, most = map(limits.get, ("gt", "ge", "le"))
     if kind is int:
         return click.IntRange(least, most)
