@@ -5,7 +5,6 @@ valid, so that callers decide whether one bad row spoils a file.
 """
 
 import csv
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from typing import Any, Literal, TypeAlias
 from litebert.errors import DamagedError, LitebertError, did_you_mean, missing_package
 from litebert.files import parse_json
 from litebert.reading.source import MAX_JSON_BYTES, Source, open_source, read_lines
+from litebert.tokenizer.models import replace_surrogates
 
 Row: TypeAlias = Mapping[str, object]
 Scanned: TypeAlias = tuple[int, Row | LitebertError]
@@ -27,7 +27,6 @@ MAX_WORDS = 10_000  # the most words in a sentence; without a blank line for lon
 NO_DELIMITER = "\x1f"
 _DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars", NO_DELIMITER: "nothing"}
 _ROWS_AT_ONCE = 16
-_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 # ---- delimited files ------------------------------------------------------------------------------------------------
@@ -190,7 +189,7 @@ def texts_of(row: Row, column: str, place: str) -> Iterator[str]:
         if isinstance(value, list):
             left += reversed(value)
         elif isinstance(value, str):
-            yield _LONE_SURROGATE.sub("\ufffd", value)
+            yield replace_surrogates(value)
         else:
             what, received = f"{place}: column {column} is not text", "null" if value is None else type(value).__name__
             raise LitebertError("LB-315", what, received=received, next="name another --column, or remove such rows")

@@ -117,25 +117,18 @@ def check_files(
     try:
         table = open_table(train, has_header=chosen_columns(columns).has_header)
         check.notes = [f"{train}: {table.writing}"]
-        good = replace(table, scan=partial(_Check(None, max_length).good_rows, table))  # what is wrong is found below
-        reading, check.notes = settle(good, columns, problem)
+        good = partial(_Check(None, max_length).usable, table)  # what is wrong with the others is found below
+        reading, check.notes = settle(replace(table, scan=good), columns, problem)
     except RequestError:
         raise
     except LitebertError as error:
         check.add_error("unusable file", str(train), error)
         if check.notes:
-            deque(check.good_rows(table), maxlen=0)  # notes what is wrong with single rows
+            deque(check.usable(table), maxlen=0)  # notes what is wrong with single rows
         return check.report()
 
-    def examples(table: TableFile, *, is_labelled: bool) -> Iterator[tuple[int, Any]]:
-        """Yield the number and the example of each row that training could use."""
-        for number, row in check.good_rows(table):
-            try:
-                yield number, reading.example_of(table, number, row, is_labelled=is_labelled)
-            except LitebertError as error:
-                check.add_error("unusable row", table.source.place(number), error)
-
-    check.split(str(train), reading.family, table.source.place, examples(table, is_labelled=True), is_train=True)
+    examples = check.usable(table, partial(reading.example_of, table, is_labelled=True))
+    check.split(str(train), reading.family, table.source.place, examples, is_train=True)
     for path in others:
         try:
             table = reading.open(path, is_labelled=False)
@@ -146,7 +139,8 @@ def check_files(
         except LitebertError as error:
             check.add_error("unusable file", str(path), error)
         else:
-            check.split(str(path), reading.family, table.source.place, examples(table, is_labelled=is_labelled))
+            examples = check.usable(table, partial(reading.example_of, table, is_labelled=is_labelled))
+            check.split(str(path), reading.family, table.source.place, examples)
     return check.report()
 
 
@@ -171,14 +165,18 @@ class _Check:
         example = ": ".join(filter(None, (reason, error.received)))
         self.found.add(kind, own or place, example, detail=error.code, advice=error.next)
 
-    def good_rows(self, table: TableFile) -> Iterator[tuple[int, Row]]:
-        """Yield the good rows of a table; the bad ones, and where reading fails, are findings."""
+    def usable(
+        self, table: TableFile, made_of: Callable[[int, Row], Any] = lambda _, row: row
+    ) -> Iterator[tuple[int, Any]]:
+        """Yield the rows of a table, or what is made of them; those that fail, and where reading ends, are findings."""
         try:
             for number, row in table.scan():
-                if isinstance(row, LitebertError):
-                    self.add_error("unusable row", table.source.place(number), row)
-                else:
-                    yield number, row
+                try:
+                    if isinstance(row, LitebertError):
+                        raise row
+                    yield number, made_of(number, row)
+                except LitebertError as error:
+                    self.add_error("unusable row", table.source.place(number), error)
         except LitebertError as error:
             self.add_error("unusable file", table.source.name, error)
 

@@ -86,7 +86,7 @@ class RowReading(ABC, Generic[Example, Answer]):
 
     def open(self, path: Path, *, is_labelled: bool) -> TableFile:
         """Open a file with the same columns; only with `is_labelled` does it need the labels."""
-        table = open_table(path, has_header=self.columns.has_header, known=self.columns.used)
+        table = open_table(path, has_header=self.columns.has_header is not False)
         optional = ("id",) if is_labelled else ("id", *LEARNT)
         self.columns.require_in(table.columns, without=optional, where=f" in {path}")
         return table

@@ -89,11 +89,11 @@ class TableFile:
         return good
 
 
-def open_table(path: Path, *, has_header: bool | None = None, known: Collection[str] = ()) -> TableFile:
+def open_table(path: Path, *, has_header: bool | None = None) -> TableFile:
     """Find out the format of a file and its columns.
 
     `has_header` says whether a .csv or .tsv file names its columns in the first line (None: guess); without a header
-    they are called 1, 2, 3, … `known` are names that a header is likely to have.
+    they are called 1, 2, 3, …
     """
     source = find_input(str(path), TABLES)
     if source.kind in DELIMITED:
@@ -104,11 +104,10 @@ def open_table(path: Path, *, has_header: bool | None = None, known: Collection[
                 break
         if not any(lines):
             raise no_content(source.name)
-        dialect = guess_dialect(lines, kind=source.kind, known=known)
-        sample = [cells for cells, _ in dialect.sized(lines) if cells] or [
-            [""]
-        ]  # without a valid row, reading it says why
-        named = guess_header(sample, known) if has_header is None else has_header
+        dialect = guess_dialect(lines, kind=source.kind)
+        sample = [cells for cells, _ in dialect.sized(lines) if cells]
+        sample = sample or [[""]]  # without a valid row, reading it says why
+        named = guess_header(sample) if has_header is None else has_header
         header = sample[0] if named else [""] * len(sample[0])  # a column without a name is named by its number
         columns = tuple(cell.strip() or str(place) for place, cell in enumerate(header, 1))
         if twice := [name for name, number in Counter(columns).items() if number > 1]:
@@ -136,14 +135,12 @@ def open_table(path: Path, *, has_header: bool | None = None, known: Collection[
 # The sniffer of the csv module reads no header, and takes letters for delimiters where texts are long.
 
 
-def guess_dialect(lines: Sequence[str], *, kind: str, known: Collection[str] = ()) -> Dialect:
+def guess_dialect(lines: Sequence[str], *, kind: str) -> Dialect:
     """Choose the dialect that fits the first lines best; they have no line ends.
 
     The suffix decides only which dialects are preferred: each one is tried, and the one with which most lines have as
-    many cells as the first is taken. If none gives two cells, each line is one cell. `known` are names that a header is
-    likely to have.
+    many cells as the first is taken. If none gives two cells, each line is one cell.
     """
-    names = KNOWN_NAMES | set(map(normal, known))
     # With tabs, quotes are rarely special: only if they stand around the first name, or doubled in a quoted cell.
     has_quoted_cells = lines[0].startswith('"') or any(map(_DOUBLED.search, lines))
     special: tuple[Quoting, ...] = ("doubled", "escaped", "none")
@@ -157,20 +154,19 @@ def guess_dialect(lines: Sequence[str], *, kind: str, known: Collection[str] = (
         rows = list(dialect.sized(lines))
         first = next((cells for cells, _ in rows if cells), [])
         num_fitting = sum(size for cells, size in rows if len(cells) in (0, len(first)))
-        is_named = len(first) > 1 and any(normal(cell) in names for cell in first)
+        is_named = len(first) > 1 and any(normal(cell) in KNOWN_NAMES for cell in first)
         return len(first) > 1, dialect.delimiter == tables.NO_DELIMITER, is_named, num_fitting / len(lines)
 
     return max((Dialect(mark, each) for mark, several in quotings.items() for each in several), key=fit)
 
 
-def guess_header(rows: Sequence[Sequence[str]], known: Collection[str] = ()) -> bool:
+def guess_header(rows: Sequence[Sequence[str]]) -> bool:
     """Tell whether the first row names the columns."""
     first, rest = [cell.strip() for cell in rows[0]], rows[1:]
-    names = KNOWN_NAMES | set(map(normal, known))
-    num_known = sum(normal(cell) in names for cell in first)
+    num_known = sum(normal(cell) in KNOWN_NAMES for cell in first)
     below = [[row[index].strip() for row in rest if index < len(row)] for index in range(len(first))]
     columns = list(zip(first, below, strict=True))
-    if num_known > 1 or set(known) & set(first):
+    if num_known > 1:
         return True
     # One of the few values of its column is no name.
     if any(cell in column and len(set(column)) <= max(2, len(column) // 2) for cell, column in columns):
