@@ -4,7 +4,7 @@ import csv
 import gzip
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from litebert.errors import LitebertError
 from litebert.reading import source, tables
-from litebert.reading.tables import MAX_WORDS, Row
+from litebert.reading.tables import MAX_WORDS
 from litebert.tasks.kinds.spans import ConditionalSpanAnswering, SpanAnswering
 from litebert.tasks.kinds.tagging import TagExample
 from litebert.tasks.kinds.text import ChoiceExample, Scores, TextExample
@@ -33,7 +33,8 @@ from litebert.tasks.own.table import (
     text_of,
 )
 
-from .conftest import STORY, Write
+Write = Callable[[str, bytes | str], Path]
+STORY = "Anna took a red ball to the river in the morning."
 
 # Rows
 
@@ -121,7 +122,6 @@ HEADERS = [
 @pytest.mark.parametrize(("first", "rest", "is_header"), HEADERS)
 def test_header_is_told_from_a_row(first: list[str], rest: list[list[str]], is_header: bool) -> None:
     assert guess_header([first, *rest]) is is_header
-    assert guess_header([first, *rest], known=first[:1])  # a name that another file has
 
 
 def test_columns_without_names_are_called_by_their_numbers(write: Write) -> None:
@@ -167,30 +167,22 @@ def test_bad_rows_are_told_by_their_lines_and_the_others_stay(name: str, write: 
 
 UNREADABLE = [
     ("rows.json", "[1, 2", "LB-312"),
-    ("rows.json", '[{"a": 1, "a": 2}]', "LB-312"),
-    ("rows.json", "[" * 100_000, "LB-312"),
     ("rows.json", "3", "LB-848"),
     ("rows.json", '{"a": [1], "b": [2]}', "LB-848"),
     ("rows.json", "[1, 2]", "LB-848"),
     ("rows.json", "[]", "LB-853"),
     ("rows.xlsx", "x", "LB-304"),
-    ("rows.parquet.gz", "x", "LB-304"),
-    ("rows.csv", "", "LB-853"),
     ("rows.csv", "\ufeff", "LB-853"),
     ("rows.csv", "text,label\n", "LB-853"),
     ("rows.csv", "text,label\rso good,pos\r", "LB-845"),
     ("rows.csv", "text,label,label\na,b,c\n", "LB-842"),
     ("rows.jsonl", "\n", "LB-853"),
-    ("rows.parquet", "no parquet at all", "LB-317"),
     ("rows.conll", "a O\n" * (MAX_WORDS + 5) + "\nb O\n", "LB-849"),
-    ("rows.csv", COMMAS.encode("utf-16"), "LB-309.*line 1: not UTF-8"),
 ]
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "code"), UNREADABLE, ids=[f"{n} {c[:6]} {i}" for i, (n, _, c) in enumerate(UNREADABLE)]
-)
-def test_file_that_cannot_be_read_is_refused(name: str, content: bytes | str, code: str, write: Write) -> None:
+@pytest.mark.parametrize(("name", "content", "code"), [pytest.param(*each, id=each[1][:9]) for each in UNREADABLE])
+def test_file_that_cannot_be_read_is_refused(name: str, content: str, code: str, write: Write) -> None:
     with pytest.raises(LitebertError, match=code):
         table = open_table(write(name, content))
         table.sample()
@@ -229,13 +221,6 @@ def test_any_bytes_give_rows_or_an_error_for_people(
         assert error.code.startswith("LB-")
 
 
-def test_questions_of_squad_are_rows(write: Write) -> None:
-    question = {"id": "q", "question": "Who?", "answers": []}
-    article = {"title": "T", "paragraphs": [{"context": "C", "qas": [question, question]}]}
-    table = open_table(write("squad.json", json.dumps({"version": "2", "data": [article]})))
-    assert rows(table) == [question | {"context": "C"}] * 2
-
-
 def test_words_are_read_with_the_tag_that_stands_last(write: Write) -> None:
     content = "-DOCSTART- -X- O\n\n# sent_id 1\nAnna NNP B-PER\nwent VBD O\n# CD O\n\nto TO O\nRome NNP B-LOC\n"
     table = open_table(write("train.conll", content))
@@ -264,111 +249,96 @@ def test_list_that_python_or_json_wrote_is_read_back(words: list[str]) -> None:
 
 # Columns
 
-LONG = ["It was a very fine day.", "Nobody came to see it.", "So we all went home.", "And slept well."]
-OTHER = ["The day was fine.", "They did not come.", "At home we were.", "We were asleep, all of us."]
-FEW, NUM, ABCD = ["a", "b", "a", "b"], [1, 2, 3, 4], ["A", "B", "C", "D"]
-FOUR = [["a", "b", "c", "d"]] * 4
-NAMED = [{"label": ["A", "B"], "text": ["x", "y"]}] * 4
-SPANS = [{"text": ["fine"], "answer_start": [11]}] * 4
-
-
-def table(names: str, *columns: Sequence[object]) -> list[Row]:
-    """Return rows, given the names of their columns with spaces between and a sequence for each."""
-    return [dict(zip(names.split(), cells, strict=True)) for cells in zip(*columns, strict=True)]
-
-
-def guessed(rows: list[Row], *words: str) -> str:
-    names = list(rows[0])
-    shape, columns = guess_columns(names, rows, chosen_columns(words, names), None)
-    return " ".join([f"{shape}:", *columns.words()])
-
-
-# What is understood, and the rows; with several roles behind a |, these are chosen
-UNDERSTOOD = {
-    "texts: text=sentence label=label": table("sentence label", LONG, FEW),
-    "texts: text=premise second=hypothesis label=gold_label id=pairID": table(
-        "pairID gold_label premise hypothesis", NUM, FEW, LONG, OTHER
-    ),
-    "texts: text=question second=passage label=answer": table(
-        "question passage answer", OTHER, LONG, [True, False] * 2
-    ),
-    "texts: text=sentence_A second=sentence_B label=relatedness_score": table(
-        "sentence_A sentence_B relatedness_score", LONG, OTHER, ["4.5", "1.2", "3", "2"]
-    ),
-    "texts: text=Review-Text label=Rating": table("Review-Text Rating Date", LONG, ["5", "1", "5", "2"], OTHER),
-    "words: tokens=tokens tags=ner_tags id=id": table("id tokens pos_tags ner_tags", NUM, FOUR, FOUR, FOUR),
-    "words: tokens=words tags=labels": table("words labels", LONG, OTHER),
-    "spans: question=question context=context answers=answers id=id": table(
-        "id title context question answers", FEW, LONG, LONG, OTHER, SPANS
-    ),
-    "spans: question=question context=context answers=answer_text start=answer_start": table(
-        "question context answer_text answer_start", OTHER, LONG, FEW, NUM
-    ),
-    "choices: question=question context=article choices=options label=answer": table(
-        "article question options answer", LONG, OTHER, FOUR, ABCD
-    ),
-    "choices: question=sent2 context=sent1 choices=ending0,ending1,ending2 label=label": table(
-        "sent1 sent2 ending0 ending1 ending2 label", LONG, OTHER, FEW, LONG, OTHER, FEW
-    ),
-    "choices: question=goal choices=sol1,sol2 label=label": table("goal sol1 sol2 label", LONG, OTHER, LONG, FEW),
-    "choices: question=question choices=choices label=answerKey id=id": table(
-        "id question choices answerKey", NUM, OTHER, NAMED, ABCD
-    ),
-    "choices: question=question choices=A,B,C,D label=answer": table(
-        "question A B C D answer", LONG, FEW, LONG, OTHER, FEW, ABCD
-    ),
-    # by what stands in them
-    "texts: text=kommentar label=urteil": table("kommentar urteil", LONG, FEW),
-    "texts: text=2 label=1": table("1 2", FEW, LONG),
-    "texts: text=kommentar label=wert": table("kommentar wert nummer", LONG, ["0.5", "2.25", "1.0", "4.75"], NUM),
-    "texts: text=frage label=output": table("frage output", LONG, OTHER),  # the usual name of a label is no text
-    # what is chosen wins
-    "texts: text=notes label=mine | text label": table("sentence notes label mine", LONG, OTHER, FEW, ABCD),
-    "texts: text=premise label=label | text": table("premise hypothesis label", LONG, OTHER, FEW),
-    "words: tokens=satz tags=marken | tokens tags": table("satz marken label", LONG, OTHER, FEW),
-    "texts: text=text label=toxic,rude | label": table("text toxic rude", LONG, FEW, FEW),
+# Four cells of each kind
+KINDS: dict[str, Sequence[object]] = {
+    "long": ["It was a very fine day.", "Nobody came to see it.", "So we all went home.", "And slept well."],
+    "other": ["The day was fine.", "They did not come.", "At home we were.", "We were asleep, all of us."],
+    "few": ["a", "b", "a", "b"],
+    "truth": [True, False, True, False],
+    "number": [1, 2, 3, 4],
+    "digit": ["5", "1", "5", "2"],
+    "fraction": ["0.5", "2.25", "1.0", "4.75"],
+    "letter": ["A", "B", "C", "D"],
+    "list": [["a", "b", "c", "d"]] * 4,
+    "named": [{"label": ["A", "B"], "text": ["x", "y"]}] * 4,
+    "span": [{"text": ["fine"], "answer_start": [11]}] * 4,
 }
 
 
-@pytest.mark.parametrize("name", UNDERSTOOD)
-def test_columns_are_understood(name: str) -> None:
-    words, _, roles = name.partition(" | ")
-    chosen = [word for word in words.split()[1:] if word.partition("=")[0] in roles.split()]
-    assert guessed(UNDERSTOOD[name], *chosen) == words
+def guessed(columns: str, *words: str) -> str:
+    """Say what is guessed of four rows, given the name of each column and the kind of its cells."""
+    kinds = dict(column.split(":") for column in columns.split())
+    rows = [{name: KINDS[kind][n] for name, kind in kinds.items()} for n in range(4)]
+    shape, found = guess_columns(list(kinds), rows, chosen_columns(words, list(kinds)), None)
+    return " ".join([f"{shape}:", *found.words()])
+
+
+# The columns, and what is understood; of that, the roles behind a bar are chosen
+UNDERSTOOD = """
+sentence:long label:few -> texts: text=sentence label=label
+ID:few gold_label:few premise:long hypothesis:other -> texts: text=premise second=hypothesis label=gold_label id=ID
+question:other passage:long answer:truth -> texts: text=question second=passage label=answer
+sentence_A:long sentence_B:other relatedness_score:fraction -> texts: text=sentence_A second=sentence_B label=relatedness_score
+Review-Text:long Rating:digit Date:other -> texts: text=Review-Text label=Rating
+id:number tokens:list pos_tags:list ner_tags:list -> words: tokens=tokens tags=ner_tags id=id
+words:long labels:other -> words: tokens=words tags=labels
+id:few title:long context:long question:other answers:span -> spans: question=question context=context answers=answers id=id
+question:other context:long answer_text:few answer_start:number -> spans: question=question context=context answers=answer_text start=answer_start
+article:long question:other options:list answer:letter -> choices: question=question context=article choices=options label=answer
+sent1:long sent2:other ending0:few ending1:long ending2:other label:few -> choices: question=sent2 context=sent1 choices=ending0,ending1,ending2 label=label
+goal:long sol1:other sol2:long label:few -> choices: question=goal choices=sol1,sol2 label=label
+id:number question:other choices:named answerKey:letter -> choices: question=question choices=choices label=answerKey id=id
+question:long A:few B:long C:other D:few answer:letter -> choices: question=question choices=A,B,C,D label=answer
+kommentar:long urteil:few -> texts: text=kommentar label=urteil
+1:few 2:long -> texts: text=2 label=1
+kommentar:long wert:fraction nummer:number -> texts: text=kommentar label=wert
+frage:long output:other -> texts: text=frage label=output
+sentence:long notes:other label:few mine:letter -> texts: text=notes label=mine | text label
+premise:long hypothesis:other label:few -> texts: text=premise label=label | text
+satz:long marken:other label:few -> words: tokens=satz tags=marken | tokens tags
+text:long toxic:few rude:few -> texts: text=text label=toxic,rude | label
+"""  # noqa: E501
+
+
+@pytest.mark.parametrize("line", UNDERSTOOD.strip().splitlines())
+def test_columns_are_understood(line: str) -> None:
+    columns, _, understood = line.partition(" -> ")
+    words, _, roles = understood.partition(" | ")
+    assert guessed(columns, *(word for word in words.split()[1:] if word.partition("=")[0] in roles.split())) == words
 
 
 @pytest.mark.parametrize(
-    ("rows", "words", "what", "advice"),
+    ("columns", "words", "what", "advice"),
     [
-        (table("eins zwei urteil", LONG, OTHER, FEW), (), "LB-854.*eins and zwei", "text=eins --column second=zwei"),
-        (table("text one two", LONG, FEW, FEW), (), "LB-854.*one and two could be it", "--column label=one"),
-        (table("text $one $two", LONG, FEW, FEW), (), "LB-854", "--column 'label=$one'"),
-        (table("words ner", LONG, OTHER), ("tokens=words", "label=ner"), "LB-841: these rows have no label", "omit"),
-        (table("review label", LONG, FEW), ("text=reveiw",), "LB-851", "did you mean review?"),
-        *((table("a", LONG), (word,), "LB-850", "--column text=NAME") for word in ("text", "=a", "text=", "color=a")),
+        ("eins:long zwei:other urteil:few", "", "LB-854.*eins and zwei", "text=eins --column second=zwei"),
+        ("text:long one:few two:few", "", "LB-854.*one and two could be it", "--column label=one"),
+        ("text:long $one:few $two:few", "", "LB-854", "--column 'label=$one'"),
+        ("words:long ner:other", "tokens=words label=ner", "LB-841: these rows have no label", "omit"),
+        ("review:long label:few", "text=reveiw", "LB-851", "did you mean review?"),
+        *(("a:long", word, "LB-850", "--column text=NAME") for word in ("text", "=a", "text=", "color=a")),
     ],
 )
-def test_columns_that_are_unclear_are_refused(rows: list[Row], words: tuple[str, ...], what: str, advice: str) -> None:
+def test_columns_that_are_unclear_are_refused(columns: str, words: str, what: str, advice: str) -> None:
     with pytest.raises(LitebertError, match=what) as caught:
-        guessed(rows, *words)
+        guessed(columns, *words.split())
     assert advice in caught.value.next
 
 
-@pytest.mark.parametrize(
-    ("name", "cells", "problem"),
-    [
-        ("label", ["0", "1", "1", "0"], "classification"),
-        ("label", [0.0, 1.0, 1.0, 0.0], "classification"),
-        ("stars", ["1", "2", "3", "4", "5"] * 9, "classification"),
-        ("score", ["0.5", "3.25", "4"], "regression"),
-        ("intent", [str(n % 77) for n in range(500)], "classification"),
-        ("similarity", [str(n % 77) for n in range(500)], "regression"),
-        ("year", [str(n) for n in range(400)], "regression"),
-        ("tags", [["a"], ["a", "b"], []], "multi-label"),
-        ("tags", ['["a", "b"]', "[]"], "multi-label"),
-    ],
-)
-def test_labels_decide_the_problem(name: str, cells: list[object], problem: str) -> None:
+DECIDED: list[tuple[str, list[Any], str]] = [
+    ("label", ["0", "1", "1", "0"], "classification"),
+    ("label", [0.0, 1.0, 1.0, 0.0], "classification"),
+    ("stars", ["1", "2", "3", "4", "5"] * 9, "classification"),
+    ("score", ["0.5", "3.25", "4"], "regression"),
+    ("intent", [str(n % 77) for n in range(500)], "classification"),
+    ("similarity", [str(n % 77) for n in range(500)], "regression"),
+    ("year", [str(n) for n in range(400)], "regression"),
+    ("tags", [["a"], ["a", "b"], []], "multi-label"),
+    ("tags", ['["a", "b"]', "[]"], "multi-label"),
+]
+
+
+@pytest.mark.parametrize(("name", "cells", "problem"), DECIDED)
+def test_labels_decide_the_problem(name: str, cells: list[Any], problem: str) -> None:
     rows = [{name: cell} for cell in cells]
     assert TextRows.settle(rows, "a.csv", Columns({"label": (name,)}), None)[0].problem == problem
 
@@ -385,9 +355,11 @@ def reviews(number: int = 40) -> str:
 
 
 def questions(*, is_impossible: bool) -> str:
-    found, none = {"text": ["red ball"], "answer_start": [12]}, {"text": [], "answer_start": []}
-    rows = [{"id": f"q{n}", "question": f"What {n}?", "context": f"{STORY} {n // 2}"} for n in range(20)]
-    return json.dumps([row | {"answers": none if is_impossible and n % 2 else found} for n, row in enumerate(rows)])
+    """Write two questions on each of ten contexts as SQuAD does; the second may have no answer."""
+    found = {"question": "What?", "answers": [{"text": "red ball", "answer_start": 12}]}
+    pair = [found, found | {"answers": []} if is_impossible else found]
+    paragraphs = [{"context": f"{STORY} {n}", "qas": pair} for n in range(10)]
+    return json.dumps({"version": "2", "data": [{"title": "T", "paragraphs": paragraphs}]})
 
 
 def test_guesses_are_said(write: Write) -> None:
@@ -447,18 +419,18 @@ def test_rows_become_examples(name: str, write: Write) -> None:
     assert ([example.label for example in read] if isinstance(wanted, list) else read[-1]) == wanted
 
 
-@pytest.mark.parametrize(
-    "answers",
-    [
-        {"answers": [{"text": "red ball", "answer_start": 12}]},
-        {"answers": {"text": "red ball", "answer_start": 12}},
-        {"answers": json.dumps({"text": ["red ball"], "answer_start": [12]})},
-        {"answer": "red ball", "answer_start": "12"},
-        {"answers": ["red ball"], "answer_start": [12]},
-        {"answers": ["red ball"], "answer_start": [None]},  # where it is found first
-    ],
-)
-def test_answers_are_read_however_they_are_laid_out(answers: dict[str, object], write: Write) -> None:
+ANSWERS: list[dict[str, Any]] = [
+    {"answers": [{"text": "red ball", "answer_start": 12}]},
+    {"answers": {"text": "red ball", "answer_start": 12}},
+    {"answers": json.dumps({"text": ["red ball"], "answer_start": [12]})},
+    {"answer": "red ball", "answer_start": "12"},
+    {"answers": ["red ball"], "answer_start": [12]},
+    {"answers": ["red ball"], "answer_start": [None]},  # where it is found first
+]
+
+
+@pytest.mark.parametrize("answers", ANSWERS)
+def test_answers_are_read_however_they_are_laid_out(answers: dict[str, Any], write: Write) -> None:
     row = jsonl([{"question": "What?", "context": STORY, **answers}])
     (example,) = one(write, "q.jsonl", row, problem="question-answering")
     assert [(each.text, each.start) for each in example.answers] == [("red ball", 12)]
@@ -517,6 +489,8 @@ def test_other_files_are_read_as_the_training_file_was(write: Write) -> None:
     bare = table_dataset(write("bare.csv", "a fine film,pos\na dull film,neg\n" * 9))
     assert bare.settled["columns"] == ["text=1", "label=2", "header=no"]
     assert len(bare.read(write("new.csv", "text,label\nan odd film,pos\n"), "test")) == 2
+    named = table_dataset(write("named.csv", "satz,urteil\n" + "eine gute Zeit,ja\nkeine gute Zeit,nein\n" * 9))
+    assert named.read(write("new.csv", "satz\ngut\n"), "test") == [TextExample("2", "gut")]
 
 
 def test_held_out_rows_do_not_depend_on_order_share_no_text_and_are_the_same_share_of_each_label(write: Write) -> None:
