@@ -1,6 +1,11 @@
 """Examples looked through before training: what is found, where, and with which exit code."""
 
 import json
+<<<<<<< HEAD
+=======
+import re
+from collections.abc import Callable
+>>>>>>> 5e0e4f9e (The harness of the kinds of tasks stands in the test that uses it)
 from pathlib import Path
 
 import pytest
@@ -14,8 +19,7 @@ from litebert.reading.findings import Finding
 from litebert.tasks.check import DataReport, check_files
 from litebert.tokenizer import Tokenizer, train_tokenizer
 
-from .conftest import Write
-
+Write = Callable[[str, bytes | str], Path]
 GOOD = "".join(f"row number {n},{'ab'[n % 2]}\n" for n in range(40))
 HEAD = "text,label\n"
 LATE = HEAD + "".join(f"the row number {n},{'ab'[n % 2]}\n" for n in range(25_000))

@@ -16,12 +16,13 @@ from hypothesis import strategies as st
 from torch.nn import functional as F
 
 import litebert
-from litebert.config import HEADS, PROBLEMS, HeadConfig, TeacherConfig, TrainConfig
+from litebert.config import HEADS, PROBLEMS, AlbertConfig, HeadConfig, OptimConfig, TeacherConfig, TrainConfig
 from litebert.errors import LitebertError
-from litebert.folder import save_model
+from litebert.folder import load_model, save_model
 from litebert.nn import AlbertForPretraining, AlbertForTask, Batch
+from litebert.optim import build_optimizer
 from litebert.runs import AnswerRow
-from litebert.tasks.finetuning import Finetuning, answer, doubts, taught
+from litebert.tasks.finetuning import Finetuning, LabelledSet, answer, doubts, taught
 from litebert.tasks.kinds import text
 from litebert.tasks.kinds.family import Family, joined, targets_of
 from litebert.tasks.kinds.spans import ConditionalSpanAnswering, GoldAnswer, SpanAnswering, SpanExample
@@ -29,8 +30,7 @@ from litebert.tasks.kinds.tagging import IGNORED, TagAnswer, TagExample, TokenCl
 from litebert.tasks.kinds.text import ChoiceExample, MultipleChoice, Scores, TextClassification, TextExample
 from litebert.tasks.named import DATASETS, register
 from litebert.tokenizer import Tokenizer, train_tokenizer
-
-from .conftest import pass_harness, tiny, trained
+from litebert.train.loop import training_step
 
 ROOT = Path(__file__).parents[2]
 
@@ -69,6 +69,59 @@ FAMILIES: dict[str, tuple[Family[Any, Any], Sequence[Any], str, float]] = {
     "spans": (SpanAnswering(), ANSWERED, "exact", 0.0),
     "conditional spans": (ConditionalSpanAnswering(), ASKED, "exact", 50.0),
 }
+
+
+def tiny(tokenizer: Tokenizer) -> AlbertConfig:
+    sizes = {"embedding_size": 8, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+    return AlbertConfig(vocab_size=tokenizer.vocab_size, intermediate_size=32, **sizes)
+
+
+@pytest.fixture(scope="module")
+def small_tokenizer() -> Tokenizer:
+    return Tokenizer.from_model(train_tokenizer([CONTEXT] * 20, vocab_size=36))
+
+
+def pass_harness(
+    family: Family[Any, Any], examples: Sequence[Any], tokenizer: Tokenizer, folder: Path
+) -> dict[str, float]:
+    """Train, save, load, answer, measure and report; give the measures."""
+    network = trained(family, examples, tokenizer)
+    save_model(network, folder)
+    loaded = load_model(folder).network
+    assert isinstance(loaded, AlbertForTask)
+    assert loaded.head_config == family.head
+    features = family.features(examples, tokenizer, max_length=32, training=False)
+    assert {feature.example for feature in features} == set(range(len(examples)))
+    answers = answer(loaded, family, examples, features)
+    measures = family.measures(examples, answers)
+    assert all(isinstance(value, float) for value in measures.values())
+    constant = family.constant(examples, examples)
+    assert family.measures(examples, constant).keys() == measures.keys()
+    rows = family.rows(examples, answers)
+    assert [row.id for row in rows] == [example.id for example in examples]
+    assert all(row.expected is not None and 0 <= (row.confidence or 0) <= 1 + 1e-9 for row in rows)
+    averaged = [family.averaged([each, each]) for each in answers]
+    assert [row.answer for row in family.rows(examples, averaged)] == [r.answer for r in rows]
+    assert all(family.texts(example)[0] for example in examples)
+    return measures
+
+
+def trained(family: Family[Any, Any], examples: Sequence[Any], tokenizer: Tokenizer) -> AlbertForTask:
+    """Train a tiny network for one step in two micro-batches, then evaluate it."""
+    network = AlbertForTask(tiny(tokenizer), family.head, generator=torch.Generator().manual_seed(0))
+    features = family.features(examples, tokenizer, max_length=32, training=True)
+    encoded = family.features(examples, tokenizer, max_length=32, training=False)
+    held_out = {"dev": LabelledSet(examples, encoded)}
+    train = TrainConfig(steps=1, batch_size=4, micro_batch_size=2)
+    task = Finetuning(network, family, features=features, held_out=held_out, train=train)
+    optimizer = build_optimizer(OptimConfig(name="adamw"), network.named_parameters())
+    before = [parameter.detach().clone() for parameter in network.parameters()]
+    (works,) = task.batches(0, 1)
+    training_step(task, works, optimizer, step=0, learning_rate=1e-3, clip_norm=1.0, seed=1)
+    changed = zip(before, network.parameters(), strict=True)
+    assert any(not torch.equal(old, new) for old, new in changed)
+    assert task.evaluate()
+    return network
 
 
 @pytest.mark.parametrize("name", FAMILIES)
