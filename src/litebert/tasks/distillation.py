@@ -71,7 +71,7 @@ class Teacher:
             framed.append([self.tokenizer.cls_id, *encoded.ids[:longest], self.tokenizer.sep_id])
             theirs.append([(0, 0), *encoded.offsets[:longest], (0, 0)])
         batch = Batch.from_lists(framed).to(device)
-        states = list(self.encoder.states(batch))
+        states = list(self.encoder.states(batch))  # before the first step and after each, (their tokens, hidden)
 
         # of each token the mean of the states of its counterparts, the rows first ... stop - 1: their sum is a
         # difference of running sums, which float32 would round away
@@ -80,7 +80,9 @@ class Teacher:
         kept, first, stop = (moved(torch.from_numpy(x), device) for x in (numbers, *(each[numbers] for each in bounds)))
         targets = []
         for x in (states[layer] for layer in layers):
-            sums = torch.cat([x.new_zeros(1, x.shape[1]), x]).to(exact_dtype(device)).cumsum(0)
+            sums = (
+                torch.cat([x.new_zeros(1, x.shape[1]), x]).to(exact_dtype(device)).cumsum(0)
+            )  # (their tokens + 1, hidden)
             targets.append(((sums[stop] - sums[first]) / (stop - first)[:, None]).float())
         return kept, targets, pooled(states[-1].float(), batch, self.pooling)
 
@@ -98,7 +100,7 @@ def align(student: Sequence[Sequence[Span]], teacher: Sequence[Sequence[Span]]) 
     """
     first, stop, row = [], [], 0
     for ours, theirs in zip(student, teacher, strict=True):
-        begin, end = np.array(ours).T
+        begin, end = np.array(ours).T  # in characters, (tokens of the student,)
         starts, ends = np.array(theirs[1:-1]).reshape(-1, 2).T
         # Teacher tokens that overlap ours: they end after its begin and begin before its end.
         low = row + 1 + np.searchsorted(ends, begin, side="right")
@@ -285,7 +287,7 @@ class Distillation(Task[Lesson]):
         states = list(self.network.albert.states(work.batch))[1:]  # after each step, (tokens, hidden)
         hidden, read = states[-1].new_zeros((), dtype=torch.float32), 0.0  # `read`: this lesson's share of the mean
         if work.targets:
-            sizes = [target.square().sum() for target in work.targets]
+            sizes = [target.square().sum() for target in work.targets]  # one for each step
             work.world.sum_(sizes)  # errors are relative to all texts of the lesson
             errors = [
                 (ours[work.kept].float() - target).square().sum() / size

@@ -21,16 +21,16 @@ from litebert.fast import accelerate, is_packed, pack
 from litebert.nn import AlbertForTask, Batch, Network, by_length, device_of, moved
 from litebert.runs import AnswerRow
 from litebert.settings import DEFAULT, SUITED, Resolved, named_in
-from litebert.tasks.kinds.family import Answer, Dataset, Example, Family, Feature, Output, Scoring, joined, targets_of
+from litebert.tasks.kinds.family import Answer, Example, Family, Feature, Output, Scoring, joined, targets_of
 from litebert.tasks.pretraining import Loss, MicroBatch, Task, summed
 from litebert.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True)
-class LabelledSet(Generic[Example]):
+class LabelledSet:
     """Examples to evaluate on, with their features."""
 
-    examples: Sequence[Example]
+    examples: Sequence[Any]
     features: Sequence[Feature]
 
 
@@ -54,7 +54,7 @@ class Finetuning(Task[FinetuningWork], Generic[Example, Answer]):
     network: AlbertForTask
     family: Family[Example, Answer]
     features: Sequence[Feature]
-    held_out: Mapping[str, LabelledSet[Example]]
+    held_out: Mapping[str, LabelledSet]
     train: TrainConfig
     teacher: TeacherConfig | None = None
     world: World = ALONE
@@ -90,7 +90,7 @@ class Finetuning(Task[FinetuningWork], Generic[Example, Answer]):
             losses = family.losses(self.network, work.batch, work.targets)
         else:
             assert isinstance(family, Scoring), "`taught` refuses other kinds"
-            logits = family.logits(self.network, work.batch)
+            logits = family.logits(self.network, work.batch)  # (features, outputs), as the teacher's
             imitated = family.imitation(logits, work.wanted.view_as(logits), teacher.temperature)
             losses = (1 - teacher.weight) * family.losses_of(logits, work.targets) + teacher.weight * imitated
         total = losses.sum()
@@ -124,9 +124,7 @@ class Finetuning(Task[FinetuningWork], Generic[Example, Answer]):
 
 
 def measures_of(
-    family: Family[Example, Answer],
-    held_out: Mapping[str, LabelledSet[Example]],
-    answers: Mapping[str, Sequence[Answer]],
+    family: Family[Any, Any], held_out: Mapping[str, LabelledSet], answers: Mapping[str, Sequence[Any]]
 ) -> dict[str, float]:
     """Measure the answers to every set; if there are several sets, names begin with the set's name."""
     measured: dict[str, float] = {}
@@ -216,12 +214,10 @@ def taught(
 FEW_ROWS = 0.1  # two standard errors of an accuracy: with up to 100 rows, a set is too small to tell most changes
 
 
-def baseline(
-    dataset: Dataset[Example, Answer], training: Sequence[Example], held_out: Mapping[str, LabelledSet[Example]]
-) -> dict[str, float]:
+def baseline(family: Family[Any, Any], train: Sequence[Any], held_out: Mapping[str, LabelledSet]) -> dict[str, float]:
     """Measure answers that ignore the text, under the names of an evaluation; nothing if the kind of task has none."""
-    always = {split: dataset.family.constant(training, labelled.examples) for split, labelled in held_out.items()}
-    return measures_of(dataset.family, held_out, {split: each for split, each in always.items() if each is not None})
+    always = {split: family.constant(train, labelled.examples) for split, labelled in held_out.items()}
+    return measures_of(family, held_out, {split: each for split, each in always.items() if each is not None})
 
 
 def doubts(

@@ -7,7 +7,7 @@ the loss of a step, the log, the report and the checkpoints follow from `OBJECTI
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any, Generic, TypeVar
 
@@ -22,7 +22,6 @@ from litebert.config import EarlyConfig, TrainConfig
 from litebert.distributed import ALONE, World
 from litebert.fast import accelerate, exact_dtype, pack
 from litebert.nn import Albert, AlbertForPretraining, Batch, Network, device_of, moved
-from litebert.nn.heads import PretrainingOutput
 from litebert.objectives import NO_LABEL, PretrainingBatch, Samples, prefetch
 
 EPSILON = 1e-5  # added to the number of masked tokens, as upstream (run_pretraining.py L337)
@@ -212,7 +211,7 @@ class Pretraining(Task[PretrainingWork]):
             self.network.albert.depth = min(early.depth or full, full) if is_early else full
             yield list(micro_batches(batch, train.micro_batch_size, device_of(self.network), world))
 
-    def loss(self, work: PretrainingWork, logits: PretrainingOutput | None = None) -> Loss:
+    def loss(self, work: PretrainingWork, logits: dict[str, Tensor] | None = None) -> Loss:
         """Return this micro-batch's share of the sum of all objectives' losses; `logits` may be known already."""
         if logits is None:
             logits = self.network(work.batch, work.masked_positions)
@@ -250,10 +249,9 @@ class Pretraining(Task[PretrainingWork]):
                 logits = self.network(work.batch, work.masked_positions)
                 sums += self.loss(work, logits).sums
                 if self.mask_id is not None:
-                    is_hidden = work.batch.ids[work.masked_positions] == self.mask_id
-                    scores, labels = logits.masked_lm[is_hidden].float(), work.masked_ids[is_hidden]
-                    loss = F.cross_entropy(scores, labels, reduction="sum")
-                    hidden += summed(loss, _correct(scores, labels), is_hidden.sum())
+                    is_hidden = work.batch.ids[work.masked_positions] == self.mask_id  # (masked,)
+                    shown_mask = replace(work, masked_ids=work.masked_ids[is_hidden])
+                    hidden += masked_lm_objective(logits["masked_lm"][is_hidden], shown_mask).sums
         self.network.train()
         self.world.sum_([sums, hidden])
         measured = self.measures(sums.tolist())
@@ -314,7 +312,7 @@ class _LossInPieces(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, logits: Tensor, labels: Tensor) -> Tensor:
-        norms = torch.cat([x.float().logsumexp(-1) for x in torch.split(logits, LOSS_ROWS)])
+        norms = torch.cat([x.float().logsumexp(-1) for x in torch.split(logits, LOSS_ROWS)])  # (masked,)
         ctx.save_for_backward(logits, labels, norms)
         return (norms - logits.gather(-1, labels[:, None]).squeeze(-1)).sum()
 
@@ -325,7 +323,7 @@ class _LossInPieces(torch.autograd.Function):
         result = torch.empty_like(logits)
         parts = (torch.split(each, LOSS_ROWS) for each in (logits, labels, norms, result))
         for x, label, norm, out in zip(*parts, strict=True):
-            softmax = (x.float() - norm[:, None]).exp_()
+            softmax = (x.float() - norm[:, None]).exp_()  # (LOSS_ROWS, vocab)
             softmax.scatter_add_(-1, label[:, None], softmax.new_full((len(x), 1), -1.0))  # minus onehot(label)
             out.copy_(softmax.mul_(scale))
         return result, None
@@ -339,7 +337,7 @@ def _correct(logits: Tensor, labels: Tensor) -> Tensor:
     logits = logits.detach()
     if not logits.is_cuda:
         own = logits.gather(-1, labels[:, None].clamp(min=0)).squeeze(-1)  # a missing label is below 0
-        candidates = (own == logits.amax(-1)).nonzero().squeeze(-1)
+        candidates = (own == logits.amax(-1)).nonzero().squeeze(-1)  # most rows are wrong, and need no argmax
         logits, labels = logits[candidates], labels[candidates]
     return (logits.argmax(-1) == labels).sum()
 

@@ -127,7 +127,7 @@ class Prepared:
     tokenizer: Tokenizer
     start: Path
     features: list[Feature]
-    held_out: Mapping[str, LabelledSet[Any]]
+    held_out: Mapping[str, LabelledSet]
     baseline: dict[str, float]
     data: dict[str, JsonValue]  # what the run depends on, for run.json
 
@@ -228,7 +228,7 @@ def prepare(resolved: Resolved[FinetuneConfig], folder: Path) -> Prepared:
         start=start,
         features=features,
         held_out=held_out,
-        baseline=baseline(dataset, examples, held_out),
+        baseline=baseline(family, examples, held_out),
         data=described,
     )
 

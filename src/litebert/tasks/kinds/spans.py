@@ -348,7 +348,7 @@ class SpanAnswering(Family[SpanExample, SpanAnswer]):
 
     def losses(self, network: AlbertForTask, batch: Batch, targets: Tensor) -> Tensor:
         """Return the mean of both cross entropies, of start and of end, over all positions."""
-        start, end, _ = targets.view(-1, 3).T
+        start, end, _ = targets.view(-1, 3).T  # (windows,) each
         width, is_token = max(batch.lengths), torch.ones_like(batch.ids, dtype=torch.bool)
         is_token = batch.to_padded(is_token, width=width)  # (windows, width)
         logits = batch.to_padded(network(batch).float(), width=width).masked_fill(~is_token[..., None], NEVER)
@@ -369,9 +369,9 @@ class SpanAnswering(Family[SpanExample, SpanAnswer]):
     ) -> Candidates:
         """Pair starts (n,) with their likeliest ends, given scores (n or 1, width), unless the span is too long."""
         chosen = likeliest(ends, self.num_ends)
-        end_scores = np.take_along_axis(ends, chosen, axis=-1)
+        end_scores = np.take_along_axis(ends, chosen, axis=-1)  # (n or 1, num_ends)
         pairs = np.broadcast_arrays(starts[:, None], chosen, start_scores[:, None], end_scores)
-        rows = np.stack(pairs, axis=-1).reshape(-1, 4).astype(np.float32)
+        rows = np.stack(pairs, axis=-1).reshape(-1, 4).astype(np.float32)  # (n * num_ends, 4)
         length = rows[:, 1] - rows[:, 0] + 1
         found: Candidates = rows[(length >= 1) & (length <= self.max_answer_length)]
         return found

@@ -174,7 +174,7 @@ class MultiLabel(TextClassification):
         return F.binary_cross_entropy_with_logits(logits, targets.view_as(logits), reduction="none").mean(1)
 
     def imitation(self, logits: Tensor, wanted: Tensor, temperature: float) -> Tensor:
-        wanted = (wanted / temperature).sigmoid()
+        wanted = (wanted / temperature).sigmoid()  # a probability for each label: no softmax over them
         losses = F.binary_cross_entropy_with_logits(logits / temperature, wanted, reduction="none")
         return temperature**2 * losses.mean(1)
 
@@ -266,9 +266,9 @@ class VectorHead(nn.Module):
         text = torch.arange(num_texts, device=hidden.device).repeat_interleave(sizes)
         place = 2 * text + batch.segments.clamp(max=1)  # of each token: which half of which sequence
         sums = hidden.new_zeros(2 * num_texts, hidden.shape[1]).index_add(0, place, hidden)
-        first, second = sums.view(num_texts, 2, -1).unbind(1)
+        first, second = sums.view(num_texts, 2, -1).unbind(1)  # (sequences, hidden) each
         has_token = batch.segments.new_zeros(2 * num_texts).index_fill(0, place, 1)
-        rows = vector_rows(first, second, has_token[1::2, None])
+        rows = vector_rows(first, second, has_token[1::2, None])  # (sequences, 3 hidden)
         logits: Tensor = self.dense(F.dropout(rows, self.dropout_prob, self.training))
         return logits
 

@@ -19,29 +19,13 @@ from litebert.tasks.kinds.family import Dataset
 from litebert.tasks.kinds.spans import ConditionalSpanAnswering, SpanAnswer, SpanAnswering, SpanExample
 from litebert.tasks.kinds.text import ChoiceExample, MultipleChoice, Scores
 
-# What an object of a file must be
+# What a file has: questions of SQuAD, passages of RACE; and predictions
+
+LETTERS = "ABCD"  # of the options of RACE
 
 
 class _Part(BaseModel):
     model_config = ConfigDict(frozen=True, strict=True)
-
-
-Part = TypeVar("Part")
-
-
-def checked(kind: TypeAdapter[Part], row: object, place: str, what: str) -> Part:
-    """Return what an object in a file describes; errors name its place and call it `what`."""
-    if isinstance(row, LitebertError):
-        raise row
-    try:
-        return kind.validate_python(row)
-    except ValidationError as error:
-        given, advice = error.errors()[0]["input"], "correct this place, or choose the file that was meant"
-        fault = f"{place}: not {what}"
-        raise LitebertError("LB-801", fault, received=given, expected=refused(error), next=advice) from error
-
-
-# SQuAD: the files
 
 
 class _Answer(_Part):
@@ -63,8 +47,44 @@ class _Question(_Part):
         return self
 
 
-_QUESTION = TypeAdapter(_Question)
+class _Passage(_Part):
+    """A line of a RACE file: a text with its questions."""
+
+    id: str
+    article: str
+    questions: list[str]
+    options: list[list[str]]
+    answers: list[Literal["A", "B", "C", "D"]]
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        sizes = len(self.questions), len(self.options), len(self.answers)
+        if len({*sizes}) > 1:
+            raise ValueError("as many questions as options and answers, not {}, {} and {}".format(*sizes))
+        for options, answer in zip(self.options, self.answers, strict=True):
+            if not LETTERS.index(answer) < len(options) <= len(LETTERS):
+                raise ValueError(f"up to 4 options, {answer} among them, not {len(options)}")
+        return self
+
+
+_QUESTION, _PASSAGE = TypeAdapter(_Question), TypeAdapter(_Passage)
 _TEXTS, _NUMBERS = TypeAdapter(dict[str, str]), TypeAdapter(dict[str, float])
+Part = TypeVar("Part")
+
+
+def checked(kind: TypeAdapter[Part], row: object, place: str, what: str) -> Part:
+    """Return what an object in a file describes; errors name its place and call it `what`."""
+    if isinstance(row, LitebertError):
+        raise row
+    try:
+        return kind.validate_python(row)
+    except ValidationError as error:
+        given, advice = error.errors()[0]["input"], "correct this place, or choose the file that was meant"
+        fault = f"{place}: not {what}"
+        raise LitebertError("LB-801", fault, received=given, expected=refused(error), next=advice) from error
+
+
+# SQuAD: the files
 
 
 def read_squad(source: Source) -> tuple[list[SpanExample], bool]:
@@ -153,31 +173,6 @@ def score_predictions(dataset: Path, predictions: Path, *, null_odds: Path | Non
 
 
 # RACE: examinations for middle and high schools (research use only)
-
-LETTERS = "ABCD"
-
-
-class Passage(_Part):
-    """A line of a RACE file: a text with its questions."""
-
-    id: str
-    article: str
-    questions: list[str]
-    options: list[list[str]]
-    answers: list[Literal["A", "B", "C", "D"]]
-
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        sizes = len(self.questions), len(self.options), len(self.answers)
-        if len({*sizes}) > 1:
-            raise ValueError("as many questions as options and answers, not {}, {} and {}".format(*sizes))
-        for options, answer in zip(self.options, self.answers, strict=True):
-            if not LETTERS.index(answer) < len(options) <= len(LETTERS):
-                raise ValueError(f"up to 4 options, {answer} among them, not {len(options)}")
-        return self
-
-
-_PASSAGE = TypeAdapter(Passage)
 
 
 def read_race(groups: Sequence[str], folder: Path, split: str) -> list[ChoiceExample]:
