@@ -162,8 +162,7 @@ def _of_finetuned(
         measures, baseline, said = dict[str, dict[str, float]](), dict[str, dict[str, float]](), list[str]()
         for name in [split] if split else dataset.dev_splits:
             measures[name], examples, answers = measured(opened, folder, name)
-            always = family.constant(examples, examples)
-            baseline[name] = {} if always is None else family.measures(examples, always)
+            baseline[name] = family.measures(examples, family.constant(examples, examples))
             rows = {name: family.rows(examples, answers)}
             said += doubts(dataset.key_measure, measures[name], baseline[name], rows, family.baseline)
     return Evaluation(measures, baseline, tuple(said), family.baseline)

@@ -215,9 +215,9 @@ FEW_ROWS = 0.1  # two standard errors of an accuracy: with up to 100 rows, a set
 
 
 def baseline(family: Family[Any, Any], train: Sequence[Any], held_out: Mapping[str, LabelledSet]) -> dict[str, float]:
-    """Measure answers that ignore the text, under the names of an evaluation; nothing if the kind of task has none."""
-    always = {split: family.constant(train, labelled.examples) for split, labelled in held_out.items()}
-    return measures_of(family, held_out, {split: each for split, each in always.items() if each is not None})
+    """Measure answers that ignore the text, under the names of an evaluation."""
+    always = {name: family.constant(train, each.examples) for name, each in held_out.items()}
+    return measures_of(family, held_out, always)
 
 
 def doubts(

@@ -102,9 +102,9 @@ class Family(ABC, Generic[Example, Answer]):
         """Return the answer of an ensemble from those of its members: what most of them say."""
         return max(answers, key=answers.count)
 
-    def constant(self, _: Sequence[Example], __: Sequence[Example], /) -> list[Answer] | None:
-        """Return the baseline, given training examples and those to answer: the commonest answer; None without one."""
-        return None
+    @abstractmethod
+    def constant(self, training: Sequence[Example], examples: Sequence[Example], /) -> list[Answer]:
+        """Return the baseline, given training examples and those to answer: the commonest answer to each."""
 
     # In words
 

@@ -92,17 +92,25 @@ def read_glue(task: GlueTask, folder: Path, split: str) -> list[TextExample]:
         header = () if is_test else task.header
         rows = _lines(task, source, header) if is_tsv else open_table(Path(source.location)).rows()
         for number, row in rows:
-            place = source.place(number)
-            if not {*columns} <= {*row}:
-                what, wanted = f"{place}: these are not the columns of {task.name}", f"among them {', '.join(columns)}"
-                advice = f"give the folder that holds {task.folder}, or the files of {task.name} itself"
-                raise LitebertError("LB-822", what, received=", ".join(row), expected=wanted, next=advice)
+            if not {*columns} <= row.keys():
+                what = f"{source.place(number)}: these are not the columns of {task.name}"
+                asked, advice = (
+                    f"among them {', '.join(columns)}",
+                    f"give the folder that holds {task.folder}, or its files",
+                )
+                raise LitebertError("LB-822", what, received=", ".join(row), expected=asked, next=advice)
             for name in texts:
                 if not isinstance(row[name], str):
-                    raise LitebertError("LB-824", f"{place}: {name} is not text", received=row[name], next=AGAIN)
+                    what = f"{source.place(number)}: {name} is not text"
+                    raise LitebertError("LB-824", what, received=row[name], next=AGAIN)
             first, *second = (str(row[name]) for name in texts)
             key = str(next((row[name] for name in ID_COLUMNS if name in row), len(examples)))
-            answer = None if is_test else _label(task, row[label], place, is_tsv=is_tsv)
+            answer = None if is_test else _label(task, row[label], is_tsv=is_tsv)
+            if answer is None and not is_test:
+                what = f"{source.place(number)}: not a label of {task.name}"
+                names = task.spellings if is_tsv else task.labels
+                asked = f"one of {', '.join(names)}" if names else f"a score from 0 to {HIGHEST_SCORE}"
+                raise LitebertError("LB-825", what, received=str(row[label]), expected=asked, next=AGAIN)
             examples.append(TextExample(key, first, second[0] if second else None, answer))
     return examples
 
@@ -117,7 +125,7 @@ def _lines(task: GlueTask, source: Source, header: Sequence[str]) -> Iterator[tu
             raise row
 
 
-def _label(task: GlueTask, value: object, place: str, *, is_tsv: bool) -> int | float:
+def _label(task: GlueTask, value: object, *, is_tsv: bool) -> int | float | None:
     """Return a score; or the number of a label: the authors' spelling in any case, or the Hub's name or number.
 
     No other spelling is accepted in the authors' files: those of RTE have the columns of WNLI, but words where WNLI has
@@ -126,18 +134,11 @@ def _label(task: GlueTask, value: object, place: str, *, is_tsv: bool) -> int | 
     names = task.spellings if is_tsv else task.labels
     if not task.labels:
         score = number_of(value)
-        if score is not None and 0 <= score <= HIGHEST_SCORE:
-            return score
-    elif isinstance(value, str):
-        if value.lower() in names:
-            return names.index(value.lower())
-    elif isinstance(value, int):
-        hub_names = task.hub_labels or names
-        if 0 <= value < len(hub_names):
-            return names.index(hub_names[value])
-    wanted = f"one of {', '.join(names)}" if names else f"a score from 0 to {HIGHEST_SCORE}"
-    what = f"{place}: not a label of {task.name}"
-    raise LitebertError("LB-825", what, received=str(value), expected=wanted, next=AGAIN)
+        return score if score is not None and 0 <= score <= HIGHEST_SCORE else None
+    if isinstance(value, str):
+        return names.index(value.lower()) if value.lower() in names else None
+    hub_names = task.hub_labels or names
+    return names.index(hub_names[value]) if isinstance(value, int) and 0 <= value < len(hub_names) else None
 
 
 # The leaderboard
