@@ -1,11 +1,7 @@
 """Examples looked through before training: what is found, where, and with which exit code."""
 
 import json
-<<<<<<< HEAD
-=======
-import re
 from collections.abc import Callable
->>>>>>> 5e0e4f9e (The harness of the kinds of tasks stands in the test that uses it)
 from pathlib import Path
 
 import pytest
