@@ -172,10 +172,15 @@ def open_source(source: Source) -> IO[bytes]:
 def read_pieces(source: Source) -> Iterator[bytes]:
     """Yield the decompressed bytes of an input in pieces of bounded size."""
     with closing(open_source(source)) as file:
-        length = 0
-        unpacked: Any = gzip.GzipFile(fileobj=file) if source.compression == ".gz" else file
-        if source.compression == ".zst":
-            unpacked = _zstd(file)
+        length, unpacked = 0, cast(Any, file)
+        if source.compression == ".gz":
+            unpacked = gzip.GzipFile(fileobj=file)
+        elif source.compression == ".zst":
+            try:
+                import pyarrow
+            except ImportError as error:
+                raise missing_package("pyarrow", extra="data", needed_for="a .zst input") from error
+            unpacked = pyarrow.CompressedInputStream(pyarrow.PythonFile(file, "r"), "zstd")
         while piece := unpacked.read(PIECE_BYTES):
             length += len(piece)
             if length > BOMB_BYTES and length > BOMB_RATIO * file.tell():
@@ -186,14 +191,6 @@ def read_pieces(source: Source) -> Iterator[bytes]:
             if source.on_read is not None:
                 source.on_read(file.tell())
             yield piece
-
-
-def _zstd(file: IO[bytes]) -> Any:
-    try:
-        import pyarrow
-    except ImportError as error:
-        raise missing_package("pyarrow", extra="data", needed_for="a .zst input") from error
-    return pyarrow.CompressedInputStream(pyarrow.PythonFile(file, "r"), "zstd")
 
 
 # ---- lines: strict UTF-8 --------------------------------------------------------------------------------------------

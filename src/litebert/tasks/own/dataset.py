@@ -73,12 +73,12 @@ class RowReading(ABC, Generic[Example, Answer]):
     def example(self, id: str, row: Row, place: str, *, is_labelled: bool) -> Example:
         """Turn a row into an example; errors name its place."""
 
-    @abstractmethod
     def group(self, example: Example) -> tuple[str, str]:
         """Return the text that may not be in both training and held-out rows, and the label, if there is one.
 
         The same share of each label is held out.
         """
+        return self.family.texts(example)[0], ""
 
     def lacks_label(self, row: Row) -> bool:
         """Whether a row has no label to learn."""
@@ -161,20 +161,20 @@ def require_choice(labels: Sequence[str], place: str, column: str) -> None:
         raise LitebertError("LB-856", what, received=received, next="--column label=NAME with another column")
 
 
-def split_labels(cell: object, separator: str) -> list[str]:
-    """Return the labels of a cell that may have several, as a list or a text with separators.
+def members_of(cell: object, separator: str | None = None) -> Sequence[object]:
+    """Return the members of a list, or the parts of a text between separators, by default its words."""
+    members = list_of(cell)
+    return (text_of(cell) or "").split(separator) if members is None else members
 
-    >>> split_labels("red| blue", "|"), split_labels(["red"], "|"), split_labels(None, "|")
+
+def labels_in(cell: object, text: str) -> list[str]:
+    """Return the labels of a cell that may have several; they are separated by the likeliest mark in a text.
+
+    >>> labels_in("red| blue", "a|b"), labels_in(["red"], ""), labels_in(None, "")
     (['red', 'blue'], ['red'], [])
     """
-    members = list_of(cell)
-    if members is None:
-        members = list((label_of(cell) or "").split(separator))
-    return [label for member in members if (label := label_of(member)) is not None]
-
-
-def _separator(text: str) -> str:
-    return next((mark for mark in SEPARATORS if mark in text), SEPARATORS[-1])
+    separator = next((mark for mark in SEPARATORS if mark in text), SEPARATORS[-1])
+    return [label for member in members_of(cell, separator) if (label := label_of(member)) is not None]
 
 
 # A text, or a pair of texts, with a label, several labels, or a score
@@ -209,8 +209,8 @@ class TextRows(RowReading[TextExample, Scores]):
         if found == "regression":
             return cls(columns, found, (name,)), f"numbers in column {name}"
         if found == "multi-label":
-            separator = _separator("".join(single))
-            labels = in_order([*(label for cell in single for label in split_labels(cell, separator)), *listed])
+            written = "".join(single)
+            labels = in_order([*(label for cell in single for label in labels_in(cell, written)), *listed])
             return cls(columns, found, labels), f"{len(labels)} labels, of which a row has any number"
         if problem is None and len(single) > max(20, single.total() // 2):
             what = f"{file}: column {name} does not look like labels"
@@ -258,7 +258,7 @@ class TextRows(RowReading[TextExample, Scores]):
             return score
         if len(names) == 1:
             is_one = label_of(cell) in self.numbers  # a label may contain the separator
-            labels = [label_of(cell)] if is_one else split_labels(cell, _separator(str(cell)))
+            labels = [label_of(cell)] if is_one else labels_in(cell, str(cell))
             return tuple(sorted({self.number(label, place) for label in labels}))
         marks = [(label_of(row.get(name)) or "0").lower() for name in names]
         for name, mark in zip(names, marks, strict=True):
@@ -280,7 +280,7 @@ class WordRows(RowReading[TagExample, TagAnswer]):
 
     @classmethod
     def settle(cls, rows: Iterable[Row], file: str, columns: Columns, _: str | None) -> tuple[Self, str]:
-        labels = in_order(label_of(tag) for row in rows for tag in _members(columns.cell(row, "tags")))
+        labels = in_order(label_of(tag) for row in rows for tag in members_of(columns.cell(row, "tags")))
         require_choice(labels, file, columns.all("tags")[0])
         return cls(columns, "token-classification", labels), f"{len(labels)} tags: {', '.join(labels)}"
 
@@ -289,10 +289,10 @@ class WordRows(RowReading[TagExample, TagAnswer]):
         return TokenClassification(HeadConfig(kind="token-classification", labels=self.labels))
 
     def example(self, id: str, row: Row, place: str, *, is_labelled: bool) -> TagExample:
-        words = tuple(text_of(word) or "" for word in _members(self.columns.cell(row, "tokens")))
+        words = tuple(text_of(word) or "" for word in members_of(self.columns.cell(row, "tokens")))
         if not is_labelled:
             return TagExample(id, words)
-        tags = [label_of(tag) for tag in _members(self.columns.cell(row, "tags"))]
+        tags = [label_of(tag) for tag in members_of(self.columns.cell(row, "tags"))]
         if len(tags) != len(words):
             received = f"{len(words)} words, {len(tags)} tags in column {self.columns.all('tags')[0]}"
             what = f"{place}: there is not one tag for each word"
@@ -300,16 +300,7 @@ class WordRows(RowReading[TagExample, TagAnswer]):
         return TagExample(id, words, tuple(self.number(tag, place) for tag in tags))
 
     def lacks_label(self, row: Row) -> bool:
-        return not _members(self.columns.cell(row, "tags"))
-
-    def group(self, example: TagExample) -> tuple[str, str]:
-        return " ".join(example.words), ""
-
-
-def _members(cell: object) -> Sequence[object]:
-    """Return the members of a list, or the words of a text."""
-    members = list_of(cell)
-    return (text_of(cell) or "").split() if members is None else members
+        return not members_of(self.columns.cell(row, "tags"))
 
 
 # Questions with choices
