@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from torch.nn import functional as F
 
 import litebert
-from litebert.config import HEADS, PROBLEMS, AlbertConfig, HeadConfig, OptimConfig, TeacherConfig, TrainConfig
+from litebert.config import HEADS, PROBLEMS, HeadConfig, OptimConfig, TeacherConfig, TrainConfig
 from litebert.errors import LitebertError
 from litebert.folder import load_model, save_model
 from litebert.nn import AlbertForPretraining, AlbertForTask, Batch
@@ -31,6 +31,8 @@ from litebert.tasks.kinds.text import ChoiceExample, MultipleChoice, Scores, Tex
 from litebert.tasks.named import DATASETS, register
 from litebert.tokenizer import Tokenizer, train_tokenizer
 from litebert.train.loop import training_step
+
+from .conftest import tiny
 
 ROOT = Path(__file__).parents[2]
 
@@ -69,11 +71,6 @@ FAMILIES: dict[str, tuple[Family[Any, Any], Sequence[Any], str, float]] = {
     "spans": (SpanAnswering(), ANSWERED, "exact", 0.0),
     "conditional spans": (ConditionalSpanAnswering(), ASKED, "exact", 50.0),
 }
-
-
-def tiny(tokenizer: Tokenizer) -> AlbertConfig:
-    sizes = {"embedding_size": 8, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
-    return AlbertConfig(vocab_size=tokenizer.vocab_size, intermediate_size=32, **sizes)
 
 
 @pytest.fixture(scope="module")

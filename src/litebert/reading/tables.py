@@ -8,7 +8,7 @@ import csv
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from itertools import chain, groupby, islice
+from itertools import chain, islice
 from shlex import quote
 from typing import Any, Literal, TypeAlias
 
@@ -60,10 +60,6 @@ class Dialect:
             except csv.Error as error:
                 cells = error
             yield before + 1, reader.line_num - before, cells
-
-    def sized(self, lines: Sequence[str]) -> Iterator[tuple[list[str], int]]:
-        """Yield the valid rows of some lines, each with the number of its lines."""
-        return ((cells, size) for _, size, cells in self.rows(lines) if isinstance(cells, list))
 
     def __str__(self) -> str:
         quotes = "" if self.quoting != "none" else ", quotes are literal"
@@ -241,31 +237,30 @@ def scan_tagged(source: Source) -> Iterator[Scanned]:
     Blank lines are between sentences. Document marks (-DOCSTART-) and comments (# …) are skipped; a word # has as many
     cells as other lines.
     """
-    width = 0  # cells of the first line with words, and so of all
-
-    def lines() -> Iterator[tuple[int, list[str]]]:
-        nonlocal width
-        for number, line in read_lines(source):
-            cells = line.split("\t") if "\t" in line else line.split()
-            if not cells or not (cells[0] == "-DOCSTART-" or (cells[0][:1] == "#" and len(cells) != (width or 2))):
-                width = width or len(cells) * any(cells)
-                yield number, cells
-
-    for has_words, group in groupby(lines(), key=lambda line: any(line[1])):
-        if has_words:
-            sentence, error = list(islice(group, MAX_WORDS + 1)), None
-            odd = next((line for line in sentence if len(line[1]) != width or not all(line[1])), None)
-            if odd:
-                number, cells = odd
-                what, received = f"{source.place(number)}: {len(cells)} cells, not {width}", " | ".join(cells)
-                expected, advice = "as many as the first line has", "correct this line: the word first, its tag last"
-                error = LitebertError("LB-843", what, received=received, expected=expected, next=advice)
-            elif len(sentence) > MAX_WORDS:
-                what = f"{source.place(sentence[-1][0])}: the sentence does not end"
-                received = f"{MAX_WORDS:,} words without a blank line"
-                advice = "add blank lines between sentences; if this is a table with a header, name it .tsv"
-                error = LitebertError("LB-849", what, received=received, next=advice)
+    width, sentence = 0, list[tuple[int, list[str]]]()  # cells of the first line with words, and so of all
+    for number, line in chain(read_lines(source), [(0, "")]):  # a blank line ends the last sentence, too
+        cells = line.split("\t") if "\t" in line else line.split()
+        if cells and (cells[0] == "-DOCSTART-" or (cells[0][:1] == "#" and len(cells) != (width or 2))):
+            continue
+        if any(cells):
+            width = width or len(cells)
+            if len(sentence) <= MAX_WORDS:  # of one that does not end, no more is kept
+                sentence.append((number, cells))
+            continue
+        if not sentence:
+            continue
+        first, _ = sentence[0]
+        odd = next(((at, cells) for at, cells in sentence if len(cells) != width or not all(cells)), None)
+        if odd:
+            what, received = f"{source.place(odd[0])}: {len(odd[1])} cells, not {width}", " | ".join(odd[1])
+            expected, advice = "as many as the first line has", "correct this line: the word first, its tag last"
+            yield first, LitebertError("LB-843", what, received=received, expected=expected, next=advice)
+        elif len(sentence) > MAX_WORDS:
+            what = f"{source.place(sentence[-1][0])}: the sentence does not end"
+            received = f"{MAX_WORDS:,} words without a blank line"
+            advice = "add blank lines between sentences; if this is a table with a header, name it .tsv"
+            yield first, LitebertError("LB-849", what, received=received, next=advice)
+        else:
             row = {"tokens": [cells[0] for _, cells in sentence]}
-            if width > 1:
-                row["tags"] = [cells[-1] for _, cells in sentence]
-            yield sentence[0][0], error or row
+            yield first, row | ({"tags": [cells[-1] for _, cells in sentence]} if width > 1 else {})
+        sentence = []

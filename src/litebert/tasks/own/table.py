@@ -105,7 +105,7 @@ def open_table(path: Path, *, has_header: bool | None = None) -> TableFile:
         if not any(lines):
             raise no_content(source.name)
         dialect = guess_dialect(lines, kind=source.kind)
-        sample = [cells for cells, _ in dialect.sized(lines) if cells]
+        sample = [cells for _, _, cells in dialect.rows(lines) if isinstance(cells, list) and cells]
         sample = sample or [[""]]  # without a valid row, reading it says why
         named = guess_header(sample) if has_header is None else has_header
         header = sample[0] if named else [""] * len(sample[0])  # a column without a name is named by its number
@@ -151,9 +151,9 @@ def guess_dialect(lines: Sequence[str], *, kind: str) -> Dialect:
 
     def fit(dialect: Dialect) -> tuple[bool, bool, bool, float]:
         """Prefer several cells, else no delimiter; a known name in the first row; more lines of its width."""
-        rows = list(dialect.sized(lines))
-        first = next((cells for cells, _ in rows if cells), [])
-        num_fitting = sum(size for cells, size in rows if len(cells) in (0, len(first)))
+        rows = [(size, cells) for _, size, cells in dialect.rows(lines) if isinstance(cells, list)]
+        first = next((cells for _, cells in rows if cells), [])
+        num_fitting = sum(size for size, cells in rows if len(cells) in (0, len(first)))
         is_named = len(first) > 1 and any(normal(cell) in KNOWN_NAMES for cell in first)
         return len(first) > 1, dialect.delimiter == tables.NO_DELIMITER, is_named, num_fitting / len(lines)
 
