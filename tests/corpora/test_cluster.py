@@ -1,13 +1,13 @@
 """A build on a real Ray cluster: a head and two workers, one of which is killed."""
 
 import os
-import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from litebert.corpus import Corpus, build, build_corpus
@@ -49,18 +49,6 @@ def texts(corpus: Path, stories: Path, tmp_path: Path) -> Path:
     return tmp_path
 
 
-def _task_processes() -> list[int]:
-    """Find the processes in which Ray does our work."""
-    found = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            if (folder / "cmdline").read_bytes().startswith(b"ray::_run"):
-                found.append(int(folder.name))
-        except OSError:
-            continue
-    return found
-
-
 def test_a_worker_killed_while_building_loses_nothing_and_repeats_nothing(
     cluster: str, texts: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -71,9 +59,9 @@ def test_a_worker_killed_while_building_loses_nothing_and_repeats_nothing(
     while len(list(parts.glob("*.json"))) < 3 and time.monotonic() < limit:
         assert driver.poll() is None
         time.sleep(0.05)
-    victims = _task_processes()
-    assert victims
-    os.kill(victims[0], signal.SIGKILL)
+    running = psutil.process_iter(["cmdline"])
+    victims = [each for each in running if (each.info["cmdline"] or [""])[0].startswith("ray::_run")]
+    victims[0].kill()
     assert driver.wait(timeout=500) == 0
 
     monkeypatch.setattr(build, "PART_BYTES", 1)
