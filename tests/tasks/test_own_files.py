@@ -160,9 +160,6 @@ def test_bad_rows_are_told_by_their_lines_and_the_others_stay(name: str, write: 
     scanned = list(table.scan())
     assert [(number, row.code) for number, row in scanned if isinstance(row, LitebertError)] == bad
     assert [number for number, row in scanned if not isinstance(row, LitebertError)] == good
-    if name == "ragged.csv":
-        with pytest.raises(LitebertError, match=r"ragged\.csv, line 22: 3 cells, not 2"):
-            rows(table)
 
 
 UNREADABLE = [
@@ -393,7 +390,7 @@ CELLS = "words,tags\n\"['Anna', 'took']\",\"['B-PER', 'O']\"\n"
 READ: dict[str, tuple[str, str, dict[str, Any], Any]] = {
     "numbers by their own order": ("r.csv", "text,label\nten,10\nnine,9\nagain,9\n", {}, [1, 0, 0]),
     "sets in a cell": ("r.csv", "text,label\none,red|old\ntwo,\nthree,old\n", SETS, [(0, 1), (), (0,)]),
-    "a column for each": ("r.csv", MARKS + "one,1,0\ntwo,0,0\nthree,1,1\n", IN_COLUMNS, [(0,), (), (0, 1)]),
+    "a column for each": ("r.csv", MARKS + "one,1.0,no\ntwo,0,\nthree,1,True\n", IN_COLUMNS, [(0,), (), (0, 1)]),
     **{
         f"choices called {labels}": (
             "c.jsonl",

@@ -82,7 +82,7 @@ class RowReading(ABC, Generic[Example, Answer]):
 
     def lacks_label(self, row: Row) -> bool:
         """Whether a row has no label to learn."""
-        return label_of(self.columns.cell(row, self.learnt)) is None
+        return not members_of(self.columns.cell(row, self.learnt))
 
     def open(self, path: Path, *, is_labelled: bool) -> TableFile:
         """Open a file with the same columns; only with `is_labelled` does it need the labels."""
@@ -184,7 +184,7 @@ _PROBLEM_TYPES = {
     "multi-label": "multi_label_classification",
     "regression": "regression",
 }
-_MARKS = {"0": False, "1": True, "false": False, "true": True, "no": False, "yes": True}  # in a column for one label
+_MARKS = {"false": 0, "true": 1, "no": 0, "yes": 1}  # beside 0 and 1, in a column for one label
 
 
 class TextRows(RowReading[TextExample, Scores]):
@@ -260,13 +260,16 @@ class TextRows(RowReading[TextExample, Scores]):
             is_one = label_of(cell) in self.numbers  # a label may contain the separator
             labels = [label_of(cell)] if is_one else labels_in(cell, str(cell))
             return tuple(sorted({self.number(label, place) for label in labels}))
-        marks = [(label_of(row.get(name)) or "0").lower() for name in names]
-        for name, mark in zip(names, marks, strict=True):
-            if mark not in _MARKS:
+        given = []
+        for number, name in enumerate(names):
+            mark = (label_of(row.get(name)) or "0").lower()
+            if (is_given := _MARKS.get(mark, number_of(mark))) not in (0, 1):
                 what = f"{place}: column {name} does not say whether the label is given"
                 advice = "--column label=NAME with one column, for one label per row"
                 raise LitebertError("LB-860", what, received=mark, expected="0 or 1", next=advice)
-        return tuple(number for number, mark in enumerate(marks) if _MARKS[mark])
+            if is_given:
+                given.append(number)
+        return tuple(given)
 
 
 # Sentences with a tag for each word
@@ -298,9 +301,6 @@ class WordRows(RowReading[TagExample, TagAnswer]):
             what = f"{place}: there is not one tag for each word"
             raise LitebertError("LB-863", what, received=received, next="correct this row")
         return TagExample(id, words, tuple(self.number(tag, place) for tag in tags))
-
-    def lacks_label(self, row: Row) -> bool:
-        return not members_of(self.columns.cell(row, "tags"))
 
 
 # Questions with choices
@@ -451,7 +451,7 @@ def settle(table: TableFile, columns: Sequence[str], problem: str | None) -> tup
     if table.has_header is False:  # then other files have none, either
         found = replace(found, has_header=False)
     reading, about = kind.settle((row for _, row in table.rows()), file, found, problem)
-    unused = [name for name in table.columns if name not in found.used]
+    unused = [name for name in table.columns if name not in chain(*found.names.values())]
     notes = [
         f"{file}: {table.writing}",
         f"columns: {' '.join(found.words())}" + (f"; not used: {', '.join(unused)}" if unused else ""),
@@ -531,16 +531,14 @@ def drawn(groups: Sequence[tuple[str, str]], share: float) -> NDArray[np.bool_]:
     keys = [key for key, _ in groups]
     if len(set(keys)) == 1:  # then rows are drawn by their numbers
         keys = [str(number) for number in range(len(keys))]
-    stratum_of: dict[str, str] = {}
-    for key, (_, stratum) in zip(keys, groups, strict=True):
-        stratum_of[key] = min(stratum, stratum_of.get(key, stratum))
-    names = list(stratum_of)
-    digests = [blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8).digest() for name in names]
+    # of a key with several strata, the one that is set last counts: the first by name
+    stratum_of = dict(sorted(zip(keys, (stratum for _, stratum in groups), strict=True), reverse=True))
+    digests = [blake2b(key.encode("utf-8", "surrogatepass"), digest_size=8).digest() for key in stratum_of]
     hashes = np.array([int.from_bytes(digest, "little", signed=True) for digest in digests], dtype=np.int64)
-    draws = rng.hashed(0, "held-out rows", hashes)
-    order = sorted(range(len(names)), key=lambda place: (stratum_of[names[place]], draws[place]))
-    number = max(1, round(share * len(order))) if order else 0  # evenly spaced: every stratum gives its share
-    chosen = {names[order[int((n + 0.5) * len(order) / number)]] for n in range(number)}
+    draws = dict(zip(stratum_of, rng.hashed(0, "held-out rows", hashes), strict=True))
+    order = sorted(stratum_of, key=lambda key: (stratum_of[key], draws[key]))
+    number = max(1, round(share * len(order))) if order else 0
+    chosen = {order[int((n + 0.5) * len(order) / number)] for n in range(number)}  # evenly spaced: of every stratum
     return np.array([key in chosen for key in keys], dtype=np.bool_)
 
 

@@ -273,11 +273,6 @@ class Columns:
         """Return the cell of a role in a row, the first of several; None without one."""
         return next((row.get(name) for name in self.all(role)), None)
 
-    @property
-    def used(self) -> Names:
-        """The columns that have a role."""
-        return tuple(chain.from_iterable(self.names.values()))
-
     def words(self) -> Names:
         """Return the assignments that a user would type for these columns.
 
