@@ -45,7 +45,7 @@ test-slow: $(VENV)/.dev  ## minutes of kills, fuzz and real text
 	$(BIN)/pytest -q -m slow
 
 test-cluster: $(VENV)/.dev  ## a corpus built by a Ray cluster, one of whose workers dies
-	$(BIN)/pytest -q -n 0 -m cluster tests/corpora
+	$(BIN)/pytest -q -n 0 -m cluster tests/corpus
 
 test-wheel: $(VENV)/.dev  ## the wheel in a bare environment, extra by extra
 	$(BIN)/pytest -q -n 0 -m wheel tests/test_wheel.py

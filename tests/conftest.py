@@ -23,31 +23,24 @@ def real_data() -> Path:
     return folder
 
 
-def _story(number: int) -> str:
-    """Write a short story in which order shows: each sentence needs the one before."""
-    people = ["Anna", "Bert", "Clara", "David", "Emma", "Felix", "Greta", "Henry"]
-    places = ["house", "garden", "market", "river", "forest", "school", "station", "harbour"]
-    things = ["a red ball", "an old map", "three apples", "a small boat", "a blue letter"]
-    who, where = people[number % 8], places[number // 8 % 8]
-    what = things[number % 5]
-    return "\n".join(
-        [
-            f"In the morning {who} walked to the {where}.",
-            f"There {who} found {what} under a tree.",
-            f"Nobody at the {where} knew where it came from.",
-            f"So {who} took {what} home before noon.",
-            f"After lunch {who} showed it to the neighbours, who laughed.",
-            f"In the evening {who} brought it back to the {where}.",
-            f"At night the {where} was quiet again, and {who} slept well.",
-        ]
-    )
+PEOPLE = ["Anna", "Bert", "Clara", "David", "Emma", "Felix", "Greta", "Henry"]
+PLACES = ["house", "garden", "market", "river", "forest", "school", "station", "harbour"]
+THINGS = ["a red ball", "an old map", "three apples", "a small boat", "a blue letter"]
+STORY = """In the morning {who} walked to the {where}.
+There {who} found {what} under a tree.
+Nobody at the {where} knew where it came from.
+So {who} took {what} home before noon.
+After lunch {who} showed it to the neighbours, who laughed.
+In the evening {who} brought it back to the {where}.
+At night the {where} was quiet again, and {who} slept well."""  # the order shows: each sentence needs the one before
 
 
 @pytest.fixture(scope="session")
 def stories(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Give a text of 200 short stories: one sentence a line, blank line between documents."""
     path = tmp_path_factory.mktemp("text") / "stories.txt"
-    path.write_text("\n\n".join(_story(number) for number in range(200)) + "\n", encoding="utf-8")
+    told = (STORY.format(who=PEOPLE[n % 8], where=PLACES[n // 8 % 8], what=THINGS[n % 5]) for n in range(200))
+    path.write_text("\n\n".join(told) + "\n", encoding="utf-8")
     return path
 
 
@@ -57,13 +50,11 @@ def corpus(stories: Path) -> Path:
     from litebert.corpus import build_corpus
     from litebert.tokenizer import Tokenizer, train_tokenizer
 
-    folder = stories.parent
+    vocabulary, folder = stories.parent / "tokenizer", stories.parent / "corpus"
     lines = stories.read_text(encoding="utf-8").splitlines()
-    Tokenizer.from_model(train_tokenizer(lines, vocab_size=90)).save(folder / "tokenizer")
-    build_corpus(
-        [stories], tokenizer=folder / "tokenizer", output=folder / "corpus", sentences="line", held_out=0.2, workers=1
-    )
-    return folder / "corpus"
+    Tokenizer.from_model(train_tokenizer(lines, vocab_size=90)).save(vocabulary)
+    build_corpus([stories], tokenizer=vocabulary, output=folder, sentences="line", held_out=0.2, workers=1)
+    return folder
 
 
 @pytest.fixture

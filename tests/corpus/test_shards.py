@@ -18,8 +18,6 @@ from litebert.files import hash_file
 from litebert.objectives import Loader, Sampling
 from litebert.tokenizer import models
 
-from .conftest import paragraphs, stories
-
 ARRAYS = ("tokens", "sentences", "documents")
 
 
@@ -28,13 +26,12 @@ def second(corpus: Path, name: str) -> Path:
 
 
 @pytest.fixture(scope="module")
-def pristine(tmp_path_factory: pytest.TempPathFactory, vocabulary: Path) -> Path:
-    """Give a corpus of two shards with a held-out part."""
-    folder = tmp_path_factory.mktemp("pristine")
-    (folder / "a.txt").write_text(paragraphs(stories(40)))
-    settings = {"sentences": "line", "held_out": 0.2, "shard_tokens": 4_000, "workers": 1}
-    build_corpus([folder / "a.txt"], tokenizer=vocabulary, output=folder / "corpus", **settings)
-    return folder / "corpus"
+def pristine(stories: Path, vocabulary: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give a corpus of several shards with a held-out part."""
+    output = tmp_path_factory.mktemp("pristine") / "corpus"
+    settings = {"sentences": "line", "held_out": 0.2, "shard_tokens": 9_000, "workers": 1}
+    build_corpus([stories], tokenizer=vocabulary, output=output, **settings)
+    return output
 
 
 @pytest.fixture
@@ -68,17 +65,12 @@ def test_every_flipped_bit_is_found(pristine: Path, data: st.DataObject) -> None
 
 def test_damage_in_the_held_out_part_swapped_shards_and_another_manifest_are_found(corpus: Path) -> None:
     change(corpus / "held-out/shard-00000-0000/tokens.npy")
-    opened, manifest = Corpus.open(corpus), corpus / "corpus.json"
+    manifest = corpus / "corpus.json"
     with pytest.raises(DamagedError, match="held-out"):
-        opened.held_out()
+        Corpus.open(corpus).held_out()
     whole = manifest.read_text()
-    for old, new in {
-        '"format": 1': '"format": 2',
-        '"tokens":': '"tokes":',
-        '"name": "shard-00000-0000"': '"name": "../../etc/shard-00000-0000"',
-        '"documents": ': '"documents": -',
-        "{": "[",
-    }.items():
+    changes = {'"format": 1': '"format": 2', '"tokens":': '"tokes":', '"documents": ': '"documents": -', "{": "["}
+    for old, new in {**changes, '"name": "shard-': '"name": "../../etc/shard-'}.items():
         manifest.write_text(whole.replace(old, new))
         with pytest.raises(DamagedError, match=r"corpus\.json"):
             Corpus.open(corpus)
@@ -110,7 +102,7 @@ def _hashed(corpus: Path, monkeypatch: pytest.MonkeyPatch, *, verify: bool = Fal
     return counted.call_count
 
 
-def test_files_that_were_verified_are_not_read_again_unless_they_changed_or_the_list_is_damaged(
+def test_files_that_were_verified_are_read_again_only_after_a_change(
     corpus: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
@@ -168,8 +160,8 @@ def test_another_tokenizer_in_a_corpus_is_refused(corpus: Path, change: str) -> 
 
 def test_batches_stop_where_the_corpus_changes(corpus: Path) -> None:
     opened = Corpus.open(corpus)
-    config = ObjectiveConfig(max_seq_length=64)
-    loader = Loader(opened.shards, Sampling(opened.tokenizer(), config, batch_size=32, seed=1))
+    given = Sampling(opened.tokenizer(), ObjectiveConfig(max_seq_length=64), batch_size=32, seed=1)
+    loader = Loader(opened.shards, given)
     loader.batch(0)
     for path in corpus.glob("shard-*/tokens.npy"):
         change(path)

@@ -1,18 +1,17 @@
-"""Documents, passages and sentences in free text; trouble, near duplicates and counts of texts and of corpora."""
+"""Documents, passages and sentences in free text; trouble in texts and in corpora, and near duplicates."""
 
 import json
 from collections.abc import Callable
 from itertools import cycle
 from pathlib import Path
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from litebert.corpus import Corpus, check, check_corpus, check_text, text
 from litebert.corpus import build as building
-from litebert.corpus.check import corpus_filter, corpus_stats
+from litebert.corpus import check, check_corpus, check_text, text
+from litebert.corpus.check import corpus_filter
 from litebert.corpus.text import Passage, TextSettings, read_passages, sentence_chunks, split_sentences
 from litebert.errors import LitebertError
 from litebert.reading.findings import CheckReport, Finding
@@ -35,14 +34,9 @@ def test_blank_lines_end_documents_where_asked_and_passages_of_a_long_one(
     assert list(read_passages(file, FILE)) == [first, Passage("three", 7, 0)]
 
 
-def words_of(passages: list[Passage]) -> list[list[str]]:
-    """Return the words of each document."""
-    documents: list[list[str]] = []
-    for passage in passages:
-        if passage.document == len(documents):
-            documents.append([])
-        documents[passage.document] += passage.text.split()
-    return documents
+def words_of(passages: list[Passage]) -> list[tuple[int, str]]:
+    """Return all words, each with the number of its document."""
+    return [(passage.document, word) for passage in passages for word in passage.text.split()]
 
 
 @given(st.lists(st.text(st.sampled_from("ab \t"), max_size=12)), st.booleans(), st.integers(1, 30))
@@ -55,7 +49,7 @@ def test_passages_hold_all_text_however_it_is_cut(lines: list[str], ends_at_blan
         patch.setattr(text, "LONGEST_PASSAGE", 2 * size)
         cut = list(text._text_passages(numbered, ends_at_blank=ends_at_blank))
     assert words_of(cut) == words_of(whole)
-    assert [word for document in words_of(cut) for word in document] == " ".join(lines).split()
+    assert [word for _, word in words_of(cut)] == " ".join(lines).split()
     assert all(passage.text.startswith(lines[passage.line - 1]) for passage in cut)
 
 
@@ -74,13 +68,10 @@ PROSE = [
     "Mr. and Mrs. Jones came at 5 p.m. precisely.",
     "He waited… and went home!",
 ]
+WRAPPED = "A heading\n \nA sentence that\nwraps. Next\n\n\nEnd"
 SENTENCES = [
-    (" ".join(PROSE), TextSettings(), PROSE),
-    (
-        "A heading\n \nA sentence that\nwraps. Next\n\n\nEnd",
-        TextSettings(),
-        ["A heading", "A sentence that\nwraps.", "Next", "End"],
-    ),
+    (" ".join(PROSE), BLANK_LINE, PROSE),
+    (WRAPPED, BLANK_LINE, ["A heading", "A sentence that\nwraps.", "Next", "End"]),
     ("One. Two.\n\n  three \r\n", LINE, ["One. Two.", "three"]),
     ("Das ist z.B. gut. Ja.", TextSettings(language="de"), ["Das ist z.B. gut.", "Ja."]),
 ]
@@ -91,9 +82,9 @@ def test_sentences_end_where_a_reader_ends_them() -> None:
         assert list(split_sentences(given_text, choice)) == expected
     # long paragraphs and speeches are cut between sentences
     told = [sentence for story in stories(200) for sentence in story]
-    assert list(split_sentences(" ".join(told), TextSettings())) == told
+    assert list(split_sentences(" ".join(told), BLANK_LINE)) == told
     speech = "“" + " ".join(told[:27]) + "”"
-    assert list(split_sentences(speech, TextSettings())) == ["“" + told[0], *told[1:26], told[26] + "”"]
+    assert list(split_sentences(speech, BLANK_LINE)) == ["“" + told[0], *told[1:26], told[26] + "”"]
 
 
 UNITS = ["“", "x", "no end ", ". ", ".", '" ', "。", "“Hello there. ", "\n", "a\n", "¡“«(", "(1) a "]
@@ -110,7 +101,7 @@ def test_no_block_is_longer_than_the_segmenter_takes_in_linear_time() -> None:
 QUOTATIONS = st.lists(st.sampled_from([*PROSE, "“", "”", '"', " ", "\n", "x" * 300]), max_size=40).map(" ".join)
 
 
-@given(st.text(st.characters(exclude_categories=["Cs"])) | QUOTATIONS, st.sampled_from([TextSettings(), LINE]))
+@given(st.text(st.characters(exclude_categories=["Cs"])) | QUOTATIONS, st.sampled_from([BLANK_LINE, LINE]))
 @settings(deadline=None, max_examples=160)
 def test_no_character_but_white_space_is_lost(given_text: str, choice: TextSettings) -> None:
     found = list(split_sentences(given_text, choice))
@@ -136,26 +127,22 @@ TROUBLE = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "line", "times", "told"), TROUBLE)
-def test_trouble_is_found_with_its_line(
-    write: Write, vocabulary: Path, kind: str, line: str, times: int, told: str
-) -> None:
+def test_trouble_is_found_with_its_line(write: Write, vocabulary: Path) -> None:
     (good,) = stories(1)
-    path = write("a.txt", "\n".join([*good, line, *good]))
-    tokenizer = vocabulary if kind == "unknown token" else None
-    found = findings(check_text([path], sentences="line", tokenizer=tokenizer))[kind]
-    assert (found.where, found.count) == (f"{path}:10", times)
-    assert told in found.example
+    for kind, line, times, told in TROUBLE:
+        path = write("a.txt", "\n".join([*good, line, *good]))
+        tokenizer = vocabulary if kind == "unknown token" else None
+        found = findings(check_text([path], sentences="line", tokenizer=tokenizer))[kind]
+        assert (found.where, found.count, told in found.example) == (f"{path}:10", times, True)
 
 
-def test_trouble_between_documents_is_found_and_clean_text_has_none(
-    write: Write, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_clean_text_has_nothing_to_correct(write: Write) -> None:
     report = check_text([write("a.txt", paragraphs(stories(60)))], sentences="line")
-    assert report.findings == ()
-    assert (report.counts["documents"], report.counts["sentences"]) == (60, 540)
+    assert (report.findings, report.counts["documents"], report.counts["sentences"]) == ((), 60, 540)
     assert "nothing to correct" in str(report)
 
+
+def test_trouble_between_documents_is_found(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     told = [" ".join(story) for story in stories(20)]
     first, second = write("a.jsonl", rows([*told, told[3]])), write("b.txt", told[5].replace(". ", ".\n\n"))
     found = findings(check_text([first, second], documents="file"))["duplicate document"]
@@ -176,13 +163,10 @@ def test_trouble_between_documents_is_found_and_clean_text_has_none(
     assert "line 2: not UTF-8" in found.example and "iconv" in found.advice
 
 
-def test_trouble_in_a_corpus_is_found_and_so_is_overlap_with_what_is_held_out(
-    write: Write, build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_trouble_in_a_corpus_is_found(write: Write, build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
     told = [" ".join(story) for story in [*stories(40), *stories(5)]]
     odd = ["Only one lantern.", "word " * 600 + ". Two.", "A ☃ melts. Two boots."]
-    build(write("a.jsonl", rows(told + odd)), held_out=0.2)
-    found = findings(check_corpus(tmp_path / "corpus"))
+    found = findings(check_corpus(build(write("a.jsonl", rows(told + odd)), held_out=0.2).path))
     repeated = [story for story in stories(5) if not building.is_held_out(" ".join(story), 0.2)]
     assert found["duplicate document"].count == len(repeated) > 0
     assert found["single-sentence document"].example == "only one lantern."
@@ -192,8 +176,8 @@ def test_trouble_in_a_corpus_is_found_and_so_is_overlap_with_what_is_held_out(
 
     turns = cycle([False, True])
     monkeypatch.setattr(building, "is_held_out", lambda *_: next(turns))
-    build(write("b.jsonl", rows([told[0], told[0], *told[1:]])), output="other", held_out=0.2)
-    report = check_corpus(tmp_path / "other")
+    twice = write("b.jsonl", rows([told[0], *told]))
+    report = check_corpus(build(twice, output="other", held_out=0.2).path)
     assert report.exit_code == 3
     assert findings(report)["held-out overlap"].where == "held-out/shard-00000-0000:0"
 
@@ -202,13 +186,6 @@ def test_text_that_cannot_be_held_out_is_warned_of_with_what_helps(write: Write)
     found = findings(check_text([write("a.txt", "One.\nTwo.")]))["few documents"]
     assert found.severity == "warning"
     assert found.advice.endswith("blank lines between documents")
-
-
-def test_stats_count_what_is_there(corpus: Path) -> None:
-    opened, stats = Corpus.open(corpus), corpus_stats(corpus)
-    counts = opened.manifest.counts
-    assert (stats.documents, stats.sentences, stats.pieces) == (counts.documents, counts.sentences, counts.tokens)
-    assert stats.sentence_lengths[-1] == max(int(np.diff(shard.sentences).max()) for shard in opened.shards)
 
 
 def test_the_first_of_near_duplicates_stays(write: Write, tmp_path: Path) -> None:

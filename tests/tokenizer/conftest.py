@@ -12,17 +12,14 @@ from litebert.tokenizer import Tokenizer, train_tokenizer
 from litebert.tokenizer.models import Piece, write_model
 
 SUBJECTS = (
-    "The old miller", "A young captain", "Her sister's café", "Our naïve neighbour", "Jürgen",
-    "The baker's daughter", "Nobody in Århus", "Every third sailor", "My grandfather",
-)  # fmt: skip
-VERBS = (
-    "counted", "was selling", "could not find", "remembered", "had weighed", "is mending",
-    "carried home", "gave away", "painted",
-)  # fmt: skip
+    "The old miller, A young captain, Her sister's café, Our naïve neighbour, Jürgen, The baker's daughter, "
+    "Nobody in Århus, Every third sailor, My grandfather"
+)
+VERBS = "counted, was selling, could not find, remembered, had weighed, is mending, carried home, gave away, painted"
 THINGS = (
-    "sacks of flour", "wooden boats", "letters (unread)", "well-known songs", "ripe apples",
-    "broken windows", "pairs of shoes", "black umbrellas", "lanterns",
-)  # fmt: skip
+    "sacks of flour, wooden boats, letters (unread), well-known songs, ripe apples, broken windows, pairs of shoes, "
+    "black umbrellas, lanterns"
+)
 
 
 @pytest.fixture(scope="session")
@@ -30,7 +27,7 @@ def sentences() -> list[str]:
     """Give 729 sentences with numbers enough for pieces such as `▁2,`."""
     return [
         f"In {1700 + 7 * k % 311}, {who} {did} {137 * k % 9000:,} {what}, or № {k}."
-        for k, (who, did, what) in enumerate(product(SUBJECTS, VERBS, THINGS))
+        for k, (who, did, what) in enumerate(product(*(words.split(", ") for words in (SUBJECTS, VERBS, THINGS))))
     ]
 
 

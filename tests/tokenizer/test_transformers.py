@@ -20,7 +20,7 @@ from litebert import files
 from litebert.errors import LitebertError
 from litebert.files import Json
 from litebert.tokenizer import Tokenizer
-from litebert.tokenizer.models import ModelFile, Normalizer, Piece, ends_in_number_comma, read_model
+from litebert.tokenizer.models import Normalizer, Piece, ends_in_number_comma, read_model
 from litebert.tokenizer.tokenizer_json import read_tokenizer_json
 
 Maker = Callable[..., bytes]
@@ -122,11 +122,11 @@ def test_any_text_reaches_the_vocabulary_alike(own: Tokenizer, theirs: Tokenizer
 
 
 def test_real_text_is_the_same_but_for_ties_and_number_commas(
-    official: Tokenizer, paragraphs: list[str], real_data: Path, tmp_path: Path
+    official: Tokenizer, paragraphs: list[str], tmp_path: Path
 ) -> None:
     official.save(tmp_path)
     files.write_json(tmp_path / "config.json", {"model_type": "albert"})
-    scores = [piece.score for piece in read_model((tmp_path / "spiece.model").read_bytes(), "official").pieces]
+    scores = [piece.score for piece in contents(official._model.data)[0]]
     different = differing(official, AutoTokenizer.from_pretrained(tmp_path), paragraphs[:3000])
     assert len(different) <= 3
     for ours, theirs in different:
@@ -137,12 +137,13 @@ def test_real_text_is_the_same_but_for_ties_and_number_commas(
         assert is_tie or any(left[-1].isdigit() and right == "," for left, right in pairwise(pieces))
 
 
-def contents(model: ModelFile) -> tuple[tuple[Piece, ...], bytes]:
-    return model.pieces, model.charsmap
+def contents(model: bytes) -> tuple[tuple[Piece, ...], bytes]:
+    """Return the pieces and the character map."""
+    return read_model(model, "the model")[:2]
 
 
-def rebuilt(folder: Path) -> ModelFile:
-    return read_model(read_tokenizer_json(folder / "tokenizer.json").data, "rebuilt")
+def rebuilt(folder: Path) -> tuple[tuple[Piece, ...], bytes]:
+    return contents(read_tokenizer_json(folder / "tokenizer.json").data)
 
 
 def test_every_maker_of_a_tokenizer_json_gives_the_same_bytes(
@@ -154,7 +155,7 @@ def test_every_maker_of_a_tokenizer_json_gives_the_same_bytes(
     Tokenizer.load(own_made["v5 of bare"]).save(tmp_path)
     assert (tmp_path / "spiece.model").read_bytes() == found["ours"].data
     assert (tmp_path / "tokenizer.json").read_bytes() == (own_made["ours"] / "tokenizer.json").read_bytes()
-    assert contents(rebuilt(own_made["v5 of ours"])) == contents(read_model(own._model.data, "own"))
+    assert rebuilt(own_made["v5 of ours"]) == contents(own._model.data)
     again, texts = Tokenizer.load(own_made["v5 of ours"]), ["[MASK]", "<pad>", "a‐b ½ ﬁ \u0e31\u093e", "ΟΔΟΣ"]
     assert again.encode_ids(texts) == own.encode_ids(texts)
 
@@ -166,7 +167,7 @@ def test_thousands_of_real_paragraphs_have_the_official_ids(
     official.save(tmp_path / "saved")
     AlbertTokenizer.from_pretrained(tmp_path / "saved").save_pretrained(tmp_path / "only")
     assert not list((tmp_path / "only").glob("*.model"))
-    assert contents(rebuilt(tmp_path / "only")) == contents(read_model(model, "official"))
+    assert rebuilt(tmp_path / "only") == contents(model)
     with gzip.open(real_data / "text" / "books.jsonl.gz", "rt", encoding="utf-8") as file:
         texts = [chapter["text"] for line in file for chapter in json.loads(line)["chapters"][1:2]]
     paragraphs = [part for text in texts for part in text.split("\n") if part.strip()][:6000]
@@ -183,7 +184,7 @@ def test_a_vocabulary_stays_the_same_however_often_it_is_saved_and_packaged(own:
             only = only_json(tmp_path / "saved", tmp_path / name)
             shorten_vocabulary(only / "tokenizer.json")
             again = Tokenizer.load(only)
-            assert contents(read_model(again._model.data, name)) == contents(read_model(tokenizer._model.data, name))
+            assert contents(again._model.data) == contents(tokenizer._model.data)
             tokenizer, hashes = again, [*hashes, again.hash]
         assert hashes[0] == hashes[1]
     assert hashes[0] == packaged.hash
@@ -209,18 +210,16 @@ def test_case_and_accents_are_those_of_the_pipeline(
         assert Tokenizer.load(tmp_path / name).encode("Jürgen").ids != expected.encode("Jürgen").ids
 
 
-def test_what_has_no_character_map_or_scores_that_cannot_tell_is_read_as_such(
-    make_model: Maker, tmp_path: Path
-) -> None:
+def test_scores_that_cannot_tell_and_no_character_map_are_read_as_such(make_model: Maker, tmp_path: Path) -> None:
     files.write_bytes(tmp_path / "spiece.model", make_model({"▁": -1.0, "1": -2.0, ",": -2.5, "1,": -0.5}))
     first = Tokenizer.load(tmp_path)
     first.save(tmp_path / "saved")
     only = only_json(tmp_path / "saved", tmp_path / "only")
-    assert rebuilt(only).charsmap == b""
-    assert rebuilt(only).pieces[-1].score == -100.5
+    pieces, charsmap = rebuilt(only)
+    assert (pieces[-1].score, charsmap) == (-100.5, b"")
     assert Tokenizer.load(only).encode_ids(["1\u200b1", "11, 1"]) == first.encode_ids(["1\u200b1", "11, 1"])
     rewritten(only, lambda table: table["model"]["vocab"][-1].__setitem__(1, -100.3))
-    assert rebuilt(only).pieces[-1].score == pytest.approx(-100.3)
+    assert rebuilt(only)[0][-1].score == pytest.approx(-100.3)
 
 
 def test_names_that_are_called_special_are_no_text(own_made: dict[str, Path], tmp_path: Path) -> None:

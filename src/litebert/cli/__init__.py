@@ -67,7 +67,7 @@ MODULES = {
     "api.training": "data check, distil, finetune, pretrain",
     "cli.help": "completion, doctor, help",
     "cli.verbs": "explain, search",
-    "corpus.check": "corpus filter, corpus stats",
+    "corpus.check": "corpus filter",
     "corpus.corpus": "corpus push",
     "report.tables": "runs compare, runs list",
     "serve": "serve",

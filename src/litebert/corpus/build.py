@@ -103,12 +103,8 @@ def build_corpus(
         shard_tokens=shard_tokens,
         inputs=tuple(disk.InputRecord(name=source.name, size=source.size) for source in sources),
     )
-
-    def busy() -> LitebertError:
-        what, advice = f"{folder} is being written by another process", "wait for it, or choose another --output"
-        return LitebertError("LB-319", what, next=advice)
-
-    with files.locked(folder, busy):
+    what, advice = f"{folder} is being written by another process", "wait for it, or choose another --output"
+    with files.locked(folder, lambda: LitebertError("LB-319", what, next=advice)):
         if not _begin(folder, plan):
             groups, size = [list[Source]()], 0
             for source in sources:
@@ -138,7 +134,6 @@ def require_share(held_out: float) -> None:
 
 
 def _sides(folder: Path, plan: disk.CorpusPlan) -> dict[disk.Side, Path]:
-    """Return the folder of each side of a corpus."""
     return {"train": folder, "held-out": folder / disk.HELD_OUT} if plan.held_out else {"train": folder}
 
 
@@ -416,8 +411,7 @@ def run_on_ray(jobs: Sequence[Callable[[], object]]) -> None:
         import ray
     except ImportError as error:
         raise missing_package("ray", extra="cluster", needed_for="--cluster") from error
-    if not ray.is_initialized():
-        ray.init(log_to_driver=False)
+    ray.init(log_to_driver=False, ignore_reinit_error=True)
     remote: Any = ray.remote(_run)
     pending = [remote.remote(job) for job in jobs]
     try:

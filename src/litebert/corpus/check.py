@@ -1,12 +1,11 @@
-"""Look at texts before a corpus is built, and at corpora: what would harm training, how much there is, what is near."""
+"""Look at texts before a corpus is built, and at corpora: what would harm training; leave out near duplicates."""
 
 import hashlib
 import json
 import re
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal, Required
 
@@ -19,7 +18,7 @@ from litebert.corpus.text import Passage, TextSettings, read_documents, sentence
 from litebert.errors import DamagedError, LitebertError, missing_package
 from litebert.reading.findings import Advice, CheckReport, Findings
 from litebert.reading.source import Source, find_texts
-from litebert.rng import Hashes, Ints
+from litebert.rng import Hashes
 from litebert.tokenizer import Tokenizer
 from litebert.tokenizer.tokenizer import UnknownPieces
 
@@ -29,7 +28,6 @@ REPEATED_TIMES, REPEATED_SHARE = 20, 1e-4
 FEW_DOCUMENTS = 50  # with fewer documents, what is held out is one document or two: too little to measure well
 LONG_TOKENS = 512
 EXAMPLE_TOKENS = 40  # the length of an example, enough to recognise a text
-QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95, 1.0)  # of the lengths of sentences and documents
 SHINGLE_WORDS = 5
 NUM_HASHES, NUM_BANDS = 128, 16
 
@@ -240,63 +238,6 @@ def _look_at(corpus: Corpus, found: Findings) -> SeenDocuments:
                 document = np.searchsorted(starts, int(places[0]), side="right") - 1
                 found.add(kind, f"{name}:{document}", example, times=len(places))
     return seen
-
-
-# ---- how much a corpus has -------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class CorpusStats:
-    """Counts, shares, and lengths in pieces at `QUANTILES`."""
-
-    documents: int
-    sentences: int
-    pieces: int
-    unknown_share: float
-    used_share: float  # of the vocabulary, that occurs
-    sentence_lengths: tuple[int, ...]
-    document_lengths: tuple[int, ...]
-
-    def __str__(self) -> str:
-        of_sentences, of_documents = (
-            ", ".join(f"{quantile:.0%} {length:,}" for quantile, length in zip(QUANTILES, lengths, strict=True))
-            for lengths in (self.sentence_lengths, self.document_lengths)
-        )
-        facts = {
-            "documents": f"{self.documents:,}",
-            "sentences": f"{self.sentences:,}",
-            "pieces": f"{self.pieces:,}",
-            "unknown pieces": f"{self.unknown_share:.4%}",
-            "vocabulary in use": f"{self.used_share:.1%}",
-            "pieces a sentence": of_sentences,
-            "pieces a document": of_documents,
-        }
-        return "\n".join(f"{name:<20} {text}" for name, text in facts.items())
-
-
-def corpus_stats(corpus: Path) -> CorpusStats:
-    """Count documents, sentences, pieces, lengths and unknown pieces of a corpus.
-
-    litebert corpus stats corpora/wiki
-    litebert corpus stats corpora/wiki --json
-    """
-    opened = Corpus.open(corpus)
-    counts, used = opened.manifest.counts, np.zeros(opened.manifest.plan.vocab_size, dtype=bool)
-    for shard in opened.shards:
-        used[np.unique(shard.tokens)] = True
-
-    def at_quantiles(lengths: Sequence[Ints]) -> tuple[int, ...]:
-        return tuple(np.quantile(np.concatenate(lengths), QUANTILES, method="lower").tolist())
-
-    return CorpusStats(
-        counts.documents,
-        counts.sentences,
-        counts.tokens,
-        unknown_share=counts.unknown_tokens / counts.tokens,
-        used_share=float(used.mean()),
-        sentence_lengths=at_quantiles([np.diff(shard.sentences) for shard in opened.shards]),
-        document_lengths=at_quantiles([np.diff(shard.sentences[shard.documents]) for shard in opened.shards]),
-    )
 
 
 # ---- near duplicates, left out before a build ------------------------------------------------------------------------

@@ -12,14 +12,14 @@ import os
 import resource
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
 from shlex import quote
-from typing import Self, TypeVar
+from typing import Self
 
 from litebert import files
 from litebert.corpus import shards as disk
@@ -28,15 +28,13 @@ from litebert.files import Json
 from litebert.reading.source import is_url, read_object, write_object
 from litebert.tokenizer import Tokenizer
 
-Item = TypeVar("Item")
-
 RECENT_SECONDS = 2.0  # a file changed this recently is not listed as verified: another change might not change its time
 SPARE_FILES = 1_024  # that may be open besides those of corpora
 CACHE_GIGABYTES = 200.0  # the largest cache of corpora, unless LITEBERT_CORPUS_CACHE_GB says otherwise
 LISTING = "files.txt"
 ORIGIN = "origin.txt"  # in a folder of the cache: the URL that it comes from
 WINDOWS_HELD = 3  # windows that the cache must hold: the current one, the next, and one of a slower process
-AT_ONCE = 8
+AT_ONCE = 8  # files that are fetched or sent
 HASH_ATTEMPTS = 3
 
 
@@ -47,8 +45,7 @@ def num_cores() -> int:
 
 def cache_folder() -> Path:
     """Return litebert's folder in the user's cache, which XDG_CACHE_HOME may move."""
-    named = os.environ.get("XDG_CACHE_HOME")
-    return (Path(named) if named else Path.home() / ".cache") / "litebert"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "litebert"
 
 
 @dataclass(frozen=True)
@@ -156,7 +153,8 @@ def corpus_push(corpus: Path, url: str) -> str:
     """
     disk.read_record(corpus / disk.MANIFEST, disk.Manifest)  # it is a finished corpus
     there = {str(path.relative_to(corpus)): path for path in sorted(corpus.rglob("*")) if path.is_file()}
-    _at_once(lambda name: write_object(f"{url.rstrip('/')}/{name}", there[name]), there)
+    with ThreadPoolExecutor(AT_ONCE) as threads:
+        list(threads.map(lambda name: write_object(f"{url.rstrip('/')}/{name}", there[name]), there))
     # Without its list of files it is no corpus to a reader: the list comes when all else is there.
     write_object(f"{url.rstrip('/')}/{LISTING}", "\n".join(there).encode())
     return f"{url}  {files.readable_bytes(sum(path.stat().st_size for path in there.values()))}"
@@ -177,7 +175,8 @@ def local_corpus(corpus: str | Path) -> Path:
             what, command = f"{url} is not a corpus", f"litebert corpus push FOLDER {url}"
             raise LitebertError("LB-273", what, received=f"no {LISTING}", next=command) from error
         small = [name for name in names if "shard-" not in name and name != disk.MANIFEST]
-        _at_once(lambda name: _get(url, folder, name), small)
+        with ThreadPoolExecutor(AT_ONCE) as threads:
+            list(threads.map(lambda name: _get(url, folder, name), small))
         files.write_bytes(folder / ORIGIN, url.encode())
         if (folder / disk.HELD_OUT).is_dir():
             files.write_bytes(folder / disk.HELD_OUT / ORIGIN, f"{url}/{disk.HELD_OUT}".encode())
@@ -198,7 +197,8 @@ def _fetch_shards(folder: Path, records: Sequence[disk.ShardRecord], windows: in
                 _get(url, folder, f"{record.name}/{disk.SHARD}")
             os.utime(folder / record.name)
 
-    _at_once(fetch, records)
+    with ThreadPoolExecutor(AT_ONCE) as threads:
+        list(threads.map(fetch, records))
 
 
 def _make_room(url: str, folder: Path, records: Sequence[disk.ShardRecord], windows: int) -> None:
@@ -253,8 +253,3 @@ def _get(url: str, folder: Path, name: str, expected: str | None = None) -> None
     path.unlink()
     received, command = "another hash, each time it was fetched", f"litebert corpus push FOLDER {url}"
     raise disk.damaged(f"{url}/{name}", received=received, expected=f"blake2b {expected:.16}…", next=command)
-
-
-def _at_once(work: Callable[[Item], object], items: Iterable[Item]) -> None:
-    with ThreadPoolExecutor(AT_ONCE) as threads:
-        list(threads.map(work, items))

@@ -123,7 +123,7 @@ class Model:
 
         network, texts = self.begin("fill", text, is_bounded=True)
         tokenizer, room, top = self.tokenizer, network.config.max_position_embeddings - 2, inputs.count(top, "top")
-        encoded = tokenizer.encode_ids(texts, special_tokens=True, num_threads=1 if len(texts) == 1 else -1)
+        encoded = tokenizer.encode_ids(texts, special_tokens=True)
         for number, ids in enumerate(encoded):
             blanks = [place for place, id_ in enumerate(ids) if id_ == tokenizer.mask_id]
             if not blanks:
@@ -272,7 +272,7 @@ class Model:
         longest = own.max_length if max_length is None else inputs.count(max_length, "max_length", least=3)
         positions = network.config.max_position_embeddings
         beginnings = [tokenizer.beginning(own.prompt + text, positions) for text in listed]
-        encoded = tokenizer.encode_ids(beginnings, num_threads=1 if len(listed) == 1 else -1)
+        encoded = tokenizer.encode_ids(beginnings)
         found = np.zeros((len(encoded), network.config.hidden_size), dtype=np.float32)
         for rows, batch in inputs.framed(network, tokenizer, encoded, longest=longest):
             with torch.inference_mode():

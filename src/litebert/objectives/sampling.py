@@ -25,7 +25,7 @@ from litebert import rng
 from litebert.config import ObjectiveConfig
 from litebert.corpus import Shard
 from litebert.corpus.shards import Counts
-from litebert.errors import DamagedError, LitebertError, ResourceError
+from litebert.errors import DamagedError, LitebertError, ResourceError, counted
 from litebert.objectives import sequences
 from litebert.objectives.sequences import Draws, Instance, Library, PretrainingBatch, Sample, sentence_objective
 from litebert.rng import Ints
@@ -139,13 +139,11 @@ class Loader(Samples):
         if not self.epoch_size:
             sentence = sentence_objective(given.config.sentence)
             needs_two = sentence.fewest_sentences > 1 and not sentence.keeps_single_sentences
-            raise LitebertError(
-                "LB-400",
-                f"the corpus has no training sequence for objective.sentence = {given.config.sentence!r}",
-                received=f"{self._library.num_documents:,} documents",
-                expected=f"a document of {'two sentences' if needs_two else 'one sentence'} or more",
-                next="give more text, or tell its documents apart (--documents blank-line)",
-            )
+            what = f"the corpus has no training sequence for objective.sentence = {given.config.sentence!r}"
+            received = counted(self._library.num_documents, "document")
+            expected = f"a document of {'two sentences' if needs_two else 'one sentence'} or more"
+            advice = "give more text, or tell its documents apart (--documents blank-line)"
+            raise LitebertError("LB-400", what, received=received, expected=expected, next=advice)
 
     def made(self, start: int, stop: int) -> Iterator[Sample]:
         given, sentence = self._given, sentence_objective(self._given.config.sentence)

@@ -17,7 +17,6 @@ from litebert.tokenizer import models
 from litebert.tokenizer.models import Normalizer, Spans, Trace, UnigramModel, WordPieceModel, replace_surrogates
 from litebert.tokenizer.tokenizer_json import VocabularyFile, read_tokenizer_json, tokenizer_config, tokenizer_json
 
-ALL_CORES = -1
 LONG = 1 << 20  # the longest text that is encoded at once, in characters
 _PART = 1 << 17  # characters in a part of a longer one
 
@@ -134,7 +133,7 @@ class Tokenizer:
         with `special_tokens`, single texts, too.
         """
         pairs = None if pair is None else [pair]
-        return self.encode_batch([text], pairs, special_tokens=special_tokens, frame=frame, num_threads=1)[0]
+        return self.encode_batch([text], pairs, special_tokens=special_tokens, frame=frame)[0]
 
     def encode_batch(
         self,
@@ -143,7 +142,6 @@ class Tokenizer:
         *,
         special_tokens: bool = False,
         frame: bool | None = None,
-        num_threads: int = ALL_CORES,
     ) -> list[Encoding]:
         """Encode many texts, or texts with their pairs, each as `encode` would."""
         columns = [texts] if pairs is None else [texts, pairs]
@@ -151,7 +149,7 @@ class Tokenizer:
             what, received = "texts and pairs do not match", " and ".join(f"{size:,}" for size in sizes)
             raise LitebertError("LB-215", what, received=received, next="give two lists of the same length")
         is_framed = (special_tokens or pairs is not None) if frame is None else frame
-        encoded = [self.encode_ids(each, special_tokens=special_tokens, num_threads=num_threads) for each in columns]
+        encoded = [self.encode_ids(each, special_tokens=special_tokens) for each in columns]
         encodings = []
         for row, (first, *rest) in zip(zip(*columns, strict=True), zip(*encoded, strict=True), strict=True):
             if is_framed:
@@ -161,9 +159,9 @@ class Tokenizer:
         return encodings
 
     def encode_ids(
-        self, texts: Sequence[str], *, special_tokens: bool = False, num_threads: int = ALL_CORES
+        self, texts: Sequence[str], *, special_tokens: bool = False, num_threads: int = models.ALL_CORES
     ) -> list[list[int]]:
-        """Return only the ids of many texts, without [CLS] and [SEP]; this is the fastest way."""
+        """Return only the ids of many texts, without [CLS] and [SEP], on all cores: this is the fastest way."""
         if isinstance(texts, str):
             raise models.single_text(texts)
         rows = list[list[str]]()
@@ -172,8 +170,7 @@ class Tokenizer:
             texts = [part for row in rows for part in row[::2]]
         if any(isinstance(text, str) and len(text) > LONG for text in texts):
             known: dict[int, int] = {}  # equal ids are one object, or a long text takes 28 bytes more for each
-            encode = partial(self._model.encode_ids, num_threads=1)
-            parts = ([part for _, part in self._parts(text)] for text in texts)
+            encode, parts = self._model.encode_ids, ([part for _, part in self._parts(text)] for text in texts)
             encoded = [[known.setdefault(id_, id_) for part in row for id_ in encode([part])[0]] for row in parts]
         else:
             encoded = self._model.encode_ids(list(texts), num_threads=num_threads)
@@ -201,9 +198,9 @@ class Tokenizer:
         count = 0
         for begin, part in self._parts(text):
             # no space to cut at: the last ids may differ from the text's
-            if len(part) > LONG and count + len(self.encode_ids([part[:LONG]], num_threads=1)[0]) >= 2 * num_ids:
+            if len(part) > LONG and count + len(self.encode_ids([part[:LONG]])[0]) >= 2 * num_ids:
                 return text[: begin + LONG]
-            count += len(self.encode_ids([part], num_threads=1)[0])
+            count += len(self.encode_ids([part])[0])
             if count >= num_ids:
                 return text[: begin + len(part)]
         return text
@@ -272,7 +269,7 @@ class Tokenizer:
         Its script or language is then one that the vocabulary was not made for.
         """
         mark = "##" if isinstance(self._model, WordPieceModel) else ""
-        ids = [id_ for id_ in self.encode_ids([text], num_threads=1)[0] if self.pieces[id_] != models.SPACE]
+        ids = [id_ for id_ in self.encode_ids([text])[0] if self.pieces[id_] != models.SPACE]
         letters = [piece.removeprefix(mark) for piece in (self.pieces[id_] for id_ in ids) if piece.startswith(mark)]
         # Kana, Chinese characters and Hangul are syllables or words of their own.
         found = [len(each) == 1 and each.isalpha() and not "\u3040" <= each <= "\ud7a3" for each in letters]
@@ -299,7 +296,7 @@ class UnknownPieces:
     def __str__(self) -> str:
         """Tell their share, and the ten commonest characters that the vocabulary lacks, with their counts."""
         common, unk_id, encode = self._characters.most_common(), self.tokenizer.unk_id, self.tokenizer.encode_ids
-        lacking = islice((each for each in common if unk_id in encode([each[0]], num_threads=1)[0]), 10)
+        lacking = islice((each for each in common if unk_id in encode([each[0]])[0]), 10)
         characters = ", ".join(f"{character!r} {count:,}" for character, count in lacking)
         return f"{self.num_unknown / max(1, self.num_pieces):.2%} of pieces: {characters}"
 
@@ -318,9 +315,8 @@ def read_vocabulary(path: Path) -> VocabularyFile:
     if file.name == _PIPELINE:
         found = read_tokenizer_json(file)
     else:
-        found = VocabularyFile(
-            file, file.suffix, files.read_capped(file, models.MAX_MODEL_BYTES, command=look), Normalizer()
-        )
+        data = files.read_capped(file, models.MAX_MODEL_BYTES, command=look)
+        found = VocabularyFile(file, file.suffix, data, Normalizer())
     config = file.with_name(_CONFIG)
     if not config.exists():
         return found

@@ -157,9 +157,8 @@ _Score = Annotated[float, Field(ge=-_LARGEST_SCORE, le=_LARGEST_SCORE)]
 
 
 class _Unigram(BaseModel, strict=True):
-    vocab: list[Annotated[tuple[str, _Score], Field(strict=False)]] = Field(
-        max_length=models.MAX_PIECES
-    )  # JSON has lists
+    # JSON has lists where these are pairs
+    vocab: list[Annotated[tuple[str, _Score], Field(strict=False)]] = Field(max_length=models.MAX_PIECES)
     unk_id: int = Field(ge=0)
 
 
@@ -236,9 +235,8 @@ def restore(scores: Sequence[tuple[str, float]], *, unknown: int, control: Conta
     for index, (text, score) in enumerate(scores):
         if index == unknown or text in control:
             pieces.append(Piece(text, 0.0, models.UNKNOWN if index == unknown else models.CONTROL))
-        elif score == 0 or math.isclose(
-            score, user_defined_score(text, best), rel_tol=PRECISION
-        ):  # no normal piece has the probability 1
+        # 0: no normal piece has the probability 1
+        elif score == 0 or math.isclose(score, user_defined_score(text, best), rel_tol=PRECISION):
             pieces.append(Piece(text, 0.0, models.USER_DEFINED))
         else:
             pieces.append(Piece(text, score, models.NORMAL))

@@ -12,8 +12,9 @@ import pytest
 
 from litebert.corpus import Corpus, build, build_corpus
 
+from .conftest import tree
+
 pytestmark = [pytest.mark.slow, pytest.mark.cluster]
-NUM_INPUTS = 24
 
 BUILD = """
 import sys
@@ -39,24 +40,15 @@ def cluster() -> Iterator[str]:
     cluster.shutdown()
 
 
-@pytest.fixture
-def texts(corpus: Path, stories: Path, tmp_path: Path) -> Path:
-    """Give a folder with inputs that take a second each, and the vocabulary of the stories."""
-    text = stories.read_text()
-    for number in range(NUM_INPUTS):
-        (tmp_path / f"{number:02d}.txt").write_text(f"Story {number}.\n{text}\n" * 40)
-    (tmp_path / "tokenizer").symlink_to(corpus.parent / "tokenizer")
-    return tmp_path
-
-
 def test_a_worker_killed_while_building_loses_nothing_and_repeats_nothing(
-    cluster: str, texts: Path, monkeypatch: pytest.MonkeyPatch
+    cluster: str, corpus: Path, stories: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    command = [sys.executable, "-c", BUILD, str(texts)]
-    driver = subprocess.Popen(command, env={**os.environ, "RAY_ADDRESS": cluster})
-    parts = texts / "spread" / "parts"
+    for number in range(24):  # inputs that take a second each
+        (tmp_path / f"{number:02d}.txt").write_text(f"Story {number}.\n{stories.read_text()}\n" * 40)
+    (tmp_path / "tokenizer").symlink_to(corpus.parent / "tokenizer")
+    driver = subprocess.Popen([sys.executable, "-c", BUILD, str(tmp_path)], env={**os.environ, "RAY_ADDRESS": cluster})
     limit = time.monotonic() + 300
-    while len(list(parts.glob("*.json"))) < 3 and time.monotonic() < limit:
+    while len(list((tmp_path / "spread" / "parts").glob("*.json"))) < 3 and time.monotonic() < limit:
         assert driver.poll() is None
         time.sleep(0.05)
     running = psutil.process_iter(["cmdline"])
@@ -65,11 +57,7 @@ def test_a_worker_killed_while_building_loses_nothing_and_repeats_nothing(
     assert driver.wait(timeout=500) == 0
 
     monkeypatch.setattr(build, "PART_BYTES", 1)
-    settings = {"tokenizer": texts / "tokenizer", "sentences": "line", "held_out": 0.1, "workers": 1}
-    build_corpus(sorted(texts.glob("*.txt")), output=texts / "local", **settings)
-    spread, local = (
-        {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-        for folder in (texts / "spread", texts / "local")
-    )
-    assert spread == local
-    assert Corpus.open(texts / "spread", verify=True).manifest.counts.documents
+    settings = {"tokenizer": tmp_path / "tokenizer", "sentences": "line", "held_out": 0.1, "workers": 1}
+    build_corpus(sorted(tmp_path.glob("*.txt")), output=tmp_path / "local", **settings)
+    assert tree(tmp_path / "spread") == tree(tmp_path / "local")
+    assert Corpus.open(tmp_path / "spread", verify=True).manifest.counts.documents
