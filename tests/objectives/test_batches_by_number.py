@@ -223,7 +223,7 @@ def test_batches_do_not_depend_on_workers_depth_or_ranks(expected: str, workers:
 def test_an_error_in_a_worker_reaches_the_reader_whole() -> None:
     open_nothing, told = partial(Loader, [], GIVEN), set()
     for workers in (0, 1):
-        with pytest.raises(LitebertError, match=r"LB-400: .*\n.*0 documents\n.*one sentence") as caught:
+        with pytest.raises(LitebertError, match=r"LB-400: .*\n.*0 documents\n.*1 sentence") as caught:
             next(prefetch(open_nothing, range(5), workers=workers))
         told.add(str(caught.value))
     assert len(told) == 1

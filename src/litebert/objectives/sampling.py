@@ -138,10 +138,10 @@ class Loader(Samples):
         self.epoch_size = len(self._plan(epoch=0))
         if not self.epoch_size:
             sentence = sentence_objective(given.config.sentence)
-            needs_two = sentence.fewest_sentences > 1 and not sentence.keeps_single_sentences
+            fewest = counted(1 if sentence.keeps_single_sentences else sentence.fewest_sentences, "sentence")
             what = f"the corpus has no training sequence for objective.sentence = {given.config.sentence!r}"
             received = counted(self._library.num_documents, "document")
-            expected = f"a document of {'two sentences' if needs_two else 'one sentence'} or more"
+            expected = f"a document of {fewest} or more"
             advice = "give more text, or tell its documents apart (--documents blank-line)"
             raise LitebertError("LB-400", what, received=received, expected=expected, next=advice)
 
