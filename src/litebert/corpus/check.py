@@ -74,10 +74,10 @@ def check_text(
     """
     settings = TextSettings(sentences, documents, column)
     unknown = None if tokenizer is None else UnknownPieces(Tokenizer.load(tokenizer))
-    found, seen = Findings(ADVICE), SeenDocuments()
+    sources, found, seen = find_texts(inputs), Findings(ADVICE), SeenDocuments()
     lines: dict[str, tuple[int, str]] = {}  # how often each was seen, and where first
-    counts = Counter(inputs=0, documents=0, sentences=0, characters=0)
-    sources, first_unknown = find_texts(inputs), ""
+    counts = Counter(inputs=len(sources), documents=0, sentences=0, characters=0)
+    first_unknown = ""
 
     def look_at(source: Source, passages: Iterable[Passage]) -> None:
         """Look at one document."""
@@ -110,7 +110,7 @@ def check_text(
                         where = "" if kind in found else _place(source, passage, text.find(sentence))
                         found.add(kind, where, sentence)
                 if unknown:
-                    for sentence, ids in zip(chunk, unknown.tokenizer.encode_ids(chunk, num_threads=1), strict=True):
+                    for sentence, ids in zip(chunk, unknown.tokenizer.encode_ids(chunk), strict=True):
                         if unknown.add(sentence, ids) and not first_unknown:
                             first_unknown = _place(source, passage, text.find(sentence))
         counts.update(documents=1, sentences=num_sentences)
@@ -123,7 +123,6 @@ def check_text(
             found.add("single-sentence document", where, beginning)
 
     for source in sources:
-        counts["inputs"] += 1
         try:
             for passages in read_documents(source, settings):
                 look_at(source, passages)

@@ -109,7 +109,7 @@ def replace_surrogates(text: str) -> str:
     if text.isascii():
         return text
     try:
-        text.encode("utf-8")
+        text.encode("utf-8")  # in a twentieth of the time that a search takes
     except UnicodeEncodeError:
         return _SURROGATE.sub("\ufffd", text)
     return text
@@ -365,8 +365,10 @@ class UnigramModel(_Vocabulary):
         _, places = self._processor.normalize(normalized, with_offsets=True)
         origins = np.array([*places[:-1], len(normalized)], np.int32)  # (characters + 1,)
         first, last = origins[np.array(begins)], origins[np.array(stops)]  # (pieces,)
-        after = np.append(spans[:, 0], spans[-1:, 1] if len(spans) else np.int32(0))
-        starts = after[np.minimum(first, len(after) - 1)]
+        after = np.append(
+            spans[:, 0], spans[-1:, 1] if len(spans) else np.int32(0)
+        )  # (characters + 1,), original starts
+        starts = after[np.minimum(first, len(after) - 1)]  # (pieces,)
         ends = np.where(first < last, np.append(np.int32(0), spans[:, 1])[last], starts)
         return pieces, np.stack([starts, ends], axis=1)
 
