@@ -73,8 +73,8 @@ class MeasuredStep(BaseModel, frozen=True, extra="allow"):
         """Leave out what is not finite (null, where litebert wrote it) and what is no number."""
         if not isinstance(row, dict):
             return row
-        numbers = {n: v for n, v in row.items() if isinstance(v, int | float) and math.isfinite(v)}
-        return numbers | {n: v for n, v in row.items() if n in cls.model_fields}
+        known = cls.model_fields
+        return {n: v for n, v in row.items() if n in known or (isinstance(v, int | float) and math.isfinite(v))}
 
 
 class LogRow(MeasuredStep):
