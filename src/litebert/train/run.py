@@ -119,7 +119,7 @@ def begin(
     Tell whether the run is finished: it has a model, which is written last.
     """
     settings = flattened(resolved.config)
-    for name in ("train.batch_size", *["distil.texts"] * bool(settings.get("distil.teacher"))):
+    for name in ("train.batch_size", "distil.texts") if settings.get("distil.teacher") else ("train.batch_size",):
         if (size := int(str(settings[name]))) < world.size:
             raise LitebertError(
                 "LB-282",
