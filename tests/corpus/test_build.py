@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 from functools import partial
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -167,18 +167,6 @@ def test_memory_does_not_grow_with_the_input(write: Write, vocabulary: Path) -> 
         peaks.append(peak)
         assert documents == 1
     assert peaks[1] - peaks[0] < 10_000, "kilobytes, of 22,500 more that were read"
-
-
-def test_real_articles_become_sentences_of_sensible_length(real_data: Path, write: Write, tmp_path: Path) -> None:
-    with gzip.open(real_data / "text" / "wiki_articles.jsonl.gz") as lines:
-        articles = write("articles.jsonl", b"".join(islice(lines, 300)))
-    official = real_data / "tokenizer" / "spiece.model"
-    train = build_corpus([articles], tokenizer=official, output=tmp_path / "wiki", workers=1).train
-    lengths = np.diff(Corpus.open(tmp_path / "wiki", verify=True).shards[0].sentences)
-    assert train.documents == 300
-    assert train.unknown_tokens < 0.003 * train.tokens
-    assert 20 < np.median(lengths) < 40
-    assert np.mean(lengths > 128) < 0.005
 
 
 @pytest.mark.parametrize("name", ["a.txt", "a.jsonl.gz"])

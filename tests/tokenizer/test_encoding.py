@@ -110,21 +110,6 @@ def test_normalizing_is_the_official_recipe(text: str) -> None:
     assert Normalizer().normalize(text) == "".join(c for c in joined if not unicodedata.combining(c)).lower()
 
 
-WORDS = st.text("abcdefgmnorstuvwéüÖşñç ,.()-'\"0123456789\t\n\u0301日", max_size=60)
-
-
-@given(WORDS)
-@example("In 2010, it was 1,905, and 5,")
-@example("Jürgen\u0301  cafe\u0301.")
-@settings(max_examples=500, deadline=None)
-def test_ordinary_text_slices_to_the_pieces(own: Tokenizer, text: str) -> None:
-    encoding, end = own.encode(text), 0
-    for piece, (start, stop) in zip(encoding.pieces, encoding.offsets, strict=True):
-        assert Normalizer().normalize(text[start:stop]) == piece.removeprefix("▁")
-        assert start >= end
-        end = stop
-
-
 def test_real_paragraphs_slice_to_words(official: Tokenizer, paragraphs: list[str]) -> None:
     for text in paragraphs[:300]:
         encoding = official.encode(text)

@@ -6,7 +6,6 @@ import shutil
 import sys
 import unicodedata
 from collections.abc import Callable
-from importlib import resources
 from itertools import pairwise
 from pathlib import Path
 
@@ -15,7 +14,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import AlbertTokenizer, AutoTokenizer, BertTokenizer, TokenizersBackend
 
-from benchmarks.distillation.package import shorten_vocabulary
 from litebert import files
 from litebert.errors import LitebertError
 from litebert.files import Json
@@ -173,21 +171,6 @@ def test_thousands_of_real_paragraphs_have_the_official_ids(
     paragraphs = [part for text in texts for part in text.split("\n") if part.strip()][:6000]
     assert len(paragraphs) == 6000
     assert Tokenizer.load(tmp_path / "only").encode_ids(paragraphs) == official.encode_ids(paragraphs)
-
-
-def test_a_vocabulary_stays_the_same_however_often_it_is_saved_and_packaged(own: Tokenizer, tmp_path: Path) -> None:
-    packaged = Tokenizer.load(resources.files("litebert") / "model")
-    for tokenizer in (own, packaged):
-        hashes = []
-        for name in ("once", "twice"):
-            tokenizer.save(tmp_path / "saved")
-            only = only_json(tmp_path / "saved", tmp_path / name)
-            shorten_vocabulary(only / "tokenizer.json")
-            again = Tokenizer.load(only)
-            assert contents(again._model.data) == contents(tokenizer._model.data)
-            tokenizer, hashes = again, [*hashes, again.hash]
-        assert hashes[0] == hashes[1]
-    assert hashes[0] == packaged.hash
 
 
 @pytest.mark.parametrize("lowercase", [True, False])
