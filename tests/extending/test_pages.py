@@ -2,7 +2,6 @@
 
 import json
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -37,11 +36,11 @@ def made_by_page(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch, modul
 
 
 @pytest.fixture
-def albert(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Albert]:
+def albert(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Albert:
+    monkeypatch.setitem(ATTENTION_KINDS, "causal", None)  # what the page sets leaves with the test
     made = made_by_page("attention", tmp_path, monkeypatch, "causal")["albert"]
     assert isinstance(made, Albert)
-    yield made
-    del ATTENTION_KINDS["causal"]
+    return made
 
 
 def test_the_attention_of_the_page_reads_what_stands_before(albert: Albert) -> None:
@@ -70,12 +69,9 @@ def test_its_map_its_files_and_its_exports_follow_from_its_record(albert: Albert
         torch.testing.assert_close(head.sum(1), torch.ones(len(head)), atol=1e-3, rtol=0)
     with pytest.raises(LitebertError, match="LB-470"):
         open_source(folder)
-    kind = ATTENTION_KINDS.pop("causal")
-    try:
-        with pytest.raises(LitebertError, match="import the file that adds it"):
-            litebert.load(folder)
-    finally:
-        ATTENTION_KINDS["causal"] = kind
+    del ATTENTION_KINDS["causal"]
+    with pytest.raises(LitebertError, match="import the file that adds it"):
+        litebert.load(folder)
 
 
 def test_the_command_of_the_page_has_help_checks_and_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -154,44 +154,38 @@ def test_family_of_the_how_to_passes_the_harness_and_trains(
     blocks: list[str], small_tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(HEADS, "ordered", None)  # what the page sets leaves with the test
+    monkeypatch.setattr("litebert.tasks.named.DATASETS", dict(DATASETS))
     names: dict[str, Any] = {"__name__": "stars", "litebert": litebert, "print": str}
     names |= {"model": tmp_path / "model", "data": tmp_path}
     save_model(AlbertForPretraining(tiny(small_tokenizer)), tmp_path / "model")
     small_tokenizer.save(tmp_path / "model")
     for split in ("train", "dev"):
         (tmp_path / f"{split}.tsv").write_text("5\ta red ball\n1\tno ball\n" * 4, encoding="utf-8")
-    with monkeypatch.context() as undone:
-        undone.setattr("litebert.tasks.named.DATASETS", dict(DATASETS))
-        exec(blocks[0], names)
-        try:
-            examples = [names["Rated"](str(n), f"ball {n}", 1 + n % 3) for n in range(6)]
-            assert "distance" in pass_harness(names["OrderedLabels"](), examples, small_tokenizer, tmp_path)
-            exec(blocks[1], names)
-            assert "distance" in names["run"].result["last"]
-        finally:
-            del HEADS["ordered"]
+    exec(blocks[0], names)
+    examples = [names["Rated"](str(n), f"ball {n}", 1 + n % 3) for n in range(6)]
+    assert "distance" in pass_harness(names["OrderedLabels"](), examples, small_tokenizer, tmp_path)
+    exec(blocks[1], names)
+    assert "distance" in names["run"].result["last"]
 
 
 def test_labels_of_the_how_to_are_a_class_and_a_line(
     blocks: list[str], small_tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(PROBLEMS, "ordinal", "")
+    monkeypatch.delitem(sys.modules, "ordinal", raising=False)
     (tmp_path / "ordinal.py").write_text(blocks[2], encoding="utf-8")
-    try:
-        importlib.import_module("ordinal")
-        family = classifier("ordinal", "bad", "fair", "good")
-        examples = texts(0, 1, 2, 2)
-        save_model(trained(family, examples, small_tokenizer), tmp_path / "model")
-        small_tokenizer.save(tmp_path / "model")
-        model = litebert.load(tmp_path / "model")
-        found = model.classify("ball", "river")
-        assert sum(found.values.values()) == pytest.approx(1.0)
-        score = model.explain("classify", "ball", "river").score
-        assert score == pytest.approx(np.log(found.values[found.labels[0]]), abs=1e-4)
-        assert family.measures(examples, family.constant(examples, examples))["accuracy"] == 0.5
-    finally:
-        PROBLEMS.pop("ordinal", None)
-        sys.modules.pop("ordinal", None)
+    importlib.import_module("ordinal")
+    family, examples = classifier("ordinal", "bad", "fair", "good"), texts(0, 1, 2, 2)
+    save_model(trained(family, examples, small_tokenizer), tmp_path / "model")
+    small_tokenizer.save(tmp_path / "model")
+    model = litebert.load(tmp_path / "model")
+    found = model.classify("ball", "river")
+    assert sum(found.values.values()) == pytest.approx(1.0)
+    score = model.explain("classify", "ball", "river").score
+    assert score == pytest.approx(np.log(found.values[found.labels[0]]), abs=1e-4)
+    assert family.measures(examples, family.constant(examples, examples))["accuracy"] == 0.5
 
 
 def test_two_data_sets_of_one_name_are_refused() -> None:

@@ -26,7 +26,7 @@ from litebert.tasks.named import DATASETS
 from litebert.tasks.named.questions import read_squad, score_predictions
 from litebert.tokenizer import Tokenizer, train_tokenizer
 
-from .conftest import tiny
+from .test_kinds import tiny
 
 # Four questions on each of 18 contexts; one of the four has no answer there
 PEOPLE = ("Jürgen", "Anna", "Old Marta", "Émile", "The captain", "Sister Clara")
