@@ -206,6 +206,17 @@ def test_swapped_missing_and_foreign_files_are_noticed(saved: Path, damage: Call
         verify(saved)
 
 
+def test_a_checkpoint_of_another_optimizer_is_passed_over_and_leaves_the_weights_alone(
+    saved: Path, small_model: Path
+) -> None:
+    network, problems = load_model(small_model).network, list[LitebertError]()
+    torch.nn.init.zeros_(network.albert.pooler.weight)
+    optimizer = build_optimizer(OptimConfig(name="muon"), network.named_parameters())
+    assert Checkpoints(saved.parent, keep=1).restore_latest(network, optimizer, problems) is None
+    assert [problem.code for problem in problems] == ["LB-423"]
+    assert not network.albert.pooler.weight.any()
+
+
 # Numbers that are not finite
 
 Poison = Callable[[Callable[[int], float], float], None]
