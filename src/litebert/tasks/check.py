@@ -1,7 +1,7 @@
 """Check examples of one's own before training: one pass over each file."""
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import blake2b
@@ -18,8 +18,8 @@ from litebert.tasks.own.table import LEARNT, TableFile, chosen_columns, open_tab
 from litebert.tokenizer import Tokenizer
 from litebert.tokenizer.tokenizer import UnknownPieces
 
-if TYPE_CHECKING:  # they need torch, and `litebert data check --help` does not
-    from litebert.tasks.kinds.family import Family
+if TYPE_CHECKING:  # it needs torch, and `litebert data check --help` does not
+    from litebert.tasks.own.dataset import RowReading
 
 PLACES = 5  # named for each kind, at most
 RARE, MOST = 10, 0.9  # a label with fewer rows is rare; one with a larger share of the rows is in most of them
@@ -127,8 +127,7 @@ def check_files(
             deque(check.usable(table), maxlen=0)  # notes what is wrong with single rows
         return check.report()
 
-    examples = check.usable(table, partial(reading.example_of, table, is_labelled=True))
-    check.split(str(train), reading.family, table.source.place, examples, is_train=True)
+    check.split(table, reading, is_labelled=True)
     for path in others:
         try:
             table = reading.open(path, is_labelled=False)
@@ -139,14 +138,13 @@ def check_files(
         except LitebertError as error:
             check.add_error("unusable file", str(path), error)
         else:
-            examples = check.usable(table, partial(reading.example_of, table, is_labelled=is_labelled))
-            check.split(str(path), reading.family, table.source.place, examples)
+            check.split(table, reading, is_labelled=is_labelled)
     return check.report()
 
 
 @dataclass
 class _Check:
-    """What was found so far: splits are checked one after the other, the others are compared with the training data."""
+    """What was found so far: splits are checked one after the other, and compared with the first, the training data."""
 
     tokenizer: Tokenizer | None
     max_length: int
@@ -180,21 +178,15 @@ class _Check:
         except LitebertError as error:
             self.add_error("unusable file", table.source.name, error)
 
-    def split(
-        self,
-        name: str,
-        family: "Family[Any, Any]",
-        place: Callable[[int], str],
-        examples: Iterable[tuple[int, Any]],
-        *,
-        is_train: bool = False,
-    ) -> None:
-        """Check the numbered examples of one split; `place` names a row by its number."""
-        say, labels, rest = partial(self.found.add, detail=name), Counter[str](), iter(examples)
+    def split(self, table: TableFile, reading: "RowReading[Any, Any]", *, is_labelled: bool) -> None:
+        """Check the examples of a file."""
+        name, place, family, is_train = table.source.name, table.source.place, reading.family, not self.splits
+        examples = self.usable(table, partial(reading.example_of, table, is_labelled=is_labelled))
+        say, labels = partial(self.found.add, detail=name), Counter[str]()
         seen: dict[bytes, dict[str | None, list[int]]] = {}  # by texts and answer: the first row, how many there are
         unknown, sizes = None if self.tokenizer is None else UnknownPieces(self.tokenizer), list[int]()
         num_rows = num_labelled = first_unknown = first_too_long = 0
-        while group := list(islice(rest, AT_ONCE)):
+        while group := list(islice(examples, AT_ONCE)):
             # its pieces
             if self.tokenizer is not None and unknown is not None:
                 given = [example for _, example in group]
@@ -235,11 +227,11 @@ class _Check:
             say("no labels", name, times=num_rows)
         lengths = None
         if sizes and unknown is not None:
-            median, share_95 = (int(each) for each in np.quantile(sizes, [0.5, 0.95], method="inverted_cdf"))
+            # lengths that occur, without a mean of two
+            median, share_95, longest = map(int, np.quantile(sizes, [0.5, 0.95, 1], method="inverted_cdf"))
             num_too_long = sum(size > self.max_length for size in sizes)
-            pieces = unknown.num_pieces, unknown.num_unknown
-            mean = float(np.mean(sizes))
-            lengths = LengthReport(self.max_length, mean, median, share_95, max(sizes), num_too_long, *pieces)
+            counts = num_too_long, unknown.num_pieces, unknown.num_unknown
+            lengths = LengthReport(self.max_length, float(np.mean(sizes)), median, share_95, longest, *counts)
             if num_too_long and family.head.record.is_pooled:
                 example = f"{num_too_long / num_rows:.2%} of rows lose their end"
                 say("too long", place(first_too_long), example, times=num_too_long)
