@@ -7,7 +7,7 @@ import torch
 
 from litebert.config import PRESETS, AlbertConfig, HeadConfig
 from litebert.errors import LitebertError
-from litebert.nn import Albert, AlbertForPretraining, AlbertForTask, AlbertWithExits, Batch, depth_plan
+from litebert.nn import Albert, AlbertForPretraining, AlbertForTask, Batch, depth_plan
 from litebert.nn.model import ACTIVATIONS
 from litebert.study import sizes_of
 
@@ -98,7 +98,7 @@ def test_activations_by_name(name: str, values: tuple[float, ...]) -> None:
 @torch.no_grad()
 def test_the_head_at_the_depth_answers() -> None:
     head, batch = HeadConfig(kind="sequence-classification", labels=("a", "b")), Batch.from_lists([[2, 7, 3], [2, 8]])
-    network, single = (kind(SMALL, head).eval() for kind in (AlbertWithExits, AlbertForTask))
+    network, single = (AlbertForTask(SMALL, head, has_exits=has_exits).eval() for has_exits in (True, False))
     by_step, states = network.by_step(batch), list(single.albert.states(batch))
     assert len(by_step) == 4
     for depth in range(1, 5):

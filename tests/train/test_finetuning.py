@@ -20,7 +20,7 @@ from litebert.folder import load_model, save_model, start_from
 from litebert.hub.card import model_card
 from litebert.inference import Model
 from litebert.inference.finetuned import Finetuned, ensemble_answers, measured
-from litebert.nn import AlbertForPretraining, AlbertForTask, AlbertWithExits
+from litebert.nn import AlbertForPretraining, AlbertForTask
 from litebert.runs import Run, read_metrics
 from litebert.settings import SUITED, Resolved, Setting, resolve, settings_from_words
 from litebert.tasks.finetuning import MAX_EPOCHS, with_suited
@@ -207,13 +207,13 @@ def test_exits_come_back_from_the_folder_and_transformers_reads_the_last_head(wi
         load_model(tmp_path)
 
     # a training that starts from them takes them where the labels are the same
-    same = AlbertWithExits(trained.config, trained.head_config)
+    same = AlbertForTask(trained.config, trained.head_config, has_exits=True)
     assert start_from(same, folder).fresh == ()
     assert torch.equal(same.exits[1].dense.weight, trained.exits[1].dense.weight)
     plain = AlbertForTask(trained.config, trained.head_config)
     assert all(name.startswith("exits.") for name in start_from(plain, folder).dropped)
     other = HeadConfig(kind="sequence-classification", labels=("a", "b", "c"))
-    fresh = start_from(AlbertWithExits(trained.config, other), folder).fresh
+    fresh = start_from(AlbertForTask(trained.config, other, has_exits=True), folder).fresh
     assert {name.split(".")[0] for name in fresh} == {"head", "exits"}
 
 

@@ -16,7 +16,7 @@ from litebert.folder import weights as files
 from litebert.folder.config import PUBLISHED_SHAPES, doubts, read_head, read_layout, write_config
 from litebert.folder.names import ALBERT, BERT, TensorNames
 from litebert.folder.weights import damaged_model, read_weights
-from litebert.nn import AlbertForPretraining, AlbertForTask, AlbertWithExits, Network
+from litebert.nn import AlbertForPretraining, AlbertForTask, Network
 
 _BY_PIECE = ("albert.embedding.word.weight", "masked_lm.bias")  # parameters with one row per piece
 _NEXT_SENTENCE = (
@@ -115,10 +115,9 @@ def build_network(
         network: Network
         if head is None:
             network = AlbertForPretraining(config, dtype=kept)
-        elif head.record.is_pooled and any(name.startswith("exits.") for name in named):
-            network = AlbertWithExits(config, head, dtype=kept)
         else:
-            network = AlbertForTask(config, head, dtype=kept)
+            has_exits = head.record.is_pooled and any(name.startswith("exits.") for name in named)
+            network = AlbertForTask(config, head, has_exits=has_exits, dtype=kept)
         if has_int8:
             to_int8(network, Int8Calibration.without_numbers(config))
 

@@ -17,8 +17,8 @@ Axes in annotations and shape comments, here and in the packages above:
 """
 
 from litebert.nn.batch import Batch, by_length, device_of, moved, pooled
-from litebert.nn.heads import AlbertForPretraining, AlbertForTask, AlbertWithExits, Network
+from litebert.nn.heads import AlbertForPretraining, AlbertForTask, Network
 from litebert.nn.model import Albert, depth_plan
 
-__all__ = ["Albert", "AlbertForPretraining", "AlbertForTask", "AlbertWithExits", "Batch", "Network", "by_length"]
-__all__ += ["depth_plan", "device_of", "moved", "pooled"]
+__all__ = ["Albert", "AlbertForPretraining", "AlbertForTask", "Batch", "Network", "by_length", "depth_plan"]
+__all__ += ["device_of", "moved", "pooled"]

@@ -136,6 +136,8 @@ class LinearHead(nn.Module):
 class AlbertForTask(nn.Module):
     """The encoder with a task head on its pooled [CLS] or on its tokens.
 
+    With exits, [CLS] has a head after every step (as in PABEE, arXiv 2006.04152); that at the encoder's depth answers.
+
     >>> config = AlbertConfig(vocab_size=10, hidden_size=8, num_attention_heads=2)
     >>> head = HeadConfig(kind="sequence-classification", labels=("no", "yes"))
     >>> AlbertForTask(config, head)(Batch.from_lists([[2, 7, 3], [2, 8, 9, 3]])).shape
@@ -147,6 +149,7 @@ class AlbertForTask(nn.Module):
         config: AlbertConfig,
         head: HeadConfig,
         *,
+        has_exits: bool = False,
         dtype: torch.dtype = torch.float32,
         generator: torch.Generator | None = None,
     ) -> None:
@@ -155,48 +158,28 @@ class AlbertForTask(nn.Module):
         self.albert = Albert(config, has_pooler=head.record.is_pooled, dtype=dtype, generator=generator)
         self.head: nn.Module = head.record.make(config, head)
         initialise(self.head, std=config.initializer_range, generator=generator)
+        num_exits = config.num_steps - 1 if has_exits else 0  # after the last step, `head` answers
+        self.exits = nn.ModuleList(head.record.make(config, head) for _ in range(num_exits))
+        initialise(self.exits, std=config.initializer_range, generator=generator)
 
     def forward(self, batch: Batch) -> Float[Tensor, "rows outputs"]:
         """Return logits: one row per sequence from a pooled head, one per token from others."""
+        logits: Tensor
         if self.head_config.record.is_pooled:
-            rows = self.albert.pool(self.albert(batch, batch.first_tokens))  # (sequences, hidden)
+            pooled = self.albert.pool(self.albert(batch, batch.first_tokens))  # (sequences, hidden)
+            logits = [*self.exits, self.head][: self.albert.depth][-1](pooled)  # without exits there is one head
         else:
-            rows = self.albert(batch).float()  # (tokens, hidden); heads compute in float32
-        texts = (batch,) if self.head_config.record.reads_texts else ()
-        logits: Tensor = self.head(rows, *texts)
+            texts = (batch,) if self.head_config.record.reads_texts else ()
+            logits = self.head(self.albert(batch).float(), *texts)  # (tokens, hidden) in float32
         return logits
 
     def by_step(self, batch: Batch) -> list[Float[Tensor, "rows outputs"]]:
-        """Return the logits after every step that has a head: here, the last."""
-        return [self(batch)]
-
-
-class AlbertWithExits(AlbertForTask):
-    """The encoder with a head on [CLS] after every step (as in PABEE, arXiv 2006.04152); that at its depth answers."""
-
-    def __init__(
-        self,
-        config: AlbertConfig,
-        head: HeadConfig,
-        *,
-        dtype: torch.dtype = torch.float32,
-        generator: torch.Generator | None = None,
-    ) -> None:
-        super().__init__(config, head, dtype=dtype, generator=generator)
-        self.exits = nn.ModuleList(head.record.make(config, head) for _ in range(config.num_steps - 1))
-        initialise(self.exits, std=config.initializer_range, generator=generator)
-
-    def forward(self, batch: Batch) -> Float[Tensor, "sequences outputs"]:
-        """Return the logits of the head at the depth to which the encoder is applied."""
-        pooled = self.albert.pool(self.albert(batch, batch.first_tokens))
-        logits: Tensor = [*self.exits, self.head][self.albert.depth - 1](pooled)
-        return logits
-
-    def by_step(self, batch: Batch) -> list[Float[Tensor, "sequences outputs"]]:
-        """Return the logits after every step, up to that depth."""
+        """Return the logits after every step that has a head, up to the encoder's depth."""
+        if not self.exits:
+            return [self(batch)]
         first = batch.first_tokens
         _, *inner, last = self.albert.states(batch, first)
-        states = [*(hidden[first] for hidden in inner), last]  # of [CLS], after each step
+        states = [*(hidden[first] for hidden in inner), last]  # (sequences, hidden) each: [CLS] after every step
         return [head(self.albert.pool(x)) for head, x in zip([*self.exits, self.head], states, strict=False)]
 
 

@@ -21,7 +21,7 @@ from litebert.folder import load_model, read_config, read_head, read_sentence_ve
 from litebert.folder.weights import weights_path
 from litebert.hub import locate
 from litebert.hub.card import write_card
-from litebert.nn import AlbertForTask, AlbertWithExits
+from litebert.nn import AlbertForTask
 from litebert.optim import averaged, build_optimizer, build_schedule
 from litebert.runs import RESULT_FILE, AnswerRow, Result, Run, is_run
 from litebert.settings import Resolved
@@ -149,8 +149,8 @@ class Prepared:
     def network(self, generator: torch.Generator | None = None) -> AlbertForTask:
         """Return the network with random weights."""
         train, head = self.config.train, self.dataset.family.head
-        kind = AlbertWithExits if train.exits else AlbertForTask
-        network = kind(self.network_config, head, dtype=DTYPES[train.precision], generator=generator)
+        dtype, has_exits = DTYPES[train.precision], train.exits
+        network = AlbertForTask(self.network_config, head, has_exits=has_exits, dtype=dtype, generator=generator)
         if train.gradient_checkpointing:
             checkpoint_gradients(network.albert)
         return network
