@@ -9,21 +9,21 @@ import copy
 import inspect
 from collections.abc import Callable, Sequence
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 from litebert.answers import Explanation, WordAttribution
 from litebert.errors import LitebertError, did_you_mean, no_such_name
 from litebert.fast import is_int8
 from litebert.inference.inputs import by_word, pool, window
-from litebert.nn import Batch, Network
+from litebert.nn import Batch
 from litebert.tasks.kinds.spans import SPAN_FAMILIES
-from litebert.tasks.kinds.text import ChoiceExample, TextClassification, question_texts
+from litebert.tasks.kinds.text import ChoiceExample, MultipleChoice, TextClassification, question_texts
 
 if TYPE_CHECKING:
     from litebert.inference.model import Model
@@ -33,7 +33,7 @@ TOKENS_AT_ONCE = 4_096
 
 
 class Part(NamedTuple):
-    """A text by its name, as ids with the span of each in the text, which so many characters of a prompt precede."""
+    """A text by its name, as ids with the span of each in the text; so many of its first characters are a prompt."""
 
     name: str
     text: str
@@ -70,7 +70,10 @@ def explain(model: "Model", verb: str, texts: Sequence[str], answer: str | None)
     if is_int8(model.network.albert):
         what = "an eight-bit model has no gradients to explain its answers with"
         raise LitebertError("LB-872", what, next="use the float model that it was made from")
-    question, network, tokenizer = QUESTIONS[verb](model, answer, *texts), model.network, model.tokenizer
+    question, tokenizer = QUESTIONS[verb](model, answer, *texts), model.tokenizer
+    # A network of its own, with the same weights: other threads use the model meanwhile.
+    network = copy.deepcopy(model.network, {id(weight): weight for weight in model.network.parameters()})
+    word = network.albert.embedding.word
 
     # The vectors of the words, and those of the same sequences with every token masked.
     ids, segments = list[list[int]](), list[list[int]]()
@@ -81,25 +84,24 @@ def explain(model: "Model", verb: str, texts: Sequence[str], answer: str | None)
     device = next(network.parameters()).device
     flat = torch.tensor([*chain(*ids)], device=device)  # (tokens,)
     special = torch.tensor([tokenizer.cls_id, tokenizer.sep_id, tokenizer.mask_id], device=device)
-    table = network.albert.embedding.word.weight.detach()
+    table = word.weight.detach()  # (vocab, embed)
     words = table[flat]  # (tokens, embed)
     blanks = torch.where(torch.isin(flat, special, invert=True)[:, None], table[tokenizer.mask_id], words)
 
     def scores(vectors: Float[Tensor, "copies tokens embed"]) -> Float[Tensor, " copies"]:
         batch = Batch.from_lists(ids * len(vectors), segments * len(vectors)).to(device)
-        return question.score(with_words(network, vectors.flatten(0, 1)), batch).float()
+        with torch.enable_grad(), word.register_forward_hook(lambda *_: vectors.flatten(0, 1)):  # instead of its rows
+            return question.score(network, batch).float()
 
     # The mean gradient on the line between them.
-    with torch.no_grad():
-        score, blank = scores(torch.stack([words, blanks])).tolist()
+    score, blank = scores(torch.stack([words, blanks])).tolist()
     points, weights = np.polynomial.legendre.leggauss(NUM_POINTS)  # on -1 to 1, whose weights add up to 2
     alphas = torch.tensor((points + 1) / 2, dtype=words.dtype, device=device)[:, None, None]
     shares = torch.tensor(weights / 2, dtype=torch.float32, device=device)[:, None, None]
     gradient, size = torch.zeros_like(words, dtype=torch.float32), max(1, TOKENS_AT_ONCE // len(flat))
     for some, own in zip(torch.split(alphas, size), torch.split(shares, size), strict=True):
-        with torch.enable_grad():
-            line = (blanks + some * (words - blanks)).requires_grad_()  # (points, tokens, embed)
-            (found,) = torch.autograd.grad(scores(line).sum(), line)
+        line = (blanks + some * (words - blanks)).requires_grad_()  # (points, tokens, embed)
+        (found,) = torch.autograd.grad(scores(line).sum(), line)
         gradient += (found.float() * own).sum(0)
     values: list[float] = (gradient * (words - blanks)).sum(-1).double().tolist()  # (tokens,)
 
@@ -109,35 +111,12 @@ def explain(model: "Model", verb: str, texts: Sequence[str], answer: str | None)
         next(left)  # [CLS]
         for part in sequence:
             *of_part, _ = islice(left, len(part.ids) + 1)  # and [SEP]
-            size = sum(stop <= part.prompt for _, stop in part.offsets) if part.prompt else 0
-            for name, first, pieces in (("prompt", 0, slice(size)), (part.name, part.prompt, slice(size, None))):
-                spans = [(max(first, begin), end) for begin, end in part.offsets[pieces]]
-                for word, begin, end, value in by_word(part.text, spans, of_part[pieces]):
-                    attributions.append(WordAttribution(word, name, begin - first, end - first, value))
+            for _, begin, end, value in by_word(part.text, part.offsets, of_part):
+                name, first = (part.name, part.prompt) if end > part.prompt else ("prompt", 0)
+                begin = max(begin, first)
+                attributions.append(WordAttribution(part.text[begin:end], name, begin - first, end - first, value))
     missed = sum(values) - (score - blank)
     return Explanation(verb, question.answer, question.kind, score, blank, missed, tuple(attributions))
-
-
-def with_words(network: Network, vectors: Float[Tensor, "tokens embed"]) -> Network:
-    """Return a copy of the network that reads `vectors`; weights are shared."""
-    part: nn.Module = _GivenWords(network.albert.embedding.word.weight, vectors)
-    parents: list[tuple[nn.Module, str]] = [(network.albert.embedding, "word"), (network.albert, "embedding")]
-    for module, name in [*parents, (network, "albert")]:  # threads share the originals, so the copies are shallow
-        view = copy.copy(module)
-        view._modules = {**module._modules, name: part}
-        part = view
-    return cast(Network, part)
-
-
-class _GivenWords(nn.Module):
-    """An embedding table whose look-up returns given vectors."""
-
-    def __init__(self, weight: Tensor, vectors: Tensor) -> None:
-        super().__init__()
-        self.weight, self._vectors = weight, vectors
-
-    def forward(self, _: Tensor) -> Tensor:
-        return self._vectors
 
 
 # The question that each verb asks of the network, on sequences that remember where each token is in its text
@@ -162,7 +141,7 @@ def _framed(model: "Model", **texts: str | None) -> list[Part]:
 
 def _classify(model: "Model", answer: str | None, text: str, pair: str | None = None) -> Question:
     """Score a label as its kind of problem does: a log-probability, or the output itself."""
-    found, network = model.classify(text, pair), cast(Any, model.network)
+    found, network = model.classify(text, pair), model.begin("classify", text)[0]
     labels, family = list(found.values), TextClassification.of(network.head_config)
     likeliest = found.labels[0] if found.labels else max(labels, key=found.values.__getitem__)
     label = 0 if family.is_number else _place(answer or likeliest, labels)
@@ -232,9 +211,13 @@ def _choose(model: "Model", answer: str | None, question: str, context: str, cho
     """Score a choice against the others."""
     listed = [choice, *choices]
     chosen = _place(answer or model.choose(question, listed, context=context).text, listed)
-    variants = question_texts(ChoiceExample("0", context, question, tuple(listed)))
+    room, sequences = model.network.config.max_position_embeddings - 3, []
+    read = _part(model, "context", model.tokenizer.beginning(context, room))
+    for number, text in enumerate(question_texts(ChoiceExample("0", context, question, tuple(listed))), start=1):
+        asked = _part(model, f"choice {number}", text).cut(slice(-min(MultipleChoice.max_qa_length, room), None))
+        sequences.append([read.cut(slice(room - len(asked.ids))), asked])
     return Question(
-        [_framed(model, **{"context": context, f"choice {n}": each}) for n, each in enumerate(variants, 1)],
+        sequences,
         lambda network, batch: network(batch).view(-1, len(listed)).log_softmax(-1)[:, chosen],
         listed[chosen],
     )
