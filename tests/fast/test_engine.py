@@ -61,7 +61,12 @@ def _pack_with_graphs(network: AlbertForPretraining) -> None:
     use_backend(network.albert, "onnxruntime")
 
 
-WAYS = [accelerate, lambda network: pack(network.albert), _pack_without_private_kernels, _pack_with_graphs]
+WAYS = [
+    lambda network: accelerate(network.albert),
+    lambda network: pack(network.albert),
+    _pack_without_private_kernels,
+    _pack_with_graphs,
+]
 
 
 @pytest.mark.parametrize("changes", SHAPES)
@@ -107,7 +112,7 @@ def test_logits_and_gradients_are_those_of_the_plain_network(
     dtype: torch.dtype, tolerance: float, changes: dict[str, object]
 ) -> None:
     engined = make(dtype, **changes).train()
-    accelerate(engined)
+    accelerate(engined.albert)
     found = [_computed(network) for network in (engined, make(**changes).train())]
     ours, theirs = (torch.cat([x.detach().float().flatten() for x in each]) for each in found)
     assert _difference(ours, theirs) < tolerance
@@ -116,9 +121,9 @@ def test_logits_and_gradients_are_those_of_the_plain_network(
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_gradient_checkpointing_changes_no_bit(dtype: torch.dtype) -> None:
     found = []
-    for prepare in (accelerate, lambda network: checkpoint_gradients(network.albert)):
+    for prepare in (accelerate, checkpoint_gradients):
         network = make(dtype, hidden_dropout_prob=0.2, attention_probs_dropout_prob=0.1).train()
-        prepare(network)
+        prepare(network.albert)
         torch.manual_seed(1)
         found.append(_computed(network))
     assert all(map(torch.equal, *found))
@@ -130,7 +135,7 @@ def test_in_bf16_small_gradients_survive_beside_large_ones() -> None:
     torch.stack([256 * use(), *(use() for _ in range(5))]).sum().backward()
     assert weight.grad.tolist() == [261.0] * 4
     network = make(torch.bfloat16).train()
-    accelerate(network)
+    accelerate(network.albert)
     _computed(network)
     summed = network.albert.feed_forward[0].output.weight.grad
     assert summed.dtype == torch.float32
@@ -177,7 +182,7 @@ def test_a_copy_computes_the_same_in_the_same_way(
     dtype, attention = torch.bfloat16 if kind == "bf16" else torch.float32, "local" if kind == "local" else "full"
     network = make(dtype, attention=attention)
     if kind != "plain":
-        accelerate(network)
+        accelerate(network.albert)
     if kind == "int8":
         to_int8(network, calibrate(network.albert, [BATCH]))
     if kind not in ("plain", "training"):

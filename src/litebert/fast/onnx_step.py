@@ -9,7 +9,7 @@ from functools import partial
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from litebert.config import ATTENTION_KINDS, Activation
 from litebert.errors import missing_package
@@ -25,13 +25,9 @@ try:
 except ImportError as error:
     raise missing_package(error.name or "onnx", extra="onnx", needed_for="onnxruntime") from error
 
-Graph = Callable[[Tensor], Tensor]
-"""(rows of one sequence) -> their hidden states after the step."""
-
+Graph = Callable[[Tensor], Tensor]  # rows of one sequence -> their hidden states after the step
 # The operators of onnxruntime that fuse a bias and an activation.
 _FUSED: dict[Activation, str] = {"gelu": "BiasGelu", "gelu_new": "FastGelu", "gelu_pytorch_tanh": "FastGelu"}
-_ERRORS_ONLY = 3
-_PROBED_ROWS = 16
 _MOST_ROWS = 64  # for which a graph is used; from 128 on, products take nearly all the time
 _STEP = """
 <ir_version: 10, opset_import: ["": 20, "com.microsoft": 1]>
@@ -45,12 +41,14 @@ step (float[rows, {size}] x) => (float[rows, {size}] y) {{
     mixed = MatMul(weights, value)
     mixed_by_row = Transpose<perm = [0, 2, 1, 3]>(mixed)
     mixed_rows = Reshape(mixed_by_row, by_rows)
-    output = MatMul(mixed_rows, mix_weight)
-    hidden = com.microsoft.SkipLayerNormalization<epsilon = {eps}>(output, x, norm_1_weight, norm_1_bias, mix_bias)
-    wide = MatMul(hidden, inner_weight)
-    activated = com.microsoft.{activation}(wide, inner_bias)
-    narrow = MatMul(activated, outer_weight)
-    y = com.microsoft.SkipLayerNormalization<epsilon = {eps}>(narrow, hidden, norm_2_weight, norm_2_bias, outer_bias)
+    output = MatMul(mixed_rows, mix_output_weight)
+    hidden = com.microsoft.SkipLayerNormalization<epsilon = {eps}>(
+        output, x, mix_norm_weight, mix_norm_bias, mix_output_bias)
+    wide = MatMul(hidden, widen_intermediate_weight)
+    activated = com.microsoft.{activation}(wide, widen_intermediate_bias)
+    narrow = MatMul(activated, widen_output_weight)
+    y = com.microsoft.SkipLayerNormalization<epsilon = {eps}>(
+        narrow, hidden, widen_norm_weight, widen_norm_bias, widen_output_bias)
 }}
 """
 
@@ -63,8 +61,8 @@ def with_graphs(albert: Albert, steps: Sequence[Step], *, is_forced: bool) -> Se
     if not (is_float and has_operators) or albert.embedding.word.weight.device.type != "cpu":
         return steps
     graphs = {(i, j): _compiled(albert.attention[i], albert.feed_forward[j]) for i, j in set(albert.plan)}
-    if not is_forced:  # unless a graph wins on a short text (20 ms), the steps stay
-        x, layout = torch.full((_PROBED_ROWS, config.hidden_size), 0.5), Layout(Batch.from_lists([[0] * _PROBED_ROWS]))
+    if not is_forced:  # unless a graph wins on a short text of 16 tokens (20 ms), the steps stay
+        x, layout = torch.full((16, config.hidden_size), 0.5), Layout(Batch.from_lists([[0] * 16]))
         choices: tuple[Graph, Graph] = (graphs[albert.plan[0]], lambda x: steps[0](x, layout))
         ours, theirs = fastest(lambda function: function(x), choices, rounds=15)
         if ours >= theirs:
@@ -82,14 +80,13 @@ def _alone_by(graph: Graph, step: Step, x: Tensor, layout: Layout) -> Tensor:
 def _compiled(attention: AttentionBlock, feed_forward: FeedForwardBlock) -> Graph:
     """Write a step in onnxruntime's fused operators, and start it; products are x W, so W is transposed."""
     (heads, head_size), size = attention.heads, attention.output.in_features
-    layers: dict[str, nn.Linear | nn.LayerNorm]
-    layers = {"mix": attention.output, "inner": feed_forward.intermediate, "outer": feed_forward.output}
-    layers |= {"norm_1": attention.norm, "norm_2": feed_forward.norm}
-    weights = {name: (each.weight, each.bias) for name, each in layers.items()} | {"project": projection(attention)}
+    parameters: dict[str, Tensor] = {f"mix.{name}": parameter for name, parameter in attention.named_parameters()}
+    parameters |= {f"widen.{name}": parameter for name, parameter in feed_forward.named_parameters()}
+    parameters["project.weight"], parameters["project.bias"] = projection(attention)
     constants = {"by_heads": np.array([-1, 3, heads, head_size]), "by_rows": np.array([-1, size])}
-    for name, (weight, bias) in weights.items():
-        constants[f"{name}_weight"] = np.ascontiguousarray(weight.detach().numpy().T)
-        constants[f"{name}_bias"] = bias.detach().numpy()
+    for name, parameter in parameters.items():
+        if (symbol := name.replace(".", "_")) in _STEP:
+            constants[symbol] = np.ascontiguousarray(parameter.detach().numpy().T)  # of a bias, T is itself
     activation, eps = _FUSED[feed_forward.hidden_act], attention.norm.eps
     step = _STEP.format(size=size, scale=head_size**-0.5, eps=eps, activation=activation)
     model = onnx.parser.parse_model(step)
@@ -98,7 +95,7 @@ def _compiled(attention: AttentionBlock, feed_forward: FeedForwardBlock) -> Grap
     # as many threads as torch uses; those that keep spinning after a run would slow torch down
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.inter_op_num_threads = torch.get_num_threads(), 1
-    options.log_severity_level = _ERRORS_ONLY
+    options.log_severity_level = 3  # errors alone
     options.add_session_config_entry("session.force_spinning_stop", "1")
     running = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
     return lambda x: torch.from_numpy(running.run(None, {"x": x.numpy()})[0])

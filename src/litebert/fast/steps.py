@@ -1,6 +1,6 @@
 """The engine: what `albert.engine` computes a network with, in training or packed for inference.
 
-    accelerate(network)            # from now on the same numbers, sooner
+    accelerate(network.albert)     # from now on the same numbers, sooner
     pack(network.eval().albert)    # and sooner still, until the weights change
 
 A step is the block of `litebert.nn.model`, its products prepared once for all steps that share them. Query, key and
@@ -171,21 +171,16 @@ class Engine:
         return self.__dict__ | {"packed": None}
 
 
-def engine_of(albert: Albert) -> Engine:
-    """Return the engine of an encoder, which gets one if it has none."""
+def accelerate(albert: Albert) -> Engine:
+    """Let an encoder use the engine from now on, and return it; the results are the same, but faster."""
     if not isinstance(albert.engine, Engine):
         albert.engine = Engine()
     return albert.engine
 
 
-def accelerate(network: Network) -> None:
-    """Let a network use the engine from now on; the results are the same, but faster."""
-    engine_of(network.albert)
-
-
 def checkpoint_gradients(albert: Albert) -> None:
     """Keep only each step's input for the backward pass, and recompute the rest there."""
-    engine_of(albert).is_checkpointed = True
+    accelerate(albert).is_checkpointed = True
 
 
 @torch.no_grad()
@@ -194,7 +189,7 @@ def pack(albert: Albert, backend: str = "torch") -> None:
 
     Training and gradients use the weights themselves; if these change, packed ones are dropped.
     """
-    engine = engine_of(albert)
+    engine = accelerate(albert)
     engine.backend, engine.packed = backend, None
     engine.steps(albert)
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from litebert.config import ATTENTION_KINDS, AlbertConfig, HeadConfig
 from litebert.errors import DamagedError, LitebertError
-from litebert.fast import accelerate, is_int8, pack, refuse_non_finite, to_int8
+from litebert.fast import is_int8, pack, refuse_non_finite, to_int8
 from litebert.fast.int8 import Int8Calibration
 from litebert.folder import names as on_disk
 from litebert.folder import weights as files
@@ -82,7 +82,6 @@ def load_model(folder: Path, *, dtype: torch.dtype = torch.float32, for_inferenc
         tensors, config, read_head(folder), source=folder, layout=layout, dtype=dtype, for_inference=for_inference
     )
     if for_inference:
-        accelerate(loaded.network)
         pack(loaded.network.albert)
         refuse_non_finite(loaded.network)
         files.release(t for t in loaded.network.state_dict().values() if not t.is_meta)

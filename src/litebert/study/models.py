@@ -19,7 +19,7 @@ from litebert.config import AlbertConfig, Precision, preset
 from litebert.errors import LitebertError
 from litebert.fast import accelerate, pack
 from litebert.fast.attention import Layout
-from litebert.fast.steps import DTYPES, engine_of
+from litebert.fast.steps import DTYPES
 from litebert.inference.model import Model
 from litebert.nn import Albert, AlbertForPretraining, Batch
 from litebert.study import findings
@@ -67,7 +67,7 @@ def layers_of(albert: Albert, batch: Batch, counted: Tensor, *, source: str, dep
             expected=f"depths from {LEAST_DEPTH} on, one of them above {trained}",
             next="litebert study layers --help",
         )
-    layout, steps, state = Layout(batch), engine_of(albert).steps(albert), next(albert.states(batch))
+    layout, steps, state = Layout(batch), accelerate(albert).steps(albert), next(albert.states(batch))
     at_depth = end = state.float()  # (tokens, hidden); the engine may pad its rows
     changes, fates, recent = list[findings.StepChange](), list[findings.Fate](), [end[counted]]
     for number in range(1, max(depths) + 1):
@@ -188,7 +188,7 @@ def measure_costs(
         for config in pair:
             draws = torch.Generator().manual_seed(SEED)
             networks.append(AlbertForPretraining(config, dtype=DTYPES[precision], generator=draws).train())
-            accelerate(networks[-1])
+            accelerate(networks[-1].albert)
             forward_seconds(networks[-1], batch)  # the first call of a kernel prepares it
         steps = [[step_seconds(each, batch) for each in networks] for _ in range(rounds)]
         for each in networks:

@@ -42,7 +42,7 @@ def measured_rate(scale: Scale) -> float:
     config = config_of((*scale.training, *Variant(label="base").words(scale)))
     length = config.objective.max_seq_length
     network = AlbertForPretraining(config.model, dtype=DTYPES["bf16" if config.train.precision == "bf16" else "fp32"])
-    accelerate(network)
+    accelerate(network.albert)
     batch = Batch.from_lists([[5] * length] * max(1, RATE_TOKENS // length))
     with threads(config.train.threads):  # waiting threads would count as CPU time, too
         seconds = min(step_seconds(network.train(), batch) for _ in range(3))

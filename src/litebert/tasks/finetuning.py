@@ -63,7 +63,7 @@ class Finetuning(Task[FinetuningWork], Generic[Example, Answer]):
     num_sums = 2  # the weighted losses, the weights
 
     def __post_init__(self) -> None:
-        accelerate(self.network)
+        accelerate(self.network.albert)
 
     def batches(self, start: int, stop: int) -> Iterator[Sequence[FinetuningWork]]:
         train, device = self.train, device_of(self.network)

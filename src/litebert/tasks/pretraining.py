@@ -196,7 +196,7 @@ class Pretraining(Task[PretrainingWork]):
     world: World = ALONE
 
     def __post_init__(self) -> None:
-        accelerate(self.network)
+        accelerate(self.network.albert)
         self.num_sums = 3 * len(OBJECTIVES)
 
     def batches(self, start: int, stop: int) -> Iterator[Sequence[PretrainingWork]]:
