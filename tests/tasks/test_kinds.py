@@ -260,7 +260,7 @@ def test_questions_with_two_to_four_choices_have_the_loss_and_the_answers_of_eac
     features = family.features(ALL, tokenizer, max_length=64, training=True)
     found = family.losses(made, joined(features), targets_of(features))
     torch.testing.assert_close(found, torch.stack(losses), rtol=1e-5, atol=1e-6)
-    answers = answer(made, family, ALL, family.features(ALL, tokenizer, max_length=64, training=False))
+    answers = answer(made, tokenizer, family, ALL, max_length=64)
     for logits, scores in zip(alone, answers, strict=True):
         np.testing.assert_allclose(scores.values, logits.softmax(0).detach().numpy(), rtol=1e-4)
 
@@ -360,7 +360,7 @@ def test_no_word_is_lost_when_a_sentence_is_cut(tokenizer: Tokenizer) -> None:
     for max_length in (4, 8, 13, 99):
         examples = [SHORT, LONG, TagExample("3", ())]
         features = FAMILY.features(examples, tokenizer, max_length=max_length, training=False)
-        answers = answer(made, FAMILY, examples, features)
+        answers = answer(made, tokenizer, FAMILY, examples, max_length=max_length)
         assert [len(tagged.best) for tagged in answers] == [5, 10, 0]
         assert max(feature.num_tokens for feature in features) <= max_length
     learnt = FAMILY.features([LONG], tokenizer, max_length=8, training=True)

@@ -116,7 +116,7 @@ def test_an_ensemble_answers_with_the_mean_also_when_the_training_file_is_gone(
         members = [Finetuned.open(run) for run in runs]
         examples = members[0].dataset.read(tmp_path / "new.csv", "test")
         given.append(ensemble_answers(members, examples))
-        alone = [member.answers(examples) for member in members]
+        alone = [ensemble_answers([member], examples) for member in members]
         for first, second, mean in zip(*alone, given[-1], strict=True):
             assert mean.values == pytest.approx([(a + b) / 2 for a, b in zip(first.values, second.values, strict=True)])
         table.unlink(missing_ok=True)
@@ -183,7 +183,7 @@ def test_every_head_learns_and_fewer_steps_answer_as_well(with_exits: Path, film
     examples = model.dataset.read(films / "train.csv", "dev")
     for depth in range(1, STEPS + 1):
         shallow = Finetuned.open(with_exits, depth=depth)
-        assert shallow.dataset.family.measures(examples, shallow.answers(examples))["accuracy"] == 1.0
+        assert shallow.dataset.family.measures(examples, ensemble_answers([shallow], examples))["accuracy"] == 1.0
     words = ["evaluate", str(with_exits), "--depth", "2", "--json"]
     assert json.loads(CliRunner().invoke(cli, words).stdout)["dev"]["accuracy"] == 1.0
 

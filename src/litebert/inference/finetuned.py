@@ -91,13 +91,6 @@ class Finetuned:
             raise LitebertError("LB-614", what, received=has, expected=str(wanted), next=advice)
         return cls(folder, network, Tokenizer.load(folder), settings, dataset, used, progress)
 
-    def answers(self, examples: Sequence[Any]) -> list[Any]:
-        """Answer every example."""
-        network, family = self.network, self.dataset.family
-        length = min(self.task.max_length, network.config.max_position_embeddings)
-        features = family.features(examples, self.tokenizer, max_length=length, training=False)
-        return answer(network, family, examples, features, progress=self.progress)
-
 
 def ensemble_answers(models: Sequence[Finetuned], examples: Sequence[Any]) -> list[Any]:
     """Answer with one model, or with the mean of several (paper 4.9: its headline results)."""
@@ -108,7 +101,11 @@ def ensemble_answers(models: Sequence[Finetuned], examples: Sequence[Any]) -> li
             what, advice = "these runs cannot be averaged", "name only runs of one task with the same labels"
             received, expected = f"{model.dataset.name}: {theirs}", f"{first.name}: {ours}"
             raise LitebertError("LB-924", what, received=received, expected=expected, next=advice)
-    answers = [model.answers(examples) for model in models]
+    answers = []
+    for model in models:
+        family, length = model.dataset.family, model.task.max_length
+        found = answer(model.network, model.tokenizer, family, examples, max_length=length, progress=model.progress)
+        answers.append(found)
     return [first.family.averaged(each) for each in zip(*answers, strict=True)] if len(answers) > 1 else answers[0]
 
 

@@ -32,7 +32,6 @@ from litebert.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from litebert.nn import Network
-    from litebert.tasks.kinds.family import Family
     from litebert.tasks.kinds.spans import SpanAnswer
 
 log = logging.getLogger("litebert")
@@ -343,6 +342,7 @@ class Model:
 
         A text longer than the model reads is cut at its end. An empty pair is none.
         """
+        from litebert.tasks.finetuning import answer
         from litebert.tasks.kinds.text import TextClassification, TextExample
 
         network, listed = self.begin("classify", texts)
@@ -352,7 +352,7 @@ class Model:
         examples = [TextExample(str(number), first, second or None) for number, (first, second) in enumerate(columns)]
         found = Results(
             answers.Classification(family.named(scores), dict(zip(family.head.labels, scores.values, strict=True)))
-            for scores in self._answers(family, examples)
+            for scores in answer(network, self.tokenizer, family, examples)
         )
         return found[0] if isinstance(texts, str) else found
 
@@ -362,6 +362,7 @@ class Model:
     def tag(self, texts: Iterable[str]) -> Results[Results[answers.Tagged]]: ...
     def tag(self, texts: Texts) -> Results[answers.Tagged] | Results[Results[answers.Tagged]]:
         """Return the tag of every word and punctuation mark of each text."""
+        from litebert.tasks.finetuning import answer
         from litebert.tasks.kinds.tagging import TagExample, TokenClassification
 
         network, listed = self.begin("tag", texts, is_bounded=True)
@@ -371,9 +372,9 @@ class Model:
         found = Results(
             Results(
                 answers.Tagged(word.group(), family.head.labels[label], *word.span())
-                for word, label in zip(of_text, answer.best, strict=True)
+                for word, label in zip(of_text, tags.best, strict=True)
             )
-            for of_text, answer in zip(words, self._answers(family, examples), strict=True)
+            for of_text, tags in zip(words, answer(network, self.tokenizer, family, examples), strict=True)
         )
         return found[0] if isinstance(texts, str) else found
 
@@ -393,9 +394,10 @@ class Model:
 
     def choose_all(self, asked: Sequence[tuple[str, Sequence[str], str]]) -> list[answers.Choice]:
         """Return which choice answers each question; what is asked is (question, choices, context)."""
+        from litebert.tasks.finetuning import answer
         from litebert.tasks.kinds.text import ChoiceExample, MultipleChoice
 
-        _, questions = self.begin("choose", [question for question, _, _ in asked])
+        network, questions = self.begin("choose", [question for question, _, _ in asked])
         _, contexts = self.begin("choose", [context for _, _, context in asked])
         if not all(choices for _, choices, _ in asked):
             example = 'litebert choose "Who came?" Ada Nobody --context "Ada came."; in a file, choice1, choice2 ...'
@@ -403,9 +405,10 @@ class Model:
         family = MultipleChoice(num_choices=max(len(choices) for _, choices, _ in asked))
         columns = zip(contexts, questions, (tuple(choices) for _, choices, _ in asked), strict=True)
         examples = [ChoiceExample(str(number), *each) for number, each in enumerate(columns)]
+        found = answer(network, self.tokenizer, family, examples)
         return [
             answers.Choice(scores.best, example.choices[scores.best], scores.values)
-            for example, scores in zip(examples, self._answers(family, examples), strict=True)
+            for example, scores in zip(examples, found, strict=True)
         ]
 
     def answer(self, question: str, context: Texts, *, top: Top = 1) -> Results[answers.SpanFound]:
@@ -422,7 +425,7 @@ class Model:
         """Return the likeliest spans of all contexts of each question; what is asked is (question, contexts)."""
         import torch
 
-        from litebert.tasks.finetuning import answer
+        from litebert.tasks.finetuning import outputs_of
         from litebert.tasks.kinds.spans import SPAN_FAMILIES, ConditionalSpanAnswering, SpanExample
 
         network, questions = self.begin("answer", [question for question, _ in asked])
@@ -436,7 +439,7 @@ class Model:
         parts: list[list[SpanAnswer]] = [[] for _ in examples]
         windows = family.windows(examples, self.tokenizer, max_length=network.config.max_position_embeddings)
         while group := list(islice(windows, _WINDOWS_AT_ONCE)):
-            found = answer(network, family, examples, group)
+            found = family.answers(examples, group, outputs_of(network, family.outputs, group))
             for number in {each.example for each in group}:
                 parts[number].append(found[number])
         merged = (family.merged(of_context) for of_context in parts)
@@ -461,14 +464,6 @@ class Model:
                 spans.append(answers.SpanFound("", 0, 0, nothing, 0, nothing))
             ranked.append(Results(sorted(spans, key=lambda span: -span.probability)[:top]))
         return ranked
-
-    def _answers(self, family: "Family[Any, Any]", examples: Sequence[Any]) -> list[Any]:
-        from litebert.tasks.finetuning import answer
-
-        network: Any = self.network
-        longest = network.config.max_position_embeddings
-        features = family.features(examples, self.tokenizer, max_length=longest, training=False)
-        return answer(network, family, examples, features)
 
     def explain(self, verb: str, *texts: str, answer: str | None = None) -> answers.Explanation:
         """Return how much each word of the texts adds to an answer of a verb.

@@ -151,13 +151,19 @@ def drawn(num_features: int, step: int, *, batch_size: int, seed: int) -> list[i
 
 def answer(
     network: AlbertForTask,
+    tokenizer: Tokenizer,
     family: Family[Example, Answer],
     examples: Sequence[Example],
-    features: Sequence[Feature],
     *,
+    max_length: int | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> list[Answer]:
-    """Answer every example; `progress` is called with the number of features done since its last call."""
+    """Answer every example, cut to what the network reads or to `max_length` pieces.
+
+    `progress` is called with the number of features done since its last call.
+    """
+    length = min(max_length or 1 << 30, network.config.max_position_embeddings)
+    features = family.features(examples, tokenizer, max_length=length, training=False)
     return family.answers(examples, features, outputs_of(network, family.outputs, features, progress=progress))
 
 
