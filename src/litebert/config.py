@@ -166,68 +166,70 @@ class HeadRecord:
     pipeline: str  # its task on the Hub
     purpose: str
     verb: str  # the method of `litebert.load(...)` that uses it
-    shell_example: str  # what follows `litebert` in a shell
-    python_example: str  # what follows `model.` in Python
     is_pooled: bool = False  # reads the pooled [CLS] instead of every token
     has_labels: bool = False  # the outputs are named labels; else there are `num_outputs`
     num_outputs: int = 0
     variable: str = ""  # by which an official checkpoint shows this head
     logits: tuple[str, ...] = ("logits",)  # names of the columns of a linear head that is read token by token
-    has_problem_type: bool = False  # outputs can be one label, a set of labels, or a score
-    has_choices: bool = False
     is_in_transformers: bool = True  # if not, transformers reads the encoder alone
     has_dropout: bool = True  # of the linear layer's input
     module: str = "litebert.nn.heads:LinearHead"  # its class
     reads_texts: bool = False  # gets all tokens and the batch, and returns one row per sequence
+
+    @property
+    def has_problem_type(self) -> bool:
+        """Whether outputs can be one label, a set of labels, or a score."""
+        return self.verb == "classify"
+
+    @property
+    def examples(self) -> tuple[str, str]:
+        """What follows `litebert` in a shell, and `model.` in Python."""
+        return _EXAMPLES[self.verb]
 
     def make(self, config: AlbertConfig, head: "HeadConfig") -> Any:
         """Return a new module of this kind."""
         return resolve_name(self.module)(config, head)
 
 
-_CLASSIFIER = "output_weights"
-_CLASSIFY = (
-    "classify", 'classify "A first text." "Another one."', 'classify(["A first text.", "Another one."])',
-)  # fmt: skip
-_ANSWER = (
-    "answer", 'answer "Who sat there?" --context "The cat sat on the mat."',
-    'answer("Who sat there?", "The cat sat on the mat.")',
-)  # fmt: skip
+_EXAMPLES = {  # of each verb that a head has
+    "classify": ('classify "A first text." "Another one."', 'classify(["A first text.", "Another one."])'),
+    "tag": ('tag "The words of this text are tagged."', 'tag(["The words of this text are tagged."])'),
+    "answer": (
+        'answer "Who sat?" --context "The cat sat on the mat."',
+        'answer("Who sat?", "The cat sat on the mat.")',
+    ),
+    "choose": ('choose "Who sat there?" "the cat" nobody', 'choose("Who sat there?", ["the cat", "nobody"])'),
+    "embed": ('embed "A first text." "Another one."', 'embed(["A first text.", "Another one."])'),
+}
+_CLASSIFIER = "output_weights"  # in official checkpoints
 _RECORDS = (
     HeadRecord(
-        "sequence-classification", "SequenceClassification", "classifier",
-        "text-classification", "classifies texts or pairs of texts", *_CLASSIFY,
-        is_pooled=True, has_labels=True, variable=_CLASSIFIER, has_problem_type=True,
+        "sequence-classification", "SequenceClassification", "classifier", "text-classification",
+        "classifies texts or pairs of texts", "classify", is_pooled=True, has_labels=True, variable=_CLASSIFIER,
     ),
     HeadRecord(
-        "vector-classification", "VectorClassification", "classifier",
-        "text-classification", "classifies texts or pairs of texts by their vectors", *_CLASSIFY,
-        has_labels=True, has_problem_type=True, is_in_transformers=False,
+        "vector-classification", "VectorClassification", "classifier", "text-classification",
+        "classifies texts or pairs of texts by their vectors", "classify", has_labels=True, is_in_transformers=False,
         module="litebert.tasks.kinds.text:VectorHead", reads_texts=True,
     ),
     HeadRecord(
-        "token-classification", "TokenClassification", "classifier",
-        "token-classification", "tags words",
-        "tag", 'tag "The words of this text are tagged."', 'tag(["The words of this text are tagged."])',
-        has_labels=True, variable=_CLASSIFIER,
+        "token-classification", "TokenClassification", "classifier", "token-classification",
+        "tags words", "tag", has_labels=True, variable=_CLASSIFIER,
     ),
     HeadRecord(
-        "question-answering", "QuestionAnswering", "qa_outputs",
-        "question-answering", "finds answers in a text (SQuAD 1.1)", *_ANSWER,
-        num_outputs=2, variable="cls/squad/output_weights", logits=("start_logits", "end_logits"),
-        has_dropout=False,  # unlike the official classifiers (squad_utils.py L708)
+        "question-answering", "QuestionAnswering", "qa_outputs", "question-answering",
+        "finds answers in a text (SQuAD 1.1)", "answer", num_outputs=2, variable="cls/squad/output_weights",
+        logits=("start_logits", "end_logits"), has_dropout=False,  # unlike official classifiers (squad_utils.py L708)
     ),
     HeadRecord(
-        "conditional-question-answering", "ConditionalQuestionAnswering", "",
-        "question-answering", "finds answers in a text, or says that there is none (SQuAD 2.0)", *_ANSWER,
-        num_outputs=1, variable="start_logits/dense/kernel", is_in_transformers=False,
+        "conditional-question-answering", "ConditionalQuestionAnswering", "", "question-answering",
+        "finds answers in a text, or says that there is none (SQuAD 2.0)", "answer", num_outputs=1,
+        variable="start_logits/dense/kernel", is_in_transformers=False,
         module="litebert.tasks.kinds.spans:ConditionalSpanHead",
     ),
     HeadRecord(
-        "multiple-choice", "MultipleChoice", "classifier",
-        "multiple-choice", "chooses between answers",
-        "choose", 'choose "Who sat there?" "the cat" nobody', 'choose("Who sat there?", ["the cat", "nobody"])',
-        is_pooled=True, num_outputs=1, variable=_CLASSIFIER, has_choices=True,
+        "multiple-choice", "MultipleChoice", "classifier", "multiple-choice",
+        "chooses between answers", "choose", is_pooled=True, num_outputs=1, variable=_CLASSIFIER,
     ),
 )  # fmt: skip
 HEADS: dict[str, HeadRecord] = {record.kind: record for record in _RECORDS}

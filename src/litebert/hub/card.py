@@ -67,7 +67,7 @@ def model_card(folder: Path, *, name: str | None = None, license: str = "", lang
     able = [part for part, (*_, needs) in _VERBS.items() if not any(each.startswith(needs) for each in loaded.missing)]
     able = able if head is None else []
     does = [head.record.purpose] if head else [_VERBS[part][0] for part in able] or ["gives hidden states"]
-    calls = [head.record.python_example] if head else [_VERBS[part][1] for part in able]
+    calls = [head.record.examples[1]] if head else [_VERBS[part][1] for part in able]
     calls += [] if head else ['embed(["A first text.", "Another one."])']
 
     # What is on disk

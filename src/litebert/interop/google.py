@@ -149,7 +149,7 @@ def find_head(bundle: Bundle, *, kind: str | None, labels: tuple[str, ...]) -> H
     if record and record.has_labels:
         names = labels or numbered_labels(min(num_outputs, 100_000))
         fits = fits and len(set(names)) == len(names) == num_outputs > 0
-    elif labels or (record and record.has_choices and num_outputs != 1):
+    elif labels or (record and record.verb == "choose" and num_outputs != 1):
         fits = False
     if not fits:
         has = f"a head with {num_outputs} outputs" if num_outputs else f"a {possible[0]} head" if possible else ""

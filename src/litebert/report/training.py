@@ -216,7 +216,7 @@ def _finetuning(run: Run) -> Told:
     place, python = shlex.quote(str(run.folder)), "verbs"
     shell = [f"litebert evaluate {place}", f"litebert evaluate {shlex.quote(str(run.folder / 'best'))}"]
     if kind:
-        words, python = HEADS[kind].shell_example, HEADS[kind].python_example
+        words, python = HEADS[kind].examples
         texts = [row.text for some in answers.values() for row in some]
         if HEADS[kind].verb == "classify" and texts and all(BETWEEN in text for text in texts):
             words, python = 'classify "A text." --pair "Its pair."', 'classify(["A text."], ["Its pair."])'

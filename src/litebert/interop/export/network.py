@@ -112,7 +112,7 @@ def padded(
     pooler = None if "albert.pooler" in lacks else network.albert.pooler
     readers, has_choices = list[Reader](), False
     if has_head and isinstance(network, AlbertForTask):
-        readers, has_choices = [_task_head(network)], network.head_config.record.has_choices
+        readers, has_choices = [_task_head(network)], network.head_config.record.verb == "choose"
     elif has_head and isinstance(network, AlbertForPretraining):
         if "masked_lm" not in lacks:
             readers.append(_masked_lm(network))
