@@ -8,8 +8,7 @@ from torch import Tensor
 
 from litebert.config import AlbertConfig
 from litebert.fast.attention import Attend, Layout, attend_of, full, local, masked, padded, rectangles
-from litebert.nn import Batch
-from litebert.nn.model import AttentionBlock, attention
+from litebert.nn import AttentionBlock, Batch, attention
 
 LENGTHS = (3, 40, 16, 1, 33, 40, 70, 131, 2)
 READ = [0, 3, 43, 59, 60, 93, 132, 333]

@@ -25,8 +25,7 @@ from litebert.fast import attention as kernels
 from litebert.fast.int8 import Int8Calibration
 from litebert.fast.steps import cast
 from litebert.inference import Model
-from litebert.nn import Albert, AlbertForPretraining, Batch
-from litebert.nn.model import AttentionBlock, FeedForwardBlock
+from litebert.nn import Albert, AlbertForPretraining, AttentionBlock, Batch, FeedForwardBlock
 
 MASKED = torch.tensor([5, 70, 61, 4, 132])
 READ = torch.tensor([50, 0, 131, 3, 4, 60, 59, 44])

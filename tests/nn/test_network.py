@@ -7,8 +7,7 @@ import torch
 
 from litebert.config import PRESETS, AlbertConfig, HeadConfig
 from litebert.errors import LitebertError
-from litebert.nn import Albert, AlbertForPretraining, AlbertForTask, Batch, depth_plan
-from litebert.nn.model import ACTIVATIONS
+from litebert.nn import ACTIVATIONS, Albert, AlbertForPretraining, AlbertForTask, Batch, depth_plan
 from litebert.study import sizes_of
 
 SIZES = {"vocab_size": 60, "embedding_size": 12, "hidden_size": 24, "num_hidden_layers": 4, "num_attention_heads": 3}

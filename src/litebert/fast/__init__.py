@@ -1,6 +1,6 @@
 """The engine: fast training, packed and eight-bit weights for inference."""
 
-from litebert.fast.int8 import calibrate, is_int8, to_int8
+from litebert.fast.int8 import Int8Calibration, calibrate, is_int8, to_int8
 from litebert.fast.steps import (
     DTYPES,
     accelerate,
@@ -13,6 +13,6 @@ from litebert.fast.steps import (
 )
 
 __all__ = [
-    "DTYPES", "accelerate", "calibrate", "checkpoint_gradients", "exact_dtype", "is_int8", "is_packed", "pack",
-    "refuse_non_finite", "to_int8", "use_backend",
+    "DTYPES", "Int8Calibration", "accelerate", "calibrate", "checkpoint_gradients", "exact_dtype", "is_int8",
+    "is_packed", "pack", "refuse_non_finite", "to_int8", "use_backend",
 ]  # fmt: skip

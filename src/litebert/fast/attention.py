@@ -19,8 +19,7 @@ from torch.nn import functional as F
 from torch.nn.utils.rnn import pad_sequence
 
 from litebert.config import ATTENTION_KINDS, AlbertConfig
-from litebert.nn.batch import Batch, sequence_of
-from litebert.nn.model import Visible, attention
+from litebert.nn import Batch, Visible, attention, sequence_of
 
 _MANY = 4  # sequences from which on a stack counts as large
 _FEW = 48  # tokens of a batch up to which float32 is faster than bf16 on a CPU: no padding, one kernel, two casts

@@ -23,8 +23,7 @@ from torch.nn import functional as F
 from litebert.config import Activation, AlbertConfig
 from litebert.fast import steps
 from litebert.fast.attention import attend_of
-from litebert.nn.batch import Batch
-from litebert.nn.model import Albert, AttentionBlock, FeedForwardBlock
+from litebert.nn import Albert, AttentionBlock, Batch, FeedForwardBlock
 
 # The inputs of the four products of a step; calibration finds a range for each, in each step.
 SITES = ("attention input", "attention result", "feed-forward input", "intermediate")

@@ -16,8 +16,7 @@ from litebert.errors import missing_package
 from litebert.fast.attention import Layout, fastest
 from litebert.fast.int8 import is_int8
 from litebert.fast.steps import Step, projection
-from litebert.nn.batch import Batch
-from litebert.nn.model import Albert, AttentionBlock, FeedForwardBlock
+from litebert.nn import Albert, AttentionBlock, Batch, FeedForwardBlock
 
 try:
     import onnx

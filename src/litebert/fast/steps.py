@@ -24,10 +24,7 @@ from torch.utils.checkpoint import checkpoint
 from litebert.config import Activation, Backend
 from litebert.errors import DamagedError, no_such_name
 from litebert.fast.attention import Attend, Layout, attend_of, fastest
-from litebert.nn.batch import Batch, filled
-from litebert.nn.heads import Network
-from litebert.nn.model import ACTIVATIONS, Albert, AttentionBlock
-from litebert.nn.model import Step as Plan
+from litebert.nn import ACTIVATIONS, Albert, AttentionBlock, Batch, Network, filled
 
 # The dtype of activations for each precision.
 DTYPES: dict[str, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
@@ -80,7 +77,7 @@ def block(
 
 
 def make_steps(
-    albert: Albert, linear: MakeLinear, *, for_training: bool = False, plan: Sequence[Plan] | None = None
+    albert: Albert, linear: MakeLinear, *, for_training: bool = False, plan: Sequence[tuple[int, int]] | None = None
 ) -> list[Step]:
     """Prepare each block of a plan once, and return the plan's steps; by default all of the encoder's."""
     plan, dtype = albert.plan if plan is None else plan, albert.dtype
@@ -88,13 +85,13 @@ def make_steps(
     attend = attend_of(albert.config, in_rectangles=is_on_cpu and not for_training)
 
     mixing, widening = {}, {}
-    for i in {step.attention for step in plan}:
+    for i in {i for i, _ in plan}:
         mix = albert.attention[i]
         project = linear(*projection(mix), dtype, "linear", 0.0)
         output = linear(mix.output.weight, mix.output.bias, dtype, "linear", mix.dropout.p * mix.training)
         dropout_prob = mix.attention_dropout_prob * mix.training
         mixing[i] = Mixing(project, attend, output, norm_of(mix.norm, dtype), mix.heads, dropout_prob)
-    for j in {step.feed_forward for step in plan}:
+    for j in {j for _, j in plan}:
         wide = albert.feed_forward[j]
         intermediate = linear(wide.intermediate.weight, wide.intermediate.bias, dtype, wide.hidden_act, 0.0)
         output = linear(wide.output.weight, wide.output.bias, dtype, "linear", wide.dropout.p * wide.training)

@@ -9,8 +9,7 @@ from torch import Tensor
 
 from litebert.config import ATTENTION_KINDS, AlbertConfig, HeadConfig
 from litebert.errors import DamagedError, LitebertError
-from litebert.fast import is_int8, pack, refuse_non_finite, to_int8
-from litebert.fast.int8 import Int8Calibration
+from litebert.fast import Int8Calibration, is_int8, pack, refuse_non_finite, to_int8
 from litebert.folder import names as on_disk
 from litebert.folder import weights as files
 from litebert.folder.config import PUBLISHED_SHAPES, doubts, read_head, read_layout, write_config

@@ -9,8 +9,7 @@ from torch import Tensor
 
 from litebert.config import AlbertConfig, HeadConfig
 from litebert.folder.weights import damaged_model
-from litebert.nn import depth_plan
-from litebert.nn.heads import PRETRAINING_HEADS
+from litebert.nn import PRETRAINING_HEADS, depth_plan
 
 
 @dataclass(frozen=True)

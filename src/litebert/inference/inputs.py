@@ -89,7 +89,7 @@ def framed(
 
     Each is cut to what the model can read, or to `longest`, and lies on the network's device.
     """
-    from litebert.nn.batch import Batch, by_length
+    from litebert.nn import Batch, by_length
     from litebert.tasks.kinds.family import frame_ids
 
     longest = min(longest or 1 << 30, network.config.max_position_embeddings)

@@ -16,9 +16,12 @@ Axes in annotations and shape comments, here and in the packages above:
     blocks      blocks of tokens in local attention; each reads a `span` of neighbours
 """
 
-from litebert.nn.batch import Batch, by_length, device_of, moved, pooled
-from litebert.nn.heads import AlbertForPretraining, AlbertForTask, Network
-from litebert.nn.model import Albert, depth_plan
+from litebert.nn.batch import Batch, by_length, device_of, filled, moved, pooled, sequence_of
+from litebert.nn.heads import PRETRAINING_HEADS, AlbertForPretraining, AlbertForTask, LinearHead, Network
+from litebert.nn.model import ACTIVATIONS, Albert, AttentionBlock, FeedForwardBlock, Visible, attention, depth_plan
 
-__all__ = ["Albert", "AlbertForPretraining", "AlbertForTask", "Batch", "Network", "by_length", "depth_plan"]
-__all__ += ["device_of", "moved", "pooled"]
+__all__ = [
+    "ACTIVATIONS", "PRETRAINING_HEADS", "Albert", "AlbertForPretraining", "AlbertForTask", "AttentionBlock", "Batch",
+    "FeedForwardBlock", "LinearHead", "Network", "Visible", "attention", "by_length", "depth_plan", "device_of",
+    "filled", "moved", "pooled", "sequence_of",
+]  # fmt: skip

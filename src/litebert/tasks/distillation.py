@@ -19,8 +19,7 @@ from litebert.config import DistilConfig
 from litebert.distributed import ALONE, World
 from litebert.fast import exact_dtype
 from litebert.folder import Pooling, SentenceVectors, load_model, read_sentence_vectors
-from litebert.nn import Albert, AlbertForPretraining, Batch, device_of, moved, pooled
-from litebert.nn.heads import PRETRAINING_HEADS
+from litebert.nn import PRETRAINING_HEADS, Albert, AlbertForPretraining, Batch, device_of, moved, pooled
 from litebert.nn.model import FeedForwardBlock
 from litebert.objectives import PretrainingBatch, Samples, prefetch
 from litebert.rng import Ints

@@ -12,9 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from litebert.errors import LitebertError
-from litebert.nn import Albert, AlbertForPretraining, AlbertForTask, Network
-from litebert.nn.heads import LinearHead
-from litebert.nn.model import AttentionBlock
+from litebert.nn import Albert, AlbertForPretraining, AlbertForTask, AttentionBlock, LinearHead, Network
 from litebert.tasks.kinds.family import NEVER
 from litebert.tasks.kinds.spans import ConditionalSpanHead
 from litebert.tasks.kinds.text import VectorHead, vector_rows
