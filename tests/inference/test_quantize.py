@@ -57,13 +57,7 @@ def test_the_command_makes_the_same_copy_and_warns_of_one_that_differs_much(
 
 def _run(words: str) -> Callable[[Path, Path], object]:
     """Return a call of a command on a model, with a new place for what it writes."""
-
-    def call(model: Path, output: Path) -> object:
-        return CliRunner().invoke(
-            cli, words.format(model, output).split(), catch_exceptions=False, standalone_mode=False
-        )
-
-    return call
+    return lambda model, output: cli.main(words.format(model, output).split(), standalone_mode=False)
 
 
 REFUSED: dict[str, tuple[str, str, Callable[[Path, Path], object]]] = {
@@ -71,7 +65,6 @@ REFUSED: dict[str, tuple[str, str, Callable[[Path, Path], object]]] = {
     "a start": ("eight", "LB-663", lambda m, _: start_from(AlbertForPretraining(read_config(m)), m)),
     "explained": ("eight", "LB-872", lambda model, _: litebert.load(model).explain("similar", *TEXTS[:2])),
     "imported": ("eight", "LB-663", _run("import huggingface {} --output {}")),
-    "exported to Google's": ("eight", "LB-663", _run("export google {} {}")),
     "exported to ONNX": ("eight", "LB-663", _run("export onnx {} {}/model.onnx")),
     "quantized again": ("eight", "LB-617", lambda model, output: quantize(model, output, texts=TEXTS)),
     "too few texts": ("folder", "LB-618", lambda model, output: quantize(model, output, texts=TEXTS[:3])),
@@ -98,18 +91,13 @@ HALF = "ffn.quantized"  # how the name of one matrix of numbers ends
 DAMAGES: dict[str, tuple[str, str, Callable[[Tensor], Tensor] | None]] = {
     "no scale": ("LB-660", "ffn.scale", None),
     "no numbers": ("LB-660", HALF, None),
-    "half a pooler": ("LB-660", "albert.pooler.scale", None),
     "no ranges": ("LB-660", "albert.ranges", None),
-    "no means": ("LB-660", "albert.shifts", None),
-    "no biases": ("LB-660", "albert.biases", None),
     "means of one block": ("LB-606", "albert.shifts", lambda means: means[:, :1]),
     "ranges of fewer steps": ("LB-606", "albert.ranges", lambda ranges: ranges[:2]),
-    "one range a step": ("LB-606", "albert.ranges", lambda ranges: ranges[:, 0]),
     "ranges back to front": ("LB-666", "albert.ranges", lambda ranges: ranges.flip(-1)),
     "a range that is no number": ("LB-607", "albert.ranges", lambda ranges: ranges * torch.nan),
     "a negative scale": ("LB-666", "albert.pooler.scale", lambda scale: -scale),
     "wider numbers": ("LB-606", HALF, lambda numbers: numbers.to(torch.int32)),
-    "unsigned numbers": ("LB-606", HALF, lambda numbers: numbers.view(torch.uint8)),
     "float numbers": ("LB-606", HALF, lambda numbers: numbers.float()),
     "too few numbers": ("LB-606", HALF, lambda numbers: numbers[1:]),
 }

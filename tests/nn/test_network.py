@@ -1,7 +1,5 @@
 """The network against its definition."""
 
-import math
-
 import pytest
 import torch
 
@@ -80,17 +78,9 @@ def test_weights_begin_as_a_normal_cut_at_two_sigma_the_same_of_one_generator() 
         assert any("projection" in name for name, _ in Albert(square).named_parameters()) is has
 
 
-@pytest.mark.parametrize(
-    ("name", "values"),
-    [
-        # spec: gelu(-3, -1, -.5, .5, 1, 3) of the official tanh form
-        ("gelu_new", (-0.0036374, -0.1588080, -0.1542860, 0.3457140, 0.8411920, 2.9963626)),
-        ("gelu", tuple(x * 0.5 * (1 + math.erf(x / 2**0.5)) for x in (-3, -1, -0.5, 0.5, 1, 3))),
-        ("relu", (0, 0, 0, 0.5, 1, 3)),
-    ],
-)
-def test_activations_by_name(name: str, values: tuple[float, ...]) -> None:
-    result = ACTIVATIONS[name](torch.tensor([-3.0, -1.0, -0.5, 0.5, 1.0, 3.0]))
+def test_the_official_gelu_is_the_tanh_form() -> None:
+    result = ACTIVATIONS["gelu_new"](torch.tensor([-3.0, -1.0, -0.5, 0.5, 1.0, 3.0]))
+    values = (-0.0036374, -0.1588080, -0.1542860, 0.3457140, 0.8411920, 2.9963626)  # of modeling.py L299
     assert result.tolist() == pytest.approx(values, abs=1e-6)
 
 
