@@ -218,6 +218,13 @@ class Run:
             raise LitebertError("LB-650", f"{run.folder} is not a run", received=found, next=next_step)
         return run
 
+    @classmethod
+    def of(cls, path: str | Path) -> Self | None:
+        """Return the run of a folder: itself, or the one whose model it is; None if there is none."""
+        folder = Path(path).absolute()
+        folder = folder.parent if folder.name in ("model", "best") and not is_run(folder) else folder
+        return cls(folder) if is_run(folder) else None
+
     @cached_property
     def seeds(self) -> tuple[Self, ...]:
         """The runs seed-1, seed-2, ... of one command with several seeds, in the order of their numbers."""

@@ -94,21 +94,19 @@ def evaluate(
     """
     given = dict(locals())
     require_types(evaluate, given)
-    from litebert.inference.finetuned import run_of
-
     given["models"] = chosen = tuple(paths(models))
     if (predictions is None) == (not chosen) or (on is not None and len(chosen) > 1):
         received = f"{len(chosen)} runs, --predictions {predictions}, --on {on}"
         what, expected = "this is not one thing to evaluate", "RUN..., or RUN --on ..., or --predictions FILE"
         raise LitebertError("LB-525", what, received=received, expected=expected, next="litebert evaluate --help")
-    run = run_of(chosen[0]) if chosen else None
+    run = Run.of(chosen[0]) if chosen else None
     measure: Callable[..., Evaluation]
     kind, measure = "a fine-tuned model", _of_finetuned
     if predictions is not None:
         kind, measure = "a prediction file", _of_predictions
     elif on is not None:
         kind, measure = "a measure without fine-tuning", _without_tuning
-    elif len(chosen) == 1 and (Run(run).kind == "pretraining" if run else task is None):
+    elif len(chosen) == 1 and (run.kind == "pretraining" if run else task is None):
         kind, measure = "a pretrained model", _of_pretrained
     # the options that act are the arguments of the function that measures; the others are refused
     takes = inspect.signature(measure).parameters
@@ -183,12 +181,12 @@ def _of_pretrained(
     """Measure masked LM and sentence order; a model without a sentence-order head, masked LM alone."""
     from litebert.fast import DTYPES, refuse_non_finite
     from litebert.folder import load_model
-    from litebert.inference.finetuned import recorded_config, run_of, trained_in
+    from litebert.inference.finetuned import recorded_config, trained_in
     from litebert.nn import AlbertForPretraining
     from litebert.tasks.pretraining import Pretraining
 
-    run, folder = run_of(models[0]), locate(models[0])
-    config = None if run is None else recorded_config(PretrainConfig, Run(run).settings)
+    run, folder = Run.of(models[0]), locate(models[0])
+    config = None if run is None else recorded_config(PretrainConfig, run)
     loaded = load_model(folder, dtype=DTYPES[precision or trained_in(config)])
     of_order = {name for name in loaded.missing if name.startswith("sentence_order.")}
     if not isinstance(loaded.network, AlbertForPretraining) or loaded.missing - of_order:

@@ -169,11 +169,10 @@ def _answer(verb: Verb, loading: Loading, bulk: Bulk, options: dict[str, Any], t
     total: int | None = len(rows)
     numbered: Iterator[Numbered] = iter(enumerate(rows, 1))
     if sources:
-        from litebert.inference.finetuned import run_of
         from litebert.runs import Run
 
-        run = run_of(model.source)
-        columns = Run(run).file.data.get("columns") if run else None  # of the table that the model was trained on
+        run = Run.of(model.source)
+        columns = run.file.data.get("columns") if run else None  # of the table that the model was trained on
         trained = dict(str(each).split("=", 1) for each in columns) if isinstance(columns, list) else {}
         total, numbered = _count_rows(sources), rows_of(sources, bulk.columns, verb, shared, trained)
     file, num_rows, bad = None, 0, list[tuple[int, LitebertError]]()

@@ -11,7 +11,7 @@ from litebert.files import hash_file, read_capped, write_text
 from litebert.folder.config import architecture
 from litebert.folder.model import head_of, load_model
 from litebert.folder.weights import weights_path
-from litebert.runs import MeasuredStep, Run, is_run
+from litebert.runs import MeasuredStep, Run
 from litebert.settings import DEFAULT, SUITED, is_typed, named_in
 from litebert.tokenizer import Tokenizer
 
@@ -57,7 +57,7 @@ def model_card(folder: Path, *, name: str | None = None, license: str = "", lang
 
     loaded = load_model(folder)
     network, config, head = loaded.network, loaded.network.config, head_of(loaded.network)
-    run = folder.absolute().parent if is_run(folder.absolute().parent) else None
+    run = Run.of(folder)
     name = name or str(folder)
     title = name.split("/")[-1]
     if run is not None and title in ("model", "best"):
@@ -101,7 +101,7 @@ def model_card(folder: Path, *, name: str | None = None, license: str = "", lang
         calls=calls,
         is_in_transformers=is_theirs,
         architecture=architecture(head, network.state_dict().keys() - loaded.missing) if is_theirs else "AlbertModel",
-        **(_training(Run.open(run), folder.name) if run is not None else {}),
+        **(_training(run, folder.name) if run is not None else {}),
     )
 
 

@@ -1,6 +1,6 @@
 """A fine-tuned run, or an ensemble of them, on whole data sets: answers and measures, and an eight-bit copy."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from os import PathLike, fspath
@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from pydantic import JsonValue
 
 from litebert.config import FinetuneConfig, Precision, PretrainConfig, TaskConfig, TaskDataConfig, numbered_labels
 from litebert.errors import LitebertError
@@ -20,7 +19,7 @@ from litebert.hub.transfer import locate
 from litebert.inference.inputs import open_network
 from litebert.interop.reports import Quantized
 from litebert.nn import AlbertForTask, by_length
-from litebert.runs import RUN_FILE, Run, is_run
+from litebert.runs import RUN_FILE, Run
 from litebert.settings import RETIRED, Schema, Setting, resolve
 from litebert.tasks.finetuning import answer
 from litebert.tasks.kinds.family import Dataset, Feature, frame_ids, joined
@@ -60,16 +59,14 @@ class Finetuned:
         `precision` defaults to the one that the run was trained in; `columns` replace the roles of columns that it was
         trained with; `depth` is the number of steps applied.
         """
-        run = run_of(path)
-        recorded = Run(run).file if run else None
-        folder = locate(fspath(path))
-        if recorded is None and task is None:
+        run, folder = Run.of(fspath(path)), locate(fspath(path))
+        if run is None and task is None:
             what = f"{path} is no run of litebert finetune, and no file names what it was trained for"
             raise LitebertError("LB-613", what, next="add --task mrpc, or whichever task it is")
-        config = recorded_config(FinetuneConfig, recorded.settings) if recorded else None
+        config = recorded_config(FinetuneConfig, run) if run else None
         settings = config.task if config else TaskConfig(name=str(task))
         where = config.data if config else TaskDataConfig()
-        settled = dict(recorded.data) if recorded and "columns" in recorded.data else None
+        settled = dict(run.file.data) if run and "columns" in run.file.data else None
         if columns:
             where = where.model_copy(update={"columns": tuple(columns)})
             if settled and isinstance(old := settled["columns"], list):  # the recorded roles, some of them replaced
@@ -123,20 +120,11 @@ def measured(models: Sequence[Finetuned], data: Path, split: str) -> tuple[dict[
 
 def data_of(folder: str | PathLike[str]) -> Path:
     """Return the path of the data that a run was trained on."""
-    run = run_of(folder)
-    recorded = Run(run).file if run else None
-    if recorded is None:
+    run = Run.of(fspath(folder))
+    if run is None:
         raise LitebertError("LB-925", f"no file names the data of {folder}, which has no run", next="add --data FOLDER")
-    data = recorded_config(FinetuneConfig, recorded.settings).data
+    data = recorded_config(FinetuneConfig, run).data
     return Path(str(data.folder or data.train))
-
-
-def run_of(path: str | PathLike[str]) -> Path | None:
-    """Return the run of a folder: itself, or the one whose model it is; None if there is none."""
-    folder = Path(path)
-    if is_run(folder):
-        return folder
-    return folder.parent if folder.name in ("model", "best") and is_run(folder.parent) else None
 
 
 def trained_in(config: PretrainConfig | FinetuneConfig | None) -> Precision:
@@ -145,9 +133,9 @@ def trained_in(config: PretrainConfig | FinetuneConfig | None) -> Precision:
     return "fp32" if recorded == "auto" else recorded
 
 
-def recorded_config(kind: type[Schema], settings: Mapping[str, JsonValue]) -> Schema:
+def recorded_config(kind: type[Schema], run: Run) -> Schema:
     """Return the configuration of a run from the settings in its run.json."""
-    given = {key: Setting(value, RUN_FILE) for key, value in settings.items() if key not in RETIRED}
+    given = {key: Setting(value, RUN_FILE) for key, value in run.settings.items() if key not in RETIRED}
     return resolve(kind, given).config
 
 
@@ -188,10 +176,8 @@ def quantize(
         features = dataset.family.features(chosen, tokenizer, max_length=length, training=False)
         before = {split: measured([opened], data, split)[0] for split in dataset.dev_splits if evaluate}
     if len(features) < _HELD_OUT_EVERY:
-        what, expected = (
-            f"{len(features)} texts are too few to calibrate on",
-            f"a few hundred, at least {_HELD_OUT_EVERY}",
-        )
+        what = f"{len(features)} texts are too few to calibrate on"
+        expected = f"a few hundred, at least {_HELD_OUT_EVERY}"
         raise LitebertError("LB-618", what, expected=expected, next="give more texts")
 
     # Calibrate on most examples, measure the error on the rest.

@@ -428,13 +428,9 @@ class Model:
         from litebert.tasks.finetuning import outputs_of
         from litebert.tasks.kinds.spans import SPAN_FAMILIES, ConditionalSpanAnswering, SpanExample
 
-        network, questions = self.begin("answer", [question for question, _ in asked])
-        _, texts = self.begin("answer", [context for _, contexts in asked for context in contexts])
-        top, numbers = (
-            inputs.count(top, "top"),
-            [number for number, (_, contexts) in enumerate(asked) for _ in contexts],
-        )
-        examples = [SpanExample("", questions[number], text) for number, text in zip(numbers, texts, strict=True)]
+        network, _ = self.begin("answer", [text for question, contexts in asked for text in (question, *contexts)])
+        examples = [SpanExample("", str(question), str(text)) for question, texts in asked for text in texts]
+        top = inputs.count(top, "top")
         family = SPAN_FAMILIES[network.head_config.kind]
         parts: list[list[SpanAnswer]] = [[] for _ in examples]
         windows = family.windows(examples, self.tokenizer, max_length=network.config.max_position_embeddings)
@@ -488,11 +484,9 @@ class Model:
         """Return the network, if its head answers this verb, and the texts as a list; remark once on their language."""
         found = [texts] if isinstance(texts, str) else inputs.several(texts, verb)
         if is_bounded and (longest := max(map(len, found), default=0)) > MAX_CHARACTERS:
-            what = (
-                f"this text is too long for {verb}, whose answer grows with it: at most {MAX_CHARACTERS:,} characters"
-            )
-            advice = "split the text into chapters, one per row of a file"
-            raise LitebertError("LB-935", what, received=f"{longest:,} characters", next=advice)
+            what, received = f"this text is too long for {verb}, whose answer grows with it", f"{longest:,} characters"
+            expected, advice = f"at most {MAX_CHARACTERS:,}", "split the text into chapters, one per row of a file"
+            raise LitebertError("LB-935", what, received=received, expected=expected, next=advice)
         if verb not in self.verbs and verb not in ("similar", "index", "explain"):
             raise self._unable(verb)
         remark = self.remark  # another thread may take it away
