@@ -377,7 +377,7 @@ class OptimConfig(Section):
     epsilon: float = Field(1e-6, gt=0, le=1, description="added outside the root")
     clip_norm: float = Field(1.0, gt=0, description="largest global gradient norm")
     schedule: Literal["official", "linear", "wsd"] = Field(
-        "linear", description="official: with a jump; linear: none; wsd: warm-up-stable-decay"
+        "linear", description="official: with a jump; wsd: decays last"
     )
     warmup_steps: float = Field(
         0.025, ge=0, description="steps to the peak, with train.minutes a tenth of all at most; below 1: a share of all"
@@ -455,9 +455,7 @@ class TaskConfig(Section):
     max_answer_length: int = Field(30, ge=1, description="SQuAD: pieces in the longest answer")
     null_threshold: float | None = Field(None, description="SQuAD 2.0: null score without an answer; unset: official")
     max_qa_length: int = Field(128, ge=1, description="RACE: last pieces kept of question + option")
-    class_weights: tuple[float, ...] | None = Field(
-        None, description="weights of the labels in the loss, in their order"
-    )
+    class_weights: tuple[float, ...] | None = Field(None, description="weights in the loss, in the order of the labels")
 
 
 class TaskDataConfig(Section):

@@ -10,17 +10,7 @@ from torch import Tensor
 
 from litebert.config import AlbertConfig
 from litebert.errors import LitebertError
-from litebert.fast import (
-    accelerate,
-    calibrate,
-    checkpoint_gradients,
-    int8,
-    is_packed,
-    pack,
-    steps,
-    to_int8,
-    use_backend,
-)
+from litebert.fast import accelerate, calibrate, checkpoint_gradients, int8, is_packed, pack, steps, to_int8
 from litebert.fast import attention as kernels
 from litebert.inference import Model
 from litebert.nn import Albert, AlbertForPretraining, Batch
@@ -53,16 +43,11 @@ def _pack_without_private_kernels(network: AlbertForPretraining) -> None:
         pack(network.albert)
 
 
-def _pack_with_graphs(network: AlbertForPretraining) -> None:
-    pack(network.albert)
-    use_backend(network.albert, "onnxruntime")
-
-
 WAYS = [
     lambda network: accelerate(network.albert),
     lambda network: pack(network.albert),
     _pack_without_private_kernels,
-    _pack_with_graphs,
+    lambda network: pack(network.albert, "onnxruntime"),
 ]
 
 
@@ -146,7 +131,7 @@ CHANGES: dict[str, Callable[[Albert], object]] = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-@pytest.mark.parametrize("prepare", [WAYS[1], _pack_with_graphs])
+@pytest.mark.parametrize("prepare", [WAYS[1], WAYS[3]])
 @torch.no_grad()
 def test_what_was_packed_is_forgotten_when_the_weights_may_change(
     change: str, prepare: Callable[[AlbertForPretraining], None]
@@ -179,9 +164,7 @@ def test_a_copy_computes_the_same_in_the_same_way(
     if kind == "int8":
         to_int8(network, calibrate(network.albert, [BATCH]))
     if kind not in ("plain", "training"):
-        pack(network.albert)
-    if kind == "onnxruntime":
-        use_backend(network.albert, kind)
+        pack(network.albert, kind if kind == "onnxruntime" else "torch")
     copied = copier(network)
     with torch.no_grad():
         for each in (BATCH, Batch.from_lists([[2, 7, 9, 3]])):

@@ -9,10 +9,9 @@ from litebert.fast.steps import (
     is_packed,
     pack,
     refuse_non_finite,
-    use_backend,
 )
 
 __all__ = [
     "DTYPES", "Int8Calibration", "accelerate", "calibrate", "checkpoint_gradients", "exact_dtype", "is_int8",
-    "is_packed", "pack", "refuse_non_finite", "to_int8", "use_backend",
+    "is_packed", "pack", "refuse_non_finite", "to_int8",
 ]  # fmt: skip

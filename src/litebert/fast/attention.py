@@ -75,10 +75,8 @@ def full(query: OfQueries, key: OfTokens, value: OfTokens, layout: Layout, dropo
     mixed, queries, keys = [], 0, 0
     for (num_queries, num_keys), run in groupby(zip(layout.query_lengths, lengths, strict=True)):
         count = sum(1 for _ in run)
-        parts = (
-            query[queries : queries + count * num_queries],
-            *(x[keys : keys + count * num_keys] for x in (key, value)),
-        )
+        of_keys = [x[keys : keys + count * num_keys] for x in (key, value)]
+        parts = (query[queries : queries + count * num_queries], *of_keys)
         q, k, v = (x.view(count, -1, *x.shape[1:]).transpose(1, 2) for x in parts)  # (sequences, heads, length, size)
         if query.is_cuda or dtype != torch.bfloat16:
             own = F.scaled_dot_product_attention(q, k, v, dropout_p=dropout_prob)

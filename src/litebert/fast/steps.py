@@ -181,13 +181,18 @@ def checkpoint_gradients(albert: Albert) -> None:
 
 
 @torch.no_grad()
-def pack(albert: Albert, backend: str = "torch") -> None:
+def pack(albert: Albert, backend: Backend = "torch") -> None:
     """Pack the current weights for inference, in eight bits if they are stored so.
 
-    Training and gradients use the weights themselves; if these change, packed ones are dropped.
+    Training and gradients use the weights themselves; if these change, packed ones are dropped. With "onnxruntime", a
+    network in fp32 whose operators it has gets a graph per distinct step, which computes single short texts; with
+    "auto", if it is installed and faster.
     """
+    if backend not in get_args(Backend):
+        raise no_such_name("LB-975", "there is no such backend", str(backend), get_args(Backend), next='backend="auto"')
+    is_absent = backend == "auto" and not all(find_spec(package) for package in ("onnx", "onnxruntime"))
     engine = accelerate(albert)
-    engine.backend, engine.packed = backend, None
+    engine.backend, engine.packed = "torch" if is_absent else backend, None
     engine.steps(albert)
 
 
@@ -199,19 +204,6 @@ def is_packed(albert: Albert) -> bool:
         return False
     engine.steps(albert)  # forgets what has changed
     return engine.backend is not None
-
-
-def use_backend(albert: Albert, backend: str) -> None:
-    """Compute single short texts with onnxruntime; with "auto", where it is installed and faster.
-
-    A packed network in fp32 gets a graph per distinct step. A network in bf16, in eight bits or with unsupported
-    operators stays unchanged.
-    """
-    if backend not in get_args(Backend):
-        raise no_such_name("LB-975", "there is no such backend", str(backend), get_args(Backend), next='backend="auto"')
-    is_installed = all(find_spec(package) for package in ("onnx", "onnxruntime"))
-    if backend != "torch" and (backend != "auto" or is_installed) and is_packed(albert):
-        pack(albert, backend)
 
 
 def refuse_non_finite(network: Network) -> None:

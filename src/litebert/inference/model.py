@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice, pairwise
+from itertools import chain, islice, pairwise
 from os import PathLike
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, get_args, overload
 
@@ -45,6 +45,7 @@ _WINDOWS_AT_ONCE = 256  # held in memory together; a context of 33,000 tokens ha
 _WORD = re.compile(r"\w+(?:[-'’.,]\w+)*|[^\w\s]")
 
 Top = Annotated[int, Ge(1), "Answers to show."]
+Context = Annotated[str, "The text that the question is about."]
 PoolingOption = Annotated[
     Pooling | None, "How tokens become one vector; by default the model's own pooling, or the mean."
 ]
@@ -92,13 +93,14 @@ class Model:
         was trained after that step, it answers. `backend` computes single short texts; "auto" is onnxruntime where
         that is faster. No code from the files is executed.
         """
-        from litebert.fast import use_backend
+        from litebert.fast import pack
         from litebert.folder.config import read_sentence_vectors
         from litebert.hub.transfer import locate, packaged_model
 
         folder = packaged_model() if path is None else locate(path)
         loaded = inputs.open_network(folder, precision, depth)
-        use_backend(loaded.network.albert, backend)
+        if backend != "torch":
+            pack(loaded.network.albert, backend)
         model = cls(loaded.network, Tokenizer.load(folder))
         model.source, model.notes = str(folder), loaded.notes
         model.vectors = read_sentence_vectors(folder) or model.vectors
@@ -159,9 +161,7 @@ class Model:
                 offsets = tuple(match.span() for match in re.finditer(re.escape(MASK), texts[row]))
                 between = texts[row].split(MASK)
                 found[row] = Results(
-                    answers.Filling(
-                        "".join(a + b for a, b in zip(between, (*chosen, ""), strict=True)), chosen, p, offsets
-                    )
+                    answers.Filling("".join(chain(*zip(between, (*chosen, ""), strict=True))), chosen, p, offsets)
                     for chosen, p in beams
                 )
         return found[0] if isinstance(text, str) else Results(found)
@@ -378,13 +378,7 @@ class Model:
         )
         return found[0] if isinstance(texts, str) else found
 
-    def choose(
-        self,
-        question: str,
-        choices: Iterable[str],
-        *,
-        context: Annotated[str, "The text that the question is about."] = "",
-    ) -> answers.Choice:
+    def choose(self, question: str, choices: Iterable[str], *, context: Context = "") -> answers.Choice:
         """Return which of several choices answers a question about a context.
 
         A context longer than the model reads is cut at its end.
