@@ -31,7 +31,7 @@ NUM_SHIFTED = 2  # of these are shifted by their mean: the inputs of the two blo
 
 _ADDED = ("add", 1.0, "none", list[float](), "")
 _NUM_DRAWN = 4_096  # sampled numbers per batch, for each product of each step
-_SHRINKS = [1.0 - 0.05 * number for number in range(13)]
+_SHRINKS = [1.0 - 0.05 * number for number in range(13)]  # the ranges that are tried, from whole to 0.4 of it
 _SMALLEST = 16_384  # weights from which on a layer outside the blocks is stored in eight bits
 
 
@@ -50,7 +50,7 @@ class Int8Table(nn.Module):
             scale, quantized = weight.new_empty(len(weight)), torch.empty_like(weight, dtype=torch.int8)
         else:
             weight = weight.detach().float()
-            scale = weight.abs().amax(1).clamp(min=1e-12) / 127
+            scale = weight.abs().amax(1).clamp(min=1e-12) / 127  # (rows,): the largest weight of a row becomes 127
             quantized = (weight / scale[:, None]).round().to(torch.int8)
         self.register_buffer("quantized", quantized)
         self.register_buffer("scale", scale)
@@ -170,7 +170,7 @@ class Product:
         dtype: torch.dtype = torch.float32,
     ) -> Tensor:
         """Return the product, activated or added to, in `dtype` or, with `onto`, as bytes."""
-        result = (1.0, 0, dtype) if onto is None else (*onto, torch.uint8)
+        result = (1.0, 0, dtype) if onto is None else (*onto, torch.uint8)  # scale, zero point and dtype
         total: Tensor
         if add is not None:
             total = self._multiply.binary(x, *grid, *self._weight, add, bias, *result, 1.0, 0, *_ADDED)
@@ -265,8 +265,8 @@ def calibrate(albert: Albert, batches: Iterable[Batch]) -> Int8Calibration:
         first, mixed, second, wide = (observer.total / observer.num_rows for observer in seen)  # means by channel
         parts = [project(first) for project in (mixing.query, mixing.key, mixing.value)]
         parts += [_corrected(mixing.output, mixed), widening.intermediate(second)]
-        biases.append(torch.cat([*parts, _corrected(widening.output, wide) + second]))
-        shifts.append(torch.stack([first, second]))
+        biases.append(torch.cat([*parts, _corrected(widening.output, wide) + second]))  # (5 hidden + intermediate,)
+        shifts.append(torch.stack([first, second]))  # (2, hidden)
         centres: tuple[Tensor | float, ...] = (first, 0.0, second, 0.0)
         ranges.append([each.range(centre) for each, centre in zip(seen, centres, strict=True)])
     return Int8Calibration(torch.tensor(ranges), torch.stack(shifts), torch.stack(biases))
@@ -300,7 +300,7 @@ class Observer:
         Clipping a rare extreme costs less than a coarser grid for everything else.
         """
         low, high = float((self._low - shift).min()), float((self._high - shift).max())
-        sample = torch.cat(self._rows) - shift
+        sample = torch.cat(self._rows) - shift  # (sampled rows, channels)
 
         def error(ends: tuple[float, float]) -> float:
             grid = ByteGrid.over(*ends)

@@ -9,7 +9,7 @@ import copy
 import inspect
 from collections.abc import Callable, Sequence
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -21,12 +21,10 @@ from litebert.answers import Explanation, WordAttribution
 from litebert.errors import LitebertError, did_you_mean, no_such_name
 from litebert.fast import is_int8
 from litebert.inference.inputs import by_word, pool, window
+from litebert.inference.model import Model
 from litebert.nn import Batch
 from litebert.tasks.kinds.spans import SPAN_FAMILIES
 from litebert.tasks.kinds.text import ChoiceExample, MultipleChoice, TextClassification, question_texts
-
-if TYPE_CHECKING:
-    from litebert.inference.model import Model
 
 NUM_POINTS = 50  # of the integral, by Gauss-Legendre quadrature
 TOKENS_AT_ONCE = 4_096
@@ -55,7 +53,7 @@ class Question(NamedTuple):
     kind: str = "log-probability"
 
 
-def explain(model: "Model", verb: str, texts: Sequence[str], answer: str | None) -> Explanation:
+def explain(model: Model, verb: str, texts: Sequence[str], answer: str | None) -> Explanation:
     """Attribute the score of an answer to the words of its texts."""
     if verb not in QUESTIONS:
         advice = 'model.explain("similar", "a cat", "a kitten")'
@@ -122,13 +120,13 @@ def explain(model: "Model", verb: str, texts: Sequence[str], answer: str | None)
 # The question that each verb asks of the network, on sequences that remember where each token is in its text
 
 
-def _part(model: "Model", name: str, text: str, *, special: bool = False) -> Part:
+def _part(model: Model, name: str, text: str, *, special: bool = False) -> Part:
     """Encode a text without [CLS] and [SEP]; with `special`, [MASK] in it is a blank."""
     encoding = model.tokenizer.encode(text, special_tokens=special, frame=False)
     return Part(name, text, encoding.ids, encoding.offsets)
 
 
-def _framed(model: "Model", **texts: str | None) -> list[Part]:
+def _framed(model: Model, **texts: str | None) -> list[Part]:
     """Encode one text or two; if they do not fit, the longer one loses its end."""
     longest = model.network.config.max_position_embeddings
     given = {name: model.tokenizer.beginning(text, longest) for name, text in texts.items() if text is not None}
@@ -139,7 +137,7 @@ def _framed(model: "Model", **texts: str | None) -> list[Part]:
     return [part.cut(slice(size)) for part, size in zip(parts, sizes, strict=True)]
 
 
-def _classify(model: "Model", answer: str | None, text: str, pair: str | None = None) -> Question:
+def _classify(model: Model, answer: str | None, text: str, pair: str | None = None) -> Question:
     """Score a label as its kind of problem does: a log-probability, or the output itself."""
     found, network = model.classify(text, pair), model.begin("classify", text)[0]
     labels, family = list(found.values), TextClassification.of(network.head_config)
@@ -153,7 +151,7 @@ def _classify(model: "Model", answer: str | None, text: str, pair: str | None = 
     )
 
 
-def _fill(model: "Model", answer: str | None, text: str) -> Question:
+def _fill(model: Model, answer: str | None, text: str) -> Question:
     """Score the words in the blanks: the sum of their log-probabilities."""
     likeliest = model.fill(text, top=1)  # refuses what cannot be filled
     tokenizer, room = model.tokenizer, model.network.config.max_position_embeddings - 2
@@ -179,7 +177,7 @@ def _fill(model: "Model", answer: str | None, text: str) -> Question:
     return Question([[kept]], score, " ".join(tokenizer.decode([id_]) for id_ in ids))
 
 
-def _order(model: "Model", answer: str | None, first: str, second: str) -> Question:
+def _order(model: Model, answer: str | None, first: str, second: str) -> Question:
     """Score the order as given, or swapped."""
     names = ["in order", "swapped"]
     label = _place(answer or names[0 if model.order(first, second).is_in_order else 1], names)
@@ -191,7 +189,7 @@ def _order(model: "Model", answer: str | None, first: str, second: str) -> Quest
     return Question([_framed(model, first=first, second=second)], score, names[label])
 
 
-def _similar(model: "Model", _: str | None, first: str, second: str) -> Question:
+def _similar(model: Model, _: str | None, first: str, second: str) -> Question:
     """Score how near two texts are: the cosine of their vectors."""
     vectors = model.vectors
     longest = min(vectors.max_length or 1 << 30, model.network.config.max_position_embeddings)
@@ -207,7 +205,7 @@ def _similar(model: "Model", _: str | None, first: str, second: str) -> Question
     return Question(sequences, score, f"{float(model.similar(first, second)):.3f}", "cosine")
 
 
-def _choose(model: "Model", answer: str | None, question: str, context: str, choice: str, *choices: str) -> Question:
+def _choose(model: Model, answer: str | None, question: str, context: str, choice: str, *choices: str) -> Question:
     """Score a choice against the others."""
     listed = [choice, *choices]
     chosen = _place(answer or model.choose(question, listed, context=context).text, listed)
@@ -223,7 +221,7 @@ def _choose(model: "Model", answer: str | None, question: str, context: str, cho
     )
 
 
-def _answer(model: "Model", answer: str | None, question: str, context: str) -> Question:
+def _answer(model: Model, answer: str | None, question: str, context: str) -> Question:
     """Score a span, or "no answer", by its log-probability: minus twice its training loss."""
     if answer is None:
         best = model.answer(question, context)[0]

@@ -34,7 +34,7 @@ class Batch:
         lengths = tuple(map(len, ids))
         if not all(lengths):
             raise LitebertError("LB-450", "a batch cannot hold an empty sequence", next="encode with frame=True")
-        flat = torch.tensor([*chain(*ids)], dtype=torch.int64)
+        flat = torch.tensor([*chain(*ids)], dtype=torch.int64)  # (tokens,)
         types = torch.zeros_like(flat) if segments is None else torch.tensor([*chain(*segments)], dtype=torch.int64)
         positions = torch.tensor([*chain(*map(range, lengths))], dtype=torch.int64)
         return cls(flat, positions, types, torch.tensor([0, *accumulate(lengths)]), lengths)
@@ -50,7 +50,7 @@ class Batch:
         keep = torch.ones_like(ids, dtype=torch.bool) if mask is None else mask.bool()
         types = torch.zeros_like(ids) if segments is None else segments
         sizes = keep.sum(1)  # (sequences,)
-        offsets = torch.cat([sizes.new_zeros(1), sizes.cumsum(0)])
+        offsets = torch.cat([sizes.new_zeros(1), sizes.cumsum(0)])  # (sequences + 1,)
         return cls(ids[keep], keep.nonzero()[:, 1], types[keep], offsets, tuple(sizes.tolist()))
 
     def to_padded(
