@@ -80,7 +80,6 @@ class AlbertConfig(Section):
 
     @property
     def head_size(self) -> int:
-        """Width of one attention head."""
         return self.hidden_size // self.num_attention_heads
 
     @property
@@ -187,7 +186,6 @@ class HeadRecord:
         return _EXAMPLES[self.verb]
 
     def make(self, config: AlbertConfig, head: "HeadConfig") -> Any:
-        """Return a new module of this kind."""
         return resolve_name(self.module)(config, head)
 
 
@@ -251,7 +249,6 @@ class HeadConfig(Section):
 
     @property
     def record(self) -> HeadRecord:
-        """The record of this kind of head."""
         return HEADS[self.kind]
 
     @property

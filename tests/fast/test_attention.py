@@ -60,15 +60,6 @@ def test_in_half_precision_a_kernel_stays_near_the_formula(attend: Attend, lengt
     torch.testing.assert_close(attend(*rows, Layout(batch), 0.0).float(), expected, rtol=0, atol=2e-2)
 
 
-def test_gradients_of_local_attention_are_those_of_the_formula() -> None:
-    batch = _batch()
-    parts = [x.requires_grad_() for x in _rows(336)]
-    found = torch.autograd.grad(local(*parts, Layout(batch), 0.0, attention_window=5).square().sum(), parts)
-    expected = torch.autograd.grad(attention(*parts, batch, AttentionBlock(LOCAL[1]).visible).square().sum(), parts)
-    for ours, theirs in zip(found, expected, strict=True):
-        torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-5)
-
-
 def test_the_memory_of_a_token_in_local_attention_does_not_grow_with_the_length() -> None:
     sizes = []
     for length in (1_024, 8_192):

@@ -144,14 +144,6 @@ def test_what_was_packed_is_forgotten_when_the_weights_may_change(
     assert (_difference(network.albert(short), before) < 1e-6) == (change in ("train", "move"))
 
 
-def test_gradients_are_there_although_weights_are_packed() -> None:
-    network = make().albert
-    pack(network)
-    network(BATCH).sum().backward()
-    assert network.attention[0].query.weight.grad is not None
-    assert is_packed(network)
-
-
 @pytest.mark.parametrize("copier", [copy.deepcopy, lambda network: pickle.loads(pickle.dumps(network))])
 @pytest.mark.parametrize("kind", ["plain", "training", "packed", "bf16", "local", "int8", "onnxruntime"])
 def test_a_copy_computes_the_same_in_the_same_way(

@@ -57,7 +57,6 @@ class Int8Table(nn.Module):
 
     @property
     def weight(self) -> Float[Tensor, "rows size"]:
-        """The dequantized weight."""
         return self.quantized * self.scale[:, None]
 
 
@@ -71,7 +70,6 @@ class Int8Linear(Int8Table):
         self.register_buffer("bias", linear.bias.detach())
 
     def forward(self, x: Float[Tensor, "... inputs"]) -> Float[Tensor, "... outputs"]:
-        """Return x W^T + b."""
         return F.linear(x, self.weight, self.bias)
 
 
@@ -79,7 +77,6 @@ class Int8Embedding(Int8Table):
     """A table of vectors stored in eight bits."""
 
     def forward(self, ids: Int[Tensor, "*shape"]) -> Float[Tensor, "*shape size"]:
-        """Return the rows of `ids`."""
         return self.quantized[ids] * self.scale[ids][..., None]
 
 

@@ -40,7 +40,6 @@ class Part(NamedTuple):
     prompt: int = 0
 
     def cut(self, kept: slice) -> "Part":
-        """Return some of the pieces."""
         return self._replace(ids=self.ids[kept], offsets=self.offsets[kept])
 
 

@@ -72,13 +72,11 @@ class PretrainingOutput(dict[str, Tensor]):
 
     @property
     def masked_lm(self) -> Float[Tensor, "masked vocab"]:
-        """The scores of all words at the masked positions."""
-        return self["masked_lm"]
+        return self["masked_lm"]  # of every word, at the masked positions
 
     @property
     def sentence_order(self) -> Float[Tensor, "sequences 2"]:
-        """The scores of each sequence's segments: in order, swapped."""
-        return self["sentence_order"]
+        return self["sentence_order"]  # in order, swapped
 
 
 class AlbertForPretraining(nn.Module):
@@ -128,7 +126,6 @@ class LinearHead(nn.Module):
         self.dropout = nn.Dropout(config.classifier_dropout_prob * head.record.has_dropout)
 
     def forward(self, rows: Float[Tensor, "rows hidden"]) -> Float[Tensor, "rows outputs"]:
-        """Return the logits of each row."""
         logits: Tensor = self.dense(self.dropout(rows))
         return logits
 

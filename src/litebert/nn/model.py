@@ -93,7 +93,6 @@ class AttentionBlock(nn.Module):
         self.visible = kind.visible and partial(kind.visible, **config.attention_settings)  # None: all
 
     def forward(self, x: Float[Tensor, "tokens hidden"], batch: Batch) -> Float[Tensor, "tokens hidden"]:
-        """Mix each token with those that it reads."""
         # (tokens, heads, head_size) each: a head is a slice of the channels, with attention of its own
         query, key, value = (layer(x).unflatten(-1, self.heads) for layer in (self.query, self.key, self.value))
         mixed = attention(query, key, value, batch, self.visible, self.attention_dropout_prob * self.training)
@@ -102,7 +101,7 @@ class AttentionBlock(nn.Module):
 
 
 class FeedForwardBlock(nn.Module):
-    """norm(x + feed_forward(x)): two layers with an activation between them (modeling.py L934)."""
+    """norm(x + feed_forward(x)): each token alone, by two layers with an activation between them (L934)."""
 
     def __init__(self, config: AlbertConfig) -> None:
         super().__init__()
@@ -113,7 +112,6 @@ class FeedForwardBlock(nn.Module):
         self.hidden_act, self.activation = config.hidden_act, ACTIVATIONS[config.hidden_act]
 
     def forward(self, x: Float[Tensor, "*tokens hidden"]) -> Float[Tensor, "*tokens hidden"]:
-        """Transform each token alone."""
         wide = self.activation(self.intermediate(x))  # (tokens, intermediate)
         x = self.norm(x + self.dropout(self.output(wide)))  # (tokens, hidden)
         return x
