@@ -5,12 +5,12 @@ Which kernel is fastest depends on the device, the precision, the lengths, and w
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from itertools import groupby
 from pkgutil import resolve_name
-from typing import NamedTuple, TypeAlias, TypeVar, cast
+from typing import NamedTuple, TypeAlias, cast
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -26,7 +26,6 @@ _FEW = 48  # tokens of a batch up to which float32 is faster than bf16 on a CPU:
 _ALIGNED = 8  # widths of rectangles on a GPU are multiples of this, as masks in half precision require
 _SMALLEST_BLOCK = 32  # tokens in a block of local attention
 
-Choice = TypeVar("Choice")
 OfQueries: TypeAlias = Float[Tensor, "queries heads head_size"]
 OfTokens: TypeAlias = Float[Tensor, "tokens heads head_size"]
 
@@ -212,8 +211,8 @@ def _as_slice(rows: Int[Tensor, "sequences width"]) -> slice | Tensor:
 def _likes_fused(heads: int, width: int, head_size: int) -> bool:
     """Tell whether this CPU's fused kernel is faster than two products in bf16; with AVX-512 alone it is not."""
     q = torch.full((max(1, 256 // width), heads, width, head_size), 0.5, dtype=torch.bfloat16)
-    kernels: tuple[Callable[..., Tensor], ...] = (F.scaled_dot_product_attention, _products)
-    fused, plain = fastest(lambda kernel: kernel(q, q, q, None), kernels, rounds=7)
+    kernels = (F.scaled_dot_product_attention, _products)
+    fused, plain = fastest(*(partial(kernel, q, q, q, None) for kernel in kernels), rounds=7)
     return fused < plain
 
 
@@ -277,14 +276,14 @@ def _everywhere(query: Tensor, layout: Layout) -> Tensor:
 
 
 @torch.inference_mode()
-def fastest(run: Callable[[Choice], object], choices: Sequence[Choice], *, rounds: int) -> list[float]:
-    """Return the shortest seconds of `run` with each choice, interleaved after a warm-up."""
-    for choice in choices:
-        run(choice)
+def fastest(*choices: Callable[[], object], rounds: int) -> list[float]:
+    """Return the shortest seconds of each choice, interleaved after a warm-up."""
+    for run in choices:
+        run()
     seconds = [float("inf")] * len(choices)
     for _ in range(rounds):
-        for number, choice in enumerate(choices):
+        for number, run in enumerate(choices):
             start = time.perf_counter()
-            run(choice)
+            run()
             seconds[number] = min(seconds[number], time.perf_counter() - start)
     return seconds

@@ -62,8 +62,7 @@ def with_graphs(albert: Albert, steps: Sequence[Step], *, is_forced: bool) -> Se
     graphs = {(i, j): _compiled(albert.attention[i], albert.feed_forward[j]) for i, j in set(albert.plan)}
     if not is_forced:  # unless a graph wins on a short text of 16 tokens (20 ms), the steps stay
         x, layout = torch.full((16, config.hidden_size), 0.5), Layout(Batch.from_lists([[0] * 16]))
-        choices: tuple[Graph, Graph] = (graphs[albert.plan[0]], lambda x: steps[0](x, layout))
-        ours, theirs = fastest(lambda function: function(x), choices, rounds=15)
+        ours, theirs = fastest(partial(graphs[albert.plan[0]], x), partial(steps[0], x, layout), rounds=15)
         if ours >= theirs:
             return steps
     return [partial(_alone_by, graphs[number], step) for number, step in zip(albert.plan, steps, strict=True)]

@@ -321,7 +321,7 @@ def pays(dtype: torch.dtype) -> bool:
         pairs = [(ours(x, y).float(), theirs(x, y).float()) for x in rows for y in (None, x)]
     except (AttributeError, RuntimeError):  # torch has no kernel of this name, or none in this dtype for this CPU
         return False
-    packed, unpacked = fastest(lambda linear: linear(rows[-1], None), (ours, theirs), rounds=5)
+    packed, unpacked = fastest(*(partial(linear, rows[-1], None) for linear in (ours, theirs)), rounds=5)
     return packed < 1.3 * unpacked and all(torch.allclose(*pair, rtol=0.01, atol=tolerance) for pair in pairs)
 
 
@@ -355,6 +355,6 @@ def _likes_pieces(num_threads: int, dtype: torch.dtype) -> bool:
         return False
     weight, x = (torch.full((rows, 768), 0.5, dtype=dtype) for rows in (768, 2 * _PIECE))
     product = onednn(weight, weight[0].clone(), "linear")
-    choices = ((x,), torch.split(x, _PIECE))
-    whole, pieces = fastest(lambda parts: [product(part, None) for part in parts], choices, rounds=5)
+    parts = torch.split(x, _PIECE)
+    whole, pieces = fastest(lambda: product(x, None), lambda: [product(part, None) for part in parts], rounds=5)
     return pieces < 0.8 * whole

@@ -315,7 +315,7 @@ class Model:
 
     def search(self, query: str, texts: Iterable[str], *, top: Top = 10) -> Results[answers.Match]:
         """Return the texts nearest to a query by the cosine of their vectors, best first."""
-        top = inputs.count(top, "top")
+        top = inputs.count(top, "top")  # before the texts are embedded
         return self.index(texts).search(query, top=top)
 
     def too_long(self, texts: Texts, pairs: Texts | None = None) -> list[int]:
