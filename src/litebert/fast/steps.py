@@ -181,7 +181,7 @@ def checkpoint_gradients(albert: Albert) -> None:
 
 
 @torch.no_grad()
-def pack(albert: Albert, backend: Backend = "torch") -> None:
+def pack(albert: Albert, backend: str = "torch") -> None:
     """Pack the current weights for inference, in eight bits if they are stored so.
 
     Training and gradients use the weights themselves; if these change, packed ones are dropped. With "onnxruntime", a
