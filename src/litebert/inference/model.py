@@ -348,8 +348,8 @@ class Model:
         network, listed = self.begin("classify", texts)
         _, seconds = inputs.paired(listed, pairs, "classify")
         family = TextClassification.of(network.head_config)
-        columns = zip(listed, seconds or [""] * len(listed), strict=True)
-        examples = [TextExample(str(number), first, second or None) for number, (first, second) in enumerate(columns)]
+        rows = zip(listed, seconds or [""] * len(listed), strict=True)
+        examples = [TextExample("", first, second or None) for first, second in rows]
         found = Results(
             answers.Classification(family.named(scores), dict(zip(family.head.labels, scores.values, strict=True)))
             for scores in answer(network, self.tokenizer, family, examples)
@@ -368,7 +368,7 @@ class Model:
         network, listed = self.begin("tag", texts, is_bounded=True)
         words = [list(_WORD.finditer(text)) for text in listed]
         family = TokenClassification(network.head_config)
-        examples = [TagExample(str(n), tuple(word.group() for word in of_text)) for n, of_text in enumerate(words)]
+        examples = [TagExample("", tuple(word.group() for word in of_text)) for of_text in words]
         found = Results(
             Results(
                 answers.Tagged(word.group(), family.head.labels[label], *word.span())
@@ -383,22 +383,19 @@ class Model:
 
         A context longer than the model reads is cut at its end.
         """
-        _, listed = self.begin("choose", choices)
-        return self.choose_all([(question, listed, context)])[0]
+        return self.choose_all([(question, inputs.several(choices, "choose"), context)])[0]
 
     def choose_all(self, asked: Sequence[tuple[str, Sequence[str], str]]) -> list[answers.Choice]:
         """Return which choice answers each question; what is asked is (question, choices, context)."""
         from litebert.tasks.finetuning import answer
         from litebert.tasks.kinds.text import ChoiceExample, MultipleChoice
 
-        network, questions = self.begin("choose", [question for question, _, _ in asked])
-        _, contexts = self.begin("choose", [context for _, _, context in asked])
+        network, _ = self.begin("choose", [text for question, _, context in asked for text in (question, context)])
         if not all(choices for _, choices, _ in asked):
             example = 'litebert choose "Who came?" Ada Nobody --context "Ada came."; in a file, choice1, choice2 ...'
             raise RequestError("LB-912", "a question has no choices", next=example)
         family = MultipleChoice(num_choices=max(len(choices) for _, choices, _ in asked))
-        columns = zip(contexts, questions, (tuple(choices) for _, choices, _ in asked), strict=True)
-        examples = [ChoiceExample(str(number), *each) for number, each in enumerate(columns)]
+        examples = [ChoiceExample("", str(context), str(asking), tuple(choices)) for asking, choices, context in asked]
         found = answer(network, self.tokenizer, family, examples)
         return [
             answers.Choice(scores.best, example.choices[scores.best], scores.values)
