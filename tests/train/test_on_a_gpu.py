@@ -139,7 +139,7 @@ def test_a_step_and_a_check_of_its_state_on_an_apple_gpu_have_no_float64(monkeyp
     with pytest.raises(AssertionError), _NoFloat64():
         _step(torch.float32, 1.0)
     for module in (loop, pretraining):
-        monkeypatch.setattr(module, "exact_dtype", lambda _: torch.float32)
+        monkeypatch.setattr(module, "sum_dtype", lambda _: torch.float32)
     weights = {"good": torch.full((3,), 3e38), "bad": torch.tensor([1.0, float("nan")])}
     with _NoFloat64():
         assert _step(torch.float32, 1.0)[0].is_finite

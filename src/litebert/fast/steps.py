@@ -281,7 +281,7 @@ class _Use(torch.autograd.Function):
         return gradients[0].to(ctx.dtype), None
 
 
-def exact_dtype(device: torch.device) -> torch.dtype:
+def sum_dtype(device: torch.device) -> torch.dtype:
     """Return the dtype for sums of many numbers: float64, which Apple's GPUs lack."""
     return torch.float32 if device.type == "mps" else torch.float64
 

@@ -17,7 +17,7 @@ from torch.nn import functional as F
 
 from litebert.config import DistilConfig
 from litebert.distributed import ALONE, World
-from litebert.fast import exact_dtype
+from litebert.fast import sum_dtype
 from litebert.folder import Pooling, SentenceVectors, load_model, read_sentence_vectors
 from litebert.nn import PRETRAINING_HEADS, Albert, AlbertForPretraining, Batch, device_of, moved, pooled
 from litebert.nn.model import FeedForwardBlock
@@ -79,9 +79,8 @@ class Teacher:
         kept, first, stop = (moved(torch.from_numpy(x), device) for x in (numbers, *(each[numbers] for each in bounds)))
         targets = []
         for x in (states[layer] for layer in layers):
-            sums = (
-                torch.cat([x.new_zeros(1, x.shape[1]), x]).to(exact_dtype(device)).cumsum(0)
-            )  # (their tokens + 1, hidden)
+            whole = torch.cat([x.new_zeros(1, x.shape[1]), x])  # (their tokens + 1, hidden)
+            sums = whole.to(sum_dtype(device)).cumsum(0)
             targets.append(((sums[stop] - sums[first]) / (stop - first)[:, None]).float())
         return kept, targets, pooled(states[-1].float(), batch, self.pooling)
 

@@ -20,7 +20,7 @@ from torch.nn import functional as F
 from litebert import rng
 from litebert.config import EarlyConfig, TrainConfig
 from litebert.distributed import ALONE, World
-from litebert.fast import accelerate, exact_dtype, pack
+from litebert.fast import accelerate, pack, sum_dtype
 from litebert.nn import Albert, AlbertForPretraining, Batch, Network, device_of, moved
 from litebert.objectives import NO_LABEL, PretrainingBatch, Samples, prefetch
 
@@ -77,7 +77,7 @@ class Task(ABC, Generic[Work]):
 
 def summed(*values: Tensor) -> Tensor:
     """Return values as `Loss.sums`, in a dtype precise enough to be summed over a run."""
-    exact = exact_dtype(values[0].device)
+    exact = sum_dtype(values[0].device)
     return torch.stack([value.detach().to(exact) for value in values])
 
 
@@ -241,7 +241,7 @@ class Pretraining(Task[PretrainingWork]):
         device = device_of(self.network)
         self.network.eval()
         pack(self.network.albert)
-        exact = exact_dtype(device)
+        exact = sum_dtype(device)
         sums = torch.zeros(self.num_sums, dtype=exact, device=device)
         hidden = torch.zeros(3, dtype=exact, device=device)  # of the positions that show [MASK]
         for batch in self.world.share(self.held_out):

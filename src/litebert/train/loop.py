@@ -20,7 +20,7 @@ from litebert import rng
 from litebert.config import FinetuneConfig, PretrainConfig
 from litebert.distributed import ALONE, World
 from litebert.errors import LitebertError, NonFiniteError
-from litebert.fast import DTYPES, checkpoint_gradients, exact_dtype
+from litebert.fast import DTYPES, checkpoint_gradients, sum_dtype
 from litebert.files import sync_file
 from litebert.nn import AlbertForPretraining, Batch, device_of
 from litebert.optim import MomentOptimizer, averaged, build_optimizer, build_schedule, clip_gradients, state_tensors
@@ -207,7 +207,7 @@ def training_step(
     """
     torch.manual_seed(rng.torch_seed(seed, "dropout", step, world.rank))
     parameters = list(task.network.parameters())
-    seen = parameters[0].new_zeros(task.num_sums + 2, dtype=exact_dtype(parameters[0].device))  # sums, loss, tokens
+    seen = parameters[0].new_zeros(task.num_sums + 2, dtype=sum_dtype(parameters[0].device))  # sums, loss, tokens
     for work in works:
         loss = task.loss(work)
         (loss.total * loss_scale).backward()  # type: ignore[no-untyped-call]
