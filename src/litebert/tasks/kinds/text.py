@@ -140,8 +140,8 @@ class SingleLabel(TextClassification):
         return np.array([label_of(example)], dtype=np.int64)
 
     def weight(self, example: TextExample, /) -> float:
-        has_weight = self.class_weights is not None and isinstance(example.label, int)
-        return self.class_weights[example.label] if has_weight else 1.0  # type: ignore[index]
+        assert isinstance(example.label, int)
+        return 1.0 if self.class_weights is None else self.class_weights[example.label]
 
     def losses_of(self, logits: Tensor, targets: Tensor) -> Tensor:
         weights = None if self.class_weights is None else logits.new_tensor(self.class_weights)
@@ -167,8 +167,7 @@ class MultiLabel(TextClassification):
     key_measure: ClassVar[str] = "micro_f1"
 
     def target(self, example: TextExample, /) -> NDArray[np.float32]:
-        marked: NDArray[np.float32] = self._marked([label_of(example)])[0].astype(np.float32)
-        return marked
+        return np.array(self._marked([label_of(example)])[0], dtype=np.float32)
 
     def losses_of(self, logits: Tensor, targets: Tensor) -> Tensor:
         return F.binary_cross_entropy_with_logits(logits, targets.view_as(logits), reduction="none").mean(1)

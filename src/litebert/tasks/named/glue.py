@@ -55,11 +55,7 @@ class GlueTask:
         return self.written or self.labels
 
     def patterns(self, split: str) -> tuple[str, ...]:
-        """Return where the files of a split may be, the authors' before the Hub's.
-
-        >>> GlueTask("rte", "RTE", ("sentence1", "sentence2")).patterns("dev")[:3]
-        ('RTE/dev.tsv', 'dev.tsv', 'rte/validation-*.parquet')
-        """
+        """Return where the files of a split may be, the authors' before the Hub's: RTE/dev.tsv, dev.tsv, and so on."""
         if self.files:
             return self.files
         hub = split.replace("dev", "validation")
