@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from pathlib import Path
 from shlex import quote
@@ -63,8 +63,7 @@ class Corpus:
         Files that were verified before and have not changed since are not read again, unless `verify` is set.
         """
         corpus = cls.without_shards(path)
-        shards = corpus.open_shards(range(len(corpus.manifest.shards)), verify=verify)
-        return cls(corpus.path, shards, corpus.manifest)
+        return replace(corpus, shards=corpus.open_shards(range(len(corpus.manifest.shards)), verify=verify))
 
     @classmethod
     def without_shards(cls, path: str | Path) -> Self:
@@ -127,18 +126,17 @@ class Corpus:
 
     def tokenizer(self) -> Tokenizer:
         """Load the tokenizer that made the ids; LB-341 if the copy in the corpus is another one, or is missing."""
-        path = self.path / disk.TOKENIZER
+        path, wanted = self.path / disk.TOKENIZER, self.manifest.plan.tokenizer_hash
         try:
             tokenizer = Tokenizer.load(path)
+            if tokenizer.hash == wanted:
+                return tokenizer
             found = f"hash {tokenizer.hash[:16]}…"
         except LitebertError as error:
-            tokenizer, found = None, f"{error.what}: {error.received}"
-        wanted = self.manifest.plan.tokenizer_hash
-        if tokenizer is None or tokenizer.hash != wanted:
-            what, expected = f"{path} is not the tokenizer that made this corpus", f"hash {wanted[:16]}…"
-            advice = f"restore the former tokenizer, or {disk.build_again(self.path)}"
-            raise DamagedError("LB-341", what, received=found, expected=expected, next=advice)
-        return tokenizer
+            found = f"{error.what}: {error.received}"
+        what, expected = f"{path} is not the tokenizer that made this corpus", f"hash {wanted[:16]}…"
+        advice = f"restore the former tokenizer, or {disk.build_again(self.path)}"
+        raise DamagedError("LB-341", what, received=found, expected=expected, next=advice)
 
 
 # ---- on object storage ----------------------------------------------------------------------------------------------
