@@ -246,8 +246,7 @@ def scan_tagged(source: Source) -> Iterator[Scanned]:
             width = width or len(cells)
             if len(sentence) <= MAX_WORDS:  # of one that does not end, no more is kept
                 sentence.append((number, cells))
-            continue
-        if not sentence:
+        if any(cells) or not sentence:
             continue
         first, _ = sentence[0]
         odd = next(((at, cells) for at, cells in sentence if len(cells) != width or not all(cells)), None)

@@ -83,9 +83,8 @@ class TableFile:
         """Return the valid ones of the first rows; if none is, their first error."""
         scanned = [row for _, row in islice(self.scan(), SAMPLE_ROWS)]
         good = [row for row in scanned if not isinstance(row, LitebertError)]
-        errors = [row for row in scanned if isinstance(row, LitebertError)]
         if not good:
-            raise errors[0] if errors else no_content(self.source.name)
+            raise next((row for row in scanned if isinstance(row, LitebertError)), no_content(self.source.name))
         return good
 
 
