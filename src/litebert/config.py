@@ -296,6 +296,7 @@ def numbered_labels(number: int) -> tuple[str, ...]:
 # ---- pretraining ----------------------------------------------------------------------------------------------------
 
 Weight = Annotated[float, Field(gt=0)]
+Schedule = Literal["official", "linear", "wsd"]
 
 
 class PretrainStart(Section):
@@ -373,9 +374,7 @@ class OptimConfig(Section):
     beta2: float = Field(0.999, ge=0, lt=1, description="decay of the second moment")
     epsilon: float = Field(1e-6, gt=0, le=1, description="added outside the root")
     clip_norm: float = Field(1.0, gt=0, description="largest global gradient norm")
-    schedule: Literal["official", "linear", "wsd"] = Field(
-        "linear", description="official: with a jump; wsd: decays last"
-    )
+    schedule: Schedule = Field("linear", description="official: with a jump; linear: none; wsd: warm-up-stable-decay")
     warmup_steps: float = Field(
         0.025, ge=0, description="steps to the peak, with train.minutes a tenth of all at most; below 1: a share of all"
     )
