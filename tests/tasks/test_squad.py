@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -72,10 +73,8 @@ def official(real_data: Path) -> Tokenizer:
 # Windows
 
 
-def _windows(
-    example: SpanExample, tokenizer: Tokenizer, *, max_length: int = 64, training: bool = True
-) -> list[spans.SpanFeature]:
-    return list(SpanAnswering(doc_stride=8).windows([example], tokenizer, max_length=max_length, training=training))
+def _windows(one: SpanExample, tokenizer: Tokenizer, *, length: int = 64, training: bool = True) -> list[Any]:
+    return list(SpanAnswering(doc_stride=8).windows([one], tokenizer, max_length=length, training=training))
 
 
 def _found(example: SpanExample, window: spans.SpanFeature) -> str:
@@ -114,9 +113,7 @@ def test_an_answer_is_found_again_letter_by_letter(official: Tokenizer, context:
 @FEW
 @given(st.integers(0, 300), st.integers(1, 300), st.integers(1, 200))
 @example(430, 300, 128)
-def test_windows_leave_no_gap_and_a_piece_counts_where_most_is_shown_around_it(
-    pieces: int, room: int, stride: int
-) -> None:
+def test_windows_leave_no_gap_and_a_piece_counts_where_most_is_around_it(pieces: int, room: int, stride: int) -> None:
     windows = spans.windows_of(pieces, room=room, doc_stride=stride)
     chosen = spans.most_context(windows, pieces)
     assert [start for start, _ in windows] == [n * min(room, stride) for n in range(len(windows))]
@@ -132,7 +129,7 @@ def test_windows_leave_no_gap_and_a_piece_counts_where_most_is_shown_around_it(
 
 
 def test_windows_without_the_answer_stay_and_those_to_answer_have_no_target(tokenizer: Tokenizer) -> None:
-    learnt, asked = (_windows(VOYAGES[0], tokenizer, max_length=32, training=each) for each in (True, False))
+    learnt, asked = (_windows(VOYAGES[0], tokenizer, length=32, training=each) for each in (True, False))
     targets = [tuple(window.target.tolist()) for window in learnt if window.target is not None]
     assert len(targets) == len(learnt) > 2
     assert {target for target in targets if target[2]} == {(0, 0, 1)}
