@@ -5,15 +5,9 @@ large corpora and mixes, and reads ahead.
 """
 
 from litebert.objectives.sampling import Loader, Samples, Sampling, prefetch
-from litebert.objectives.sequences import (
-    NO_LABEL,
-    SENTENCE_OBJECTIVES,
-    PretrainingBatch,
-    SentenceObjective,
-    sentence_objective,
-)
+from litebert.objectives.sequences import NO_LABEL, SENTENCE_OBJECTIVES, PretrainingBatch, SentenceObjective
 
 __all__ = [
     "NO_LABEL", "SENTENCE_OBJECTIVES", "Loader", "PretrainingBatch", "Samples", "Sampling", "SentenceObjective",
-    "prefetch", "sentence_objective",
+    "prefetch",
 ]  # fmt: skip

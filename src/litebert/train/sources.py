@@ -14,8 +14,9 @@ from litebert.corpus.corpus import WINDOWS_HELD, local_corpus
 from litebert.corpus.shards import MANIFEST
 from litebert.errors import LitebertError
 from litebert.files import Json, hash_file
-from litebert.objectives import SENTENCE_OBJECTIVES, PretrainingBatch, SentenceObjective, sentence_objective
+from litebert.objectives import SENTENCE_OBJECTIVES, PretrainingBatch, SentenceObjective
 from litebert.objectives.sampling import WINDOW_PIECES, Loader, Mixed, Samples, Sampling, Windowed, shares
+from litebert.objectives.sequences import sentence_objective
 from litebert.tokenizer import Tokenizer
 
 SHORT_TEXTS = 0.3  # share of a student's plain texts that are shorter than `distil.text_length`
