@@ -20,12 +20,12 @@ import transformers
 from onnxruntime.quantization import QuantType, quantize_dynamic
 
 from benchmarks.measure import machine, table, take_turns
+from benchmarks.speed.exports import count_products
 from litebert.cli.command import command_of
 from litebert.config import preset
 from litebert.folder import save_model
-from litebert.interop.export.network import INPUTS, PaddedNetwork, padded
-from litebert.interop.export.onnx import count_products, quantise, start, to_graph
-from litebert.interop.export.program import Inputs, RunBatch, dynamic_shapes, quiet
+from litebert.interop.export.onnx import quantise, start, to_graph
+from litebert.interop.export.program import INPUTS, Inputs, PaddedNetwork, RunBatch, dynamic_shapes, padded, quiet
 from litebert.nn import AlbertForPretraining, Batch
 
 NAMES = ("last_hidden_state", "pooler_output")

@@ -21,16 +21,16 @@ training that is not finite, 130 and 143 interrupted after a clean checkpoint.
 
 def page() -> str:
     """Return docs/errors.md as it should be."""
+    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in sorted((ROOT / "src").rglob("*.py"))]
     rows = {}
-    for path in sorted((ROOT / "src").rglob("*.py")):
-        tree = ast.parse(path.read_text(encoding="utf-8"))
+    for tree in trees:
         for node in ast.walk(tree):
             if isinstance(node, ast.Call) and node.args and _code(node.args[0]):
-                rows[_code(node.args[0])] = _row(node, tree)
+                rows[_code(node.args[0])] = _row(node, [tree, *trees])
     return HEADER + "".join(rows[code] for code in sorted(rows))
 
 
-def _row(call: ast.Call, tree: ast.Module) -> str:
+def _row(call: ast.Call, trees: list[ast.Module]) -> str:
     named = {keyword.arg: keyword.value for keyword in call.keywords}
     last = call.args[-1] if len(call.args) > 2 else ast.Constant("")  # short forms give it as the last argument
     if getattr(call.func, "id", "") == "damaged_model" and len(call.args) < 4:
@@ -38,8 +38,8 @@ def _row(call: ast.Call, tree: ast.Module) -> str:
     expected = named.get("expected", last)
     if getattr(call.func, "id", "") == "no_such_name":
         expected = ast.Constant("the nearest known name, or one of all")
-    next_step = named.get("next") or _next_of(call, tree)
-    values = _values_before(call, tree)
+    next_step = named.get("next") or _next_of(call, trees)
+    values = _values_before(call, trees[0])
     cells = [
         _text(values.get(node.id, node) if isinstance(node, ast.Name) else node)
         for node in (call.args[1], expected, next_step)
@@ -68,24 +68,19 @@ def _values_before(call: ast.Call, tree: ast.Module) -> dict[str, ast.expr]:
     return values
 
 
-def _next_of(call: ast.Call, tree: ast.Module) -> ast.expr:
-    """Return the next step that the short form called here gives to all its errors."""
-    constants = {
-        target.id: node.value
-        for node in tree.body
-        if isinstance(node, ast.Assign)
-        for target in node.targets
-        if isinstance(target, ast.Name)
-    }
+def _next_of(call: ast.Call, trees: list[ast.Module]) -> ast.expr:
+    """Return the next step that the short form called here, of this module or another, gives to all its errors."""
     name = getattr(call.func, "id", "")
-    for function in tree.body:
-        if isinstance(function, ast.FunctionDef) and function.name == name:
-            for node in ast.walk(function):
-                for keyword in node.keywords if isinstance(node, ast.Call) else ():
-                    if keyword.arg == "next":
-                        value = keyword.value
-                        is_named = isinstance(value, ast.Name) and value.id in constants
-                        return constants[value.id] if is_named else value
+    found = [(tree, each) for tree in trees for each in tree.body if getattr(each, "name", "") == name]
+    for tree, function in found[:1]:
+        sets = [each for each in tree.body if isinstance(each, ast.Assign)]
+        constants = {target.id: each.value for each in sets for target in each.targets if isinstance(target, ast.Name)}
+        for node in ast.walk(function):
+            for keyword in node.keywords if isinstance(node, ast.Call) else ():
+                if keyword.arg == "next":
+                    value = keyword.value
+                    is_named = isinstance(value, ast.Name) and value.id in constants
+                    return constants[value.id] if is_named else value
     return ast.Constant("as the message says")
 
 

@@ -18,8 +18,8 @@ from torch.nn import functional as F
 from litebert.cli.command import command_of
 from litebert.config import ObjectiveConfig, PretrainConfig
 from litebert.files import read_json, write_json, write_text
-from litebert.folder import save_model, write_sentence_transformers
-from litebert.folder.weights import write_weights
+from litebert.folder import SentenceVectors, save_model, write_sentence_transformers
+from litebert.folder.model import write_weights
 from litebert.nn import AlbertForPretraining, pooled
 from litebert.runs import Run
 from litebert.tasks.pretraining import micro_batches
@@ -99,7 +99,7 @@ def main(runs: tuple[Path, ...], out: Path, *, weights: tuple[float, ...] = ()) 
     write_weights(path, stored)
     Tokenizer.load(run.folder / "model").save(out)
     (out / "spiece.model").unlink()  # tokenizer.json holds the same pieces; transformers reads it
-    write_sentence_transformers(out, pooling="mean", normalize=True)
+    write_sentence_transformers(out, SentenceVectors(normalize=True))
     config = read_json(out / "config.json", command=f"ls {out}")
     write_json(out / "config.json", config | {"dtype": "float32"})  # computed so, stored in bf16
     shorten_vocabulary(out / "tokenizer.json")

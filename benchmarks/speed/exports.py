@@ -20,7 +20,6 @@ from benchmarks.texts import VOCABULARY, Texts, arriving, made_up
 from litebert.config import preset
 from litebert.fast import calibrate, to_int8
 from litebert.folder import load_model, save_model
-from litebert.interop.export.onnx import count_products
 from litebert.nn import AlbertForPretraining, Batch
 from litebert.tokenizer import Tokenizer
 
@@ -30,6 +29,23 @@ SKIPPED = 10_000, 3_000, 5_000
 EXAMPLE = tuple(torch.from_numpy(values) for values in made_up([8, 8], vocab_size=1_000).padded().values())
 BERT_SHAPES = {"minilm-l6": (6, 384, 12), "bert-base": (12, 768, 12)}
 """Layers, hidden size and heads of all-MiniLM-L6-v2 and of BERT-base, beside our presets."""
+
+
+def count_products(model: onnx.ModelProto) -> tuple[int, int]:
+    """Return how many products have a constant operand, in float and in int8.
+
+    Constants are followed through the graph, so that a transposed or rescaled weight counts, too.
+    """
+    constants = {tensor.name for tensor in model.graph.initializer}
+    floating = integer = 0
+    for node in model.graph.node:
+        is_constant = [name in constants for name in node.input if name]
+        if all(is_constant):
+            constants.update(node.output)
+        elif any(is_constant[:2]):
+            floating += node.op_type in ("MatMul", "Gemm", "Einsum", "Conv")
+            integer += "Quantize" in node.op_type or "Integer" in node.op_type or node.op_type == "QLinearMatMul"
+    return floating, integer
 
 
 def export_all(root: Path, shape: str) -> None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from litebert.api.training import distil, finetune, pretrain
     from litebert.config import AlbertConfig, Backend, HeadConfig, Precision, preset
     from litebert.inference.model import Embeddings, Model
-    from litebert.interop.in_transformers import optimize
+    from litebert.interop.huggingface import optimize
     from litebert.nn import Albert, AlbertForPretraining, AlbertForTask, Batch
     from litebert.optim import AdamW, Lamb
     from litebert.tokenizer import Tokenizer
@@ -40,7 +40,7 @@ _NAMES = {  # by the module that they are imported from when they are first used
     "config": "AlbertConfig HeadConfig preset",
     "inference": "Model",
     "inference.model": "Embeddings",
-    "interop.in_transformers": "optimize",
+    "interop.huggingface": "optimize",
     "nn": "Albert AlbertForPretraining AlbertForTask Batch",
     "optim": "AdamW Lamb",
     "tokenizer": "Tokenizer",

@@ -52,7 +52,7 @@ def test_vectors_equal_those_of_sentence_transformers_in_its_folders_and_in_ours
     for encode in (litebert.load(tmp_path / "imported").embed, imported.encode):
         np.testing.assert_allclose(encode(TEXTS), expected, atol=1e-5)
     ours = shutil.copytree(small_model, tmp_path / "ours")
-    write_sentence_transformers(ours, pooling=pooling, normalize=normalize, prompt="the mat ")
+    write_sentence_transformers(ours, SentenceVectors(pooling, normalize, prompt="the mat "))
     opened = SentenceTransformer(str(ours), device="cpu")
     np.testing.assert_allclose(litebert.load(ours).embed(TEXTS), opened.encode(TEXTS), atol=1e-5)
     assert opened.max_seq_length == 64

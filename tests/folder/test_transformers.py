@@ -1,19 +1,24 @@
 """Folders that we write and transformers reads, and the other way round: every head, ALBERT and BERT."""
 
 import json
+import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 import transformers as hf
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from litebert.config import AlbertConfig, HeadConfig
+from litebert.config import HEADS, AlbertConfig, HeadConfig
 from litebert.errors import DamagedError, LitebertError
 from litebert.folder import load_model, read_head, save_model, start_from
+from litebert.hub.card import model_card
+from litebert.inference import Model
 from litebert.nn import AlbertForPretraining, AlbertForTask, Batch, Network
 from litebert.tasks.kinds.spans import ConditionalSpanHead
+from tests.extending.test_pages import made_by_page
 from tests.interop.transformers_models import SHAPE as SIZES
 from tests.interop.transformers_models import drawn
 
@@ -233,3 +238,61 @@ def test_a_new_task_starts_from_an_encoder_and_keeps_only_the_same_head(tmp_path
     assert start.fresh == start.dropped == dense
     same = AlbertForTask(SHAPE, CLASSIFIER)
     assert start_from(same, tmp_path).fresh == () and torch.equal(same.head.dense.weight, mnli.head.dense.weight)
+
+
+# --- a head from outside, and a trunk that was really pretrained (PL-BERT) ------------------------------------------
+
+
+@torch.inference_mode()
+def test_a_head_from_outside_is_saved_loaded_and_described(
+    tmp_path: Path, small_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    try:
+        network = made_by_page("head", tmp_path, monkeypatch, "polarity")["network"].eval()
+        save_model(network, tmp_path / "model")
+        again = load_model(tmp_path / "model").network
+        assert isinstance(again, AlbertForTask) and again.head_config.kind == "two-scores"
+        batch = Batch.from_lists([[2, 7, 3], [2, 8, 9, 3]])
+        assert torch.equal(again(batch), network(batch)) and again(batch).shape == (2, 2)
+        assert "gives two scores to each text" in model_card(tmp_path / "model")
+    finally:
+        HEADS.pop("two-scores")
+    others = shutil.ignore_patterns("model.safetensors", "config.json")
+    shutil.copytree(small_model, tmp_path / "model", dirs_exist_ok=True, ignore=others)
+    said = r"LB-615[\s\S]*no imported module[\s\S]*scores\.weight[\s\S]*import the module"
+    with pytest.raises(LitebertError, match=said):
+        Model.load(tmp_path / "model").classify(["A text."])
+
+
+# States reach 11.6, where float32 numbers lie 1e-6 apart. Against float64 both implementations are
+# off by 1.2e-5 to 1.7e-5 after twelve layers, and by as much from each other: order of summation.
+ROUNDING = 4e-5
+
+
+@torch.no_grad()
+def test_its_states_are_those_that_were_recorded_and_those_of_transformers(real_data: Path, tmp_path: Path) -> None:
+    source = real_data / "plbert"
+    stored = load_file(source / "model.int8.safetensors")  # one scale a row or a table
+    scales = {name.removesuffix("_scale"): t.reshape(-1, 1) for name, t in stored.items() if name.endswith("_scale")}
+    kept = {name: tensor for name, tensor in stored.items() if not name.endswith("_scale")}
+    tensors = {name: tensor.float() * scales[name] if name in scales else tensor for name, tensor in kept.items()}
+    save_file(tensors, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    shutil.copyfile(source / "config.json", tmp_path / "config.json")
+
+    loaded = load_model(tmp_path)  # without pooler and heads
+    assert {name.split(".")[0] for name in loaded.missing} == {"albert", "masked_lm", "sentence_order"}
+    assert loaded.unused == ()
+    assert sum(p.numel() for p in loaded.network.parameters() if not p.is_meta) == 5_701_888
+
+    with np.load(source / "reference_io.npz") as arrays:  # a sentence, as transformers computed it elsewhere
+        reference = {name: torch.from_numpy(arrays[name]) for name in arrays.files}
+    ids = reference["input_ids"]
+    states = list(loaded.network.albert.states(Batch.from_padded(ids, torch.ones_like(ids), torch.zeros_like(ids))))
+    for step in (0, 1, 6, 12):
+        difference = states[step] - reference[f"hf_fp32_hidden_{step}"][0]
+        assert float(difference.abs().max()) < ROUNDING, step
+    theirs = hf.AlbertModel.from_pretrained(tmp_path, add_pooling_layer=False).eval()
+    for precision in (torch.float32, torch.float64):
+        others = theirs.to(precision)(ids, output_hidden_states=True).hidden_states
+        for step, (ours, other) in enumerate(zip(states, others, strict=True)):
+            assert float((ours - other[0]).abs().max()) < ROUNDING, step

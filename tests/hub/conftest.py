@@ -1,18 +1,24 @@
 """A Hub on this machine: enough of its protocol for the real huggingface_hub, faults included."""
 
+import asyncio
 import base64
 import hashlib
 import json
-import re
+import socket
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
 
 import pytest
+import uvicorn
 from huggingface_hub import constants
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware.base import BaseHTTPMiddleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
 
 
 @dataclass
@@ -31,134 +37,82 @@ class Repository:
 
 @dataclass
 class LoopbackHub:
-    """What the server knows, and what it does wrong: `fault` is a status or a word of `_Handler`."""
+    """What the server knows, and what it does wrong: `fault` is a status or a word of `answer` or `file`."""
 
     repositories: dict[str, Repository] = field(default_factory=dict)
     requests: list[str] = field(default_factory=list)
     fault: str = ""
     url: str = ""
-    over: threading.Event = field(default_factory=threading.Event)
 
     def add(self, name: str, folder: Path) -> Repository:
         """Put a folder's files into a repository."""
         self.repositories[name] = Repository({path.name: path.read_bytes() for path in folder.iterdir()})
         return self.repositories[name]
 
+    async def answer(self, request: Request, route) -> Response:
+        self.requests.append(f"{request.method} {request.url.path}")
+        while self.fault == "silent":
+            await asyncio.sleep(0.05)
+        if self.fault.isdigit() or self.fault == "redirect loop":
+            status = int(self.fault) if self.fault.isdigit() else 302
+            return Response(status_code=status, headers={"Location": request.url.path} if status == 302 else {})
+        return await route(request)
 
-class _Refused(Exception):
-    """An answer with another status than 200, and the Hub's word for it."""
-
-
-class _Handler(BaseHTTPRequestHandler):
-    """Each route is a method that gets the groups of its pattern and returns JSON, unless it has answered."""
-
-    protocol_version = "HTTP/1.1"
-    hub: LoopbackHub
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Print nothing."""
-
-    def do_GET(self) -> None:
-        request, fault = f"{self.command} {unquote(urlsplit(self.path).path)}", self.hub.fault
-        self.body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        self.hub.requests.append(request)
-        if fault == "silent":
-            self.hub.over.wait(20)
-            return
-        status, word = 200, ""
-        try:
-            if fault.isdigit() or fault == "redirect loop":
-                raise _Refused(int(fault) if fault.isdigit() else 302, "")
-            found = ((answer, re.fullmatch(pattern, request)) for pattern, answer in _ROUTES)
-            answer, match = next((pair for pair in found if pair[1]), (None, None))
-            if answer is None:
-                raise _Refused(404, "")
-            value = answer(self, *match.groups())
-        except _Refused as refused:
-            (status, word), value = refused.args, {"error": "refused"}
-        if value is not None:
-            data = json.dumps(value).encode()
-            headers = {"Content-Length": len(data), "X-Error-Code": word}
-            self._begin(status, headers | ({"Location": self.path} if status == 302 else {}))
-            self.wfile.write(b"" if self.command == "HEAD" else data)
-
-    do_HEAD = do_POST = do_GET
-
-    def _begin(self, status: int, headers: dict[str, object]) -> None:
-        self.send_response(status)
-        for name, value in headers.items():
-            if value != "":
-                self.send_header(name, str(value))
-        self.end_headers()
-
-    def _repository(self, name: str, revision: str) -> Repository:
-        repository = self.hub.repositories.get(name)
-        if repository is None or (repository.private and not self.headers.get("Authorization")):
-            raise _Refused(401, "RepoNotFound")
-        if revision not in (*repository.branches, repository.commit):
-            raise _Refused(404, "RevisionNotFound")
+    def find(self, request: Request) -> Repository:
+        repository = self.repositories.get("{owner}/{name}".format(**request.path_params))
+        if repository is None or (repository.private and "Authorization" not in request.headers):
+            raise HTTPException(401, headers={"X-Error-Code": "RepoNotFound"})
+        if request.path_params.get("revision", "main") not in (*repository.branches, repository.commit):
+            raise HTTPException(404, headers={"X-Error-Code": "RevisionNotFound"})
         return repository
 
-    def info(self, name: str, _: str | None, revision: str | None) -> object:
-        repository = self._repository(name, revision or "main")
+    async def info(self, request: Request) -> Response:
+        repository = self.find(request)
         files = [{"rfilename": path} for path in repository.files]
-        return {"id": name, "sha": repository.commit, "private": repository.private, "siblings": files}
+        about = {"id": "{owner}/{name}".format(**request.path_params), "private": repository.private}
+        return JSONResponse(about | {"sha": repository.commit, "siblings": files})
 
-    def tree(self, name: str, revision: str) -> object:
-        return [_entry(path, data) for path, data in self._repository(name, revision).files.items()]
+    async def tree(self, request: Request) -> Response:
+        return JSONResponse([_entry(path, data) for path, data in self.find(request).files.items()])
 
-    def file(self, name: str, revision: str, path: str) -> None:
-        repository = self._repository(name, revision)
+    async def file(self, request: Request) -> Response:
+        repository, path = self.find(request), request.path_params["path"]
         if path not in repository.files:
-            raise _Refused(404, "EntryNotFound")
+            raise HTTPException(404, headers={"X-Error-Code": "EntryNotFound"})
         data = repository.files[path]
-        fault = self.hub.fault if self.command == "GET" and path == "model.safetensors" else ""
-        half, etag = data[: len(data) // 2], _entry(path, data)["etag"]
-        size = len(half if fault == "short length" else data)
-        self._begin(200, {"ETag": f'"{etag}"', "X-Repo-Commit": repository.commit, "Content-Length": size})
-        if fault == "cut off":  # always at one place, whatever is asked for
-            self.close_connection = True
+        fault = self.fault if request.method == "GET" and path == "model.safetensors" else ""
+        half = data[: len(data) // 2]  # "cut off" ends there whatever is asked for
         sent = {"other bytes": data[::-1], "cut off": half, "short length": half}.get(fault, data)
-        self.wfile.write(b"" if self.command == "HEAD" else sent)
+        headers = {"ETag": f'"{_entry(path, data)["etag"]}"', "X-Repo-Commit": repository.commit}
+        return Response(sent, headers=headers | {"Content-Length": str(len(data if fault == "cut off" else sent))})
 
-    def create(self) -> object:
-        asked = json.loads(self.body)
-        name = f"{asked['organization']}/{asked['name']}"
-        private = asked.get("visibility") == "private" or asked.get("private") is True
-        self.hub.repositories.setdefault(name, Repository(private=private))
-        return {"url": f"{self.hub.url}/{name}"}
+    async def create(self, request: Request) -> Response:
+        asked = await request.json()
+        name, private = f"{asked['organization']}/{asked['name']}", asked.get("visibility") == "private"
+        self.repositories.setdefault(name, Repository(private=private))
+        return JSONResponse({"url": f"{self.url}/{name}"})
 
-    def branch(self, name: str, branch: str) -> object:
-        self.hub.repositories[name].branches.add(branch)
-        return {}
+    async def branch(self, request: Request) -> Response:
+        self.find(request).branches.add(request.path_params["branch"])
+        return JSONResponse({})
 
-    def preupload(self, name: str, revision: str) -> object:
-        files = json.loads(self.body)["files"]
-        return {"files": [each | {"uploadMode": "regular", "shouldIgnore": False} for each in files]}
+    async def validate(self, request: Request) -> Response:
+        return JSONResponse({"errors": [], "warnings": []})
 
-    def commit(self, name: str, revision: str) -> object:
-        repository = self._repository(name, revision)
-        for entry in map(json.loads, self.body.splitlines()):
+    async def preupload(self, request: Request) -> Response:
+        files = (await request.json())["files"]
+        return JSONResponse({"files": [each | {"uploadMode": "regular", "shouldIgnore": False} for each in files]})
+
+    async def commit(self, request: Request) -> Response:
+        repository = self.find(request)
+        for entry in map(json.loads, (await request.body()).splitlines()):
             value = entry["value"]
             if entry["key"] == "header":
                 repository.messages.append(value["summary"])
             else:
                 repository.files[value["path"]] = base64.b64decode(value["content"])
-        url = f"{self.hub.url}/{name}/commit/{repository.commit}"
-        return {"commitUrl": url, "commitOid": repository.commit, "success": True}
-
-
-_NAME = r"([\w.-]+/[\w.-]+)"
-_ROUTES = [
-    (rf"GET /api/models/{_NAME}(/revision/(.+))?", _Handler.info),
-    (rf"GET /api/models/{_NAME}/tree/([^/]+)", _Handler.tree),
-    (rf"(?:HEAD|GET) /{_NAME}/resolve/([^/]+)/(.+)", _Handler.file),
-    (r"POST /api/repos/create", _Handler.create),
-    (rf"POST /api/models/{_NAME}/branch/(.+)", _Handler.branch),
-    (r"POST /api/validate-yaml", lambda _: {"errors": [], "warnings": []}),
-    (rf"POST /api/models/{_NAME}/preupload/(.+)", _Handler.preupload),
-    (rf"POST /api/models/{_NAME}/commit/(.+)", _Handler.commit),
-]
+        url = "{}/{owner}/{name}/commit/{}".format(self.url, repository.commit, **request.path_params)
+        return JSONResponse({"commitUrl": url, "commitOid": repository.commit, "success": True})
 
 
 def _entry(path: str, data: bytes) -> dict[str, object]:
@@ -174,10 +128,23 @@ def _entry(path: str, data: bytes) -> dict[str, object]:
 @pytest.fixture
 def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LoopbackHub]:
     """Run a Hub on loopback, with an empty cache of its own."""
-    hub = LoopbackHub()
-    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"hub": hub}))
-    hub.url = f"http://127.0.0.1:{server.server_port}"
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    hub, listener, api = LoopbackHub(), socket.create_server(("127.0.0.1", 0)), "/api/models/{owner}/{name}"
+    hub.url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    routes = {
+        api: hub.info,
+        f"{api}/revision/{{revision}}": hub.info,
+        f"{api}/tree/{{revision}}": hub.tree,
+        "/{owner}/{name}/resolve/{revision}/{path:path}": hub.file,
+        "/api/repos/create": hub.create,
+        f"{api}/branch/{{branch}}": hub.branch,
+        "/api/validate-yaml": hub.validate,
+        f"{api}/preupload/{{revision}}": hub.preupload,
+        f"{api}/commit/{{revision}}": hub.commit,
+    }
+    app = Starlette(routes=[Route(path, answer, methods=["GET", "POST"]) for path, answer in routes.items()])
+    app.add_middleware(BaseHTTPMiddleware, dispatch=hub.answer)
+    server = uvicorn.Server(uvicorn.Config(app, log_level="critical"))
+    thread = threading.Thread(target=server.run, args=([listener],))
     thread.start()
     monkeypatch.delenv("HF_TOKEN", raising=False)
     # huggingface_hub reads its variables once, when it is imported, which another test may have done.
@@ -190,7 +157,5 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LoopbackHub
     }.items():
         monkeypatch.setattr(constants, name, value)
     yield hub
-    hub.over.set()
-    server.shutdown()
+    hub.fault, server.should_exit, server.force_exit = "", True, True
     thread.join()
-    server.server_close()

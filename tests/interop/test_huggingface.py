@@ -1,26 +1,39 @@
-"""Folders of transformers of any year give a clean folder of ours (classes, bit for bit: tests/contract)."""
+"""Models of transformers: folders of any year are imported (bit for bit: tests/contract), pickles never run, and
+`litebert.optimize` gives the same numbers with our engine behind a model in memory."""
 
+import copy
+import inspect
+import io
 import json
+import os
+import pickle
 import shutil
+import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
-import transformers
+import transformers as hf
 from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
 
+import litebert
 from litebert.cli import run
 from litebert.config import AlbertConfig
-from litebert.errors import LitebertError
+from litebert.errors import DamagedError, LitebertError
 from litebert.folder import read_config
 from litebert.folder.config import doubts
-from litebert.interop.huggingface import import_model
+from litebert.hub import packaged_model
+from litebert.interop.huggingface import EngineForward, import_model, read_torch_file
+from litebert.nn import Batch
 from litebert.tokenizer import Tokenizer, train_tokenizer
+from tests.memory import memory_below
 
 from .transformers_models import random_model
 
 
-def _theirs(name: str, folder: Path, **changes: object) -> transformers.PreTrainedModel:
+def _theirs(name: str, folder: Path, **changes: object) -> hf.PreTrainedModel:
     """Save a small model as transformers saves it, all weights random."""
     model = random_model(name, **({"vocab_size": 36, "max_position_embeddings": 40} | changes))
     model.save_pretrained(folder)
@@ -82,11 +95,11 @@ def test_a_vocabulary_or_a_pipeline_becomes_a_complete_folder(tmp_path: Path, is
     if is_bare:
         shutil.copy(tmp_path / "made/spiece.model", tmp_path / "in")
     else:
-        transformers.AlbertTokenizer.from_pretrained(tmp_path / "made").save_pretrained(tmp_path / "in")
+        hf.AlbertTokenizer.from_pretrained(tmp_path / "made").save_pretrained(tmp_path / "in")
         assert not (tmp_path / "in/spiece.model").exists()
     report = import_model(tmp_path / "in", tmp_path / "out")
     assert (tmp_path / "out/spiece.model").is_file()
-    ours, theirs = Tokenizer.load(tmp_path / "out"), transformers.AutoTokenizer.from_pretrained(tmp_path / "out")
+    ours, theirs = Tokenizer.load(tmp_path / "out"), hf.AutoTokenizer.from_pretrained(tmp_path / "out")
     assert (ours.hash == made.hash or not is_bare) and ours.encode_ids(lines) == made.encode_ids(lines)
     assert theirs("a cat", "the dog")["input_ids"] == ours.encode("a cat", "the dog").ids
     assert theirs.model_max_length == 40
@@ -107,3 +120,226 @@ def test_the_command_says_what_is_missing_and_leaves_nothing_of_a_damaged_folder
     assert json.loads(shown.out)["architecture"] == "AlbertForMaskedLM"
     assert "no pooler" in shown.err and "a kind that ALBERT does not use: add spiece.model" in shown.err
     assert run(words) == 1 and capsys.readouterr().err.startswith("LB-619")
+
+
+# --- old files of torch.save: whatever is in them besides tensors is never run ---------------------------------------
+
+BASE = torch.arange(12.0).reshape(3, 4)
+
+
+def _saved(value: object) -> bytes:
+    file = io.BytesIO()
+    torch.save(value, file)
+    return file.getvalue()
+
+
+def _archive(pickled: bytes) -> bytes:
+    """Put any pickle where torch.save puts the state dict."""
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("model/data.pkl", pickled)
+        archive.writestr("model/version", "3\n")
+    return file.getvalue()
+
+
+def _stream(pickled: bytes) -> bytes:
+    """Put any pickle where torch before 1.6 put the state dict."""
+    system = {"protocol_version": 1001, "little_endian": True, "type_sizes": {}}
+    head = (pickle.dumps(each, protocol=2) for each in (0x1950A86A20F9469CFC6C, 1001, system))
+    return b"".join(head) + pickled + pickle.dumps([], protocol=2)
+
+
+class Payload:
+    """An object whose pickle calls something."""
+
+    def __init__(self, *call: object) -> None:
+        self.call = call
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return self.call[0], self.call[1:]
+
+
+def _payloads(touched: Path) -> dict[str, bytes]:
+    """Return pickles that create a file when they are run."""
+    shell, code = f"touch {touched}", f"__import__('pathlib').Path({str(touched)!r}).touch()"
+    run = pickle.dumps(Payload(os.system, shell), protocol=2)
+    return {
+        "reduce": run,
+        "stack global": pickle.dumps(Payload(os.system, shell), protocol=4),
+        "eval": pickle.dumps({"w": Payload(eval, code)}, protocol=2),
+        "inst": b"(S'%b'\nios\nsystem\n." % shell.encode(),
+        "obj": b"(cos\nsystem\nS'%b'\no." % shell.encode(),
+        "hidden below": run[:-1] + b"0}.",
+    }
+
+
+def _read(data: bytes, folder: Path) -> dict[str, torch.Tensor]:
+    path = folder / "pytorch_model.bin"
+    path.write_bytes(data)
+    return read_torch_file(path)
+
+
+@pytest.mark.parametrize("container", [_archive, _stream, bytes])
+def test_no_payload_is_run(tmp_path: Path, container: Callable[[bytes], bytes]) -> None:
+    for name, payload in _payloads(tmp_path / "ran").items():
+        with pytest.raises(DamagedError, match="LB-731"):
+            _read(container(payload), tmp_path)
+        assert not (tmp_path / "ran").exists(), name
+
+
+def test_the_payloads_would_run(tmp_path: Path) -> None:
+    for name, payload in _payloads(tmp_path / "ran").items():
+        pickle.loads(payload)
+        assert (tmp_path / "ran").exists(), name
+        (tmp_path / "ran").unlink()
+
+
+def _packed(data: bytes) -> bytes:
+    """Compress the entries of an archive."""
+    file = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(data)) as old, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        for entry in old.infolist():
+            archive.writestr(entry.filename, old.read(entry))
+    return file.getvalue()
+
+
+REFUSED = {
+    "a wrong checksum": _saved({"w": BASE}).replace(BASE.numpy().tobytes(), bytes(BASE.nbytes)),
+    "not a dictionary": _saved(["w"]),
+    "no tensor": _saved({}),
+    "more than tensors": _saved({"w": BASE, "epoch": 3}),
+    "one number in 2^50 places": _saved({"w": torch.zeros(1).expand(1 << 50)}),
+    "on no device": _saved({"w": torch.empty(1 << 40, device="meta")}),
+    "sparse": _saved({"w": BASE.to_sparse()}),
+    "a bomb": _packed(_saved({"w": torch.zeros(16 << 20)})),
+    "many lists": _archive(b"\x80\x02" + b"]" * 250_000 + b"."),
+    "nothing": b"",
+    "another format": b"no such format",
+    **{f"{start!r}, then 4 GB of zeros": start for start in (b"PK\x03\x04", b"\x80\x02", b"\x80\x02]")},
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_no_state_dict_is_refused_in_little_memory(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "pytorch_model.bin"
+    path.write_bytes(REFUSED[name])
+    if "4 GB" in name:
+        os.truncate(path, 4 << 30)  # sparse: it takes no room
+    with memory_below(64 << 20), pytest.raises(DamagedError, match="LB-731"):
+        read_torch_file(path)
+
+
+# --- models in memory ----------------------------------------------------------------------------------------------
+
+HEADS = ("Model", "ForPreTraining", "ForMaskedLM", "ForTokenClassification", "ForQuestionAnswering")
+MODELS = [(f"{family}{head}", {}) for family in ("Albert", "Bert") for head in HEADS]
+MODELS.append(("AlbertModel", {"num_hidden_groups": 3, "inner_group_num": 2, "embedding_size": 32}))
+
+
+def _inputs() -> dict[str, Tensor]:
+    ids = torch.randint(5, 90, (4, 12), generator=torch.Generator().manual_seed(2))
+    mask = (torch.arange(12) < torch.tensor([12, 5, 9, 1])[:, None]).long()
+    return {"input_ids": ids, "attention_mask": mask, "token_type_ids": mask * (torch.arange(12) >= 4)}
+
+
+@pytest.fixture
+def used(monkeypatch: pytest.MonkeyPatch) -> Callable[[], bool]:
+    """Return a function that says whether the engine has computed since it was last asked."""
+    calls, original = list[int](), Batch.from_padded
+    monkeypatch.setattr(Batch, "from_padded", lambda *rows: calls.append(1) or original(*rows))
+    return lambda: bool([calls.pop() for _ in list(calls)])
+
+
+@pytest.mark.parametrize(("name", "changes"), MODELS)
+@torch.no_grad()
+def test_every_head_gives_what_it_gave(name: str, changes: dict[str, int], used: Callable[[], bool]) -> None:
+    model, inputs = random_model(name, **changes), _inputs()
+    expected, mask = model(**inputs), inputs["attention_mask"].bool()
+    alone = model(inputs["input_ids"], return_dict=False)  # without a mask, and as a tuple
+    litebert.optimize(model)
+    found, again = model(**inputs), model(inputs["input_ids"], return_dict=False)
+    assert used() and type(found) is type(expected) and found.keys() == expected.keys()
+    assert isinstance(again, tuple) and len(again) == len(alone)
+    for key, value in expected.items():  # of what has a row a token, the real tokens
+        rows = mask if value.shape[:2] == mask.shape else slice(None)
+        torch.testing.assert_close(found[key][rows], value[rows], atol=1e-5, rtol=0, msg=key)
+    for ours, theirs in zip(again, alone, strict=True):
+        torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=0)
+
+
+@torch.no_grad()
+def test_what_the_engine_does_not_compute_is_the_originals(used: Callable[[], bool]) -> None:
+    model, inputs = litebert.optimize(random_model("AlbertModel")), _inputs()
+    for others, change in (
+        ({name: values.flip(1) for name, values in inputs.items()}, None),  # padding on the left
+        ({"inputs_embeds": model.embeddings.word_embeddings(inputs["input_ids"])}, None),
+        (inputs | {"output_attentions": True}, None),
+        (inputs | {"output_hidden_states": True}, None),
+        (inputs, model.bfloat16),
+        (inputs, lambda: model.encoder.register_forward_hook(lambda *_: None)),
+    ):
+        model(**inputs)
+        assert used()
+        if change:
+            change()
+        found, expected = model(**others), model.forward.original(**others)
+        assert not used() and found.keys() == expected.keys()
+        assert torch.equal(found.pooler_output, expected.pooler_output)
+        model.float()
+
+
+def test_training_and_gradients_are_the_originals(used: Callable[[], bool]) -> None:
+    model, inputs = random_model("AlbertForSequenceClassification"), _inputs()
+    twin = copy.deepcopy(model)
+    litebert.optimize(model)
+    for one in (model.train(), twin.train()):
+        torch.manual_seed(1)
+        one(**inputs, labels=torch.tensor([0, 1, 0, 1])).loss.backward()
+    gradients = [(ours.grad, theirs.grad) for ours, theirs in zip(model.parameters(), twin.parameters(), strict=True)]
+    assert not used() and all(a is b is None or torch.equal(a, b) for a, b in gradients)
+
+
+@torch.no_grad()
+def test_new_weights_count_at_once_and_a_copy_has_its_own(used: Callable[[], bool]) -> None:
+    model, inputs = litebert.optimize(random_model("AlbertModel")), _inputs()
+    before = model(**inputs)[1]
+    twin = copy.deepcopy(model)
+    for parameter in twin.parameters():
+        parameter.zero_()
+    assert torch.equal(model(**inputs)[1], before) and not twin(**inputs)[1].any()
+    for parameter in model.parameters():
+        parameter.mul_(1.1)
+    assert used()
+    after = model(**inputs)[1]
+    assert used() and not torch.allclose(before, after, atol=1e-3)
+    torch.testing.assert_close(after, model.forward.original(**inputs)[1], atol=1e-5, rtol=0)
+
+
+@torch.no_grad()
+def test_pipelines_and_sentence_transformers_run_on_the_engine(used: Callable[[], bool]) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    texts = ["The cat sat on the [MASK].", "Paris is the [MASK] of a much larger country."]
+    pipe = hf.pipeline("fill-mask", model=str(packaged_model()), batch_size=2, device="cpu")
+    expected = pipe(texts)
+    litebert.optimize(pipe)
+    for ours, theirs in zip(pipe(texts), expected, strict=True):
+        assert [each["token"] for each in ours] == [each["token"] for each in theirs]
+        assert [each["score"] for each in ours] == pytest.approx([each["score"] for each in theirs], abs=1e-5)
+    assert used()
+    model = SentenceTransformer(str(packaged_model()), device="cpu")
+    vectors = model.encode(texts)
+    litebert.optimize(model)
+    assert abs(model.encode(texts) - vectors).max() < 1e-5
+    assert used()
+
+
+def test_the_signature_stays_twice_is_once_and_other_models_are_refused() -> None:
+    model = random_model("BertModel")
+    expected = inspect.signature(model.forward)
+    litebert.optimize(litebert.optimize(model))
+    assert inspect.signature(model.forward) == expected
+    assert not isinstance(model.forward.original, EngineForward)
+    for other in (nn.Linear(2, 2), "albert-base-v2"):
+        with pytest.raises(LitebertError, match="LB-871"):
+            litebert.optimize(other)

@@ -8,7 +8,7 @@ import torch
 
 from litebert.config import AlbertConfig, FinetuneConfig, HeadConfig
 from litebert.errors import LitebertError
-from litebert.folder import save_model, write_sentence_transformers
+from litebert.folder import SentenceVectors, save_model, write_sentence_transformers
 from litebert.inference.finetuned import Finetuned, measured
 from litebert.interop.google import export_checkpoint
 from litebert.nn import AlbertForPretraining, AlbertForTask, Batch
@@ -49,7 +49,7 @@ def plan(corpus: Path, tmp_path: Path) -> Plan:
 
     def prepared(*words: str, pooling: str | None = "mean") -> Prepared:
         if pooling:
-            write_sentence_transformers(start, pooling=pooling)
+            write_sentence_transformers(start, SentenceVectors(pooling, normalize=True))
         given = ["task.name=table", f"model.start={start}", "train.precision=fp32", "train.batch_size=8"]
         given += [f"data.train={pairs}", f"data.dev={pairs}", *words]
         return prepare(resolve(FinetuneConfig, settings_from_words(given)), tmp_path / "run")

@@ -26,7 +26,7 @@ from pydantic import BaseModel
 from litebert.config import AlbertConfig, FinetuneConfig, HeadConfig, PretrainConfig, TrainConfig
 from litebert.errors import DamagedError, LitebertError
 from litebert.files import Json, append_line, write_json, write_text
-from litebert.folder import write_config
+from litebert.folder.config import write_config
 from litebert.report import write_report
 from litebert.report.page import PALETTE, curve_of
 from litebert.runs import LogRow

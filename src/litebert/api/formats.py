@@ -10,8 +10,8 @@ from typing_extensions import TypedDict
 
 from litebert.answers import Shown
 from litebert.errors import LitebertError, say
-from litebert.hub.transfer import HubName, locate, model_files, pull, push
-from litebert.interop.reports import ExportReport, GoogleExport, ModelImport, Quantized
+from litebert.hub.transfer import locate, model_files, parse_name, pull, push
+from litebert.interop import ExportReport, GoogleExport, ModelImport, Quantized
 
 OutputFolder = Annotated[Path, "New folder.", Required]
 Encoder = Annotated[bool, "Export the encoder without the model's head."]
@@ -126,9 +126,9 @@ def export_web(
     OUTPUT is a new folder for any static server: python -m http.server --directory page. MODEL has a SentencePiece
     vocabulary. It is written in eight bits, and checked against the network as by litebert export onnx.
     """
-    from litebert.interop.export import web
+    from litebert.interop.export import onnx
 
-    return web.export_web(locate(model), output, runtime=runtime)
+    return onnx.export_web(locate(model), output, runtime=runtime)
 
 
 def quantize(
@@ -176,7 +176,7 @@ def hub_pull(name: str) -> Shown[dict[Literal["folder"], str]]:
     litebert hub pull albert/albert-base-v2
     litebert hub pull albert/albert-base-v2@main
     """
-    folder = str(pull(HubName.read(name)))
+    folder = str(pull(*parse_name(name)))
     return Shown({"folder": folder}, folder)
 
 
@@ -199,19 +199,19 @@ def hub_push(
     """
     from litebert.hub.card import CARD_FILE, card_of
 
-    folder, to = locate(folder), HubName.read(name)
-    card, is_kept = card_of(folder, name=to.repository, license=license, languages=languages)
+    folder, (repository, revision) = locate(folder), parse_name(name)
+    card, is_kept = card_of(folder, name=repository, license=license, languages=languages)
     files = {path: file for path, file in model_files(folder).items() if path != CARD_FILE}
     sizes = {path: file.stat().st_size for path, file in files.items()} | {CARD_FILE: len(card.encode())}
-    branch, visibility = to.revision or "main", "private" if private else "public"
+    branch, visibility = revision or "main", "private" if private else "public"
     made = "the README.md of the folder" if is_kept else "made from what is on disk"
-    lines = [f"{to.repository}, branch {branch} ({visibility}, if it is new)"]
+    lines = [f"{repository}, branch {branch} ({visibility}, if it is new)"]
     lines += [f"  {size:>13,}  {path}" for path, size in sizes.items()]
     lines += [f"  {sum(sizes.values()):>13,}  bytes; {CARD_FILE} {made}"]
     if dry_run:
         card_is: Literal["kept", "made"] = "kept" if is_kept else "made"
-        plan = PublicationPlan(repository=to.repository, revision=branch, files=sizes, card=card_is)
+        plan = PublicationPlan(repository=repository, revision=branch, files=sizes, card=card_is)
         return Shown(plan, "\n".join([*lines, "", card]))
     say("\n".join(lines))
-    commit = push(to, files, texts={CARD_FILE: card}, private=private)
+    commit = push(repository, revision, files, texts={CARD_FILE: card}, private=private)
     return Shown({"commit": commit}, commit)

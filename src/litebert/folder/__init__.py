@@ -3,18 +3,14 @@
 from litebert.folder.config import (
     Pooling,
     SentenceVectors,
-    parse_config,
     read_config,
     read_head,
     read_sentence_vectors,
-    write_config,
     write_sentence_transformers,
 )
-from litebert.folder.model import LoadedModel, Start, build_network, head_of, load_model, save_model, start_from
-from litebert.folder.weights import read_weights, widened
+from litebert.folder.model import INT8_FILE, load_model, save_model, start_from, weights_path
 
 __all__ = [
-    "LoadedModel", "Pooling", "SentenceVectors", "Start", "build_network", "head_of", "load_model", "parse_config",
-    "read_config", "read_head", "read_sentence_vectors", "read_weights", "save_model", "start_from", "widened",
-    "write_config", "write_sentence_transformers",
+    "INT8_FILE", "Pooling", "SentenceVectors", "load_model", "read_config", "read_head", "read_sentence_vectors",
+    "save_model", "start_from", "weights_path", "write_sentence_transformers",
 ]  # fmt: skip

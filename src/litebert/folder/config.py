@@ -13,8 +13,7 @@ from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 from litebert.config import ATTENTION_KINDS, HEADS, PRESETS, AlbertConfig, HeadConfig, kind_of_class, numbered_labels
 from litebert.errors import LitebertError
 from litebert.files import Json, read_capped, read_json, write_json
-from litebert.folder.names import ALBERT, BERT, TensorNames, groups_on_disk
-from litebert.folder.weights import damaged_model
+from litebert.folder.names import ALBERT, BERT, TensorNames, damaged_model, groups_on_disk
 from litebert.settings import refused
 
 CONFIG_FILE = "config.json"
@@ -242,19 +241,20 @@ def read_sentence_vectors(folder: Path) -> SentenceVectors | None:
     )
 
 
-def write_sentence_transformers(
-    folder: Path, *, pooling: Pooling = "mean", normalize: bool = True, max_length: int | None = None, prompt: str = ""
-) -> None:
+def write_sentence_transformers(folder: Path, vectors: SentenceVectors) -> None:
     """Write the files that let `SentenceTransformer(folder)`, since 2.0, open a model folder with the same vectors."""
     config = read_json(folder / CONFIG_FILE, command=f"ls {folder}")
-    paths = {"Transformer": "", "Pooling": "1_Pooling"} | ({"Normalize": "2_Normalize"} if normalize else {})
-    switches: dict[str, Json] = {name: mode == pooling for name, mode in _SWITCHES.items()}
+    paths = {"Transformer": "", "Pooling": "1_Pooling"} | ({"Normalize": "2_Normalize"} if vectors.normalize else {})
+    switches: dict[str, Json] = {name: mode == vectors.pooling for name, mode in _SWITCHES.items()}
     written: dict[str, Json] = {
         f"{paths['Pooling']}/{CONFIG_FILE}": {"word_embedding_dimension": config["hidden_size"], **switches},
-        _SETTINGS_FILE: {"max_seq_length": max_length or config["max_position_embeddings"], "do_lower_case": False},
+        _SETTINGS_FILE: {
+            "max_seq_length": vectors.max_length or config["max_position_embeddings"],
+            "do_lower_case": False,
+        },
         _PROMPTS_FILE: {
-            "prompts": {"default": prompt} if prompt else {},
-            "default_prompt_name": "default" if prompt else None,
+            "prompts": {"default": vectors.prompt} if vectors.prompt else {},
+            "default_prompt_name": "default" if vectors.prompt else None,
             "similarity_fn_name": "cosine",
         },
         MODULES_FILE: [  # last: without it, the others are not read

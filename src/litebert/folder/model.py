@@ -1,22 +1,39 @@
-"""A model on disk: config.json, model.safetensors and the tokenizer, as transformers reads them."""
+"""A model on disk, as transformers reads it: the network, and its tensors in safetensors files with their hash."""
 
-from collections.abc import Mapping, Sequence
+import ctypes
+import hashlib
+import mmap
+import sys
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save
 from torch import Tensor
 
 from litebert.config import ATTENTION_KINDS, AlbertConfig, HeadConfig
 from litebert.errors import DamagedError, LitebertError
 from litebert.fast import Int8Calibration, is_int8, pack, refuse_non_finite, to_int8
+from litebert.files import parse_json, read_json, write_stream
 from litebert.folder import names as on_disk
-from litebert.folder import weights as files
 from litebert.folder.config import PUBLISHED_SHAPES, doubts, read_head, read_layout, write_config
-from litebert.folder.names import ALBERT, BERT, TensorNames
-from litebert.folder.weights import damaged_model, read_weights
+from litebert.folder.names import ALBERT, BERT, TensorNames, damaged_model
 from litebert.nn import AlbertForPretraining, AlbertForTask, Network
 
+WEIGHTS_FILE = "model.safetensors"
+INT8_FILE = "model-int8.safetensors"
+OTHER_FILE = "model-{}.safetensors"  # of a kind of attention
+INDEX_FILE = "model.safetensors.index.json"
+_HEADER_LIMIT = 1 << 20  # some 10,000 tensors; parsing takes forty times as much memory
+_PAGEOUT = 21  # MADV_PAGEOUT (Linux 5.4): unlike MADV_DONTNEED it loses nothing that was written
+
+# The key, in a file's own metadata, of the hash of this file with _NO_HASH in its place; transformers ignores it.
+# Most processors compute SHA-256 in hardware, five times as fast as hashlib's blake2b.
+_HASH, _NO_HASH = "sha256", b"0" * 64
 _BY_PIECE = ("albert.embedding.word.weight", "masked_lm.bias")  # parameters with one row per piece
 _NEXT_SENTENCE = (
     "This BERT's sentence head was trained on next-sentence prediction: order() tells whether the second text follows "
@@ -64,10 +81,13 @@ def save_model(
     parameters = {name: t for name, t in network.state_dict().items() if not t.is_meta}
     write_config(config, folder, head=head, parameters=parameters, dtype=str(dtype).removeprefix("torch."))
     is_usual = ATTENTION_KINDS[config.attention].is_exported
-    file = files.WEIGHTS_FILE if is_usual else files.OTHER_FILE.format(config.attention)
-    tensors = on_disk.to_disk(parameters, config, head) | dict(also or {})
+    file = WEIGHTS_FILE if is_usual else OTHER_FILE.format(config.attention)
+    places = [(place, t) for name, t in parameters.items() for place in on_disk.tensor_names(name, config, head)]
+    tensors = {place: tensor.detach().clone() for place, tensor in places} | dict(also or {})
+    if not config.projects_embeddings:
+        tensors |= on_disk.identity_projection(config)
     cast = {name: t.to(dtype) if t.is_floating_point() else t for name, t in tensors.items()}
-    files.write_weights(folder / (files.INT8_FILE if is_int8(network.albert) else file), cast)
+    write_weights(folder / (INT8_FILE if is_int8(network.albert) else file), cast)
 
 
 def load_model(folder: Path, *, dtype: torch.dtype = torch.float32, for_inference: bool = False) -> LoadedModel:
@@ -83,10 +103,10 @@ def load_model(folder: Path, *, dtype: torch.dtype = torch.float32, for_inferenc
     if for_inference:
         pack(loaded.network.albert)
         refuse_non_finite(loaded.network)
-        files.release(t for t in loaded.network.state_dict().values() if not t.is_meta)
+        release(t for t in loaded.network.state_dict().values() if not t.is_meta)
     if has_hashes:
         return loaded
-    name = files.weights_path(folder).name
+    name = weights_path(folder).name
     note = f"{name} has no hash: damage to its numbers cannot be noticed. Saving writes one."
     return replace(loaded, notes=(*loaded.notes, note))
 
@@ -103,7 +123,12 @@ def build_network(
 ) -> LoadedModel:
     """Build a network from tensors under Hugging Face's names; without a head, for pretraining."""
     named = on_disk.canonical(tensors, source, layout)
-    config = on_disk.with_projection(named, config)
+    if config.embedding_size == config.hidden_size:  # a projection is kept unless it is the identity
+        identity = on_disk.identity_projection(config).items()
+        if any(name in named and not on_disk.are_equal(named[name], tensor) for name, tensor in identity):
+            config = config.model_copy(update={"embedding_projection": True})
+        else:
+            named = {name: tensor for name, tensor in named.items() if name not in dict(identity)}
     has_int8 = any(name.endswith(".quantized") for name in named)
     if has_int8 and not for_inference:
         what = f"{source} is an eight-bit model, which supports inference only"
@@ -145,7 +170,7 @@ def build_network(
         if not fits or tensor.shape != expected.shape:
             theirs, ours = (f"{each.dtype} of shape {list(each.shape)}"[6:] for each in (tensor, expected))
             raise damaged_model("LB-606", f"{place} is not what the configuration says", theirs, ours)
-        parameters[name] = files.widened(tensor, place)
+        parameters[name] = widened(tensor, place)
         is_backwards = name == "albert.ranges" and bool((tensor[..., 0] > 0).any() or (tensor[..., 1] < 0).any())
         if is_backwards or (name.endswith(".scale") and bool((tensor <= 0).any())):
             numbers = f"from {float(tensor.min()):.4g} to {float(tensor.max()):.4g}"
@@ -192,3 +217,110 @@ def start_from(network: Network, folder: Path, *, rows: Sequence[Sequence[int]] 
     for name in taken:
         ours[name].copy_(theirs[name])
     return Start(fresh=tuple(sorted(set(ours) - taken)), dropped=tuple(sorted(set(theirs) - taken)), notes=loaded.notes)
+
+
+# ---- its tensors: one safetensors file, or several with an index ----------------------------------------------------
+
+
+def write_weights(path: Path, tensors: dict[str, Tensor]) -> None:
+    """Write tensors as one safetensors file with its hash, atomically."""
+    data = memoryview(save({name: t.cpu().contiguous() for name, t in tensors.items()}, metadata={"format": "pt"}))
+    stop = 8 + int.from_bytes(data[:8], "little")
+    # The hash is added by hand: the library writes several entries of metadata in an order that is never the same.
+    table = bytes(data[8:stop]).replace(b'{"format":"pt"', b'{"format":"pt","%s":"%s"' % (_HASH.encode(), _NO_HASH), 1)
+    table = table.rstrip(b" ") + b" " * (-len(table.rstrip(b" ")) % 8)  # tensors are aligned to 8 bytes
+    header = len(table).to_bytes(8, "little") + table
+    digest = hashlib.sha256(header)
+    digest.update(data[stop:])
+    write_stream(path, (header.replace(_NO_HASH, digest.hexdigest().encode(), 1), data[stop:]))
+
+
+def weights_path(folder: Path) -> Path:
+    """Return the single file with the weights; model.safetensors if there is none."""
+    paths = [folder / name for name in (WEIGHTS_FILE, INT8_FILE, *map(OTHER_FILE.format, ATTENTION_KINDS))]
+    return next((path for path in paths if path.is_file()), paths[0])
+
+
+def read_weights(folder: Path) -> tuple[dict[str, Tensor], bool]:
+    """Map all tensors of a folder, and tell whether each file has a hash, by which damage is noticed.
+
+    Without a hash, unused tensors are never read.
+    """
+    single, index = weights_path(folder), folder / INDEX_FILE
+    paths, tensors, has_hashes = [single], dict[str, Tensor](), True
+    if index.is_file() and not single.is_file():  # several files, all in the index's own folder
+        listed = read_json(index, command=f"fetch {index} again").get("weight_map")
+        names = sorted(set(map(str, listed.values()))) if isinstance(listed, dict) else []
+        strange = [name for name in names if Path(name).name != name or "\0" in name]
+        if not names or strange:
+            what, received = f"{index} does not list the files of a model", ", ".join(strange[:3]) or "no weight_map"
+            raise damaged_model("LB-608", what, received, "names of files in the same folder")
+        paths = [folder / name for name in names]
+    for path in paths:
+        if not path.is_file():
+            others = [each.name for each in folder.glob("*") if each.suffix in (".bin", ".h5", ".msgpack", ".index")]
+            received = ", but ".join([f"no {path.name}", *filter(None, [", ".join(sorted(others)[:3])])])
+            next_step = "litebert import --help lists what can be converted"
+            raise LitebertError("LB-602", f"there are no weights in {folder}", received=received, next=next_step)
+
+        # The header is checked before anything else is allocated.
+        with path.open("rb") as file:
+            start, room = file.read(8), path.stat().st_size - 8
+            size = int.from_bytes(start, "little")
+            if start.startswith((b"PK\x03\x04", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")):
+                raise _incomplete(path, "a pickle, as torch.save writes it")
+            if len(start) < 8 or size > min(_HEADER_LIMIT, room):
+                raise _incomplete(path, f"a header of {size:,} bytes in {room + 8:,}")
+            header = start + file.read(size)
+        try:
+            table: Any = parse_json(header[8:].decode(), distinct_keys=True)
+            tensors |= load_file(path)  # it checks what the header says
+        except (SafetensorError, ValueError, OSError, MemoryError, RecursionError) as error:
+            raise _incomplete(path, error) from error
+
+        stored: str = (table.get("__metadata__") or {}).get(_HASH, "")
+        if not stored:
+            has_hashes = False
+            continue
+        with path.open("rb") as file:
+            file.seek(len(header))
+            begun = partial(hashlib.sha256, header.replace(stored.encode(), _NO_HASH, 1))
+            found = hashlib.file_digest(file, begun).hexdigest()
+        if found != stored:
+            theirs = f"SHA-256 {stored[:16]}…, written into the file with them"
+            what = f"the weights in {path} are not those that were saved"
+            raise damaged_model("LB-676", what, f"SHA-256 {found[:16]}…", theirs)
+    return tensors, has_hashes
+
+
+def _incomplete(path: Path, received: object) -> DamagedError:
+    what, expected = f"{path} is not a complete safetensors file", "one of safetensors; pickles are never opened here"
+    return damaged_model("LB-603", what, received, expected)
+
+
+def widened(tensor: Tensor, place: str) -> Tensor:
+    """Return floats as float32, which must be finite, and integers unchanged; errors name the `place`, FILE: TENSOR."""
+    if not tensor.is_floating_point():
+        return tensor
+    wide = tensor.float()
+    # aminmax copies nothing, and returns NaN if there is one.
+    if wide.numel() and not all(bool(end.isfinite()) for end in wide.aminmax()):
+        raise damaged_model("LB-607", f"{place} has weights that are not finite", "NaN or infinity")
+    return wide
+
+
+def release(tensors: Iterable[Tensor]) -> None:
+    """Give the pages of tensors in a mapped file, and free heap memory, back to the system (Linux only).
+
+    Packed weights have their own memory; after that, the file is only read for rows of the word table.
+    """
+    if sys.platform != "linux":
+        return
+    libc = ctypes.CDLL(None)
+    for tensor in tensors:
+        start = -(-tensor.data_ptr() // mmap.PAGESIZE) * mmap.PAGESIZE
+        stop = (tensor.data_ptr() + tensor.nbytes) // mmap.PAGESIZE * mmap.PAGESIZE
+        if stop > start:
+            libc.madvise(ctypes.c_void_p(start), ctypes.c_size_t(stop - start), _PAGEOUT)
+    if hasattr(libc, "malloc_trim"):  # glibc
+        libc.malloc_trim(0)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from litebert.config import AlbertConfig, HeadConfig
-from litebert.folder.weights import damaged_model
+from litebert.errors import DamagedError
 from litebert.nn import PRETRAINING_HEADS, depth_plan
 
 
@@ -58,10 +58,16 @@ _CONDITIONAL = {
 }
 _BLOCK = re.compile(r"albert\.(attention|feed_forward)\.(\d+)\.(\w+)$")
 _PROJECTION = "albert.encoder.embedding_hidden_mapping_in"
+_AGAIN = "fetch or make the model again, or correct the file"
 _LINEAR_HEADS = {"classifier": "", "qa_outputs": "cls/squad"}  # Google's, by their names in transformers
 _WITH_OUTPUT_KINDS = ("", "cls/squad", "cls/seq_relationship", "cls/predictions")
 # Layer norms of files that were converted from TensorFlow, among them bert-base-uncased.
 _OLD_NORM = re.compile(r"LayerNorm\.(gamma|beta)$")
+
+
+def damaged_model(code: str, what: str, received: object, expected: str | None = None) -> DamagedError:
+    """Return the error for a model's file whose contents cannot be used."""
+    return DamagedError(code, what, received=received, expected=expected, next=_AGAIN)
 
 
 def groups_on_disk(config: AlbertConfig) -> int:
@@ -121,14 +127,10 @@ def _variable(module: str, kind: str) -> str:
     return f"{module}/{weight if kind == 'weight' else bias}".lstrip("/")
 
 
-def to_disk(parameters: dict[str, Tensor], config: AlbertConfig, head: HeadConfig | None = None) -> dict[str, Tensor]:
-    """Rename our parameters; without a projection of E = H, transformers needs an identity."""
-    places = [(name, tensor) for own, tensor in parameters.items() for name in tensor_names(own, config, head)]
-    tensors = {name: tensor.detach().clone() for name, tensor in places}
-    if not config.projects_embeddings:
-        tensors[f"{_PROJECTION}.weight"] = torch.eye(config.hidden_size)
-        tensors[f"{_PROJECTION}.bias"] = torch.zeros(config.hidden_size)
-    return tensors
+def identity_projection(config: AlbertConfig) -> dict[str, Tensor]:
+    """Return what transformers needs on disk where the embeddings are as wide as the layers and are not projected."""
+    size = config.hidden_size
+    return {f"{_PROJECTION}.weight": torch.eye(size), f"{_PROJECTION}.bias": torch.zeros(size)}
 
 
 def canonical(tensors: dict[str, Tensor], source: Path, layout: TensorNames = ALBERT) -> dict[str, Tensor]:
@@ -149,18 +151,6 @@ def canonical(tensors: dict[str, Tensor], source: Path, layout: TensorNames = AL
             what = f"{source}: the output layer of the masked LM is not tied"
             raise damaged_model("LB-609", what, f"{copy} differs from {original}")
     return named
-
-
-def with_projection(named: dict[str, Tensor], config: AlbertConfig) -> AlbertConfig:
-    """Keep a projection of E = H unless it is the identity, and set `embedding_projection`."""
-    if config.embedding_size != config.hidden_size:
-        return config
-    weight, bias = named.get(f"{_PROJECTION}.weight"), named.get(f"{_PROJECTION}.bias")
-    if weight is not None and bias is not None and (bias.any() or not are_equal(weight, torch.eye(config.hidden_size))):
-        return config.model_copy(update={"embedding_projection": True})
-    named.pop(f"{_PROJECTION}.weight", None)
-    named.pop(f"{_PROJECTION}.bias", None)
-    return config
 
 
 def are_equal(one: Tensor, other: Tensor) -> bool:

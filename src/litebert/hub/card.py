@@ -2,15 +2,14 @@
 
 import json
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path, PurePath
 
 from litebert.errors import LitebertError, NoVocabularyError
 from litebert.files import hash_file, read_capped, write_text
 from litebert.folder.config import architecture
-from litebert.folder.model import head_of, load_model
-from litebert.folder.weights import weights_path
+from litebert.folder.model import head_of, load_model, weights_path
 from litebert.runs import MeasuredStep, Run
 from litebert.settings import DEFAULT, SUITED, is_typed, named_in
 from litebert.tokenizer import Tokenizer
@@ -86,7 +85,7 @@ def model_card(folder: Path, *, name: str | None = None, license: str = "", lang
         "tags": ["albert", *([head.kind] if head else [part.replace("_", "-") for part in able])],
     }
     environment = jinja2.Environment(trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)  # noqa: S701
-    environment.filters |= {"json": json.dumps, "rows": _table, "number": "{:,}".format, "cell": _cell}
+    environment.filters |= {"json": json.dumps, "number": "{:,}".format}
     return environment.from_string((files("litebert.hub") / "card.md").read_text("utf-8")).render(
         header=header,
         title=title,
@@ -145,11 +144,3 @@ def _training(run: Run, kept: str) -> dict[str, object]:
         "given": {name: value for name, value in given.items() if not name.startswith(("model.", "data."))},
         "command": shlex.join(["litebert", *words]),
     }
-
-
-def _table(rows: Mapping[str, str]) -> str:
-    return "\n".join(["| | |", "|---|---|", *(f"| {name} | {_cell(text)} |" for name, text in rows.items())])
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|").replace("\n", " ")

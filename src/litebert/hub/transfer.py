@@ -5,7 +5,6 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
 from importlib.resources import files as package_files
@@ -35,30 +34,16 @@ _IN_FOLDERS = ["[!0-9]*/*", "*/*.safetensors", "*/*.model", "*/*.txt", "*/*.bin"
 _NAME = re.compile(r"([a-zA-Z0-9][\w.-]*/[\w.-]+)(?:@([\w./-]+))?", re.ASCII)
 
 
-@dataclass(frozen=True)
-class HubName:
-    """OWNER/NAME of a repository, and optionally a branch, tag or commit.
+def parse_name(text: str) -> tuple[str, str | None]:
+    """Return the repository OWNER/NAME and, if one is named after an @, its branch, tag or commit.
 
-    >>> HubName.parse("albert/albert-base-v2@main")
-    HubName(repository='albert/albert-base-v2', revision='main')
+    >>> parse_name("albert/albert-base-v2@main")
+    ('albert/albert-base-v2', 'main')
     """
-
-    repository: str
-    revision: str | None = None
-
-    @classmethod
-    def parse(cls, text: str) -> "HubName | None":
-        """Parse OWNER/NAME or OWNER/NAME@REVISION; return None for anything else."""
-        match = _NAME.fullmatch(text)
-        return cls(match[1], match[2]) if match else None
-
-    @classmethod
-    def read(cls, text: str) -> "HubName":
-        """Parse a name that must be one."""
-        if (name := cls.parse(text)) is None:
-            what, expected = "this is not the name of a model on the Hub", "OWNER/NAME, or OWNER/NAME@REVISION"
-            raise LitebertError("LB-636", what, received=text, expected=expected)
-        return name
+    if (match := _NAME.fullmatch(text)) is None:
+        what, expected = "this is not the name of a model on the Hub", "OWNER/NAME, or OWNER/NAME@REVISION"
+        raise LitebertError("LB-636", what, received=text, expected=expected)
+    return match[1], match[2]
 
 
 # ---- which folder a name means --------------------------------------------------------------------------------------
@@ -71,10 +56,7 @@ _OUR_MODELS = {"model", "best", "checkpoints"}
 
 def packaged_model() -> Path:
     """Return the folder of the model that comes with the package."""
-    folder = Path(str(package_files("litebert") / "model"))
-    if not (folder / "config.json").is_file():
-        raise LitebertError("LB-938", "no model comes with this build of litebert", next="name one: --model FOLDER")
-    return folder
+    return Path(str(package_files("litebert") / "model"))
 
 
 def locate(name_or_path: str | PathLike[str], *, legacy_pickle: bool = False) -> Path:
@@ -88,10 +70,10 @@ def locate(name_or_path: str | PathLike[str], *, legacy_pickle: bool = False) ->
         return path / "model" if is_run(path) else path
     if text == PACKAGED_NAME and found == "nothing":
         return packaged_model()
-    name = HubName.parse(text) if found == "nothing" else None
+    name = _NAME.fullmatch(text) if found == "nothing" else None
     looks_local = path.name in _OUR_MODELS or path.suffix in (".json", ".safetensors") or path.parts[0] in _OUR_FOLDERS
-    if name is not None and not looks_local and not Path(name.repository).parent.is_dir():
-        return pull(name, legacy_pickle=legacy_pickle)
+    if name is not None and not looks_local and not Path(name[1]).parent.is_dir():
+        return pull(name[1], name[2], legacy_pickle=legacy_pickle)
 
     # Suggest the run or model of this name in the usual folders, or a folder with a similar name.
     parent = next(parent for parent in path.absolute().parents if _found(parent) == "a folder")
@@ -116,18 +98,18 @@ def _found(path: Path) -> str:
 # ---- fetching and sending -------------------------------------------------------------------------------------------
 
 
-def pull(name: HubName, *, legacy_pickle: bool = False) -> Path:
+def pull(repository: str, revision: str | None = None, *, legacy_pickle: bool = False) -> Path:
     """Fetch a model into the cache of huggingface_hub, or find it there, and return its folder.
 
     `legacy_pickle` also accepts pytorch_model.bin from repositories that have nothing else.
     """
-    with _hub("fetch", name):
+    with _hub("fetch", repository):
         from huggingface_hub import HfApi, constants, hf_hub_download, snapshot_download
         from huggingface_hub.utils import filter_repo_objects  # type: ignore[attr-defined]
 
-        repository, names, commit = name.repository, list[str](), name.revision
+        names, commit = list[str](), revision
         with suppress(Exception):  # snapshot_download says what is wrong, or finds what was fetched before
-            info = HfApi().model_info(repository, revision=name.revision)
+            info = HfApi().model_info(repository, revision=revision)
             names, commit = [file.rfilename for file in info.siblings or ()], info.sha
         patterns = [*MODEL_FILES]
         if legacy_pickle and not any("/" not in file and file.endswith(".safetensors") for file in names):
@@ -141,7 +123,7 @@ def pull(name: HubName, *, legacy_pickle: bool = False) -> Path:
         for blob in set(blobs.glob("*")) - known:
             _require_hash(blob)
         folder = Path(
-            snapshot_download(repository, revision=name.revision, allow_patterns=patterns, ignore_patterns=_IN_FOLDERS)
+            snapshot_download(repository, revision=revision, allow_patterns=patterns, ignore_patterns=_IN_FOLDERS)
         )
     if any(folder.glob("*.safetensors")) or (legacy_pickle and any(folder.glob("*.bin"))):
         return folder
@@ -164,21 +146,23 @@ def _require_hash(blob: Path) -> None:
         raise OSError(f"{_AS_THEY_SAY_IT}: a file with another hash than {blob.name}")
 
 
-def push(name: HubName, files: dict[str, Path], *, texts: dict[str, str], private: bool = False) -> str:
+def push(
+    repository: str, revision: str | None, files: dict[str, Path], *, texts: dict[str, str], private: bool = False
+) -> str:
     """Send files, and texts that become files, in one commit; return its address. Creates repository and branch."""
-    with _hub("push", name):
+    with _hub("push", repository):
         from huggingface_hub import CommitOperationAdd, HfApi
 
         api = HfApi(library_name="litebert", library_version=version("litebert"))
-        api.create_repo(name.repository, private=private or None, exist_ok=True)
-        if private and not api.model_info(name.repository).private:
-            what = f"{name.repository} exists already and is public: nothing was sent"
+        api.create_repo(repository, private=private or None, exist_ok=True)
+        if private and not api.model_info(repository).private:
+            what = f"{repository} exists already and is public: nothing was sent"
             raise LitebertError("LB-632", what, next="choose another name, or make it private in its settings")
-        if name.revision is not None:
-            api.create_branch(name.repository, branch=name.revision, exist_ok=True)
+        if revision is not None:
+            api.create_branch(repository, branch=revision, exist_ok=True)
         operations = [CommitOperationAdd(path, str(file.resolve())) for path, file in files.items()]
         operations += [CommitOperationAdd(path, text.encode()) for path, text in texts.items()]
-        commit = api.create_commit(name.repository, operations, commit_message="Upload model", revision=name.revision)
+        commit = api.create_commit(repository, operations, commit_message="Upload model", revision=revision)
     return str(commit.commit_url)
 
 
@@ -189,14 +173,14 @@ def model_files(folder: Path) -> dict[str, Path]:
 
 
 @contextmanager
-def _hub(action: str, name: HubName) -> Iterator[None]:
+def _hub(action: str, repository: str) -> Iterator[None]:
     """Limit how long the requests of huggingface_hub wait in this block; a failure becomes one error for people.
 
     Some of its calls wait without a limit (repo_info, create_commit); a download that always ends at one place, because
     the server ignores where it should go on, is repeated without one. What may pass it tries again itself.
     """
     if find_spec("huggingface_hub") is None:
-        what = f"{name.repository} is on the Hub, and the package huggingface_hub is not installed"
+        what = f"{repository} is on the Hub, and the package huggingface_hub is not installed"
         raise LitebertError("LB-621", what, next="pip install 'litebert[hub]', or give a folder on this disk")
     from huggingface_hub import constants, errors, get_session
 
@@ -223,14 +207,14 @@ def _hub(action: str, name: HubName) -> Iterator[None]:
         seen = " ".join(str(cause or error).split()) or type(error).__name__
         again = "run the same command again later"
         if seen.startswith(_AS_THEY_SAY_IT):
-            what = f"{name.repository} arrived damaged, and was deleted"
+            what = f"{repository} arrived damaged, and was deleted"
             raise DamagedError("LB-626", what, received=seen, next=f"{again}; or {elsewhere}") from error
         status = getattr(getattr(cause or error, "response", None), "status_code", 0)
         if isinstance(error, errors.HFValidationError) or (400 <= status < 500 and status not in (408, 429)):
-            what = f"there is no folder {name.repository} here, and the Hub does not let this user {action} that name"
+            what = f"there is no folder {repository} here, and the Hub does not let this user {action} that name"
             advice = "check OWNER/NAME and its revision; hf auth login for a private model; ask there for a gated one"
             raise LitebertError("LB-629", what, received=seen, next=f"{advice}; or {elsewhere}") from error
-        what = f"it was not possible to {action} {name.repository}: the Hub is {constants.ENDPOINT}"
+        what = f"it was not possible to {action} {repository}: the Hub is {constants.ENDPOINT}"
         advice = f"check connection, proxy, HF_ENDPOINT and HF_HUB_OFFLINE, or {again}"
         raise LitebertError("LB-623", what, received=seen, next=f"{advice}; or {elsewhere}") from error
     finally:

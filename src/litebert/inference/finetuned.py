@@ -13,11 +13,10 @@ from litebert.config import FinetuneConfig, Precision, PretrainConfig, TaskConfi
 from litebert.errors import LitebertError
 from litebert.fast import calibrate, pack, to_int8
 from litebert.files import require_new, staged_folder
-from litebert.folder.model import load_model, save_model
-from litebert.folder.weights import INT8_FILE, weights_path
+from litebert.folder import INT8_FILE, load_model, save_model, weights_path
 from litebert.hub.transfer import locate
 from litebert.inference.inputs import open_network
-from litebert.interop.reports import Quantized
+from litebert.interop import Quantized
 from litebert.nn import AlbertForTask, by_length
 from litebert.runs import RUN_FILE, Run
 from litebert.settings import RETIRED, Schema, Setting, resolve

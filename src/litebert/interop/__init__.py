@@ -1,1 +1,107 @@
-"""Conversion from and to the file formats of other programs."""
+"""What conversions tell: the reports of imports, exports and quantization, as text for people and as JSON.
+
+They need no torch, so that the help of these commands loads none.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class ModelImport:
+    """What was read and written; `missing` are parameters and `unused` names in the source, as it has them."""
+
+    source: str
+    output: str
+    architecture: str
+    num_parameters: int
+    optimizer_step: int | None
+    missing: tuple[str, ...]
+    unused: tuple[str, ...]
+    notes: tuple[str, ...]
+
+    def __str__(self) -> str:
+        lines = [f"{self.output}: {self.architecture}, {self.num_parameters:,} parameters"]
+        if self.optimizer_step is not None:
+            lines.append(f"optimizer: after {self.optimizer_step:,} steps")
+        lines += [f"missing: {name}" for name in self.missing]
+        return "\n".join([*lines, *(f"not used: {name}" for name in self.unused)])
+
+
+@dataclass(frozen=True)
+class GoogleExport:
+    """What was written for Google's code; `files` are in the folder of `prefix`."""
+
+    prefix: str
+    files: tuple[str, ...]
+    num_variables: int
+    num_parameters: int
+    notes: tuple[str, ...]
+
+    def __str__(self) -> str:
+        size = f"{self.num_variables} variables, {self.num_parameters:,} parameters in float32"
+        return f"{self.prefix}: {size}\nfiles: {', '.join(self.files)}"
+
+
+@dataclass(frozen=True)
+class Parity:
+    """How near the outputs of an exported network are to those of the network itself."""
+
+    max_difference: float
+    scale: float  # the largest absolute output
+    correlation: float  # the lowest of all outputs, of deviations from the mean: what tells one text from another
+
+    def __str__(self) -> str:
+        return f"differs by up to {self.max_difference:.1e}, correlation {self.correlation:.5f}"
+
+
+@dataclass(frozen=True)
+class ExportReport:
+    """What was written: a file and its outputs, or a page, its verbs and what a browser fetches; how exact it is."""
+
+    output: Path
+    outputs: tuple[str, ...]
+    bytes: int
+    parity: Parity
+    notes: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.output}: {self.bytes / 1e6:.1f} MB, gives {', '.join(self.outputs)}\n{self.parity}"
+
+
+MUCH = 0.1  # relative error of the hidden states of eight bits above which answers may change
+
+
+@dataclass(frozen=True)
+class Quantized:
+    """The size of a quantized model in bytes, and its error on held-out texts."""
+
+    output: str
+    num_examples: int
+    bytes_before: int
+    bytes_after: int
+    error: float  # the norm of the difference of the last hidden states, relative to that of the original
+    before: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  # measures by development split, if asked
+    after: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        lines = [
+            f"{self.output}: {self.bytes_after:,} bytes, {self.bytes_before:,} before; hidden states differ by "
+            f"{self.error:.1%} on held-out texts (calibrated on {self.num_examples})"
+        ]
+        for split, measures in self.before.items():
+            for name, before in measures.items():
+                lines.append(f"{split:<16} {name:<24} {before:.4f} -> {self.after[split][name]:.4f}")
+        return "\n".join(lines)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """A warning where answers may change."""
+        if self.error <= MUCH:
+            return ()
+        measured = "compare the measures above" if self.before else "measure it with --evaluate"
+        return (
+            f"warning hidden states differ by more than {MUCH:.0%}: {measured} before you use this copy, or calibrate "
+            "with more texts like those it will read",
+        )

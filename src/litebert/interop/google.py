@@ -21,12 +21,11 @@ from litebert.config import ATTENTION_KINDS, HEADS, PRESETS, AlbertConfig, HeadC
 from litebert.errors import DamagedError, LitebertError, NoVocabularyError, disk_errors
 from litebert.files import Json, read_json, require_new, staged_folder, write_bytes, write_json, write_text
 from litebert.folder.config import build_config, doubts
-from litebert.folder.model import build_network, head_of, load_model, save_model
+from litebert.folder.model import build_network, head_of, load_model, read_weights, save_model, widened, write_weights
 from litebert.folder.names import GOOGLE, canonical, groups_on_disk, tensor_names
-from litebert.folder.weights import read_weights, widened, write_weights
+from litebert.interop import GoogleExport, ModelImport
 from litebert.interop.bundle import Bundle, read_bundle, write_bundle
 from litebert.interop.huggingface import copy_tokenizer, imported
-from litebert.interop.reports import GoogleExport, ModelImport
 from litebert.tokenizer.tokenizer import read_vocabulary
 
 OPTIMIZER_FILE, STATE_FILE = "optimizer.safetensors", "state.json"  # as in the checkpoints of a run

@@ -17,8 +17,7 @@ from litebert.distributed import ALONE, World
 from litebert.errors import LitebertError
 from litebert.fast import DTYPES, checkpoint_gradients
 from litebert.files import hash_file, write_json, write_text
-from litebert.folder import load_model, read_config, read_head, read_sentence_vectors, start_from
-from litebert.folder.weights import weights_path
+from litebert.folder import load_model, read_config, read_head, read_sentence_vectors, start_from, weights_path
 from litebert.hub import locate
 from litebert.hub.card import write_card
 from litebert.nn import AlbertForTask

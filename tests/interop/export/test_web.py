@@ -20,9 +20,9 @@ import litebert
 from litebert.errors import LitebertError
 from litebert.folder import read_head
 from litebert.hub import packaged_model
-from litebert.interop.export import web
-from litebert.interop.export.web import PAGE, export_web, read_runtime, vocabulary
-from litebert.interop.reports import ExportReport
+from litebert.interop import ExportReport
+from litebert.interop.export import onnx as web
+from litebert.interop.export.onnx import PAGE, export_web, read_runtime, vocabulary
 from litebert.tokenizer import Tokenizer
 
 NODE = shutil.which("node")

@@ -1,4 +1,4 @@
-"""Checkpoints of real TensorFlow (tests/tensorflow/make_fixtures.py) become model folders bit for bit, and back."""
+"""Checkpoints of real TensorFlow (tests/tensorflow/checkpoints.py) become model folders bit for bit, and back."""
 
 import json
 import re

@@ -1,17 +1,29 @@
-"""A model as one ONNX file: each weight once, in float32 or true int8, checked in onnxruntime before it is written."""
+"""A model as one ONNX file, each weight once, in float32 or true int8; and a page that runs one inside the browser."""
 
+import base64
+import gzip
+import hashlib
+import io
+import json
+import sys
+import tarfile
+import unicodedata
+import urllib.request
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from litebert.errors import LitebertError, missing_package
-from litebert.files import write_bytes
+from litebert.errors import DamagedError, LitebertError, missing_package
+from litebert.files import Json, read_capped, require_new, staged_folder, write_bytes
+from litebert.folder.config import SentenceVectors, read_head, read_sentence_vectors
+from litebert.interop import ExportReport
 from litebert.interop.export import program
-from litebert.interop.export.network import INPUTS, PaddedNetwork
-from litebert.interop.export.program import RunBatch
-from litebert.interop.reports import ExportReport
+from litebert.tokenizer import Tokenizer
+from litebert.tokenizer.models import NORMAL, read_model
+from litebert.tokenizer.tokenizer import read_vocabulary
 
 try:
     import onnx
@@ -22,44 +34,42 @@ except ImportError as error:
 
 OPSET = 20  # the first that has Gelu as one operator
 _FILE_LIMIT = 2**31 - 2**20  # largest protobuf message in bytes, less some for the graph
-_SLACK = 2**16  # bytes of shape constants, and of tables so small that the exporter folds them
 _GOOD_CORRELATION = 0.99
 
 
-def export_onnx(
-    folder: Path,
-    output: Path,
-    *,
-    int8: bool = False,
-    has_head: bool = True,
-    has_states: bool = False,
-    table_bits: int = 8,
-) -> ExportReport:
+def export_onnx(folder: Path, output: Path, *, int8: bool = False, has_head: bool = True) -> ExportReport:
     """Write a model folder as one ONNX file, with the tokenizer beside it.
 
-    The outputs are those of the folder's head, or of the encoder alone; `has_states` gives both, and `table_bits` is
-    for `quantise`. onnxruntime first runs the model on a few texts, and the file is not written if its outputs are
-    wrong.
+    The outputs are those of the folder's head, or of the encoder alone. The file is not written if what onnxruntime
+    computes with it on a few texts is wrong.
     """
     beside = program.require_free(output, suffix=".onnx", source=folder)
-    source = program.open_source(folder, has_head=has_head, has_states=has_states)
+    data, report = _checked(program.open_source(folder, has_head=has_head), output, int8=int8)
+    for path, contents in (beside | {output: data}).items():
+        write_bytes(path, contents)
+    return report
+
+
+def _checked(
+    source: program.SourceModel, output: Path, *, int8: bool, table_bits: int = 8
+) -> tuple[bytes, ExportReport]:
+    """Return the file, whose outputs in onnxruntime are those of the network, and its report."""
     graph, notes = to_graph(source.padded), tuple[str, ...]()
     data = graph.SerializeToString()
     parity = program.require_near(start(data), source, output)
     if int8:
         small = quantise(graph, table_bits=table_bits)
-        floating, integer = count_products(small)
-        assert integer and not floating, f"{floating} products with weights are left in float"
+        floats = {tensor.name for tensor in small.graph.initializer if tensor.data_type == onnx.TensorProto.FLOAT}
+        products = [node for node in small.graph.node if node.op_type in ("MatMul", "Gemm")]
+        assert not any(floats.intersection(node.input) for node in products), "a weight is left in float"
         data = small.SerializeToString()
         parity = program.require_near(start(data), source, output, is_int8=True)
         if not parity.correlation >= _GOOD_CORRELATION:
             notes = ("int8 moves these outputs visibly: evaluate the file on your own data before use",)
-    for path, contents in (beside | {output: data}).items():
-        write_bytes(path, contents)
-    return ExportReport(output, source.padded.output_names, len(data), parity, notes)
+    return data, ExportReport(output, source.padded.output_names, len(data), parity, notes)
 
 
-def start(model: bytes) -> RunBatch:
+def start(model: bytes) -> program.RunBatch:
     """Return a graph as a function that onnxruntime computes with as many threads as torch."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = torch.get_num_threads()
@@ -74,19 +84,18 @@ def start(model: bytes) -> RunBatch:
 # --- the graph -------------------------------------------------------------------------------------------------------
 
 
-def to_graph(network: PaddedNetwork) -> onnx.ModelProto:
+def to_graph(network: program.PaddedNetwork) -> onnx.ModelProto:
     """Export with dynamic axes for batch and length, and each weight once."""
     size = 4 * sum(parameter.numel() for parameter in network.parameters())
     if size > _FILE_LIMIT:
-        what = f"the weights, {size:,} bytes, do not fit in one ONNX file of at most {_FILE_LIMIT:,}"
-        raise LitebertError("LB-757", what, next="litebert export program has no such limit")
+        raise ValueError(f"{size:,} bytes of weights do not fit in one ONNX file; litebert export program has no limit")
     with program.quiet():
         traced = torch.onnx.export(
             program.trace(network),
             dynamo=True,
             opset_version=OPSET,
             dynamic_shapes=program.dynamic_shapes(network),
-            input_names=list(INPUTS),
+            input_names=list(program.INPUTS),
             output_names=list(network.output_names),
             verbose=False,
         )
@@ -99,27 +108,8 @@ def to_graph(network: PaddedNetwork) -> onnx.ModelProto:
     for part in (*graph.node, *graph.initializer, *graph.input, *graph.output):
         del part.metadata_props[:]
         part.doc_string = ""
-    stored = sum(tensor.ByteSize() for tensor in graph.initializer)
-    assert stored <= size + _SLACK, f"the exporter stored weights more than once: {stored:,} bytes of {size:,}"
     onnx.checker.check_model(model, full_check=True)
     return model
-
-
-def count_products(model: onnx.ModelProto) -> tuple[int, int]:
-    """Return how many products have a constant operand, in float and in int8.
-
-    Constants are followed through the graph, so that a transposed or rescaled weight counts, too.
-    """
-    constants = {tensor.name for tensor in model.graph.initializer}
-    floating = integer = 0
-    for node in model.graph.node:
-        is_constant = [name in constants for name in node.input if name]
-        if all(is_constant):
-            constants.update(node.output)
-        elif any(is_constant[:2]):
-            floating += node.op_type in ("MatMul", "Gemm", "Einsum", "Conv")
-            integer += "Quantize" in node.op_type or "Integer" in node.op_type or node.op_type == "QLinearMatMul"
-    return floating, integer
 
 
 # --- int8: weights with one scale per column; activations are quantised dynamically ----------------------------------
@@ -191,3 +181,119 @@ def quantise(model: onnx.ModelProto, *, table_bits: int = 8) -> onnx.ModelProto:
     )
     onnx.checker.check_model(result, full_check=True)
     return result
+
+
+# --- the page --------------------------------------------------------------------------------------------------------
+
+PAGE = Path(__file__).parent / "page"
+VERSION = "1.30.0"
+URL = f"https://registry.npmjs.org/onnxruntime-web/-/onnxruntime-web-{VERSION}.tgz"
+INTEGRITY = "q0y+JrrtukXSzsBWEMccVfqX25LRmosXHF+CaRJmg8pZClzcV7svNc4rKY3jL02Vb7QmRMDs1SigqR4CXAfKYQ=="
+"""SHA-512 of the package, as the npm registry publishes it."""
+_PACKAGE_LIMIT, _SECONDS = 64 << 20, 60
+_VERBS = {"prediction_logits": "fill", "logits": "classify"}  # what the page can do with an output of the network
+_TABLE_BITS = 7  # of the word table, which is over half of a small network: fewer bits compress better
+_NOTICE = f"""\
+A page in which a model of litebert answers, with no server behind it.
+
+Try it: python -m http.server, then open http://127.0.0.1:8000/
+
+onnxruntime.js and onnxruntime.wasm.gz are onnxruntime-web {VERSION} (Microsoft, MIT licence).
+"""
+
+
+def export_web(folder: Path, output: Path, *, runtime: Path | None = None) -> ExportReport:
+    """Write a folder that any static server can serve; `runtime` is a local npm package.
+
+    The page fills blanks if the model has a masked-LM head, classifies if it was fine-tuned for that, and always
+    searches by vectors. Large files are compressed; the page unpacks them.
+    """
+    require_new(output, force=None)
+    table = vocabulary(folder, Tokenizer.load(folder))
+    script, binary = read_runtime(runtime)
+    head = read_head(folder)
+    has_head = head is None or head.record.verb in _VERBS.values()
+    source = program.open_source(folder, has_head=has_head, has_states=True)
+    model, report = _checked(source, output, int8=True, table_bits=_TABLE_BITS)
+    verbs = (*(_VERBS[name] for name in report.outputs if name in _VERBS), "search")
+    place, vectors = folder.resolve(), read_sentence_vectors(folder) or SentenceVectors()
+    compressed = {
+        "model.onnx.gz": model,
+        "onnxruntime.wasm.gz": binary,
+        "tokenizer.json.gz": json.dumps(table, ensure_ascii=False).encode(),
+    }
+    files = {name: gzip.compress(data, 9, mtime=0) for name, data in compressed.items()}
+    settings: dict[str, Json] = {
+        "name": place.parent.name if place.name == "model" else place.name,  # that of the run or the package
+        "verbs": list(verbs),
+        "pooling": vectors.pooling,
+        "max_length": vectors.max_length,
+        "prompt": vectors.prompt,
+        "positions": source.network.config.max_position_embeddings,
+        **({"labels": list(head.labels), "problem": head.problem_type} if head is not None and has_head else {}),
+        "sizes": {name: len(data) for name, data in files.items()},
+    }
+    files |= {"onnxruntime.js": script, "settings.json": json.dumps(settings, indent=1).encode()}
+    files |= {path.name: path.read_bytes() for path in sorted(PAGE.iterdir())}
+    with staged_folder(output) as staged:
+        for name, data in (files | {"README.txt": _NOTICE.encode()}).items():
+            write_bytes(staged / name, data)
+    notes = (*report.notes, f"try it: python -m http.server --directory {output}")
+    return ExportReport(output, verbs, sum(map(len, files.values())), report.parity, notes)
+
+
+def vocabulary(folder: Path, tokenizer: Tokenizer) -> dict[str, Json]:
+    """Return the tokenizer of a folder as a table for `tokenizer.js`."""
+    found = read_vocabulary(folder)
+    if found.suffix != ".model":
+        what = f"a web page can read only a SentencePiece vocabulary, not {found.path}"
+        raise LitebertError("LB-879", what, next="litebert serve answers with every kind of model")
+    model, settings = read_model(found.data, str(folder)), found.settings
+    return {
+        "pieces": [piece.text for piece in model.pieces],
+        # The shortest decimals that give the same float32 again.
+        "scores": [float(str(np.float32(piece.score))) for piece in model.pieces],
+        "kinds": {str(n): piece.kind for n, piece in enumerate(model.pieces) if piece.kind != NORMAL},
+        "charsmap": base64.b64encode(model.charsmap).decode("ascii"),
+        "lowercase": settings.lowercase,
+        "keep_accents": settings.keep_accents,
+        "special": dict(zip(("pad", "unk", "cls", "sep", "mask"), tokenizer.special_ids, strict=True)),
+        "spaces": _class(str.isspace),
+        "marks": _class(lambda character: unicodedata.combining(character) != 0),
+        "digits": _class(str.isdigit),
+    }
+
+
+def _class(belongs: Callable[[str], bool]) -> str:
+    """Return a JavaScript character class (without its brackets) of Python's characters."""
+    codes = np.array([code for code in range(sys.maxunicode + 1) if belongs(chr(code))])
+    runs = np.split(codes, np.flatnonzero(np.diff(codes) > 1) + 1)
+    return "".join(rf"\u{{{run[0]:x}}}-\u{{{run[-1]:x}}}" for run in runs)
+
+
+def read_runtime(package: Path | None) -> tuple[bytes, bytes]:
+    """Return script and binary of onnxruntime-web from the npm package at `package`.
+
+    With None it is taken from the cache of this user, or downloaded. What has not the published hash is never kept.
+    """
+    kept = Path.home() / ".cache" / "litebert" / f"onnxruntime-web-{VERSION}.tgz"
+    path, again = package or kept, f"npm pack onnxruntime-web@{VERSION}, then add --runtime FILE"
+    is_fetched = package is None and not kept.is_file()
+    if is_fetched:
+        try:
+            with urllib.request.urlopen(URL, timeout=_SECONDS) as answer:
+                data: bytes = answer.read(_PACKAGE_LIMIT)
+        except OSError as error:
+            raise LitebertError("LB-877", f"{URL} cannot be fetched", received=error, next=again) from error
+    else:
+        data = read_capped(path, _PACKAGE_LIMIT, command=f"ls -l {path}")
+    if base64.b64encode(hashlib.sha512(data).digest()).decode() != INTEGRITY:
+        what = f"{URL if is_fetched else path} is not the package onnxruntime-web {VERSION}"
+        raise DamagedError("LB-878", what, next=again if is_fetched or package else f"rm {path}")
+    if is_fetched:
+        write_bytes(kept, data)
+    with tarfile.open(fileobj=io.BytesIO(data)) as archive:
+        names = ("package/dist/ort.wasm.bundle.min.mjs", "package/dist/ort-wasm-simd-threaded.wasm")
+        script, binary = (archive.extractfile(name) for name in names)
+        assert script is not None and binary is not None
+        return script.read(), binary.read()

@@ -1,6 +1,7 @@
-"""Write tiny checkpoints with real TensorFlow, and beside each what is in it.
+"""Write tiny checkpoints with real TensorFlow, and beside each what is in it; or read one into an .npz.
 
-python tests/tensorflow/make_fixtures.py tests/interop/google/fixtures
+python tests/tensorflow/checkpoints.py tests/interop/google/fixtures
+python tests/tensorflow/checkpoints.py PREFIX OUTPUT.npz
 
 The names are those that google-research/albert gives its variables (issues 29 and 243 list them).
 Numbers are multiples of 1/64 that bfloat16 holds exactly.
@@ -14,26 +15,12 @@ import numpy as np
 
 VOCAB, EMBED, HIDDEN, INTERMEDIATE, POSITIONS, LABELS = 40, 8, 16, 24, 12, 3
 CONFIG = {
-    "attention_probs_dropout_prob": 0.1,
-    "down_scale_factor": 1,
-    "embedding_size": EMBED,
-    "gap_size": 0,
-    "hidden_act": "gelu",
-    "hidden_dropout_prob": 0.1,
-    "hidden_size": HIDDEN,
-    "initializer_range": 0.02,
-    "inner_group_num": 1,
-    "intermediate_size": INTERMEDIATE,
-    "layers_to_keep": [],
-    "max_position_embeddings": POSITIONS,
-    "net_structure_type": 0,
-    "num_attention_heads": 4,
-    "num_hidden_groups": 1,
-    "num_hidden_layers": 4,
-    "num_memory_blocks": 0,
-    "type_vocab_size": 2,
-    "vocab_size": VOCAB,
-}
+    "attention_probs_dropout_prob": 0.1, "down_scale_factor": 1, "embedding_size": EMBED, "gap_size": 0,
+    "hidden_act": "gelu", "hidden_dropout_prob": 0.1, "hidden_size": HIDDEN, "initializer_range": 0.02,
+    "inner_group_num": 1, "intermediate_size": INTERMEDIATE, "layers_to_keep": [],
+    "max_position_embeddings": POSITIONS, "net_structure_type": 0, "num_attention_heads": 4, "num_hidden_groups": 1,
+    "num_hidden_layers": 4, "num_memory_blocks": 0, "type_vocab_size": 2, "vocab_size": VOCAB,
+}  # fmt: skip
 
 
 def dense(name, rows, columns, bias=True):
@@ -140,7 +127,7 @@ def write_special(folder):
         state.unlink()
 
 
-def main(target):
+def write_all(target):
     """Write every fixture into a folder that is not there yet."""
     shapes = encoder() | pretraining_heads()
     slots = {f"{name}/{slot}": shape for name, shape in shapes.items() for slot in ("adam_m", "adam_v")}
@@ -167,5 +154,29 @@ def main(target):
     write_special(target)
 
 
+def read_all(prefix, output):
+    """Read all variables of a checkpoint one by one, and compare them with those restored into a TF1 graph."""
+    import tensorflow as tf
+
+    v1 = tf.compat.v1
+    reader = tf.train.load_checkpoint(prefix)
+    read = {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()}
+    with tf.Graph().as_default():
+        variables = {
+            name: v1.get_variable(name, values.shape, values.dtype, use_resource=False) for name, values in read.items()
+        }
+        with v1.Session() as session:
+            v1.train.Saver(variables).restore(session, prefix)
+            restored = session.run(variables)
+    for name, values in read.items():
+        assert restored[name].tobytes() == values.tobytes(), name
+    assert tf.train.latest_checkpoint(str(Path(prefix).parent)) == prefix
+    kinds = {f"{name}:dtype": np.array(str(values.dtype)) for name, values in read.items()}
+    wide = {
+        name: values.astype("float32") if values.dtype.name == "bfloat16" else values for name, values in read.items()
+    }
+    np.savez(output, **wide, **kinds)
+
+
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    read_all(*sys.argv[1:]) if sys.argv[2:] else write_all(Path(sys.argv[1]))
