@@ -113,12 +113,14 @@ def open_log(path: Path) -> BinaryIO:
         path.parent.mkdir(parents=True, exist_ok=True)
         log = open(path, "a+b")  # noqa: SIM115  the caller closes it
     log.seek(0)
-    if not _lock(log.fileno()):
+    try:
+        fcntl.flock(log, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
         with log:
             owner = re.search(rb'"pid": (\d+)', log.readline())
         who = f"process {int(owner[1])}" if owner else "a process that has just begun"
-        advice = "wait for the other command, or choose another --output"
-        raise LitebertError("LB-009", f"{path} is being written by another process", received=who, next=advice)
+        what, advice = f"{path} is being written by another process", "wait for it, or choose another --output"
+        raise LitebertError("LB-009", what, received=who, next=advice) from error
     with disk_errors(path):
         log.truncate(sum(len(line) for line in log if line.endswith(b"\n")))
     return log
@@ -159,10 +161,11 @@ def locked(folder: Path, busy: Callable[[], LitebertError] | None = None) -> Ite
         folder.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(folder, os.O_RDONLY)
     try:
-        if busy is None:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-        elif not _lock(descriptor):
-            raise busy()
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | (fcntl.LOCK_NB if busy else 0))
+        except BlockingIOError as error:
+            assert busy, "who waits meets no other"
+            raise busy() from error
         yield
     finally:
         os.close(descriptor)
@@ -197,14 +200,6 @@ def _staged_sibling(path: Path) -> Path:
     with disk_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
     return path.with_name(f"{path.name[:180]}{STAGING_MARK}{uuid.uuid4().hex[:12]}")
-
-
-def _lock(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 # ---- reading --------------------------------------------------------------------------------------------------------

@@ -3,7 +3,6 @@
 import re
 import shlex
 import shutil
-import sys
 from pathlib import Path
 
 import click
@@ -50,16 +49,6 @@ def test_control_without_the_boundary_a_mistake_is_a_traceback(monkeypatch: pyte
     monkeypatch.setattr("litebert.cli.as_litebert_error", lambda _: None)
     with pytest.raises((LitebertError, OSError)):
         litebert("corpus", "build", "x.txt", "--tokenizer", "x" * 300, "--output", "c")
-
-
-def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in sys.modules if name.startswith("litebert.serve.")]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "uvicorn", None)
-    done = litebert("serve")
-    assert done.code == 1
-    assert "LB-305" in done.stderr
-    assert "pip install 'litebert[serve]'" in done.stderr
 
 
 # ---- files of answers -----------------------------------------------------------------------------------------------

@@ -93,28 +93,6 @@ def test_it_fills_and_embeds_and_does_not_guess_what_it_has_not_learnt(model: Mo
         model.order("He opened the door.", "Nobody was there.")
 
 
-def test_transformers_and_sentence_transformers_compute_the_same(model: Model) -> None:
-    import sentence_transformers
-    from transformers import AlbertModel, AutoTokenizer
-
-    batch = AutoTokenizer.from_pretrained(model.source)(TEXTS, padding=True, return_tensors="pt")
-    with torch.no_grad():
-        hidden = AlbertModel.from_pretrained(model.source, dtype=torch.float32).eval()(**batch).last_hidden_state
-    mask = batch["attention_mask"][..., None]
-    means = torch.nn.functional.normalize((hidden * mask).sum(1) / mask.sum(1)).numpy()
-    np.testing.assert_allclose(model.embed(TEXTS), means, atol=1e-5)
-    theirs = sentence_transformers.SentenceTransformer(str(model.source), device="cpu")
-    np.testing.assert_allclose(model.embed(TEXTS), theirs.encode(TEXTS, normalize_embeddings=True), atol=1e-5)
-
-
-def test_its_words_can_be_measured_though_it_has_no_order(model: Model, tmp_path: Path) -> None:
-    text = "The train was late. Nobody seemed surprised.\n\nThe river rose. The bridge was gone.\n"
-    (tmp_path / "text.txt").write_text(text, encoding="utf-8")
-    (measures,) = litebert.evaluate(model.source, data=tmp_path / "text.txt", quiet=True).measures.values()
-    assert 0 < measures["masked_lm_loss"] < 15
-    assert not any("order" in name for name in measures)
-
-
 def test_golden_vectors_of_five_sentences(model: Model) -> None:
     vectors = model.embed(SENTENCES)
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)

@@ -234,7 +234,6 @@ REFUSED: dict[str, tuple[str, Callable[[Model], object]]] = {
     "two queries": ("LB-611", lambda model: model.search(["a", "b"], ["Anna."])),  # type: ignore[arg-type]
     "nothing to search": ("LB-937", lambda model: model.search("a", [])),
     "a length too small": ("LB-932", lambda model: model.embed("Anna.", max_length=2)),
-    "a negative count": ("LB-932", lambda model: model.fill("[MASK]", top=-3)),
     "a precision": ("LB-933", lambda model: litebert.load(model.source, precision="fp8")),  # type: ignore[arg-type]
 }
 

@@ -360,11 +360,8 @@ def glue(
     there = [n for n, task in trainable.items() if (folder / task.folder).is_dir() or (folder / n).is_dir()]
     chosen = list(dict.fromkeys(names)) or there
     if not chosen:
-        received = None if folder.is_dir() else "no such folder"
         wanted = f"some of {', '.join(task.folder for task in trainable.values())}"
-        raise LitebertError(
-            "LB-530", f"{folder} has no task of GLUE", received=received, expected=wanted, next=f"ls {folder}"
-        )
+        raise LitebertError("LB-530", f"{folder} has no task of GLUE", expected=wanted, next=f"ls {folder}")
     # the tasks to submit, each with the task whose models answer it
     answered = {task: task for task in chosen} | ({"ax": "mnli"} if "mnli" in chosen else {})
     # all files are looked at, and all test data read, before the first task is trained

@@ -65,11 +65,8 @@ def require_types(function: Callable[..., object], values: Mapping[str, object])
                 TypeAdapter[object](hint).validate_python(plain(values[name]), strict=True)
             except ValidationError as error:
                 expected: str = re.sub(r"\b[a-z_.]+\.(?=[A-Z])", "", inspect.formatannotation(hint))
-                what, received = (
-                    f"{name} cannot be of this type",
-                    f"{values[name]!r:.100} ({type(values[name]).__name__})",
-                )
-                advice = f"help(litebert.{function.__name__})"
+                what, advice = f"{name} cannot be of this type", f"help(litebert.{function.__name__})"
+                received = f"{values[name]!r:.100} ({type(values[name]).__name__})"
                 raise LitebertError("LB-533", what, received=received, expected=expected, next=advice) from error
 
 

@@ -17,9 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, nullcontext
 from dataclasses import dataclass, fields
 from functools import partial
-from inspect import getdoc
 from itertools import chain, islice
-from os.path import isfile
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias, get_type_hints
 
@@ -141,8 +139,9 @@ def verb_command(name: str) -> click.Command:
         bulk = Bulk(**{each.name: given.pop(each.name) for each in fields(Bulk)})
         _answer(verb, loading, bulk, {each: given.pop(each) for each in verb.options}, given)
 
-    parts = [getdoc(method) or "", f"A file has the columns {', '.join(verb.roles[:4])}; - is standard input."]
-    return TextCommand(name, callback=run, params=params, help=help_of("\n\n".join([*parts, EXAMPLES[name].strip()])))
+    columns = f"A file has the columns {', '.join(verb.roles[:4])}; - is standard input."
+    text = "\n\n".join([help_of(method.__doc__ or ""), columns, help_of(EXAMPLES[name])])
+    return TextCommand(name, callback=run, params=params, help=text)
 
 
 def _answer(verb: Verb, loading: Loading, bulk: Bulk, options: dict[str, Any], typed: dict[str, Any]) -> None:
@@ -262,7 +261,7 @@ def find_sources(words: Sequence[str]) -> list[Source]:
 def _names_a_file(word: str) -> bool:
     """Tell the name of a file, with any ending of a compression, from a text: a text of several words may end so."""
     kind = word.lower().removesuffix(".gz").removesuffix(".zst")
-    return word == "-" or (kind.endswith(ROWS) and (word.split() == [word] or isfile(word)))  # noqa: PTH113
+    return word == "-" or (kind.endswith(ROWS) and (word.split() == [word] or os.path.isfile(word)))  # noqa: PTH113
 
 
 def _find(word: str) -> Source:
@@ -315,11 +314,9 @@ def rows_of(
         names |= chosen if table else {}
         for role in (*(role for role in roles[: verb.num_needed] if role not in shared), *(chosen if table else ())):
             if names[role] not in there:
+                what, do = f"{source.name} has no column {names[role]}", "correct" if role in chosen else "add"
                 received = ", ".join(map(str, there))[:200] + " alone, a line each" * (table is None)
-                advice = f"{'correct' if role in chosen else 'add'} --column {role}=NAME"
-                raise RequestError(
-                    "LB-944", f"{source.name} has no column {names[role]}", received=received, next=advice
-                )
+                raise RequestError("LB-944", what, received=received, next=f"{do} --column {role}=NAME")
         for number, (place, row) in enumerate(table.scan() if table else inputs.read_lines(source), before + 1):
             if isinstance(row, str):
                 if row.strip():
