@@ -10,7 +10,7 @@ from litebert.errors import LitebertError, NoVocabularyError
 from litebert.files import hash_file, read_capped, write_text
 from litebert.folder.config import architecture
 from litebert.folder.model import head_of, load_model, weights_path
-from litebert.runs import MeasuredStep, Run
+from litebert.runs import MeasuredStep, Run, is_run
 from litebert.settings import DEFAULT, SUITED, is_typed, named_in
 from litebert.tokenizer import Tokenizer
 
@@ -56,7 +56,8 @@ def model_card(folder: Path, *, name: str | None = None, license: str = "", lang
 
     loaded = load_model(folder)
     network, config, head = loaded.network, loaded.network.config, head_of(loaded.network)
-    run = Run.of(folder)
+    parent = folder.absolute().parent  # a model that is being written has another name than model or best
+    run = Run.open(parent) if is_run(parent) else None
     name = name or str(folder)
     title = name.split("/")[-1]
     if run is not None and title in ("model", "best"):
