@@ -111,7 +111,7 @@ def resolve(schema: type[Schema], *layers: Settings) -> Resolved[Schema]:
         values = preset(str(chosen.value)).model_dump(mode="json")
         origin = f"preset {chosen.value} ({chosen.origin})"
         merged = {f"model.{name}": Setting(value, origin) for name, value in values.items()} | merged
-    known = _fields(schema)
+    known = fields_of(schema)
     listing = f"litebert config list {'finetune' if 'task' in schema.model_fields else 'pretrain'}"
     for key, setting in merged.items():
         if key not in known:
@@ -170,7 +170,7 @@ def _dotted(table: Mapping[str, Json]) -> dict[str, Json]:
     return dotted
 
 
-def _fields(schema: type[BaseModel]) -> dict[str, FieldInfo]:
+def fields_of(schema: type[BaseModel]) -> dict[str, FieldInfo]:
     """Return the field of every setting by its dotted name; a configuration is sections of fields."""
     return {
         f"{name}.{field}": info
@@ -203,7 +203,7 @@ def describe(schema: type[BaseModel]) -> list[Description]:
     """Describe every setting by its dotted name."""
     return [
         Description(n, "required" if f.is_required() else repr(f.default), allowed(f), f.description or "")
-        for n, f in _fields(schema).items()
+        for n, f in fields_of(schema).items()
     ]
 
 

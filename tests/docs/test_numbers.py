@@ -37,7 +37,7 @@ def test_the_sentences_about_figure_1_hold() -> None:
 def test_the_table_of_costs_is_that_of_its_metrics() -> None:
     (found,) = read_findings(Costs, MEASURED, "cost")
     for claim in found.claims:
-        own, other = (size / 1e6 for size in claim.gradient_bytes)
+        own, other = (4 * number / 1e6 for number in claim.parameters)
         speeds = (median(claim.training_speeds), median(claim.inference_speeds), claim.flops_speed)
         cells = [f"{claim.name} / {claim.beside}", f"{claim.paper_speed}", *(f"{speed:.2f}" for speed in speeds)]
         cells += [f"{own:,.0f} / {other:,.0f}", *(f"{claim.speed_at(speed):.2f}" for speed in (1, 10, 100))]

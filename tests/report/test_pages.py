@@ -10,7 +10,6 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from importlib.resources import files
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -27,13 +26,11 @@ from litebert.config import AlbertConfig, FinetuneConfig, HeadConfig, PretrainCo
 from litebert.errors import DamagedError, LitebertError
 from litebert.files import Json, append_line, write_json, write_text
 from litebert.folder.config import write_config
-from litebert.report import write_report
-from litebert.report.page import PALETTE, curve_of
+from litebert.report.page import curve_of
+from litebert.report.training import write_report
 from litebert.runs import LogRow
 from litebert.settings import Setting, resolve
 from litebert.train.run import RunLog, Session, begin
-
-MakeRun = Callable[..., Path]
 
 
 def begun(folder: Path, kind: type[BaseModel], given: dict[str, tuple[Json, str]], **data: Json) -> RunLog:
@@ -43,89 +40,83 @@ def begun(folder: Path, kind: type[BaseModel], given: dict[str, tuple[Json, str]
     return RunLog(Session(folder), TrainConfig(steps=40), is_quiet=True)
 
 
-@pytest.fixture
-def make_run(tmp_path: Path) -> MakeRun:
-    """Give a function that writes a pretraining, evaluated at 0, 20 and 40."""
-
-    def make(
-        name: str = "mine",
-        *,
-        sentence: str = "order",
-        corpus: str = "corpora/wiki",
-        evaluated: tuple[int, ...] = (0, 20, 40),
-        last_step: int = 40,
-        accuracies: tuple[float, float] = (0.3, 0.8),
-    ) -> Path:
-        settings = {"model.preset": ("tiny", "flag"), "data.corpus": (corpus, "flag")}
-        settings |= {"train.steps": (40, "recipe laptop"), "train.log_every": (1, "recipe laptop")}
-        settings["objective.sentence"] = (sentence, f"command line: objective.sentence={sentence}")
-        log = begun(tmp_path / name, PretrainConfig, settings, **{"training tokens": 1_234_567})
-        for step in range(last_step + 1):
-            values = {"masked_lm_loss": 10 - step / 8, "masked_lm_accuracy": accuracies[0] * step / 40}
-            if sentence != "none":
-                values["sentence_order_loss"] = 0.7
-                values["sentence_order_accuracy"] = 0.5 + (accuracies[1] - 0.5) * step / 40
-            if step:
-                log.training(step, 4_000, values, {"learning_rate": 1e-3, "gradient_norm": 2.0 / step})
-            if step in evaluated:
-                log.evaluation(step, partial(dict, values, masked_lm_baseline=0.054))
-        if last_step == 40:
-            write_json(tmp_path / name / "model" / "config.json", {})
-        return tmp_path / name
-
-    return make
+def pretrained(
+    parent: Path,
+    name: str = "mine",
+    *,
+    sentence: str = "order",
+    corpus: str = "corpora/wiki",
+    last_step: int = 40,
+    accuracies: tuple[float, float] = (0.3, 0.8),
+) -> Path:
+    """Write a pretraining, evaluated at 0, 20 and 40; not at all if it has only begun."""
+    settings = {"model.preset": ("tiny", "flag"), "data.corpus": (corpus, "flag")}
+    settings |= {"train.steps": (40, "recipe laptop"), "train.log_every": (1, "recipe laptop")}
+    settings["objective.sentence"] = (sentence, f"command line: objective.sentence={sentence}")
+    log = begun(parent / name, PretrainConfig, settings, **{"training tokens": 1_234_567})
+    for step in range(last_step + 1):
+        values = {"masked_lm_loss": 10 - step / 8, "masked_lm_accuracy": accuracies[0] * step / 40}
+        if sentence != "none":
+            values["sentence_order_loss"] = 0.7
+            values["sentence_order_accuracy"] = 0.5 + (accuracies[1] - 0.5) * step / 40
+        if step:
+            log.training(step, 4_000, values, {"learning_rate": 1e-3, "gradient_norm": 2.0 / step})
+        if last_step and step % 20 == 0:
+            log.evaluation(step, partial(dict, values, masked_lm_baseline=0.054))
+    if last_step == 40:
+        write_json(parent / name / "model" / "config.json", {})
+    return parent / name
 
 
-@pytest.fixture
-def make_finetuned(tmp_path: Path) -> MakeRun:
-    """Give a function that writes a fine-tuning, evaluated at 20 and 40: four answers, the last two wrong."""
+def finetuned(
+    parent: Path,
+    name: str = "mrpc",
+    *,
+    task: str = "mrpc",
+    start: str = "models/mine",
+    seed: int = 1,
+    accuracies: tuple[float, float] = (0.75, 0.7),
+    splits: tuple[str, ...] = ("dev",),
+    doubts: tuple[str, ...] = ("accuracy 0.7000 is no better than always giving the commonest label",),
+    labels: tuple[str, ...] = ("not_equivalent", "equivalent"),
+    rows: Iterable[dict[str, Json]] = (),
+    is_finished: bool = True,
+    **overrides: Json,
+) -> Path:
+    """Write a fine-tuning, evaluated at 20 and 40: four answers, the last two wrong."""
+    folder = parent / name
+    settings = {"task.name": (task, f"recipe {task}"), "optim.learning_rate": (2e-5, f"recipe {task}")}
+    settings |= {"data.folder": ("glue", "flag"), "model.start": (start, "flag"), "train.seed": (seed, "flag")}
+    settings |= {"train.steps": (40, "command line: train.steps=40")}
+    settings |= {key.replace("__", "."): (value, "flag") for key, value in overrides.items()}
+    sizes = {"training examples": 3_668, "training features": 3_668, **{f"{split} examples": 4 for split in splits}}
+    log = begun(folder, FinetuneConfig, settings, **sizes)
+    prefixes = [f"{split}_" for split in splits] if len(splits) > 1 else [""]
 
-    def make(
-        name: str = "mrpc",
-        *,
-        task: str = "mrpc",
-        start: str = "models/mine",
-        seed: int = 1,
-        accuracies: tuple[float, float] = (0.75, 0.7),
-        splits: tuple[str, ...] = ("dev",),
-        doubts: tuple[str, ...] = ("accuracy 0.7000 is no better than always giving the commonest label",),
-        labels: tuple[str, ...] = ("not_equivalent", "equivalent"),
-        rows: Iterable[dict[str, Json]] = (),
-        is_finished: bool = True,
-        **overrides: Json,
-    ) -> Path:
-        folder = tmp_path / name
-        settings = {"task.name": (task, f"recipe {task}"), "optim.learning_rate": (2e-5, f"recipe {task}")}
-        settings |= {"data.folder": ("glue", "flag"), "model.start": (start, "flag"), "train.seed": (seed, "flag")}
-        settings |= {"train.steps": (40, "command line: train.steps=40")}
-        settings |= {key.replace("__", "."): (value, "flag") for key, value in overrides.items()}
-        sizes = {"training examples": 3_668, "training features": 3_668, **{f"{split} examples": 4 for split in splits}}
-        log = begun(folder, FinetuneConfig, settings, **sizes)
-        prefixes = [f"{split}_" for split in splits] if len(splits) > 1 else [""]
+    def measures(value: float) -> dict[str, float]:
+        return {f"{each}{name}": value / part for each in prefixes for name, part in (("accuracy", 1), ("f1", 2))}
 
-        def measures(value: float) -> dict[str, float]:
-            return {f"{each}{name}": value / part for each in prefixes for name, part in (("accuracy", 1), ("f1", 2))}
-
-        for step in range(10, 41 if is_finished else 31, 10):
-            log.training(step, 900, {"loss": 7 / step}, {"learning_rate": 1e-5, "gradient_norm": 1})
-            if step % 20 == 0:
-                log.evaluation(step, partial(measures, accuracies[step // 20 - 1]))
-        if not is_finished:
-            return folder
-        best = {"step": 20 if accuracies[0] >= accuracies[1] else 40, **measures(max(accuracies))}
-        result = {"task": task, "key_measure": f"{prefixes[0]}accuracy", "evaluations": 2, "seed": seed, "start": start}
-        result |= {"last": {"step": 40, **measures(accuracies[1])}, "best": best, "doubts": list(doubts)}
-        result["baseline"] = {f"{each}accuracy": 0.75 for each in prefixes}
-        write_json(folder / "result.json", {**result, "fresh": ["head.dense.weight", "head.dense.bias"]})
-        (folder / "model").mkdir()
-        head = HeadConfig(kind="sequence-classification", labels=labels) if labels else None
-        write_config(AlbertConfig(), folder / "model", head=head)
-        for split in splits:
-            lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows or four())
-            write_text(folder / "answers" / f"{split}.jsonl", lines)
+    for step in range(10, 41 if is_finished else 31, 10):
+        log.training(step, 900, {"loss": 7 / step}, {"learning_rate": 1e-5, "gradient_norm": 1})
+        if step % 20 == 0:
+            log.evaluation(step, partial(measures, accuracies[step // 20 - 1]))
+    if not is_finished:
         return folder
-
-    return make
+    best = {"step": 20 if accuracies[0] >= accuracies[1] else 40, **measures(max(accuracies))}
+    result = {"task": task, "key_measure": f"{prefixes[0]}accuracy", "evaluations": 2, "seed": seed, "start": start}
+    result |= {"last": {"step": 40, **measures(accuracies[1])}, "best": best, "doubts": list(doubts)}
+    result |= {
+        "baseline": {f"{each}accuracy": 0.75 for each in prefixes},
+        "fresh": ["head.dense.weight", "head.dense.bias"],
+    }
+    write_json(folder / "result.json", result)
+    (folder / "model").mkdir()
+    head = HeadConfig(kind="sequence-classification", labels=labels) if labels else None
+    write_config(AlbertConfig(), folder / "model", head=head)
+    for split in splits:
+        lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows or four())
+        write_text(folder / "answers" / f"{split}.jsonl", lines)
+    return folder
 
 
 def row(**changes: Json) -> dict[str, Json]:
@@ -141,17 +132,14 @@ def four() -> Iterator[dict[str, Json]]:
         yield row(id=str(number), text=text, expected=expected, confidence=0.6 + number / 10, **wrong)
 
 
-def text_of(run: Path) -> str:
-    """Write a page and return its words, without figures."""
+def require_said(run: Path, said: Iterable[str], unsaid: Iterable[str] = ()) -> str:
+    """Write a page, look for phrases in its words, those of figures left out, and return the words."""
     page = write_report(run).read_text(encoding="utf-8")
     body = re.sub(r"<svg.*?</svg>", "", page[page.index("<body>") :], flags=re.DOTALL)
-    return " ".join(html.unescape(re.sub(r"<[^>]*>", " ", body)).split())
-
-
-def require_said(run: Path, said: Iterable[str], unsaid: Iterable[str] = ()) -> None:
-    text = text_of(run)
+    text = " ".join(html.unescape(re.sub(r"<[^>]*>", " ", body)).split())
     assert [words for words in said if words.replace("{folder}", str(run)) not in text] == []
     assert [words for words in unsaid if words in text] == []
+    return text
 
 
 # ---- pretraining ----------------------------------------------------------------------------------------------------
@@ -192,7 +180,7 @@ PRETRAINED: dict[str, tuple[dict[str, Any], list[dict[str, object]], list[str], 
     "no sentence objective": ({"sentence": "none"}, [], ["litebert fill"], ["Sentence order", "litebert order"]),
     "next sentence": ({"sentence": "next"}, [], ["Next sentence accuracy 50.0%"], ["Sentence order", "litebert order"]),
     "not finished": ({"last_step": 30}, [], RESUME, ["litebert fill"]),
-    "only begun": ({"last_step": 0, "evaluated": ()}, [], BEGUN, []),
+    "only begun": ({"last_step": 0}, [], BEGUN, []),
     "evaluated once": ({"last_step": 1}, [], ["Measure At step 0 Without learning Masked-LM loss 10.0000 10.3"], []),
     "past its best": ({}, [WORSE], ["The held-out masked-LM loss is 6.000; it was lowest, 5.000, at step 40."], []),
     "beyond all bounds": ({}, [HUGE], ["Finished after 41 steps."], []),
@@ -203,28 +191,28 @@ PRETRAINED: dict[str, tuple[dict[str, Any], list[dict[str, object]], list[str], 
 
 @pytest.mark.parametrize(("given", "rows", "said", "unsaid"), PRETRAINED.values(), ids=PRETRAINED)
 def test_a_pretraining_is_told_with_what_no_learning_reaches(
-    make_run: MakeRun, given: dict[str, Any], rows: list[dict[str, object]], said: list[str], unsaid: list[str]
+    tmp_path: Path, given: dict[str, Any], rows: list[dict[str, object]], said: list[str], unsaid: list[str]
 ) -> None:
-    run = make_run(**given)
+    run = pretrained(tmp_path, **given)
     for row in rows:
         append_line(run / "metrics.jsonl", json.dumps(row))
     require_said(run, said, unsaid)
 
 
-def test_changed_settings_come_first_with_default_and_origin(make_run: MakeRun) -> None:
-    run = make_run(sentence="next")
+def test_changed_settings_come_first_with_default_and_origin(tmp_path: Path) -> None:
+    run = pretrained(tmp_path, sentence="next")
     recorded = json.loads((run / "run.json").read_text())
     recorded["settings"]["train.warp"] = 9
     (run / "run.json").write_text(json.dumps(recorded))
-    text = text_of(run)
-    changed = text.partition("Settings that differ")[2].partition("settings Setting")[0]
-    for line in (
+    lines = [
         "model.hidden_size 128 768 preset tiny (flag) width of the layers, H",
         "objective.sentence next order command line: objective.sentence=next",
         "data.corpus corpora/wiki required flag",
         "train.warp 9 unknown unknown not a setting of this version",
-    ):
-        assert line in changed
+    ]
+    text = require_said(run, lines)
+    changed = text.partition("Settings that differ")[2].partition("settings Setting")[0]
+    assert all(line in changed for line in lines)
     assert "train.seed" not in changed
     assert re.search(r"litebert \d+\.\d+\.\d+ python 3\.\d+\.\d+ torch 2\.", text)
 
@@ -308,15 +296,15 @@ FINETUNED: dict[str, tuple[dict[str, Any], list[str], list[str]]] = {
 
 @pytest.mark.parametrize(("given", "said", "unsaid"), FINETUNED.values(), ids=FINETUNED)
 def test_a_fine_tuning_is_told_beside_published_figures_and_no_learning(
-    make_finetuned: MakeRun, given: dict[str, Any], said: list[str], unsaid: list[str]
+    tmp_path: Path, given: dict[str, Any], said: list[str], unsaid: list[str]
 ) -> None:
-    require_said(make_finetuned(**given), said, unsaid)
+    require_said(finetuned(tmp_path, **given), said, unsaid)
 
 
-def test_long_and_hostile_texts_are_cut_and_escaped_and_many_stay_a_small_page(make_finetuned: MakeRun) -> None:
+def test_long_and_hostile_texts_are_cut_and_escaped_and_many_stay_a_small_page(tmp_path: Path) -> None:
     bad = '<script>alert("x")</script>\u2028\x00 ' + "word " * 200
     rows = [row(id=str(number), text="long text " * 30, confidence=0.5 + number / 40_000) for number in range(19_999)]
-    run = make_finetuned(rows=[row(text=bad, answer="not_equivalent", score=0.0), *rows])
+    run = finetuned(tmp_path, rows=[row(text=bad, answer="not_equivalent", score=0.0), *rows])
     page = write_report(run).read_text(encoding="utf-8")
     assert len(page) < 200_000
     assert "<script" not in page
@@ -325,39 +313,27 @@ def test_long_and_hostile_texts_are_cut_and_escaped_and_many_stay_a_small_page(m
     assert page.count("word ") < 100
 
 
-NO_ROWS = ["{", "7", "{}", 100_000 * "["]
-LOG = [*NO_ROWS, '{"kind": "train", "step": -1}', '{"kind": "train", "step": 1, "tokens": 1' + 400 * "0" + "}"]
-RESULTS = [
-    None,
-    {"last": {"step": 4}},
-    {"best": {"step": "four", "accuracy": 1}},
-    {"best": {"step": 4, "accuracy": None}},
-]
-DAMAGE = [("metrics.jsonl", line) for line in LOG]
-DAMAGE += [("answers/dev.jsonl", line) for line in [*NO_ROWS, '{"expected": "a", "score": "much"}']]
-DAMAGE += [("result.json", changes) for changes in RESULTS]
+HUGE_COUNT = '{"kind": "train", "step": 1, "tokens": 1' + 400 * "0" + "}"
+DAMAGE = [("metrics.jsonl", text) for text in ("7", 100_000 * "[", '{"kind": "train", "step": -1}', HUGE_COUNT)]
+DAMAGE += [("answers/dev.jsonl", text) for text in ("{", "{}", '{"expected": "a", "score": "much"}')]
+DAMAGE += [("result.json", text) for text in ("{}", '{"last": {"step": 4}}')]
 
 
-@pytest.mark.parametrize(("file", "damage"), DAMAGE, ids=lambda given: str(given)[:20])
-def test_a_damaged_file_is_named_and_the_old_report_stays(
-    make_finetuned: MakeRun, file: str, damage: str | dict[str, Json] | None
-) -> None:
-    run = make_finetuned()
-    page, path = write_report(run).read_bytes(), run / file
-    if isinstance(damage, str):
-        append_line(path, damage)
-    else:
-        path.write_text(json.dumps({**json.loads(path.read_text()), **damage} if damage else {}))
+@pytest.mark.parametrize(("file", "damage"), DAMAGE, ids=lambda given: given[:20])
+def test_a_damaged_file_is_named_and_the_old_report_stays(tmp_path: Path, file: str, damage: str) -> None:
+    run = finetuned(tmp_path)
+    page = write_report(run).read_bytes()
+    (run / file).write_text(f"{damage}\n")
     with pytest.raises(DamagedError, match=rf"LB-651(?s:.*){re.escape(file)}(?s:.*)next: +\S"):
         write_report(run)
     assert (run / "report.html").read_bytes() == page
 
 
-def test_seeds_are_summarised_for_last_steps_and_best_evaluations(make_finetuned: MakeRun) -> None:
-    run = make_finetuned("mrpc/seed-3", seed=3, is_finished=False)
+def test_seeds_are_summarised_for_last_steps_and_best_evaluations(tmp_path: Path) -> None:
+    run = finetuned(tmp_path, "mrpc/seed-3", seed=3, is_finished=False)
     require_said(run.parent, ["No seed is finished yet."])
     for seed, accuracies in {1: (0.7, 0.6), 2: (0.8, 0.7), 10: (0.9, 0.8)}.items():
-        run = make_finetuned(f"mrpc/seed-{seed}", seed=seed, accuracies=accuracies)
+        run = finetuned(tmp_path, f"mrpc/seed-{seed}", seed=seed, accuracies=accuracies)
     said = [
         "Fine-tuning run, several seeds mrpc 3 of 4 seeds are finished.",
         "over 3 seeds: median; mean ± deviation",
@@ -382,11 +358,15 @@ def elements(run: Path) -> Callable[..., list[Element]]:
     return lambda *names: [each for each in root.iter() if each.tag in names or not names]
 
 
-@pytest.mark.parametrize(("kind", "num_tables"), [("pretraining", 4), ("fine-tuning", 7)])
+LOSS = "Masked-LM loss: training from 9.8750 at step 1 to 5.0000 at step 40; held out from 10.0000 at step 0 to 5.0000"
+ACCURACY = "Held-out accuracy: held out from 0.7500 at step 20 to 0.7000 at step 40; without learning 0.7500."
+
+
+@pytest.mark.parametrize(("write", "num_tables", "described"), [(pretrained, 4, LOSS), (finetuned, 7, ACCURACY)])
 def test_a_page_is_sound_and_asks_nothing_of_a_network(
-    make_run: MakeRun, make_finetuned: MakeRun, kind: str, num_tables: int
+    tmp_path: Path, write: Callable[[Path], Path], num_tables: int, described: str
 ) -> None:
-    run = (make_run if kind == "pretraining" else make_finetuned)()
+    run = write(tmp_path)
     named, source = elements(run), (run / "report.html").read_text("utf-8")
     assert "http" not in source.replace("http-equiv", "")
     assert not named("script", "link", "img", "iframe", "object", "image", "a")
@@ -394,13 +374,11 @@ def test_a_page_is_sound_and_asks_nothing_of_a_network(
     ids = [tag.attrib["id"] for tag in named() if "id" in tag.attrib]
     references = re.findall(r'(?:href="|url\()#([^")]+)', source)
     assert len(ids) == len(set(ids))
-    assert references
-    assert set(references) <= set(ids)
+    assert set() < set(references) <= set(ids)
     assert len(named("table")) == len(named("caption")) == num_tables
     assert {tag.get("scope") for tag in named("th")} == {"col", "row"}
     levels = [int(tag.tag[1]) for tag in named("h1", "h2", "h3")]
-    assert levels[:2] == [1, 2]
-    assert levels.count(1) == 1
+    assert (levels[:2], levels.count(1)) == ([1, 2], 1)
     assert all(after - before <= 1 for before, after in pairwise(levels))
     assert named("html")[0].attrib == {"lang": "en"}
 
@@ -408,26 +386,14 @@ def test_a_page_is_sound_and_asks_nothing_of_a_network(
     drawings = [drawing for figure in named("figure") for drawing in figure.findall("svg")]
     assert len(drawings) == len(named("svg")) == len(named("figcaption")) == 6
     assert all(drawing.get("role") == "img" for drawing in drawings)
-    labels, titles = [drawing.attrib["aria-label"] for drawing in drawings], [tag.text for tag in named("h3")]
-    if kind == "pretraining":
-        said = (
-            "Masked-LM loss: training from 9.8750 at step 1 to 5.0000 at step 40; held out from 10.0000 at step 0 to "
-        )
-        assert labels[0] == f"{said}5.0000 at step 40."
-        assert "commonest token 5.4%." in labels[1]
-    else:
-        assert "held out from 0.7500 at step 20 to 0.7000 at step 40; without learning 0.7500." in labels[1]
-        rates = ["Learning rate", "Gradient norm", "Tokens per second"]
-        assert titles == ["Training loss", "Held-out accuracy", *rates, "Reliability on dev"]
+    assert any(drawing.attrib["aria-label"].startswith(described) for drawing in drawings)
     shapes = re.findall(r"<svg.*?</svg>", source, flags=re.DOTALL)
     assert not re.search(r"(?:fill|stroke): #", "".join(shapes))
     assert "stroke: var(--train)" in shapes[0]
-    sheet = (files("litebert.report") / "page.css").read_text("utf-8")  # its light colours are those of figures
-    assert {name: re.findall(rf"--{name}:(#\w{{6}})", sheet)[0] for name in PALETTE} == PALETTE
 
 
-def test_names_and_settings_cannot_become_markup(make_run: MakeRun) -> None:
-    run = make_run("<script>alert(1)<", corpus='"><img src=x onerror="alert(2)">&amp;')
+def test_names_and_settings_cannot_become_markup(tmp_path: Path) -> None:
+    run = pretrained(tmp_path, "<script>alert(1)<", corpus='"><img src=x onerror="alert(2)">&amp;')
     append_line(run / "metrics.jsonl", json.dumps({"kind": "note", "step": 3, "text": "<b>skipped</b>"}))
     assert not elements(run)("script", "img", "b")
     source = (run / "report.html").read_text("utf-8")
@@ -435,16 +401,9 @@ def test_names_and_settings_cannot_become_markup(make_run: MakeRun) -> None:
     assert "&#34;&gt;&lt;img src=x onerror=&#34;alert(2)&#34;&gt;&amp;amp;" in source
     assert "&lt;b&gt;skipped&lt;/b&gt;" in source
     assert "fill &#34;The cat sat on the [MASK].&#34; --model &#39;" in source
-    assert "<h1>caf?</h1>" in write_report(make_run("caf\udce9")).read_text("utf-8")  # a path that is no UTF-8
-
-
-def test_fifty_thousand_rows_stay_a_small_page(make_run: MakeRun) -> None:
-    run = make_run()
-    row = {"kind": "train", "learning_rate": 1e-3, "tokens": 5, "tokens_per_second": 9.5}
-    rows = ({**row, "step": n, "masked_lm_loss": n % 997, "gradient_norm": n % 13} for n in range(41, 50_041))
-    with (run / "metrics.jsonl").open("a") as log:
-        log.writelines(f"{json.dumps(each)}\n" for each in rows)
-    assert write_report(run).stat().st_size < 200_000
+    assert "<h1>caf?</h1>" in write_report(pretrained(tmp_path, "caf\udce9")).read_text(
+        "utf-8"
+    )  # a path that is no UTF-8
 
 
 FLOATS = st.floats(-1e300, 1e300) | st.sampled_from([float("nan"), float("inf")])
@@ -464,9 +423,9 @@ def test_a_curve_is_short_and_hides_no_extreme(values: list[float], most_points:
 
 
 def test_the_same_run_gives_the_same_bytes_whatever_matplotlib_is_set_to(
-    make_run: MakeRun, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = make_run()
+    run = pretrained(tmp_path)
     plain = write_report(run).read_bytes()
     for name, value in {"lines.linewidth": 7.5, "axes.facecolor": "#ff00ff", "svg.fonttype": "path"}.items():
         monkeypatch.setitem(matplotlib.rcParams, name, value)
@@ -477,14 +436,12 @@ def test_the_same_run_gives_the_same_bytes_whatever_matplotlib_is_set_to(
     assert dict(matplotlib.rcParams) == before
 
 
-def test_what_is_no_run_and_a_missing_matplotlib_are_refused(
-    make_run: MakeRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_no_run_and_a_missing_matplotlib_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(LitebertError, match=r"LB-650(?s:.*)without run\.json(?s:.*)litebert runs list"):
         write_report(tmp_path)
     with pytest.raises(LitebertError, match=r"LB-650(?s:.*)no such folder"):
         write_report(tmp_path / "none")
-    folder = make_run()
+    folder = pretrained(tmp_path)
     (tmp_path / "runs").mkdir()
     (tmp_path / "runs" / "first").symlink_to(folder.absolute())
     monkeypatch.chdir(tmp_path)

@@ -76,7 +76,7 @@ def test_overload_is_refused_quickly_and_is_over_when_it_ends(small_server) -> N
 
 
 def test_what_no_queue_takes_is_refused_unread_and_health_is_told(small_server) -> None:
-    with asking(small_server, 12):
+    with asking(small_server, 40):
         with closing(small_server.connect()) as link:  # read, this body would be refused with 400
             tries = (small_server.ask("/v1/fill", raw=b"no JSON", link=link) for _ in range(10_000))
             refused = next(reply for reply in tries if reply.status == 429)

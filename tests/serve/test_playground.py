@@ -51,19 +51,15 @@ def open_page(browser, server) -> Iterator[Callable]:
     assert faults == []
 
 
-def _ask(page) -> None:
-    page.click(".run")
-    page.wait_for_selector("#result:not(.waiting) > :not(.empty)")
-
-
-def _asked(page, model: str = "base", **texts: str):
+def ask(page, model: str = "base", **texts: str):
     """Ask a model about texts by the names of their fields, and give the page."""
     if model != "base":
         page.select_option("#model", model)
         page.click(f"#tab-{model}")
     for name, text in texts.items():
         page.fill(f"[name={name}]", text)
-    _ask(page)
+    page.click(".run")
+    page.wait_for_selector("#result:not(.waiting) > :not(.empty)")
     return page
 
 
@@ -76,7 +72,7 @@ def test_only_what_a_model_can_do_is_shown_and_all_of_it_works(open_page, model,
     assert set(shown) == {f"tab-{verb}" for verb in [*verbs, "embed", "steps"]}
     for tab in shown:
         page.click(f"#{tab}")
-        _ask(page)
+        ask(page)
         assert page.locator("#result .error").count() == 0
         assert page.locator("#result li, #result svg, #result .tagged, #result .tinted").count() > 0
 
@@ -97,19 +93,19 @@ def test_bars_are_ranked_and_several_blanks_are_filled(open_page) -> None:
 
 def test_an_answer_is_marked_a_curve_has_a_point_for_each_join_and_a_text_is_found_first(open_page) -> None:
     context = "😀 In the morning Anna walked to the house. There was a ball."
-    page = _asked(open_page("/#answer"), "answer", context=context, question="Where?")
+    page = ask(open_page("/#answer"), "answer", context=context, question="Where?")
     assert page.locator(".passage mark").inner_text() == page.locator(".bars .name").first.inner_text()
-    page = _asked(open_page("/#order"), text="Anna left. Bert came. Then Clara slept. It was night.")
+    page = ask(open_page("/#order"), text="Anna left. Bert came. Then Clara slept. It was night.")
     assert page.locator("svg circle").count() == 3
     assert page.locator(".sentences li:not(.join)").count() == 4
     texts = "Anna left.\nBert found three apples.\nThe river was quiet."
-    page = _asked(open_page("/#embed"), texts=texts, query="Bert found three apples.")
+    page = ask(open_page("/#embed"), texts=texts, query="Bert found three apples.")
     assert page.locator(".bars .name").first.inner_text() == "2. Bert found three apples."
     assert page.locator("figure circle").count() == 4
 
 
 def test_looking_inside_shows_every_step_and_the_attention_of_the_chosen_head(open_page) -> None:
-    page = _asked(open_page("/#steps"), text="Anna left.")
+    page = ask(open_page("/#steps"), text="Anna left.")
     assert page.locator("svg circle").count() == 2 * 2
     assert page.locator("thead").first.locator("th").count() == 1 + 2
     pieces = page.locator("table").first.locator("tbody tr").count()
@@ -126,8 +122,14 @@ def test_looking_inside_shows_every_step_and_the_attention_of_the_chosen_head(op
     assert '"step": 2' in page.locator("#snippets").text_content()
 
 
-def test_words_that_speak_for_a_label_are_told_apart(open_page) -> None:
-    page = _asked(open_page("/#classify"), "classify", texts="Anna found a red ball.")
+def test_the_least_likely_word_is_the_darkest_and_words_that_speak_for_a_label_are_told_apart(open_page) -> None:
+    page = ask(open_page("/#score"), text="Anna found a red ball.")
+    words, values = page.locator(".tinted span").all(), page.locator(".tinted small").all_inner_texts()
+    shares = [float(word.evaluate("e => e.style.getPropertyValue('--share')")) for word in words]
+    likely = [float(text.strip("< %")) for text in values]
+    assert len(shares) == len(likely) == 5
+    assert [likely[shares.index(end(shares))] for end in (min, max)] == [max(likely), min(likely)]
+    page = ask(open_page("/#classify"), "classify", texts="Anna found a red ball.")
     page.click("text=Explain by word")
     page.wait_for_selector(".tinted")
     values = [float(text) for text in page.locator(".tinted small").all_inner_texts()]
@@ -135,18 +137,8 @@ def test_words_that_speak_for_a_label_are_told_apart(open_page) -> None:
     assert page.locator(".tinted .against").count() == sum(value < 0 for value in values)
 
 
-def test_the_least_likely_word_is_the_darkest(open_page) -> None:
-    page = _asked(open_page("/#score"), text="Anna found a red ball.")
-    words = page.locator(".tinted span")
-    shares = [float(word.evaluate("e => e.style.getPropertyValue('--share')")) for word in words.all()]
-    values = [float(text.strip("< %")) for text in page.locator(".tinted small").all_inner_texts()]
-    assert len(shares) == len(values) == 5
-    assert values[shares.index(min(shares))] == max(values)
-    assert values[shares.index(max(shares))] == min(values)
-
-
 def test_the_calls_shown_give_what_the_page_shows(open_page) -> None:
-    page = _asked(open_page("/#fill"), text="Anna's [MASK] isn't \"here\" \\ there.")
+    page = ask(open_page("/#fill"), text="Anna's [MASK] isn't \"here\" \\ there.")
     page.click("summary")
     shown = page.locator(".bars .more").first.inner_text()
     for name, command in (("Shell", ["bash", "-c"]), ("Python", [sys.executable, "-c"])):
@@ -182,7 +174,7 @@ def test_pages_fit_their_window_and_pass_axe(open_page, scheme: str, width: int)
     for path in ("/#fill", "/#order", "/#steps", "/docs"):
         page = open_page(path, viewport={"width": width, "height": 800}, color_scheme=scheme)
         if path != "/docs":
-            _ask(page)
+            ask(page)
             page.click("summary")
             page.wait_for_timeout(400)  # the bars have grown
         assert page.evaluate("document.documentElement.scrollWidth") <= width

@@ -52,19 +52,17 @@ def test_every_row_of_every_table_is_a_valid_configuration(scale: str) -> None:
 
 # Body parameters to the digit, and in millions as paper Tables 3, 4 and 12 print them.
 UNSHARED, SHARED = [87_648_000, 89_650_176, 93_654_528, 109_081_344], [9_681_408, 11_683_584, 15_687_936, 31_114_752]
-NETWORKS = {
-    "embedding": (UNSHARED + SHARED, [87, 89, 93, 108, 10, 12, 16, 31]),
-    "sharing": (
-        [SHARED[3], 83_078_400, 57_117_696, UNSHARED[3], SHARED[1], 63_647_232, 37_686_528, UNSHARED[1]],
-        [31, 83, 57, 108, 12, 64, 38, 89],
-    ),
-    "width": ([17_683_968, 58_724_864, 222_595_584, 495_518_208], [18, 60, 225, 499]),
-}
+PARTLY = [SHARED[3], 83_078_400, 57_117_696, UNSHARED[3], SHARED[1], 63_647_232, 37_686_528, UNSHARED[1]]
+NETWORKS = [
+    ("embedding", UNSHARED + SHARED, [87, 89, 93, 108, 10, 12, 16, 31]),
+    ("sharing", PARTLY, [31, 83, 57, 108, 12, 64, 38, 89]),
+    ("width", [17_683_968, 58_724_864, 222_595_584, 495_518_208], [18, 60, 225, 499]),
+]
 
 
-@pytest.mark.parametrize("name", NETWORKS)
-def test_at_full_scale_the_networks_have_the_papers_parameters(name: str) -> None:
-    place, (bodies, millions) = bench(name, "paper"), NETWORKS[name]
+@pytest.mark.parametrize(("name", "bodies", "millions"), NETWORKS)
+def test_at_full_scale_the_networks_have_the_papers_parameters(name: str, bodies: list, millions: list) -> None:
+    place = bench(name, "paper")
     assert [sizes_of(config_of(place.words(row, 1)).model).body for row in place.variants.values()] == bodies
     assert [body / 1e6 for body in bodies] == pytest.approx(millions, rel=0.025, abs=1.1)
 
@@ -82,10 +80,8 @@ def test_at_full_scale_the_networks_have_the_papers_parameters(name: str) -> Non
         ([2.0, 2.0], [[0.1, 0.1], [0.2, 0.2]], "nothing to compare"),
     ],
 )
-def test_an_ordering_is_called_where_the_noise_allows(
-    paper: list[float | None], ours: list[list[float]], verdict: str
-) -> None:
-    assert ordering(paper, ours).verdict == verdict
+def test_an_ordering_is_called_where_the_noise_allows(paper: list, ours: list, verdict: str) -> None:
+    assert ordering(paper, ours).partition(":")[0] == verdict
 
 
 def test_rows_are_trained_once_and_measured_on_both_sentence_objectives(
@@ -122,7 +118,7 @@ def test_a_deeper_row_starts_from_the_row_before(small: Ablate, tmp_path: Path) 
     assert len(list((tmp_path / "runs").iterdir())) == 2
     (start,) = (tmp_path / "runs").glob("*/start/config.json")
     assert json.loads(start.read_text())["num_hidden_layers"] == 3
-    assert found.orderings[""].verdict == "nothing to compare"
+    assert "nothing to compare" in found.verdict
 
 
 @pytest.mark.usefixtures("small")
@@ -168,9 +164,7 @@ def test_an_interrupted_probe_says_how_to_resume_and_then_does(
     small: Ablate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data = tmp_path / "words.tsv"
-    data.write_text(
-        "text\tlabel\n" + "".join(f"Anna took {'a' if n % 2 else 'the'} ball.\t{n % 2}\n" for n in range(40))
-    )
+    data.write_text("text\tlabel\n" + "Anna took the ball.\t0\nAnna took a ball.\t1\n" * 20)
     trained = small("sentence", rows=("none",))
     original = loop.training_step
 

@@ -4,6 +4,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from html import escape
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, NotRequired, cast
 
@@ -15,11 +16,14 @@ from litebert.answers import Shown
 from litebert.errors import LitebertError, counted, say
 from litebert.files import STAGING_MARK, Json, locked, read_json, readable_bytes, remove_folder
 from litebert.inference import Model
-from litebert.report import REPORT_FILE, tables, write_report
-from litebert.report.tables import Cell, Frame, TableRow, frame
+from litebert.report import tables
+from litebert.report.tables import Cell
+from litebert.report.training import REPORT_FILE, write_report
 from litebert.runs import METRICS_FILE, RESULT_FILE, RUN_FILE, Result, read_log, read_metrics
 
 if TYPE_CHECKING:
+    from pandas import DataFrame
+
     from litebert.config import Precision
 
 
@@ -64,11 +68,16 @@ class Run(on_disk.Run):
         return next((dict(row) for row in reversed(self._log()) if row["kind"] == "eval"), {})
 
     @property
-    def metrics(self) -> Frame:
-        """Every row of metrics.jsonl: a DataFrame where pandas is installed, else a Table."""
+    def metrics(self) -> "DataFrame | list[dict[str, Json]]":
+        """Every row of metrics.jsonl: a DataFrame where pandas is installed, else a list."""
+        rows = self._log()
         if self.seeds:
-            return frame([{"seed": run.settings.get("train.seed"), **row} for run in self.seeds for row in run._log()])
-        return frame(self._log())
+            rows = [{"seed": run.settings.get("train.seed"), **row} for run in self.seeds for row in run._log()]
+        if find_spec("pandas") is None:
+            return rows
+        from pandas import DataFrame
+
+        return DataFrame(rows)
 
     @property
     def report(self) -> Path:
@@ -101,8 +110,8 @@ class Run(on_disk.Run):
     def _repr_html_(self) -> str:
         return f"<pre>{escape(str(self) or repr(self))}</pre>"
 
-    def _log(self) -> list[TableRow]:
-        return list(read_metrics(self.folder)) if (self.folder / METRICS_FILE).is_file() else []
+    def _log(self) -> list[dict[str, Json]]:
+        return read_metrics(self.folder) if (self.folder / METRICS_FILE).is_file() else []
 
     # What the shell shows
 

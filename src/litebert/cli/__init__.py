@@ -71,8 +71,8 @@ MODULES = {
     "corpus.corpus": "corpus push",
     "report.tables": "runs compare, runs list",
     "serve": "serve",
+    "study": "sizes",
     "study.findings": "study ablation, study cost, study layers, study page",
-    "study.sizes": "sizes",
 }
 HOMES = {name: module for module, names in MODULES.items() for name in names.split(", ")}
 """The module of a command's function, which is called as the command: `corpus_build` is "corpus build" of a group.

@@ -11,30 +11,22 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
 from statistics import fmean, stdev
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jinja2
 
 import litebert
 from litebert.errors import missing_package
-from litebert.report.tables import Table, word
+from litebert.report.tables import Table, share, word
 from litebert.runs import LogRow, Run
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-MOST_POINTS, MOST_EVALUATIONS = 120, 400  # of a curve of training; of evaluations, which are not averaged below that
-MOST_MARKED = 50  # points that are also drawn one by one
-PALETTE = {
-    "paper": "#fcfbf8",
-    "ink": "#24272c",
-    "quiet": "#5b616b",
-    "grid": "#e0ddd5",
-    "train": "#2a69ac",
-    "held-out": "#b04a12",
-    "rule": "#6d6a63",
-}
-"""The light colours of page.css; an inline figure names the variables, which are others in the dark."""
+MOST_POINTS, MOST_MARKED = 120, 50  # of a curve; so many are also drawn one by one
+PALETTE = {"paper": "#fcfbf8", "panel": "#f4f2ed", "ink": "#24272c", "quiet": "#5b616b", "grid": "#e0ddd5"}
+PALETTE |= {"train": "#2a69ac", "held-out": "#b04a12", "rule": "#6d6a63"}
+"""The light colours; an inline figure names the page's variables, which page.css sets anew for the dark."""
 DASHED: dict[str, Any] = {"color": PALETTE["rule"], "linestyle": (0, (5, 3)), "linewidth": 1.1}
 LEGEND: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0, 1), "borderaxespad": 0.2, "ncols": 3}
 SIZE = (5.4, 2.9)  # inches; the page scales them
@@ -76,10 +68,6 @@ class Line(NamedTuple):
     points: Sequence[Point]
 
 
-Rule: TypeAlias = tuple[str, float]
-"""The name of a value to compare with, the same at every step."""
-
-
 def curve_of(rows: Sequence[LogRow], name: str, *, most_points: int = MOST_POINTS) -> list[Point]:
     """Return at most `most_points` points; every finite value is within the range of its point.
 
@@ -106,11 +94,13 @@ def chart(
     lines: Sequence[Line],
     write: Callable[[float], str],
     *,
-    rule: Rule | None = None,
-    is_share: bool = False,
+    rule: tuple[str, float] | None = None,
     is_logarithmic: bool = False,
 ) -> list[Figure]:
-    """Return curves as a figure, or none if no line has a point; `write` turns values into text."""
+    """Return curves as a figure, or none if no line has a point; `write` turns values into text.
+
+    `rule` is a value to compare with, the same at every step, and its name.
+    """
     lines = [line for line in lines if line.points]
     if not lines:
         return []
@@ -140,7 +130,7 @@ def chart(
         axes.grid(visible=False, axis="x")
         axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
         axes.xaxis.set_major_formatter("{x:,.0f}")
-        axes.yaxis.set_major_formatter(_share_tick if is_share else "{x:,g}")
+        axes.yaxis.set_major_formatter((lambda x, _: f"{100 * x:g}%") if write is share else "{x:,g}")
         if rule or len(lines) > 1:
             axes.legend(**LEGEND)
 
@@ -156,7 +146,7 @@ def chart_of(
     held_out = [row for each in runs for row in each.evaluations]
     lines = [
         Line("training", "train", curve_of(training, name)),
-        Line("held out", "held-out", curve_of(held_out, name, most_points=MOST_EVALUATIONS)),
+        Line("held out", "held-out", curve_of(held_out, name)),
     ]
     return chart(title, caption, lines, write, **style)
 
@@ -180,21 +170,18 @@ def rate_charts(run: Run) -> list[Figure]:
 # ---- other figures --------------------------------------------------------------------------------------------------
 
 
-def rows_figure(title: str, caption: str, rows: Sequence[tuple[str, Sequence[float], float | None]]) -> Figure:
-    """Return rows of a table from top to bottom: our mean and deviation over the seeds, beside the paper's figure."""
-    named = [(f"{label} (paper {paper})" if paper else label, values) for label, values, paper in rows]
+def rows_figure(title: str, caption: str, rows: Mapping[str, Sequence[float]]) -> Figure:
+    """Return the rows of a table from top to bottom, each as the mean of its values and their deviation."""
 
     def fill(axes: "Axes") -> None:
         places = range(len(rows), 0, -1)
-        axes.set_yticks(places, [label for label, _ in named])
-        for place, (_, values) in zip(places, named, strict=True):
+        axes.set_yticks(places, list(rows))
+        dots: dict[str, Any] = {"fmt": "o", "color": PALETTE["train"], "markersize": 4.0, "capsize": 2.0}
+        for place, values in zip(places, rows.values(), strict=True):
             if values:
-                bar = stdev(values) if len(values) > 1 else 0.0
-                axes.errorbar(
-                    fmean(values), place, xerr=bar, fmt="o", color=PALETTE["train"], markersize=4.0, capsize=2.0
-                )
+                axes.errorbar(fmean(values), place, xerr=stdev(values) if len(values) > 1 else 0.0, **dots)
 
-    said = (f"{label}: {word(fmean(values) if values else None)}" for label, values in named)
+    said = (f"{label}: {word(fmean(values) if values else None)}" for label, values in rows.items())
     return Figure(title, caption, f"{title}: {'; '.join(said)}.", fill)
 
 
@@ -206,15 +193,11 @@ def reliability_figure(title: str, bins: Sequence[tuple[float, float, int]]) -> 
         axes.plot([sure for sure, _, _ in bins], [right for _, right, _ in bins], "o-", color=PALETTE["train"])
         axes.plot((0, 1), (0, 1), label="should be", **DASHED)
         axes.set(xlim=(0, 1), ylim=(0, 1), xlabel="confidence", ylabel="right")
-        axes.xaxis.set_major_formatter(_share_tick)
-        axes.yaxis.set_major_formatter(_share_tick)
+        axes.xaxis.set_major_formatter("{x:.0%}")
+        axes.yaxis.set_major_formatter("{x:.0%}")
         axes.legend(**LEGEND)
 
     return Figure(title, "Below the line: more confident than right.", f"{title}: {'; '.join(said)}.", fill)
-
-
-def _share_tick(value: float, _: float) -> str:
-    return f"{100 * value:g}%"
 
 
 # ---- drawing --------------------------------------------------------------------------------------------------------
@@ -240,18 +223,15 @@ def picture(figure: Figure, *, is_inline: bool = False) -> str:
 
 def draw(figure: Figure) -> str:
     """Return an SVG element for a page, in its light and dark colours, with a description for screen readers."""
-    svg = picture(figure, is_inline=True)
-    body = svg[svg.index("<svg ") :].replace("xlink:href", "href")
-    body = re.sub(r"<defs>\s*<style.*?</style>\s*</defs>", "", body, flags=re.DOTALL)
-    body = re.sub(r'<g id="[^"]*"(/?)>', r"<g\1>", body)
-    # hundredths of a point are invisible
-    body = re.sub(r'\b(?:d|x|y|transform)="[^"]*"', lambda found: re.sub(r"(\.\d\d)\d+", r"\1", found[0]), body)
+    svg = picture(figure, is_inline=True).replace("xlink:href", "href")
     for name, light in PALETTE.items():
-        body = body.replace(light, f"var(--{name})")
-    opening, content = body.split(">", 1)
-    box = re.search(r'viewBox="[^"]*"', opening)
-    assert box
-    return f'<svg role="img" aria-label="{html.escape(figure.description)}" {box[0]}>{content.strip()}'
+        svg = svg.replace(light, f"var(--{name})")
+    svg = re.sub(r"<defs>\s*<style.*?</style>\s*</defs>", "", svg, flags=re.DOTALL)  # it would hold for the whole page
+    svg = re.sub(r'<g id="[^"]*"(/?)>', r"<g\1>", svg)  # ids that every figure has
+    opening = f'<svg role="img" aria-label="{html.escape(figure.description)}"'
+    found = re.search(r'<svg [^>]*(viewBox="[^"]*")[^>]*>(.*)', svg, re.DOTALL)  # of any size
+    assert found
+    return f"{opening} {found[1]}>{found[2].strip()}"
 
 
 # ---- the page -------------------------------------------------------------------------------------------------------
@@ -285,5 +265,6 @@ class Page:
         style = (folder / "page.css").read_text("utf-8").partition("*/\n")[2]
         environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, keep_trailing_newline=True)
         template = environment.from_string((folder / "page.html").read_text("utf-8"))
-        page = template.render(page=self, style=style, draw=draw, zip=zip, version=litebert.__version__)
+        given = {"palette": PALETTE, "style": style, "draw": draw, "zip": zip, "version": litebert.__version__}
+        page = template.render(page=self, **given)
         return page.encode("utf-8", "replace").decode("utf-8")  # a file name may contain bytes that are not UTF-8

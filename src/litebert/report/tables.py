@@ -1,4 +1,4 @@
-"""Tables: the same numbers in the terminal, as JSON, CSV, Markdown or data frames; what runs reached, as such tables.
+"""Tables: the same numbers in the terminal, as JSON, CSV or Markdown; what runs reached, as such tables.
 
 Runs are listed, compared with each other, and set beside published figures, with the reasons not to trust them.
 """
@@ -9,9 +9,8 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar, Required, TypeAlias, Union
+from typing import TYPE_CHECKING, Annotated, ClassVar, Required, TypeAlias
 
 from litebert.config import PRESETS
 from litebert.errors import LitebertError
@@ -21,21 +20,14 @@ from litebert.runs import Result, Run, is_run
 from litebert.settings import named_in
 
 if TYPE_CHECKING:
-    from pandas import DataFrame
-
     from litebert.tasks.named import PublishedScore
 
 Cell: TypeAlias = str | int | float | bool | None
-TableRow: TypeAlias = Mapping[str, Json]
-Frame: TypeAlias = Union["DataFrame", "Table"]
-"""A pandas DataFrame if pandas is installed, otherwise our own table."""
 
 LONGEST_VALUE = 300  # characters of a setting
 DEEPEST = 3  # levels of folders to search: `litebert glue` writes runs two levels deep, or three with seeds
 DECIMALS = 4  # measures are rounded once, so that every format has the same numbers
 WORSE = 0.01  # nats that a held-out loss may lie above the lowest one before that is worth a word
-PERCENT_TASKS = ("squad", "squad2")
-"""Tasks whose official scripts, and so our measures, are in percent; all others are 0 to 1."""
 NEAREST = ("base-v2", "base-v1", "xxlarge-v1")
 """The model cited if the run's own has no published figures: the smallest that has some."""
 
@@ -132,17 +124,6 @@ def written(value: Json) -> str:
         return "unset"
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}…"
-
-
-def frame(rows: Sequence[TableRow]) -> Frame:
-    """Return rows as a data frame, or as a table of all their names, in order of appearance."""
-    if find_spec("pandas") is not None:
-        from pandas import DataFrame
-
-        return DataFrame(list(rows))
-    names = list(dict.fromkeys(name for row in rows for name in row))
-    values = ([row.get(name) for name in names] for row in rows)
-    return Table(names, [[str(x) if isinstance(x, list | dict) else x for x in row] for row in values])
 
 
 # ---- what runs reached, and doubts about it -------------------------------------------------------------------------
@@ -272,11 +253,9 @@ def runs_compare(*runs: Annotated[Path, Required]) -> Table:
         raise LitebertError("LB-528", "comparing needs two runs or more", received=received, next="litebert runs list")
     facts, measures = list[dict[tuple[str, str], str]](), list[dict[tuple[str, str], Cell]]()  # by kind and name
     for run in opened.values():
-        settings: dict[str, Json] = {**run.settings}
-        if run.seeds:
-            settings["train.seed"] = [each.seed for each in run.seeds]
-        environment: dict[str, Json] = {"litebert": run.file.litebert, **run.file.environment}
-        kinds = {"setting": settings, "data": run.file.data, "environment": environment}
+        seeds: dict[str, Json] = {"train.seed": [each.seed for each in run.seeds]} if run.seeds else {}
+        environment = {"litebert": run.file.litebert, **run.file.environment}
+        kinds = {"setting": {**run.settings, **seeds}, "data": run.file.data, "environment": environment}
         facts.append({(kind, name): written(value) for kind, named in kinds.items() for name, value in named.items()})
         reached, measured = reached_by(run), dict[tuple[str, str], Cell]()
         for kind, spread_of in ends_of(reached).items():
@@ -341,12 +320,12 @@ def comparability(run: Run) -> str:
 
 
 def percent(task: str, value: float) -> float:
-    """Return a measure in percent, as papers write it.
+    """Return a measure in percent, as papers write it; those of SQuAD's official script are already.
 
     >>> percent("mrpc", 0.68), percent("squad", 68.0)
     (68.0, 68.0)
     """
-    return value if task in PERCENT_TASKS else 100 * value
+    return value if task.startswith("squad") else 100 * value
 
 
 def named(measure: str, names: Sequence[str]) -> str | None:

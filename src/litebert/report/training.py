@@ -12,26 +12,24 @@ from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
-from pydantic import BaseModel
+from pydantic_core import to_jsonable_python
 
-from litebert.config import HEADS, DataConfig, FinetuneConfig, PretrainConfig, StartConfig, TaskConfig, kind_of_class
+from litebert.config import HEADS, FinetuneConfig, PretrainConfig, kind_of_class
 from litebert.errors import duration
 from litebert.files import Json, write_text
 from litebert.report import tables
 from litebert.report.page import Figure, Page, Section, chart_of, rate_charts, reliability_figure
 from litebert.report.tables import Cell, Table, share, word, written
 from litebert.runs import AnswerRow, Result, Run, read_answers
-from litebert.settings import describe, flattened
+from litebert.settings import fields_of
 
 REPORT_FILE = "report.html"
 MOST_NOTES = 50
 MOST_MEASURES = 2  # drawn as long as no key measure is known
-MOST_LABELS, MOST_PAIRS = 12, 20
-"""Above so many labels a matrix is unreadable; so many of the commonest confusions are listed instead."""
+MOST_LABELS, MOST_PAIRS = 12, 20  # above so many labels, so many of the commonest confusions replace the matrix
 MOST_ERRORS, LONGEST_ID, LONGEST_ANSWER, LONGEST_TEXT = 20, 40, 120, 280
 NUM_BINS = 15  # Guo et al. 2017, "On Calibration of Modern Neural Networks", section 5
-BETWEEN = " ¦ "
-"""Stands between the two texts of a pair in files of answers."""
+BETWEEN = " ¦ "  # the two texts of a pair in files of answers
 Answers: TypeAlias = Mapping[str, Sequence[AnswerRow]]
 Told: TypeAlias = tuple[dict[str, str], list[Section], list[str], str]
 """What a kind of run adds to a page: facts, sections, and how to use its model in the shell and in Python."""
@@ -64,36 +62,33 @@ def write_report(folder: Path) -> Path:
         words = f"Rerun the litebert {verb} command that began this run to resume it; then:"
         sections.append(Section("Resume", commands={words: [report]}))
 
-    # the settings that differ from their defaults, and all of them; model_construct does not ask for data
-    example: BaseModel = PretrainConfig(data=DataConfig(corpus=""))
-    if run.kind == "fine-tuning":
-        example = FinetuneConfig.model_construct(task=TaskConfig(name=""), model=StartConfig(start=""))
-    described = {setting.name: setting for setting in describe(type(example))}
-    defaults = flattened(example) | {name: "required" for name, each in described.items() if each.default == "required"}
+    # the settings that differ from their defaults, and all of them
+    fields = fields_of(PretrainConfig if run.kind == "pretraining" else FinetuneConfig)
     settings = list[tuple[str, ...]]()
     for name, value in (run.settings | ({"train.seed": ", ".join(map(str, seeds))} if seeds else {})).items():
-        meaning = described[name].description if name in described else "not a setting of this version"
-        origin = written(run.file.origins.get(name, "unknown"))
-        settings.append((name, written(value), written(defaults.get(name, "unknown")), origin, meaning))
+        default, meaning = "unknown", "not a setting of this version"
+        if field := fields.get(name):
+            default = "required" if field.is_required() else written(to_jsonable_python(field.default))
+            meaning = field.description or ""
+        settings.append((name, written(value), default, run.file.origins.get(name, "unknown"), meaning))
     headings = ("Setting", "Value", "Default", "Set by", "Meaning")
     differing = [row for row in settings if row[1] != row[2]]
     first = Table(headings, differing, "Settings that differ from their defaults", "names")
     every = Table(headings, settings, f"All {len(settings)} settings", "names")
     sections.append(Section("Settings", tables=[first], folded=[every]))
 
-    environment: dict[str, Json] = {"litebert": run.file.litebert, **run.file.environment}
-    told = [(name, None if value is None else written(value)) for name, value in environment.items()]
-    told += [
-        (name, f"{value:,}" if isinstance(value, int) else written(value)) for name, value in run.file.data.items()
+    told: dict[str, Json] = {"litebert": run.file.litebert, **run.file.environment, **run.file.data}
+    cells = [
+        (name, value if value is None or isinstance(value, int) else written(value)) for name, value in told.items()
     ]
-    both = Table(("Name", "Value"), told, "Versions, machine and data; hashes are blake2b", "names")
+    both = Table(("Name", "Value"), cells, "Versions, machine and data; hashes are blake2b", "names")
     sections.append(Section("Environment and data", tables=[both]))
 
     if not seeds:  # what happened, and what it took; an unknown figure is empty
         speeds = [row.values["tokens_per_second"] for row in run.training if "tokens_per_second" in row.values]
         timed = [row.values for row in run.training if row.values.get("tokens_per_second", 0) > 0]
         seconds = sum(row.get("tokens", 0) / row["tokens_per_second"] for row in timed)
-        notes = [(f"{row.step:,}", row.text) for row in run.rows if row.kind == "note"]
+        notes = [(row.step, row.text) for row in run.rows if row.kind == "note"]
         facts |= {
             "Tokens seen": f"{run.tokens:,}" if run.tokens else "",
             "Time, evaluations not counted": duration(seconds) if seconds else "",
@@ -105,13 +100,10 @@ def write_report(folder: Path) -> Path:
         nothing = "Nothing unusual was noted: no step was skipped."
         sections.append(Section("Notes", tables=[happened]) if notes else Section("Notes", [nothing]))
 
-    sources = "the run's run.json, metrics.jsonl"
-    if run.kind == "fine-tuning":
-        sources = "its seed folders" if seeds else f"{sources}, result.json and answers"
     place = run.folder.resolve()
     name = f"{place.parent.name}/{place.name}" if place.name.startswith("seed-") else place.name
     kind = f"{run.kind.capitalize()} run{', several seeds' if seeds else ''}"
-    write_text(folder / REPORT_FILE, Page(name, kind, sections, sources, status, facts).html())
+    write_text(folder / REPORT_FILE, Page(name, kind, sections, "the files of the run", status, facts).html())
     return folder / REPORT_FILE
 
 
@@ -143,7 +135,7 @@ def _pretraining(run: Run) -> Told:
         level = each.chance if isinstance(each.chance, float) else last.get(each.chance or "", math.nan)
         rule = ("chance" if is_number else "commonest token", level) if math.isfinite(level) else None
         title, write = each.title.replace("Sentence order", tables.sentence_task(run)), share if each.is_share else word
-        drawn += chart_of(run, each.name, title, each.caption, write, rule=rule, is_share=each.is_share)
+        drawn += chart_of(run, each.name, title, each.caption, write, rule=rule)
         unlearnt = f"{write(level)}, {rule[0]}" if rule else "-"
         if each.name == "masked_lm_loss" and isinstance(vocabulary, int):
             unlearnt = f"{write(math.log(vocabulary))}, all tokens alike"

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Generic, Literal, NamedTuple, TypeAlias, Type
 
 from annotated_types import Le, Len, MaxLen
 from prometheus_client import generate_latest
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic import create_model as make_record
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -28,7 +28,7 @@ from litebert.inference.verbs import CHOICES, VERBS
 from litebert.serve import Options
 from litebert.serve import guard as limits
 from litebert.serve.batching import Attention, Job, ServedModel, Steps, attention, count_tokens, steps
-from litebert.serve.guard import Bodies, Gate, HttpError, Metrics, problem, reply
+from litebert.serve.guard import Bodies, Gate, HttpError, Metrics, digest, problem, reply
 from litebert.settings import wanted
 
 # What requests say and answers are: made into records that validate the one, and describe both in /openapi.json
@@ -142,19 +142,11 @@ def job_of(verb: str, body: RequestBody) -> Job:
 # OpenAI's embeddings, for existing clients
 
 
-def _bounded(texts: list[str]) -> list[str]:
-    most = limits.MAX_TEXTS * limits.MAX_CHARACTERS
-    if sum(map(len, texts)) > most:
-        raise ValueError(f"at most {most:,} characters together")
-    return texts
-
-
 class EmbeddingsBody(RequestBody):
     """Turn texts into vectors of length 1, as OpenAI does; token ids and `dimensions` are not supported."""
 
     input: Annotated[
         Inputs,
-        AfterValidator(_bounded),
         BeforeValidator(lambda x: [x] if isinstance(x, str) else x, json_schema_input_type=Union[Text, Inputs]),  # noqa: UP007
         Field(examples=["A fine film."]),
     ]
@@ -234,6 +226,8 @@ class Service:
 
     async def embeddings(self, request: Request, body: EmbeddingsBody) -> Response:
         """Turn texts into vectors of length 1."""
+        if sum(map(len, body.input)) > (most := limits.MAX_TEXTS * limits.MAX_CHARACTERS):
+            raise invalid("input is not valid", f"at most {most:,} characters together", "input")
         rows, tokens = [{"text": text} for text in body.input], count_tokens(body.input)
         model, _, found = await self.ask(request, body, Job("embed", rows, {"normalize": True}, tokens))
         num_tokens = await asyncio.to_thread(model.count_pieces, body.input)
@@ -288,14 +282,11 @@ def create_app(service: Service, api_keys: Sequence[str] = ()) -> Starlette:
         result: Any = route.result
         posts[f"/v1/{verb}"] = Post(partial(service.verb, verb), body_of(verb), Answer[result])
     posts["/v1/embeddings"] = Post(service.embeddings, EmbeddingsBody, Embeddings)
-    own = {"/live": service.live, "/ready": service.ready, "/metrics": service.count}
-    gets: dict[str, Endpoint] = {"/v1/models": service.list_models, **own}
+    gets: dict[str, Endpoint] = {"/v1/models": service.list_models, "/live": service.live, "/ready": service.ready}
+    gets["/metrics"] = service.count
 
-    def reading(post: Post) -> Endpoint:
-        async def run(request: Request) -> Response:
-            return await post.answer(request, post.body.model_validate(await bodies.read(request)))
-
-        return run
+    async def answer(post: Post, request: Request) -> Response:
+        return await post.answer(request, post.body.model_validate(await bodies.read(request)))
 
     async def page(request: Request) -> Response:  # of the playground or the documentation; none loads from elsewhere
         name = PAGES[request.url.path]
@@ -308,12 +299,13 @@ def create_app(service: Service, api_keys: Sequence[str] = ()) -> Starlette:
         return reply(schema())
 
     answered = gets | dict.fromkeys(PAGES, page) | {"/openapi.json": document}
-    routes = [Address(path, reading(post), methods=["POST"]) for path, post in posts.items()]
-    routes += [Address(path, answer, methods=["GET"]) for path, answer in answered.items()]
+    routes = [Address(path, partial(answer, post), methods=["POST"]) for path, post in posts.items()]
+    routes += [Address(path, shown, methods=["GET"]) for path, shown in answered.items()]
 
     # What stands around every route
     paths = {*posts, *answered}
-    around = [Middleware(Gate, paths=paths, metrics=service.metrics, api_keys=api_keys, overload=service.overload)]
+    keys = [digest(key) for key in api_keys]
+    around = [Middleware(Gate, paths=paths, metrics=service.metrics, keys=keys, overload=service.overload)]
     if origins := service.options.cors_origins:
         may: dict[str, Any] = {"allow_methods": ["GET", "POST"], "allow_headers": ["Authorization", "Content-Type"]}
         around.insert(0, Middleware(CORSMiddleware, allow_origins=origins, **may))
@@ -342,11 +334,10 @@ async def _refused(_: Request, error: Exception) -> Response:
     return response
 
 
-def invalid(what: str, expected: str, field: str | None = None) -> HttpError:
+def invalid(what: str, expected: str, field: str = "") -> HttpError:
     """Return the refusal of a field."""
-    return HttpError(
-        "LB-954", what, status=422, expected=expected, next="/docs shows every field and an example", param=field
-    )
+    next_step = "/docs shows every field and an example"
+    return HttpError("LB-954", what, status=422, expected=expected, next=next_step, param=field)
 
 
 def _explained(error: ValidationError) -> HttpError:
@@ -360,7 +351,7 @@ def _explained(error: ValidationError) -> HttpError:
         return invalid(what, f"the field {missing[0]}", missing[0])
     first = found[0]
     is_unknown = first["type"] == "extra_forbidden"
-    field = ".".join(map(str, first["loc"][:-1] if is_unknown else first["loc"])) or None
+    field = ".".join(map(str, first["loc"][:-1] if is_unknown else first["loc"]))
     expected = "only the fields that /docs lists" if is_unknown else wanted(first)
     return invalid(f"{field or 'the body'} is not valid", expected, field)
 
@@ -391,9 +382,8 @@ def openapi(posts: Mapping[str, Post], gets: Mapping[str, Endpoint]) -> dict[str
     def content(about: str, name: str, mode: Literal["validation", "serialization"]) -> dict[str, Any]:
         return {"description": about, "content": {"application/json": {"schema": schemas[name, mode]}}}
 
-    refusal = content(
-        "Refused; the message says why, and a stable code is in docs/errors.md.", "problem", "serialization"
-    )
+    why = "Refused; the message says why, and a stable code is in docs/errors.md."
+    refusal = content(why, "problem", "serialization")
     paths: dict[str, Any] = {}
     for path, post in posts.items():
         body = content("Strict JSON in UTF-8.", path, "validation") | {"required": True}

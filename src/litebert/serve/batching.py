@@ -118,10 +118,14 @@ class ServedModel:
     async def answer(self, job: Job, *, timeout_ms: int, left: Callable[[], Awaitable[None]]) -> tuple[str, list[Any]]:
         """Queue a job and wait for its answer, its deadline or its client's departure (`left` ends)."""
         what, advice = "the model is not available at the moment; see GET /ready", "try again in 2 s"
-        unavailable = partial(HttpError, "LB-959", what, status=503, next=advice, retry_after=2)
+        unavailable = partial(HttpError, "LB-959", what, status=503, next=advice, retry=2)
         if not self.is_ready:
             raise unavailable()
-        self.put(job)
+        with self._arrived:
+            if refusal := self.overload():
+                raise refusal
+            self._jobs.append(job)
+            self._arrived.notify()
         watching, reason = list[asyncio.Task[None]](), ""
 
         def give_up(error: Exception) -> None:
@@ -168,15 +172,7 @@ class ServedModel:
             waiting = sum(each.tokens for each in self._jobs)
         seconds = min(30, 1 + int(waiting / max(self._tokens_per_second, 1.0)))
         what, advice = f"{self._options.queue} requests wait: the queue is full", f"try again in {seconds} s"
-        return HttpError("LB-957", what, status=429, next=advice, retry_after=seconds)
-
-    def put(self, job: Job) -> None:
-        """Queue a job, or raise that there is no room."""
-        with self._arrived:
-            if refusal := self.overload():
-                raise refusal
-            self._jobs.append(job)
-            self._arrived.notify()
+        return HttpError("LB-957", what, status=429, next=advice, retry=seconds)
 
     def work(self) -> None:
         """Answer jobs in the model's thread until it is stopped."""
@@ -191,25 +187,24 @@ class ServedModel:
                 while self._jobs and tokens + self._jobs[0].tokens <= self._options.batch_tokens:
                     taken.append(self._jobs.popleft())
                     tokens += taken[-1].tokens
-            if jobs := [job for job in taken if not job.done.done()]:
-                self._compute(jobs)
-
-    def _compute(self, jobs: Sequence[Job]) -> None:
-        model, facts = self._loaded
-        assert model is not None
-        started, tokens = time.monotonic(), sum(job.tokens for job in jobs)
-        groups: dict[object, list[Job]] = {}
-        for job in jobs:  # those of one verb with the same options are computed together, the others alone
-            shared = (job.verb, tuple(sorted(job.options.items()))) if job.verb in VERBS else job
-            groups.setdefault(shared, []).append(job)
-        for group in groups.values():
-            self._loop.call_soon_threadsafe(_settle, group, answer_together(model, group), facts["version"])
-        seconds = time.monotonic() - started
-        self._metrics.batches.labels(self.name).observe(len(jobs))
-        self._metrics.batch_seconds.labels(self.name).observe(seconds)
-        self._metrics.tokens.labels(self.name).inc(tokens)
-        # The mean of about the last ten batches.
-        self._tokens_per_second += 0.1 * (tokens / max(seconds, 1e-6) - self._tokens_per_second)
+            jobs = [job for job in taken if not job.done.done()]  # nobody waits for the others any more
+            if not jobs:
+                continue
+            model, facts = self._loaded
+            assert model is not None
+            started, tokens = time.monotonic(), sum(job.tokens for job in jobs)
+            groups: dict[object, list[Job]] = {}
+            for job in jobs:  # those of one verb with the same options are computed together, the others alone
+                shared = (job.verb, tuple(sorted(job.options.items()))) if job.verb in VERBS else job
+                groups.setdefault(shared, []).append(job)
+            for group in groups.values():
+                self._loop.call_soon_threadsafe(_settle, group, answer_together(model, group), facts["version"])
+            seconds = time.monotonic() - started
+            self._metrics.batches.labels(self.name).observe(len(jobs))
+            self._metrics.batch_seconds.labels(self.name).observe(seconds)
+            self._metrics.tokens.labels(self.name).inc(tokens)
+            # The mean of about the last ten batches.
+            self._tokens_per_second += 0.1 * (tokens / max(seconds, 1e-6) - self._tokens_per_second)
 
 
 def _settle(jobs: Sequence[Job], answers: Sequence[list[Any] | HttpError], version: str) -> None:

@@ -6,6 +6,7 @@ import hmac
 import json
 import time
 from collections.abc import Callable, Sequence, Set
+from dataclasses import dataclass
 from typing import Any, cast
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -42,21 +43,13 @@ SECURITY_HEADERS = [
 
 
 class HttpError(LitebertError):
-    """Refuse a request with a status; `retry_after` is in seconds. No part of the input is repeated."""
+    """Refuse a request with a status; `retry` says after how many seconds. No part of the input is repeated."""
 
     def __init__(
-        self,
-        code: str,
-        what: str,
-        *,
-        status: int,
-        next: str,
-        expected: str | None = None,
-        param: str | None = None,
-        retry_after: int | None = None,
+        self, code: str, what: str, *, status: int, next: str, expected: str = "", param: str = "", retry: int = 0
     ) -> None:
         super().__init__(code, what, expected=expected, next=next)
-        self.status, self.param, self.retry_after = status, param, retry_after
+        self.status, self.param, self.retry = status, param, retry
 
 
 def reply(value: object, status: int = 200, headers: dict[str, str] | None = None) -> Response:
@@ -67,11 +60,10 @@ def reply(value: object, status: int = 200, headers: dict[str, str] | None = Non
 def problem(error: HttpError) -> Response:
     """Return an error in the shape that OpenAI's clients read, too."""
     headers = {"WWW-Authenticate": "Bearer"} if error.status == 401 else {}
-    if error.retry_after is not None:
-        headers["Retry-After"] = str(error.retry_after)
+    headers |= {"Retry-After": str(error.retry)} if error.retry else {}
     expected = f"; expected: {error.expected}" if error.expected else ""
     message = f"{error.what}{expected}; next: {error.next}"
-    body = {"message": message, "type": "litebert_error", "param": error.param, "code": error.code}
+    body = {"message": message, "type": "litebert_error", "param": error.param or None, "code": error.code}
     return reply({"error": body}, error.status, headers)
 
 
@@ -117,7 +109,7 @@ class Bodies:
                         raise HttpError("LB-952", what, status=413, next="send fewer texts at once")
                     if self.held > MAX_HELD_BYTES:
                         what = f"the server is reading as many bodies as it can hold, {MAX_HELD_BYTES:,} bytes"
-                        raise HttpError("LB-966", what, status=429, next="try again in 1 s", retry_after=1)
+                        raise HttpError("LB-966", what, status=429, next="try again in 1 s", retry=1)
                     if is_whole:
                         return decode(bytes(body))
                     message = await request.receive()
@@ -136,6 +128,7 @@ class Bodies:
 # Every request
 
 
+@dataclass(frozen=True)
 class Gate:
     """Middleware around the application: checks the API key, refuses what no queue takes, times the answer.
 
@@ -143,17 +136,11 @@ class Gate:
     the body is read, the route is found and the fields are checked, which doubles the CPU time of a refusal.
     """
 
-    def __init__(
-        self,
-        app: ASGIApp,
-        *,
-        paths: Set[str],
-        metrics: "Metrics",
-        api_keys: Sequence[str],
-        overload: Callable[[str], HttpError | None],
-    ) -> None:
-        self._app, self._paths, self._metrics, self._overload = app, paths, metrics, overload
-        self._keys = [_digest(key) for key in api_keys]
+    app: ASGIApp
+    paths: Set[str]
+    metrics: "Metrics"
+    keys: Sequence[bytes]  # the digests of the API keys
+    overload: Callable[[str], HttpError | None]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         started, status = time.monotonic(), 500
@@ -167,26 +154,26 @@ class Gate:
 
         try:
             refusal = self._refusal(scope)
-            await (self._app if refusal is None else problem(refusal))(scope, receive, send_with_headers)
+            await (self.app if refusal is None else problem(refusal))(scope, receive, send_with_headers)
         finally:
-            route = scope["path"] if scope["path"] in self._paths else "other"
-            self._metrics.requests.labels(route, str(status)).inc()
-            self._metrics.seconds.labels(route).observe(time.monotonic() - started)
+            route = scope["path"] if scope["path"] in self.paths else "other"
+            self.metrics.requests.labels(route, str(status)).inc()
+            self.metrics.seconds.labels(route).observe(time.monotonic() - started)
 
     def _refusal(self, scope: Scope) -> HttpError | None:
         if sum(len(name) + len(value) for name, value in scope["headers"]) > MAX_HEADER_BYTES:
             what = f"the headers have more than {MAX_HEADER_BYTES:,} bytes"
             return HttpError("LB-972", what, status=431, next="send texts in the body")
-        if self._keys and scope["path"].startswith("/v1/") and scope["method"] != "OPTIONS":
+        if self.keys and scope["path"].startswith("/v1/") and scope["method"] != "OPTIONS":
             scheme, _, key = Headers(scope=scope).get("authorization", "").partition(" ")
-            matches = [hmac.compare_digest(_digest(key), known) for known in self._keys]  # all of them: constant time
+            matches = [hmac.compare_digest(digest(key), known) for known in self.keys]  # all of them: constant time
             if scheme.lower() != "bearer" or not any(matches):
                 expected, advice = "Authorization: Bearer KEY, with a key of this server", "get one from its operator"
                 return HttpError("LB-960", "this server needs an API key", status=401, expected=expected, next=advice)
-        return self._overload(scope["path"]) if scope["method"] == "POST" else None
+        return self.overload(scope["path"]) if scope["method"] == "POST" else None
 
 
-def _digest(key: str) -> bytes:
+def digest(key: str) -> bytes:
     return hashlib.sha256(key.strip().encode("utf-8", "surrogateescape")).digest()
 
 

@@ -101,15 +101,13 @@ def serve(paths: Mapping[str, str | None], options: Options) -> None:
 
 
 def _listen(host: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # asyncio turns Nagle's algorithm off only where the protocol is named; else the body of an answer waits 40 ms.
-    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    is_six = ":" in host
+    family = socket.AF_INET6 if is_six else socket.AF_INET
     try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((host, port))
-        listener.listen(2_048)
-    except OSError as error:
-        listener.close()
+        listener = socket.create_server((host, port), family=family, backlog=2_048, dualstack_ipv6=is_six)
+    except (OSError, ValueError) as error:  # ValueError: a system without IPv6
         what, advice = f"cannot listen on {host}:{port}", f"litebert serve --port {port + 1}"
         raise LitebertError("LB-970", what, received=error, next=advice) from error
-    return listener
+    # asyncio turns Nagle's algorithm off only where the socket names its protocol, which this one asks of the system;
+    # else the body of an answer waits 40 ms.
+    return socket.socket(fileno=listener.detach())

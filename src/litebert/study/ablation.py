@@ -11,13 +11,13 @@ from functools import cache
 from itertools import combinations
 from pathlib import Path
 from statistics import fmean, variance
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from pydantic import BaseModel
 
 from litebert.config import PretrainConfig
 from litebert.settings import resolve, settings_from_words
-from litebert.study.sizes import forward_flops
+from litebert.study import forward_flops
 
 Words = tuple[str, ...]
 
@@ -26,8 +26,7 @@ MEASURE = "mask_token_accuracy"
 ALWAYS_SHOWN = (MEASURE, "masked_lm_loss", "sentence_order_accuracy")
 CROSSED = ("nsp_accuracy", "nsp_commonest", "sop_accuracy", "sop_commonest")
 """Measures of a table whose rows are measured on both sentence objectives."""
-CLEAR = 2.0
-"""A difference counts if it is at least this many standard errors."""
+CLEAR = 2.0  # standard errors; a smaller difference does not count
 
 # ---- scales and tables, as described in ablation.toml ---------------------------------------------------------------
 
@@ -164,18 +163,7 @@ class Ablation(BaseModel):
     title: str
     source: str
     scale: str
-    paper_measure: str
-    measure: str
     rows: list[AblationRow]
-
-    @property
-    def orderings(self) -> "dict[str, Ordering]":
-        """Whether the rows of each part of the table are in the paper's order."""
-        parts: dict[str, list[AblationRow]] = {}
-        for row in self.rows:
-            parts.setdefault(row.part, []).append(row)
-        ours = {part: [row.values(self.measure) for row in rows] for part, rows in parts.items()}
-        return {part: ordering([row.paper for row in rows], ours[part]) for part, rows in parts.items()}
 
     @property
     def verdict(self) -> str:
@@ -184,15 +172,19 @@ class Ablation(BaseModel):
         if not trained:
             return "Nothing was trained: the costs are predictions."
         if all(row.paper is None for row in self.rows):
-            found = differences([row.values(self.measure) for row in self.rows])
+            more = differences([row.values(MEASURE) for row in self.rows])
             beside = ", ".join(
                 f"{self.rows[other].label} {'above' if by > 0 else 'below' if by else 'undecided'}"
-                for (one, other), by in found.items()
+                for (one, other), by in more.items()
                 if one == 0
             )
-            said = f"By {self.measure}, beside {self.rows[0].label}: {beside} (scale {self.scale})."
+            said = f"By {MEASURE}, beside {self.rows[0].label}: {beside} (scale {self.scale})."
             return f"The paper has no figures for this table. {said}"
-        verdicts = [f"The paper's ordering{f', {n}:' if n else ' is'} {each}." for n, each in self.orderings.items()]
+        verdicts = []
+        for part in dict.fromkeys(row.part for row in self.rows):  # rows are compared within their part
+            rows = [row for row in self.rows if row.part == part]
+            found = ordering([row.paper for row in rows], [row.values(MEASURE) for row in rows])
+            verdicts.append(f"The paper's ordering{f', {part}:' if part else ' is'} {found}.")
         seeds = sorted({len(row.trials) for row in trained})
         num_seeds = f"{'-'.join(map(str, seeds))} {'seed' if seeds == [1] else 'seeds'}"
         left_out = ", ".join(row.label for row in self.rows if not row.trials)
@@ -201,42 +193,17 @@ class Ablation(BaseModel):
 
     @property
     def columns(self) -> list[str]:
-        """The measures and probes to show.
-
-        A row that another table shares may have been measured and probed for that table; what two rows or more have
-        belongs to this one.
-        """
+        """The measures and probes to show: those of two rows at least, as one row may be measured for another table."""
         counts = Counter(n for row in self.rows for n in {n for t in row.trials for n in (*t.measures, *t.probes)})
-        shown = [name for name in (*ALWAYS_SHOWN, *CROSSED) if counts[name] > (name in CROSSED)]
         probes = {name for row in self.rows for trial in row.trials for name in trial.probes}
-        return shown + sorted(name for name in probes if counts[name] > 1)
+        return [n for n in (*ALWAYS_SHOWN, *CROSSED, *sorted(probes)) if counts[n] > (n not in ALWAYS_SHOWN)]
 
 
 # ---- whether our rows are in the paper's order, as far as the noise allows ------------------------------------------
 
 
-class Ordering(NamedTuple):
-    """How many pairs of rows are in the paper's order, in the reverse order, or undecided."""
-
-    same: int
-    reversed: int
-    unclear: int
-
-    @property
-    def verdict(self) -> str:
-        if not (pairs := sum(self)):
-            return "nothing to compare"
-        if pairs in self:
-            return ("reproduced", "reversed", "undecided")[self.index(pairs)]
-        return "partly reproduced" if self.same > self.reversed else "not reproduced"
-
-    def __str__(self) -> str:
-        counts = f"{self.same} in the paper's order, {self.reversed} the other way, {self.unclear} undecided"
-        return f"{self.verdict}: of {sum(self)} pairs of rows {counts}"
-
-
-def ordering(paper: Sequence[float | None], ours: Sequence[Sequence[float]]) -> Ordering:
-    """Compare the order of two columns; `ours` has the values of all seeds for each row.
+def ordering(paper: Sequence[float | None], ours: Sequence[Sequence[float]]) -> str:
+    """Say whether two columns have the same order; `ours` has the values of all seeds for each row.
 
     Rows without a figure, and equal figures, are not compared.
     """
@@ -245,7 +212,15 @@ def ordering(paper: Sequence[float | None], ours: Sequence[Sequence[float]]) -> 
         figure, second = paper[one], paper[other]
         if figure is not None and second is not None and figure != second:
             agreements.append(difference * (second - figure))
-    return Ordering(sum(x > 0 for x in agreements), sum(x < 0 for x in agreements), agreements.count(0))
+    counts = [sum(x > 0 for x in agreements), sum(x < 0 for x in agreements), agreements.count(0)]
+    same, reverse, unclear = counts
+    verdict = "partly reproduced" if same > reverse else "not reproduced"
+    if not agreements:
+        verdict = "nothing to compare"
+    elif len(agreements) in counts:
+        verdict = ("reproduced", "reversed", "undecided")[counts.index(len(agreements))]
+    told = f"{same} in the paper's order, {reverse} the other way, {unclear} undecided"
+    return f"{verdict}: of {len(agreements)} pairs of rows {told}"
 
 
 def differences(ours: Sequence[Sequence[float]]) -> dict[tuple[int, int], float]:

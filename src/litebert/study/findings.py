@@ -12,9 +12,9 @@ from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar
 
 from annotated_types import Ge, Le
 from pydantic import BaseModel
-from typing_extensions import TypedDict
 
 from litebert.answers import Shown
+from litebert.config import preset
 from litebert.errors import LitebertError, no_such_name, say
 from litebert.files import read_json, require_new, require_replaceable, write_json, write_text
 from litebert.metrics import Spread
@@ -147,7 +147,8 @@ def study_layers(
     litebert study layers --texts my-text.txt
     litebert study layers runs/mine models/bert --texts my-text.txt --depths 24,48,96 --output study
     """
-    _require(output)
+    if output:
+        require_replaceable(output, as_folder=True)  # before anything is measured
     from litebert.inference import Model
     from litebert.study.models import measure_layers
 
@@ -231,13 +232,12 @@ def study_ablation(
     """
     require_replaceable(output, as_folder=True)
     tables, scales = described().tables, described().scales
-    for kind, given, known in (("table", name, tables), ("scale", scale, scales)):
+    variants = tables[name].variants(scales[scale]) if name in tables and scale in scales else {}
+    asked: list[tuple[str, str, Mapping[str, object]]] = [("table", name, tables), ("scale", scale, scales)]
+    asked += [("row", label, variants) for label in rows]
+    for kind, given, known in asked:
         if given not in known:
-            raise no_such_name("LB-746", f"no ablation has a {kind} of this name", given, known, next=HELP)
-    variants = tables[name].variants(scales[scale])
-    for label in rows:
-        if label not in variants:
-            raise no_such_name("LB-746", "this table has no such row", label, variants, next=HELP)
+            raise no_such_name("LB-746", f"there is no {kind} of this name", given, known, next=HELP)
     for probe in probes:
         if not all(probe.partition("=")):
             wanted = "TASK=PATH: a named task and its folder, or a name and a file of your own"
@@ -253,15 +253,7 @@ def study_ablation(
         flops = training_flops(bench.words(variant, 0))
         predicted = {"predicted_flops": flops, "predicted_cpu_seconds": float(f"{flops / rate:.3g}")}
         measured.append(AblationRow(label=label, part=variant.part, paper=variant.paper, **predicted))
-    found = Ablation(
-        name=name,
-        title=tables[name].title,
-        source=tables[name].source,
-        scale=scale,
-        paper_measure="average of five tasks, %" if any(row.paper for row in measured) else "none",
-        measure=MEASURE,
-        rows=measured,
-    )
+    found = Ablation(name=name, title=tables[name].title, source=tables[name].source, scale=scale, rows=measured)
     for seed in seeds:
         for row in found.rows:
             variant = variants[row.label]
@@ -279,7 +271,7 @@ def of_ablation(found: Ablation) -> Study[Ablation]:
     """Return a table of the paper with our rows beside it, and its figure."""
     headings = ["row", "paper", "seeds", *(f"{name}{end}" for name in found.columns for end in ("", " ±"))]
     headings += ["tokens", "CPU s", "table", "body", "predicted CPU s", "predicted FLOPs"]
-    rows, points = list[list[Cell]](), []
+    rows, points = list[list[Cell]](), dict[str, list[float]]()
     for row in found.rows:
         cells: list[Cell] = [row.label, row.paper, len(row.trials)]
         for name in found.columns:
@@ -290,14 +282,13 @@ def of_ablation(found: Ablation) -> Study[Ablation]:
             first, tokens = row.trials[0], fmean(trial.tokens for trial in row.trials)
             cost = [int(tokens), fmean(trial.cpu_seconds for trial in row.trials), first.table, first.body]
         rows.append([*cells, *cost, row.predicted_cpu_seconds, f"{row.predicted_flops:.2e}"])
-        points.append((row.label, row.values(found.measure), row.paper))
+        points[f"{row.label} (paper {row.paper})" if row.paper else row.label] = row.values(MEASURE)
     is_measured = any(row.trials for row in found.rows)
-    paper = f"figures are the paper's {found.paper_measure}; ours is {found.measure} on held-out text, at scale "
     return Study(
         found,
         name=found.name,
         title=f"{found.title} (paper: {found.source})",
-        paper=f"{paper}{found.scale}.",
+        paper=f"its figures are percent on tasks; ours are {MEASURE} on held-out text, at scale {found.scale}.",
         finding=found.verdict,
         tables=[Table(headings, rows, found.title)],
         figures=[rows_figure(found.title, "Bars: deviation between seeds.", points)] if is_measured else [],
@@ -319,17 +310,11 @@ class ClaimResult(BaseModel):
     parameters: tuple[int, int]
     training_seconds: tuple[float, float]  # CPU seconds of one process
 
-    @property
-    def gradient_bytes(self) -> tuple[int, int]:
-        """The float32 gradients that each sends in a data-parallel step."""
-        own, other = self.parameters
-        return 4 * own, 4 * other
-
     def speed_at(self, gigabits: int) -> float:
         """Return the ratio of speeds of a step followed by a ring all-reduce, which sends the gradients about twice."""
         own, other = (
-            seconds + 2 * 8 * size / (gigabits * 1e9)  # a byte has 8 bits
-            for seconds, size in zip(self.training_seconds, self.gradient_bytes, strict=True)
+            seconds + 2 * 32 * number / (gigabits * 1e9)  # gradients are in float32: 32 bits a parameter
+            for seconds, number in zip(self.training_seconds, self.parameters, strict=True)
         )
         return other / own
 
@@ -361,10 +346,13 @@ def study_cost(
     litebert study cost
     litebert study cost --precision bf16 --tokens 512 --rounds 5
     """
-    _require(output)
+    if output:
+        require_replaceable(output, as_folder=True)  # before anything is measured
     from litebert.study.models import measure_costs
 
-    found = measure_costs(tokens=tokens, seq_length=seq_length, rounds=rounds, precision=precision, say=say)
+    claims = {"ALBERT-large": (preset("large-v2"), 1.7), "ALBERT-xxlarge": (preset("xxlarge-v2"), 0.3)}  # Table 2, 4.3
+    given = {"tokens": tokens, "seq_length": seq_length, "rounds": rounds}
+    found = measure_costs(claims, ("BERT-large", preset("bert-large")), **given, precision=precision)
     return of_costs(found).write(output, {"cost": found})
 
 
@@ -375,7 +363,7 @@ def of_costs(found: Costs) -> Study[Costs]:
     for each in found.claims:
         rounds = (each.training_speeds, each.inference_speeds)
         speeds = [value for some in rounds for value in (median(some), min(some), max(some))]
-        sizes = [size / 1e6 for size in each.gradient_bytes]
+        sizes = [4 * number / 1e6 for number in each.parameters]
         cells = (each.paper_speed, *speeds, each.flops_speed, *sizes, *map(each.speed_at, GIGABITS))
         rows.append([f"{each.name} / {each.beside}", *cells])
         said.append(
@@ -400,14 +388,9 @@ def of_costs(found: Costs) -> Study[Costs]:
 # ---- all studies of a folder ----------------------------------------------------------------------------------------
 
 
-class PageFound(TypedDict):
-    page: str
-    findings: dict[str, str]
-
-
 def study_page(
     folder: Path, *, html: Annotated[Path, "The page to write."], force: Annotated[bool, "Replace the page."] = False
-) -> Shown[PageFound]:
+) -> Shown[dict[str, str | dict[str, str]]]:
     """Write one page of all studies whose metrics files are in FOLDER, and print its path.
 
     litebert study page study --html study.html
@@ -428,8 +411,3 @@ def study_page(
     sources = "the metrics files of the studies. The paper is arXiv 1909.11942"
     write_text(html, Page("What the paper found, and what we found", "Study", sections, sources).html())
     return Shown({"page": str(html), "findings": {each.name: each.finding for each in studies}}, str(html))
-
-
-def _require(output: Path | None) -> None:
-    if output is not None:  # before anything is measured
-        require_replaceable(output, as_folder=True)

@@ -1,4 +1,4 @@
-"""Studies of models: each step and beyond (Figure 1), and the paper's claims of cost.
+"""Studies of models: each step and beyond (Figure 1), the paper's claims of cost, what is known without fine-tuning.
 
 Times are CPU seconds of this process; what is compared is timed one after the other in every round, so that other work
 on the machine cancels.
@@ -6,24 +6,29 @@ on the machine cancels.
 
 import math
 import time
-from collections.abc import Callable, Sequence
-from statistics import fmean, median
-from typing import NamedTuple
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from statistics import fmean, mean, median
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.autograd.functional import jvp
 from torch.nn import functional as F
 
-from litebert.config import AlbertConfig, Precision, preset
-from litebert.errors import LitebertError
+from litebert.config import AlbertConfig, Precision
+from litebert.errors import LitebertError, say
 from litebert.fast import accelerate, pack
 from litebert.fast.attention import Layout
 from litebert.fast.steps import DTYPES
 from litebert.inference.model import Model
+from litebert.metrics import regression_measures
 from litebert.nn import Albert, AlbertForPretraining, Batch
-from litebert.study import findings
-from litebert.study.sizes import MASKED_SHARE, forward_flops, sizes_of
+from litebert.reading.tables import Row
+from litebert.study import MASKED_SHARE, findings, forward_flops, sizes_of
+from litebert.tasks.own.table import open_table
 
 SEED = 12_345
 
@@ -61,12 +66,8 @@ def layers_of(albert: Albert, batch: Batch, counted: Tensor, *, source: str, dep
     """Measure an encoder on a batch; `counted` (tokens,) is true for the tokens that enter the means."""
     trained, blocks = len(albert.plan), list(dict.fromkeys(albert.plan))
     if not depths or max(depths) <= trained or min(depths) < LEAST_DEPTH:
-        raise LitebertError(
-            "LB-761",
-            "these depths say nothing about what lies beyond the trained one",
-            expected=f"depths from {LEAST_DEPTH} on, one of them above {trained}",
-            next="litebert study layers --help",
-        )
+        what, wanted = "these depths do not lie beyond the trained one", f"from {LEAST_DEPTH} on, one above {trained}"
+        raise LitebertError("LB-761", what, expected=wanted, next="litebert study layers --help")
     layout, steps, state = Layout(batch), accelerate(albert).steps(albert), next(albert.states(batch))
     at_depth = end = state.float()  # (tokens, hidden); the engine may pad its rows
     changes, fates, recent = list[findings.StepChange](), list[findings.Fate](), [end[counted]]
@@ -75,13 +76,10 @@ def layers_of(albert: Albert, batch: Batch, counted: Tensor, *, source: str, dep
         state = steps[place](state, layout)
         end = state[: len(batch.ids)].float()
         before, after = recent[-1], end[counted]
-        distance, angle = (
-            (after - before).norm(dim=-1),
-            F.cosine_similarity(before, after, dim=-1).clamp(-1, 1).arccos(),
-        )
-        each = {"l2": distance, "angle": angle.rad2deg(), "norm": after.norm(dim=-1)}
+        distance = (after - before).norm(dim=-1)  # (tokens,), as all four
+        angle = F.cosine_similarity(before, after, dim=-1).clamp(-1, 1).arccos().rad2deg()
+        each = {"l2": distance, "angle": angle, "norm": after.norm(dim=-1), "residual": distance / before.norm(dim=-1)}
         means = {name: float(values.mean()) for name, values in each.items()}
-        means["residual"] = float((distance / before.norm(dim=-1)).mean())
         changes.append(findings.StepChange(step=number, block=1 + blocks.index(albert.plan[place]), **means))
         recent = [*recent[-LEAST_DEPTH:], after]
         if number in depths and number > trained:
@@ -145,61 +143,44 @@ def dominant_eigenvalue(albert: Albert, batch: Batch, state: Tensor, *, power_st
         growth = image.norm()
         growths.append(math.log(max(float(growth), 1e-30)))
         direction = image / growth
-    half = growths[len(growths) // 2 :]
-    return math.exp(fmean(half))
+    return math.exp(fmean(growths[len(growths) // 2 :]))
 
 
 # ---- the paper's claims of speed and cost: training step, inference, memory, gradients ------------------------------
 
 
-class Claim(NamedTuple):
-    """A network and the one that the paper compares it with; `paper` is a ratio of speeds."""
-
-    name: str
-    config: AlbertConfig
-    beside: str
-    beside_config: AlbertConfig
-    paper: float
-
-
 def measure_costs(
-    claims: Sequence[Claim] | None = None,
+    claims: Mapping[str, tuple[AlbertConfig, float]],
+    beside: tuple[str, AlbertConfig],
     *,
-    tokens: int = 64,
-    seq_length: int = 64,
-    rounds: int = 3,
+    tokens: int,
+    seq_length: int,
+    rounds: int,
     precision: Precision = "fp32",
-    say: Callable[[str], None] = lambda _: None,
 ) -> findings.Costs:
-    """Time a training step and a forward pass of each pair, and take the ratio of each round.
+    """Time a training step and a forward pass of each network and of one beside it; take the ratio of each round.
 
-    The default claims are the two of paper 4.3 (Table 2): 1.7 times faster, about 3 times slower.
+    A claim is a network and how many times as fast it is according to the paper.
     """
-    batch, bert = Batch.from_lists([[5] * seq_length] * max(1, tokens // seq_length)), preset("bert-large")
-    claims = claims or (
-        Claim("ALBERT-large", preset("large-v2"), "BERT-large", bert, 1.7),
-        Claim("ALBERT-xxlarge", preset("xxlarge-v2"), "BERT-large", bert, 0.3),
-    )
-    results = []
-    for claim in claims:
-        say(f"{claim.name} beside {claim.beside}")
-        pair = (claim.config, claim.beside_config)
-        networks = []
-        for config in pair:
+    batch, results = Batch.from_lists([[5] * seq_length] * max(1, tokens // seq_length)), list[findings.ClaimResult]()
+    for name, (config, paper) in claims.items():
+        say(f"{name} beside {beside[0]}")
+        pair, networks = (config, beside[1]), list[AlbertForPretraining]()
+        for shape in pair:
             draws = torch.Generator().manual_seed(SEED)
-            networks.append(AlbertForPretraining(config, dtype=DTYPES[precision], generator=draws).train())
+            networks.append(AlbertForPretraining(shape, dtype=DTYPES[precision], generator=draws).train())
             accelerate(networks[-1].albert)
             forward_seconds(networks[-1], batch)  # the first call of a kernel prepares it
         steps = [[step_seconds(each, batch) for each in networks] for _ in range(rounds)]
         for each in networks:
             pack(each.albert.eval())
         passes = [[forward_seconds(each, batch) for each in networks] for _ in range(rounds)]
-        flops = [forward_flops(config, seq_length=seq_length) for config in pair]
+        flops = [forward_flops(shape, seq_length=seq_length) for shape in pair]
         results.append(
             findings.ClaimResult(
-                name=claim.name,
-                beside=claim.beside,
-                paper_speed=claim.paper,
+                name=name,
+                beside=beside[0],
+                paper_speed=paper,
                 training_speeds=[other / one for one, other in steps],
                 inference_speeds=[other / one for one, other in passes],
                 flops_speed=flops[1] / flops[0],
@@ -231,3 +212,74 @@ def forward_seconds(network: AlbertForPretraining, batch: Batch) -> float:
     begun = time.process_time()
     network.albert(batch)
     return time.process_time() - begun
+
+
+# ---- what a pretrained model knows without fine-tuning: BLiMP, sentence similarity, retrieval -----------------------
+
+PAIR_COLUMNS = (("sentence1", "sentence2", "score"), ("sentence_A", "sentence_B", "relatedness_score"))
+MOST_BLOCKED = 4_096  # questions whose cosines with all paragraphs are in memory at once
+
+
+def blimp(model: Model, data: Path, *, limit: int | None = None) -> dict[str, float]:
+    """Return the share of minimal pairs whose good sentence is likelier, overall and by field.
+
+    Sentences are compared by pseudo-log-likelihood (Salazar et al., 2020); BLiMP is that of Warstadt et al. (2020). All
+    paradigms (`UID`) have the same weight; `limit` takes the first pairs of each.
+    """
+    paradigms: dict[tuple[str, str], list[Row]] = defaultdict(list)
+    for row in _rows(data):  # BLiMP has two spellings of one field
+        paradigms[str(row["field"]).replace("/", "_"), str(row["UID"])].append(row)
+    by_field: dict[str, list[float]] = defaultdict(list)
+    for (field, _), rows in sorted(paradigms.items()):
+        sentences = [str(row[key]) for row in rows[:limit] for key in ("sentence_good", "sentence_bad")]
+        good, bad = np.array([score.log_likelihood for score in model.score(sentences)]).reshape(-1, 2).T  # (pairs,)
+        by_field[f"blimp_{field}"].append(float((good > bad).mean()))
+    overall = mean(share for shares in by_field.values() for share in shares)
+    return {"blimp": overall, **{name: mean(shares) for name, shares in by_field.items()}}
+
+
+def sts(model: Model, data: Path, *, limit: int | None = None) -> dict[str, float]:
+    """Return the correlations of cosines with human scores of sentence pairs (STS-B, SICK)."""
+    rows = list(islice(_rows(data), limit))
+    try:
+        *texts, score = next(names for names in PAIR_COLUMNS if rows and set(names) <= set(rows[0]))
+        scores = np.array([float(str(row[score])) for row in rows])
+    except (StopIteration, ValueError) as error:
+        received = str(error) or (", ".join(rows[0]) if rows else "no rows")
+        expected = f"{' or '.join(map(', '.join, PAIR_COLUMNS))}, the last with numbers"
+        what, advice = f"{data} has no scored sentence pairs", "litebert evaluate MODEL --on sts --data STS-B/dev.tsv"
+        raise LitebertError("LB-992", what, received=received, expected=expected, next=advice) from error
+    first, second = (model.embed([str(row[name]) for row in rows], normalize=True) for name in texts)
+    measures = regression_measures(scores, (first * second).sum(1))
+    return {"sts_spearman": measures["spearman"], "sts_pearson": measures["pearson"]}
+
+
+def retrieval(model: Model, data: Path, *, limit: int | None = None) -> dict[str, float]:
+    """Return how well questions find their paragraph among all paragraphs of a file, by cosine.
+
+    `data` is in SQuAD's layout, or rows with `question` and `context`. The mean reciprocal rank
+    counts ranks beyond 10 as 0; recall at k is the share of questions found among the first k.
+    """
+    rows = list(islice(_rows(data), limit))
+    contexts = list(dict.fromkeys(str(row["context"]) for row in rows))
+    number = {context: index for index, context in enumerate(contexts)}
+    wanted = np.array([number[str(row["context"])] for row in rows])
+    vectors = model.embed(contexts, normalize=True)
+    questions = model.embed([str(row["question"]) for row in rows], normalize=True)
+    ranks = np.zeros(len(rows), dtype=np.int64)  # how many paragraphs are nearer than the wanted one
+    for start in range(0, len(rows), MOST_BLOCKED):
+        block = slice(start, start + MOST_BLOCKED)
+        cosines = questions[block] @ vectors.T
+        ranks[block] = (cosines > np.take_along_axis(cosines, wanted[block, None], axis=1)).sum(1)
+    return {
+        "retrieval_mrr": float(np.where(ranks < 10, 1 / (1 + ranks), 0.0).mean()),
+        **{f"retrieval_recall_at_{k}": float((ranks < k).mean()) for k in (1, 5, 10)},
+    }
+
+
+def _rows(data: Path) -> Iterator[Row]:
+    return (row for _, row in open_table(data, has_header=True).rows())
+
+
+MEASURES: dict[str, Callable[..., dict[str, float]]] = {"blimp": blimp, "sts": sts, "retrieval": retrieval}
+"""What `litebert evaluate --on` measures; each takes a model, a file, and a limit on its rows."""

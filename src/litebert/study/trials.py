@@ -18,9 +18,9 @@ from litebert.objectives import Loader, Sampling
 from litebert.rng import hashed
 from litebert.runs import Run
 from litebert.settings import resolve, settings_from_words
+from litebert.study import forward_flops, sizes_of
 from litebert.study.ablation import Grid, Scale, Trial, Variant, Words, config_of, described
 from litebert.study.models import step_seconds
-from litebert.study.sizes import forward_flops, sizes_of
 from litebert.tasks.pretraining import Pretraining
 from litebert.tokenizer import Tokenizer
 from litebert.train.finetune import finetune
@@ -99,28 +99,19 @@ class Bench:
     def trial(self, variant: Variant, seed: int, probes: Sequence[str] = ()) -> Trial:
         """Train, measure and probe a row; what its record has already is not done again."""
         folder, trial = self.folder(variant, seed), self.finished(variant, seed) or self._trained(variant, seed)
-        config = config_of(trial.settings)
-
-        def record() -> None:
-            write_json(folder / TRIAL_FILE, trial.model_dump(mode="json"))
-
-        if not trial.measures:
-            trial.measures |= measure(_network(folder), self.corpus, config, sentence=config.objective.sentence)
-            record()
         if self.grid.crosses_objectives and "nsp_accuracy" not in trial.measures:
             for name, sentence in (("nsp", "next"), ("sop", "order")):
-                values = measure(_network(folder), self.corpus, config, sentence=sentence)
+                values = measure(_network(folder), self.corpus, config_of(trial.settings), sentence=sentence)
                 trial.measures[f"{name}_accuracy"] = values["sentence_order_accuracy"]
                 trial.measures[f"{name}_commonest"] = values["sentence_commonest"]
-            record()
         for task, _, data in (probe.partition("=") for probe in probes):
             if task not in trial.probes:
                 trial.probes[task] = probe_measure(folder, task, Path(data), seed=seed)
-                record()
+        write_json(folder / TRIAL_FILE, trial.model_dump(mode="json"))
         return trial
 
     def _trained(self, variant: Variant, seed: int) -> Trial:
-        """Train a row, that which it starts from first."""
+        """Train and measure a row, that which it starts from first."""
         folder, words = self.folder(variant, seed), self.words(variant, seed)
         if variant.start:
             before = self.variants[variant.start]
@@ -144,18 +135,21 @@ class Bench:
             write_json(path, {"seconds": seconds})
         if code:
             raise _interrupted(f"the run of the row {variant.label!r}", Run(folder / "run").step)
-        sizes = sizes_of(_network(folder).config)
-        return Trial(
+        network, config = _network(folder), config_of(words)
+        sizes = sizes_of(network.config)
+        trial = Trial(
             label=variant.label,
             seed=seed,
             settings=[word for word in words if not word.startswith(("data.", "start.model"))],
-            steps=config_of(words).train.steps,
+            steps=config.train.steps,
             tokens=Run(folder / "run").tokens,
             cpu_seconds=round(seconds, 1),
             table=sizes.embeddings,
             body=sizes.total - sizes.embeddings,
-            measures={},
+            measures=measure(network, self.corpus, config, sentence=config.objective.sentence),
         )
+        write_json(folder / TRIAL_FILE, trial.model_dump(mode="json"))  # before probes, which take long
+        return trial
 
 
 def _interrupted(what: str, step: int) -> LitebertError:
