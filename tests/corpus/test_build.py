@@ -1,4 +1,4 @@
-"""Text to a corpus folder and back; builds that are killed and begun again end with the very same bytes."""
+"""Text to a corpus folder and back; builds that are killed, here or on a cluster, end with the very same bytes."""
 
 import gzip
 import json
@@ -7,6 +7,8 @@ import select
 import signal
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -16,10 +18,11 @@ import pytest
 
 from litebert.corpus import Corpus, build_corpus, check_corpus
 from litebert.corpus import build as building
-from litebert.corpus.build import BuildProgress, run_local, run_on_ray
+from litebert.corpus.build import run_local, run_on_ray
 from litebert.corpus.shards import CorpusPlan
 from litebert.errors import DamagedError, LitebertError, ResourceError
 from litebert.files import locked
+from tests.memory import in_a_child
 
 from .conftest import Build, Story, Write, paragraphs, rows, stories, texts_of, tree
 
@@ -148,11 +151,9 @@ def test_error_in_an_input_stops_the_build_and_mending_it_resumes(
 
 
 PEAK = """
-import re, sys
-from pathlib import Path
 from litebert.corpus import build_corpus
 built = build_corpus([sys.argv[1]], tokenizer=sys.argv[2], output=sys.argv[3], documents="file", workers=1)
-print(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1], built.train.documents)
+print(used(), built.train.documents)
 """
 
 
@@ -162,11 +163,10 @@ def test_memory_does_not_grow_with_the_input(write: Write, vocabulary: Path) -> 
     for kilobytes in (2_500, 25_000):
         content = f"{text}\n" * (kilobytes * 1_000 // len(text))  # one document, in many batches
         path = write(f"{kilobytes}.txt.gz", gzip.compress(content.encode()))
-        command = [sys.executable, "-c", PEAK, str(path), str(vocabulary), str(path) + ".corpus"]
-        peak, documents = map(int, subprocess.check_output(command).split())
+        peak, documents = map(int, in_a_child(PEAK, path, vocabulary, f"{path}.corpus"))
         peaks.append(peak)
         assert documents == 1
-    assert peaks[1] - peaks[0] < 10_000, "kilobytes, of 22,500 more that were read"
+    assert peaks[1] - peaks[0] < 10_000 << 10, "of 22,500 kilobytes more that were read"
 
 
 @pytest.mark.parametrize("name", ["a.txt", "a.jsonl.gz"])
@@ -175,13 +175,10 @@ def test_a_build_of_one_part_says_how_much_it_has_read(
 ) -> None:
     monkeypatch.setattr(building, "SECONDS_BETWEEN", 0.001)
     texts = [" ".join(f"Anna saw {pow(3, 50 * n + k, 99_991)} balls." for k in range(50)) for n in range(800)]
-    path = write(name, "\n\n".join(texts) if name == "a.txt" else gzip.compress(rows(texts).encode()))
-    seen: list[BuildProgress] = []
+    path, seen = write(name, "\n\n".join(texts) if name == "a.txt" else gzip.compress(rows(texts).encode())), []
     summary = build(path, report=seen.append)
-    tokens = [look.tokens for look in seen]
-    assert tokens == sorted(tokens)
-    assert any(look.seconds_left for look in seen)
-    last = seen[-1]
+    tokens, last = [look.tokens for look in seen], seen[-1]
+    assert tokens == sorted(tokens) and any(look.seconds_left for look in seen)
     assert (last.seconds_left, last.parts_done, last.num_parts, last.tokens) == (0, 1, 1, summary.train.tokens)
 
 
@@ -268,10 +265,6 @@ def test_killing_a_build_ends_its_workers_and_resuming_gives_the_same_bytes(
     assert tree(output) == tree(whole[0])
 
 
-def die() -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
 def fail_or_wait(number: int) -> None:
     if number == 0:
         raise DamagedError("LB-000", f"no {number}", received="it", expected="them", next="this")
@@ -285,7 +278,60 @@ def test_an_error_of_a_worker_stops_the_others_and_a_death_is_told(monkeypatch: 
     error = caught.value
     assert (error.code, error.received, error.expected, error.next) == ("LB-000", "it", "them", "this")
     with pytest.raises(ResourceError, match=r"a worker process died(?s:.*)fewer --workers"):
-        run_local([die] * 2, workers=2)
+        run_local([partial(signal.raise_signal, signal.SIGKILL)] * 2, workers=2)
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(LitebertError, match=r"pip install 'litebert\[cluster\]'"):
-        run_on_ray([die])
+        run_on_ray([])
+
+
+# On a real Ray cluster: a head and two workers
+
+ON_A_CLUSTER = """
+import sys
+from pathlib import Path
+from litebert.corpus import build, build_corpus
+build.PART_BYTES = 1  # a part for each input
+folder = Path(sys.argv[1])
+build_corpus(sorted(folder.glob("*.txt")), tokenizer=folder / "tokenizer", output=folder / "spread",
+             sentences="line", held_out=0.1, cluster=True)
+"""
+
+
+@pytest.fixture
+def cluster() -> Iterator[str]:
+    """Start a head without processors and two nodes with one each; give their address."""
+    cluster_utils = pytest.importorskip("ray.cluster_utils")
+    cluster = cluster_utils.Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
+    nodes = [cluster.add_node(num_cpus=1) for _ in range(2)]
+    cluster.wait_for_nodes()
+    yield cluster.address
+    for node in nodes:
+        cluster.remove_node(node)
+    cluster.shutdown()
+
+
+@pytest.mark.slow
+@pytest.mark.cluster
+def test_a_worker_killed_while_building_loses_nothing_and_repeats_nothing(
+    cluster: str, corpus: Path, stories: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(24):  # inputs that take a second each
+        (tmp_path / f"{number:02d}.txt").write_text(f"Story {number}.\n{stories.read_text()}\n" * 40)
+    (tmp_path / "tokenizer").symlink_to(corpus.parent / "tokenizer")
+    driver = subprocess.Popen(
+        [sys.executable, "-c", ON_A_CLUSTER, str(tmp_path)], env={**os.environ, "RAY_ADDRESS": cluster}
+    )
+    limit = time.monotonic() + 300
+    while len(list((tmp_path / "spread" / "parts").glob("*.json"))) < 3 and time.monotonic() < limit:
+        assert driver.poll() is None
+        time.sleep(0.05)
+    running = pytest.importorskip("psutil").process_iter(["cmdline"])
+    victims = [each for each in running if (each.info["cmdline"] or [""])[0].startswith("ray::_run")]
+    victims[0].kill()
+    assert driver.wait(timeout=500) == 0
+
+    monkeypatch.setattr(building, "PART_BYTES", 1)
+    settings = {"tokenizer": tmp_path / "tokenizer", "sentences": "line", "held_out": 0.1, "workers": 1}
+    build_corpus(sorted(tmp_path.glob("*.txt")), output=tmp_path / "local", **settings)
+    assert tree(tmp_path / "spread") == tree(tmp_path / "local")
+    assert Corpus.open(tmp_path / "spread", verify=True).manifest.counts.documents

@@ -76,9 +76,8 @@ def test_damage_in_the_held_out_part_swapped_shards_and_another_manifest_are_fou
             Corpus.open(corpus)
     manifest.write_text(whole)
     one, two = corpus / "shard-00000-0000", corpus / "shard-00000-0001"
-    one.rename(corpus / "aside")
-    two.rename(one)
-    (corpus / "aside").rename(two)
+    for old, new in ((one, corpus / "aside"), (two, one), (corpus / "aside", two)):
+        old.rename(new)
     with pytest.raises(DamagedError):
         Corpus.open(corpus, verify=True)
 
@@ -94,35 +93,31 @@ def test_limit_on_open_files_is_raised_where_needed(pristine: Path, monkeypatch:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
 
-def _hashed(corpus: Path, monkeypatch: pytest.MonkeyPatch, *, verify: bool = False) -> int:
-    """Return how many files one opening reads from end to end."""
-    with monkeypatch.context() as patched:
-        patched.setattr(shards, "hash_file", counted := Mock(wraps=hash_file))
-        Corpus.open(corpus, verify=verify)
-    return counted.call_count
-
-
 def test_files_that_were_verified_are_read_again_only_after_a_change(
     corpus: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    monkeypatch.setattr(shards, "hash_file", counted := Mock(wraps=hash_file))
+
+    def hashed(**how: bool) -> int:  # the files that one opening reads from end to end
+        counted.reset_mock()
+        Corpus.open(corpus, **how)
+        return counted.call_count
+
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(corpora, "RECENT_SECONDS", 0.0)  # files are old enough to remember
-    Corpus.open(corpus)
-    assert _hashed(corpus, monkeypatch) == 0
-    assert _hashed(corpus, monkeypatch, verify=True) > 0
+    assert hashed() > 0 and hashed() == 0 and hashed(verify=True) > 0
     second(corpus, "tokens").touch()
-    assert _hashed(corpus, monkeypatch) == 1
+    assert hashed() == 1
     (kept,) = (tmp_path / "cache").rglob("*.json")
     for content in (b"", b"[]", b"{" * 100_000, b'{"a": 1}'):
         kept.write_bytes(content)
-        assert _hashed(corpus, monkeypatch) > 0
+        assert hashed() > 0
     monkeypatch.setattr(corpora, "RECENT_SECONDS", 60.0)
     second(corpus, "tokens").touch()
-    Corpus.open(corpus)
-    assert _hashed(corpus, monkeypatch) >= 1, "what changed a moment ago is not remembered"
+    assert hashed() >= 1 and hashed() >= 1, "what changed a moment ago is not remembered"
     monkeypatch.setattr(corpora, "RECENT_SECONDS", 0.0)
     monkeypatch.setenv("XDG_CACHE_HOME", str(kept))  # a file: no folder can be made there
-    assert _hashed(corpus, monkeypatch) == _hashed(corpus, monkeypatch) > 0
+    assert hashed() == hashed() > 0
 
 
 @pytest.mark.parametrize("name", ARRAYS)
@@ -144,14 +139,14 @@ def test_a_change_while_in_use_is_an_error_and_never_a_signal(corpus: Path, name
 @pytest.mark.parametrize("change", ["model", "settings", "deleted"])
 def test_another_tokenizer_in_a_corpus_is_refused(corpus: Path, change: str) -> None:
     folder = corpus / "tokenizer"
-    model, config = folder / "spiece.model", folder / "tokenizer_config.json"
     if change == "deleted":
         shutil.rmtree(folder)
     elif change == "settings":
-        assert '"do_lower_case": true' in config.read_text()
-        config.write_text(config.read_text().replace('"do_lower_case": true', '"do_lower_case": false'))
+        settings = (config := folder / "tokenizer_config.json").read_text()
+        assert '"do_lower_case": true' in settings
+        config.write_text(settings.replace('"do_lower_case": true', '"do_lower_case": false'))
     else:
-        data = bytearray(model.read_bytes())
+        data = bytearray((model := folder / "spiece.model").read_bytes())
         data[data.index(b"t") + 3] ^= 1
         model.write_bytes(data)
     with pytest.raises(DamagedError, match="LB-341"):

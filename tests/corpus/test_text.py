@@ -34,11 +34,6 @@ def test_blank_lines_end_documents_where_asked_and_passages_of_a_long_one(
     assert list(read_passages(file, FILE)) == [first, Passage("three", 7, 0)]
 
 
-def words_of(passages: list[Passage]) -> list[tuple[int, str]]:
-    """Return all words, each with the number of its document."""
-    return [(passage.document, word) for passage in passages for word in passage.text.split()]
-
-
 @given(st.lists(st.text(st.sampled_from("ab \t"), max_size=12)), st.booleans(), st.integers(1, 30))
 @settings(deadline=None, max_examples=60)
 def test_passages_hold_all_text_however_it_is_cut(lines: list[str], ends_at_blank: bool, size: int) -> None:
@@ -48,8 +43,8 @@ def test_passages_hold_all_text_however_it_is_cut(lines: list[str], ends_at_blan
         patch.setattr(text, "PASSAGE_CHARACTERS", size)
         patch.setattr(text, "LONGEST_PASSAGE", 2 * size)
         cut = list(text._text_passages(numbered, ends_at_blank=ends_at_blank))
-    assert words_of(cut) == words_of(whole)
-    assert [word for _, word in words_of(cut)] == " ".join(lines).split()
+    once, again = ([(p.document, word) for p in passages for word in p.text.split()] for passages in (whole, cut))
+    assert once == again and [word for _, word in again] == " ".join(lines).split()
     assert all(passage.text.startswith(lines[passage.line - 1]) for passage in cut)
 
 
@@ -136,10 +131,12 @@ def test_trouble_is_found_with_its_line(write: Write, vocabulary: Path) -> None:
         assert (found.where, found.count, told in found.example) == (f"{path}:10", times, True)
 
 
-def test_clean_text_has_nothing_to_correct(write: Write) -> None:
+def test_clean_text_has_nothing_to_correct_and_a_text_that_cannot_be_held_out_a_warning(write: Write) -> None:
     report = check_text([write("a.txt", paragraphs(stories(60)))], sentences="line")
     assert (report.findings, report.counts["documents"], report.counts["sentences"]) == ((), 60, 540)
     assert "nothing to correct" in str(report)
+    found = findings(check_text([write("a.txt", "One.\nTwo.")]))["few documents"]
+    assert (found.severity, found.advice.endswith("blank lines between documents")) == ("warning", True)
 
 
 def test_trouble_between_documents_is_found(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -180,12 +177,6 @@ def test_trouble_in_a_corpus_is_found(write: Write, build: Build, monkeypatch: p
     report = check_corpus(build(twice, output="other", held_out=0.2).path)
     assert report.exit_code == 3
     assert findings(report)["held-out overlap"].where == "held-out/shard-00000-0000:0"
-
-
-def test_text_that_cannot_be_held_out_is_warned_of_with_what_helps(write: Write) -> None:
-    found = findings(check_text([write("a.txt", "One.\nTwo.")]))["few documents"]
-    assert found.severity == "warning"
-    assert found.advice.endswith("blank lines between documents")
 
 
 def test_the_first_of_near_duplicates_stays(write: Write, tmp_path: Path) -> None:

@@ -6,8 +6,6 @@ import os
 import pickle
 import random
 import struct
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -20,7 +18,7 @@ from litebert.errors import DamagedError, LitebertError
 from litebert.folder import load_model, save_model
 from litebert.nn import AlbertForPretraining
 from tests.interop.transformers_models import SHAPE, drawn
-from tests.memory import memory_below
+from tests.memory import in_a_child, memory_below
 
 CONFIG = AlbertConfig(**SHAPE, embedding_size=16)
 WORDS = "albert.embeddings.word_embeddings.weight"
@@ -146,15 +144,10 @@ def test_a_large_tensor_that_no_network_uses_is_not_read(weights: Path) -> None:
     header += b" " * (-len(header) % 8)
     weights.write_bytes(struct.pack("<Q", len(header)) + header + data[stop:])
     os.truncate(weights, weights.stat().st_size + (2 << 30))  # a hole: no disk is used
-    code = (
-        "import resource\nfrom pathlib import Path\nfrom litebert.interop.huggingface import import_model\n"
-        "used = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
-        f"folder = Path({str(weights.parent)!r}); before = used()\n"
-        "print(*import_model(folder, folder / 'out').unused, (used() - before) >> 10)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    name, mebibytes = done.stdout.split()
-    assert name == "unused" and int(mebibytes) < 64
+    code = "from litebert.interop.huggingface import import_model\nfolder, before = Path(sys.argv[1]), used()\n"
+    code += "print(*import_model(folder, folder / 'out').unused, used() - before)"
+    name, size = in_a_child(code, weights.parent)
+    assert name == "unused" and int(size) < 64 << 20
 
 
 ABSURD = {

@@ -74,20 +74,15 @@ def test_what_cannot_be_followed_is_refused(tmp_path: Path, bert: Path) -> None:
     with pytest.raises(LitebertError, match=r"LB-674[\s\S]*did you mean mean"):
         litebert.load(bert).embed(["the cat"], pooling="maen")  # type: ignore[arg-type]
     (tmp_path / "p").mkdir()
-    usual = {"Transformer": "", "Pooling": "p"}
-    for modules, pooling, code in (
-        (usual | {"Dense": "d"}, "mean", "LB-672"),
-        (usual | {"Transformer": "0_Transformer"}, "mean", "LB-672"),
-        (usual, "lasttoken", "LB-672"),
-        (usual, ["mean", "cls"], "LB-672"),
-        (usual | {"Pooling": "../p"}, "mean", "LB-672"),
-        (usual | {"Pooling": "/etc"}, "mean", "LB-672"),
-        *((text, "mean", "LB-672") for text in ("{}", "[{}]", "[1]", "nonsense", "[" * 9999)),
-    ):
-        if isinstance(modules, dict):
-            listed = [{"type": f"sentence_transformers.models.{kind}", "path": at} for kind, at in modules.items()]
-            modules = json.dumps(listed)
-        (tmp_path / "modules.json").write_text(modules)
+
+    def modules(**other: str) -> str:
+        paths = {"Transformer": "", "Pooling": "p"} | other
+        return json.dumps([{"type": f"sentence_transformers.models.{kind}", "path": at} for kind, at in paths.items()])
+
+    wrong = [modules(Dense="d"), modules(Transformer="0_Transformer"), modules(Pooling="../p"), modules(Pooling="/etc")]
+    cases = [(each, "mean") for each in (*wrong, "{}", "[{}]", "[1]", "nonsense", "[" * 9999)]
+    for listed, pooling in [*cases, (modules(), "lasttoken"), (modules(), ["mean", "cls"])]:
+        (tmp_path / "modules.json").write_text(listed)
         (tmp_path / "p" / "config.json").write_text(json.dumps({"pooling_mode": pooling}))
-        with pytest.raises(LitebertError, match=code):
+        with pytest.raises(LitebertError, match="LB-672"):
             read_sentence_vectors(tmp_path)

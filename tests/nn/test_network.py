@@ -1,39 +1,27 @@
-"""The network against its definition."""
+"""The network: its blocks, sizes and first weights, its depth (what it computes: tests/folder, beside transformers);
+and the head that reads vectors of texts: what it is given, and from which model it is chosen."""
+
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import torch
 
-from litebert.config import PRESETS, AlbertConfig, HeadConfig
+from litebert.config import PRESETS, AlbertConfig, FinetuneConfig, HeadConfig
 from litebert.errors import LitebertError
-from litebert.nn import ACTIVATIONS, Albert, AlbertForPretraining, AlbertForTask, Batch, depth_plan
+from litebert.folder import SentenceVectors, save_model, write_sentence_transformers
+from litebert.inference.finetuned import Finetuned, measured
+from litebert.interop.google import export_checkpoint
+from litebert.nn import Albert, AlbertForPretraining, AlbertForTask, Batch, depth_plan
+from litebert.optim import build_optimizer
+from litebert.runs import Run
+from litebert.settings import resolve, settings_from_words
 from litebert.study import sizes_of
+from litebert.tokenizer import Tokenizer
+from litebert.train.finetune import Prepared, finetune, prepare
 
 SIZES = {"vocab_size": 60, "embedding_size": 12, "hidden_size": 24, "num_hidden_layers": 4, "num_attention_heads": 3}
 SMALL = AlbertConfig(**SIZES, intermediate_size=40, max_position_embeddings=32)
-
-
-def test_a_sequence_gets_the_same_alone_in_a_ragged_batch_and_among_equals() -> None:
-    draws = torch.Generator().manual_seed(7)
-    network = Albert(SMALL).eval()
-    for parameter in network.parameters():
-        torch.nn.init.normal_(parameter, std=0.2, generator=draws)  # large, so that a mistake shows
-    ids = [torch.randint(5, 60, (n,), generator=draws).tolist() for n in (9, 4, 13)]
-    segments = [[0] * (len(each) // 2) + [1] * (len(each) - len(each) // 2) for each in ids]
-    together = network(Batch.from_lists(ids, segments)).split([9, 4, 13])
-    for found, own_ids, own_segments in zip(together, ids, segments, strict=True):
-        torch.testing.assert_close(found, network(Batch.from_lists([own_ids], [own_segments])), rtol=0, atol=2e-6)
-    equal = network(Batch.from_lists([[5, 6, 7], [8, 9, 10]]))
-    among = network(Batch.from_lists([[5, 6, 7], [8, 9, 10], [11, 12]]))
-    torch.testing.assert_close(equal, among[:6], rtol=0, atol=2e-6)
-
-
-def test_padding_goes_in_and_comes_out_where_it_was() -> None:
-    ids = torch.tensor([[5, 6, 0], [7, 8, 9]])
-    mask = torch.tensor([[1, 1, 0], [1, 1, 1]])
-    batch = Batch.from_padded(ids, mask)
-    assert batch.lengths == (2, 3)
-    assert torch.equal(batch.to_padded(batch.ids), ids)
-    assert torch.equal(batch.to_padded(batch.ids, width=4)[:, :3], ids)
 
 
 def test_every_preset_has_the_parameters_that_sizes_prints() -> None:
@@ -45,23 +33,21 @@ def test_every_preset_has_the_parameters_that_sizes_prints() -> None:
         assert counts == [expected.total, expected.body], name
 
 
-@pytest.mark.parametrize(
-    ("changes", "attention", "feed_forward"),
-    [
-        ({}, "0000", "0000"),
-        ({"num_hidden_groups": 2}, "0011", "0011"),
-        ({"num_hidden_layers": 10, "num_hidden_groups": 3}, "0000111222", "0000111222"),
-        ({"sharing": "attention"}, "0000", "0123"),
-        ({"sharing": "ffn"}, "0123", "0000"),
-        ({"sharing": "none"}, "0123", "0123"),
-        ({"inner_group_num": 2}, "01010101", "01010101"),
-        ({"inner_group_num": 2, "num_hidden_groups": 2}, "01012323", "01012323"),
-    ],
-)
-def test_plans_name_the_blocks_of_each_step(changes: dict[str, object], attention: str, feed_forward: str) -> None:
-    plan = depth_plan(SMALL.model_copy(update=changes))  # uneven groups as officially: int(i / layers * groups)
-    assert "".join(str(step.attention) for step in plan) == attention
-    assert "".join(str(step.feed_forward) for step in plan) == feed_forward
+PLANS = [
+    ({}, "0000", "0000"),
+    ({"num_hidden_layers": 10, "num_hidden_groups": 3}, "0000111222", "0000111222"),  # int(i / layers * groups)
+    ({"sharing": "attention"}, "0000", "0123"),
+    ({"sharing": "ffn"}, "0123", "0000"),
+    ({"sharing": "none"}, "0123", "0123"),
+    ({"inner_group_num": 2, "num_hidden_groups": 2}, "01012323", "01012323"),
+]
+
+
+def test_plans_name_the_blocks_of_each_step() -> None:
+    for changes, attention, feed_forward in PLANS:
+        plan = depth_plan(SMALL.model_copy(update=changes))
+        assert "".join(str(step.attention) for step in plan) == attention
+        assert "".join(str(step.feed_forward) for step in plan) == feed_forward
 
 
 def test_weights_begin_as_a_normal_cut_at_two_sigma_the_same_of_one_generator() -> None:
@@ -76,12 +62,6 @@ def test_weights_begin_as_a_normal_cut_at_two_sigma_the_same_of_one_generator() 
     for asked, has in ((False, False), (True, True)):  # E equal to H has no projection unless asked for
         square = SMALL.model_copy(update={"embedding_size": 24, "embedding_projection": asked})
         assert any("projection" in name for name, _ in Albert(square).named_parameters()) is has
-
-
-def test_the_official_gelu_is_the_tanh_form() -> None:
-    result = ACTIVATIONS["gelu_new"](torch.tensor([-3.0, -1.0, -0.5, 0.5, 1.0, 3.0]))
-    values = (-0.0036374, -0.1588080, -0.1542860, 0.3457140, 0.8411920, 2.9963626)  # of modeling.py L299
-    assert result.tolist() == pytest.approx(values, abs=1e-6)
 
 
 @torch.no_grad()
@@ -103,3 +83,80 @@ def test_a_sequence_that_is_too_long_or_empty_is_refused() -> None:
         Albert(SMALL)(Batch.from_lists([[5] * 33]))
     with pytest.raises(LitebertError, match="LB-450"):
         Batch.from_lists([[2, 3], []])
+
+
+# The head that reads vectors of texts
+
+OF_PAIRS = AlbertConfig(vocab_size=90, embedding_size=16, hidden_size=32, num_attention_heads=4, num_hidden_layers=2)
+HEAD = HeadConfig(kind="vector-classification", labels=("no", "yes"))
+DONE = [("slept", "slept"), ("walked", "slept"), ("sang", "sang"), ("sang", "walked")]
+ROWS = [f"{who} {a}.,{who} {b}.,{'same' if a == b else 'other'}" for who in ("Anna", "Bert", "Clara") for a, b in DONE]
+Plan = Callable[..., Prepared]
+
+
+def test_a_text_is_its_mean_and_a_pair_how_its_means_differ() -> None:
+    network = AlbertForTask(OF_PAIRS, HEAD, generator=torch.Generator().manual_seed(1)).eval()
+    batch = Batch.from_lists([[2, 7, 8, 3], [2, 7, 3, 9, 10, 3]], [[0] * 4, [0, 0, 0, 1, 1, 1]])
+    hidden = network.albert(batch)
+    text, a, b, both = (
+        torch.nn.functional.layer_norm(rows.mean(0), (32,))
+        for rows in (hidden[:4], hidden[4:7], hidden[7:], hidden[4:])
+    )
+    wanted = torch.stack([torch.cat([text, torch.zeros(64)]), torch.cat([both, (a - b).abs(), a * b])])
+    assert torch.allclose(network(batch), network.head.dense(wanted), atol=1e-5)
+
+
+@pytest.fixture
+def plan(corpus: Path, tmp_path: Path) -> Plan:
+    """Return a function that prepares a run on pairs, from a model of text vectors or not."""
+    pairs, start = tmp_path / "pairs.csv", tmp_path / "start"
+    pairs.write_text("\n".join(["text,second,label", *ROWS]) + "\n")
+    tokenizer = Tokenizer.load(corpus / "tokenizer")
+    shape = OF_PAIRS.model_copy(update={"vocab_size": tokenizer.vocab_size})
+    save_model(AlbertForPretraining(shape, generator=torch.Generator().manual_seed(2)), start)
+    tokenizer.save(start)
+
+    def prepared(*words: str, pooling: str | None = "mean") -> Prepared:
+        if pooling:
+            write_sentence_transformers(start, SentenceVectors(pooling, normalize=True))
+        given = ["task.name=table", f"model.start={start}", "train.precision=fp32", "train.batch_size=8"]
+        given += [f"data.train={pairs}", f"data.dev={pairs}", *words]
+        return prepare(resolve(FinetuneConfig, settings_from_words(given)), tmp_path / "run")
+
+    return prepared
+
+
+STARTS = [("mean", (), True), (None, (), False), ("cls", (), False), ("mean", ("model.pooling=cls",), False)]
+STARTS += [(None, ("model.pooling=mean",), True), ("mean", ("train.exits=true",), False)]
+
+
+@pytest.mark.parametrize(("pooling", "words", "is_mean"), STARTS)
+def test_the_head_follows_the_vectors_of_the_start(
+    plan: Plan, pooling: str | None, words: tuple[str, ...], is_mean: bool
+) -> None:
+    prepared = plan(*words, pooling=pooling)
+    config = prepared.config
+    assert prepared.dataset.family.head.kind == ("vector" if is_mean else "sequence") + "-classification"
+    assert config.model.pooling == ("mean" if is_mean else "cls")
+    assert (config.optim.bias_correction, config.optim.head_rate_scale) == ((True, 10) if is_mean else (None, 1))
+
+
+def test_such_a_run_learns_its_head_faster_and_its_model_answers_and_is_the_start_of_another(
+    plan: Plan, tmp_path: Path
+) -> None:
+    with pytest.raises(LitebertError, match="LB-518"):  # a head after every step has no mean
+        plan("model.pooling=mean", "train.exits=true", pooling=None)
+    prepared = plan("train.steps=60", "optim.learning_rate=1e-3", "optim.head_rate_scale=3")
+    network, optim = prepared.network(), prepared.config.optim
+    groups = build_optimizer(optim, network.named_parameters(), head_scale=optim.head_rate_scale).param_groups
+    faster = {id(p) for group in groups if group["rate_scale"] == 3 for p in group["params"]}
+    assert faster == {id(p) for p in network.head.parameters()}
+
+    assert finetune(prepared.resolved, tmp_path / "run", is_quiet=True) == 0
+    result = Run(tmp_path / "run").outcome
+    assert result.last.values["accuracy"] > result.baseline["accuracy"]
+    assert measured([Finetuned.open(tmp_path / "run")], tmp_path / "pairs.csv", "dev")[0] == result.last.values
+    with pytest.raises(LitebertError, match="LB-709"):
+        export_checkpoint(tmp_path / "run" / "model", tmp_path / "google")
+    next_run = plan(f"model.start={tmp_path / 'run' / 'model'}", pooling=None)
+    assert next_run.dataset.family.head.kind == "vector-classification"

@@ -92,17 +92,6 @@ def test_a_batch_is_consistent_and_its_text_stands_in_the_corpus(sentence: str) 
             assert (first[0] - 5) // 120 == (second[0] - 5) // 120
 
 
-def test_epochs_with_other_counts_of_instances_fill_the_same_size() -> None:
-    settings = {"sentence": "order-official", "short_seq_prob": 0.5, "short_seq_per": "document"}
-    made = Loader(CORPUS, replace(GIVEN, config=ObjectiveConfig(max_seq_length=128, **settings)))
-    size = made.epoch_size
-    batches = [made.samples(epoch * size, (epoch + 1) * size) for epoch in range(1, 7)]
-    assert {len(batch.offsets) for batch in batches} == {size + 1}
-    counts = {len({tuple(sequence) for sequence in sequences_of(batch)}) for batch in batches}
-    assert size in counts  # more instances than places: all differ
-    assert min(counts) < size  # fewer: some are shown twice
-
-
 def test_evaluation_batches_are_fixed_distinct_and_not_those_of_training() -> None:
     given = replace(GIVEN, tokenizer=NUMBERS, batch_size=8)
     loader = Loader([NUMBERED], replace(given, purpose="evaluation"))
@@ -117,21 +106,16 @@ def test_evaluation_batches_are_fixed_distinct_and_not_those_of_training() -> No
 
 def test_a_document_of_one_sentence_is_a_segment_without_a_label() -> None:
     text = Shard(np.arange(5, 45, dtype=np.uint16), np.arange(0, 41, 10), np.array([0, 1, 2, 4]))
-    made = Loader([text], GIVEN)
-    assert made.epoch_size == 3
-    batch = made.samples(0, 3)
+    batch = Loader([text], GIVEN).samples(0, 3)
     by_length = {len(ids): label for ids, label in zip(sequences_of(batch), batch.sentence_labels, strict=True)}
-    assert by_length[12] == NO_LABEL
-    assert by_length[23] in (0, 1)
+    assert by_length[12] == NO_LABEL and by_length[23] in (0, 1)
 
 
 # Corpora of several windows: no more is held than two of them.
 
 SHARDS = [shard(seed, num_documents=12 + seed) for seed in range(8)]
-COUNTS = [
-    Counts(documents=len(each.documents) - 1, sentences=len(each.sentences) - 1, tokens=each.tokens.size)
-    for each in SHARDS
-]
+SIZES = ((len(each.documents) - 1, len(each.sentences) - 1, each.tokens.size) for each in SHARDS)
+COUNTS = [Counts(documents=documents, sentences=sentences, tokens=tokens) for documents, sentences, tokens in SIZES]
 WINDOW = 3 * max(each.tokens for each in COUNTS)
 
 
@@ -220,13 +204,16 @@ def test_batches_do_not_depend_on_workers_depth_or_ranks(expected: str, workers:
     assert not multiprocessing.active_children()
 
 
-def test_an_error_in_a_worker_reaches_the_reader_whole() -> None:
-    open_nothing, told = partial(Loader, [], GIVEN), set()
+def test_an_error_in_a_worker_reaches_the_reader_whole_and_workers_end_with_the_iterator() -> None:
+    told = set()
     for workers in (0, 1):
         with pytest.raises(LitebertError, match=r"LB-400: .*\n.*0 documents\n.*1 sentence") as caught:
-            next(prefetch(open_nothing, range(5), workers=workers))
+            next(prefetch(partial(Loader, [], GIVEN), range(5), workers=workers))
         told.add(str(caught.value))
-    assert len(told) == 1
+    assert len(told) == 1 and not multiprocessing.active_children()
+    batches = prefetch(OPEN, range(10**9), workers=2)
+    next(batches)
+    batches.close()
     assert not multiprocessing.active_children()
 
 
@@ -243,13 +230,6 @@ def test_a_killed_worker_is_reported(number: int, message: str) -> None:
     os.kill(the_worker().pid, number)
     with pytest.raises(LitebertError, match=message):
         list(batches)
-
-
-def test_workers_end_with_the_iterator() -> None:
-    batches = prefetch(OPEN, range(10**9), workers=2)
-    next(batches)
-    batches.close()
-    assert not multiprocessing.active_children()
 
 
 PARENT = """

@@ -1,7 +1,5 @@
 """Encoding any string, alone or in batches, framed or not; offsets, long texts, commas after digits; and back."""
 
-import subprocess
-import sys
 import unicodedata
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -18,6 +16,7 @@ from litebert.errors import LitebertError
 from litebert.tokenizer import Tokenizer, models
 from litebert.tokenizer.models import Normalizer
 from litebert.tokenizer.tokenizer import LONG
+from tests.memory import in_a_child
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()))
 WORDPIECES = (
@@ -118,7 +117,6 @@ def test_real_paragraphs_slice_to_words(official: Tokenizer, paragraphs: list[st
 
 
 FIVE_MEGABYTES = """
-import resource, sys, time
 from litebert.tokenizer import Tokenizer
 tokenizer = Tokenizer.load(sys.argv[1])
 def seconds(repeats):
@@ -126,7 +124,6 @@ def seconds(repeats):
     assert len(tokenizer.encode(text).offset_array)
     return time.process_time() - begun
 short = seconds(10_000)
-used = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 before, long = used(), seconds(80_000)
 print(long / short / 8, used() - before)
 """
@@ -136,11 +133,8 @@ def test_a_context_of_five_megabytes_is_encoded_in_bounded_memory_and_linear_tim
     own: Tokenizer, tmp_path: Path
 ) -> None:
     own.save(tmp_path)
-    command = [sys.executable, "-c", FIVE_MEGABYTES, str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    ratio, kibibytes = map(float, done.stdout.split())
-    assert ratio < 1.6
-    assert kibibytes < 350 << 10
+    ratio, size = map(float, in_a_child(FIVE_MEGABYTES, tmp_path))
+    assert ratio < 1.6 and size < 350 << 20
 
 
 Maker = Callable[[dict[str, float]], bytes]

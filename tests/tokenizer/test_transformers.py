@@ -291,7 +291,6 @@ def test_what_cannot_be_used_is_one_clear_error(own_made: dict[str, Path], tmp_p
             Tokenizer.load(folder)
 
 
-SMALL = ("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]")
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5)
 ANYTHING = st.recursive(SCALARS, lambda any_: st.lists(any_) | st.dictionaries(st.text(), any_), max_leaves=9)
 PLACES = (
@@ -304,17 +303,10 @@ PLACES = (
 @given(place=st.sampled_from(PLACES.split(", ")), value=ANYTHING)
 @settings(max_examples=300, deadline=None)
 def test_anything_in_any_place_is_read_or_refused(
-    tmp_path_factory: pytest.TempPathFactory, place: str, value: Json
+    own_made: dict[str, Path], tmp_path_factory: pytest.TempPathFactory, place: str, value: Json
 ) -> None:
-    table: dict[str, Json] = {
-        "added_tokens": [{"id": 0, "content": "<pad>", "special": True}],
-        "normalizer": {"type": "Sequence", "normalizers": [{"type": "Lowercase"}]},
-        "pre_tokenizer": {"type": "Metaspace", "replacement": "▁"},
-        "model": {"type": "Unigram", "unk_id": 1, "vocab": [*([piece, 0.0] for piece in SMALL), ["▁", -1], ["a", -2]]},
-    }
-    put(*(int(key) if key.isdigit() else key for key in place.split()), value=value)(table)
-    folder = tmp_path_factory.mktemp("anything")
-    (folder / "tokenizer.json").write_text(json.dumps(table))
+    change = put(*(int(key) if key.isdigit() else key for key in place.split()), value=value)
+    folder = rewritten(only_json(own_made["ours"], tmp_path_factory.mktemp("anything")), change)
     try:
         tokenizer = Tokenizer.load(folder)
     except LitebertError:

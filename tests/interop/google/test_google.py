@@ -189,57 +189,52 @@ NUMBERED = ("LABEL_0", "LABEL_1", "LABEL_2")
 SCORE = {"kind": OF_TEXTS, "problem_type": "regression"}
 
 
-@pytest.mark.parametrize(
-    ("name", "settings", "head"),
-    [
-        ("one_output", {"head": OF_TEXTS}, HeadConfig(labels=("LABEL_0",), **SCORE)),
-        ("one_output", {"labels": ["similarity"]}, HeadConfig(labels=("similarity",), **SCORE)),
-        ("one_output", {"head": "multiple-choice"}, HeadConfig(kind="multiple-choice")),
-        ("labels", {}, HeadConfig(kind=OF_TEXTS, labels=NUMBERED)),
-        ("labels", {"labels": NAMES}, HeadConfig(kind=OF_TEXTS, labels=NAMES)),
-        ("labels", {"head": OF_TOKENS}, HeadConfig(kind=OF_TOKENS, labels=NUMBERED)),
-    ],
-)
-def test_a_classifier_becomes_what_the_user_says(
-    tmp_path: Path, name: str, settings: dict[str, object], head: HeadConfig
-) -> None:
-    import_checkpoint(WRITTEN / name, tmp_path / "model", **settings)
-    assert read_head(tmp_path / "model") == head
+CLASSIFIERS = [
+    ("one_output", {"head": OF_TEXTS}, HeadConfig(labels=("LABEL_0",), **SCORE)),
+    ("one_output", {"labels": ["similarity"]}, HeadConfig(labels=("similarity",), **SCORE)),
+    ("one_output", {"head": "multiple-choice"}, HeadConfig(kind="multiple-choice")),
+    ("labels", {}, HeadConfig(kind=OF_TEXTS, labels=NUMBERED)),
+    ("labels", {"labels": NAMES}, HeadConfig(kind=OF_TEXTS, labels=NAMES)),
+    ("labels", {"head": OF_TOKENS}, HeadConfig(kind=OF_TOKENS, labels=NUMBERED)),
+]
+
+
+def test_a_classifier_becomes_what_the_user_says(tmp_path: Path) -> None:
+    for number, (name, settings, head) in enumerate(CLASSIFIERS):
+        import_checkpoint(WRITTEN / name, tmp_path / str(number), **settings)
+        assert read_head(tmp_path / str(number)) == head
 
 
 FOREIGN = [{"hidden_size": 32}, {"vocab_size": 41}, {"embedding_size": 16}]
 IMPOSSIBLE = [{"hidden_size": 10**12}, {"hidden_size": "many"}, {"num_attention_heads": 0}]
 
 
-@pytest.mark.parametrize(
-    ("name", "settings", "said"),
-    [
-        ("one_output", {}, r"LB-714[\s\S]*--head multiple-choice"),
-        ("labels", {"labels": ["a", "b"]}, "LB-714"),
-        ("labels", {"labels": ["a", "a", "b"]}, "LB-714"),
-        ("labels", {"head": "multiple-choice"}, "LB-714"),
-        ("one_output", {"head": "multiple-choice", "labels": ["a"]}, "LB-714"),
-        ("pretraining", {"head": "sequence-classification"}, "LB-714.*no task head"),
-        ("spans", {"head": "multiple-choice"}, "LB-714.*a question-answering head"),
-        ("labels", {"has_optimizer": True}, "LB-724"),
-        ("pretraining", {"tokenizer": Path("nowhere.model")}, "LB-004"),
-        *((name, {}, "LB-719") for name in ("sliced", "objects")),
-        *((name, {}, "LB-718") for name in ("first_format/model.ckpt", "nowhere", "pretraining/albert_config.json")),
-        *(("pretraining", {"config": each}, "LB-60[46]") for each in FOREIGN),
-        ("pretraining", {"config": {"num_hidden_groups": 2}}, "LB-721"),
-        *(("pretraining", {"config": each}, "LB-601") for each in IMPOSSIBLE),
-        *(("pretraining", {"config": {"hidden_act": each}}, r"LB-601[\s\S]*hidden_act") for each in ("swish", 3)),
-    ],
-)
-def test_what_cannot_be_imported_says_why_and_leaves_nothing(
-    tmp_path: Path, name: str, settings: dict[str, object], said: str
-) -> None:
-    path, output = WRITTEN / name, tmp_path / "out" / "model"
-    if isinstance(changes := settings.get("config"), dict):
-        settings = {"config": _config(tmp_path / "other.json", **changes)}
-    with pytest.raises(LitebertError, match=said):
-        import_checkpoint(path, output, **settings)
-    assert not output.parent.exists() or not list(output.parent.iterdir())
+REFUSED = [
+    ("one_output", {}, r"LB-714[\s\S]*--head multiple-choice"),
+    *(("labels", {"labels": labels}, "LB-714") for labels in (["a", "b"], ["a", "a", "b"])),
+    ("labels", {"head": "multiple-choice"}, "LB-714"),
+    ("one_output", {"head": "multiple-choice", "labels": ["a"]}, "LB-714"),
+    ("pretraining", {"head": "sequence-classification"}, "LB-714.*no task head"),
+    ("spans", {"head": "multiple-choice"}, "LB-714.*a question-answering head"),
+    ("labels", {"has_optimizer": True}, "LB-724"),
+    ("pretraining", {"tokenizer": Path("nowhere.model")}, "LB-004"),
+    *((name, {}, "LB-719") for name in ("sliced", "objects")),
+    *((name, {}, "LB-718") for name in ("first_format/model.ckpt", "nowhere", "pretraining/albert_config.json")),
+    *(("pretraining", {"config": each}, "LB-60[46]") for each in FOREIGN),
+    ("pretraining", {"config": {"num_hidden_groups": 2}}, "LB-721"),
+    *(("pretraining", {"config": each}, "LB-601") for each in IMPOSSIBLE),
+    *(("pretraining", {"config": {"hidden_act": each}}, r"LB-601[\s\S]*hidden_act") for each in ("swish", 3)),
+]
+
+
+def test_what_cannot_be_imported_says_why_and_leaves_nothing(tmp_path: Path) -> None:
+    output = tmp_path / "out" / "model"
+    for name, settings, said in REFUSED:
+        if isinstance(changes := settings.get("config"), dict):
+            settings = {"config": _config(tmp_path / "other.json", **changes)}
+        with pytest.raises(LitebertError, match=said):
+            import_checkpoint(WRITTEN / name, output, **settings)
+        assert not output.parent.exists() or not list(output.parent.iterdir())
 
 
 def test_archive_folder_prefix_and_index_mean_the_same(
@@ -331,10 +326,8 @@ def test_what_googles_code_computes_otherwise_is_said_and_what_it_cannot_is_refu
         assert any(said in note for note in report.notes)
     found = _variables(tmp_path / "pooler out" / BEST)  # Google's graph has a pooler under every head
     assert not found["bert/pooler/dense/kernel"].any() and found["bert/pooler/dense/bias"].shape == (16,)
-    for changes, said in (
-        ({"embedding_size": 16, "embedding_projection": True}, "projection"),
-        (window, "attention local"),
-    ):
+    projection = {"embedding_size": 16, "embedding_projection": True}
+    for changes, said in ((projection, "projection"), (window, "attention local")):
         with pytest.raises(LitebertError, match=rf"LB-709[\s\S]*{said}"):
             export_checkpoint(_saved(tmp_path / said, **changes), tmp_path / "out")
         assert not (tmp_path / "out").exists()
