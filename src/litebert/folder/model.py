@@ -124,11 +124,15 @@ def build_network(
     """Build a network from tensors under Hugging Face's names; without a head, for pretraining."""
     named = on_disk.canonical(tensors, source, layout)
     if config.embedding_size == config.hidden_size:  # a projection is kept unless it is the identity
-        identity = on_disk.identity_projection(config).items()
-        if any(name in named and not on_disk.are_equal(named[name], tensor) for name, tensor in identity):
+        weight, bias = (named.get(name) for name in on_disk.PROJECTION)
+        size = config.hidden_size  # perhaps absurd: an identity is made only where the file has such a matrix
+        is_other = weight is not None and (
+            weight.shape != (size, size) or not on_disk.are_equal(weight, torch.eye(size))
+        )
+        if is_other or (bias is not None and bias.any()):
             config = config.model_copy(update={"embedding_projection": True})
         else:
-            named = {name: tensor for name, tensor in named.items() if name not in dict(identity)}
+            named = {name: tensor for name, tensor in named.items() if name not in on_disk.PROJECTION}
     has_int8 = any(name.endswith(".quantized") for name in named)
     if has_int8 and not for_inference:
         what = f"{source} is an eight-bit model, which supports inference only"

@@ -58,6 +58,7 @@ _CONDITIONAL = {
 }
 _BLOCK = re.compile(r"albert\.(attention|feed_forward)\.(\d+)\.(\w+)$")
 _PROJECTION = "albert.encoder.embedding_hidden_mapping_in"
+PROJECTION = (f"{_PROJECTION}.weight", f"{_PROJECTION}.bias")
 _AGAIN = "fetch or make the model again, or correct the file"
 _LINEAR_HEADS = {"classifier": "", "qa_outputs": "cls/squad"}  # Google's, by their names in transformers
 _WITH_OUTPUT_KINDS = ("", "cls/squad", "cls/seq_relationship", "cls/predictions")
@@ -130,7 +131,7 @@ def _variable(module: str, kind: str) -> str:
 def identity_projection(config: AlbertConfig) -> dict[str, Tensor]:
     """Return what transformers needs on disk where the embeddings are as wide as the layers and are not projected."""
     size = config.hidden_size
-    return {f"{_PROJECTION}.weight": torch.eye(size), f"{_PROJECTION}.bias": torch.zeros(size)}
+    return dict(zip(PROJECTION, (torch.eye(size), torch.zeros(size)), strict=True))
 
 
 def canonical(tensors: dict[str, Tensor], source: Path, layout: TensorNames = ALBERT) -> dict[str, Tensor]:
