@@ -154,7 +154,7 @@ RETIRED: dict[str, Json] = {
     "replaced.depth": None, "replaced.weight": 50.0, "distil.relations": 0.0, "distil.logits": 0.0,
     "train.spike_sigma": None, "elastic.teaching": 0.0, "elastic.least_depth": None, "mining.pool": 1,
     "ramp.shares": None, "ramp.seq_lengths": None, "ramp.batch_sizes": None, "optim.layer_decay": 1.0,
-    "distil.short_text_prob": 0.3, "teacher.hidden": 0.0, "data.train_split": None,
+    "distil.short_text_prob": 0.3, "teacher.hidden": 0.0, "data.train_split": None, "train.patience": None,
 }  # fmt: skip
 """Settings of earlier versions that are gone, with the value that did nothing."""
 

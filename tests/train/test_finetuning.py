@@ -22,7 +22,7 @@ from litebert.inference import Model
 from litebert.inference.finetuned import Finetuned, ensemble_answers, measured
 from litebert.nn import AlbertForPretraining, AlbertForTask
 from litebert.runs import Run, read_metrics
-from litebert.settings import SUITED, Resolved, Setting, resolve, settings_from_words
+from litebert.settings import RETIRED, SUITED, Resolved, Setting, resolve, settings_from_words
 from litebert.tasks.finetuning import MAX_EPOCHS, with_suited
 from litebert.tokenizer import Tokenizer, train_tokenizer
 from litebert.train.finetune import finetune, plan_finetuning, prepare
@@ -111,6 +111,8 @@ def test_an_ensemble_answers_with_the_mean_also_when_the_training_file_is_gone(
     for seed, run in enumerate(runs, 1):
         finetune(configure(f"train.seed={seed}", "train.steps=2", f"data.train={table}"), run, is_quiet=True)
     (tmp_path / "new.csv").write_text("text\nAnna loved it.\nBert left.\n", encoding="utf-8")
+    recorded = json.loads((runs[0] / "run.json").read_text())  # an earlier version had settings that are gone
+    (runs[0] / "run.json").write_text(json.dumps(recorded | {"settings": recorded["settings"] | RETIRED}))
     given = []
     for _ in range(2):
         members = [Finetuned.open(run) for run in runs]
