@@ -91,11 +91,19 @@ NEUTRAL = f"{MNLI_HEAD}\n0\tx\tA man sleeps.\tA man is.\tNeutral".encode()
 BROKEN_OFF = f"{QQP_HEAD}\n8\t1\t2\tWho is\n7\t1\t2\tWho?\tWhom?\t1".encode()
 QUOTED = f'{PAIR_HEAD}\n3\t "It  rains. \tIt is wet.\tEntailment'.encode()  # quotes mean nothing
 RAINS = [TextExample("3", ' "It  rains. ', "It is wet.", 0)]
+CARRIED = [TextExample("3", "A\rB", "C", 0)]
 SLEEPS, WHOM = [TextExample("0", "A man sleeps.", "A man is.", 2)], [TextExample("7", "Who?", "Whom?", 1)]
 # A task and its split, its file, what that holds, and the examples
 LAYOUTS: dict[str, tuple[str, str, str, bytes, list[TextExample]]] = {
     "in its own folder, packed": ("rte", "train", "train.tsv.zst", zstandard.compress(QUOTED), RAINS),
     "two dev sets, labels in the official order": ("mnli", "dev_matched", "MNLI/dev_matched.tsv", NEUTRAL, SLEEPS),
+    "a carriage return in a cell": (
+        "rte",
+        "train",
+        "train.tsv",
+        f"{PAIR_HEAD}\n3\tA\rB\tC\tEntailment".encode(),
+        CARRIED,
+    ),
     "a line that breaks off, which QQP has": ("qqp", "train", "QQP/train.tsv", BROKEN_OFF, WHOM),
 }
 
