@@ -167,9 +167,8 @@ class AnswerRow:
     expected: str | None
     answer: str
     confidence: float | None  # the probability of the answer; None if the kind of task has none
-    score: (
-        float | None
-    )  # 1 if right, 0 if wrong, or between (F1 of a span, closeness of a number); None without a label
+    # 1 if right, 0 if wrong, or between (F1 of a span, closeness of a number); None without a label
+    score: float | None
 
     @property
     def is_right(self) -> bool:

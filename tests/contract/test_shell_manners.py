@@ -5,12 +5,13 @@ import shlex
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import jsonschema
 import pytest
 
-from .shell import QUICK, TEXTS, interrupted, leaves, litebert, says
+from .shell import COMMAND, QUICK, TEXTS, digest, interrupted, leaves, litebert, says
 from .tiny import PRETRAIN, Desk
 
 
@@ -282,6 +283,20 @@ def test_a_training_without_a_finite_number_exits_with_five(desk: Desk, tmp_path
 
 
 # ---- outputs ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_corpus_that_was_killed_is_resumed_to_the_same_bytes(desk: Desk, tmp_path: Path) -> None:
+    (tmp_path / "t.txt").write_text(desk.stories.read_text() * 30)
+    words = ("corpus", "build", "t.txt", "--tokenizer", desk.tokenizer, "--held-out", 0.2, "--documents", "blank-line")
+    words += ("--workers", 1, "--quiet", "--output")
+    with subprocess.Popen([*COMMAND, *map(str, words), "killed"], cwd=tmp_path) as running:
+        while running.poll() is None and not (tmp_path / "killed").exists():
+            time.sleep(0.002)
+        running.kill()
+    done = litebert(*words, "killed", cwd=tmp_path)
+    assert done.code == 0, done.stderr
+    assert litebert(*words, "whole", cwd=tmp_path).code == 0
+    assert digest(tmp_path / "killed") == digest(tmp_path / "whole")
 
 
 def test_a_plan_writes_nothing_and_a_text_too_small_for_the_vocabulary_has_fewer_pieces(

@@ -5,11 +5,13 @@
 
 import itertools
 import math
+from pathlib import Path
 
 import pytest
 import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 from torch.nn import Parameter
 
@@ -22,6 +24,7 @@ from litebert.optim import (
     MomentOptimizer,
     Muon,
     Schedule,
+    averaged,
     build_optimizer,
     build_schedule,
     clip_gradients,
@@ -61,6 +64,16 @@ def test_a_rate_lies_between_zero_and_the_peak_and_ends_at_zero(
         steepest = 1 / min(max(1, warmup_steps), total_steps - warmup_steps)
         assert rates[warmup_steps] == 1
         assert max(abs(after - before) for before, after in itertools.pairwise(rates)) <= steepest + 1e-12
+
+
+def test_wsd_stays_at_the_peak_and_then_falls_as_one_minus_root() -> None:
+    rate, long = schedule("wsd", 10, 100), schedule("wsd", 10, 1_000)
+    assert {rate(step) for step in range(10, 81)} == {1.0}
+    fall = [rate(80 + step) for step in range(21)]
+    assert fall == pytest.approx([1 - math.sqrt(step / 20) for step in range(21)])
+    assert [rate(step) for step in range(81)] == [long(step) for step in range(81)]
+    late = [schedule("wsd", 6, 10, decay_share=1.0)(step) for step in (5, 6, 7)]
+    assert late == pytest.approx([5 / 6, 1.0, 1 - math.sqrt(1 / 4)])  # a long decay waits for the warmup
 
 
 @pytest.mark.parametrize(
@@ -119,6 +132,28 @@ def test_a_step_in_portions_equals_a_step_parameter_by_parameter(
         torch.testing.assert_close(one, third)
 
 
+@pytest.mark.parametrize("kind", [AdamW, Lamb])
+def test_what_has_no_gradient_stays(kind: type[MomentOptimizer]) -> None:
+    idle, busy = Parameter(torch.ones(2)), Parameter(torch.ones(2))
+    busy.grad = torch.ones(2)
+    kind([idle, busy]).step()
+    assert idle.tolist() == [1.0, 1.0]
+    assert busy[0] < 1
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("kind", [AdamW, Lamb])
+def test_a_cuda_step_equals_the_cpu_step(kind: type[MomentOptimizer]) -> None:
+    on_cpu, on_gpu = torch.nn.Linear(64, 64), torch.nn.Linear(64, 64, device="cuda")
+    on_gpu.load_state_dict(on_cpu.state_dict())
+    for layer in (on_cpu, on_gpu):
+        optimizer = kind(parameter_groups(layer.named_parameters(), weight_decay=0.01), lr=0.1)
+        layer(torch.linspace(-1, 1, 64, device=layer.weight.device)).square().sum().backward()
+        optimizer.step()
+    torch.testing.assert_close(on_gpu.weight.cpu(), on_cpu.weight, rtol=1e-4, atol=1e-5)
+
+
 def test_norms_and_biases_neither_decay_nor_adapt() -> None:
     moved = ["attention.0.query.weight", "normaliser.weight"]
     excluded = ["attention.0.query.bias", "attention.0.norm.weight", "norm.weight", "layernorm.weight"]
@@ -152,6 +187,49 @@ def test_clipping_shrinks_gradients_by_one_common_factor(rows: list[list[float]]
 
 # Muon, and the state of an optimizer by name
 
+MUON = OptimConfig(name="muon", learning_rate=0.003, muon_learning_rate=0.004, beta2=0.98)
+
+
+def network() -> AlbertForPretraining:
+    config = AlbertConfig(vocab_size=40, embedding_size=8, hidden_size=16, num_attention_heads=2, intermediate_size=32)
+    return AlbertForPretraining(config, generator=torch.Generator().manual_seed(1))
+
+
+def train(model: AlbertForPretraining, optimizer: torch.optim.Optimizer, steps: range) -> None:
+    for step in steps:
+        generator = torch.Generator().manual_seed(step)
+        for parameter in model.parameters():
+            parameter.grad = torch.randn(parameter.shape, generator=generator)
+        optimizer.step()
+
+
+@pytest.mark.parametrize(
+    ("name", "more"),
+    [("adamw", {}), ("muon", {"average_decay": 0.99}), ("lamb", {"bias_correction": True, "average_decay": 0.99})],
+)
+def test_training_continues_bit_equal_from_saved_state(name: str, more: dict[str, float], tmp_path: Path) -> None:
+    config = MUON.model_copy(update={"name": name, **more})
+    model, resumed = network(), network()
+    optimizer = build_optimizer(config, model.named_parameters())
+    train(model, optimizer, range(3))
+    save_file(state_tensors(optimizer), tmp_path / "state.safetensors")
+    resumed.load_state_dict(model.state_dict())
+    train(model, optimizer, range(3, 6))
+
+    again = build_optimizer(config, resumed.named_parameters())
+    load_state_tensors(again, load_file(tmp_path / "state.safetensors"))
+    train(resumed, again, range(3, 6))
+
+    found = state_tensors(again)
+    assert all(torch.equal(tensor, found[key]) for key, tensor in state_tensors(optimizer).items())
+    weights = [parameter.clone() for parameter in model.parameters()]
+    assert all(map(torch.equal, weights, resumed.parameters()))
+    if "average_decay" in more:  # the average takes the place of the weights, and gives it back
+        with averaged(optimizer), averaged(again):
+            assert all(map(torch.equal, model.parameters(), resumed.parameters()))
+            assert not all(map(torch.equal, model.parameters(), weights))
+        assert all(map(torch.equal, model.parameters(), weights))
+
 
 @pytest.mark.parametrize(
     ("dropped", "added", "told"),
@@ -176,9 +254,8 @@ def test_the_state_of_another_model_is_refused_and_changes_nothing(
 
 
 def test_hidden_matrices_are_muons_and_tables_classifiers_and_vectors_are_adams() -> None:
-    model = AlbertForPretraining(AlbertConfig(vocab_size=40, embedding_size=8, hidden_size=16, num_attention_heads=2))
-    config = OptimConfig(name="muon", learning_rate=0.003, muon_learning_rate=0.004)
-    optimizer = build_optimizer(config, model.named_parameters())
+    model = network()
+    optimizer = build_optimizer(MUON, model.named_parameters())
     matrices = {name for group in optimizer.param_groups if group["is_matrix"] for name in group["param_names"]}
     attention = {f"albert.attention.0.{part}.weight" for part in ("query", "key", "value", "output")}
     widening = {f"albert.feed_forward.0.{part}.weight" for part in ("intermediate", "output")}
