@@ -11,7 +11,6 @@ from torch import Tensor
 from litebert.config import AlbertConfig
 from litebert.errors import LitebertError
 from litebert.fast import accelerate, calibrate, checkpoint_gradients, int8, is_packed, pack, steps, to_int8
-from litebert.fast import attention as kernels
 from litebert.inference import Model
 from litebert.nn import Albert, AlbertForPretraining, Batch
 
@@ -71,12 +70,12 @@ def test_every_state_is_that_of_the_plain_network(changes: dict[str, object]) ->
 
 @torch.no_grad()
 def test_bf16_is_within_a_hundredth_of_float32() -> None:
-    half = make(torch.bfloat16)
+    half, expected = make(torch.bfloat16), make().albert(BATCH)
     for prepare in WAYS[:2]:
         prepare(half)
-        assert {p.dtype for p in half.parameters()} == {torch.float32}
-        assert half.albert(BATCH).dtype == torch.bfloat16
-        assert _difference(half.albert(BATCH), make().albert(BATCH)) < 2e-2
+        found = half.albert(BATCH)
+        assert found.dtype == torch.bfloat16 and {p.dtype for p in half.parameters()} == {torch.float32}
+        assert _difference(found, expected) < 2e-2
 
 
 # Training
@@ -189,15 +188,6 @@ def test_private_kernels_multiply_rightly_any_number_of_rows(
     for in_pieces in (False, True):
         monkeypatch.setattr(steps, "_likes_pieces", lambda *_, answer=in_pieces: answer)
         assert _difference(product(x.to(dtype), y.to(dtype)), expected + y) < tolerance
-
-
-def test_probes_leave_the_random_numbers_of_others_alone() -> None:
-    before = torch.get_rng_state()
-    probes = {steps.pays: (torch.bfloat16,), steps._likes_pieces: (2, torch.float32)}
-    for probe, arguments in {**probes, kernels._likes_fused: (12, 32, 32), int8.kernels_work: ()}.items():
-        probe.cache_clear()
-        probe(*arguments)
-    assert torch.equal(torch.get_rng_state(), before)
 
 
 # Eight bits

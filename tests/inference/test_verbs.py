@@ -1,8 +1,6 @@
 """Verbs on strings: what the network computed, at any depth, in little memory, never NaN, and explained by words."""
 
 import math
-import subprocess
-import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
@@ -18,6 +16,7 @@ from litebert.inference import Model
 from litebert.inference.model import MAX_CHARACTERS
 from litebert.nn import AlbertForPretraining, AlbertForTask, Batch
 from litebert.tokenizer import Tokenizer, train_tokenizer
+from tests.memory import in_a_child
 
 from .random_model import CHOICES, LABELS, SHAPE, SPANS, SPANS_OR_NONE, TAGS, save_random
 
@@ -85,12 +84,6 @@ def test_several_documents_are_one_ranking(write: Write, head: HeadConfig) -> No
     assert (found[0].no_answer is None) == (head is SPANS)
 
 
-def test_a_depth_that_cannot_be_is_refused() -> None:
-    for depth in (0, 99, 1.0):
-        with pytest.raises(LitebertError, match=r"LB-452[\s\S]*1 to "):
-            litebert.load(depth=depth)
-
-
 VERBS: dict[str, tuple[HeadConfig | None, Callable[[Model], object]]] = {
     "fill": (None, lambda model: model.fill("Anna walked to the [MASK].")),
     "order": (None, lambda model: model.order("Anna walked.", "Bert slept.")),
@@ -121,8 +114,6 @@ def test_control_without_the_check_such_outputs_are_answers(write: Write, monkey
 
 
 MEASURE = """
-import sys
-from pathlib import Path
 import torch
 import litebert
 from litebert.config import HeadConfig
@@ -138,26 +129,21 @@ text = "Anna walked to the house; there she found nothing but \\u201cballs\\u201
 call = {"answer": lambda t: model.answer("Who?", t), "embed": model.embed}[verb]
 call(text * 99)
 long = text * (size // len(text))
-status = Path("/proc/self/status")
-before = int(status.read_text().split("VmRSS:")[1].split()[0])
-Path("/proc/self/clear_refs").write_text("5")
+Path("/proc/self/clear_refs").write_text("5")  # used() begins again at what is taken now
+before = used()
 call(long)
-print(int(status.read_text().split("VmHWM:")[1].split()[0]) - before)
+print(used() - before)
 """
 
 
-@pytest.mark.parametrize(
-    ("verb", "kind", "size", "megabytes"),
-    [
-        ("embed", "question-answering", 10_000_000, 64),
-        ("answer", "question-answering", 2_500_000, 64),
-        pytest.param("answer", "question-answering", 10_000_000, 100, marks=pytest.mark.slow),
-        pytest.param("answer", "conditional-question-answering", 10_000_000, 100, marks=pytest.mark.slow),
-    ],
-)
+LONG = [("embed", SPANS.kind, 10_000_000, 64), ("answer", SPANS.kind, 2_500_000, 64)]
+LONG += [pytest.param("answer", h.kind, 10_000_000, 100, marks=pytest.mark.slow) for h in (SPANS, SPANS_OR_NONE)]
+
+
+@pytest.mark.parametrize(("verb", "kind", "size", "megabytes"), LONG)
 def test_a_long_text_takes_little_memory_besides_itself(verb: str, kind: str, size: int, megabytes: int) -> None:
-    kilobytes = int(subprocess.check_output([sys.executable, "-c", MEASURE, verb, kind, str(size)]))
-    assert kilobytes * 1_024 < megabytes * 1_000_000
+    (more,) = in_a_child(MEASURE, verb, kind, size)
+    assert int(more) < megabytes * 1_000_000
 
 
 def test_where_the_answer_grows_with_the_text_a_longer_one_is_refused() -> None:
@@ -199,14 +185,14 @@ EXPLAINED = {
 
 @pytest.mark.parametrize("case", EXPLAINED)
 def test_attributions_add_up_and_name_every_word(case: str) -> None:
-    head, texts = EXPLAINED[case]
-    found = _model(head).explain(case.split()[0], *texts)
+    (head, texts), verb = EXPLAINED[case], case.split()[0]
+    found = _model(head).explain(verb, *texts)
     total = sum(word.attribution for word in found.words)
     assert total == pytest.approx(found.score - found.blank, abs=0.02 + abs(found.error))
     assert abs(found.error) < 0.02
     assert any(abs(word.attribution) > 1e-4 for word in found.words)
     assert all(word.word and word.end - word.start == len(word.word) for word in found.words)
-    assert found.verb == case.split()[0]
+    assert found.verb == verb
 
 
 def test_the_score_is_that_of_the_verbs_answer() -> None:
@@ -217,10 +203,8 @@ def test_the_score_is_that_of_the_verbs_answer() -> None:
     other = next(label for label in given.values if label != found.answer)
     assert model.explain("classify", PHRASES[1], answer=other).score < found.score
     texts = [" ".join(PHRASES * 3), PHRASES[0], "a cat", "a dog"]  # longer than the model reads
-    chosen, choice = (
-        _model(CHOICES).explain("choose", *texts),
-        _model(CHOICES).choose(texts[0], texts[2:], context=texts[1]),
-    )
+    chosen = _model(CHOICES).explain("choose", *texts)
+    choice = _model(CHOICES).choose(texts[0], texts[2:], context=texts[1])
     assert math.exp(chosen.score) == pytest.approx(choice.probabilities[choice.index], rel=1e-4)
 
 
@@ -233,19 +217,18 @@ def test_the_network_that_threads_share_stays_as_it_is() -> None:
     assert all(parameter.grad is None for parameter in model.network.parameters())
 
 
-@pytest.mark.parametrize(
-    ("verb", "texts", "answer", "code"),
-    [
-        ("similer", PHRASES[:2], None, "LB-873"),
-        ("similar", PHRASES[:1], None, "LB-874"),
-        ("order", PHRASES[:2], "sideways", "LB-875"),
-        ("fill", ["a [MASK] cat"], "two words", "LB-875"),
-        ("fill", ["a [MASK] cat"], "zebra", "LB-875"),
-        ("fill", ["a cat"], None, "LB-610"),
-        ("classify", PHRASES[:1], None, "LB-615"),
-        ("similar", ["a", 3], None, "LB-611"),
-    ],
-)
-def test_what_cannot_be_explained_is_refused(verb: str, texts: list[str], answer: str | None, code: str) -> None:
-    with pytest.raises(LitebertError, match=code):
-        _model(None).explain(verb, *texts, answer=answer)
+UNEXPLAINED = [
+    ("similer", PHRASES[:2], None, "LB-873"),
+    ("similar", PHRASES[:1], None, "LB-874"),
+    ("order", PHRASES[:2], "sideways", "LB-875"),
+    *(("fill", ["a [MASK] cat"], answer, "LB-875") for answer in ("two words", "zebra")),
+    ("fill", ["a cat"], None, "LB-610"),
+    ("classify", PHRASES[:1], None, "LB-615"),
+    ("similar", ["a", 3], None, "LB-611"),
+]
+
+
+def test_what_cannot_be_explained_is_refused() -> None:
+    for verb, texts, answer, code in UNEXPLAINED:
+        with pytest.raises(LitebertError, match=code):
+            _model(None).explain(verb, *texts, answer=answer)

@@ -3,8 +3,6 @@
 Expected values of answers were printed by evaluate-v1.1.py and evaluate-v2.0.py, those of tags worked out by hand.
 """
 
-from collections.abc import Callable
-
 import numpy as np
 import pytest
 
@@ -109,19 +107,11 @@ def test_empty_missing_and_doubtful_answers_count_as_officially() -> None:
     assert (partly["exact"], partly["total"]) == (100.0, 1)
 
 
-NOTHING = np.zeros((0, 2))
-MEASURES: list[Callable[[], object]] = [
-    lambda: squad1_measures({}, {}),
-    lambda: squad2_measures(GOLD, {}),
-    lambda: threshold_measures(GOLD, {}, {}),
-    lambda: tagging_measures([[]], [[]]),
-    lambda: classification_measures(np.zeros(0, dtype=np.int64), NOTHING),
-    lambda: multi_label_measures(NOTHING.astype(np.int64), NOTHING),
-    lambda: regression_measures(NOTHING[:, :1], NOTHING[:, :1]),
-]
-
-
 def test_nothing_cannot_be_measured() -> None:
-    for measure in MEASURES:
+    none, marks = np.zeros((0, 2)), np.zeros((0, 2), dtype=np.int64)
+    calls = [(squad1_measures, {}, {}), (squad2_measures, GOLD, {}), (threshold_measures, GOLD, {}, {})]
+    calls += [(tagging_measures, [[]], [[]]), (classification_measures, marks[:, 0], none)]
+    calls += [(multi_label_measures, marks, none), (regression_measures, none[:, :1], none[:, :1])]
+    for measure, *wanted_and_found in calls:
         with pytest.raises(LitebertError, match="LB-430"):
-            measure()
+            measure(*wanted_and_found)
