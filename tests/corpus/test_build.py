@@ -64,17 +64,6 @@ def test_what_has_no_token_is_left_out_and_counted(write: Write, build: Build) -
     assert (train.empty_documents, train.empty_sentences, train.single_sentence_documents) == (3, 2, 1)
 
 
-def test_held_out_documents_are_disjoint_and_duplicates_stay_together(write: Write, build: Build) -> None:
-    told = stories(60)
-    summary = build(write("a.jsonl", rows(told)), write("again.txt", paragraphs(told)), held_out=0.3)
-    corpus = Corpus.open(summary.path, verify=True)
-    held_out = corpus.held_out(verify=True)
-    assert held_out.held_out() is None
-    train, kept = texts_of(corpus), texts_of(held_out)
-    assert sorted(train + kept) == sorted(2 * lowered(told))
-    assert not [story for story in kept if story in train] and 10 < summary.held_out.documents < 70
-
-
 # stories, what ends a document, the share to hold out, and the documents that are
 SHARES = [(120, "blank-line", 0.01, 1), (3, "blank-line", 0.999, 2), (1, "blank-line", 0.02, 1), (40, "file", 0.1, 1)]
 
@@ -248,9 +237,7 @@ def test_build_killed_at_any_file_operation_resumes_to_the_same_bytes(
     assert tree(output) == tree(reference)
 
 
-def test_killing_a_build_ends_its_workers_and_resuming_gives_the_same_bytes(
-    settings: Settings, whole: tuple[Path, int], tmp_path: Path
-) -> None:
+def test_killing_a_build_ends_its_workers(settings: Settings, tmp_path: Path) -> None:
     output = tmp_path / "corpus"
     with subprocess.Popen(command({**settings, "workers": 2}, output), stdout=subprocess.DEVNULL) as parent:
         while not list(output.glob("shard-*")):  # until its workers have begun to write
@@ -261,8 +248,6 @@ def test_killing_a_build_ends_its_workers_and_resuming_gives_the_same_bytes(
     for child in children:
         assert select.select([child], [], [], 8)[0], "workers outlive the build"
         os.close(child)
-    assert subprocess.call(command(settings, output)) == 0
-    assert tree(output) == tree(whole[0])
 
 
 def fail_or_wait(number: int) -> None:
