@@ -1,7 +1,7 @@
 """The tables of the studies out of the metrics files beside this script: python -m benchmarks.study.tables.
 
 A table stands between `<!-- NAME -->` and `<!-- end -->`, where NAME.json is its metrics file; what
-is between them is replaced. tests/docs/test_numbers.py compares them.
+is between them is replaced. tests/docs/test_pages.py compares them.
 """
 
 import json

@@ -1,5 +1,6 @@
 """The commands: their help and its examples, what they leave on a terminal, and the edge that a mistake reaches."""
 
+import os
 import re
 import shlex
 import shutil
@@ -8,6 +9,7 @@ from pathlib import Path
 import click
 import pytest
 
+from litebert import rng
 from litebert.cli import cli
 from litebert.errors import LitebertError
 from tests.contract.shell import leaves, litebert
@@ -49,6 +51,55 @@ def test_control_without_the_boundary_a_mistake_is_a_traceback(monkeypatch: pyte
     monkeypatch.setattr("litebert.cli.as_litebert_error", lambda _: None)
     with pytest.raises((LitebertError, OSError)):
         litebert("corpus", "build", "x.txt", "--tokenizer", "x" * 300, "--output", "c")
+
+
+LONG = {"doctor", "serve", "study cost"}
+"""What works for minutes, or until it is stopped, whatever it is told."""
+
+
+@pytest.fixture
+def bad(tmp_path: Path, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Give paths and values that commands do not expect, in a folder of their own."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "binary.csv").write_bytes(bytes(range(256)) * 9)
+    (tmp_path / "empty.txt").write_bytes(b"")
+    (tmp_path / "one.jsonl").write_text('{"text": "Anna"}\n{"text": 3}\nnot json\n')
+    for name in ("folder", "config"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "config" / "config.json").write_text("{}")
+    return [
+        *("nowhere", "nowhere.txt", "nowhere.csv", "folder", "config", "binary.csv", "empty.txt"),
+        *("one.jsonl", "", " ", ".", "..", "/", "/dev/null", "/dev/full", "/proc/self/mem"),
+        *("x" * 300, "x" * 5_000, "a/../../b", "\x1b[31m", "\udc80", "naïve.txt", "a\nb", "*"),
+        *("-1", "0", "1e999", "nan", "train.steps=-1", "train.sed=1", "=", "a=b", "--", "--json"),
+        *("[MASK]", "mrpc", "text=body", str(desk.stories), str(desk.base / "model"), "http://[", "s3://x/y"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("number", "seed"), [(40, 2_026), *(pytest.param(100, seed, marks=pytest.mark.slow) for seed in range(10))]
+)
+def test_bad_commands_are_messages(bad: list[str], number: int, seed: int) -> None:
+    home = Path.cwd()
+    for place in range(number):
+        generator = rng.stream(seed, "fuzz", 0, place)
+        name = str(generator.choice(sorted(set(LEAVES) - LONG)))
+        words = name.split()
+        for parameter in LEAVES[name].params:
+            value = bad[int(generator.integers(len(bad)))]
+            if isinstance(parameter, click.Argument):
+                words.append(value)
+            elif generator.random() < 0.4:
+                words += [parameter.opts[0]] if parameter.is_flag else [parameter.opts[0], value]
+        try:
+            done = litebert(*words)
+        except Exception as error:
+            raise AssertionError(f"seed {seed}: litebert {words!r}") from error
+        assert 0 <= done.code <= 5, (seed, words)
+        assert "Traceback" not in done.stderr, (seed, words)
+        assert not done.code or "LB-" in done.stderr or done.stdout, (seed, words, done)
+        assert "\x1b" not in done.stdout + done.stderr, (seed, words)
+        os.chdir(home)
 
 
 # ---- files of answers -----------------------------------------------------------------------------------------------

@@ -50,8 +50,7 @@ def called(desk: Desk, data: Path, *words: object) -> Done:
 
 
 def test_tasks_are_trained_once_and_stand_in_one_table_beside_the_paper(desk: Desk, data: Path) -> None:
-    shown = called(desk, data, "--tasks", "rte,stsb", "--json")
-    assert shown.code == 0, shown.stderr
+    shown = called(desk, data, "--tasks", "rte,stsb", "--json").ok
     assert "the best evaluation, which was chosen on dev itself" in shown.stderr
     assert f"started from {desk.base}, which is none of the published models" in shown.stderr
     runs, found = data.parent / "runs" / "glue", shown.json
@@ -76,8 +75,7 @@ def test_tasks_are_trained_once_and_stand_in_one_table_beside_the_paper(desk: De
 def test_all_tasks_leave_as_one_archive(desk: Desk, data: Path) -> None:
     output = data.parent / "submission"
 
-    found = called(desk, data, "--submission", output, "--json")
-    assert found.code == 0, found.stderr
+    found = called(desk, data, "--submission", output, "--json").ok
     assert [row["task"] for row in found.json] == [task.name for task in GLUE_TASKS if task.name != "ax"]
     with zipfile.ZipFile(output / "glue.zip") as archive:
         assert archive.namelist() == list(SUBMISSION_FILES)

@@ -3,51 +3,44 @@
 import csv
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from litebert.files import Json, write_json, write_text
+from litebert.files import write_json, write_text
 from tests.contract.shell import litebert, says
+from tests.report.test_pages import finetuned
 
 
-def lay(folder: Path, settings: dict[str, Json], origins: dict[str, Json], log: list[dict], data: Json = None) -> None:
-    """Write the files of a finished run."""
-    write_json(folder / "run.json", {"litebert": "0.1.0", "settings": settings, "origins": origins, "data": data or {}})
+def pretraining(folder: Path, *evaluations: dict[str, float], eval_sequences: int = 512) -> None:
+    """Write the files of a finished pretraining."""
+    settings = {"model.num_hidden_layers": 6, "model.hidden_size": 256, "train.steps": 30}
+    settings |= {"train.eval_sequences": eval_sequences}
+    origins = {"model.hidden_size": "preset mini (flag)", "train.steps": "default"}
+    log = [{"kind": "eval", "step": 10 * n} | row for n, row in enumerate(evaluations, start=1)]
+    write_json(folder / "run.json", {"litebert": "0.1.0", "settings": settings, "origins": origins, "data": {}})
     write_text(folder / "metrics.jsonl", "".join(json.dumps(row) + "\n" for row in log))
     write_json(folder / "model" / "config.json", {})
 
 
-def pretraining(folder: Path, *evaluations: dict[str, float], eval_sequences: int = 512) -> None:
-    settings = {"model.num_hidden_layers": 6, "model.hidden_size": 256, "train.steps": 30}
-    origins = {"model.hidden_size": "preset mini (flag)", "train.steps": "default"}
-    log = [{"kind": "eval", "step": 10 * n} | row for n, row in enumerate(evaluations, start=1)]
-    lay(folder, {**settings, "train.eval_sequences": eval_sequences}, origins, log)
-
-
-def finetuning(folder: Path, last: float = 0.61234567, best: float = 0.7, *, rate: float = 2e-5, seed: int = 1) -> None:
-    settings = {"task.name": "cola", "model.start": "models/mine", "optim.learning_rate": rate}
-    origins = {"optim.learning_rate": f"command line: optim.learning_rate={rate}"}
-    log = [{"kind": "train", "step": 40, "loss": 0.5}]
-    lay(folder, {**settings, "train.steps": 40, "train.seed": seed}, origins, log, {"dev examples": 4})
-    result: dict[str, Json] = {"task": "cola", "key_measure": "matthews", "evaluations": 4}
-    result |= {"last": {"step": 40, "matthews": last}, "best": {"step": 20, "matthews": best}}
-    write_json(folder / "result.json", {**result, "fresh": [], "seed": seed})
+def finetuning(parent: Path, name: str, last: float = 0.61234567, **given: Any) -> None:
+    finetuned(parent, name, task="cola", accuracies=(0.7, last), doubts=(), **given)
 
 
 @pytest.fixture
 def runs(tmp_path: Path) -> Path:
     accuracies = (0.1, 0.3, 0.2)
     pretraining(tmp_path / "mini", *({"masked_lm_accuracy": value, "masked_lm_loss": 5.0} for value in accuracies))
-    finetuning(tmp_path / "cola")
+    finetuning(tmp_path, "cola")
     for seed, last in {1: 0.5, 2: 0.6, 10: 0.1}.items():
-        finetuning(tmp_path / "glue" / "cola" / f"seed-{seed}", last, seed=seed)
+        finetuning(tmp_path, f"glue/cola/seed-{seed}", last, seed=seed)
     return tmp_path
 
 
 FIELDS = ("name", "kind", "task", "model", "seeds", "step", "of", "finished", "measure", "last", "best", "doubts")
 LISTED = [
-    ("cola", "fine-tuning", "cola", "models/mine", 1, 40, 40, True, "matthews", 0.6123, 0.7, None),
-    ("glue/cola", "fine-tuning", "cola", "models/mine", 3, 40, 40, True, "matthews", 0.5, 0.7, None),
+    ("cola", "fine-tuning", "cola", "models/mine", 1, 40, 40, True, "accuracy", 0.6123, 0.7, None),
+    ("glue/cola", "fine-tuning", "cola", "models/mine", 3, 40, 40, True, "accuracy", 0.5, 0.7, None),
     ("mini", "pretraining", None, "mini: 6 layers of 256", 1, 30, 30, True, "masked_lm_accuracy", 0.2, 0.3, None),
 ]
 
@@ -94,33 +87,31 @@ def test_runs_that_are_not_finished_damaged_or_absent_are_told_apart(runs: Path,
 
 
 def test_only_settings_that_differ_are_compared_with_who_set_them(runs: Path) -> None:
-    finetuning(runs / "faster", last=0.65, rate=1e-4)
+    finetuning(runs, "faster", 0.65, optim__learning_rate=1e-4)
     lines = litebert("runs", "compare", runs / "cola", runs / "faster").stdout.splitlines()
-    rate = "optim.learning_rate"
     assert lines[0].split() == ["of", "name", str(runs / "cola"), str(runs / "faster")]
-    words = f"setting {rate} 2e-05 (command line: {rate}=2e-05) 0.0001 (command line: {rate}=0.0001)"
-    assert " ".join(lines[1].split()) == words
+    assert " ".join(lines[1].split()) == "setting optim.learning_rate 2e-05 (recipe cola) 0.0001 (flag)"
     cells = [line.split() for line in lines]
     assert cells[2][:2] == ["last", "step"]
-    assert ["last", "matthews", "0.6123", "0.6500"] in cells
+    assert ["last", "accuracy", "0.6123", "0.6500"] in cells
     assert ["best", "step", "20", "20"] in cells
 
     lines = litebert("runs", "compare", runs / "cola", runs / "mini").stdout.splitlines()  # of both kinds
     cells = [line.split() for line in lines]
     assert ["setting", "model.hidden_size"] in [each[:2] for each in cells]
     assert ["last", "masked_lm_accuracy", "-", "0.2000"] in cells
-    assert ["best", "matthews", "0.7000", "-"] in cells
+    assert ["best", "accuracy", "0.7000", "-"] in cells
 
 
 def test_a_comparison_gives_medians_of_seeds_with_means_and_deviations_below(runs: Path) -> None:
     one, seeds = str(runs / "cola"), str(runs / "glue" / "cola")
     words = ("runs", "compare", one, seeds)
     told = {(row["of"], row["name"]): (row[one], row[seeds]) for row in litebert(*words, "--json").json}
-    assert told["last", "matthews"] == (0.6123, 0.5)
-    assert told["last, mean of 3", "matthews"] == (None, 0.4)
-    assert told["last, deviation", "matthews"] == (None, 0.2646)
-    assert told["setting", "train.seed"] == ("1", "[1, 2, 10]")
-    assert "| last | matthews | 0.6123 | 0.5000 |" in litebert(*words, "--markdown").stdout
+    assert told["last", "accuracy"] == (0.6123, 0.5)
+    assert told["last, mean of 3", "accuracy"] == (None, 0.4)
+    assert told["last, deviation", "accuracy"] == (None, 0.2646)
+    assert told["setting", "train.seed"] == ("1 (flag)", "[1, 2, 10] (flag)")
+    assert "| last | accuracy | 0.6123 | 0.5000 |" in litebert(*words, "--markdown").stdout
 
 
 def test_clean_removes_checkpoints_of_finished_runs_and_what_failed_ones_left(runs: Path) -> None:

@@ -24,9 +24,8 @@ def machine() -> str:
 
     path = Path("/proc/cpuinfo")
     told = path.read_text().partition("\n\n")[0] if path.exists() else ""
-    cpu = [
-        value for name, value in re.findall(r"(.+?)\s*: (.+)", told) if name in ("model name", "cpu family", "model")
-    ]
+    named = ("model name", "cpu family", "model")
+    cpu = [value for name, value in re.findall(r"(.+?)\s*: (.+)", told) if name in named]
     capability = torch.backends.cpu.get_cpu_capability()
     return f"{', '.join(cpu) or platform.processor()}, {capability}, torch {torch.__version__}"
 

@@ -28,6 +28,12 @@ class Done:
     stderr: str
 
     @property
+    def ok(self) -> "Done":
+        """This, which must have succeeded."""
+        assert self.code == 0, self
+        return self
+
+    @property
     def json(self) -> object:
         return json.loads(self.stdout)
 

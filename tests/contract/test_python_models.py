@@ -1,17 +1,26 @@
-"""Models: whatever a path may name is loaded, copies answer alike, and one model comes with the package."""
+"""Models: what a path may name is loaded, copies answer alike, one is packaged; scikit-learn's view; the edges."""
 
 import copy
+import json
 import pickle
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.utils import estimator_checks
 
 import litebert
-from litebert import LitebertError, Model
+from litebert import LitebertClassifier, LitebertError, LitebertVectorizer, Model, Run
 
 from . import golden
-from .tiny import Desk
+from .tiny import FINETUNING, PRETRAINING, Desk, rows
 
 TEXTS = ["A man is playing a guitar.", "Someone plays an instrument.", "The stock market fell."]
 SENTENCES = [*TEXTS, "Nobody was at home.", "Where is the station?"]
@@ -98,3 +107,193 @@ def test_golden_vectors_of_five_sentences(model: Model) -> None:
     found = {"vectors": [[float(x) for x in row[:12]] for row in vectors]}
     found["cosines"] = [[float(x) for x in row] for row in vectors @ vectors.T]
     assert found == golden.expected("embeddings", "packaged", found, rel=1e-4, is_exact=False)
+
+
+# ---- scikit-learn's own checks, a pipeline, copies; LangChain's two methods -----------------------------------------
+
+ANIMALS = ["a cat sleeps", "two dogs bark", "the horse runs", "a small bird sings"] * 5
+FOOD = ["fresh bread and butter", "a bowl of soup", "ripe apples", "rice with beans"] * 5
+PHRASES, LABELS = [*ANIMALS, *FOOD], ["animal"] * 20 + ["food"] * 20
+
+# The checks that do not fit the estimator to a table of numbers, which no text is.
+CHECKS = """estimator_cloneable estimator_tags_renamed valid_tag_types estimator_repr no_attributes_set_in_init
+parameters_default_constructible get_params_invariance set_params mixin_order"""
+
+
+@pytest.mark.parametrize("name", CHECKS.split())
+@pytest.mark.parametrize("kind", [LitebertClassifier, LitebertVectorizer])
+def test_checks_of_scikit_learn(kind: type[BaseEstimator], name: str) -> None:
+    getattr(estimator_checks, f"check_{name}")(kind.__name__, kind())
+
+
+def test_a_pipeline_is_cross_validated() -> None:
+    pipeline = make_pipeline(LitebertVectorizer(), LogisticRegression())
+    assert cross_val_score(pipeline, PHRASES, LABELS, cv=2).mean() > 0.9
+
+
+def test_vectors_are_those_of_embed_and_copies_load_anew() -> None:
+    vectorizer = LitebertVectorizer(normalize=True)
+    expected = litebert.load().embed(PHRASES[:3], normalize=True)
+    np.testing.assert_array_equal(vectorizer.fit_transform(PHRASES[:3]), expected)
+    twin = copy.deepcopy(vectorizer)
+    np.testing.assert_array_equal(twin.transform(np.array(PHRASES[:3])), expected)
+    assert len(vectorizer.get_feature_names_out()) == expected.shape[1]
+
+
+def test_a_classifier_learns_and_its_copy_predicts_the_same() -> None:
+    # From fixed weights, at a rate with room: from 1e-4 to 5e-4, seven in eight are right with each of three seeds.
+    settings = {"optim.learning_rate": 2.5e-4, "train.batch_size": 8, "train.loader_workers": 0, "task.max_length": 16}
+    classifier = LitebertClassifier(epochs=1, settings=settings)
+    with pytest.raises(NotFittedError):
+        classifier.predict(PHRASES)
+    assert classifier.fit(PHRASES, LABELS) is classifier
+    assert list(classifier.classes_) == ["animal", "food"]
+    found = classifier.predict_proba(PHRASES)
+    np.testing.assert_allclose(found.sum(1), 1, atol=1e-5)
+    assert classifier.score(PHRASES, LABELS) > 0.8  # 0.5 is guessing
+    for twin in (copy.deepcopy(classifier), pickle.loads(pickle.dumps(classifier))):
+        np.testing.assert_array_equal(twin.predict_proba(PHRASES), found)
+
+
+@pytest.mark.parametrize(("texts", "labels"), [(["a"], [1, 2]), (["a", "b"], [1, 1])])
+def test_what_cannot_be_fitted_is_refused(texts: list[str], labels: list[int]) -> None:
+    with pytest.raises(LitebertError) as caught:
+        LitebertClassifier().fit(texts, labels)
+    assert caught.value.next
+
+
+def test_embeddings_have_the_methods_of_langchain() -> None:
+    embeddings = litebert.Embeddings()
+    documents = embeddings.embed_documents(PHRASES[:2])
+    np.testing.assert_allclose(documents, litebert.load().embed(PHRASES[:2]), atol=1e-5)
+    assert embeddings.embed_query(PHRASES[0]) == pytest.approx(documents[0], abs=1e-5)
+    assert all(isinstance(x, float) for x in documents[0])
+
+
+# ---- trainings that diverge ------------------------------------------------------------------------------------------
+
+
+def test_a_loss_that_grows_without_end_is_said_and_a_checkpoint_from_before_stays(
+    desk: Desk, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    run = desk.pretrain(
+        tmp_path,
+        **{"optim.name": "adamw", "optim.learning_rate": 10, "optim.warmup_steps": 4},
+        **{"train.steps": 24, "train.save_every": 2, "train.eval_every": 24},
+    )
+    losses = {row["step"]: row["masked_lm_loss"] for row in rows(run) if row["kind"] == "train"}
+    assert losses[24] > 10 * losses[1]
+    said = capfd.readouterr().err
+    assert "diverges" in said
+    assert "learning_rate" in said
+    kept = [int(path.name.removeprefix("step-")) for path in (run.folder / "checkpoints").iterdir()]
+    assert min(losses[step] for step in kept) < 2 * losses[1], (kept, losses)
+
+
+def test_words_that_are_explained_are_those_of_the_text_also_behind_a_prompt(tmp_path: Path) -> None:
+    plain = litebert.load()
+    prompted = shutil.copytree(plain.source, tmp_path / "prompted")
+    settings = json.loads((prompted / "config_sentence_transformers.json").read_text("utf-8"))
+    settings |= {"prompts": {"query": "find this: "}, "default_prompt_name": "query"}
+    (prompted / "config_sentence_transformers.json").write_text(json.dumps(settings))
+    texts = {"first": "Anna left.", "second": "Bert came."}
+    model = litebert.load(prompted)
+    assert not np.allclose(model.embed("Anna left."), plain.embed("Anna left."), atol=1e-3)
+    found = model.explain("similar", *texts.values())
+    assert [word.word for word in found.words if word.part == "prompt" and word.word.strip()] == ["find", "this:"] * 2
+    words = [(word.part, word.word) for word in found.words if word.part in texts]
+    assert words == [("first", "Anna"), ("first", "left."), ("second", "Bert"), ("second", "came.")]
+    assert all(texts[word.part][word.start : word.end] == word.word for word in found.words if word.part in texts)
+    assert found.score == pytest.approx(model.similar(*texts.values()), abs=1e-4)
+
+
+# ---- what functions take, and what they refuse ----------------------------------------------------------------------
+
+
+def test_runs_and_whole_numbers_of_any_type_are_taken(desk: Desk, tmp_path: Path) -> None:
+    base, reviews, table = Run.open(desk.base), Run.open(desk.reviews), desk.table("reviews.csv")
+    assert litebert.load(reviews).verbs
+    assert litebert.evaluate([reviews, desk.reviews], data=table, quiet=True).measures
+    assert litebert.predict(reviews, data=table, quiet=True).rows
+    given = {"runs": tmp_path, "quiet": True}
+    seeds, settings = list(np.arange(1, 3)), {**FINETUNING, "train.steps": 2}
+    assert litebert.finetune(str(table), model=base, seeds=seeds, settings=settings, **given).is_finished
+    shape = {name: value for name, value in PRETRAINING.items() if not name.startswith("model.")}
+    assert litebert.pretrain(corpus=desk.corpus, start=base, settings=shape, **given).is_finished
+    small = {**shape, "train.steps": 2, "distil.texts": 4, "distil.text_length": 16}
+    assert litebert.distil(base, corpus=desk.corpus, settings=small, **given).is_finished
+    assert len(litebert.load(base).fill("Anna [MASK].", top=np.int64(2))) == 2
+    assert litebert.load(base).embed("Anna left.", max_length=np.int32(4)).shape == (32,)
+
+
+def test_a_row_without_a_word_has_no_answer(desk: Desk, tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text('text,label\nAnna,good\n"   ",bad\n"",good\n')
+    ((first, *others),) = litebert.predict(desk.reviews, data=tmp_path / "t.csv", quiet=True).rows.values()
+    assert first.answer
+    assert not any(row.answer for row in others)
+
+
+WRONG: dict[str, Callable[[], object]] = {
+    "a model that is a number": lambda: litebert.load(5),
+    "a preset that is a number": lambda: litebert.preset(5),
+    "a tokenizer that is a number": lambda: litebert.Tokenizer.load(5),
+    "no texts": lambda: litebert.pretrain(None),
+    "texts that are numbers": lambda: litebert.pretrain([5]),
+    "settings in one string": lambda: litebert.pretrain("t.txt", settings="train.steps=5"),
+    "a name that is a number": lambda: litebert.pretrain("t.txt", name=5),
+    "a share above 1": lambda: litebert.pretrain("t.txt", held_out=2),
+    "two lengths": lambda: litebert.pretrain("t.txt", minutes=1, settings={"train.steps": 5}),
+    "no task": lambda: litebert.finetune(None),
+    "seeds that are words": lambda: litebert.finetune("t.csv", seeds=["a"]),
+    "seeds in one string": lambda: litebert.finetune("t.csv", seeds="1,2"),
+    "columns that are a number": lambda: litebert.finetune("t.csv", columns=5),
+    "no model to evaluate": lambda: litebert.evaluate([]),
+    "data that are a number": lambda: litebert.evaluate("m", data=5),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_type_is_refused_before_any_work(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("t.txt").write_text("A cat sat.\n\nA dog ran.\n")
+    Path("t.csv").write_text("text,label\na cat,x\na dog,y\n")
+    with pytest.raises(litebert.LitebertError):
+        WRONG[name]()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["t.csv", "t.txt"]
+    assert litebert.Run("runs/x").folder == Path("runs/x")
+
+
+def test_public_names_are_listed_before_they_are_imported() -> None:
+    assert set(litebert.__all__) <= set(dir(litebert))
+    assert all(getattr(litebert, name) for name in litebert.__all__)
+    assert litebert.preset("base-v2").hidden_size == 768
+    with pytest.raises(AttributeError):
+        _ = litebert.nothing
+
+
+def test_an_error_has_its_parts_and_advice_names_the_function_that_was_called() -> None:
+    with pytest.raises(LitebertError) as caught:
+        litebert.preset("bsae-v2")
+    error = caught.value
+    assert error.code.startswith("LB-")
+    assert all(part in str(error) for part in ("bsae-v2", "base-v2", error.code, error.what, error.next))
+    for function in (litebert.evaluate, litebert.predict, litebert.finetune):
+        with pytest.raises(LitebertError) as caught:
+            function(5)
+        assert function.__name__ in caught.value.next
+        assert "pretrain" not in caught.value.next
+
+
+# ---- other processes and devices ------------------------------------------------------------------------------------
+
+
+@pytest.mark.gpu
+def test_every_training_runs_on_a_gpu(desk: Desk, tmp_path: Path) -> None:
+    import torch
+
+    if not torch.cuda.is_available():
+        pytest.skip("no CUDA device")
+    given = {"runs": tmp_path, "settings": {**PRETRAINING, "train.device": "cuda"}, "quiet": True}
+    assert desk.finetune(tmp_path, given={**FINETUNING, "train.device": "cuda"}).is_finished
+    assert litebert.distil(desk.base, corpus=desk.corpus, **given).is_finished
+    assert litebert.pretrain(corpus=desk.corpus, **given).is_finished

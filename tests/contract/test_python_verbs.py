@@ -5,7 +5,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import FrozenInstanceError, fields, is_dataclass
 from functools import cache
 from itertools import count, islice
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -108,13 +107,12 @@ def test_a_text_without_a_word_breaks_no_verb(loaded: Callable[[str], Model], te
 
 
 @pytest.fixture(scope="module")
-def folder(random_model: Random) -> Path:
+def model(random_model: Random) -> Model:
     """Give a model of large random weights: its answers differ from text to text."""
-    return random_model("AlbertForPreTraining")
+    return litebert.load(random_model("AlbertForPreTraining"))
 
 
-def test_fill_ranks_words_by_the_probability_of_the_network(folder: Path) -> None:
-    model = litebert.load(folder)
+def test_fill_ranks_words_by_the_probability_of_the_network(model: Model) -> None:
     text = "Anna walked to the [MASK]."
     fillings = model.fill(text, top=3)
     assert [f.text for f in fillings] == [f"Anna walked to the {f.words[0]}." for f in fillings]
@@ -139,8 +137,7 @@ def test_fill_ranks_words_by_the_probability_of_the_network(folder: Path) -> Non
     assert best.offsets == ((len(before) + 5, len(before) + 11),)
 
 
-def test_embeddings_do_not_depend_on_the_company(folder: Path) -> None:
-    model = litebert.load(folder)
+def test_embeddings_do_not_depend_on_the_company(model: Model) -> None:
     texts = ["Anna walked.", "Then Bert found three apples under a tree.", "", "No"]
     together = model.embed(texts)
     assert together.shape == (4, 32)
@@ -157,16 +154,14 @@ def test_embeddings_do_not_depend_on_the_company(folder: Path) -> None:
 @pytest.mark.parametrize(
     "wrong", [3, None, [3], ["a", None], b"bytes", {"a"}, {"a": "b"}, pd.DataFrame({"text": ["a"]})]
 )
-def test_what_is_no_text_is_one_clear_error(folder: Path, wrong: object) -> None:
-    model = litebert.load(folder)
+def test_what_is_no_text_is_one_clear_error(model: Model, wrong: object) -> None:
     with pytest.raises(LitebertError, match="LB-611"):
         model.embed(wrong)  # type: ignore[arg-type]
     with pytest.raises(LitebertError, match="LB-611"):
         next(model.embed_batches(wrong))  # type: ignore[arg-type]
 
 
-def test_the_joins_of_a_text_are_its_sentences_two_by_two(folder: Path) -> None:
-    model = litebert.load(folder)
+def test_the_joins_of_a_text_are_its_sentences_two_by_two(model: Model) -> None:
     text = "Anna walked to the garden. Bert slept. Nobody knew where it came from."
     found = model.order(text)
     assert [text[join.start :].startswith(join.second) for join in found.joins] == [True, True]
@@ -176,8 +171,7 @@ def test_the_joins_of_a_text_are_its_sentences_two_by_two(folder: Path) -> None:
     assert all(join.probability < 0.5 for join in found.breaks)
 
 
-def test_search_ranks_texts_by_cosine(folder: Path) -> None:
-    model = litebert.load(folder)
+def test_search_ranks_texts_by_cosine(model: Model) -> None:
     texts = ["Anna walked.", "Bert found three apples.", "Nobody knew."]
     found = model.search(texts[1], texts, top=2)
     assert (found[0].number, found[0].text, found[0].score) == (1, texts[1], pytest.approx(1, abs=1e-5))
@@ -187,8 +181,7 @@ def test_search_ranks_texts_by_cosine(folder: Path) -> None:
     assert [match.score for match in found] == pytest.approx(sorted(cosines[0], reverse=True)[:2])
 
 
-def test_a_text_is_cut_at_what_the_model_reads_or_at_max_length(folder: Path) -> None:
-    model = litebert.load(folder)
+def test_a_text_is_cut_at_what_the_model_reads_or_at_max_length(model: Model) -> None:
     long = "Anna walked to the garden. " * 100
     assert model.too_long(["Anna.", long]) == [1]
     assert model.embed([long]).shape == (1, 32)
@@ -201,25 +194,22 @@ def test_a_text_is_cut_at_what_the_model_reads_or_at_max_length(folder: Path) ->
     assert not np.allclose(model.embed(texts[0]), first[0], atol=1e-3)
 
 
-def test_several_threads_get_the_answers_of_one(folder: Path) -> None:
-    model = litebert.load(folder)
+def test_several_threads_get_the_answers_of_one(model: Model) -> None:
     texts = [f"Anna walked to the [MASK] {n} times." for n in range(24)]
     with ThreadPoolExecutor(8) as pool:
         assert list(pool.map(model.fill, texts)) == [model.fill(text) for text in texts]
 
 
-def test_answers_are_frozen_readable_and_tables(folder: Path) -> None:
-    model = litebert.load(folder)
+def test_answers_are_frozen_readable_and_tables(model: Model) -> None:
     found = model.fill("Anna [MASK].", top=2)
     assert repr(found).startswith("Results of 2:\n  Filling(text='Anna ")
-    assert repr(model) == f"Model({str(folder)!r}, verbs: fill, score, order, embed)"
+    assert repr(model) == f"Model({model.source!r}, verbs: fill, score, order, embed)"
     assert list(found[1:].to_pandas()["text"]) == [found[1].text]
     assert list(found.to_pandas()["probability"]) == [each.probability for each in found]
     assert list(model.fill(["Anna [MASK].", "[MASK]."], top=2).to_pandas()["text_number"]) == [0, 0, 1, 1]
     some = Results([Results(), Results([Tagged("Anna", "NAME", 0, 4)])])  # a blank text has no words
-    assert some.to_pandas().to_dict("records") == [
-        {"text_number": 1, "word": "Anna", "tag": "NAME", "start": 0, "end": 4}
-    ]
+    row = {"text_number": 1, "word": "Anna", "tag": "NAME", "start": 0, "end": 4}
+    assert some.to_pandas().to_dict("records") == [row]
     assert some.to_pandas()["start"].dtype == int
     assert Results([Results()]).to_pandas().empty
     assert list(model.score("Anna found a ball.").to_pandas()["word"]) == ["Anna", "found", "a", "ball."]
@@ -239,6 +229,6 @@ REFUSED: dict[str, tuple[str, Callable[[Model], object]]] = {
 
 
 @pytest.mark.parametrize(("code", "call"), REFUSED.values(), ids=REFUSED)
-def test_what_cannot_be_asked_is_one_clear_error(folder: Path, code: str, call: Callable[[Model], object]) -> None:
+def test_what_cannot_be_asked_is_one_clear_error(model: Model, code: str, call: Callable[[Model], object]) -> None:
     with pytest.raises(LitebertError, match=code):
-        call(litebert.load(folder))
+        call(model)

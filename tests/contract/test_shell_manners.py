@@ -18,8 +18,7 @@ from .tiny import PRETRAIN, Desk
 def test_every_help_has_examples_and_no_help_or_list_loads_torch(desk: Desk) -> None:
     assert len(leaves()) > 40
     for name in leaves():
-        done = litebert(*name.split(), "--help")
-        assert done.code == 0
+        done = litebert(*name.split(), "--help").ok
         assert done.stdout.startswith(f"Usage: litebert {name}")
         assert len(re.findall(rf"(?m)^ *litebert {name}\b", done.stdout)) >= 2, name
         assert "None" not in done.stdout, name  # such as a limit that there is not
@@ -37,18 +36,14 @@ print(sorted({{"torch", "transformers", "matplotlib"}} & set(sys.modules)))
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "[]\n"
 
 
-def test_version_help_and_completion_are_told() -> None:
+def test_version_help_and_completion_are_told_and_help_is_shown_where_a_verb_is_missing() -> None:
     assert re.search(r"litebert.*\d+\.\d+", litebert("-V").stdout)
     assert litebert("help", "corpus", "build").stdout == litebert("corpus", "build", "--help").stdout
+    for words in ([], ["runs"], ["config"]):
+        assert litebert(*words) == litebert(*words, "--help")
     assert "_LITEBERT_COMPLETE" in litebert("completion", "bash").stdout
-    assert (
-        litebert("config", "list") == litebert("config", "list", "pretrain") != litebert("config", "list", "finetune")
-    )
-
-
-@pytest.mark.parametrize("words", [[], ["runs"], ["config"]], ids=str)
-def test_without_a_verb_the_help_is_shown(words: list[str]) -> None:
-    assert litebert(*words) == litebert(*words, "--help")
+    plain, pretrain, finetune = (litebert("config", "list", *verb) for verb in ((), ("pretrain",), ("finetune",)))
+    assert plain == pretrain != finetune
 
 
 MISTAKES: dict[str, tuple[int, str, str]] = {
@@ -217,9 +212,7 @@ def keeps_to(name: str, value: object) -> None:
 def test_what_json_prints_keeps_to_the_schema_that_help_shows(desk: Desk, place: Path, name: str, typed: str) -> None:
     if name == "export google":
         shutil.rmtree(place / "google", ignore_errors=True)
-    done = desk.run(place, *name.split(), *shlex.split(typed), "--json")
-    assert done.code == 0, done.stderr
-    keeps_to(name, done.json)
+    keeps_to(name, desk.run(place, *name.split(), *shlex.split(typed), "--json").ok.json)
 
 
 def test_rows_of_a_file_keep_to_the_schema_too_and_every_command_with_json_is_tried(desk: Desk) -> None:
@@ -261,16 +254,10 @@ def test_ctrl_c_ends_a_training_after_a_step_and_the_same_command_goes_on(desk: 
 
 def test_a_warm_up_longer_than_the_time_takes_a_tenth_of_the_steps_that_fit(desk: Desk, tmp_path: Path) -> None:
     corpus = ("pretrain", "--corpus", desk.corpus, "--preset", "tiny", "--minutes", 0.01, "--runs", tmp_path)
-    words = (
-        *corpus,
-        "train.batch_size=4",
-        "objective.max_seq_length=64",
-        "optim.warmup_steps=10000",
-        "train.log_every=1",
-    )
+    words = (*corpus, "train.batch_size=4", "objective.max_seq_length=64")
+    words += ("optim.warmup_steps=10000", "train.log_every=1")
     for manner in ((), ("--quiet",)):  # begun after a plan, and resumed with what is recorded
-        done = litebert(*words, "train.loader_workers=0", *manner)
-        assert done.code == 0, done.stderr
+        assert litebert(*words, "train.loader_workers=0", *manner).ok
         (tmp_path / "albert" / "model" / "config.json").unlink()
     rates = re.findall(r'"learning_rate": ([^,]+)', (tmp_path / "albert" / "metrics.jsonl").read_text("utf-8"))
     assert max(map(float, rates)) > 0.001  # of 0.003
@@ -299,13 +286,10 @@ def test_a_corpus_that_was_killed_is_resumed_to_the_same_bytes(desk: Desk, tmp_p
     assert digest(tmp_path / "killed") == digest(tmp_path / "whole")
 
 
-def test_a_plan_writes_nothing_and_a_text_too_small_for_the_vocabulary_has_fewer_pieces(
-    desk: Desk, tmp_path: Path
-) -> None:
+def test_a_plan_writes_nothing_and_a_small_text_has_fewer_pieces_than_asked_for(desk: Desk, tmp_path: Path) -> None:
     words = ("pretrain", desk.stories, *PRETRAIN, "--held-out", 0.2, "--vocab-size", 8_000, *QUICK)
     plan = litebert(*words, "--dry-run", cwd=tmp_path)
-    assert plan.code == 0, plan.stderr
-    assert {line.split()[0] for line in plan.stdout.splitlines()} >= {"parameters", "memory", "time"}
+    assert {line.split()[0] for line in plan.ok.stdout.splitlines()} >= {"parameters", "memory", "time"}
     mix = (f'data.mix=["{desk.corpus / "held-out"}"]', "data.weights=[3,1]", "--dry-run")
     mixed = litebert("pretrain", "--corpus", desk.corpus, "--preset", "tiny", *mix, cwd=tmp_path)
     assert re.search(rf"data +75.0% {desk.corpus}, 25.0% {desk.corpus}/held-out", mixed.stdout), mixed

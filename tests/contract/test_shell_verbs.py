@@ -53,8 +53,7 @@ def alone(desk: Desk, name: str) -> list[object]:
 @pytest.mark.parametrize("name", VERBS)
 def test_a_typed_text_is_answered_for_people_and_for_machines(desk: Desk, name: str) -> None:
     verb = VERBS[name]
-    done = litebert(name, *verb.typed[0], "--model", getattr(desk, verb.run))
-    assert done.code == 0, done.stderr
+    done = litebert(name, *verb.typed[0], "--model", getattr(desk, verb.run)).ok
     assert verb.shown in done.stdout
     assert done.stderr.splitlines()[0].startswith("model: ")
     for answer in alone(desk, name):
@@ -66,25 +65,20 @@ def test_a_typed_text_is_answered_for_people_and_for_machines(desk: Desk, name: 
 
 
 @pytest.mark.parametrize(("name", "kind"), CASES)
-def test_rows_of_every_kind_of_file_have_the_answers_of_typed_ones(
-    desk: Desk, tmp_path: Path, name: str, kind: str
-) -> None:
+def test_rows_of_any_kind_of_file_are_answered_as_typed_ones(desk: Desk, tmp_path: Path, name: str, kind: str) -> None:
     verb = VERBS[name]
     words: list[object] = ["-"]
     typed = "".join(row.get("text", "") + "\n" for row in verb.rows)
     if kind != "stdin":
         words = list(written(tmp_path, verb.rows, kind))
-    done = litebert(name, *words, "--model", getattr(desk, verb.run), "--json", "--quiet", stdin=typed)
-    assert done.code == 0, done.stderr
+    done = litebert(name, *words, "--model", getattr(desk, verb.run), "--json", "--quiet", stdin=typed).ok
     assert [set(row) for row in done.rows] == [{"row", "answer"}] * len(verb.rows)
     assert [row["row"] for row in done.rows] == [*range(1, len(verb.rows) + 1)]
     assert [row["answer"] for row in done.rows] == near(alone(desk, name))
 
 
 @pytest.mark.parametrize("name", VERBS)
-def test_answers_go_to_a_file_of_lines_or_a_table_and_rows_keep_their_order(
-    desk: Desk, tmp_path: Path, name: str
-) -> None:
+def test_answers_go_to_lines_or_a_table_and_rows_keep_their_order(desk: Desk, tmp_path: Path, name: str) -> None:
     verb = VERBS[name]
     (path,) = written(tmp_path, verb.rows, "jsonl")
     asked = {"a.jsonl": [path], "a.csv": [path], "typed.jsonl": verb.typed[0]}
@@ -121,8 +115,7 @@ COLUMNS = {
 def test_a_column_is_chosen_by_name_role_or_number(desk: Desk, tmp_path: Path, columns: list[str], table: str) -> None:
     (tmp_path / "t.csv").write_text(table.format(*TEXTS))
     words = [word for column in columns for word in ("--column", column)]
-    done = litebert("embed", tmp_path / "t.csv", *words, "--model", desk.base, "--json", "--quiet")
-    assert done.code == 0, done.stderr
+    done = litebert("embed", tmp_path / "t.csv", *words, "--model", desk.base, "--json", "--quiet").ok
     assert [row["answer"] for row in done.rows] == near(alone(desk, "embed"))
 
 
@@ -134,8 +127,7 @@ def test_the_second_text_of_a_pair_has_its_names(desk: Desk, tmp_path: Path, rol
     for header, words in ((f"text,{role}", []), ("text,b", ["--column", f"{role}=b"])):
         (tmp_path / "t.csv").write_text(header + "\n" + "".join(f"{text},{TEXTS[0]}\n" for text in TEXTS))
         done = litebert("classify", tmp_path / "t.csv", *words, *model)
-        assert done.code == 0, done.stderr
-        assert [row["answer"] for row in done.rows] == near(expected)
+        assert [row["answer"] for row in done.ok.rows] == near(expected)
 
 
 def test_one_text_serves_all_questions(desk: Desk, tmp_path: Path) -> None:
@@ -150,11 +142,9 @@ def test_one_text_serves_all_questions(desk: Desk, tmp_path: Path) -> None:
 def test_a_text_of_several_sentences_is_ordered_at_its_joins(desk: Desk, tmp_path: Path) -> None:
     text = "Anna left. Bert came. It was night."
     joins = litebert("order", text, "--model", desk.base, "--json").json
-    assert [set(join) for join in joins] == [{"first", "second", "start", "probability"}] * 2
-    assert [text[join["start"] :].startswith(join["second"]) for join in joins] == [True, True]
     (tmp_path / "t.txt").write_text(f"{text}\nOne sentence only\n")
     rows = litebert("order", tmp_path / "t.txt", "--model", desk.base, "--json").rows
-    assert rows[0]["answer"] == near(joins)
+    assert len(joins) == 2 and rows[0]["answer"] == near(joins)
     assert "no order in one sentence" in rows[1]["error"]
 
 

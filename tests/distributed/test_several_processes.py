@@ -17,13 +17,13 @@ import litebert
 from litebert.config import AlbertConfig, PretrainConfig
 from litebert.distributed import World, joined, world_size
 from litebert.errors import LitebertError
-from litebert.files import hash_file
 from litebert.folder import save_model
 from litebert.nn import AlbertForPretraining
 from litebert.runs import read_metrics
 from litebert.settings import resolve, settings_from_words
 from litebert.tokenizer import Tokenizer
 from litebert.train.run import begin
+from tests.contract.tiny import weights
 
 NETWORK = {"embedding_size": 16, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
 SHORT = {"train.steps": 6, "train.batch_size": 6, "train.eval_every": 3, "train.save_every": 2, "train.log_every": 1}
@@ -222,10 +222,6 @@ def _wait_for_step(run: Path, step: int) -> None:
     raise AssertionError(f"{run} did not reach step {step}")
 
 
-def _weights(run: Path) -> str:
-    return hash_file(run / "model" / "model.safetensors")
-
-
 @pytest.mark.slow
 def test_a_process_killed_a_restart_and_a_preemption_change_no_bit(start: Start, tmp_path: Path) -> None:
     assert start("whole").wait(timeout=500) == 0
@@ -235,7 +231,7 @@ def test_a_process_killed_a_restart_and_a_preemption_change_no_bit(start: Start,
     os.kill(ranks_own, signal.SIGKILL)
     assert launcher.wait(timeout=500) == 0
     assert "resuming from step" in (tmp_path / "killed.log").read_text()
-    assert _weights(tmp_path / "killed") == _weights(tmp_path / "whole")
+    assert weights(tmp_path / "killed") == weights(tmp_path / "whole")
 
     launcher = start("preempted")
     _wait_for_step(tmp_path / "preempted", 10)
@@ -246,7 +242,7 @@ def test_a_process_killed_a_restart_and_a_preemption_change_no_bit(start: Start,
     reached = read_metrics(tmp_path / "preempted")[-1]["step"]
     assert int(step.removeprefix("step-")) >= int(str(reached))
     assert start("preempted").wait(timeout=500) == 0
-    assert _weights(tmp_path / "preempted") == _weights(tmp_path / "whole")
+    assert weights(tmp_path / "preempted") == weights(tmp_path / "whole")
 
 
 @pytest.mark.slow

@@ -46,7 +46,7 @@ def test_files_may_be_compressed_in_one_member_or_several(source: Find, suffix: 
 
 
 @pytest.mark.parametrize("piece_bytes", [1 << 18, 1_000])
-def test_bytes_that_are_not_utf8_are_named_by_line(
+def test_bytes_that_are_no_utf8_have_their_line(
     source: Find, monkeypatch: pytest.MonkeyPatch, piece_bytes: int
 ) -> None:
     monkeypatch.setattr(sources, "PIECE_BYTES", piece_bytes)

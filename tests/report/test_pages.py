@@ -105,10 +105,8 @@ def finetuned(
     best = {"step": 20 if accuracies[0] >= accuracies[1] else 40, **measures(max(accuracies))}
     result = {"task": task, "key_measure": f"{prefixes[0]}accuracy", "evaluations": 2, "seed": seed, "start": start}
     result |= {"last": {"step": 40, **measures(accuracies[1])}, "best": best, "doubts": list(doubts)}
-    result |= {
-        "baseline": {f"{each}accuracy": 0.75 for each in prefixes},
-        "fresh": ["head.dense.weight", "head.dense.bias"],
-    }
+    result |= {"baseline": {f"{each}accuracy": 0.75 for each in prefixes}}
+    result |= {"fresh": ["head.dense.weight", "head.dense.bias"]}
     write_json(folder / "result.json", result)
     (folder / "model").mkdir()
     head = HeadConfig(kind="sequence-classification", labels=labels) if labels else None
@@ -260,10 +258,8 @@ UNFINISHED = [
 OWN = {"task": "table", "data__folder": None, "data__train": "mine.csv"}
 SPANS = [row(expected="the Nile", answer="Nile river", confidence=0.75, score=0.5)]
 SPANS += [row(expected="", answer="Nile", confidence=0.7, score=0.0)]
-OF_SPANS = [
-    "On dev it is 0.7250: the last step is 72.5% sure on average and 0.0% right.",
-    "7 70.0% (none) Nile A text.",
-]
+OF_SPANS = ["On dev it is 0.7250: the last step is 72.5% sure on average and 0.0% right."]
+OF_SPANS += ["7 70.0% (none) Nile A text."]
 NUMBERS = [row(id="near", expected="3", answer="2.9", confidence=None, score=0.9)]
 NUMBERS += [row(id="far", expected="5", answer="0.1", confidence=None, score=0.2)]
 WRONG = row(expected="label-3", answer="label-9", score=0.0)
@@ -401,9 +397,8 @@ def test_names_and_settings_cannot_become_markup(tmp_path: Path) -> None:
     assert "&#34;&gt;&lt;img src=x onerror=&#34;alert(2)&#34;&gt;&amp;amp;" in source
     assert "&lt;b&gt;skipped&lt;/b&gt;" in source
     assert "fill &#34;The cat sat on the [MASK].&#34; --model &#39;" in source
-    assert "<h1>caf?</h1>" in write_report(pretrained(tmp_path, "caf\udce9")).read_text(
-        "utf-8"
-    )  # a path that is no UTF-8
+    odd = write_report(pretrained(tmp_path, "caf\udce9"))  # a path that is no UTF-8
+    assert "<h1>caf?</h1>" in odd.read_text("utf-8")
 
 
 FLOATS = st.floats(-1e300, 1e300) | st.sampled_from([float("nan"), float("inf")])

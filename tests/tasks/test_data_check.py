@@ -153,13 +153,3 @@ def test_repeated_and_contradictory_rows_are_counted_as_a_slow_count_does(
     assert found.get("repeated row", 0) == len(rows) - len(set(rows))
     expected = sum(len({other for again, other in rows if again == text}) > 1 for text, _ in rows)
     assert found.get("contradictory labels", 0) == expected
-
-
-@settings(deadline=None, max_examples=60)
-@given(content=st.binary(max_size=200))
-def test_any_file_ends_in_a_report_or_an_error_for_people(
-    content: bytes, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    path = tmp_path_factory.getbasetemp() / "any.csv"
-    path.write_bytes(b"text,label\nso good,a\nso bad,b\n" + content)
-    assert str(check_files(path))

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from torch.nn import functional as F
 
 import litebert
-from litebert.config import HEADS, PROBLEMS, HeadConfig, OptimConfig, TeacherConfig, TrainConfig
+from litebert.config import HEADS, PROBLEMS, AlbertConfig, HeadConfig, OptimConfig, TeacherConfig, TrainConfig
 from litebert.errors import LitebertError
 from litebert.folder import load_model, save_model
 from litebert.nn import AlbertForPretraining, AlbertForTask, Batch
@@ -32,9 +32,10 @@ from litebert.tasks.named import DATASETS, register
 from litebert.tokenizer import Tokenizer, train_tokenizer
 from litebert.train.loop import training_step
 
-from .conftest import tiny
 
-ROOT = Path(__file__).parents[2]
+def tiny(tokenizer: Tokenizer) -> AlbertConfig:
+    sizes = {"embedding_size": 8, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+    return AlbertConfig(vocab_size=tokenizer.vocab_size, intermediate_size=32, **sizes)
 
 
 def texts(*labels: Any) -> list[TextExample]:
@@ -78,9 +79,7 @@ def small_tokenizer() -> Tokenizer:
     return Tokenizer.from_model(train_tokenizer([CONTEXT] * 20, vocab_size=36))
 
 
-def pass_harness(
-    family: Family[Any, Any], examples: Sequence[Any], tokenizer: Tokenizer, folder: Path
-) -> dict[str, float]:
+def harness(family: Family[Any, Any], examples: Sequence[Any], tokenizer: Tokenizer, folder: Path) -> dict[str, float]:
     """Train, save, load, answer, measure and report; give the measures."""
     network = trained(family, examples, tokenizer)
     save_model(network, folder)
@@ -89,7 +88,7 @@ def pass_harness(
     assert loaded.head_config == family.head
     features = family.features(examples, tokenizer, max_length=32, training=False)
     assert {feature.example for feature in features} == set(range(len(examples)))
-    answers = answer(loaded, family, examples, features)
+    answers = answer(loaded, tokenizer, family, examples, max_length=32)
     measures = family.measures(examples, answers)
     assert all(isinstance(value, float) for value in measures.values())
     constant = family.constant(examples, examples)
@@ -126,7 +125,7 @@ def test_every_family_passes_the_harness_and_its_baseline_gives_what_is_commones
     name: str, small_tokenizer: Tokenizer, tmp_path: Path
 ) -> None:
     family, examples, measure, value = FAMILIES[name]
-    assert pass_harness(family, examples, small_tokenizer, tmp_path)
+    assert harness(family, examples, small_tokenizer, tmp_path)
     measures = family.measures(examples, family.constant(examples, examples))
     assert measures[measure] == pytest.approx(value)
 
@@ -144,14 +143,12 @@ def test_a_result_that_is_worth_nothing_is_doubted() -> None:
     assert not doubts("accuracy", {"accuracy": 0.6}, {"accuracy": 0.5}, {"dev": told})
 
 
-@pytest.fixture(scope="module")
-def blocks() -> list[str]:
-    page = (ROOT / "docs/extending/task.md").read_text(encoding="utf-8")
-    return re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+PAGE = (Path(__file__).parents[2] / "docs/extending/task.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 
 
 def test_family_of_the_how_to_passes_the_harness_and_trains(
-    blocks: list[str], small_tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    small_tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(HEADS, "ordered", None)  # what the page sets leaves with the test
@@ -162,20 +159,20 @@ def test_family_of_the_how_to_passes_the_harness_and_trains(
     small_tokenizer.save(tmp_path / "model")
     for split in ("train", "dev"):
         (tmp_path / f"{split}.tsv").write_text("5\ta red ball\n1\tno ball\n" * 4, encoding="utf-8")
-    exec(blocks[0], names)
+    exec(BLOCKS[0], names)
     examples = [names["Rated"](str(n), f"ball {n}", 1 + n % 3) for n in range(6)]
-    assert "distance" in pass_harness(names["OrderedLabels"](), examples, small_tokenizer, tmp_path)
-    exec(blocks[1], names)
+    assert "distance" in harness(names["OrderedLabels"](), examples, small_tokenizer, tmp_path)
+    exec(BLOCKS[1], names)
     assert "distance" in names["run"].result["last"]
 
 
 def test_labels_of_the_how_to_are_a_class_and_a_line(
-    blocks: list[str], small_tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    small_tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setitem(PROBLEMS, "ordinal", "")
     monkeypatch.delitem(sys.modules, "ordinal", raising=False)
-    (tmp_path / "ordinal.py").write_text(blocks[2], encoding="utf-8")
+    (tmp_path / "ordinal.py").write_text(BLOCKS[2], encoding="utf-8")
     importlib.import_module("ordinal")
     family, examples = classifier("ordinal", "bad", "fair", "good"), texts(0, 1, 2, 2)
     save_model(trained(family, examples, small_tokenizer), tmp_path / "model")
@@ -268,9 +265,7 @@ def test_questions_with_two_to_four_choices_have_the_loss_and_the_answers_of_eac
 @FEW
 @given(words=st.integers(0, 60), asked=st.integers(0, 60), most=st.integers(1, 40))
 @pytest.mark.parametrize("max_length", [8, 24, 512])
-def test_framing_keeps_the_most_that_fits(
-    tokenizer: Tokenizer, max_length: int, words: int, asked: int, most: int
-) -> None:
+def test_framing_keeps_what_fits(tokenizer: Tokenizer, max_length: int, words: int, asked: int, most: int) -> None:
     example = ChoiceExample("1", "map " * words, "river " * asked, ("ball",))
     family = MultipleChoice(max_qa_length=most, num_choices=1)
     (feature,) = family.features([example], tokenizer, max_length=max_length, training=False)

@@ -253,6 +253,8 @@ def test_the_real_files_have_the_published_number_of_questions(real_data: Path) 
         examples = DATASETS[name].read(real_data / "race", split)
         assert len(examples) == len({example.id for example in examples}) == size
         assert {len(example.choices) for example in examples} == {4}
+    squad = DATASETS["squad2"].read(real_data / "squad" / "dev-v2.0.part1.json.gz", "dev")
+    assert (len(squad), sum(one.is_impossible for one in squad)) == (6_078, 3_168)
 
 
 # The recipes (Table 14 and run_glue.sh, official-behaviour 6.6) and the published scores

@@ -45,9 +45,7 @@ def test_a_long_run_leaks_nothing(
     assert files[-1] == files[0]
 
 
-def test_control_what_is_kept_at_each_step_is_noticed(
-    tmp_path: Path, configure: Configure, each_step: EachStep
-) -> None:
+def test_control_what_each_step_keeps_is_noticed(tmp_path: Path, configure: Configure, each_step: EachStep) -> None:
     with pytest.raises(AssertionError):
         test_a_long_run_leaks_nothing(tmp_path, configure, each_step, 100, 200, kept_bytes=800_000)
 

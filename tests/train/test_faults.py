@@ -59,9 +59,7 @@ def test_control_moments_that_are_not_restored_change_the_run(
         test_a_run_stopped_after_any_step_equals_an_uninterrupted_one(tmp_path, configure, each_step, 5, "")
 
 
-def test_a_resume_with_other_settings_is_refused_unless_they_change_no_number(
-    tmp_path: Path, configure: Configure
-) -> None:
+def test_a_resume_with_other_settings_is_refused_if_they_change_numbers(tmp_path: Path, configure: Configure) -> None:
     pretrain(configure(), tmp_path, is_quiet=True)
     with pytest.raises(LitebertError, match=r"LB-505[\s\S]*train\.seed: 12345 -> 7"):
         pretrain(configure("train.seed=7"), tmp_path, is_quiet=True)
@@ -122,9 +120,7 @@ checkpoint.files.staged_folder = in_place
 
 
 @pytest.mark.parametrize("without", ["", pytest.param(IN_PLACE, marks=pytest.mark.slow)])
-def test_a_save_killed_at_any_operation_leaves_whole_checkpoints(
-    tmp_path: Path, small_model: Path, without: str
-) -> None:
+def test_a_save_killed_at_any_moment_leaves_whole_checkpoints(tmp_path: Path, small_model: Path, without: str) -> None:
     """Written in place, which is the negative control, it leaves one that is not whole."""
     assert (killed("saves", without, folder=tmp_path, model=small_model) > 0) == bool(without)
 
@@ -205,9 +201,7 @@ def test_swapped_missing_and_foreign_files_are_noticed(saved: Path, damage: Call
         verify(saved)
 
 
-def test_a_checkpoint_of_another_optimizer_is_passed_over_and_leaves_the_weights_alone(
-    saved: Path, small_model: Path
-) -> None:
+def test_a_checkpoint_of_another_optimizer_is_passed_over_and_touches_no_weight(saved: Path, small_model: Path) -> None:
     network, problems = load_model(small_model).network, list[LitebertError]()
     torch.nn.init.zeros_(network.albert.pooler.weight)
     optimizer = build_optimizer(OptimConfig(name="muon"), network.named_parameters())
@@ -253,9 +247,7 @@ def test_steps_that_are_not_finite_change_nothing_and_then_stop_the_run(
     assert checkpoints_of(tmp_path) == []
 
 
-def test_a_run_goes_on_after_single_steps_that_are_not_finite(
-    tmp_path: Path, configure: Configure, poison: Poison
-) -> None:
+def test_a_run_survives_single_steps_that_are_not_finite(tmp_path: Path, configure: Configure, poison: Poison) -> None:
     poison(lambda step: NAN if step in (2, 3, 6) else 1.0)
     pretrain(configure("train.save_every=1", "train.log_every=1"), tmp_path, is_quiet=True)
     rows = read_metrics(tmp_path)

@@ -220,9 +220,7 @@ def test_exits_come_back_from_the_folder_and_transformers_reads_the_last_head(wi
 
 
 @pytest.mark.parametrize("length", ["train.epochs=5", "train.minutes=0.1"])
-def test_a_warm_up_as_long_as_the_training_is_refused_before_work(
-    tmp_path: Path, configure: Configure, length: str
-) -> None:
+def test_a_warm_up_as_long_as_the_run_is_refused_before_work(tmp_path: Path, configure: Configure, length: str) -> None:
     with pytest.raises(LitebertError, match=r"LB-426[\s\S]*=1000, 30 steps"):
         finetune(configure(length, "optim.warmup_steps=1000"), tmp_path, is_quiet=True)
     assert not (tmp_path / "run.json").exists()

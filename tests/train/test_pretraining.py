@@ -123,9 +123,7 @@ def by_the_clock(planned: int, *, busy_from: int, seconds: float = 300.0, stop: 
 @pytest.mark.parametrize("busy_from", [10_000, 300, 100, 0])
 @pytest.mark.parametrize("planned", [150, 600, 5_000])
 @pytest.mark.parametrize("stop", [0, 120])
-def test_the_end_comes_with_the_time_and_the_schedule_is_never_walked_back(
-    busy_from: int, planned: int, stop: int
-) -> None:
+def test_the_end_comes_with_the_time_and_the_schedule_never_goes_back(busy_from: int, planned: int, stop: int) -> None:
     places, spent = by_the_clock(planned, busy_from=busy_from, stop=stop)
     assert spent == pytest.approx(300, rel=0.1)
     assert places == sorted(places)
@@ -196,9 +194,7 @@ def test_pieces_that_two_vocabularies_share_keep_their_vectors(
         assert torch.allclose(table[new.id(piece)], old[former.id(piece)], atol=1e-6)
 
 
-def test_each_of_several_corpora_gives_every_sample_once_and_exactly_its_share(
-    corpus: Path, configure: Configure
-) -> None:
+def test_each_of_the_corpora_gives_every_sample_once_and_exactly_its_share(corpus: Path, configure: Configure) -> None:
     corpora, numbers = Mixed([], [5, 3, 2], batch_size=4, seed=1).places(np.arange(2 * CYCLE))
     assert np.bincount(corpora).tolist() == [10_000, 6_000, 4_000]
     for number, count in enumerate((10_000, 6_000, 4_000)):

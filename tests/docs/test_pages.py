@@ -1,10 +1,13 @@
-"""The tables and sentences of the pages are what the metrics files and the scripts say."""
+"""The notebook runs; tables and sentences are what the metrics say; every promise has its tests."""
 
 import importlib
+import re
 from pathlib import Path
 from statistics import median
 
+import nbformat
 import pytest
+from nbclient import NotebookClient
 
 from litebert.study.findings import Costs, Layers, read_findings
 
@@ -12,9 +15,19 @@ ROOT = Path(__file__).parents[2]
 MEASURED = ROOT / "benchmarks" / "study"
 
 
-def test_the_tables_of_the_pages_are_those_of_the_metrics_files_and_the_scripts(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_notebook_has_no_outputs_and_every_cell_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LITEBERT_NOTEBOOK_MINUTES", "0.05")
+    monkeypatch.setenv("MPLBACKEND", "agg")
+    notebook = nbformat.read(ROOT / "docs/notebooks/albert.ipynb", as_version=4)
+    cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    assert not any(cell.outputs for cell in cells)
+    place = {"metadata": {"path": tmp_path}}
+    NotebookClient(notebook, timeout=300, kernel_name="python3", resources=place).execute()
+    assert all(cell.execution_count for cell in cells)
+    assert any("text/html" in out.get("data", {}) for cell in cells for out in cell.outputs)
+
+
+def test_the_tables_of_pages_are_those_of_the_metrics_files_and_the_scripts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(ROOT))
     tables = importlib.import_module("benchmarks.study.tables")
     texts = [path.read_text("utf-8") for path in tables.PAGES]
@@ -42,3 +55,25 @@ def test_the_table_of_costs_is_that_of_its_metrics() -> None:
         cells = [f"{claim.name} / {claim.beside}", f"{claim.paper_speed}", *(f"{speed:.2f}" for speed in speeds)]
         cells += [f"{own:,.0f} / {other:,.0f}", *(f"{claim.speed_at(speed):.2f}" for speed in (1, 10, 100))]
         assert f"| {' | '.join(cells)} |" in (ROOT / "docs" / "study.md").read_text("utf-8")
+
+
+# docs/reliability.md
+
+NAMED = re.compile(r"`([\w/]+\.py)::(\w+)`(?: \((\w+)\))?")
+PAGE = (ROOT / "docs" / "reliability.md").read_text("utf-8")
+
+
+def test_every_promise_names_its_tests() -> None:
+    rows = [line for line in PAGE.splitlines() if line.startswith("| ") and "promise" not in line]
+    assert len(rows) >= 45
+    assert [row for row in rows if not NAMED.search(row)] == []
+
+
+@pytest.mark.parametrize("named", sorted(set(NAMED.findall(PAGE))), ids=lambda named: named[1])
+def test_a_named_test_is_there_and_runs_when_the_page_says(named: tuple[str, str, str]) -> None:
+    file, name, marker = named
+    source = (ROOT / "tests" / file).read_text("utf-8")
+    found = re.search(rf"((?:^@.*\n(?:    .*\n|\).*\n)*)*)^def {name}\(", source, re.MULTILINE)
+    assert found, f"{file} has no {name}"
+    is_slow = "@pytest.mark.slow" in found[1]
+    assert is_slow == (marker == "slow")

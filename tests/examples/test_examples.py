@@ -1,20 +1,27 @@
-"""Prose out of the documentation of Python: what is kept, what is left out, and in which form."""
+"""The examples: prose out of the documentation of Python, and the files that start training on several machines."""
 
 import importlib
+import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from click.testing import CliRunner
 
-FOLDER = Path(__file__).parents[2] / "examples" / "quickstart"
+from litebert.api.settings import recipe_settings
+from litebert.cli import cli
+
+FOLDER = Path(__file__).parents[2] / "examples"
 
 
 @pytest.fixture(scope="module")
 def prose() -> Iterator[ModuleType]:
     """Give the script as a module, found by its worker processes too."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(FOLDER))
+        patch.syspath_prepend(str(FOLDER / "quickstart"))
         yield importlib.import_module("python_prose")
 
 
@@ -34,12 +41,7 @@ NO_PROSE = [
     ".. code-block:: python\n\n    The lock is open to all of us.",
     "======  =====\nThe key of the lock.\n======  =====",
 ]
-FRAGMENTS = [
-    "lock of the door.",
-    "Open the door.",
-    "The lock (of the door is open.",
-    "Ключ лежит на столе in the house.",
-]
+FRAGMENTS = ["lock of the door.", "Open the door.", "The lock (of the door is open.", "Ключ лежит in the house."]
 
 
 def test_markup_becomes_plain_words_and_what_is_no_prose_is_left_out(prose: ModuleType) -> None:
@@ -85,3 +87,38 @@ def test_docstrings_of_a_module_come_in_their_order(prose: ModuleType, tmp_path:
     for broken in (b'print "two"', b'"""\xff"""', b'"""\0"""', b""):
         path.write_bytes(broken)
         assert prose.module_sentences(path) == []
+
+
+# ---- several machines ------------------------------------------------------------------------------------------------
+
+
+def test_scripts_have_no_syntax_error_and_every_option_exists() -> None:
+    help_of_torchrun = [sys.executable, "-m", "torch.distributed.run", "--help"]
+    launcher = subprocess.run(help_of_torchrun, capture_output=True, text=True, check=True).stdout
+    ours = CliRunner().invoke(cli, ["pretrain", "--help"]).output
+    for name in ("one-node.sh", "slurm.sbatch", "kubernetes.yaml"):
+        text = (FOLDER / "scale" / name).read_text()
+        if not name.endswith("yaml"):
+            subprocess.run(["bash", "-n", FOLDER / "scale" / name], check=True)
+        module = re.search(r"-m\s+(?:- )?litebert\s", text)
+        assert module
+        called, command = text[text.index("torchrun") : module.start()], text[module.start() :]
+        for option in re.findall(r"--[a-z-]+", called):
+            assert option in launcher or option.replace("-", "_") in launcher, option
+        for option in re.findall(r"(?<=[\s\"'])--[a-z-]+", command):
+            assert option in ours, option
+    recipe_settings("pretrain", "paper-base")
+
+
+def test_the_job_is_what_kubernetes_expects() -> None:
+    yaml = pytest.importorskip("yaml")
+    service, job = yaml.safe_load_all((FOLDER / "scale" / "kubernetes.yaml").read_text())
+    assert (service["kind"], job["kind"]) == ("Service", "Job")
+    spec = job["spec"]
+    assert spec["completionMode"] == "Indexed"
+    (container,) = spec["template"]["spec"]["containers"]
+    assert f"--nnodes={spec['completions']}" in container["args"]
+    assert container["resources"]["limits"]["nvidia.com/gpu"] == 8
+    mounted = {mount["name"] for mount in container["volumeMounts"]}
+    assert mounted == {volume["name"] for volume in spec["template"]["spec"]["volumes"]}
+    assert spec["template"]["spec"]["subdomain"] == service["metadata"]["name"]
