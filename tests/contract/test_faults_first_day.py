@@ -24,18 +24,10 @@ TOLD: dict[str, tuple[str, str, str]] = {
     "pieces that are unknown": ("similar 'собака бежит' 'кошка спит'", "piece|letter|vocabulary|unknown", ""),
     "a full stop is no part of a word": ("tag 'Lena went to Oslo.' --model RUNS/tags", r"\bOslo/", ""),
     "the column of the training": ("classify TICKETS --model RUNS/tickets --json", r'"row": 20\b', ""),
-    "one input, whose documents end at blank lines": (
-        "corpus check STORIES",
-        "48 documents",
-        r"\b1 (inputs|documents|rows|files)\b",
-    ),
+    "blank lines end documents": ("corpus check STORIES", "48 documents", r"\b1 (inputs|documents|rows|files)\b"),
     "a few rows to evaluate on": (f"finetune REVIEWS --model BASE {SHORT}", "chance", ""),
-    "a note, once for all seeds": (
-        f"finetune REVIEWS --model BASE --seeds 1,2 {LOUD}",
-        "problem: classification",
-        "problem: classification.*problem: classification",
-    ),
-    "texts of an evaluation that are all alike": (
+    "a note, once": (f"finetune REVIEWS --model BASE --seeds 1,2 {LOUD}", "problem: class", r"(problem: class).*\1"),
+    "texts that are all alike": (
         "evaluate RUNS/stars --data alike.csv",
         "",
         "every answer to dev is the same: (?!.*text)",
@@ -130,9 +122,7 @@ ROWS = {
 
 
 @pytest.mark.parametrize("name", ROWS)
-def test_row_numbers_are_the_tables_and_a_row_without_a_word_has_no_answer(
-    desk: Desk, tmp_path: Path, name: str
-) -> None:
+def test_rows_have_the_tables_numbers_and_those_without_a_word_no_answer(desk: Desk, tmp_path: Path, name: str) -> None:
     text, answered = ROWS[name]
     (tmp_path / name).write_text(text)
     found = litebert("classify", tmp_path / name, "--model", desk.reviews, "--json").rows

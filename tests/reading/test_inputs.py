@@ -46,9 +46,7 @@ def test_files_may_be_compressed_in_one_member_or_several(source: Find, suffix: 
 
 
 @pytest.mark.parametrize("piece_bytes", [1 << 18, 1_000])
-def test_bytes_that_are_no_utf8_have_their_line(
-    source: Find, monkeypatch: pytest.MonkeyPatch, piece_bytes: int
-) -> None:
+def test_bytes_that_are_no_utf8_have_a_line(source: Find, monkeypatch: pytest.MonkeyPatch, piece_bytes: int) -> None:
     monkeypatch.setattr(sources, "PIECE_BYTES", piece_bytes)
     with pytest.raises(LitebertError, match=r"line 20,001: not UTF-8(?s:.*)iconv -f WINDOWS-1252") as caught:
         list(read_lines(source("latin.txt", MANY + b"caf\xe9 noir\n" + MANY)))

@@ -255,6 +255,7 @@ UNFINISHED = [
     "The last evaluation so far Measure At step 20 accuracy 0.7500",
     "Rerun the litebert finetune command that began this run to resume it",
 ]
+OF_NONE = [f"started from random weights, shaped as {BASE}, which is none of"]
 OWN = {"task": "table", "data__folder": None, "data__train": "mine.csv"}
 SPANS = [row(expected="the Nile", answer="Nile river", confidence=0.75, score=0.5)]
 SPANS += [row(expected="", answer="Nile", confidence=0.7, score=0.0)]
@@ -272,11 +273,7 @@ FINETUNED: dict[str, tuple[dict[str, Any], list[str], list[str]]] = {
     "no doubts": ({"doubts": ()}, ["accuracy, key measure 0.7000"], ["no better than"]),
     "a published model": ({"task": "sst2", "start": BASE}, OF_BASE, ["not comparable"]),
     "a published model without a figure": ({"start": BASE}, NO_FIGURE, []),
-    "random weights": (
-        {"task": "sst2", "start": BASE, "model__random": True},
-        [f"started from random weights, shaped as {BASE}, which is none of"],
-        [],
-    ),
+    "random weights": ({"task": "sst2", "start": BASE, "model__random": True}, OF_NONE, []),
     "one's own task": (OWN, ["Task table"], ["Published"]),
     "two held-out sets": ({"splits": ("dev_matched", "dev_mismatched")}, TWO_SETS, ["Held-out dev_matched_f1"]),
     "not finished": ({"is_finished": False}, UNFINISHED, ["Best evaluation", "litebert evaluate", "Held-out step"]),
@@ -417,9 +414,7 @@ def test_a_curve_is_short_and_hides_no_extreme(values: list[float], most_points:
     assert max((p.high for p in points), default=0) == max(kept, default=0)
 
 
-def test_the_same_run_gives_the_same_bytes_whatever_matplotlib_is_set_to(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_gives_the_same_bytes_however_matplotlib_is_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = pretrained(tmp_path)
     plain = write_report(run).read_bytes()
     for name, value in {"lines.linewidth": 7.5, "axes.facecolor": "#ff00ff", "svg.fonttype": "path"}.items():

@@ -33,34 +33,21 @@ def finding(report: DataReport, kind: str) -> Finding:
 
 
 BAD = f"{HEAD}{GOOD}one,two,three\nno label,\nshort\n{GOOD.replace('row', 'line')}"
+OF_BAD = ["unusable row (LB-843) | 2 | line 42; line 44 | 3 cells, not 2: one | two | three"]
+OF_BAD += ["unusable row (LB-857) | 1 | line 43 | there is no label in column label"]
+LATIN = (HEAD + GOOD).encode() + b"Z\xfcrich,a\n"
 TWICE = f"{HEAD}{GOOD}row  number 7,b\nrow number 8,b\nnew,a\n"
+OF_TWICE = ["contradictory labels | 2 | line 43 | another answer than {path}, line 10"]
+OF_TWICE += ["repeated row | 1 | line 42 | the same as {path}, line 9"]
 ODD = f"\ufeff{HEAD}{GOOD},a\n  ,b\nlost \ufffd here,a\n"
 ELSEWHERE = '{"question": "?", "context": "Me.", "answers": [{"text": "Me", "answer_start": %s}]}\n' * 3 % (0, 1, 99)
 # What a file is, and what is found in it: kind | count | places | example
 FOUND: dict[str, tuple[str, bytes | str, list[str]]] = {
     "nothing": ("good.csv", HEAD + GOOD, []),
-    "bad rows": (
-        "bad.csv",
-        BAD,
-        [
-            "unusable row (LB-843) | 2 | line 42; line 44 | 3 cells, not 2: one | two | three",
-            "unusable row (LB-857) | 1 | line 43 | there is no label in column label",
-        ],
-    ),
-    "another encoding": (
-        "a.csv",
-        (HEAD + GOOD).encode() + b"Z\xfcrich,a\n",
-        ["unusable file | 1 | line 42 | not UTF-8"],
-    ),
+    "bad rows": ("bad.csv", BAD, OF_BAD),
+    "another encoding": ("a.csv", LATIN, ["unusable file | 1 | line 42 | not UTF-8"]),
     "another encoding far on": ("late.csv", LATE.encode() + b"\xff,a\n", ["unusable file | 1 | line 25,002 | "]),
-    "repeated and contradictory rows": (
-        "twice.csv",
-        TWICE,
-        [
-            "contradictory labels | 2 | line 43 | another answer than {path}, line 10",
-            "repeated row | 1 | line 42 | the same as {path}, line 9",
-        ],
-    ),
+    "repeated and contradictory rows": ("twice.csv", TWICE, OF_TWICE),
     "odd texts": ("odd.csv", ODD, ["empty text | 2 | line 42; line 43 | ", "lost character | 1 | line 44 | lost"]),
     "balance": ("a.csv", HEAD + LOPSIDED, ["rare label | 1 |  | b: 3", "one label in most rows | 96 |  | a: 97.0%"]),
     "one label": ("a.csv", f"{HEAD}one,a\ntwo,a\nbad\n", ["unusable file | 1 |  | ", "unusable row | 1 | line 4 | "]),

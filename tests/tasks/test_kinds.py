@@ -290,7 +290,7 @@ def test_framing_keeps_what_fits(tokenizer: Tokenizer, max_length: int, words: i
         ("_", "_", "_"),
     ],
 )
-def test_every_blank_takes_the_choice_and_questions_without_one_are_followed_by_it(
+def test_every_blank_takes_the_choice_which_else_follows_the_question(
     question: str, choice: str, expected: str
 ) -> None:
     assert text.question_texts(ChoiceExample("1", "", question, (choice,))) == [expected]

@@ -239,9 +239,7 @@ def _student(source: AlbertForPretraining, tokenizer: Tokenizer, **changes: obje
     return student
 
 
-def test_a_student_with_every_dimension_has_the_layers_and_the_words_of_its_teacher(
-    tokenizer: Tokenizer, known: list[int]
-) -> None:
+def test_a_student_of_every_dimension_has_its_teachers_layers_and_words(tokenizer: Tokenizer, known: list[int]) -> None:
     assert known
     source = _unshared(tokenizer)
     source.albert.plan, source.albert.depth = source.albert.plan[:1], 1

@@ -83,9 +83,7 @@ def test_what_cannot_work_is_refused_before_work(
     assert not (tmp_path / "metrics.jsonl").exists()
 
 
-def test_minutes_become_steps_once_and_for_all_and_a_plan_saves_the_run_its_measuring(
-    tmp_path: Path, configure: Configure
-) -> None:
+def test_minutes_become_steps_once_and_a_plan_saves_the_run_its_measuring(tmp_path: Path, configure: Configure) -> None:
     resolved = configure("train.minutes=0.05")
     planned, _ = plan(resolved, tmp_path)
     # More threads than any measurement chooses: the plan alone can have set them.
@@ -143,9 +141,7 @@ def test_the_result_holds_the_average_and_the_checkpoint_the_weights(tmp_path: P
     assert not torch.equal(weights[name], result[name])
 
 
-def test_the_newest_checkpoints_every_sixth_and_the_best_model_are_kept_and_can_be_averaged(
-    trained: Path, tmp_path: Path
-) -> None:
+def test_the_newest_checkpoints_every_sixth_and_the_best_are_kept_and_averaged(trained: Path, tmp_path: Path) -> None:
     kept = checkpoints_of(trained)
     assert [path.name[-2:] for path in kept] == ["06", "10", "12"]
     for model in (trained / "best", kept[1]):
