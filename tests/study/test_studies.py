@@ -224,9 +224,18 @@ def test_sts_is_the_rank_correlation_of_cosines(model: Model, tmp_path: Path) ->
     path = tmp_path / "pairs.tsv"
     path.write_text("\n".join(["sentence1\tsentence2\tscore", *lines]))
     assert sts(model, path)["sts_spearman"] == pytest.approx(1.0)
-    path.write_text("sentence1\tsentence2\na\tb")
-    with pytest.raises(LitebertError, match="LB-992"):
-        sts(model, path)
+
+
+def test_rows_without_what_is_measured_are_one_clear_error(model: Model, tmp_path: Path) -> None:
+    whole = dict.fromkeys(("sentence1", "sentence2", "score", "sentence_good", "sentence_bad", "UID", "question"), 1)
+    whole |= {"field": "a", "context": "b"}
+    nothing = {"text": "a"}
+    path = tmp_path / "rows.jsonl"
+    for rows in ([nothing], [whole, nothing], [{**whole, "score": "nan"}]):
+        path.write_text("\n".join(map(json.dumps, rows)))
+        for measure in (sts,) if "score" in rows[-1] else (sts, blimp, retrieval):
+            with pytest.raises(LitebertError, match="LB-992"):
+                measure(model, path)
 
 
 def test_a_question_that_is_its_paragraph_is_found_first(model: Model, tmp_path: Path) -> None:

@@ -7,8 +7,7 @@ on the machine cancels.
 import math
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean, mean, median
 
@@ -28,7 +27,7 @@ from litebert.metrics import regression_measures
 from litebert.nn import Albert, AlbertForPretraining, Batch
 from litebert.reading.tables import Row
 from litebert.study import MASKED_SHARE, findings, forward_flops, sizes_of
-from litebert.tasks.own.table import open_table
+from litebert.tasks.own.table import number_of, open_table
 
 SEED = 12_345
 
@@ -227,7 +226,8 @@ def blimp(model: Model, data: Path, *, limit: int | None = None) -> dict[str, fl
     paradigms (`UID`) have the same weight; `limit` takes the first pairs of each.
     """
     paradigms: dict[tuple[str, str], list[Row]] = defaultdict(list)
-    for row in _rows(data):  # BLiMP has two spellings of one field
+    for row in _rows(data, "blimp", [("sentence_good", "sentence_bad", "UID", "field")]):
+        # BLiMP has two spellings of one field
         paradigms[str(row["field"]).replace("/", "_"), str(row["UID"])].append(row)
     by_field: dict[str, list[float]] = defaultdict(list)
     for (field, _), rows in sorted(paradigms.items()):
@@ -240,15 +240,13 @@ def blimp(model: Model, data: Path, *, limit: int | None = None) -> dict[str, fl
 
 def sts(model: Model, data: Path, *, limit: int | None = None) -> dict[str, float]:
     """Return the correlations of cosines with human scores of sentence pairs (STS-B, SICK)."""
-    rows = list(islice(_rows(data), limit))
-    try:
-        *texts, score = next(names for names in PAIR_COLUMNS if rows and set(names) <= set(rows[0]))
-        scores = np.array([float(str(row[score])) for row in rows])
-    except (StopIteration, ValueError) as error:
-        received = str(error) or (", ".join(rows[0]) if rows else "no rows")
-        expected = f"{' or '.join(map(', '.join, PAIR_COLUMNS))}, the last with numbers"
-        what, advice = f"{data} has no scored sentence pairs", "litebert evaluate MODEL --on sts --data STS-B/dev.tsv"
-        raise LitebertError("LB-992", what, received=received, expected=expected, next=advice) from error
+    rows = _rows(data, "sts", PAIR_COLUMNS)[:limit]
+    *texts, score = next(names for names in PAIR_COLUMNS if set(names) <= set(rows[0]))
+    scores = np.array([number_of(row[score]) for row in rows], dtype=np.float64)
+    if np.isnan(scores).any():
+        place = int(np.flatnonzero(np.isnan(scores))[0])
+        what, received = f"{data}, row {place + 1}: the {score} is not a number", str(rows[place][score])
+        raise LitebertError("LB-992", what, received=received, next=f"correct or remove this row: {data}")
     first, second = (model.embed([str(row[name]) for row in rows], normalize=True) for name in texts)
     measures = regression_measures(scores, (first * second).sum(1))
     return {"sts_spearman": measures["spearman"], "sts_pearson": measures["pearson"]}
@@ -260,7 +258,7 @@ def retrieval(model: Model, data: Path, *, limit: int | None = None) -> dict[str
     `data` is in SQuAD's layout, or rows with `question` and `context`. The mean reciprocal rank
     counts ranks beyond 10 as 0; recall at k is the share of questions found among the first k.
     """
-    rows = list(islice(_rows(data), limit))
+    rows = _rows(data, "retrieval", [("question", "context")])[:limit]
     contexts = list(dict.fromkeys(str(row["context"]) for row in rows))
     number = {context: index for index, context in enumerate(contexts)}
     wanted = np.array([number[str(row["context"])] for row in rows])
@@ -277,8 +275,15 @@ def retrieval(model: Model, data: Path, *, limit: int | None = None) -> dict[str
     }
 
 
-def _rows(data: Path) -> Iterator[Row]:
-    return (row for _, row in open_table(data, has_header=True).rows())
+def _rows(data: Path, measure: str, columns: Sequence[tuple[str, ...]]) -> list[Row]:
+    """Return the rows of a file, all of which have the columns of one of the tuples."""
+    rows = [row for _, row in open_table(data, has_header=True).rows()]
+    needed: set[str] = next((set(names) for names in columns if rows and set(names) <= set(rows[0])), {""})
+    if (lacking := next((row for row in rows if not needed <= set(row)), None)) is not None or not rows:
+        what, advice = f"{data} has no rows for {measure}", "litebert evaluate --help"
+        received, expected = ", ".join(lacking or ()) or "no rows", " or ".join(map(", ".join, columns))
+        raise LitebertError("LB-992", what, received=received, expected=expected, next=advice)
+    return rows
 
 
 MEASURES: dict[str, Callable[..., dict[str, float]]] = {"blimp": blimp, "sts": sts, "retrieval": retrieval}
