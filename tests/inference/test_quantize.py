@@ -54,43 +54,30 @@ def test_the_command_makes_the_same_copy_and_warns_of_one_that_differs_much(
     assert "measure it with --evaluate" in CliRunner().invoke(cli, words).stderr
 
 
-def _run(words: str) -> Callable[[Path, Path], object]:
-    """Return a call of a command on a model, with a new place for what it writes."""
-    return lambda model, output: cli.main(words.format(model, output).split(), standalone_mode=False)
-
-
-REFUSED: dict[str, tuple[str, str, Callable[[Path, Path], object]]] = {
-    "loaded for training": ("eight", "LB-663", lambda model, _: load_model(model)),
-    "a start": ("eight", "LB-663", lambda m, _: start_from(AlbertForPretraining(read_config(m)), m)),
-    "explained": ("eight", "LB-872", lambda model, _: litebert.load(model).explain("similar", *TEXTS[:2])),
-    "imported": ("eight", "LB-663", _run("import huggingface {} --output {}")),
-    "exported to ONNX": ("eight", "LB-663", _run("export onnx {} {}/model.onnx")),
-    "quantized again": ("eight", "LB-617", lambda model, output: quantize(model, output, texts=TEXTS)),
-    "too few texts": ("folder", "LB-618", lambda model, output: quantize(model, output, texts=TEXTS[:3])),
-    "an output that exists": ("folder", "LB-619", lambda model, _: quantize(model, model, texts=TEXTS)),
-    "nothing to calibrate on": ("folder", "LB-536", _run("quantize {} {}")),
-}
-
-
-@pytest.mark.parametrize(("given", "code", "call"), REFUSED.values(), ids=REFUSED)
-def test_what_eight_bits_cannot_be_used_or_made_for_is_refused(
-    request: pytest.FixtureRequest, tmp_path: Path, given: str, code: str, call: Callable[[Path, Path], object]
-) -> None:
-    with pytest.raises(LitebertError, match=code):
-        call(request.getfixturevalue(given), tmp_path / "out")
-    assert not (tmp_path / "out").exists()
-
-
-def test_transformers_refuses_the_folder_instead_of_drawing_random_weights(eight: Path) -> None:
-    with pytest.raises(OSError, match="no file named"):
+def test_what_eight_bits_cannot_be_used_or_made_for_is_refused(folder: Path, eight: Path, tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    calls = [
+        ("LB-663", lambda: load_model(eight)),  # for training
+        ("LB-663", lambda: start_from(AlbertForPretraining(read_config(eight)), eight)),
+        ("LB-872", lambda: litebert.load(eight).explain("similar", *TEXTS[:2])),
+        ("LB-617", lambda: quantize(eight, output, texts=TEXTS)),
+        ("LB-618", lambda: quantize(folder, output, texts=TEXTS[:3])),
+        ("LB-619", lambda: quantize(folder, folder, texts=TEXTS)),
+        ("LB-663", lambda: cli.main(f"import huggingface {eight} --output {output}".split(), standalone_mode=False)),
+        ("LB-663", lambda: cli.main(f"export onnx {eight} {output}/m.onnx".split(), standalone_mode=False)),
+        ("LB-536", lambda: cli.main(f"quantize {folder} {output}".split(), standalone_mode=False)),
+    ]
+    for code, call in calls:
+        with pytest.raises(LitebertError, match=code):
+            call()
+        assert not output.exists()
+    with pytest.raises(OSError, match="no file named"):  # transformers would draw random weights
         transformers.AlbertModel.from_pretrained(eight)
 
 
 HALF = "ffn.quantized"  # how the name of one matrix of numbers ends
 DAMAGES: dict[str, tuple[str, str, Callable[[Tensor], Tensor] | None]] = {
-    "no scale": ("LB-660", "ffn.scale", None),
-    "no numbers": ("LB-660", HALF, None),
-    "no ranges": ("LB-660", "albert.ranges", None),
+    **{f"no {ending}": ("LB-660", ending, None) for ending in ("ffn.scale", HALF, "albert.ranges")},
     "means of one block": ("LB-606", "albert.shifts", lambda means: means[:, :1]),
     "ranges of fewer steps": ("LB-606", "albert.ranges", lambda ranges: ranges[:2]),
     "ranges back to front": ("LB-666", "albert.ranges", lambda ranges: ranges.flip(-1)),
@@ -102,11 +89,9 @@ DAMAGES: dict[str, tuple[str, str, Callable[[Tensor], Tensor] | None]] = {
 }
 
 
-@pytest.mark.parametrize(("code", "ending", "change"), DAMAGES.values(), ids=DAMAGES)
-def test_a_damaged_copy_gives_one_error(
-    eight: Path, tmp_path: Path, code: str, ending: str, change: Callable[[Tensor], Tensor] | None
-) -> None:
-    tensors = load_file(eight / INT8_FILE)
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_copy_gives_one_error(eight: Path, tmp_path: Path, damage: str) -> None:
+    (code, ending, change), tensors = DAMAGES[damage], load_file(eight / INT8_FILE)
     name = next(name for name in tensors if name.endswith(ending))
     whole = tensors.pop(name)
     if change:
