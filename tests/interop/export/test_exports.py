@@ -12,9 +12,7 @@ import numpy as np
 import onnx
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto
 from onnx.reference import ReferenceEvaluator
 
 from litebert.cli import run
@@ -149,21 +147,18 @@ def test_every_plan_and_head_gives_the_outputs_of_the_ragged_network(kind: str, 
     _assert_equal({n: x.numpy() for n, x in zip(OUTPUTS[kind], found, strict=True)}, network, inputs)
 
 
-@pytest.mark.parametrize(
-    ("missing", "names"),
-    [
+def test_only_what_the_file_has_is_given() -> None:
+    for missing, names in (
         (["sentence_order"], ("prediction_logits",)),
         (["albert.pooler"], ("prediction_logits",)),
         (["masked_lm"], ("sop_logits",)),
         (["masked_lm", "sentence_order"], ("last_hidden_state", "pooler_output")),
         (["masked_lm", "albert.pooler"], ("last_hidden_state",)),
-    ],
-)
-def test_only_what_the_file_has_is_given(missing: list[str], names: tuple[str, ...]) -> None:
-    network = build()
-    for part in missing:
-        network.get_submodule(part).to("meta")
-    assert padded(network).output_names == names
+    ):
+        network = build()
+        for part in missing:
+            network.get_submodule(part).to("meta")
+        assert padded(network).output_names == names
 
 
 # --- files -----------------------------------------------------------------------------------------------------------
@@ -226,14 +221,15 @@ def _reference(model: onnx.ModelProto) -> Callable[[Arrays], Arrays]:
     return lambda inputs: dict(zip(names, evaluator.run(None, inputs), strict=True))
 
 
-@pytest.mark.parametrize(
-    ("kind", "num_products"), [("pretraining", 13), ("conditional-question-answering", 15), ("multiple-choice", 11)]
-)
+PRODUCTS = {"pretraining": 13, "conditional-question-answering": 15, "multiple-choice": 11}
+
+
+@pytest.mark.parametrize("kind", PRODUCTS)
 def test_every_product_with_a_weight_is_in_integers_and_near_the_network(
-    exported: Exports, tokenizer: Tokenizer, kind: str, num_products: int
+    exported: Exports, tokenizer: Tokenizer, kind: str
 ) -> None:
     small = quantise(onnx.load(exported(kind, "model.onnx").output))
-    assert [node.op_type for node in small.graph.node].count("MatMulInteger") == num_products
+    assert [node.op_type for node in small.graph.node].count("MatMulInteger") == PRODUCTS[kind]
     tensors = small.graph.initializer
     large = [t.name for t in tensors if t.data_type == TensorProto.FLOAT and len(t.dims) > 1]
     assert large == ["embedding.position.weight"]
@@ -244,24 +240,6 @@ def test_every_product_with_a_weight_is_in_integers_and_near_the_network(
         near = require_near(_reference(small), _source(kind, tokenizer), Path("small.onnx"), is_int8=True)
         assert near.correlation > 0.99
         assert 0 < near.max_difference < 0.15 * near.scale
-
-
-@settings(deadline=None, max_examples=40)
-@given(shape=st.tuples(*[st.integers(1, 24)] * 3), seed=st.integers(0, 999), scale=st.sampled_from([1e-3, 1.0, 50.0]))
-def test_a_product_is_off_by_no_more_than_its_rounding(shape: tuple[int, int, int], seed: int, scale: float) -> None:
-    rows, inner, columns = shape
-    generator = np.random.Generator(np.random.PCG64(seed))
-    x = generator.normal(0, scale, (rows, inner)).astype(np.float32)
-    weight = generator.normal(size=(inner, columns)).astype(np.float32)
-    x_and_y = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["rows", None]) for name in "xy"]
-    nodes, constants = [helper.make_node("MatMul", ["x", "w"], ["y"])], [numpy_helper.from_array(weight, "w")]
-    graph = helper.make_graph(nodes, "test", x_and_y[:1], x_and_y[1:], constants)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
-    y = _reference(quantise(model))({"x": x})["y"]
-    x_step = (max(x.max(), 0) - min(x.min(), 0)) / 255
-    w_step = np.abs(weight).max(0) / 127
-    limit = x_step * np.abs(weight).sum(0) + (np.abs(x) + x_step).sum(1)[:, None] * w_step / 2
-    assert (np.abs(y - x @ weight) <= 1.01 * limit + 1e-6 * scale).all()
 
 
 # --- what is refused, and leaves nothing behind ----------------------------------------------------------------------
@@ -295,12 +273,6 @@ def test_what_cannot_be_exported_is_refused_and_nothing_is_touched(
         assert sorted(tmp_path.rglob("*")) == before and (tmp_path / "old.onnx").read_bytes() == b"old"
     with pytest.raises(LitebertError, match="LB-751"):
         export_program(usual, Path("model.onnx"))
-
-
-def test_ends_of_other_starts_say_nothing() -> None:
-    ends = np.full((2, 5, 7), -np.inf, np.float32)
-    parity = program.compare({"end_logits": np.zeros_like(ends)}, {"end_logits": ends})
-    assert (parity.max_difference, parity.correlation) == (0, 1)
 
 
 def test_wrong_numbers_are_refused_and_a_head_from_outside(tokenizer: Tokenizer) -> None:
