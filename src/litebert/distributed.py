@@ -113,7 +113,10 @@ def _speaking() -> Iterator[None]:
 def world_size() -> int:
     """Return the number of processes of the run; 1 without a launcher."""
     try:
-        return max(1, int(os.environ.get("WORLD_SIZE") or 1))
+        size, rank = int(os.environ.get("WORLD_SIZE") or 1), int(os.environ.get("RANK") or 0)
+        if size < 1 or (size > 1 and not 0 <= rank < size):  # torch would wait for the others in vain
+            raise ValueError(f"RANK={rank}, WORLD_SIZE={size}")
+        return size
     except ValueError as error:
         raise _incomplete(error) from error
 
