@@ -19,7 +19,7 @@ from litebert.cli.command import command_of
 from litebert.config import ObjectiveConfig, PretrainConfig
 from litebert.files import read_json, write_json, write_text
 from litebert.folder import SentenceVectors, save_model, write_sentence_transformers
-from litebert.folder.model import write_weights
+from litebert.folder.model import load_model, write_weights
 from litebert.nn import AlbertForPretraining, pooled
 from litebert.runs import Run
 from litebert.tasks.pretraining import micro_batches
@@ -86,8 +86,14 @@ def main(runs: tuple[Path, ...], out: Path, *, weights: tuple[float, ...] = ()) 
     """Write the folder; its JSON without indentation, since every byte is shipped."""
     run = Run.open(runs[-1])
     out.mkdir(parents=True)
-    network = mean_network([run / "model" for run in runs], weights)
-    assert isinstance(network, AlbertForPretraining)
+    # The last run first: its network has the head of sentence order, which what it started from may lack. This head
+    # and the pooler that it trained are the last run's own; a mean with a pooler fitted to vectors would be neither.
+    network, last = (
+        mean_network([run / "model" for run in reversed(runs)], weights[::-1]),
+        load_model(runs[-1] / "model"),
+    )
+    assert isinstance(network, AlbertForPretraining) and isinstance(last.network, AlbertForPretraining)
+    network.albert.pooler, network.sentence_order = last.network.albert.pooler, last.network.sentence_order
     if run.evaluations[-1].values["sentence_order_accuracy"] < LEAST_ORDER_ACCURACY:
         network.sentence_order.to("meta")  # what holds no numbers is not written
         corpora = [str(run.settings["data.corpus"]), *(run.settings.get("data.mix") or ())]
