@@ -121,8 +121,8 @@ class Affine(nn.Module):
 def padded(network: Network, *, has_head: bool = True, has_states: bool = False) -> PaddedNetwork:
     """Return the network for padded rectangles, without the layers whose parameters are missing from its file.
 
-    Without a head its outputs are `last_hidden_state`, and `pooler_output` if there is a pooler; `has_states` adds
-    `last_hidden_state` to the outputs of a head.
+    Without a head its outputs are `last_hidden_state`, and `pooler_output` if there is a pooler. With `has_states`, for
+    a page, `last_hidden_state` joins the outputs of a head, and sentence order, which no page asks for, is left out.
     """
     network = deepcopy(network).eval()
     for module in list(network.modules()):
@@ -140,7 +140,7 @@ def padded(network: Network, *, has_head: bool = True, has_states: bool = False)
     elif has_head and isinstance(network, AlbertForPretraining):
         if is_whole(network.masked_lm):
             readers.append(_masked_lm(network))
-        if pooler is not None and is_whole(network.sentence_order):
+        if pooler is not None and is_whole(network.sentence_order) and not has_states:
             readers.append(_pooled("sop_logits", pooler, network.sentence_order))
     states = Reader(("last_hidden_state",), lambda hidden, _mask, _segments: (hidden,))
     if not readers:
