@@ -102,12 +102,16 @@ def test_a_deadline_is_kept_and_its_work_not_done(small_server) -> None:
 def test_a_client_that_leaves_frees_its_place(small_server) -> None:
     left = small_server.metric("litebert_abandoned_total")
     body = json.dumps(HEAVY).encode()
-    with busy(small_server):
+
+    def is_noticed() -> bool:  # an answer within 50 ms is not worth watching for; one of several in a row waits longer
         with socket.create_connection(("127.0.0.1", small_server.port)) as link:
             link.sendall(START + b"Content-Length: %d\r\n\r\n" % len(body) + body)
-        small_server.wait_until(lambda: small_server.metric("litebert_abandoned_total") > left, seconds=20)
+        return small_server.metric("litebert_abandoned_total") > left
+
+    with busy(small_server):
+        small_server.wait_until(is_noticed, seconds=20)
+    small_server.wait_until(lambda: small_server.metric("litebert_queue_requests") == 0)
     assert small_server.ask("/v1/embed", {"texts": ["a"]}).status == 200
-    assert small_server.metric("litebert_queue_requests") == 0
 
 
 @pytest.mark.parametrize("rounds", [250, pytest.param(1_250, marks=pytest.mark.slow)])
