@@ -60,7 +60,7 @@ def load(
     `path` is a model folder, a run or a name on the Hub; without it, the model that comes with the
     package answers. `precision="bf16"` is several times faster where the machine has it; `depth`
     is the number of steps applied, for a model trained with `train.exits`. `backend="auto"`
-    computes short texts that are alone with onnxruntime where it is installed and faster.
+    computes attention and single short texts with onnxruntime where it is installed and faster.
 
     >>> model = load()
     >>> len(model.fill("It was a [MASK] day.", top=3))

@@ -20,7 +20,7 @@ Activation = Literal["gelu_new", "gelu_pytorch_tanh", "gelu", "relu", "tanh", "l
 Sharing = Literal["all", "attention", "ffn", "none"]
 Precision = Literal["fp32", "bf16", "fp16"]
 Backend = Literal["torch", "onnxruntime", "auto"]
-"""What computes a single short text; auto is onnxruntime where it is installed and faster."""
+"""What computes attention and single short texts; auto is onnxruntime where it is installed and faster."""
 
 
 @dataclass(frozen=True)

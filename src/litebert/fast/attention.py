@@ -23,6 +23,7 @@ from litebert.nn import Batch, Visible, attention, sequence_of
 
 _MANY = 4  # sequences from which on a stack counts as large
 _FEW = 48  # tokens of a batch up to which float32 is faster than bf16 on a CPU: no padding, one kernel, two casts
+_LONG = 32  # tokens from which on padding costs more than a call of its own
 _ALIGNED = 8  # widths of rectangles on a GPU are multiples of this, as masks in half precision require
 _SMALLEST_BLOCK = 32  # tokens in a block of local attention
 
@@ -50,15 +51,22 @@ Attend: TypeAlias = Callable[[Tensor, Tensor, Tensor, Layout, float], Tensor]
 """(query, key, value, layout, dropout_prob) -> mixed: a row for each query; key and value have all tokens."""
 
 
-def attend_of(config: AlbertConfig, *, in_rectangles: bool) -> Attend:
-    """Return the kernel for a kind of attention: its own, masked scores if it has none, or one of those for `full`."""
+Kernel: TypeAlias = Callable[[Tensor, Tensor, Tensor, Tensor | None], Tensor]
+"""(query, key, value, is_key) -> mixed, all (sequences, heads, width, head_size); is_key broadcasts to the scores."""
+
+
+def attend_of(config: AlbertConfig, *, in_rectangles: bool, others: tuple[Kernel, ...] = ()) -> Attend:
+    """Return the kernel for a kind of attention: its own, masked scores if it has none, or one of those for `full`.
+
+    Rectangles are also computed by one of the `others` wherever that measures faster.
+    """
     kind, settings = ATTENTION_KINDS[config.attention], config.attention_settings
     if kind.attend is not None:
         attend = resolve_name(kind.attend) if isinstance(kind.attend, str) else kind.attend
         return partial(attend, **settings)
     if kind.visible is not None:
         return partial(masked, visible=partial(kind.visible, **settings))
-    return rectangles if in_rectangles else full
+    return partial(rectangles, others=others) if in_rectangles else full
 
 
 def full(query: OfQueries, key: OfTokens, value: OfTokens, layout: Layout, dropout_prob: float) -> OfQueries:
@@ -151,11 +159,20 @@ class Rectangle(NamedTuple):
     is_key: Bool[Tensor, "sequences 1 1 width"] | None
 
 
-def rectangles(query: OfQueries, key: OfTokens, value: OfTokens, layout: Layout, _dropout_prob: float) -> OfQueries:
+def rectangles(
+    query: OfQueries,
+    key: OfTokens,
+    value: OfTokens,
+    layout: Layout,
+    _dropout_prob: float,
+    *,
+    others: tuple[Kernel, ...] = (),
+) -> OfQueries:
     """Attend to the whole sequence, without gradients."""
-    is_half, mixed = query.dtype == torch.bfloat16, []
-    if is_half and key.shape[0] <= _FEW:
-        return rectangles(query.float(), key.float(), value.float(), layout, 0.0).to(query.dtype)
+    if query.dtype == torch.bfloat16 and key.shape[0] <= _FEW:
+        return rectangles(query.float(), key.float(), value.float(), layout, 0.0, others=others).to(query.dtype)
+    plain: tuple[Kernel, ...] = (F.scaled_dot_product_attention,)
+    kernels, mixed = plain + (_products,) * (query.dtype == torch.bfloat16) + others, []
     found, order = arranged(layout.query_lengths, layout.batch.lengths, query.dtype == torch.float32)
     for count, queries, keys, is_key in found:
         parts = (
@@ -163,7 +180,7 @@ def rectangles(query: OfQueries, key: OfTokens, value: OfTokens, layout: Layout,
             for x, rows in ((query, queries), (key, keys), (value, keys))
         )
         q, k, v = (torch.unflatten(x, 0, (count, -1)).transpose(1, 2) for x in parts)  # (sequences, heads, width, size)
-        kernel = _products if is_half and not _likes_fused(*k.shape[1:]) else F.scaled_dot_product_attention
+        kernel = _fastest(kernels, query.dtype, q.shape[1], _rounded(k.shape[2]), q.shape[3])
         mixed.append(kernel(q, k, v, is_key).transpose(1, 2).flatten(0, 1))
     joined = mixed[0] if len(mixed) == 1 else torch.cat(mixed)
     return joined if order is None else joined.index_select(0, order)
@@ -175,12 +192,14 @@ def arranged(
 ) -> tuple[list[Rectangle], Int[Tensor, " queries"] | None]:
     """Put sequences of similar lengths side by side; also return the order of the joined queries, if it is another.
 
-    Exact rectangles are as wide as their longest sequence, so a single text needs no padding. For kernels that are
+    Exact rectangles are as wide as their longest sequence, and long sequences share one only if they are equally
+    long. For kernels that are
     compiled for every width, there are few widths instead: 16, or a multiple of 32, the tiles of a CPU's matrix unit.
     """
     by_width: dict[int, list[int]] = {}
     for number, length in enumerate(key_lengths):
-        by_width.setdefault(16 if length <= 16 else -(-length // 32) * 32, []).append(number)
+        is_long = is_exact and min(length, query_lengths[number]) > _LONG
+        by_width.setdefault(length if is_long else _rounded(length), []).append(number)
     own_queries, own_keys = (torch.split(torch.arange(sum(each)), list(each)) for each in (query_lengths, key_lengths))
     found, joined = [], []
     for width, members in by_width.items():
@@ -200,6 +219,10 @@ def arranged(
     return found, None if torch.equal(places, torch.arange(len(order))) else order
 
 
+def _rounded(length: int) -> int:
+    return 16 if length <= 16 else -(-length // 32) * 32
+
+
 def _as_slice(rows: Int[Tensor, "sequences width"]) -> slice | Tensor:
     """Return consecutive rows as a slice, which copies nothing; padding repeats the first row of all."""
     flat, start = rows.flatten(), int(rows[0, 0])
@@ -208,12 +231,14 @@ def _as_slice(rows: Int[Tensor, "sequences width"]) -> slice | Tensor:
 
 
 @lru_cache
-def _likes_fused(heads: int, width: int, head_size: int) -> bool:
-    """Tell whether this CPU's fused kernel is faster than two products in bf16; with AVX-512 alone it is not."""
-    q = torch.full((max(1, 256 // width), heads, width, head_size), 0.5, dtype=torch.bfloat16)
-    kernels = (F.scaled_dot_product_attention, _products)
-    fused, plain = fastest(*(partial(kernel, q, q, q, None) for kernel in kernels), rounds=7)
-    return fused < plain
+def _fastest(kernels: tuple[Kernel, ...], dtype: torch.dtype, heads: int, width: int, head_size: int) -> Kernel:
+    """Return the kernel that is fastest on this CPU for sequences of about this width, timed once."""
+    if len(kernels) == 1:
+        return kernels[0]
+    x = torch.full((max(1, 256 // width), width, heads, head_size), 0.5, dtype=dtype).transpose(1, 2)
+    is_key = torch.ones(x.shape[0], 1, 1, width, dtype=torch.bool)
+    seconds = fastest(*(partial(kernel, x, x, x, is_key) for kernel in kernels), rounds=7)
+    return kernels[seconds.index(min(seconds))]
 
 
 # Kinds that read only a part of their sequence.

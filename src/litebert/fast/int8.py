@@ -22,7 +22,7 @@ from torch.nn import functional as F
 
 from litebert.config import Activation, AlbertConfig
 from litebert.fast import steps
-from litebert.fast.attention import attend_of
+from litebert.fast.attention import Kernel, attend_of
 from litebert.nn import Albert, AttentionBlock, Batch, FeedForwardBlock
 
 # The inputs of the four products of a step; calibration finds a range for each, in each step.
@@ -197,13 +197,13 @@ def kernels_work() -> bool:
     return is_right and torch.equal(rounded, x.to(torch.uint8) * 255)
 
 
-def int8_steps(albert: Albert) -> list[steps.Step]:
+def int8_steps(albert: Albert, *, others: tuple[Kernel, ...] = ()) -> list[steps.Step]:
     """Return all steps of an eight-bit network: each block is packed once, and bound to the calibration of each step.
 
     Between the two blocks of a step, hidden states are shifted by its second mean.
     """
     ranges, shifts, biases = (albert.get_buffer(name) for name in Int8Calibration._fields)
-    attend = attend_of(albert.config, in_rectangles=True)
+    attend = attend_of(albert.config, in_rectangles=True, others=others)
     inner = torch.bfloat16 if steps.pays(torch.bfloat16) else torch.float32
     attention, feed_forward = albert.attention, albert.feed_forward
     first = [(Product(each.query, each.key, each.value), Product(each.output)) for each in attention]

@@ -23,7 +23,7 @@ from torch.utils.checkpoint import checkpoint
 
 from litebert.config import Activation, Backend
 from litebert.errors import DamagedError, no_such_name
-from litebert.fast.attention import Attend, Layout, attend_of, fastest
+from litebert.fast.attention import Attend, Kernel, Layout, attend_of, fastest
 from litebert.nn import ACTIVATIONS, Albert, AttentionBlock, Batch, Network, filled
 
 # The dtype of activations for each precision.
@@ -77,12 +77,17 @@ def block(
 
 
 def make_steps(
-    albert: Albert, linear: MakeLinear, *, for_training: bool = False, plan: Sequence[tuple[int, int]] | None = None
+    albert: Albert,
+    linear: MakeLinear,
+    *,
+    for_training: bool = False,
+    plan: Sequence[tuple[int, int]] | None = None,
+    others: tuple[Kernel, ...] = (),
 ) -> list[Step]:
     """Prepare each block of a plan once, and return the plan's steps; by default all of the encoder's."""
     plan, dtype = albert.plan if plan is None else plan, albert.dtype
     is_on_cpu = albert.embedding.norm.weight.device.type == "cpu"
-    attend = attend_of(albert.config, in_rectangles=is_on_cpu and not for_training)
+    attend = attend_of(albert.config, in_rectangles=is_on_cpu and not for_training, others=others)
 
     mixing, widening = {}, {}
     for i in {i for i, _ in plan}:
@@ -155,11 +160,15 @@ class Engine:
         if self.packed is None:
             from litebert.fast.int8 import int8_steps, is_int8, kernels_work
 
-            has_int8 = is_int8(albert) and kernels_work()  # without these kernels, rounded weights compute in float32
-            self.stamps, self.packed = stamps, int8_steps(albert) if has_int8 else make_steps(albert, packed_linear)
+            self.stamps, others = stamps, tuple[Kernel, ...]()
             if self.backend != "torch":
-                from litebert.fast.onnx_step import with_graphs
+                from litebert.fast.graphs import attention_graph, with_graphs
 
+                others = (attention_graph(torch.get_num_threads()),)
+            has_int8 = is_int8(albert) and kernels_work()  # without these kernels, rounded weights compute in float32
+            make = int8_steps if has_int8 else partial(make_steps, linear=packed_linear)
+            self.packed = make(albert, others=others)
+            if self.backend != "torch":
                 self.packed = with_graphs(albert, self.packed, is_forced=self.backend == "onnxruntime")
         return self.packed[: albert.depth]
 
@@ -184,9 +193,9 @@ def checkpoint_gradients(albert: Albert) -> None:
 def pack(albert: Albert, backend: str = "torch") -> None:
     """Pack the current weights for inference, in eight bits if they are stored so.
 
-    Training and gradients use the weights themselves; if these change, packed ones are dropped. With "onnxruntime", a
-    network in fp32 whose operators it has gets a graph per distinct step, which computes single short texts; with
-    "auto", if it is installed and faster.
+    Training and gradients use the weights themselves; if these change, packed ones are dropped. With "onnxruntime", it
+    attends wherever it is faster, and a network in fp32 whose operators it has gets a graph per distinct step, which
+    computes single short texts; with "auto", if it is installed, and these too only if they are faster.
     """
     if backend not in get_args(Backend):
         raise no_such_name("LB-975", "there is no such backend", str(backend), get_args(Backend), next='backend="auto"')

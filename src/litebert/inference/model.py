@@ -90,8 +90,8 @@ class Model:
 
         `precision` is that of activations: bf16 is several times faster where the CPU or GPU has it, and within 1 % of
         fp32. An eight-bit folder (`litebert quantize`) has its own. `depth` is the number of steps applied; if a head
-        was trained after that step, it answers. `backend` computes single short texts; "auto" is onnxruntime where
-        that is faster. No code from the files is executed.
+        was trained after that step, it answers. `backend` computes attention and single short texts; "auto" is
+        onnxruntime where that is faster. No code from the files is executed.
         """
         from litebert.fast import pack
         from litebert.folder.config import read_sentence_vectors

@@ -19,7 +19,9 @@ class Options:
     precision: Annotated[
         Literal["fp32", "bf16"], "bf16 is several times faster where the machine has it, and within 1 %."
     ] = "fp32"
-    backend: Annotated[Backend, "Kernels for one text at a time, in fp32; auto measures and takes the faster."] = "auto"
+    backend: Annotated[Backend, "Kernels of attention and short texts in fp32; auto measures and takes the faster."] = (
+        "auto"
+    )
     threads: Annotated[int, Ge(0), "CPU threads; all by default."] = 0
     batch_tokens: Annotated[int, Ge(1), "Most tokens computed together."] = 1_024
     queue: Annotated[int, Ge(1), "Requests that may wait per model."] = 64

@@ -1,19 +1,21 @@
-"""Compute a single short text with onnxruntime: each step as one compiled graph.
+"""Compute with onnxruntime what it computes faster: attention in float32, and a single short text as a whole.
 
-For a short text, torch's many small operators cost as much as the products. There is one graph per distinct step, so
-weights are stored once, however many steps share them.
+Its products of many small matrices use all of a CPU, where torch's may not (those of MKL, on AMD). For a short text,
+torch's many small operators cost as much as the products, so each distinct step is one graph: weights are stored
+once more, however many steps share them.
 """
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import lru_cache, partial
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from litebert.config import ATTENTION_KINDS, Activation
 from litebert.errors import missing_package
-from litebert.fast.attention import Layout, fastest
+from litebert.fast.attention import Kernel, Layout, fastest
 from litebert.fast.int8 import is_int8
 from litebert.fast.steps import Step, projection
 from litebert.nn import Albert, AttentionBlock, Batch, FeedForwardBlock
@@ -28,6 +30,26 @@ Graph = Callable[[Tensor], Tensor]  # rows of one sequence -> their hidden state
 # The operators of onnxruntime that fuse a bias and an activation.
 _FUSED: dict[Activation, str] = {"gelu": "BiasGelu", "gelu_new": "FastGelu", "gelu_pytorch_tanh": "FastGelu"}
 _MOST_ROWS = 64  # for which a graph is used; from 128 on, products take nearly all the time
+_AT_ONCE = 2**20  # scores that are computed in one run: 4 MB, which stay in the caches
+_MOST_SCORES = 2**22  # of one sequence: 16 MB
+_ATTENTION = """
+<ir_version: 10, opset_import: ["": 20, "com.microsoft": 1]>
+attention (float[n, queries, heads, size] q, float[n, keys, heads, size] k, float[n, keys, heads, size] v{inputs})
+=> (float[n, queries, heads, size] y) {{
+    query = Transpose<perm = [0, 2, 1, 3]>(q)
+    key = Transpose<perm = [0, 2, 1, 3]>(k)
+    value = Transpose<perm = [0, 2, 1, 3]>(v)
+    scores = com.microsoft.FusedMatMul<transB = 1, alpha = {scale}>(query, key)
+    masked = {masked}
+    weights = Softmax<axis = -1>(masked)
+    mixed = MatMul(weights, value)
+    y = Transpose<perm = [0, 2, 1, 3]>(mixed)
+}}
+"""
+_MASKING = {
+    False: {"inputs": "", "masked": "Identity(scores)"},
+    True: {"inputs": ", float[n, one, one, keys] mask", "masked": "Add(scores, mask)"},
+}
 _STEP = """
 <ir_version: 10, opset_import: ["": 20, "com.microsoft": 1]>
 step (float[rows, {size}] x) => (float[rows, {size}] y) {{
@@ -50,6 +72,33 @@ step (float[rows, {size}] x) => (float[rows, {size}] y) {{
         narrow, hidden, widen_norm_weight, widen_norm_bias, widen_output_bias)
 }}
 """
+
+
+@lru_cache
+def attention_graph(num_threads: int) -> Kernel:
+    """Return attention in float32; a sequence with too many scores to hold is computed by torch."""
+
+    @lru_cache
+    def started(head_size: int, has_mask: bool) -> onnxruntime.InferenceSession:
+        text = _ATTENTION.format(scale=head_size**-0.5, **_MASKING[has_mask])
+        return _session(onnx.parser.parse_model(text), num_threads)
+
+    def attend(query: Tensor, key: Tensor, value: Tensor, is_key: Tensor | None) -> Tensor:
+        scores_each = query.shape[1] * query.shape[2] * key.shape[2]
+        if scores_each > _MOST_SCORES:
+            return F.scaled_dot_product_attention(query, key, value, is_key)
+        inputs = {"q": query, "k": key, "v": value}
+        inputs = {name: x.transpose(1, 2).float().contiguous() for name, x in inputs.items()}
+        if is_key is not None:
+            inputs["mask"] = torch.zeros(is_key.shape).masked_fill_(~is_key, -torch.inf)
+        session, number = started(query.shape[3], is_key is not None), max(1, _AT_ONCE // scores_each)
+        mixed = [
+            torch.from_numpy(session.run(None, {name: x[at : at + number].numpy() for name, x in inputs.items()})[0])
+            for at in range(0, len(query), number)
+        ]
+        return (mixed[0] if len(mixed) == 1 else torch.cat(mixed)).to(query.dtype).transpose(1, 2)
+
+    return attend
 
 
 def with_graphs(albert: Albert, steps: Sequence[Step], *, is_forced: bool) -> Sequence[Step]:
@@ -90,10 +139,14 @@ def _compiled(attention: AttentionBlock, feed_forward: FeedForwardBlock) -> Grap
     model = onnx.parser.parse_model(step)
     model.graph.initializer.extend(onnx.numpy_helper.from_array(array, name) for name, array in constants.items())
 
-    # as many threads as torch uses; those that keep spinning after a run would slow torch down
+    session = _session(model, torch.get_num_threads())
+    return lambda x: torch.from_numpy(session.run(None, {"x": x.numpy()})[0])
+
+
+def _session(model: onnx.ModelProto, num_threads: int) -> onnxruntime.InferenceSession:
+    """Start a graph. Threads that keep spinning after a run would slow torch down."""
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads, options.inter_op_num_threads = torch.get_num_threads(), 1
+    options.intra_op_num_threads, options.inter_op_num_threads = num_threads, 1
     options.log_severity_level = 3  # errors alone
     options.add_session_config_entry("session.force_spinning_stop", "1")
-    running = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    return lambda x: torch.from_numpy(running.run(None, {"x": x.numpy()})[0])
+    return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
