@@ -123,8 +123,11 @@ def test_fill_ranks_words_by_the_probability_of_the_network(model: Model) -> Non
     # A word is there once, with the chances of "▁x" and "x" added up.
     pieces = (model.tokenizer.piece(place) for place in range(5, model.tokenizer.vocab_size))
     assert sorted(f.words[0] for f in everything) == sorted({piece.removeprefix("▁") for piece in pieces} - {""})
-    two = model.fill("[MASK] walked to the [MASK].", top=4)  # filled together
-    assert [len(filling.words) for filling in two] == [2] * 4
+    every_pair = model.fill("[MASK] walked to the [MASK].", top=10**6)  # filled together
+    two = model.fill("[MASK] walked to the [MASK].", top=50)
+    assert len(every_pair) == len(everything) ** 2
+    assert [filling.words for filling in two] == [filling.words for filling in every_pair[:50]]
+    assert [len(filling.words) for filling in two] == [2] * 50
     assert not any("[MASK]" in filling.text for filling in two)
     beside = model.fill([text, "A [MASK] [MASK]."], top=3)[0]
     assert [each.text for each in beside] == [each.text for each in fillings]

@@ -17,12 +17,13 @@ from litebert.cli import run
 from litebert.config import PRESETS, AlbertConfig, PretrainConfig, preset
 from litebert.errors import LitebertError
 from litebert.inference import Model
+from litebert.inference.measures import blimp, retrieval, sts
 from litebert.nn import Albert, Batch
 from litebert.settings import resolve, settings_from_words
 from litebert.study import PAPER_PARAMETERS, forward_flops, sizes_of
 from litebert.study.ablation import Ablation, Scale, config_of, described, ordering, training_flops
 from litebert.study.findings import Layers, of_costs, read_findings, study_ablation
-from litebert.study.models import blimp, dominant_eigenvalue, fate_of, layers_of, measure_costs, retrieval, sts
+from litebert.study.models import dominant_eigenvalue, fate_of, layers_of, measure_costs
 from litebert.study.trials import Bench
 from litebert.train import loop
 

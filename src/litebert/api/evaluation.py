@@ -133,7 +133,7 @@ def _without_tuning(
     models: Sequence[str], on: str, data: str | Path, limit: int | None, precision: Precision | None
 ) -> Evaluation:
     from litebert.inference import Model
-    from litebert.study.models import MEASURES
+    from litebert.inference.measures import MEASURES
 
     model = Model.load(models[0], precision=precision or "fp32")
     return Evaluation({on: MEASURES[on](model, Path(data), limit=limit)})

@@ -153,10 +153,15 @@ class Model:
 
             left = iter(words)  # the blanks of a batch lie in the order of its rows
             for row in rows:
-                # Blanks are independent, so the best combinations of words extend the best shorter ones.
+                # Blanks are independent, so the best combinations of words extend the best shorter ones. Of the i-th
+                # shorter one with the j-th word, i x j - 1 combinations are better, so j ends at top / i.
                 beams: list[tuple[tuple[str, ...], float]] = [((), 1.0)]
                 for blank in islice(left, encoded[row].count(tokenizer.mask_id)):
-                    longer = [((*chosen, word), so_far * p) for chosen, so_far in beams for word, p in blank]
+                    longer = [
+                        ((*chosen, word), so_far * p)
+                        for i, (chosen, so_far) in enumerate(beams, 1)
+                        for word, p in blank[: top // i]
+                    ]
                     beams = sorted(longer, key=lambda beam: -beam[1])[:top]
                 offsets = tuple(match.span() for match in re.finditer(re.escape(MASK), texts[row]))
                 between = texts[row].split(MASK)

@@ -1,4 +1,4 @@
-"""Studies of models: each step and beyond (Figure 1), the paper's claims of cost, what is known without fine-tuning.
+"""Studies of models: each step and beyond (Figure 1), and the paper's claims of cost.
 
 Times are CPU seconds of this process; what is compared is timed one after the other in every round, so that other work
 on the machine cancels.
@@ -6,12 +6,9 @@ on the machine cancels.
 
 import math
 import time
-from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
-from statistics import fmean, mean, median
+from collections.abc import Mapping, Sequence
+from statistics import fmean, median
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.autograd.functional import jvp
@@ -23,11 +20,8 @@ from litebert.fast import accelerate, pack
 from litebert.fast.attention import Layout
 from litebert.fast.steps import DTYPES
 from litebert.inference.model import Model
-from litebert.metrics import regression_measures
 from litebert.nn import Albert, AlbertForPretraining, Batch
-from litebert.reading.tables import Row
 from litebert.study import MASKED_SHARE, findings, forward_flops, sizes_of
-from litebert.tasks.own.table import number_of, open_table
 
 SEED = 12_345
 
@@ -211,80 +205,3 @@ def forward_seconds(network: AlbertForPretraining, batch: Batch) -> float:
     begun = time.process_time()
     network.albert(batch)
     return time.process_time() - begun
-
-
-# ---- what a pretrained model knows without fine-tuning: BLiMP, sentence similarity, retrieval -----------------------
-
-PAIR_COLUMNS = (("sentence1", "sentence2", "score"), ("sentence_A", "sentence_B", "relatedness_score"))
-MOST_BLOCKED = 4_096  # questions whose cosines with all paragraphs are in memory at once
-
-
-def blimp(model: Model, data: Path, *, limit: int | None = None) -> dict[str, float]:
-    """Return the share of minimal pairs whose good sentence is likelier, overall and by field.
-
-    Sentences are compared by pseudo-log-likelihood (Salazar et al., 2020); BLiMP is that of Warstadt et al. (2020). All
-    paradigms (`UID`) have the same weight; `limit` takes the first pairs of each.
-    """
-    paradigms: dict[tuple[str, str], list[Row]] = defaultdict(list)
-    for row in _rows(data, "blimp", [("sentence_good", "sentence_bad", "UID", "field")]):
-        # BLiMP has two spellings of one field
-        paradigms[str(row["field"]).replace("/", "_"), str(row["UID"])].append(row)
-    by_field: dict[str, list[float]] = defaultdict(list)
-    for (field, _), rows in sorted(paradigms.items()):
-        sentences = [str(row[key]) for row in rows[:limit] for key in ("sentence_good", "sentence_bad")]
-        good, bad = np.array([score.log_likelihood for score in model.score(sentences)]).reshape(-1, 2).T  # (pairs,)
-        by_field[f"blimp_{field}"].append(float((good > bad).mean()))
-    overall = mean(share for shares in by_field.values() for share in shares)
-    return {"blimp": overall, **{name: mean(shares) for name, shares in by_field.items()}}
-
-
-def sts(model: Model, data: Path, *, limit: int | None = None) -> dict[str, float]:
-    """Return the correlations of cosines with human scores of sentence pairs (STS-B, SICK)."""
-    rows = _rows(data, "sts", PAIR_COLUMNS)[:limit]
-    *texts, score = next(names for names in PAIR_COLUMNS if set(names) <= set(rows[0]))
-    scores = np.array([number_of(row[score]) for row in rows], dtype=np.float64)
-    if np.isnan(scores).any():
-        place = int(np.flatnonzero(np.isnan(scores))[0])
-        what, received = f"{data}, row {place + 1}: the {score} is not a number", str(rows[place][score])
-        raise LitebertError("LB-992", what, received=received, next=f"correct or remove this row: {data}")
-    first, second = (model.embed([str(row[name]) for row in rows], normalize=True) for name in texts)
-    measures = regression_measures(scores, (first * second).sum(1))
-    return {"sts_spearman": measures["spearman"], "sts_pearson": measures["pearson"]}
-
-
-def retrieval(model: Model, data: Path, *, limit: int | None = None) -> dict[str, float]:
-    """Return how well questions find their paragraph among all paragraphs of a file, by cosine.
-
-    `data` is in SQuAD's layout, or rows with `question` and `context`. The mean reciprocal rank
-    counts ranks beyond 10 as 0; recall at k is the share of questions found among the first k.
-    """
-    rows = _rows(data, "retrieval", [("question", "context")])[:limit]
-    contexts = list(dict.fromkeys(str(row["context"]) for row in rows))
-    number = {context: index for index, context in enumerate(contexts)}
-    wanted = np.array([number[str(row["context"])] for row in rows])
-    vectors = model.embed(contexts, normalize=True)
-    questions = model.embed([str(row["question"]) for row in rows], normalize=True)
-    ranks = np.zeros(len(rows), dtype=np.int64)  # how many paragraphs are nearer than the wanted one
-    for start in range(0, len(rows), MOST_BLOCKED):
-        block = slice(start, start + MOST_BLOCKED)
-        cosines = questions[block] @ vectors.T
-        ranks[block] = (cosines > np.take_along_axis(cosines, wanted[block, None], axis=1)).sum(1)
-    return {
-        "retrieval_mrr": float(np.where(ranks < 10, 1 / (1 + ranks), 0.0).mean()),
-        **{f"retrieval_recall_at_{k}": float((ranks < k).mean()) for k in (1, 5, 10)},
-    }
-
-
-def _rows(data: Path, measure: str, columns: Sequence[tuple[str, ...]]) -> list[Row]:
-    """Return the rows of a file, all of which have the columns of one of the tuples."""
-    rows = [row for _, row in open_table(data, has_header=True).rows()]
-    needed: set[str] = next((set(names) for names in columns if rows and set(names) <= set(rows[0])), {""})
-    if (lacking := next((row for row in rows if not needed <= set(row)), None)) is not None or not rows:
-        what, advice = f"{data} has no rows for {measure}", "litebert evaluate --help"
-        received, expected = ", ".join(lacking or ()) or "no rows", " or ".join(map(", ".join, columns))
-        raise LitebertError("LB-992", what, received=received, expected=expected, next=advice)
-    return rows
-
-
-MEASURES: dict[str, Callable[..., dict[str, float]]] = {"blimp": blimp, "sts": sts, "retrieval": retrieval}
-"""What `litebert evaluate --on` measures; each takes a model, a file, and a limit on its rows."""
