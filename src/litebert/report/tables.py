@@ -267,18 +267,16 @@ def runs_compare(*runs: Annotated[Path, Required]) -> Table:
                     measured[f"{kind}, deviation", name] = _rounded(spread.spread)
         measures.append(measured)
     rows = list[tuple[Cell, ...]]()
-    for kind, name in dict.fromkeys(key for each in facts for key in each):
-        texts = [each.get((kind, name)) for each in facts]
-        if len(set(texts)) > 1:
-            origins = [run.file.origins.get(name) if kind == "setting" else None for run in opened.values()]
-            cells = (
-                f"{text} ({origin})" if text and origin else text for text, origin in zip(texts, origins, strict=True)
-            )
-            rows.append((kind, name, *cells))
+    for key in dict.fromkeys(key for each in facts for key in each):
+        if len({each.get(key) for each in facts}) > 1:
+            origins = [run.file.origins.get(key[1]) if key[0] == "setting" else None for run in opened.values()]
+            cells = zip((each.get(key) for each in facts), origins, strict=True)
+            rows.append((*key, *(f"{text} ({origin})" if text and origin else text for text, origin in cells)))
     # all kinds of last steps before those of best evaluations
     keys = dict.fromkeys(key for each in measures for key in each)
-    for kind, name in sorted(keys, key=lambda key: not key[0].startswith("last")):
-        rows.append((kind, name, *(each.get((kind, name)) for each in measures)))
+    rows += [
+        (*key, *(each.get(key) for each in measures)) for key in sorted(keys, key=lambda key: key[0][:4] != "last")
+    ]
     doubts = ["; ".join(doubts_of(run)) or None for run in opened.values()]
     if any(doubts):
         rows.append(("doubts", "", *doubts))
