@@ -127,7 +127,6 @@ def test_fill_ranks_words_by_the_probability_of_the_network(model: Model) -> Non
     two = model.fill("[MASK] walked to the [MASK].", top=50)
     assert len(every_pair) == len(everything) ** 2
     assert [filling.words for filling in two] == [filling.words for filling in every_pair[:50]]
-    assert [len(filling.words) for filling in two] == [2] * 50
     assert not any("[MASK]" in filling.text for filling in two)
     beside = model.fill([text, "A [MASK] [MASK]."], top=3)[0]
     assert [each.text for each in beside] == [each.text for each in fillings]
