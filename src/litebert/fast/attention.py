@@ -171,8 +171,12 @@ def rectangles(
     """Attend to the whole sequence, without gradients."""
     if query.dtype == torch.bfloat16 and key.shape[0] <= _FEW:
         return rectangles(query.float(), key.float(), value.float(), layout, 0.0, others=others).to(query.dtype)
-    plain: tuple[Kernel, ...] = (F.scaled_dot_product_attention,)
-    kernels, mixed = plain + (_products,) * (query.dtype == torch.bfloat16) + others, []
+    kernels: tuple[Kernel, ...] = (F.scaled_dot_product_attention,)
+    if query.dtype == torch.bfloat16:
+        kernels += (_products,)
+    if isinstance(layout.queries, slice):  # a few queries are not worth the copies that others make
+        kernels += others
+    mixed = list[Tensor]()
     found, order = arranged(layout.query_lengths, layout.batch.lengths, query.dtype == torch.float32)
     for count, queries, keys, is_key in found:
         parts = (
