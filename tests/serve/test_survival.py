@@ -84,10 +84,10 @@ def test_a_reload_that_fails_keeps_the_running_model(mortal, folder: Path) -> No
 
 
 @pytest.mark.slow
-def test_what_outlasts_the_stop_is_refused_and_the_exit_code_is_zero(folder: Path) -> None:
-    heavy = {"texts": ["word " * 1_990] * 32}
-    with serve(folder, "--batch-tokens", 1) as server, ThreadPoolExecutor(48) as pool:
-        server.wait_for("mortal is ready")
+def test_what_outlasts_the_stop_is_refused_and_the_exit_code_is_zero() -> None:
+    heavy = {"texts": ["word " * 1_990] * 32}  # a second or more with the packaged model
+    with serve("--batch-tokens", 1) as server, ThreadPoolExecutor(48) as pool:
+        server.wait_for("litebert is ready")
         asked = [pool.submit(server.ask, "/v1/embed", heavy) for _ in range(48)]
         server.wait_until(lambda: server.metric("litebert_queue_requests") > 40)
         server.process.send_signal(signal.SIGTERM)
