@@ -160,13 +160,7 @@ class Rectangle(NamedTuple):
 
 
 def rectangles(
-    query: OfQueries,
-    key: OfTokens,
-    value: OfTokens,
-    layout: Layout,
-    _dropout_prob: float,
-    *,
-    others: tuple[Kernel, ...] = (),
+    query: OfQueries, key: OfTokens, value: OfTokens, layout: Layout, _: float, *, others: tuple[Kernel, ...] = ()
 ) -> OfQueries:
     """Attend to the whole sequence, without gradients."""
     if query.dtype == torch.bfloat16 and key.shape[0] <= _FEW:
