@@ -190,9 +190,9 @@ def arranged(
 ) -> tuple[list[Rectangle], Int[Tensor, " queries"] | None]:
     """Put sequences of similar lengths side by side; also return the order of the joined queries, if it is another.
 
-    Exact rectangles are as wide as their longest sequence, and long sequences share one only if they are equally
-    long. For kernels that are
-    compiled for every width, there are few widths instead: 16, or a multiple of 32, the tiles of a CPU's matrix unit.
+    Exact rectangles are as wide as their longest sequence, and long sequences share one only if they are equally long.
+    For kernels that are compiled for every width, there are few widths instead: 16, or a multiple of 32, the tiles of a
+    CPU's matrix unit.
     """
     by_width: dict[int, list[int]] = {}
     for number, length in enumerate(key_lengths):
@@ -218,6 +218,7 @@ def arranged(
 
 
 def _rounded(length: int) -> int:
+    """Return one of the few widths."""
     return 16 if length <= 16 else -(-length // 32) * 32
 
 
