@@ -1,5 +1,6 @@
 """What a run costs while it lasts, what it needs around it, and that a signal ends it well."""
 
+import gc
 import os
 import resource
 import signal
@@ -25,7 +26,8 @@ def test_a_long_run_leaks_nothing(
 ) -> None:
     """Note memory and open files at five steps, and require a quarter of the run that adds less than 500 KB.
 
-    A leak adds in every quarter; an allocator takes new memory now and then, so the whole says nothing.
+    A leak adds in every quarter; an allocator takes new memory now and then, so the whole says nothing. What earlier
+    tests left open is collected first.
     """
     steps = [first + (last - first) * part // 4 for part in range(5)]
     memory, files, kept = list[int](), list[int](), list[bytes]()
@@ -39,10 +41,11 @@ def test_a_long_run_leaks_nothing(
     small = ("train.batch_size=2", "objective.max_seq_length=16", "train.log_every=25")
     pace = (f"train.steps={last}", "train.eval_every=100000", "train.save_every=500")
     each_step(note)
+    gc.collect()
     pretrain(configure(*small, *pace), tmp_path, is_quiet=True)
     assert len(memory) == 5
     assert min(after - before for before, after in pairwise(memory)) < 500_000
-    assert files[-1] == files[0]
+    assert files[-1] <= files[0]
 
 
 def test_control_what_each_step_keeps_is_noticed(tmp_path: Path, configure: Configure, each_step: EachStep) -> None:
