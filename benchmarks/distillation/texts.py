@@ -2,8 +2,9 @@
 
 Needs LITEBERT_TEST_DATA with text/books.jsonl.gz, text/wiki_articles.jsonl.gz and squad/train-v1.1.json.gz. Each
 chapter, each article, all paragraphs of a SQuAD article and all its questions are a document. `sample.jsonl` holds
-every tenth chapter and all else, for the vocabulary. `everyday.txt` has the everyday sentences of
-text/everyday.jsonl.gz, each a document of its own.
+every tenth chapter and all else, for the vocabulary. Two files have sentences, each a document of its own:
+`everyday.txt` those of text/everyday.jsonl.gz, and `sentences.txt` those of 6 to 40 words of all articles and of every
+third chapter, without the documents that a corpus of these texts holds out (a hundredth).
 """
 
 import json
@@ -12,20 +13,28 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks.texts import DATA, rows, squad
-from litebert.files import append_line
+from litebert.corpus.build import is_held_out
+from litebert.corpus.text import TextSettings, split_sentences
+from litebert.files import append_line, write_text
 
 NUM_FILES = 4
+HELD_OUT = 0.01
 
 
 def main(out: Path) -> None:
     out.mkdir(parents=True)
+    sentences = dict[str, None]()
     for number, (every, text) in enumerate(_documents(), 1):
         row = json.dumps({"text": text})
         append_line(out / f"text-{number % NUM_FILES}.jsonl", row)
         if number % every == 0:
             append_line(out / "sample.jsonl", row)
-    for sentence in dict.fromkeys(" ".join(row["text"].split()) for row in rows(DATA / "text" / "everyday.jsonl.gz")):
-        append_line(out / "everyday.txt", f"{sentence}\n")
+        if (every == 1 or number % 3 == 0) and not is_held_out(text, HELD_OUT):
+            found = (" ".join(sentence.split()) for sentence in split_sentences(text, TextSettings()))
+            sentences.update(dict.fromkeys(sentence for sentence in found if 6 <= sentence.count(" ") + 1 <= 40))
+    everyday = dict.fromkeys(" ".join(row["text"].split()) for row in rows(DATA / "text" / "everyday.jsonl.gz"))
+    for name, lines in (("everyday", everyday), ("sentences", sentences)):
+        write_text(out / f"{name}.txt", "".join(f"{line}\n\n" for line in lines))
 
 
 def _documents() -> Iterator[tuple[int, str]]:

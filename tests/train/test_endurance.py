@@ -26,8 +26,7 @@ def test_a_long_run_leaks_nothing(
 ) -> None:
     """Note memory and open files at five steps, and require a quarter of the run that adds less than 500 KB.
 
-    A leak adds in every quarter; an allocator takes new memory now and then, so the whole says nothing. What earlier
-    tests left open is collected first.
+    A leak adds in every quarter; an allocator takes new memory now and then, so the whole says nothing.
     """
     steps = [first + (last - first) * part // 4 for part in range(5)]
     memory, files, kept = list[int](), list[int](), list[bytes]()
@@ -41,7 +40,7 @@ def test_a_long_run_leaks_nothing(
     small = ("train.batch_size=2", "objective.max_seq_length=16", "train.log_every=25")
     pace = (f"train.steps={last}", "train.eval_every=100000", "train.save_every=500")
     each_step(note)
-    gc.collect()
+    gc.collect()  # what earlier tests left open
     pretrain(configure(*small, *pace), tmp_path, is_quiet=True)
     assert len(memory) == 5
     assert min(after - before for before, after in pairwise(memory)) < 500_000
