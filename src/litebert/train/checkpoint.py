@@ -1,7 +1,7 @@
 """Checkpoints: complete or absent, verified before use, resumed bit for bit, without pickle.
 
-A checkpoint is a folder `step-N`: a model as anybody can load it, the optimizer's moments, the run's progress, and a
-manifest with the size and hash of every file. It is written beside its place and renamed (`files.staged_folder`).
+A checkpoint is a folder `step-N`: a model like any other, the optimizer's moments, the run's progress, and a manifest
+with the size and hash of every file. It is written under a temporary name and then renamed (`files.staged_folder`).
 """
 
 import uuid
@@ -30,23 +30,23 @@ AGAIN = "remove this checkpoint and run again"
 
 
 class RunProgress(BaseModel):
-    """Where a run stands."""
+    """The progress of a run."""
 
     step: int = 0  # steps done
     position: float = Field(default_factory=lambda given: float(given["step"]))  # in the schedule
-    stride: float = 1.0  # of a step through the schedule; in a run by the clock it varies
+    stride: float = 1.0  # schedule steps per training step; varies in a run by the clock
     seconds: float = 0.0  # spent, in a run by the clock
-    skipped_in_a_row: int = 0  # steps that were not finite
-    window: tuple[float, ...] = ()  # sums since the last line of the log
+    skipped_in_a_row: int = 0  # steps with a loss or gradient that is not finite
+    window: tuple[float, ...] = ()  # sums since the last row of the log
     window_tokens: int = 0
     loss_scale: float = 1.0  # what the loss is multiplied by in fp16
-    scaled_steps: int = 0  # since that changed
+    scaled_steps: int = 0  # since the scale changed
     first_loss: float | None = None  # of the first step
     trend: float | None = None  # a running mean of the losses
-    diverged: int | None = None  # the step at which that was far above the first loss
+    diverged: int | None = None  # the step at which the trend rose far above the first loss
 
     def steps_left(self, planned: int) -> int:
-        """Return how many steps walk through the rest of the schedule."""
+        """Return how many steps the rest of the schedule takes at the current stride."""
         return max(0, round((planned - self.position) / self.stride))
 
 
@@ -62,7 +62,7 @@ class Checkpoints:
     def save(self, network: Network, optimizer: MomentOptimizer, progress: RunProgress) -> Path:
         """Write a checkpoint, verify it, and only then remove the oldest ones.
 
-        Nothing is written if weights or moments are not finite. The last one from before a divergence stays.
+        Nothing is written if weights or moments are not finite. The last one from before a divergence is kept.
         """
         tensors = state_tensors(optimizer)
         if name := first_not_finite({**dict(network.named_parameters()), **tensors}):
@@ -75,15 +75,15 @@ class Checkpoints:
         final = self.folder / f"step-{progress.step:09d}"
         with files.staged_folder(final) as staged:
             save_model(network, staged)
-            if self.tokenizer:  # so that a checkpoint is a model that can be used
+            if self.tokenizer:  # with it, a checkpoint can be used as a model
                 self.tokenizer.save(staged, max_length=network.config.max_position_embeddings)
             moments = {name: tensor.cpu().contiguous() for name, tensor in tensors.items()}
             files.write_bytes(staged / OPTIMIZER_FILE, save(moments))
             files.write_json(staged / STATE_FILE, progress.model_dump(mode="json"))
-            # last: what it lists is on disk before it is
+            # last, when every file that it lists is on disk
             files.write_json(staged / MANIFEST_FILE, manifest_of(staged, progress.step))
         verify(final)
-        # the newest from before a divergence is spared: a run can begin again from there
+        # keep the newest from before a divergence, so that a run can restart from it
         spared = [path for path in self.newest_first() if step_of(path) < (progress.diverged or 0)][:1]
         for outdated in self.newest_first()[self.keep :]:
             is_kept = self.keep_every is not None and step_of(outdated) % self.keep_every == 0
@@ -92,9 +92,9 @@ class Checkpoints:
         return final
 
     def restore_latest(self, network: Network, optimizer: MomentOptimizer, problems: list[LitebertError]) -> Json:
-        """Restore the newest checkpoint that is undamaged and finite; rename each newer one, and add its problem.
+        """Restore the newest checkpoint that is undamaged and finite; rename newer ones and append their `problems`.
 
-        Return the progress as it was written.
+        Return its progress as stored, or None if no checkpoint is left.
         """
         for path in self.newest_first():
             try:
@@ -106,24 +106,24 @@ class Checkpoints:
                     raise _damaged(path, f"it lacks {', '.join(sorted(loaded.missing)[:5])}")
                 if name := first_not_finite(tensors):
                     raise _damaged(path / OPTIMIZER_FILE, f"{name} is not finite")
-                load_state_tensors(optimizer, tensors)  # first: if it refuses them, nothing has changed
+                load_state_tensors(optimizer, tensors)  # first: if this raises, nothing has changed
                 network.load_state_dict(loaded.network.state_dict())
                 return progress
             except LitebertError as error:
                 problems.append(error)
             except (SafetensorError, ValidationError) as error:
                 problems.append(_damaged(path, error))
-            # otherwise it would count as one to keep, and a good one would be removed
+            # otherwise it would count as one to keep, and a good checkpoint would be removed
             path.rename(path.with_name(f"damaged-{path.name}-{uuid.uuid4().hex[:4]}"))
         return None
 
     def newest_first(self) -> list[Path]:
-        """Return the checkpoints of the run, the latest one first."""
-        found = self.folder.glob("step-*")  # also unfinished ones that a killed writer left
+        """Return the checkpoints of the run, newest first."""
+        found = self.folder.glob("step-*")  # also matches unfinished ones of a killed process
         return sorted((path for path in found if path.name[5:].isdecimal()), reverse=True)
 
     def require_disk(self, num_parameters: int) -> None:
-        """Refuse a disk without room for the checkpoints that will be kept, one more, and the model."""
+        """Check that the disk has room for the checkpoints that will be kept, one more, and the model."""
         one = num_parameters * 12  # weights and two moments in float32
         present = sum(file.stat().st_size for path in self.newest_first() for file in path.iterdir())
         needed = (self.keep + 1) * one + num_parameters * 4 - min(present, self.keep * one)
@@ -143,12 +143,12 @@ def step_of(path: Path) -> int:
 
 
 def verify(path: Path) -> None:
-    """Check that a checkpoint has exactly the files of its manifest, each with its size and hash."""
+    """Check that a checkpoint contains exactly the files in its manifest, with the same sizes and hashes."""
     listed, present = files.read_json(path / MANIFEST_FILE, command=AGAIN), manifest_of(path, step_of(path))
     if listed != present:
         one, other = (x if isinstance(x := each.get("files"), dict) else {} for each in (listed, present))
         differing = sorted(name for name in one | other if one.get(name) != other.get(name))
-        raise _damaged(path, f"not as listed: {', '.join(differing or [MANIFEST_FILE])}")
+        raise _damaged(path, f"differs from its manifest: {', '.join(differing or [MANIFEST_FILE])}")
 
 
 def manifest_of(folder: Path, step: int) -> dict[str, Json]:
@@ -159,7 +159,7 @@ def manifest_of(folder: Path, step: int) -> dict[str, Json]:
 
 
 def first_not_finite(tensors: Mapping[str, Tensor]) -> str | None:
-    """Return the name of a tensor with NaN or infinity, if any; no device lacks what this needs."""
+    """Return the name of a tensor with NaN or infinity, if any, by operations that every device supports."""
     return next((name for name, tensor in tensors.items() if not tensor.detach().isfinite().all()), None)
 
 
@@ -177,7 +177,7 @@ def _damaged(path: Path, received: object) -> DamagedError:
 
 
 def average_checkpoints(run: Path, output: Path, *, last: int = 1, force: bool = False) -> list[int]:
-    """Write the mean weights of the `last` checkpoints, with 1 those of the newest, as a model; return their steps."""
+    """Write the mean weights of the `last` newest checkpoints as a model; return the steps of these checkpoints."""
     files.require_new(output, force=force)
     every = Checkpoints(run / "checkpoints", keep=1).newest_first()
     if len(every) < last:

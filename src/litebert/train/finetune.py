@@ -32,7 +32,7 @@ from litebert.tokenizer import Tokenizer
 from litebert.train.loop import Estimate, faster_precision, process_bytes, scaled, train
 from litebert.train.run import RunLog, begin, choose_device, session, threads, write_model
 
-PROBED = 8  # features in the larger of two probes of a plan, at most
+PROBED = 8  # the most features in the larger of a plan's two probes
 
 
 def finetune(
@@ -43,14 +43,14 @@ def finetune(
     is_quiet: bool = False,
     world: World = ALONE,
 ) -> int:
-    """Fine-tune by the configuration, or resume where the same one was interrupted; return the exit code.
+    """Fine-tune as configured, or resume an interrupted run of the same configuration; return the exit code.
 
-    `prepared` is what a plan has already read for this configuration and folder. The run leaves `model` (the last
+    `prepared` is what a plan has already read for this configuration and folder. The run writes `model` (the last
     step), `best` (the best evaluation by the key measure) and `result.json`, which reports both and never mixes them.
     """
     with session(folder, world) as opened:
         prepared = prepared or prepare(resolved, folder)
-        # all processes take what the first one measured on its machine
+        # all processes use what the first one measured on its machine
         config = FinetuneConfig.model_validate(world.from_first(partial(prepared.config.model_dump, mode="json")))
         prepared = replace(prepared, resolved=Resolved(config, prepared.resolved.origins))
         settings, tokenizer, key = config.train, prepared.tokenizer, prepared.key_measure
@@ -64,7 +64,7 @@ def finetune(
             network.to(choose_device(settings.device)).train()
             if start is None:
                 log.say("random weights, as configured: nothing was taken from the model")
-            else:  # which modules are new and which were left out; several parameters of a module are one
+            else:  # list new and left-out modules; the parameters of a module are listed as one
                 for text, names in (("new, not pretrained", start.fresh), ("left out", start.dropped)):
                     if names:
                         log.say(f"{text}: {', '.join(sorted({name.rpartition('.')[0] for name in names}))}")
@@ -85,7 +85,7 @@ def finetune(
                 return opened.exit_code()
         if not world.is_first:
             return 0
-        # answers, result and cards, and last the model: a run that has it is finished
+        # answers, result and cards first: a run that has its model is finished
         with averaged(optimizer):
             answers = dict[str, list[AnswerRow]]()
             for name, given_answers in task.answers().items():
@@ -118,7 +118,7 @@ def finetune(
 
 @dataclass(frozen=True)
 class Prepared:
-    """The data, the network's shape and every setting, also those that follow from the network, data and machine."""
+    """The data, the network's shape and all settings, including those derived from network, data and machine."""
 
     resolved: Resolved[FinetuneConfig]
     network_config: AlbertConfig
@@ -140,7 +140,7 @@ class Prepared:
 
     @property
     def key_measure(self) -> str:
-        """The measure that decides which evaluation is best, that of the first held-out set."""
+        """The measure, on the first held-out set, that decides which evaluation is best."""
         dataset = self.dataset
         prefix = f"{dataset.dev_splits[0]}_" if len(dataset.dev_splits) > 1 else ""
         return f"{prefix}{dataset.key_measure}"
@@ -156,14 +156,14 @@ class Prepared:
 
 
 def prepare(resolved: Resolved[FinetuneConfig], folder: Path) -> Prepared:
-    """Read the data and the model's shape, and choose the defaults; writes nothing."""
+    """Read the data and the model's shape, and choose the defaults; write nothing."""
     config, train = resolved.config, resolved.config.train
     start = locate(config.model.start)
     tokenizer, shape = Tokenizer.load(start), read_config(start)
     dataset: Dataset[Any, Any] = open_dataset(config.task, config.data)
 
-    # what a classifier's head reads: by default the mean of the tokens, if the start gives text vectors by their mean,
-    # because such a model has no pooler; otherwise, and in other tasks, [CLS]
+    # what a classifier's head reads: by default the mean of the tokens, if the starting model pools text vectors this
+    # way, because such a model has no pooler; otherwise, and in other tasks, [CLS]
     pooling, is_of_texts = config.model.pooling, isinstance(dataset.family, TextClassification)
     has_choice = is_of_texts and not train.exits
     has_wrong_exits = train.exits and (not is_of_texts or config.teacher.run is not None)
@@ -171,7 +171,7 @@ def prepare(resolved: Resolved[FinetuneConfig], folder: Path) -> Prepared:
         setting = "train.exits" if has_wrong_exits else "model.pooling=mean"
         raise LitebertError(
             "LB-518",
-            f"{dataset.name} cannot be learnt with {setting}",
+            f"{dataset.name} cannot be trained with {setting}",
             received=f"{dataset.family.head.kind}, train.exits={train.exits}, teacher.run={config.teacher.run}",
             expected="labels or scores of texts or pairs; and exits without a teacher or model.pooling=mean",
             next=f"omit {setting}",
@@ -182,7 +182,7 @@ def prepare(resolved: Resolved[FinetuneConfig], folder: Path) -> Prepared:
         family, head = dataset.family, dataset.family.head.model_copy(update={"kind": "vector-classification"})
         dataset = replace(dataset, family=replace(family, head=head))
 
-    # the examples, and for each the outputs of a teacher, which is then not needed any more
+    # the examples, each with the outputs of the teacher, which is not needed after this
     data, family = Path(config.data.folder or str(config.data.train)), dataset.family
     longest = min(config.task.max_length, shape.max_position_embeddings)
     encode = partial(family.features, tokenizer=tokenizer, max_length=longest)
@@ -212,7 +212,7 @@ def prepare(resolved: Resolved[FinetuneConfig], folder: Path) -> Prepared:
     suited = with_suited(resolved, shape.hidden_size, len(features), reads_mean=pooling == "mean")
     train = suited.config.train
     steps, precision = train.steps or max(1, round(train.epochs * len(features) / train.batch_size)), train.precision
-    build_schedule(suited.config.optim, total_steps=steps)  # refuses a warm-up that is too long, before any work
+    build_schedule(suited.config.optim, total_steps=steps)  # raises for a warm-up that is too long, before any work
     eval_every = train.eval_every or min(math.ceil(len(features) / train.batch_size), steps)  # every epoch
     if precision == "auto":
         recorded = Run(folder).settings.get("train.precision")
@@ -238,14 +238,14 @@ def _gives_means(start: Path) -> bool:
     try:
         vectors = read_sentence_vectors(start)
     except LitebertError as error:
-        if error.code != "LB-672":  # vectors of another kind; the encoder can be trained
+        if error.code != "LB-672":  # unsupported vectors; the encoder can be trained all the same
             raise
         return False
     return vectors is not None and vectors.pooling == "mean"
 
 
 def plan_finetuning(resolved: Resolved[FinetuneConfig], folder: Path) -> tuple[Prepared, Estimate]:
-    """Prepare a run and time a small batch of typical length; writes nothing."""
+    """Prepare a run and time a small batch of typical length; write nothing."""
     prepared = prepare(resolved, folder)
     config, train = prepared.config, prepared.config.train
     device = choose_device(train.device)

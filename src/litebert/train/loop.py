@@ -1,6 +1,6 @@
 """The training loop and its step, for any task: load, resume, step, evaluate, save, log.
 
-How long a run is follows here, too: by the clock, and before it, with the memory and the disk that it will need.
+Two more parts: the clock, for runs of a given time; and the estimate of the time, memory and disk that a run needs.
 """
 
 import math
@@ -30,12 +30,12 @@ from litebert.tokenizer import Tokenizer
 from litebert.train.checkpoint import Checkpoints, RunProgress
 from litebert.train.run import RunLog, memory_bytes, threads, write_model
 
-FIRST_SCALE, STEPS_PER_SCALE = 2.0**15, 2_000  # the loss scale in fp16; after so many finite steps it is doubled
-TREND = 0.9  # the share of the running mean of the losses that a step keeps
-DIVERGED = 2.0  # how far above the first loss that mean is a divergence
+FIRST_SCALE, STEPS_PER_SCALE = 2.0**15, 2_000  # first loss scale in fp16; it doubles after so many finite steps
+TREND = 0.9  # decay of the running mean of the losses
+DIVERGED = 2.0  # from this multiple of the first loss on, that mean is a divergence
 NO_END = 1 << 40  # more steps than any run takes: the clock may decide which step is the last
-MIN_STEPS = 20  # of a run by the clock
-LOOKS, RECENT = 50, 10  # how often the clock is compared with the plan; so many last comparisons give the pace
+MIN_STEPS = 20  # the fewest of a run by the clock
+LOOKS, RECENT = 50, 10  # comparisons of the clock with the plan in a run; how many of the latest give the pace
 
 
 # ---- the loop -------------------------------------------------------------------------------------------------------
@@ -50,7 +50,7 @@ def train(
     *,
     key_measure: str | None = None,
 ) -> bool:
-    """Train to the last step, or to where a stop is requested; tell whether that was the last.
+    """Train to the last step, or until a stop is requested; return whether the last step was reached.
 
     With a `key_measure`, the first model with its highest value is written to the run's `best`.
     """
@@ -61,14 +61,14 @@ def train(
         checkpoints.require_disk(sum(p.numel() for p in network.parameters()))
     schedule = build_schedule(optim, total_steps=settings.steps, is_by_clock=settings.minutes is not None)
 
-    # The newest good checkpoint, if there is one; the other processes receive what the first has read.
+    # The newest good checkpoint, if there is one; the other processes receive what the first one read.
     problems = list[LitebertError]()
     found = world.from_first(lambda: checkpoints.restore_latest(network, optimizer, problems))
     world.copy_first_([*network.parameters(), *state_tensors(optimizer).values()])
     for problem in problems:
-        log.say(f"passed over a damaged checkpoint\n{problem}", is_warning=True)
+        log.say(f"skipped a damaged checkpoint\n{problem}", is_warning=True)
     if problems and found is None:
-        log.say("no undamaged checkpoint is left: training starts again from nothing", is_warning=True)
+        log.say("no undamaged checkpoint is left: training starts again from scratch", is_warning=True)
     progress = RunProgress.model_validate(found or {"loss_scale": FIRST_SCALE if settings.precision == "fp16" else 1.0})
     clock = None
     if settings.minutes is not None:
@@ -77,7 +77,7 @@ def train(
         log.ends = clock.ends
     left = progress.steps_left(settings.steps)
     log.begin(progress.step, progress.step + left)
-    # the highest value of the key measure so far, which a resumed run has in its log
+    # the highest value of the key measure so far; a resumed run finds it in its log
     before = Run(folder).evaluations if key_measure and world.is_first else ()
     best = max((row.values.get(key_measure or "", -math.inf) for row in before), default=-math.inf)
 
@@ -124,7 +124,7 @@ def train(
         if clock and left:
             clock.adjust(progress, log.evaluation_seconds)
         is_stopping = session.should_stop()
-        # After a step that was skipped, the checkpoint before it stays the last one.
+        # After a skipped step nothing is saved: the checkpoint before it stays the newest.
         is_due = not left or is_stopping or progress.step % settings.save_every == 0
         if is_due and not progress.skipped_in_a_row and world.is_first:
             if (folder / METRICS_FILE).exists():  # its rows survive a power cut, too
@@ -134,7 +134,7 @@ def train(
 
 
 def count(progress: RunProgress, result: "StepResult", config: PretrainConfig | FinetuneConfig, log: RunLog) -> None:
-    """Add a step to the progress; note a skipped one and a divergence; stop after too many skipped in a row."""
+    """Add a step to the progress; log a skipped step or a divergence; raise after too many skipped in a row."""
     advice = f"start a run with optim.learning_rate={config.optim.learning_rate / 3:.1e}"
     progress.step, progress.position = progress.step + 1, progress.position + progress.stride
     if config.train.precision == "fp16":  # halve the scale if a gradient overflowed, double it after many steps
@@ -162,7 +162,7 @@ def count(progress: RunProgress, result: "StepResult", config: PretrainConfig | 
     if progress.first_loss is None or progress.trend is None:
         progress.first_loss = progress.trend = result.loss
     else:
-        # one bad batch is no divergence: a running mean of the losses is compared with the first loss
+        # one bad batch is not a divergence: a running mean of the losses is compared with the first loss
         progress.trend = TREND * progress.trend + (1 - TREND) * result.loss
     if progress.trend <= DIVERGED * max(1.0, progress.first_loss):
         progress.diverged = None
@@ -201,9 +201,9 @@ def training_step(
 ) -> StepResult:
     """Update the weights from one batch; a loss or gradient that is not finite changes nothing.
 
-    The loss is multiplied by `loss_scale` and its gradients are divided by it, so that small ones survive in fp16; with
-    a power of two that is exact. With several processes, `works` are this one's share. Gradients are summed once per
-    step: that of a shared block is complete only at the end of the backward pass, so none is sent earlier.
+    The loss is multiplied by `loss_scale` and the gradients are divided by it, so that small ones survive in fp16; this
+    is exact for powers of two. With several processes, `works` is this one's share. Gradients are summed once per step,
+    not earlier: that of a shared block is complete only at the end of the backward pass.
     """
     torch.manual_seed(rng.torch_seed(seed, "dropout", step, world.rank))
     parameters = list(task.network.parameters())
@@ -221,14 +221,14 @@ def training_step(
     if loss_scale != 1:
         torch._foreach_mul_(gradients, 1 / loss_scale)
     norm = clip_gradients(parameters, clip_norm)
-    # the one place where a step waits for the device: nothing may change unless all is finite
+    # the only place where a step waits for the device: nothing may change unless everything is finite
     *sums, total, tokens, gradient_norm = torch.cat([seen, norm.to(seen.dtype)[None]]).tolist()
     is_finite = all(map(math.isfinite, (*sums, total, gradient_norm)))
     if is_finite:
         for group in optimizer.param_groups:
             group["lr"] = learning_rate * group["rate_scale"]
         optimizer.step()
-    optimizer.zero_grad(set_to_none=True)  # the memory of the gradients serves the next forward pass
+    optimizer.zero_grad(set_to_none=True)  # frees the gradients' memory for the next forward pass
     return StepResult(tuple(sums), int(tokens), total, gradient_norm, is_finite)
 
 
@@ -237,10 +237,10 @@ def training_step(
 
 @dataclass
 class Clock:
-    """Ends a run with its time, however fast the machine is: a step may be more or less than one of the schedule.
+    """Ends a run on time, however fast the machine is: a training step may advance the schedule by more or less than 1.
 
-    Its stride through the schedule is adjusted after every 2 % of the time, so that the schedule ends when the time is
-    up: warm-up, plateau and decay keep their shares of the time. All processes use the clock of the first.
+    This stride is adjusted after every 2 % of the time, so that the schedule ends when the time is up: warm-up, plateau
+    and decay keep their shares of the time. All processes use the clock of the first.
     """
 
     seconds: float
@@ -251,7 +251,7 @@ class Clock:
     _seen: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=RECENT))  # the time left, the step
 
     def adjust(self, progress: RunProgress, seconds_to_end: float) -> None:
-        """Set the time spent and the stride, by the pace of the last 20 % of the time; the end of a run takes some."""
+        """Set the time spent, and the stride by the pace of the last 20 % of the time; keep `seconds_to_end` free."""
         left, step = self.world.of_first(self.ends - self.now()), progress.step
         progress.seconds = self.seconds - left
         if not self._seen:
@@ -267,17 +267,17 @@ class Clock:
 
 # ---- what a run will need, by measurements on this machine ---------------------------------------------------------
 
-PROBE_FLOPS, PROBE_SECONDS = 2e11, 1.0  # the work of a probe: some seconds on the slowest cores; and its repetitions
-ROUNDS = 4  # measurements of each number of threads; the first warms up
-WITH_TEACHER = 4 / 3  # one more forward pass of the same shape beside the three units of a step
-HEAP = 1.25  # what an allocator holds relative to what is in use, by the runs in benchmarks/RESULTS.md
-# memory of the libraries at work, with bf16 kernels compiled for each shape (same runs)
+PROBE_FLOPS, PROBE_SECONDS = 2e11, 1.0  # size of a probe (some seconds on the slowest cores); how long it is repeated
+ROUNDS = 4  # measurements for each number of threads; the first is a warm-up
+WITH_TEACHER = 4 / 3  # one more forward pass of the same shape, next to the three units of a step
+HEAP = 1.25  # memory that the allocator holds relative to memory in use, from the runs in benchmarks/RESULTS.md
+# memory of the libraries, including bf16 kernels compiled for each shape (same runs)
 CPU_BYTES = {"fp32": 220 << 20, "bf16": 340 << 20, "fp16": 340 << 20}
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """The needs of a run: seconds per step, bytes of memory at the peak, bytes on disk."""
+    """What a run needs: seconds per step, peak memory in bytes, bytes on disk."""
 
     num_parameters: int
     seconds_per_step: float
@@ -302,7 +302,7 @@ def estimate(config: PretrainConfig, device: torch.device) -> Estimate:
 
 
 def most_tokens(config: PretrainConfig) -> int:
-    """Return the most tokens of a step: full sequences and, with a teacher, full plain texts."""
+    """Return the largest number of tokens in a step: full sequences and, with a teacher, full plain texts."""
     distil = config.distil
     texts = distil.texts * distil.text_length if distil.teacher else 0
     return config.train.batch_size * config.objective.max_seq_length + texts
@@ -318,10 +318,10 @@ def scaled(
     tokens_at_once: float,
     bytes_before: int,
 ) -> Estimate:
-    """Measure what two micro-batches keep, time the larger one and one update, and scale to a whole step."""
+    """Measure the memory that two micro-batches keep, time the larger and one update, and scale to a whole step."""
     train, device = config.train, device_of(task.network)
     tokens, kept = list[int](), list[int]()  # kept: bytes that the forward pass keeps for the backward pass
-    for work in (small, large):  # both before anything is timed: they warm up the kernels, too
+    for work in (small, large):  # both before anything is timed: this also warms up the kernels
         saved: dict[int, int] = {}
 
         def keep(tensor: Tensor, saved: dict[int, int] = saved) -> Tensor:
@@ -333,8 +333,8 @@ def scaled(
             _backward(task, work)
         tokens.append(sum(work.batch.lengths))
         kept.append(sum(saved.values()))
-    # The difference leaves out what does not grow with the tokens: copies of the weights, by which one probe of a small
-    # batch in bf16 is a third too high.
+    # The difference leaves out what does not grow with the tokens: copies of the weights, which make a single probe of
+    # a small batch in bf16 a third too high.
     growth = max(0, kept[1] - kept[0]) / max(1, tokens[1] - tokens[0])
     seconds = _seconds(partial(_backward, task, large), device, PROBE_SECONDS)
     optimizer = build_optimizer(config.optim, task.network.named_parameters())
@@ -353,7 +353,7 @@ def scaled(
 
 
 def with_steps_for(config: PretrainConfig, device: torch.device) -> tuple[PretrainConfig, Estimate]:
-    """Choose threads, and the steps with which training and evaluations take `train.minutes`; return the needs, too."""
+    """Choose the threads, and as many steps as fit `train.minutes` with their evaluations; also return the needs."""
     number = config.train.threads or faster_threads(config, device)
     with threads(number):
         needs = estimate(config, device)
@@ -381,7 +381,7 @@ def faster_threads(config: PretrainConfig, device: torch.device) -> int:
 
 
 def faster_precision(device: torch.device) -> Literal["fp32", "bf16"]:
-    """Time one product in both precisions: bf16 is much faster or slower, by machine."""
+    """Time one matrix product in both precisions: depending on the machine, bf16 is much faster or much slower."""
     left, right = torch.ones(1_024, 512, device=device), torch.ones(512, 512, device=device)
     products = partial(torch.mm, left, right), partial(torch.mm, left.bfloat16(), right.bfloat16())
     rounds = [[_seconds(product, device) for product in products] for _ in range(20)]

@@ -1,4 +1,4 @@
-"""Pretrain an ALBERT, alone or with a teacher: settle every setting and the start, begin or resume, train, write it."""
+"""Pretrain an ALBERT, with or without a teacher: settings and initial weights, begin or resume, train, save."""
 
 from pathlib import Path
 from typing import Any
@@ -32,19 +32,19 @@ from litebert.train.sources import Sources, loader_for, plain_texts
 FROM_TEACHER = ("hidden_size", "num_attention_heads", "intermediate_size", "hidden_act", "num_hidden_layers")
 # blocks of a student: with six layers, three reach in 2 minutes what one reaches in 115 (benchmarks/distillation)
 STUDENT_GROUPS = 3
-FIT_TEXTS = 256  # that the embedding projection is fitted on: some 10,000 tokens for E + 1 unknowns each
-SHARDS_COUNTED = 8  # of a large corpus, whose pieces are counted to initialise the output bias
+FIT_TEXTS = 256  # to fit the embedding projection on: some 10,000 tokens for E + 1 unknowns per hidden unit
+SHARDS_COUNTED = 8  # shards of a large corpus in which pieces are counted, to initialise the output bias
 
 
 def pretrain(resolved: Resolved[PretrainConfig], folder: Path, *, is_quiet: bool = False, world: World = ALONE) -> int:
-    """Pretrain by the configuration, or resume where the same one was interrupted; return the exit code."""
+    """Pretrain as configured, or resume an interrupted run of the same configuration; return the exit code."""
     with session(folder, world) as opened:
         sources = Sources.open(resolved.config)
         found = world.from_first(lambda: completed(resolved, sources, folder)[0].model_dump(mode="json"))
         config = PretrainConfig.model_validate(found)
         settings, start, named = config.train, config.start.model, config.distil.teacher
         settled = resolved.measured(config)
-        for name, origin in settled.origins.items():  # the shape is from the vocabulary, or from where training starts
+        for name, origin in settled.origins.items():  # the shape comes from the vocabulary or the starting model
             if name.startswith("model.") and origin == MEASURED:
                 of_text = not start and (name == "model.vocab_size" or name.endswith("_token_id"))
                 begins = start or named
@@ -52,7 +52,7 @@ def pretrain(resolved: Resolved[PretrainConfig], folder: Path, *, is_quiet: bool
         if begin(folder, settled, data=sources.described(), world=world):
             return 0
         with threads(settings.threads):
-            # a student begins as its teacher on the CPU, before either moves
+            # a student takes its teacher's weights on the CPU, before either moves
             device = choose_device(settings.device)
             teacher = (
                 Teacher.load(locate(named), sources.tokenizer, dtype=DTYPES[settings.precision]) if named else None
@@ -80,7 +80,7 @@ def pretrain(resolved: Resolved[PretrainConfig], folder: Path, *, is_quiet: bool
 def task_of(
     network: AlbertForPretraining, config: PretrainConfig, sources: Sources, teacher: Teacher | None, world: World
 ) -> Task[Any]:
-    """Return what the network is trained for: pretraining, or with a teacher distillation as well."""
+    """Return the task of the run: pretraining, and with a teacher distillation as well."""
     task = Pretraining(
         network,
         open_loader=sources.batches(config),
@@ -110,7 +110,7 @@ def plan(
 ) -> tuple[PretrainConfig, Estimate]:
     """Return the full configuration and what it will need, without writing anything.
 
-    `vocab_size` is given if the corpus, and thus the vocabulary, is not made yet.
+    Give `vocab_size` if the corpus, and therefore the vocabulary, does not exist yet.
     """
     sources = Sources.open(resolved.config) if vocab_size is None else None
     config, needs = completed(resolved, sources, folder, vocab_size=vocab_size)
@@ -120,9 +120,9 @@ def plan(
 def completed(
     resolved: Resolved[PretrainConfig], sources: Sources | None, folder: Path, *, vocab_size: int | None = None
 ) -> tuple[PretrainConfig, Estimate | None]:
-    """Fill in what the data determine, and what this machine does: precision, threads and steps.
+    """Fill in what depends on the data, and what depends on this machine: precision, threads and steps.
 
-    A run that was begun keeps what it measured, and so does a configuration that a plan has completed just now. Return
+    A run that has begun keeps what it measured, and so does a configuration that a plan has just completed. Also return
     the needs, if they were measured on the way.
     """
     config, tokenizer = resolved.config, sources.tokenizer if sources else None
@@ -152,7 +152,7 @@ def completed(
 
 
 def shape_of_start(resolved: Resolved[PretrainConfig], tokenizer: Tokenizer | None) -> AlbertConfig:
-    """Return the starting model's configuration; only its dropouts may be changed."""
+    """Return the starting model's configuration; only its dropouts may be set to other values."""
     start = str(resolved.config.start.model)
     folder = locate(start)
     if tokenizer and Tokenizer.load(folder).hash != tokenizer.hash and not resolved.config.start.new_vocabulary:
@@ -183,7 +183,7 @@ def shape_of_student(resolved: Resolved[PretrainConfig]) -> AlbertConfig:
     is_open = {name: _is_usual(resolved.origins[f"model.{name}"]) for name in AlbertConfig.model_fields}
     shape = chosen.model_dump() | {name: getattr(teacher, name) for name in FROM_TEACHER if is_open[name]}
     if shape["embedding_size"] == shape["hidden_size"]:
-        shape["embedding_projection"] = True  # it begins as that of the teacher's word table
+        shape["embedding_projection"] = True  # `begin_as_teacher` fits it to the teacher's word table
     if is_open["num_hidden_groups"] and chosen.sharing == "all":
         shape["num_hidden_groups"] = min(STUDENT_GROUPS, shape["num_hidden_layers"])
     for name in FROM_TEACHER[:3]:
@@ -192,12 +192,12 @@ def shape_of_student(resolved: Resolved[PretrainConfig]) -> AlbertConfig:
             raise _other_shape(resolved, name, f"{theirs}{' or less' * may_be_less}, as in {named}")
     try:
         return AlbertConfig.model_validate(shape)
-    except ValidationError as error:  # with what it takes from its teacher, its groups are too many
+    except ValidationError as error:  # too many groups for the depth that it takes from its teacher
         raise _other_shape(resolved, "num_hidden_groups", wanted(error.errors(include_url=False)[0])) from error
 
 
 def _is_usual(origin: str) -> bool:
-    """Whether nobody chose a value of the network by itself."""
+    """Whether a value is a default or comes with a preset: nobody chose it by name."""
     return origin == DEFAULT or origin.startswith("preset ")
 
 
@@ -215,7 +215,7 @@ def _other_shape(resolved: Resolved[PretrainConfig], name: str, theirs: str) -> 
 
 
 def new_network(config: PretrainConfig, sources: Sources, teacher: Teacher | None) -> AlbertForPretraining:
-    """Return the network on the CPU: random, begun as its teacher, local attention and output bias as configured."""
+    """Return the network on the CPU: random or begun as its teacher, with attention and output bias as configured."""
     generator = torch.Generator().manual_seed(rng.torch_seed(config.train.seed, "init", 0))
     network = AlbertForPretraining(config.model, dtype=DTYPES[config.train.precision], generator=generator)
     if config.start.model:
@@ -240,7 +240,7 @@ def take_start(
     log.say(f"starting from {folder}")
     former = Tokenizer.load(folder)
     if former.hash != tokenizer.hash:
-        # a shared piece keeps its vector; another gets the mean of the former pieces of its text, or of [UNK]
+        # a shared piece keeps its vector; any other gets the mean of the old pieces of its text, or that of [UNK]
         known = {piece: [index] for index, piece in enumerate(former.pieces)}
         same = zip(tokenizer.special_ids, former.special_ids, strict=True)
         known |= {tokenizer.pieces[new]: [old] for new, old in same}
@@ -256,10 +256,10 @@ def take_start(
         except (SafetensorError, OSError, ValueError) as error:
             raise LitebertError(
                 "LB-516",
-                f"there is no whole optimizer state in {folder}",
+                f"there is no complete optimizer state in {folder}",
                 received=error,
                 expected="a checkpoint, or a Google checkpoint imported with its optimizer slots",
                 next="litebert import google PATH --optimizer, or set start.optimizer=false",
             ) from error
         load_state_tensors(optimizer, state)
-        log.say("with its optimizer's state")
+        log.say("took its optimizer's state, too")

@@ -1,4 +1,4 @@
-"""A run while it is trained: its lock and signals, begin or resume, device and precision, its model, its progress."""
+"""A run during training: its lock and signals, begin or resume, device and threads, its model, its progress."""
 
 import math
 import os
@@ -31,10 +31,10 @@ from litebert.settings import RETIRED, Resolved, difference, flattened
 from litebert.tasks.pretraining import pretraining_measures
 from litebert.tokenizer import Tokenizer
 
-# settings that change neither the data nor the numbers; a run may resume with others
+# settings that affect neither the data nor the numbers: a run may resume with other values
 FREE_SETTINGS = {"train.log_every", "train.save_every", "train.keep_checkpoints", "train.keep_every"}
 FREE_SETTINGS |= {"train.loader_workers"}
-FIRST_LINE_SECONDS, LATER_LINE_SECONDS = 4.0, 30.0  # the longest silence before a first line of progress, and a later
+FIRST_LINE_SECONDS, LATER_LINE_SECONDS = 4.0, 30.0  # the longest silence before the first and a later line of progress
 STATUS_SECONDS = 0.2  # between two updates of the progress bar
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP)
 
@@ -44,33 +44,33 @@ STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP)
 
 @dataclass
 class Session:
-    """The time in which a run is trained: since when, by which processes, and whether it should stop after its step."""
+    """A run being trained: where, by which processes, since when, and whether it should stop after the current step."""
 
     folder: Path
     world: World = ALONE
     begun: float = field(default_factory=time.monotonic)
-    signal_number: int = 0  # of the signal that asks for a stop
+    signal_number: int = 0  # of the signal that requested a stop
     parent: int = field(default_factory=os.getppid)
 
     def should_stop(self) -> bool:
-        """Tell whether any process got a signal; torchrun's processes also stop when it is gone."""
+        """Return whether any process got a signal; processes of torchrun also stop when torchrun is gone."""
         if "TORCHELASTIC_RUN_ID" in os.environ and os.getppid() != self.parent:
             self.signal_number = self.signal_number or signal.SIGHUP
         return self.world.totals(self.signal_number)[0] > 0
 
     def exit_code(self) -> int:
-        """Return how a run ends that was stopped before its last step: by the signal of any of its processes, or 0."""
+        """Return the exit code of a run stopped before its last step: 128 + the signal of a process, or 0."""
         number = max(self.world.gathered(self.signal_number))
         return 128 + number if number else 0
 
 
 @contextmanager
 def session(folder: Path, world: World = ALONE) -> Iterator[Session]:
-    """Lock the folder of a run, remove what a killed writer left in it, and take a signal as a request to stop.
+    """Lock the folder of a run, remove what a killed process left in it, and treat a signal as a request to stop.
 
-    A second signal has its usual, immediate effect; but not with several processes: a launcher forwards signals that
-    they have received already, and kills them in the end. An ignored signal, such as SIGHUP under nohup, stays ignored.
-    Outside the main thread Python allows no handlers; none are set.
+    A second signal has its usual, immediate effect, but not with several processes: their launcher forwards signals
+    that they have already received, and kills them in the end. An ignored signal (SIGHUP under nohup) stays ignored.
+    Outside the main thread no handlers are set, because Python does not allow it.
     """
     opened = Session(folder, world)
     is_main = threading.current_thread() is threading.main_thread()
@@ -87,7 +87,7 @@ def session(folder: Path, world: World = ALONE) -> Iterator[Session]:
     def busy() -> LitebertError:
         who = holder.read_text("utf-8").strip() if holder.exists() else None
         advice = "wait for it, stop it, or choose another --name"
-        return LitebertError("LB-504", f"another process trains in {folder}", received=who, next=advice)
+        return LitebertError("LB-504", f"another process is training in {folder}", received=who, next=advice)
 
     with files.locked(folder, busy) if world.is_first else nullcontext():
         try:
@@ -116,14 +116,14 @@ def begin(
 ) -> bool:
     """Write run.json for a new run, or check that an old one has the same settings and data; in the first process.
 
-    Tell whether the run is finished: it has a model, which is written last.
+    Return whether the run is finished, that is, has a model: this is written last.
     """
     settings = flattened(resolved.config)
     for name in ("train.batch_size", "distil.texts") if settings.get("distil.teacher") else ("train.batch_size",):
         if (size := int(str(settings[name]))) < world.size:
             raise LitebertError(
                 "LB-282",
-                "each of several processes needs an example of every step",
+                "each process needs at least one example of every step",
                 received=f"{name}={size} for {world.size} processes",
                 next=f"set {name}={world.size}, or start fewer processes",
             )
@@ -138,7 +138,7 @@ def begin(
             file = runs.RunFile(litebert=litebert.__version__, settings=settings, **given)
             files.write_json(folder / runs.RUN_FILE, file.model_dump(mode="json"))
             return False
-        # the settings and the data of the run must be the same, but for what changes no number
+        # settings and data must be those of the run, except for settings that do not affect the numbers
         run = runs.Run(folder)
         before = {n: value for n, value in run.settings.items() if n not in RETIRED or value != RETIRED[n]}
         before |= {f"data of {n}": value for n, value in run.file.data.items()}
@@ -156,13 +156,13 @@ def begin(
     return bool(world.from_first(write_or_check))
 
 
-# ---- where and how it computes --------------------------------------------------------------------------------------
+# ---- device and threads ---------------------------------------------------------------------------------------------
 
 
 def choose_device(name: str) -> torch.device:
     """Return the device that `train.device` names; `auto` is CUDA if there is a GPU.
 
-    Each of several processes has its own GPU, by its rank on the machine.
+    With several processes, each uses its own GPU, by its rank on the machine.
     """
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
@@ -186,7 +186,7 @@ def choose_device(name: str) -> torch.device:
 
 @contextmanager
 def threads(number: int | None) -> Iterator[None]:
-    """Compute on this many CPU threads within the block."""
+    """Compute with this many CPU threads within the block."""
     before = torch.get_num_threads()
     torch.set_num_threads(number or before)
     try:
@@ -209,22 +209,22 @@ def write_model(folder: Path, network: Network, tokenizer: Tokenizer, *, has_car
 
 @dataclass
 class RunLog:
-    """Write rows and lines, in the first process; the time of training and evaluation is measured here."""
+    """Writes rows and lines in the first process, and measures the time of training and evaluation."""
 
     session: Session
     train: TrainConfig
     is_quiet: bool = False
-    ends: float | None = None  # the time.monotonic() of a run by the clock, whose number of steps is an estimate
+    ends: float | None = None  # time.monotonic() at the end of a run by the clock; its number of steps is an estimate
     evaluation_seconds: float = 0.0  # of the last one
     total_steps: int = 0
-    _since: float = field(default_factory=time.monotonic)  # the last report, or the begin
+    _since: float = field(default_factory=time.monotonic)  # the last report, or the beginning
     _last_step: int = 0  # of that report
     _pace: float = 0.0  # seconds per step
     _shown: float = field(default_factory=time.monotonic)
     _patience: float = FIRST_LINE_SECONDS
 
     def begin(self, step: int, total_steps: int) -> None:
-        """Report that training begins or goes on after `step`; drop the rows of later steps, which will come again."""
+        """Report that training begins or resumes after `step`; drop the rows of later steps: they will be redone."""
         for line in runs.truncate_after(self.session.folder, step or -1) if self.session.world.is_first else ():
             self.say(f"line {line} of metrics.jsonl is damaged, moved to {runs.DAMAGED_FILE}")
         self._since, self._last_step, self.total_steps = time.monotonic(), step, total_steps
@@ -247,7 +247,7 @@ class RunLog:
             self._patience = LATER_LINE_SECONDS
 
     def training(self, step: int, tokens: int, measures: dict[str, float], rates: dict[str, float]) -> None:
-        """Report the steps since the last report: their mean losses, and how fast they went."""
+        """Report the steps since the last report: their mean losses and their speed."""
         now = time.monotonic()
         seconds = max(now - self._since, 1e-9)
         # seconds per step, smoothed: other programs on the machine come and go
@@ -279,7 +279,7 @@ class RunLog:
         self.say(text, is_warning=is_warning)
 
     def say(self, text: str, *, is_warning: bool = False) -> None:
-        """Print a line for people; a warning, such as that of a damaged checkpoint, in a quiet run, too."""
+        """Print a line for people; a quiet run prints only warnings, such as that of a damaged checkpoint."""
         self._shown = time.monotonic()
         if self.session.world.is_first and (is_warning or not self.is_quiet):
             say(text)

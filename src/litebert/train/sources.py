@@ -1,6 +1,6 @@
 """The data of a pretraining run: its corpora, their tokenizer, and loaders of their batches.
 
-Nothing here needs torch, so that the processes that prepare batches start soon.
+Nothing here needs torch, so that the processes that prepare batches start quickly.
 """
 
 from collections.abc import Callable
@@ -33,9 +33,9 @@ class Sources:
 
     @classmethod
     def open(cls, config: PretrainConfig) -> "Sources":
-        """Open what `[data]` names; all corpora must have one tokenizer, and something must be held out."""
+        """Open the corpora named in `[data]`; they must share a tokenizer, and something must be held out."""
         data = config.data
-        sentence_objective(config.objective.sentence)  # checks that there is one of this name
+        sentence_objective(config.objective.sentence)  # raises if there is none of this name
         corpus = open_corpus(local_corpus(data.corpus), config)
         held_out = Corpus.open(local_corpus(data.eval_corpus)) if data.eval_corpus else corpus.held_out()
         if held_out is None:
@@ -68,19 +68,19 @@ class Sources:
         return list(Loader(self.held_out.shards, given).once(train.eval_sequences))
 
     def batches(self, config: PretrainConfig) -> Callable[[], Samples]:
-        """Return what opens the loader of a run; worker processes get it, so it is small to pickle."""
+        """Return a function that opens the loader of a run; it is sent to worker processes, so it pickles small."""
         sentence = sentence_objective(config.objective.sentence)
         return partial(batches_of, self.corpus.path, config=config, sentence=sentence)
 
 
 def open_corpus(path: Path, config: PretrainConfig) -> Corpus:
-    """Open a corpus; if it is larger than a window, its shards are opened when they are read."""
+    """Open a corpus; if it is larger than a window, its shards are opened only when they are read."""
     corpus = Corpus.without_shards(path)
     return corpus if corpus.manifest.counts.tokens > (config.data.window or WINDOW_PIECES) else Corpus.open(path)
 
 
 def require_one_tokenizer(first: Corpus, second: Corpus) -> None:
-    """Refuse two corpora whose ids come from different tokenizers."""
+    """Raise if the ids of two corpora come from different tokenizers."""
     if first.manifest.plan.tokenizer_hash != second.manifest.plan.tokenizer_hash:
         raise LitebertError(
             "LB-511",
@@ -102,7 +102,7 @@ def shares_of(config: PretrainConfig, corpus: Path) -> dict[Path, float]:
 
 
 def plain_texts(config: PretrainConfig) -> PretrainConfig:
-    """Return the configuration that draws plain texts from the corpus, by `distil.texts` and its lengths."""
+    """Return the configuration that draws `distil.texts` plain texts of `distil.text_length` from the corpus."""
     distil = config.distil
     objective = ObjectiveConfig(sentence="none", max_seq_length=distil.text_length, short_seq_prob=SHORT_TEXTS)
     train = config.train.model_copy(update={"batch_size": distil.texts, "micro_batch_size": None})
@@ -114,7 +114,7 @@ def plain_texts(config: PretrainConfig) -> PretrainConfig:
 def batches_of(corpus: Path, *, config: PretrainConfig, sentence: SentenceObjective | None = None) -> Samples:
     """Open the samples of a run: of one corpus, or of the mix.
 
-    A worker process may not know the objective `sentence`, if it was added in the process that trains.
+    `sentence` is its sentence objective: a worker process lacks one that was registered in the training process.
     """
     if sentence:
         SENTENCE_OBJECTIVES.setdefault(config.objective.sentence, sentence)
@@ -128,7 +128,7 @@ def batches_of(corpus: Path, *, config: PretrainConfig, sentence: SentenceObject
 
 
 def loader_for(path: Path, *, config: PretrainConfig, purpose: str = "train", share: float = 1.0) -> Loader | Windowed:
-    """Open the samples of one corpus, of which a mix takes a `share` of its own."""
+    """Open the samples of one corpus, which has this `share` of a mix."""
     train, early, corpus = config.train, config.early, open_corpus(path, config)
     given = Sampling(
         corpus.tokenizer(),
@@ -139,7 +139,7 @@ def loader_for(path: Path, *, config: PretrainConfig, purpose: str = "train", sh
         early_mask_prob=early.mask_prob,
         early_samples=round(round(early.mask_share * train.steps) * train.batch_size * share),
     )
-    # one that fits a window is shuffled whole; a larger one window by window, with the shards of one open at a time
+    # a corpus that fits a window is shuffled as a whole; a larger one window by window, with few of its shards open
     window = config.data.window or WINDOW_PIECES
     if corpus.manifest.counts.tokens <= window:
         return Loader(corpus.shards, given)
