@@ -1,4 +1,4 @@
-"""A model on disk, and what it answers."""
+"""Loading a model from disk and asking it for answers."""
 
 from litebert.inference.model import PACKAGED, Model
 

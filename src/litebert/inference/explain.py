@@ -1,8 +1,8 @@
-"""Why an answer is what it is: what each word adds to its score.
+"""Explanations of answers: how much each word adds to the score.
 
-Integrated gradients (Sundararajan et al. 2017): the gradient of the answer's score by the word vectors, averaged along
-the straight line from the text with every token masked to the text, times the difference of the two. The values of a
-text add up to the difference of both scores, but for the error of the numerical integral.
+Integrated gradients (Sundararajan et al. 2017): the gradient of the answer's score with respect to the word vectors,
+averaged along the straight line from the fully masked text to the text, times the difference of the two. The values of
+a text add up to the difference of the two scores, except for the error of the numerical integration.
 """
 
 import copy
@@ -26,12 +26,12 @@ from litebert.nn import Batch
 from litebert.tasks.kinds.spans import SPAN_FAMILIES
 from litebert.tasks.kinds.text import ChoiceExample, MultipleChoice, TextClassification, question_texts
 
-NUM_POINTS = 50  # of the integral, by Gauss-Legendre quadrature
+NUM_POINTS = 50  # points of the Gauss-Legendre quadrature
 TOKENS_AT_ONCE = 4_096
 
 
 class Part(NamedTuple):
-    """A text by its name, as ids with the span of each in the text; so many of its first characters are a prompt."""
+    """A named text: its ids, the span of each in the text, and how many of its first characters are a prompt."""
 
     name: str
     text: str
@@ -44,9 +44,9 @@ class Part(NamedTuple):
 
 
 class Question(NamedTuple):
-    """What is explained: `score(network, copies of the sequences)` returns the score of `answer` for each copy."""
+    """What to explain: `score(network, copies of the sequences)` returns the score of `answer` for each copy."""
 
-    sequences: Sequence[Sequence[Part]]  # each one or two segments, with a [SEP] after each
+    sequences: Sequence[Sequence[Part]]  # of one or two segments each, every one followed by [SEP]
     score: Callable[[Any, Batch], Float[Tensor, " copies"]]
     answer: str
     kind: str = "log-probability"
@@ -68,7 +68,7 @@ def explain(model: Model, verb: str, texts: Sequence[str], answer: str | None) -
         what = "an eight-bit model has no gradients to explain its answers with"
         raise LitebertError("LB-872", what, next="use the float model that it was made from")
     question, tokenizer = QUESTIONS[verb](model, answer, *texts), model.tokenizer
-    # A network of its own, with the same weights: other threads use the model meanwhile.
+    # A copy of the network that shares its weights: other threads may be using the model at the same time.
     network = copy.deepcopy(model.network, {id(weight): weight for weight in model.network.parameters()})
     word = network.albert.embedding.word
 
@@ -87,12 +87,12 @@ def explain(model: Model, verb: str, texts: Sequence[str], answer: str | None) -
 
     def scores(vectors: Float[Tensor, "copies tokens embed"]) -> Float[Tensor, " copies"]:
         batch = Batch.from_lists(ids * len(vectors), segments * len(vectors)).to(device)
-        with torch.enable_grad(), word.register_forward_hook(lambda *_: vectors.flatten(0, 1)):  # instead of its rows
+        with torch.enable_grad(), word.register_forward_hook(lambda *_: vectors.flatten(0, 1)):  # in place of its rows
             return question.score(network, batch).float()
 
-    # The mean gradient on the line between them.
+    # The mean gradient along the line between them.
     score, blank = scores(torch.stack([words, blanks])).tolist()
-    points, weights = np.polynomial.legendre.leggauss(NUM_POINTS)  # on -1 to 1, whose weights add up to 2
+    points, weights = np.polynomial.legendre.leggauss(NUM_POINTS)  # on [-1, 1]; the weights add up to 2
     alphas = torch.tensor((points + 1) / 2, dtype=words.dtype, device=device)[:, None, None]
     shares = torch.tensor(weights / 2, dtype=torch.float32, device=device)[:, None, None]
     gradient, size = torch.zeros_like(words, dtype=torch.float32), max(1, TOKENS_AT_ONCE // len(flat))
@@ -102,12 +102,12 @@ def explain(model: Model, verb: str, texts: Sequence[str], answer: str | None) -
         gradient += (found.float() * own).sum(0)
     values: list[float] = (gradient * (words - blanks)).sum(-1).double().tolist()  # (tokens,)
 
-    # What the tokens of each word add up to; those of a prompt stand apart.
+    # The sum over the tokens of each word; those of a prompt are listed separately.
     attributions, left = list[WordAttribution](), iter(values)
     for sequence in question.sequences:
         next(left)  # [CLS]
         for part in sequence:
-            *of_part, _ = islice(left, len(part.ids) + 1)  # and [SEP]
+            *of_part, _ = islice(left, len(part.ids) + 1)  # with its [SEP]
             for _, begin, end, value in by_word(part.text, part.offsets, of_part):
                 name, first = (part.name, part.prompt) if end > part.prompt else ("prompt", 0)
                 begin = max(begin, first)
@@ -116,17 +116,17 @@ def explain(model: Model, verb: str, texts: Sequence[str], answer: str | None) -
     return Explanation(verb, question.answer, question.kind, score, blank, missed, tuple(attributions))
 
 
-# The question that each verb asks of the network, on sequences that remember where each token is in its text
+# The question that each verb asks the network, on sequences that keep the place of each token in its text
 
 
 def _part(model: Model, name: str, text: str, *, special: bool = False) -> Part:
-    """Encode a text without [CLS] and [SEP]; with `special`, [MASK] in it is a blank."""
+    """Encode a text without [CLS] and [SEP]; with `special`, a [MASK] in it is a blank."""
     encoding = model.tokenizer.encode(text, special_tokens=special, frame=False)
     return Part(name, text, encoding.ids, encoding.offsets)
 
 
 def _framed(model: Model, **texts: str | None) -> list[Part]:
-    """Encode one text or two; if they do not fit, the longer one loses its end."""
+    """Encode one or two texts; if they do not fit, cut the longer one at its end."""
     longest = model.network.config.max_position_embeddings
     given = {name: model.tokenizer.beginning(text, longest) for name, text in texts.items() if text is not None}
     parts = [_part(model, name, text) for name, text in given.items()]
@@ -137,7 +137,7 @@ def _framed(model: Model, **texts: str | None) -> list[Part]:
 
 
 def _classify(model: Model, answer: str | None, text: str, pair: str | None = None) -> Question:
-    """Score a label as its kind of problem does: a log-probability, or the output itself."""
+    """Score a label: its log-probability or, in regression, the output itself."""
     found, network = model.classify(text, pair), model.begin("classify", text)[0]
     labels, family = list(found.values), TextClassification.of(network.head_config)
     likeliest = found.labels[0] if found.labels else max(labels, key=found.values.__getitem__)
@@ -152,12 +152,12 @@ def _classify(model: Model, answer: str | None, text: str, pair: str | None = No
 
 def _fill(model: Model, answer: str | None, text: str) -> Question:
     """Score the words in the blanks: the sum of their log-probabilities."""
-    likeliest = model.fill(text, top=1)  # refuses what cannot be filled
+    likeliest = model.fill(text, top=1)  # raises if the text cannot be filled
     tokenizer, room = model.tokenizer, model.network.config.max_position_embeddings - 2
     part = _part(model, "text", text, special=True)
     blanks = [place for place, id_ in enumerate(part.ids) if id_ == tokenizer.mask_id]
 
-    # the piece that spells each word; of two, the one that begins a word
+    # the piece that spells each word; if two do, the one that begins a word
     words = list(likeliest[0].words) if answer is None else answer.split()
     spelt = [[f"{mark}{each}" for each in (word, word.lower()) for mark in ("▁", "", "##")] for word in words]
     known = [[id_ for id_ in map(tokenizer.id, pieces) if id_ != tokenizer.unk_id] for pieces in spelt]
@@ -189,13 +189,13 @@ def _order(model: Model, answer: str | None, first: str, second: str) -> Questio
 
 
 def _similar(model: Model, _: str | None, first: str, second: str) -> Question:
-    """Score how near two texts are: the cosine of their vectors."""
+    """Score the similarity of two texts: the cosine of their vectors."""
     vectors = model.vectors
     longest = min(vectors.max_length or 1 << 30, model.network.config.max_position_embeddings)
 
     def score(network: Any, batch: Batch) -> Tensor:
         rows = pool(network, batch, vectors.pooling)
-        return F.cosine_similarity(rows[::2], rows[1::2])  # the copies of the first text, and of the second
+        return F.cosine_similarity(rows[::2], rows[1::2])  # copies of the first text, and of the second
 
     sequences = []
     for name, text in {"first": first, "second": second}.items():
@@ -226,7 +226,7 @@ def _answer(model: Model, answer: str | None, question: str, context: str) -> Qu
         best = model.answer(question, context)[0]
         start, stop = best.start, best.stop
     else:
-        model.begin("answer", question)  # refuses a model without the head
+        model.begin("answer", question)  # raises if the model lacks the head
         start = context.find(answer)
         stop = start + len(answer)
     if start < 0:
@@ -251,11 +251,11 @@ def _answer(model: Model, answer: str | None, question: str, context: str) -> Qu
 QUESTIONS: dict[str, Callable[..., Question]] = {
     "answer": _answer, "choose": _choose, "classify": _classify, "fill": _fill, "order": _order, "similar": _similar,
 }  # fmt: skip
-"""The verbs whose answers can be explained, and how each asks: (model, answer, its texts) -> question."""
+"""The verbs with explainable answers, and the question of each: (model, answer, its texts) -> question."""
 
 
 def _place(answer: str, answers: Sequence[str]) -> int:
-    """Return which of the possible answers this is."""
+    """Return the index of an answer among the possible ones."""
     if answer not in answers:
         raise _no_such(answer, did_you_mean(answer, answers))
     return answers.index(answer)

@@ -1,4 +1,4 @@
-"""A fine-tuned run, or an ensemble of them, on whole data sets: answers and measures, and an eight-bit copy."""
+"""Fine-tuned runs and ensembles of them on whole data sets: answers, measures, and eight-bit copies."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -26,8 +26,8 @@ from litebert.tasks.named import open_dataset
 from litebert.tasks.own.dataset import require_same_data
 from litebert.tokenizer import Tokenizer
 
-_NUM_EXAMPLES = 512  # texts, or examples, to calibrate eight bits on
-_HELD_OUT_EVERY = 16  # one in so many is held out to measure the error
+_NUM_EXAMPLES = 512  # texts, or examples, for the calibration of eight bits
+_HELD_OUT_EVERY = 16  # one in this many is held out to measure the error
 
 
 @dataclass(frozen=True)
@@ -55,12 +55,12 @@ class Finetuned:
     ) -> "Finetuned":
         """Open a run, one of its models, or a model folder with a task name.
 
-        `precision` defaults to the one that the run was trained in; `columns` replace the roles of columns that it was
-        trained with; `depth` is the number of steps applied.
+        `precision` defaults to that of the run's training; `columns` replace the column roles that it was trained with;
+        `depth` is the number of steps applied.
         """
         run, folder = Run.of(fspath(path)), locate(fspath(path))
         if run is None and task is None:
-            what = f"{path} is no run of litebert finetune, and no file names what it was trained for"
+            what = f"{path} is not a run of litebert finetune, and no file in it names its task"
             raise LitebertError("LB-613", what, next="add --task mrpc, or whichever task it is")
         config = recorded_config(FinetuneConfig, run) if run else None
         settings = config.task if config else TaskConfig(name=str(task))
@@ -68,16 +68,16 @@ class Finetuned:
         settled = dict(run.file.data) if run and "columns" in run.file.data else None
         if columns:
             where = where.model_copy(update={"columns": tuple(columns)})
-            if settled and isinstance(old := settled["columns"], list):  # the recorded roles, some of them replaced
+            if settled and isinstance(old := settled["columns"], list):  # the recorded roles, with some replaced
                 roles = {str(word).partition("=")[0]: str(word) for word in [*old, *columns]}
                 settled["columns"] = list(roles.values())
         dataset = open_dataset(settings, where, settled=settled)
         used = precision or trained_in(config)
         network = open_network(folder, used, depth).network
         own, wanted = getattr(network, "head_config", None), dataset.family.head
-        if own and own.labels == numbered_labels(len(wanted.labels)):  # names that say nothing
+        if own and own.labels == numbered_labels(len(wanted.labels)):  # placeholder names
             own = own.model_copy(update={"labels": wanted.labels})
-        # Labels in order, too: a label's position is what the network predicts.
+        # The labels must also be in the same order: the network predicts a label's position.
         if not isinstance(network, AlbertForTask) or own is None or not own.answers_as(wanted):
             what, advice = (
                 f"{folder} has no head for {settings.name}",
@@ -114,20 +114,20 @@ def measured(models: Sequence[Finetuned], data: Path, split: str) -> tuple[dict[
     return dataset.family.measures(examples, answers), examples, answers
 
 
-# What a run records
+# Records of a run
 
 
 def data_of(folder: str | PathLike[str]) -> Path:
     """Return the path of the data that a run was trained on."""
     run = Run.of(fspath(folder))
     if run is None:
-        raise LitebertError("LB-925", f"no file names the data of {folder}, which has no run", next="add --data FOLDER")
+        raise LitebertError("LB-925", f"{folder} is not a run, so no file names its data", next="add --data FOLDER")
     data = recorded_config(FinetuneConfig, run).data
     return Path(str(data.folder or data.train))
 
 
 def trained_in(config: PretrainConfig | FinetuneConfig | None) -> Precision:
-    """Return the precision that a run was trained in; fp32 where there is no run."""
+    """Return the precision that a run was trained in; fp32 without a run."""
     recorded = config.train.precision if config else "fp32"
     return "fp32" if recorded == "auto" else recorded
 
@@ -138,7 +138,7 @@ def recorded_config(kind: type[Schema], run: Run) -> Schema:
     return resolve(kind, given).config
 
 
-# An eight-bit copy, calibrated on texts like those that the model will read
+# Eight-bit copies, calibrated on texts like those that the model will read
 
 
 def quantize(
@@ -152,13 +152,13 @@ def quantize(
 ) -> Quantized:
     """Write an eight-bit copy of a model, calibrated on texts or, with `data`, on training examples of a run's task.
 
-    `task` is needed only for a model folder without its run. With `evaluate`, the model is measured on the development
+    `task` is needed only for a model folder without its run. With `evaluate`, the model is evaluated on the development
     splits before and after.
     """
     require_new(output, force=None)
     folder = locate(fspath(model))
     if weights_path(folder).name == INT8_FILE:
-        raise LitebertError("LB-617", f"{folder} is in eight bits already", next="use it as it is")
+        raise LitebertError("LB-617", f"{folder} is already in eight bits", next="use it as it is")
     features, before = list[Feature](), dict[str, dict[str, float]]()
     if data is None:
         network, tokenizer = load_model(folder).network, Tokenizer.load(folder)

@@ -1,4 +1,4 @@
-"""What goes into the verbs of a model, checked where it enters, and how it becomes sequences, vectors and words."""
+"""Inputs of a model's verbs: checked where they enter, and turned into sequences, vectors and words."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from numbers import Integral
@@ -29,13 +29,13 @@ def several(texts: Texts, verb: str) -> list[str]:
     for text in found:
         if not isinstance(text, str):
             received = f"{text!r:.100} ({type(text).__name__})"
-            advice = "give every text as a str; of a table, one column"
+            advice = "give every text as a str; from a table, give one column"
             raise LitebertError("LB-611", f"{verb} takes texts", received=received, next=advice)
     return [str(text) for text in found]  # numpy's strings become plain ones
 
 
 def is_list(texts: object) -> bool:
-    """Tell whether texts come in an order of their own, as those of a set or a table do not."""
+    """Return whether texts come as an ordered collection; those of a set or a table do not."""
     is_flat = getattr(texts, "ndim", 1) == 1
     return isinstance(texts, Iterable) and is_flat and not isinstance(texts, str | bytes | Mapping | Set)
 
@@ -50,7 +50,7 @@ def paired(texts: Texts, pairs: Texts | None, verb: str) -> tuple[list[str], lis
 
 
 def count(value: int, name: str, *, least: int = 1) -> int:
-    """Return a count, such as the number of answers, if it is a whole number that can be."""
+    """Return a count, such as the number of answers, if it is a whole number and not below `least`."""
     if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
         what = f"{name} is a whole number, {least} or more"
         raise LitebertError("LB-932", what, received=value, next=f"{name}=5")
@@ -58,7 +58,7 @@ def count(value: int, name: str, *, least: int = 1) -> int:
 
 
 def open_network(folder: Path, precision: "Precision", depth: int | None) -> "LoadedModel":
-    """Load a network for inference, with activations of a precision, that applies `depth` steps of its plan or all."""
+    """Load a network for inference with activations of a precision; apply `depth` steps of its plan, or all."""
     from litebert.fast.steps import DTYPES
     from litebert.folder.model import load_model
 
@@ -85,15 +85,15 @@ def framed(
     *,
     longest: int | None = None,
 ) -> "Iterator[tuple[list[int], Batch]]":
-    """Yield batches of sequences of like lengths, [CLS] first [SEP] (second [SEP]), with the number of each.
+    """Yield batches of sequences of similar lengths, [CLS] first [SEP] (second [SEP]), with the index of each.
 
-    Each is cut to what the model can read, or to `longest`, and lies on the network's device.
+    Sequences are cut to what the model can read, or to `longest`; batches are on the network's device.
     """
     from litebert.nn import Batch, by_length
     from litebert.tasks.kinds.family import frame_ids
 
     longest = min(longest or 1 << 30, network.config.max_position_embeddings)
-    device = network.albert.embedding.norm.weight.device  # a plain parameter, in eight bits too
+    device = network.albert.embedding.norm.weight.device  # a plain parameter even in eight bits
     sizes = [len(a) + len(b) + 3 for a, b in zip(first, second or [()] * len(first), strict=True)]
     for rows in by_length([min(size, longest) for size in sizes]):
         if second is None:
@@ -113,7 +113,7 @@ def pool(network: "Network", batch: "Batch", pooling: Pooling) -> "Tensor":
 
 
 def window(places: Sequence[int], size: int, room: int) -> slice:
-    """Return which of `size` tokens to read: at most `room`, all `places` among them, in the middle.
+    """Return which of `size` tokens to read: at most `room`, with all `places` among them, near the middle.
 
     >>> window([700], 1000, 10)
     slice(695, 705, None)

@@ -1,4 +1,4 @@
-"""What a model knows without fine-tuning: minimal pairs (BLiMP), the similarity of sentences, retrieval."""
+"""Measures of a model without fine-tuning: minimal pairs (BLiMP), sentence similarity, retrieval."""
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -18,10 +18,10 @@ MOST_BLOCKED = 4_096  # questions whose cosines with all paragraphs are in memor
 
 
 def blimp(model: Model, data: Path, *, limit: int | None = None) -> dict[str, float]:
-    """Return the share of minimal pairs whose good sentence is likelier, overall and by field.
+    """Return the share of minimal pairs in which the good sentence is likelier, overall and by field.
 
-    Sentences are compared by pseudo-log-likelihood (Salazar et al., 2020); BLiMP is that of Warstadt et al. (2020). All
-    paradigms (`UID`) have the same weight; `limit` takes the first pairs of each.
+    Sentences are compared by pseudo-log-likelihood (Salazar et al., 2020); BLiMP is from Warstadt et al. (2020). All
+    paradigms (`UID`) have the same weight; `limit` keeps only the first pairs of each.
     """
     paradigms: dict[tuple[str, str], list[Row]] = defaultdict(list)
     for row in _rows(data, "blimp", [("sentence_good", "sentence_bad", "UID", "field")]):
@@ -37,7 +37,7 @@ def blimp(model: Model, data: Path, *, limit: int | None = None) -> dict[str, fl
 
 
 def sts(model: Model, data: Path, *, limit: int | None = None) -> dict[str, float]:
-    """Return the correlations of cosines with human scores of sentence pairs (STS-B, SICK)."""
+    """Return the correlations of cosines with the human scores of sentence pairs (STS-B, SICK)."""
     rows = _rows(data, "sts", PAIR_COLUMNS)[:limit]
     *texts, score = next(names for names in PAIR_COLUMNS if set(names) <= set(rows[0]))
     scores = np.array([number_of(row[score]) for row in rows], dtype=np.float64)
@@ -74,7 +74,7 @@ def retrieval(model: Model, data: Path, *, limit: int | None = None) -> dict[str
 
 
 def _rows(data: Path, measure: str, columns: Sequence[tuple[str, ...]]) -> list[Row]:
-    """Return the rows of a file, all of which have the columns of one of the tuples."""
+    """Return the rows of a file; all must have the columns of one of the tuples."""
     rows = [row for _, row in open_table(data, has_header=True).rows()]
     needed: set[str] = next((set(names) for names in columns if rows and set(names) <= set(rows[0])), {""})
     if (lacking := next((row for row in rows if not needed <= set(row)), None)) is not None or not rows:
@@ -85,4 +85,4 @@ def _rows(data: Path, measure: str, columns: Sequence[tuple[str, ...]]) -> list[
 
 
 MEASURES: dict[str, Callable[..., dict[str, float]]] = {"blimp": blimp, "sts": sts, "retrieval": retrieval}
-"""What `litebert evaluate --on` measures; each takes a model, a file, and a limit on its rows."""
+"""The measures of `litebert evaluate --on`; each takes a model, a file, and a limit on its rows."""

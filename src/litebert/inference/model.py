@@ -1,11 +1,11 @@
-"""A loaded model: the verbs that its heads allow, on strings.
+"""A loaded model: the verbs that its heads support, on strings.
 
 These methods are the interface: the commands of the shell, the routes of the server and their schemas are made from
 their signatures, their docstrings and the records that they return (`litebert.answers`).
 
-Texts are read in ragged batches of like lengths, at most `nn.batch.TOKENS_AT_ONCE` tokens together, so that a hundred
-short texts cost one pass and a long one costs no more memory. What needs torch is imported where it is used, so that
-`litebert fill --help` loads none.
+Texts are read in ragged batches of similar lengths, at most `nn.batch.TOKENS_AT_ONCE` tokens together, so that a
+hundred short texts cost one pass and a long one costs no more memory. Whatever needs torch is imported where it is
+used, so that `litebert fill --help` does not load it.
 """
 
 import logging
@@ -36,12 +36,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("litebert")
 PACKAGED = "the one that comes with litebert"  # the packaged model in messages
-MAX_CHARACTERS = 1_000_000  # the longest text for `fill`, `tag`, `score` and `order`, whose answers grow with the text
+MAX_CHARACTERS = 1_000_000  # the longest text for `fill`, `tag`, `score` and `order`: their answers grow with the text
 MASK = "[MASK]"
 _HEADS = {"fill": "masked_lm", "score": "masked_lm", "order": "sentence_order"}  # the pretraining heads by verb
-_BLANKS_AT_ONCE = 256  # whose probabilities of all pieces are held together: 30 MB with 30,000 pieces
-_COPIES_AT_ONCE = 4_096  # of texts with one piece masked, of which 20 MB are held together
-_WINDOWS_AT_ONCE = 256  # held in memory together; a context of 33,000 tokens has about as many
+_BLANKS_AT_ONCE = 256  # blanks for which the probabilities of all pieces are in memory: 30 MB with 30,000 pieces
+_COPIES_AT_ONCE = 4_096  # copies of texts, each with one piece masked, in memory at once: 20 MB
+_WINDOWS_AT_ONCE = 256  # windows in memory at once; a context of 33,000 tokens has about this many
 _WORD = re.compile(r"\w+(?:[-'’.,]\w+)*|[^\w\s]")
 
 Top = Annotated[int, Ge(1), "Answers to show."]
@@ -50,7 +50,7 @@ PoolingOption = Annotated[
     Pooling | None, "How tokens become one vector; by default the model's own pooling, or the mean."
 ]
 Normalize = Annotated[bool | None, "Scale vectors to length 1."]
-MaxLength = Annotated[int | None, "Read only so many pieces of a text."]
+MaxLength = Annotated[int | None, "Read at most this many pieces of a text."]
 Progress: TypeAlias = Callable[[int], None]
 
 
@@ -69,10 +69,10 @@ class Model:
         from litebert.folder.config import SentenceVectors
 
         self.network, self.tokenizer, self.source = network.eval(), tokenizer, "this model"
-        self.vectors = SentenceVectors()  # how `embed` makes them, where its caller does not say
-        self.notes: tuple[str, ...] = ()  # what the files of the model leave uncertain
-        self.remark: Callable[[str], object] | None = log.warning  # says once that a text is in an unknown language
-        self._missing, self._unused = frozenset[str](), tuple[str, ...]()  # weights that the file lacks, or has besides
+        self.vectors = SentenceVectors()  # how `embed` makes vectors, unless its caller chooses
+        self.notes: tuple[str, ...] = ()  # what the model's files leave uncertain
+        self.remark: Callable[[str], object] | None = log.warning  # called once, for a text in an unknown language
+        self._missing, self._unused = frozenset[str](), tuple[str, ...]()  # missing and extra weights of the file
 
     def __repr__(self) -> str:
         return f"Model({self.source!r}, verbs: {', '.join(self.verbs)})"
@@ -86,11 +86,11 @@ class Model:
         depth: int | None = None,
         backend: Backend = "torch",
     ) -> "Model":
-        """Read a model folder or a run, or fetch a model from the Hub by its name; without a path, the packaged model.
+        """Load a model folder or a run, or a model from the Hub by its name; without a path, the packaged model.
 
-        `precision` is that of activations: bf16 is several times faster where the CPU or GPU has it, and within 1 % of
-        fp32. An eight-bit folder (`litebert quantize`) has its own. `depth` is the number of steps applied; if a head
-        was trained after that step, it answers. `backend` computes attention and single short texts; "auto" is
+        `precision` is that of the activations: bf16 is several times faster if the CPU or GPU supports it, and within
+        1 % of fp32. An eight-bit folder (`litebert quantize`) has its own. `depth` is the number of steps applied; if a
+        head was trained after that step, it answers. `backend` computes attention and single short texts; "auto" uses
         onnxruntime where that is faster. No code from the files is executed.
         """
         from litebert.fast import pack
@@ -135,14 +135,14 @@ class Model:
 
         found: list[Results[answers.Filling]] = [Results()] * len(texts)
         for rows, batch in inputs.framed(network, tokenizer, encoded):
-            words: list[list[tuple[str, float]]] = []  # of each blank, the likeliest words with their probabilities
+            words: list[list[tuple[str, float]]] = []  # for each blank, the likeliest words with their probabilities
             with torch.inference_mode():
                 places = (batch.ids == tokenizer.mask_id).nonzero().flatten()
                 hidden, table = network.albert(batch, places), network.albert.embedding.word.weight  # (blanks, hidden)
                 for some in hidden.split(_BLANKS_AT_ONCE):
                     logits = network.masked_lm(some, table).float()  # (blanks, vocab)
                     # A word can be spelt by two pieces, the one that begins a word and the one that continues it
-                    # ("▁he" and "he"): their probabilities are added up. Special pieces and a lone "▁" are no words.
+                    # ("▁he" and "he"): their probabilities are added. Special pieces and a lone "▁" are not words.
                     alike = torch.from_numpy(tokenizer.first_alike).to(logits.device)
                     logits[:, [*tokenizer.special_ids, *tokenizer.textless_ids]] = -torch.inf
                     likely = torch.zeros_like(logits).index_add_(1, alike, logits.softmax(-1))
@@ -151,10 +151,10 @@ class Model:
                         pairs = zip(pieces, values, strict=True)
                         words.append([(tokenizer.decode([id_]), p) for id_, p in pairs if p > 0])
 
-            left = iter(words)  # the blanks of a batch lie in the order of its rows
+            left = iter(words)  # the blanks of a batch are in the order of its rows
             for row in rows:
-                # Blanks are independent, so the best combinations of words extend the best shorter ones. Of the i-th
-                # shorter one with the j-th word, i x j - 1 combinations are better, so j ends at top / i.
+                # Blanks are independent, so the best combinations of words extend the best shorter ones. If the i-th
+                # shorter one takes the j-th word, i x j - 1 combinations are better, so j ends at top / i.
                 beams: list[tuple[tuple[str, ...], float]] = [((), 1.0)]
                 for blank in islice(left, encoded[row].count(tokenizer.mask_id)):
                     longer = [
@@ -178,7 +178,7 @@ class Model:
     def score(self, text: Texts) -> answers.Score | Results[answers.Score]:
         """Return how likely a text and each of its words are: pseudo-log-likelihoods, in nats.
 
-        Each piece is masked in turn (Salazar et al. 2020); in a long text, what is around it is read.
+        Each piece is masked in turn (Salazar et al. 2020); in a long text, only the part around it is read.
         """
         import torch
 
@@ -218,11 +218,11 @@ class Model:
     def order(self, first: str, second: str | None = None) -> answers.Order | answers.Coherence:
         """Say whether `first` comes before `second`; given one text, say where it breaks.
 
-        Sentences longer than the model reads are cut at their end.
+        Sentences longer than the model can read are cut at their end.
         """
         if second is not None:
             return self.order_pairs([first], [second])[0]
-        from litebert.corpus.text import TextSettings, split_sentences  # 40 ms, which no other verb pays
+        from litebert.corpus.text import TextSettings, split_sentences  # takes 40 ms, which other verbs need not pay
 
         _, (text,) = self.begin("order", first, is_bounded=True)
         sentences = list(split_sentences(text, TextSettings()))
@@ -237,7 +237,7 @@ class Model:
         return answers.Coherence(tuple(joins))
 
     def order_pairs(self, firsts: Sequence[str], seconds: Sequence[str]) -> list[answers.Order]:
-        """Say of each pair whether its first text comes before the second in running text."""
+        """Return for each pair whether its first text comes before the second in running text."""
         import torch
 
         network, texts = self.begin("order", [*firsts, *seconds])
@@ -259,11 +259,11 @@ class Model:
     ) -> NDArray[np.float32]:
         """Return one vector for each text: the mean or maximum of its tokens, or [CLS].
 
-        The shape is (texts, H); of a single string, (H,). Texts longer than the model reads are cut at their end, see
-        `too_long`. For more texts than fit in memory, see `embed_batches`.
+        The shape is (texts, H), or (H,) for a single string. Texts longer than the model can read are cut at their end,
+        see `too_long`. For more texts than fit in memory, see `embed_batches`.
 
-        Unset, `pooling` and `normalize` are what the folder says, as sentence-transformers wrote it; where there is
-        nothing, the mean, not normalised. Without fine-tuning or a teacher, a pretrained model gives poor vectors.
+        `pooling` and `normalize` default to the sentence-transformers settings in the model's folder; without any, to
+        the mean, not normalised. Without fine-tuning or a teacher, a pretrained model gives poor vectors.
         `max_length` cuts texts earlier, to that many pieces including [CLS] and [SEP].
         """
         import torch
@@ -295,7 +295,7 @@ class Model:
         max_length: MaxLength = None,
         progress: Progress | None = None,
     ) -> Iterator[NDArray[np.float32]]:
-        """Yield the vectors of `batch_size` texts at a time, each of shape (batch_size, H); texts may come without end.
+        """Yield vectors of `batch_size` texts at a time, of shape (batch_size, H); the stream of texts may be endless.
 
         `progress` is called with the number of texts after each batch.
         """
@@ -306,30 +306,30 @@ class Model:
                 progress(len(batch))
 
     def similar(self, first: Texts, second: Texts) -> float | NDArray[np.float32]:
-        """Return the cosine of two texts, or those of each pair of two lists, (first, second)."""
+        """Return the cosine of two texts, or of every pair from two lists, (first, second)."""
         read = (self.begin("similar", texts)[1] for texts in (first, second))
         left, right = (self.embed(texts, normalize=True) for texts in read)
         cosines: NDArray[np.float32] = left @ right.T
         return float(cosines[0, 0]) if isinstance(first, str) and isinstance(second, str) else cosines
 
     def index(self, texts: Iterable[str], *, progress: Progress | None = None) -> "TextIndex":
-        """Embed texts once, to be searched many times; see `embed_batches` for `progress`."""
+        """Embed texts once, to search them many times; see `embed_batches` for `progress`."""
         _, listed = self.begin("index", texts)
         batches = self.embed_batches(listed, batch_size=256, normalize=True, progress=progress)
         return TextIndex(tuple(listed), np.concatenate([self.embed([]), *batches]), self)
 
     def search(self, query: str, texts: Iterable[str], *, top: Top = 10) -> Results[answers.Match]:
-        """Return the texts nearest to a query by the cosine of their vectors, best first."""
+        """Return the texts nearest to a query by cosine similarity, best first."""
         top = inputs.count(top, "top")  # before the texts are embedded
         return self.index(texts).search(query, top=top)
 
     def too_long(self, texts: Texts, pairs: Texts | None = None) -> list[int]:
-        """Return the numbers of the texts, or pairs, that are longer than the model reads at once.
+        """Return the indices of the texts, or pairs, that are longer than the model can read at once.
 
         `order`, `embed`, `classify` and `choose` cut these at the end.
         """
         columns = [column for column in inputs.paired(texts, pairs, "too_long") if column is not None]
-        room = self.network.config.max_position_embeddings - 1 - len(columns)  # beside [CLS] and each [SEP]
+        room = self.network.config.max_position_embeddings - 1 - len(columns)  # next to [CLS] and each [SEP]
         read = ([self.tokenizer.beginning(text, room + 1) for text in column] for column in columns)
         rows = zip(*map(self.tokenizer.encode_ids, read), strict=True)
         return [number for number, row in enumerate(rows) if sum(map(len, row)) > room]
@@ -345,7 +345,7 @@ class Model:
     ) -> answers.Classification | Results[answers.Classification]:
         """Return the label of each text, or of each text with its pair; from regression, a score.
 
-        A text longer than the model reads is cut at its end. An empty pair is none.
+        A text longer than the model can read is cut at its end. An empty pair counts as none.
         """
         from litebert.tasks.finetuning import answer
         from litebert.tasks.kinds.text import TextClassification, TextExample
@@ -386,12 +386,12 @@ class Model:
     def choose(self, question: str, choices: Iterable[str], *, context: Context = "") -> answers.Choice:
         """Return which of several choices answers a question about a context.
 
-        A context longer than the model reads is cut at its end.
+        A context longer than the model can read is cut at its end.
         """
         return self.choose_all([(question, inputs.several(choices, "choose"), context)])[0]
 
     def choose_all(self, asked: Sequence[tuple[str, Sequence[str], str]]) -> list[answers.Choice]:
-        """Return which choice answers each question; what is asked is (question, choices, context)."""
+        """Return which choice answers each question; an item of `asked` is (question, choices, context)."""
         from litebert.tasks.finetuning import answer
         from litebert.tasks.kinds.text import ChoiceExample, MultipleChoice
 
@@ -411,14 +411,14 @@ class Model:
         """Return the likeliest spans of a context, or of several, that answer a question.
 
         The best comes first. A SQuAD 2.0 model may find no answer: then an empty text comes first. `no_answer` of each
-        span is the probability of that. A context of any length is read in overlapping windows.
+        span is the probability that there is none. A context of any length is read in overlapping windows.
         """
         return self.answer_all([(question, inputs.several(context, "answer"))], top=top)[0]
 
     def answer_all(
         self, asked: Sequence[tuple[str, Sequence[str]]], *, top: int = 1
     ) -> list[Results[answers.SpanFound]]:
-        """Return the likeliest spans of all contexts of each question; what is asked is (question, contexts)."""
+        """Return the likeliest spans of all contexts of each question; an item of `asked` is (question, contexts)."""
         import torch
 
         from litebert.tasks.finetuning import outputs_of
@@ -438,7 +438,7 @@ class Model:
 
         ranked = []
         for _, contexts in asked:
-            best, nothing = list(islice(merged, len(contexts))), None  # of each context
+            best, nothing = list(islice(merged, len(contexts))), None  # the answers of each context
             if isinstance(family, ConditionalSpanAnswering):  # contexts are taken as independent
                 empty = torch.tensor([each.null_score or 0.0 for each in best], dtype=torch.float64).sigmoid()
                 nothing, shares = float(empty.prod()), 1 - empty
@@ -461,34 +461,34 @@ class Model:
         """Return how much each word of the texts adds to an answer of a verb.
 
         `texts` are what the verb takes: `explain("similar", "a cat", "a kitten")`; for `choose` the question, the
-        context and the choices. Unset, `answer` is the one that the model gives.
+        context and the choices. `answer` defaults to the one that the model gives.
         """
         from litebert.inference.explain import explain
 
         return explain(self, verb, self.begin("explain", texts)[1], answer)
 
-    # What every verb asks first
+    # Checks before every verb
 
     @cached_property
     def verbs(self) -> tuple[str, ...]:
-        """The verbs that this model's weights allow."""
+        """The verbs that this model's weights support."""
         head = getattr(self.network, "head_config", None)
         own = (head.record.verb,) if head else tuple(verb for verb in _HEADS if not self._lacking(verb))
         return (*own, "embed")
 
     def begin(self, verb: str, texts: Texts, *, is_bounded: bool = False) -> tuple[Any, list[str]]:
-        """Return the network, if its head answers this verb, and the texts as a list; remark once on their language."""
+        """Return the network, if its head supports this verb, and the texts as a list; warn once of their language."""
         found = [texts] if isinstance(texts, str) else inputs.several(texts, verb)
         if is_bounded and (longest := max(map(len, found), default=0)) > MAX_CHARACTERS:
-            what, received = f"this text is too long for {verb}, whose answer grows with it", f"{longest:,} characters"
+            what, received = f"this text is too long for {verb}: the answer grows with it", f"{longest:,} characters"
             expected, advice = f"at most {MAX_CHARACTERS:,}", "split the text into chapters, one per row of a file"
             raise LitebertError("LB-935", what, received=received, expected=expected, next=advice)
         if verb not in self.verbs and verb not in ("similar", "index", "explain"):
             raise self._unable(verb)
-        remark = self.remark  # another thread may take it away
+        remark = self.remark  # another thread may set it to None
         if remark and any(self.tokenizer.reads_in_fragments(text[:300]) for text in found[:3]):
             remark(
-                f"note: {found[0][:60]!r} falls into single letters or unknown pieces: the vocabulary of this model "
+                f"note: {found[0][:60]!r} is split into single letters or unknown pieces: the vocabulary of this model "
                 "was not made for its language, and answers about such texts mean little"
             )
             self.remark = None
@@ -505,13 +505,13 @@ class Model:
         if verb in _HEADS:
             has = has if head else f"no {', '.join(self._lacking(verb)[:3])}"
             what = f"{self.source} cannot {verb}: its file lacks weights for that"
-            expected = f"the {_HEADS[verb]} head; hub files often come without sentence order"
+            expected = f"the {_HEADS[verb]} head; files from the hub often lack sentence order"
             advice = "use a model that litebert pretrained, or pretrain this one further"
             return RequestError("LB-612", what, received=has, expected=expected, next=advice)
         what, advice = f"{self.source} cannot {verb}: it was not fine-tuned for that", "litebert finetune --help"
         expected = f"a {' or '.join(kind for kind, record in HEADS.items() if record.verb == verb)} head"
         if self._unused and self.verbs == ("embed",):
-            has = f"a head that no imported module knows, {', '.join(self._unused[:3])}"
+            has = f"a head that no imported module defines, {', '.join(self._unused[:3])}"
             advice = "import the module that adds its head before you load it, as in docs/extending/task.md"
         return RequestError("LB-615", what, received=has, expected=expected, next=advice)
 
@@ -534,7 +534,7 @@ class TextIndex:
 
 
 class Embeddings:
-    """An embedder for LangChain, LlamaIndex and anything else that calls these two methods.
+    """An embedder for LangChain, LlamaIndex and other libraries that call these two methods.
 
     >>> len(Embeddings().embed_query("a cat"))
     384

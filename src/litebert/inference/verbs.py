@@ -1,7 +1,7 @@
-"""The verbs of a model as records: the one table from which shell, files and HTTP are made.
+"""The verbs of a model as records: the single table behind the shell, files and HTTP.
 
-A row is a mapping from role to text, such as {"question": ..., "context": ...}. A verb answers rows together; its
-options are the keyword arguments of the method of `Model` that has its name.
+A row is a mapping from role to text, such as {"question": ..., "context": ...}. A verb answers many rows together; its
+options are the keyword arguments of the `Model` method of the same name.
 """
 
 import inspect
@@ -18,18 +18,18 @@ CHOICES = tuple(f"choice{number}" for number in range(1, 10))
 
 @dataclass(frozen=True)
 class Verb:
-    """How rows with these roles are answered, and how an answer is shown."""
+    """How to answer rows with these roles, and how to show an answer."""
 
     name: str
     answer: Callable[..., Sequence[Any]]  # (model, rows, options by name) -> an answer for each row
     line: Callable[[Row, Any], str]  # an answer for people
     roles: tuple[str, ...] = ("text",)  # the parts of a row
-    num_needed: int = 1  # the first of them must be there
-    plain: Callable[[Any], object] = lambda found: found  # what JSON can hold of an answer
+    num_needed: int = 1  # how many of the first roles are required
+    plain: Callable[[Any], object] = lambda found: found  # an answer as JSON can hold it
 
     @property
     def options(self) -> dict[str, inspect.Parameter]:
-        """The keyword arguments of the method, with their types, defaults and help; not its callbacks."""
+        """The keyword arguments of the method, except callbacks, with their types, defaults and help."""
         parameters = inspect.signature(getattr(Model, self.name), eval_str=False).parameters.values()
         names = (*self.roles, "progress")
         return {each.name: each for each in parameters if each.kind is each.KEYWORD_ONLY and each.name not in names}
@@ -53,14 +53,14 @@ def _similar(model: Model, rows: Sequence[Row]) -> list[float]:
 
 
 def _order(model: Model, rows: Sequence[Row]) -> list[Order | Coherence]:
-    """Pairs are answered together, a text alone by its own sentences."""
+    """Answer pairs together; split a single text into its sentences."""
     pairs = [row for row in rows if "second" in row]
     found = iter(model.order_pairs(_column(pairs, "first"), _column(pairs, "second")))
     return [next(found) if "second" in row else model.order(row["first"]) for row in rows]
 
 
 def _classify(model: Model, rows: Sequence[Row]) -> Sequence[Classification]:
-    return model.classify(_column(rows), _column(rows, "second"))  # an empty second text is none
+    return model.classify(_column(rows), _column(rows, "second"))  # an empty second text counts as none
 
 
 def _answer(model: Model, rows: Sequence[Row], **options: Any) -> list[Results[SpanFound]]:
