@@ -4,7 +4,7 @@
 >>> litebert.preset("base-v2").hidden_size
 768
 
-Nothing heavy is imported before it is used: `import litebert` loads no torch.
+Heavy modules are imported on first use: `import litebert` does not load torch.
 """
 
 import importlib
@@ -32,7 +32,7 @@ __all__ = [
     "distil", "evaluate", "finetune", "glue", "load", "optimize", "predict", "preset", "pretrain",
 ]  # fmt: skip
 
-_NAMES = {  # by the module that they are imported from when they are first used
+_NAMES = {  # public names, by the module that they are imported from on first use
     "api.estimators": "LitebertClassifier LitebertVectorizer",
     "api.evaluation": "evaluate glue predict",
     "api.runs": "Run",
@@ -55,12 +55,12 @@ def load(
     depth: int | None = None,
     backend: "Backend" = "torch",
 ) -> "Model":
-    """Load a model with the verbs its heads allow; `Model.verbs` names them.
+    """Load a model; `Model.verbs` lists the verbs that its heads support.
 
     `path` is a model folder, a run or a name on the Hub; without it, the model that comes with the
-    package answers. `precision="bf16"` is several times faster where the machine has it; `depth`
-    is the number of steps applied, for a model trained with `train.exits`. `backend="auto"`
-    computes attention and single short texts with onnxruntime where it is installed and faster.
+    package is loaded. `precision="bf16"` is several times faster where the hardware supports it;
+    `depth` is the number of steps to apply, for a model trained with `train.exits`. `backend="auto"`
+    computes attention and single short texts with onnxruntime if it is installed and faster.
 
     >>> model = load()
     >>> len(model.fill("It was a [MASK] day.", top=3))
@@ -72,7 +72,7 @@ def load(
 
 
 def __getattr__(name: str) -> object:
-    """Import a public name, or one of our packages, when it is first used."""
+    """Import a public name, or one of our packages, on first use."""
     if name in _HOMES:
         return getattr(importlib.import_module(f"litebert.{_HOMES[name]}"), name)
     if name in _NAMES:
@@ -81,4 +81,4 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})  # for completion in a notebook
+    return sorted({*globals(), *__all__})  # for completion in notebooks

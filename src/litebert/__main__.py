@@ -1,13 +1,13 @@
 """The command `litebert`, also as `python -m litebert`.
 
-Ctrl-C ends the process at once and without a word until the command line is there to say why it ends.
+Until the command line is imported and handles Ctrl-C itself, Ctrl-C ends the process at once, without a traceback.
 """
 
 import signal
 
 
 def main() -> None:
-    """Import the command line, and run it."""
+    """Import the command line and run it."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     from litebert.cli import main as run
 

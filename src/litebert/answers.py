@@ -1,4 +1,4 @@
-"""What the verbs answer, in Python, in JSON and over HTTP: frozen values, tables in a notebook."""
+"""The answers of the verbs in Python, in JSON and over HTTP: frozen dataclasses, shown as tables in notebooks."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields, is_dataclass
@@ -16,7 +16,7 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True)
 class Shown(Generic[Item]):
-    """What a command prints: a text for people, a value for `--json`, notes on stderr, and how it ends."""
+    """What a command prints: text for people, a value for `--json` and notes on stderr; and its exit code."""
 
     value: Item
     text: str
@@ -61,18 +61,18 @@ class Results(tuple[Item, ...]):
         return _data_frame(self)
 
     def _repr_html_(self) -> str | None:
-        """Return the first answers as a table in a notebook, where pandas is installed."""
+        """Return the first answers as a table for notebooks, if pandas is installed."""
         return str(self[:20].to_pandas().to_html(max_rows=20)) if find_spec("pandas") else None
 
 
 class Tabular:
-    """An answer that can become a table of one row, or of a row per part, such as per word."""
+    """An answer that converts to a table of one row, or of one row per part, such as each word."""
 
     __slots__ = ()
-    __pydantic_config__: ClassVar = {"extra": "forbid"}  # JSON schemas name all fields
+    __pydantic_config__: ClassVar = {"extra": "forbid"}  # JSON schemas allow no other fields
 
     def to_pandas(self) -> "DataFrame":
-        """Return the table."""
+        """Return the answer as a DataFrame."""
         assert is_dataclass(self)
         values = [getattr(self, field.name) for field in fields(self)]
         parts = [each for each in values if isinstance(each, tuple) and each and all(map(is_dataclass, each))]
@@ -80,7 +80,7 @@ class Tabular:
 
 
 def _data_frame(answers: Sequence[Any]) -> "DataFrame":
-    """Return answers as rows; fields of mappings are columns `values.positive`, nested answers have a `text_number`."""
+    """Return answers as rows; mappings become columns such as `values.positive`, nested answers get a `text_number`."""
     try:
         from pandas import concat, json_normalize
     except ImportError as error:
@@ -103,7 +103,7 @@ class Filling(Tabular):
 
 @dataclass(frozen=True)
 class Order(Tabular):
-    """Which of two sentences comes first; `probability` is that of the order as given."""
+    """Whether two sentences are in order; `probability` is that of the order as given."""
 
     is_in_order: bool
     probability: float
@@ -157,7 +157,7 @@ class Score(Tabular):
 
 @dataclass(frozen=True)
 class Classification(Tabular):
-    """The label of a text (several, or none, of a multi-label model) and the value of each label.
+    """The label of a text (several or none for a multi-label model) and the value of each label.
 
     Values are probabilities; a regression model has a single value, its score.
     """
@@ -178,7 +178,7 @@ class Tagged(Tabular):
 
 @dataclass(frozen=True)
 class Choice(Tabular):
-    """The chosen one of several choices: its index, its text, and the probability of each."""
+    """The best of several choices: its index, its text, and the probability of each choice."""
 
     index: int
     text: str
@@ -189,8 +189,8 @@ class Choice(Tabular):
 class SpanFound(Tabular):
     """Characters `start` to `stop` of a context; an empty text means no answer.
 
-    `document` is the index of the context, where there are several; `no_answer` is the probability
-    that none of them has an answer, or None where the model does not estimate it.
+    `document` is the index of the context, if there are several; `no_answer` is the probability
+    that none of them has an answer, or None if the model does not estimate it.
     """
 
     text: str
@@ -203,7 +203,7 @@ class SpanFound(Tabular):
 
 @dataclass(frozen=True)
 class Match(Tabular):
-    """A text, its number among those searched, and its cosine with the query."""
+    """A text, its number among those searched, and its cosine similarity to the query."""
 
     number: int
     text: str
@@ -212,7 +212,7 @@ class Match(Tabular):
 
 @dataclass(frozen=True)
 class WordAttribution(Tabular):
-    """What a word adds to the score; it is `start` to `end` of the text that `part` names."""
+    """What a word adds to the score; it is at `start` to `end` in the text that `part` names."""
 
     word: str
     part: str
@@ -225,7 +225,7 @@ class WordAttribution(Tabular):
 class Explanation(Tabular):
     """An answer with what each word adds to its score.
 
-    `kind` is what the score is: a log-probability in nats, a cosine, a number. The attributions
+    `kind` names the score: a log-probability in nats, a cosine, a number. The attributions
     add up to `score` - `blank`, where `blank` is the score with every word masked; `error` is the
     amount by which they miss it.
     """
@@ -244,7 +244,7 @@ class Explanation(Tabular):
         return "\n".join([head, *lines])
 
     def _repr_html_(self) -> str:
-        """Return the words in a notebook: blue adds to the score, red takes from it."""
+        """Return the words for notebooks: blue ones raise the score, red ones lower it."""
         spans = [
             f'<span style="background:rgba({"30,100,220" if word.attribution > 0 else "220,60,40"},{0.6 * share:.2f})"'
             f' title="{word.attribution:+.3f}">{escape(word.word)}</span>'
@@ -253,6 +253,6 @@ class Explanation(Tabular):
         return f"<p><b>{escape(self.answer)}</b> {self.score:.3f}</p><p>{' '.join(spans)}</p>"
 
     def _shares(self) -> list[tuple[WordAttribution, float]]:
-        """Return the words, each with its size as a share of the largest."""
+        """Return each word with the size of its attribution as a share of the largest."""
         largest = max((abs(word.attribution) for word in self.words), default=0.0) or 1.0
         return [(word, abs(word.attribution) / largest) for word in self.words]

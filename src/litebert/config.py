@@ -1,4 +1,4 @@
-"""What can be set: networks and those that have a name, heads, pretraining, fine-tuning; with defaults and ranges."""
+"""All settings, with defaults and ranges: networks and their presets, heads, pretraining, fine-tuning."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from litebert.errors import no_such_name
 
 
 class Section(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
-    """A group of settings: frozen, and unknown names are refused."""
+    """A group of settings, frozen; unknown names are refused."""
 
 
 # ---- the network ----------------------------------------------------------------------------------------------------
@@ -20,18 +20,18 @@ Activation = Literal["gelu_new", "gelu_pytorch_tanh", "gelu", "relu", "tanh", "l
 Sharing = Literal["all", "attention", "ffn", "none"]
 Precision = Literal["fp32", "bf16", "fp16"]
 Backend = Literal["torch", "onnxruntime", "auto"]
-"""What computes attention and single short texts; auto is onnxruntime where it is installed and faster."""
+"""What computes attention and single short texts; auto is onnxruntime if it is installed and faster."""
 
 
 @dataclass(frozen=True)
 class AttentionKind:
-    """A kind of attention: what a token reads, and what computes it fast (docs/extending/attention.md adds one).
+    """A kind of attention: what each token reads, and a fast kernel for it (docs/extending/attention.md adds one).
 
-    `visible(query, key, **settings)` is its definition: for positions in a sequence, arrays that broadcast, whether the
-    one reads the other; None: always. The plain network and the map of a model's attention follow from it.
+    `visible(query, key, **settings)` defines it: for arrays of positions that broadcast, it returns whether the query
+    reads the key. None: always. The plain network and the map of a model's attention are derived from it.
     `attend` is the engine's kernel for it, a function or "package.module:function"; without one, scores are masked.
     `settings` are the fields of AlbertConfig that both take as keywords; config.json has them. Networks of a kind that
-    `is_exported` can be computed by other programs, too.
+    `is_exported` can also be run by other programs.
     """
 
     visible: Callable[..., Any] | None
@@ -41,7 +41,7 @@ class AttentionKind:
 
 
 def near_or_first(query: Any, key: Any, *, attention_window: int) -> Any:
-    """Return where local attention reads: neighbours up to the window and [CLS], which reads all."""
+    """Return where local attention reads: neighbours up to the window, and [CLS], which itself reads all."""
     return (abs(query - key) <= attention_window) | (query == 0) | (key == 0)
 
 
@@ -52,13 +52,13 @@ ATTENTION_KINDS = {
 
 
 class AlbertConfig(Section):
-    """Describe one ALBERT network in Hugging Face's words (defaults: base v2)."""
+    """The shape of an ALBERT network, under Hugging Face's names (defaults: base v2)."""
 
     vocab_size: int = Field(30_000, ge=6, le=4_000_000, description="pieces in the vocabulary, V")
     embedding_size: int = Field(128, ge=1, le=65_536, description="width of the embeddings, E")
     hidden_size: int = Field(768, ge=1, le=65_536, description="width of the layers, H")
     num_hidden_layers: int = Field(12, ge=1, le=1_024, description="times a layer is applied, L")
-    num_hidden_groups: int = Field(1, ge=1, le=1_024, description="groups of layers that share")
+    num_hidden_groups: int = Field(1, ge=1, le=1_024, description="groups of layers that share parameters")
     inner_group_num: int = Field(1, ge=1, le=64, description="distinct blocks in one layer")
     num_attention_heads: int = Field(12, ge=1, le=1_024, description="attention heads")
     intermediate_size: int = Field(3_072, ge=1, le=262_144, description="feed-forward width, I")
@@ -73,7 +73,7 @@ class AlbertConfig(Section):
     initializer_range: float = Field(0.02, gt=0, le=1, description="std of the truncated normal")
     layer_norm_eps: float = Field(1e-12, ge=0, le=1, description="epsilon of the layer norms")
     sharing: Sharing = Field("all", description="what the layers share (paper, Table 4)")
-    embedding_projection: bool | None = Field(None, description="project E to H; unset: where they differ, as upstream")
+    embedding_projection: bool | None = Field(None, description="project E to H; unset: if they differ, as upstream")
     pad_token_id: int = Field(0, ge=0, description="id of <pad>")
     bos_token_id: int = Field(2, ge=0, description="id of [CLS]")
     eos_token_id: int = Field(3, ge=0, description="id of [SEP]")
@@ -109,7 +109,7 @@ class AlbertConfig(Section):
         if groups > layers:
             raise ValueError(f"num_hidden_groups {groups} must not exceed num_hidden_layers {layers}")
         if self.sharing != "all" and groups not in (1, layers):
-            raise ValueError(f"sharing {self.sharing!r} takes no num_hidden_groups: leave it at 1")
+            raise ValueError(f"sharing {self.sharing!r} does not use num_hidden_groups: leave it at 1")
         if not self.projects_embeddings and self.embedding_size != self.hidden_size:
             raise ValueError("embedding_projection false needs embedding_size = hidden_size")
         return self
@@ -145,7 +145,7 @@ ALIASES = {"base": "base-v2", "large": "large-v2", "xlarge": "xlarge-v2", "xxlar
 
 
 def preset(name: str) -> AlbertConfig:
-    """Return the network called `name`: the paper's, BERT's for comparison, or a small one for laptops."""
+    """Return the configuration called `name`: one of the paper's, a BERT for comparison, or a small one for laptops."""
     key = ALIASES.get(name, name) if isinstance(name, str) else name
     if key not in PRESETS:
         raise no_such_name("LB-100", "no preset has this name", str(name), [*PRESETS, *ALIASES], next="litebert sizes")
@@ -157,22 +157,22 @@ def preset(name: str) -> AlbertConfig:
 
 @dataclass(frozen=True)
 class HeadRecord:
-    """Everything that the package knows about one kind of head."""
+    """The properties of one kind of head."""
 
     kind: str
-    class_name: str  # ends the names of its classes in transformers: AlbertFor..., BertFor...
+    class_name: str  # the end of its class names in transformers: AlbertFor..., BertFor...
     layer: str  # the linear layer on disk
-    pipeline: str  # its task on the Hub
+    pipeline: str  # its pipeline tag on the Hub
     purpose: str
     verb: str  # the method of `litebert.load(...)` that uses it
     is_pooled: bool = False  # reads the pooled [CLS] instead of every token
     has_labels: bool = False  # the outputs are named labels; else there are `num_outputs`
     num_outputs: int = 0
-    variable: str = ""  # by which an official checkpoint shows this head
+    variable: str = ""  # identifies this head in an official checkpoint
     logits: tuple[str, ...] = ("logits",)  # names of the columns of a linear head that is read token by token
-    is_in_transformers: bool = True  # if not, transformers reads the encoder alone
-    has_dropout: bool = True  # of the linear layer's input
-    module: str = "litebert.nn.heads:LinearHead"  # its class
+    is_in_transformers: bool = True  # if not, transformers reads only the encoder
+    has_dropout: bool = True  # on the input of the linear layer
+    module: str = "litebert.nn.heads:LinearHead"  # the class that implements it
     reads_texts: bool = False  # gets all tokens and the batch, and returns one row per sequence
 
     @property
@@ -182,14 +182,14 @@ class HeadRecord:
 
     @property
     def examples(self) -> tuple[str, str]:
-        """What follows `litebert` in a shell, and `model.` in Python."""
+        """An example: what follows `litebert` in a shell, and `model.` in Python."""
         return _EXAMPLES[self.verb]
 
     def make(self, config: AlbertConfig, head: "HeadConfig") -> Any:
         return resolve_name(self.module)(config, head)
 
 
-_EXAMPLES = {  # of each verb that a head has
+_EXAMPLES = {  # by the verb of a head
     "classify": ('classify "A first text." "Another one."', 'classify(["A first text.", "Another one."])'),
     "tag": ('tag "The words of this text are tagged."', 'tag(["The words of this text are tagged."])'),
     "answer": (
@@ -231,17 +231,17 @@ _RECORDS = (
     ),
 )  # fmt: skip
 HEADS: dict[str, HeadRecord] = {record.kind: record for record in _RECORDS}
-"""The kinds of heads; folders, cards, verbs and reports know every kind that has a record."""
+"""All kinds of heads; folders, cards, verbs and reports support every kind that has a record."""
 PROBLEMS = {
     "single_label_classification": "litebert.tasks.kinds.text:SingleLabel",
     "multi_label_classification": "litebert.tasks.kinds.text:MultiLabel",
     "regression": "litebert.tasks.kinds.text:Regression",
 }
-"""What a classifier's outputs can be, as its `problem_type` says, and the family of each, `package.module:Class`."""
+"""What a classifier's outputs can be, by `problem_type`, and the class that handles each, `package.module:Class`."""
 
 
 class HeadConfig(Section):
-    """Describe a task head in Hugging Face's words."""
+    """A task head, under Hugging Face's names."""
 
     kind: str = Field(description="what is predicted, and from what")
     labels: tuple[str, ...] = Field((), description="names of the labels, by output number")
@@ -283,13 +283,13 @@ class HeadConfig(Section):
 
 
 def kind_of_class(name: str) -> str | None:
-    """Return the head of a transformers class, such as BertForTokenClassification; None for others."""
+    """Return the kind of head of a transformers class, such as BertForTokenClassification; None for other classes."""
     ends = {f"{family}For{record.class_name}": kind for kind, record in HEADS.items() for family in ("Albert", "Bert")}
     return ends.get(name)
 
 
 def numbered_labels(number: int) -> tuple[str, ...]:
-    """Return the default names of labels, as transformers has them: LABEL_0, LABEL_1, ..."""
+    """Return the default names of labels, as in transformers: LABEL_0, LABEL_1, ..."""
     return tuple(f"LABEL_{index}" for index in range(number))
 
 
@@ -300,21 +300,21 @@ Schedule = Literal["official", "linear", "wsd"]
 
 
 class PretrainStart(Section):
-    """Say where the weights start: from a model, whose shape is then used, or at random."""
+    """Where the weights come from: a model, whose shape is then used, or random initialisation."""
 
     model: str | None = Field(None, description="model folder, or a name on the Hub")
-    optimizer: bool = Field(False, description="take its optimizer's state, too")
-    new_vocabulary: bool | None = Field(None, description="the corpus may have another: shared pieces keep vectors")
-    attention: Literal["random", "local"] = Field("random", description="local: some heads begin by reading neighbours")
+    optimizer: bool = Field(False, description="load its optimizer state, too")
+    new_vocabulary: bool | None = Field(None, description="allow another vocabulary: shared pieces keep vectors")
+    attention: Literal["random", "local"] = Field("random", description="local: some heads start by reading neighbours")
     output_bias: Literal["zeros", "unigram"] = Field("zeros", description="unigram: log frequencies of the pieces")
 
 
 class DataConfig(Section):
-    """Say where the training text is."""
+    """Where the training text comes from."""
 
     corpus: str = Field(description="corpus folder made by `litebert corpus build`")
-    mix: tuple[str, ...] | None = Field(None, description="more corpora of the same vocabulary, drawn from as well")
-    weights: tuple[Weight, ...] | None = Field(None, description="weights of corpus and mix in order; unset: tokens")
+    mix: tuple[str, ...] | None = Field(None, description="more corpora of the same vocabulary to sample from")
+    weights: tuple[Weight, ...] | None = Field(None, description="weights of corpus and mix, in order; unset: tokens")
     temperature: float | None = Field(None, gt=0, le=100, description="shares are weights ** (1 / temperature)")
     eval_corpus: str | None = Field(None, description="corpus to evaluate on; unset: the held-out part of `corpus`")
     window: int | None = Field(None, ge=1, description="pieces that are shuffled together; unset: 4 billion")
@@ -327,13 +327,13 @@ class DataConfig(Section):
 
 
 class ObjectiveConfig(Section):
-    """Choose the objectives (paper 3.1 and 4.2; official create_pretraining_data.py)."""
+    """The objectives (paper 3.1 and 4.2; official create_pretraining_data.py)."""
 
-    sentence: str = Field("order", description="order: swapped neighbours; order-official: upstream's leak; next; none")
+    sentence: str = Field("order", description="order: swapped neighbours; order-official: with a leak; next; none")
     max_seq_length: int = Field(512, ge=8, le=131_072, description="pieces in the longest sequence")
     short_seq_prob: float = Field(0.1, ge=0, le=1, description="share of shorter sequences")
     short_seq_per: Literal["instance", "document"] = Field("instance", description="document: drawn once, as upstream")
-    ngram: int = Field(3, ge=1, le=10, description="longest masked run of words")
+    ngram: int = Field(3, ge=1, le=10, description="most words masked in a row")
     favor_shorter_ngram: bool = Field(True, description="p(n) proportional to 1/n, or reversed")
     whole_word: bool = Field(True, description="mask whole words, not single pieces")
     mask_prob: float = Field(0.15, gt=0, lt=1, description="share of pieces to predict")
@@ -341,70 +341,70 @@ class ObjectiveConfig(Section):
 
 
 class EarlyConfig(Section):
-    """Say what differs in the early steps; it depends on the step alone, so resume is exact."""
+    """What differs in the early steps; it depends only on the step, so resuming is exact."""
 
-    mask_prob: float | None = Field(None, gt=0, lt=1, description="share to predict at first; unset: the same")
+    mask_prob: float | None = Field(None, gt=0, lt=1, description="share to predict at first; unset: no change")
     mask_share: float = Field(0.6, ge=0, le=1, description="share of the steps with that mask_prob")
     depth: int | None = Field(None, ge=1, description="steps of the network applied at first; unset: all")
     depth_share: float = Field(0.3, ge=0, lt=1, description="share of the training steps with that depth")
 
 
 class DistilConfig(Section):
-    """Say what is learnt from a teacher, besides masked words and sentence order."""
+    """What is learnt from a teacher, besides masked words and sentence order."""
 
     teacher: str | None = Field(None, description="model folder, or a name on the Hub; unset: none")
-    hidden: float = Field(5.5, ge=0, le=100, description="weight of the hidden states' error")
-    vectors: float = Field(3.0, ge=0, le=100, description="weight of the text vectors' error")
+    hidden: float = Field(5.5, ge=0, le=100, description="weight of the hidden-state error")
+    vectors: float = Field(3.0, ge=0, le=100, description="weight of the text-vector error")
     pretraining: float = Field(1.0, ge=0, le=100, description="weight of masked LM and sentence order")
-    texts: int = Field(24, ge=1, le=65_536, description="short plain texts in a step")
+    texts: int = Field(24, ge=1, le=65_536, description="short plain texts per step")
     text_length: int = Field(64, ge=8, le=512, description="pieces in the longest plain text")
 
 
 class OptimConfig(Section):
-    """Choose the optimizer and its schedule (official optimization.py, lamb_optimizer.py)."""
+    """The optimizer and its schedule (official optimization.py, lamb_optimizer.py)."""
 
     name: Literal["lamb", "adamw", "muon"] = Field("lamb", description="muon: on hidden matrices, adamw on the rest")
     learning_rate: float = Field(1.76e-3, gt=0, le=10, description="peak learning rate")
-    muon_learning_rate: float = Field(4e-3, gt=0, le=1, description="peak rate of the matrices that muon moves")
-    muon_momentum: float = Field(0.95, ge=0, lt=1, description="decay of muon's one moment")
-    bias_correction: bool | None = Field(None, description="divide moments by 1 - beta^t; unset: with muon alone")
-    average_decay: float = Field(0.0, ge=0, lt=1, description="evaluate and keep an average of the weights; 0: none")
-    weight_decay: float = Field(0.01, ge=0, le=10, description="decoupled; not on norms and biases")
+    muon_learning_rate: float = Field(4e-3, gt=0, le=1, description="peak rate of the matrices that muon updates")
+    muon_momentum: float = Field(0.95, ge=0, lt=1, description="decay of muon's momentum")
+    bias_correction: bool | None = Field(None, description="divide moments by 1 - beta^t; unset: only with muon")
+    average_decay: float = Field(0.0, ge=0, lt=1, description="decay of the weight average that is saved; 0: none")
+    weight_decay: float = Field(0.01, ge=0, le=10, description="decoupled; not applied to norms and biases")
     beta1: float = Field(0.9, ge=0, lt=1, description="decay of the first moment")
     beta2: float = Field(0.999, ge=0, lt=1, description="decay of the second moment")
-    epsilon: float = Field(1e-6, gt=0, le=1, description="added outside the root")
+    epsilon: float = Field(1e-6, gt=0, le=1, description="added outside the square root")
     clip_norm: float = Field(1.0, gt=0, description="largest global gradient norm")
     schedule: Schedule = Field("linear", description="official: with a jump; linear: none; wsd: warm-up-stable-decay")
     warmup_steps: float = Field(
-        0.025, ge=0, description="steps to the peak, with train.minutes a tenth of all at most; below 1: a share of all"
+        0.025, ge=0, description="warm-up steps, with train.minutes at most a tenth of all; below 1: a share of all"
     )
-    decay_share: float = Field(0.2, gt=0, le=1, description="share of the steps that wsd decays")
+    decay_share: float = Field(0.2, gt=0, le=1, description="share of the steps in which wsd decays")
 
 
 class TrainConfig(Section):
-    """Say how long to train, with what batches and precision, and what to keep."""
+    """How long to train, with what batches and precision, and what to keep."""
 
     steps: int = Field(125_000, ge=1, description="optimizer steps in all")
-    minutes: float | None = Field(None, gt=0, description="end after this time: the schedule follows the clock")
-    batch_size: int = Field(4_096, ge=1, description="sequences in one step")
+    minutes: float | None = Field(None, gt=0, description="stop after this time: the schedule follows the clock")
+    batch_size: int = Field(4_096, ge=1, description="sequences per step")
     micro_batch_size: int | None = Field(None, ge=1, description="sequences computed at once; unset: the whole batch")
     precision: Literal["auto", "fp32", "bf16", "fp16"] = Field(
         "fp32", description="of activations; auto: the faster of fp32 and bf16; fp16: with a scaled loss, on older GPUs"
     )
     device: str = Field("auto", description="auto, cpu, cuda, cuda:N or mps")
     gradient_checkpointing: bool = Field(False, description="recompute blocks in the backward pass")
-    seed: int = Field(12_345, ge=0, lt=2**63, description="the one number all randomness comes from")
+    seed: int = Field(12_345, ge=0, lt=2**63, description="the single seed of all randomness")
     eval_every: int = Field(1_000, ge=1, description="steps between held-out evaluations")
     eval_at_start: bool = Field(True, description="evaluate before the first step, too")
     eval_sequences: int = Field(1_024, ge=1, description="held-out sequences per evaluation")
     save_every: int = Field(1_000, ge=1, description="steps between checkpoints")
-    keep_checkpoints: int = Field(2, ge=1, description="newest checkpoints that stay")
-    keep_every: int | None = Field(None, ge=1, description="checkpoints at multiples of this many steps stay, too")
-    keep_best: bool | None = Field(None, description="pretraining: keep the best evaluation's model in `best`, too")
+    keep_checkpoints: int = Field(2, ge=1, description="newest checkpoints to keep")
+    keep_every: int | None = Field(None, ge=1, description="also keep checkpoints at multiples of this many steps")
+    keep_best: bool | None = Field(None, description="pretraining: also keep the best evaluation's model, in `best`")
     log_every: int = Field(10, ge=1, description="steps between progress lines")
     loader_workers: int = Field(1, ge=0, description="processes that prepare batches; 0: none")
-    threads: int | None = Field(None, ge=1, description="CPU threads; unset: torch's own, or with minutes the faster")
-    max_skipped_steps: int = Field(8, ge=0, description="non-finite steps in a row before stopping")
+    threads: int | None = Field(None, ge=1, description="CPU threads; unset: torch's default; with minutes: the faster")
+    max_skipped_steps: int = Field(8, ge=0, description="consecutive non-finite steps before stopping")
 
 
 class PretrainConfig(Section):
@@ -438,26 +438,26 @@ class PretrainConfig(Section):
 Problem = Literal[
     "classification", "multi-label", "regression", "token-classification", "multiple-choice", "question-answering"
 ]
-"""The kinds of tasks that users' own files may be; `tasks/own/dataset.py` has a reading for each."""
+"""The kinds of tasks for users' own files; `tasks/own/dataset.py` has a row reader for each."""
 
 
 class TaskConfig(Section):
-    """Say what is learnt, and how long its sequences may be."""
+    """What is learnt, and how long its sequences may be."""
 
     name: str = Field(description="a named task (litebert recipes list), or table: your own data")
     max_length: int = Field(512, ge=8, le=131_072, description="pieces in the longest sequence")
     max_query_length: int = Field(64, ge=1, description="SQuAD: pieces kept of a question")
-    doc_stride: int = Field(128, ge=1, description="SQuAD: pieces between two windows")
+    doc_stride: int = Field(128, ge=1, description="SQuAD: pieces from one window's start to the next")
     max_answer_length: int = Field(30, ge=1, description="SQuAD: pieces in the longest answer")
-    null_threshold: float | None = Field(None, description="SQuAD 2.0: null score without an answer; unset: official")
+    null_threshold: float | None = Field(None, description="SQuAD 2.0: no answer from this null score; unset: official")
     max_qa_length: int = Field(128, ge=1, description="RACE: last pieces kept of question + option")
-    class_weights: tuple[float, ...] | None = Field(None, description="weights in the loss, in the order of the labels")
+    class_weights: tuple[float, ...] | None = Field(None, description="loss weights, in the order of the labels")
 
 
 class TaskDataConfig(Section):
-    """Say where the examples are: a folder of a named task, or files of your own."""
+    """Where the examples are: a folder of a named task, or files of your own."""
 
-    folder: str | None = Field(None, description="folder of a named task, as its authors pack it")
+    folder: str | None = Field(None, description="folder of a named task, as its authors publish it")
     train: str | None = Field(None, description="your own examples: CSV, TSV, JSONL, Parquet")
     dev: str | None = Field(None, description="examples to evaluate on; unset: a part of train")
     held_out: float = Field(0.1, gt=0, lt=1, description="share of train to evaluate on")
@@ -467,50 +467,50 @@ class TaskDataConfig(Section):
 
 
 DROPOUTS = ("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout_prob")
-"""Settings of a network that a run may change which starts from it."""
+"""Settings of a network that a run may change when it starts from it."""
 
 
 class StartConfig(Section):
-    """Say which network is fine-tuned; unset values are those of its config.json."""
+    """Which network is fine-tuned; unset values are those of its config.json."""
 
     start: str = Field(description="model folder, or a name on the Hub")
-    random: bool = Field(False, description="its shape, but random weights: the control")
+    random: bool = Field(False, description="its shape with random weights, as a control")
     pooling: Literal["auto", "cls", "mean"] = Field(
-        "auto", description="what a classifier reads; auto: mean of a model of text vectors, else [CLS]"
+        "auto", description="what a classifier reads; auto: mean for a model of text vectors, else [CLS]"
     )
     hidden_dropout_prob: float | None = Field(None, ge=0, lt=1, description="encoder dropout")
-    attention_probs_dropout_prob: float | None = Field(None, ge=0, lt=1, description="dropout of attention")
+    attention_probs_dropout_prob: float | None = Field(None, ge=0, lt=1, description="attention dropout")
     classifier_dropout_prob: float | None = Field(None, ge=0, lt=1, description="dropout before the head")
 
 
 class FinetuneOptimConfig(OptimConfig):
-    """Choose the optimizer; these are the values that suit most tasks."""
+    """The optimizer, with defaults that suit most tasks."""
 
     name: Literal["lamb", "adamw"] = Field("adamw", description="update rule")
     learning_rate: float = Field(2e-5, gt=0, le=10, description="peak learning rate")
-    warmup_steps: float = Field(0.1, ge=0, description="steps to the peak; below 1: a share of all steps")
-    head_rate_scale: float = Field(1.0, gt=0, le=1000, description="factor on the rate for the new head")
+    warmup_steps: float = Field(0.1, ge=0, description="warm-up steps; below 1: a share of all steps")
+    head_rate_scale: float = Field(1.0, gt=0, le=1000, description="factor on the learning rate of the new head")
 
 
 class FinetuneTrainConfig(TrainConfig):
-    """Say how long and with what batches."""
+    """How long to train, and with what batches."""
 
-    epochs: float = Field(3.0, gt=0, description="passes over the data, where steps are not set")
+    epochs: float = Field(3.0, gt=0, description="passes over the data, if steps are not set")
     steps: int = Field(0, ge=0, description="optimizer steps in all; 0: from epochs")
-    batch_size: int = Field(32, ge=1, description="examples (SQuAD: windows) in one step")
+    batch_size: int = Field(32, ge=1, description="examples (SQuAD: windows) per step")
     eval_every: int = Field(0, ge=0, description="steps between evaluations; 0: once an epoch")
     eval_at_start: bool = Field(False, description="evaluate before the first step, too")
     save_every: int = Field(500, ge=1, description="steps between checkpoints")
-    keep_checkpoints: int = Field(1, ge=1, description="newest checkpoints that stay")
+    keep_checkpoints: int = Field(1, ge=1, description="newest checkpoints to keep")
     exits: bool = Field(False, description="classification: a head after every step, for early exit and less depth")
 
 
 class TeacherConfig(Section):
-    """Say which fine-tuned run is imitated as well as the labels, and with what weight."""
+    """Which fine-tuned run is imitated in addition to the labels, and with what weight."""
 
     run: str | None = Field(None, description="fine-tuned run of the same task; unset: no teacher")
-    temperature: float = Field(2.0, gt=0, le=100, description="softens both sides' logits")
-    weight: float = Field(0.5, ge=0, le=1, description="share of the loss; 1: labels do not count")
+    temperature: float = Field(2.0, gt=0, le=100, description="softens the logits of both teacher and student")
+    weight: float = Field(0.5, ge=0, le=1, description="share of the loss; 1: labels are ignored")
 
 
 class FinetuneConfig(Section):
@@ -526,5 +526,5 @@ class FinetuneConfig(Section):
     @model_validator(mode="after")
     def _check(self) -> Self:
         if (self.data.folder is None) == (self.data.train is None):
-            raise ValueError("data.folder (a named task) or data.train (your own), one of the two")
+            raise ValueError("set either data.folder (a named task) or data.train (your own)")
         return self

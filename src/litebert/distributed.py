@@ -25,7 +25,7 @@ Item = TypeVar("Item")
 Value = TypeVar("Value")
 
 JOIN_SECONDS = 300.0  # within which all processes must start
-SUM_SECONDS = 600.0  # the longest wait for the others in one sum: a process that hangs ends the run after it
+SUM_SECONDS = 600.0  # the longest wait in one sum: if another process hangs, the run ends after this time
 POLL_SECONDS = 0.05
 
 
@@ -43,7 +43,7 @@ class World:
         return self.rank == 0
 
     def share(self, items: Sequence[Item]) -> list[Item]:
-        """Return every `size`-th item, which is this process's share."""
+        """Return this process's share, every `size`-th item."""
         return list(items[self.rank :: self.size])
 
     def totals(self, *numbers: float) -> list[float]:
@@ -60,7 +60,7 @@ class World:
         if self.size == 1:
             return
         flat = torch.cat([tensor.reshape(-1) for tensor in tensors])
-        with _speaking():
+        with _connection_errors():
             dist.all_reduce(flat)
         for tensor, total in zip(tensors, torch.split(flat, [each.numel() for each in tensors]), strict=True):
             tensor.copy_(total.view_as(tensor))
@@ -68,7 +68,7 @@ class World:
     def copy_first_(self, tensors: Iterable[Tensor]) -> None:
         """Overwrite tensors with those of the first process."""
         if self.size > 1:
-            with _speaking():
+            with _connection_errors():
                 for tensor in tensors:
                     dist.broadcast(tensor.detach(), src=0)
 
@@ -77,7 +77,7 @@ class World:
         if self.size == 1:
             return [value]
         values = [value] * self.size
-        with _speaking():
+        with _connection_errors():
             dist.all_gather_object(values, value)
         return values
 
@@ -86,7 +86,7 @@ class World:
         if self.store is None:
             return make()
         made = make() if self.is_first else None
-        with _speaking():
+        with _connection_errors():
             key = f"from-first/{self.store.add(f'asked/{self.rank}', 1)}"
             if self.is_first:
                 self.store.set(key, json.dumps(made))
@@ -101,7 +101,7 @@ ALONE = World()
 
 
 @contextmanager
-def _speaking() -> Iterator[None]:
+def _connection_errors() -> Iterator[None]:
     """Turn torch's RuntimeError for a broken connection into LB-261."""
     try:
         yield
@@ -114,7 +114,7 @@ def world_size() -> int:
     """Return the number of processes of the run; 1 without a launcher."""
     try:
         size, rank = int(os.environ.get("WORLD_SIZE") or 1), int(os.environ.get("RANK") or 0)
-        if size < 1 or (size > 1 and not 0 <= rank < size):  # torch would wait for the others in vain
+        if size < 1 or (size > 1 and not 0 <= rank < size):  # torch would wait for the others forever
             raise ValueError(f"RANK={rank}, WORLD_SIZE={size}")
         return size
     except ValueError as error:
@@ -124,10 +124,10 @@ def world_size() -> int:
 def _incomplete(error: ValueError) -> LitebertError:
     return LitebertError(
         "LB-262",
-        "the environment of several processes is not complete",
+        "the environment for several processes is incomplete",
         received=error,
         expected="RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT, as torchrun sets them",
-        next="torchrun --nproc-per-node 2 -m litebert pretrain ...; alone: unset WORLD_SIZE",
+        next="torchrun --nproc-per-node 2 -m litebert pretrain ...; for a single process: unset WORLD_SIZE",
     )
 
 
@@ -145,7 +145,7 @@ def joined(device: torch.device) -> Iterator[World]:
         torch.cuda.set_device(device)
     try:
         store, rank, size = _rendezvous()
-        # each run of this process has keys of its own
+        # each run in this process has its own keys
         store = PrefixStore(f"litebert/{store.add(f'visits/{rank}', 1)}", store)
         backend, timeout = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo", timedelta(seconds=SUM_SECONDS)
         dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=timeout)
@@ -161,13 +161,13 @@ def joined(device: torch.device) -> Iterator[World]:
     world = World(rank, size, store)
     yield world
     world.from_first(lambda: None)  # the others wait until the first has written everything
-    dist.barrier()  # the first keeps the store until the others know
+    dist.barrier()  # the first keeps the store open until the others have read this
     dist.destroy_process_group()
 
 
 @lru_cache(maxsize=1)
 def _rendezvous() -> tuple[Store, int, int]:
-    """Connect to the store of the launcher or of the first process, once for all runs; return rank and size, too."""
+    """Connect to the store of the launcher or of the first process, once for all runs; also return rank and size."""
     store, rank, size = next(rendezvous("env://", timeout=timedelta(seconds=JOIN_SECONDS)))
-    # a launcher that restarts its processes may keep its store
+    # a launcher that restarts its processes may reuse its store
     return PrefixStore(f"restart/{os.environ.get('TORCHELASTIC_RESTART_COUNT')}", store), rank, size

@@ -1,4 +1,4 @@
-"""What litebert says: the errors that a user can cause, failures of the system as such errors, lines in a terminal."""
+"""Messages: the errors that a user can cause, system failures converted to such errors, and lines in a terminal."""
 
 import difflib
 import errno
@@ -15,7 +15,7 @@ _LONGEST_RECEIVED = 300  # characters of a received value that a message shows
 
 
 class LitebertError(Exception):
-    """Tell a user in four lines what is wrong and which command comes next.
+    """An error that tells the user in up to four lines what is wrong and which command to run next.
 
     `code` is stable (`LB-…`, listed in docs/errors.md); `exit_code` is what the shell sees (subclasses below).
 
@@ -32,7 +32,7 @@ class LitebertError(Exception):
     def __init__(
         self, code: str, what: str, *, received: object = None, expected: str | None = None, next: str = ""
     ) -> None:
-        super().__init__(code, what)  # what pickle needs to make it anew, in the process that started a worker
+        super().__init__(code, what)  # lets pickle rebuild it in the process that started a worker
         self.code, self.what, self.received, self.expected, self.next = code, what, None, expected, next
         if received is not None:
             text = str(received)
@@ -47,27 +47,27 @@ class LitebertError(Exception):
 
 
 class RequestError(LitebertError):
-    """Report a mistake in the request, not in the data."""
+    """A mistake in the request, not in the data."""
 
 
 class NoVocabularyError(LitebertError):
-    """Report a folder without a vocabulary, or with none that litebert can use."""
+    """A folder has no vocabulary, or none that litebert can use."""
 
 
 class DamagedError(LitebertError):
-    """Report a file, corpus or checkpoint whose bytes are not what was written."""
+    """The bytes of a file, corpus or checkpoint are not those that were written."""
 
     exit_code = 3
 
 
 class ResourceError(LitebertError):
-    """Report that memory or disk ran out, or would."""
+    """Memory or disk space has run out, or would."""
 
     exit_code = 4
 
 
 class NonFiniteError(LitebertError):
-    """Report training that produces NaN or infinity."""
+    """Training produces NaN or infinity."""
 
     exit_code = 5
 
@@ -78,7 +78,7 @@ def no_such_name(code: str, what: str, name: str, known: Iterable[str], *, next:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return a hint: the nearest known name, or the list of all where none is near.
+    """Return a hint: the nearest known name, or a list of all names if none is close.
 
     >>> did_you_mean("bsae-v2", ["base-v2", "large-v2"])
     'did you mean base-v2?'
@@ -99,7 +99,7 @@ def missing_package(package: str, *, extra: str, needed_for: str) -> LitebertErr
 
 
 def _on_one_line(text: str) -> str:
-    """Show line breaks and control characters, which the names of files may have, as in Python's strings."""
+    """Escape line breaks and control characters, which file names may contain, as Python's strings do."""
     return harmless(text).replace("\n", "\\n").replace("\t", "\\t")
 
 
@@ -109,10 +109,10 @@ _ALLOCATORS = ("not enough memory", "can't allocate memory", "out of memory", "b
 
 
 def as_litebert_error(error: BaseException) -> LitebertError | None:
-    """Return the message for an ordinary failure of the system; None for a fault of the program.
+    """Return the error for an ordinary system failure; None for a bug in the program.
 
-    The outermost frame of a command calls this for any exception: files that are not there
-    or may not be opened, full disks, exhausted memory (also that of torch's allocators).
+    The outermost frame of a command calls this for any exception: missing or inaccessible
+    files, full disks, exhausted memory (also in torch's allocators).
 
     >>> as_litebert_error(FileNotFoundError(2, "No such file or directory", "a.txt")).code
     'LB-251'
@@ -130,7 +130,7 @@ def as_litebert_error(error: BaseException) -> LitebertError | None:
 
 @contextmanager
 def disk_errors(path: Path) -> Iterator[None]:
-    """Turn the system's errors, which have a number, while `path` is written into one message with advice."""
+    """Turn system errors (an OSError with an errno) while `path` is being written into one message with advice."""
     try:
         yield
     except OSError as error:
@@ -140,14 +140,14 @@ def disk_errors(path: Path) -> Iterator[None]:
 
 
 def _system_error(error: OSError, written: Path | None = None) -> LitebertError:
-    """Return the message for an error of the system, while `written` was written or anything else was done."""
+    """Return the error for a system failure; `written` is the path that was being written, if any."""
     path = Path(os.fsdecode(error.filename)) if isinstance(error.filename, str | bytes) and error.filename else written
     name = f"{str(path)[:120]}{'…' * (len(str(path)) > 120)}" if path else "the file"
     said, number = error.strerror or str(error) or type(error).__name__, error.errno
     look = f"ls -ld {_existing(path)}" if path else "check the paths that the command names"
     if number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
         free = f"{free_bytes(written or path or Path.cwd()):,} bytes free"
-        advice = "free some space or choose another folder, then rerun the command; nothing has the final name yet"
+        advice = "free some space or choose another folder, then rerun; nothing incomplete has its final name"
         return ResourceError("LB-001", f"the disk is full while writing {name}", received=free, next=advice)
     if number in (errno.EACCES, errno.EROFS, errno.EPERM):
         return LitebertError("LB-250", f"{name} may not be read or written", received=said, next=look)
@@ -165,7 +165,7 @@ def _existing(path: Path) -> Path:
 
 def free_bytes(path: Path) -> int:
     """Return the free bytes of the disk that holds `path` or its nearest existing parent."""
-    import shutil  # 5 ms, which `--help` can do without
+    import shutil  # takes 5 ms, which `--help` should not spend
 
     return shutil.disk_usage(_existing(path)).free
 
@@ -177,23 +177,23 @@ _BAR = 30
 
 
 def harmless(text: str) -> str:
-    r"""Return a text whose control and direction characters are escapes; lines and tabs stay.
+    r"""Return a text with control and direction characters escaped; line breaks and tabs stay.
 
-    The escapes are those of JSON, so JSON keeps its meaning.
+    The escapes are those of JSON, so JSON text keeps its meaning.
 
     >>> harmless("red \x1b[31m\n")
     'red \\u001b[31m\n'
     """
     if text.isascii() and text.isprintable():
         return text
-    kept = ("Zs", "Zl", "Zp", "Co", "Cn")  # not printable, but spaces, private or not assigned
+    kept = ("Zs", "Zl", "Zp", "Co", "Cn")  # unprintable but harmless: spaces, private use, unassigned
     return "".join(
         c if c in "\n\t" or c.isprintable() or unicodedata.category(c) in kept else json.dumps(c)[1:-1] for c in text
     )
 
 
 def counted(number: int, what: str) -> str:
-    """Write a number of things for people.
+    """Format a count for people.
 
     >>> counted(1, "layer"), counted(3_000, "row")
     ('1 layer', '3,000 rows')
@@ -202,7 +202,7 @@ def counted(number: int, what: str) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Write a time span for people.
+    """Format a time span for people.
 
     >>> duration(75), duration(7_260), duration(500_000)
     ('1m15s', '2h01m', '5.8 days')
@@ -215,9 +215,9 @@ def duration(seconds: float) -> str:
 
 
 def say(text: str) -> None:
-    """Print a line on stderr, over the status line if there is one.
+    """Print a line on stderr, replacing the status line if there is one.
 
-    When nobody reads stderr any more, as in `2>&1 | head`, the work continues silently.
+    If nothing reads stderr any more, as in `2>&1 | head`, the work continues silently.
     """
     try:
         print(f"{_CLEAR if sys.stderr.isatty() else ''}{harmless(text)}", file=sys.stderr, flush=True)
@@ -226,7 +226,7 @@ def say(text: str) -> None:
 
 
 def show_status(done: int, total: int, text: str) -> None:
-    """Redraw the progress bar and its text; do nothing where stderr is not a terminal."""
+    """Redraw the progress bar and its text; do nothing if stderr is not a terminal."""
     if sys.stderr.isatty():
         import shutil
 

@@ -18,15 +18,15 @@ from litebert.errors import DamagedError, LitebertError, disk_errors
 
 Json: TypeAlias = Union[bool, int, float, str, list["Json"], dict[str, "Json"], None]  # noqa: UP007
 
-STAGING_MARK = ".partial-"  # in the names of unfinished siblings, which anyone may delete
+STAGING_MARK = ".partial-"  # in the names of unfinished siblings, which are safe to delete
 MARKS = ("model.safetensors", "corpus.json", "run.json")  # a folder that has one of these was written by litebert
 
 
-# ---- what may be written: a path, a new one, one that is replaced ---------------------------------------------------
+# ---- which paths may be written: new ones, and ones to replace -----------------------------------------------------
 
 
 def as_path(given: str | os.PathLike[str], what: str) -> Path:
-    """Return a caller's path."""
+    """Return a caller's path as a Path; `what` names it in errors."""
     if not isinstance(given, str | os.PathLike):
         received = f"{given!r:.100} ({type(given).__name__})"
         raise LitebertError("LB-532", f"{what} cannot be of this type", received=received, next="give a str or a Path")
@@ -34,10 +34,10 @@ def as_path(given: str | os.PathLike[str], what: str) -> Path:
 
 
 def require_new(output: Path, *, force: bool | None = False, own: Collection[str] = ()) -> None:
-    """Refuse an output that exists; with `force`, only what litebert did not write; None where there is no --force.
+    """Refuse an output that exists; with `force`, only if litebert did not write it (None: there is no --force).
 
-    What `force` may replace is a regular file, or a folder with a mark of ours or with no other files than `own`; never
-    what a link points to, a device, a folder of somebody else, or one that the current folder lies in.
+    `force` may replace a regular file, or a folder that has one of our marks or no files other than `own`; never what a
+    link points to, a device, someone else's folder, or one that contains the current folder.
     """
     if not os.path.lexists(output):
         return
@@ -48,7 +48,7 @@ def require_new(output: Path, *, force: bool | None = False, own: Collection[str
     may_replace = is_ours and not is_above and not output.is_symlink()
     if may_replace and (force or (is_folder and not names)):
         return
-    what = f"{output} exists already" + (", and litebert did not write it" if force else "")
+    what = f"{output} already exists" + (", and litebert did not write it" if force else "")
     expected = "a new name, or --force to replace what litebert wrote" if force is False else "a new name"
     raise LitebertError("LB-619", what, expected=expected, next="choose another name")
 
@@ -65,12 +65,12 @@ def require_replaceable(path: Path, *, as_folder: bool = False) -> None:
 
 
 def write_bytes(path: Path, data: bytes) -> None:
-    """Replace `path` by `data`; a reader sees the old file or the new one, never a part."""
+    """Replace `path` with `data`; a reader sees the old file or the new one, never a partial one."""
     write_stream(path, (data,))
 
 
 def write_stream(path: Path, chunks: Iterable[bytes | memoryview]) -> None:
-    """Replace `path` by the chunks end to end; if one of them fails, `path` stays unchanged."""
+    """Replace `path` with the concatenated chunks; if one of them fails, `path` stays unchanged."""
     require_replaceable(path)
     staged = _staged_sibling(path)
     try:
@@ -86,12 +86,12 @@ def write_stream(path: Path, chunks: Iterable[bytes | memoryview]) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Replace `path` by `text` in UTF-8, atomically."""
+    """Replace `path` with `text` in UTF-8, atomically."""
     write_bytes(path, text.encode("utf-8", "surrogatepass"))
 
 
 def write_json(path: Path, value: Json) -> None:
-    """Replace `path` by indented JSON with a final newline, atomically; NaN is refused."""
+    """Replace `path` with indented JSON and a final newline, atomically; NaN is refused."""
     write_text(path, json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
 
 
@@ -104,9 +104,9 @@ def append_line(path: Path, line: str) -> None:
 
 
 def open_log(path: Path) -> BinaryIO:
-    """Open a file of lines to append to, locked against other processes, after a half-written last line is cut off.
+    """Open a log to append lines to, locked against other processes, and cut off a half-written last line.
 
-    The system unlocks it when the process ends, however it ends. A first line with "pid" tells others whose it is.
+    The system unlocks it when the process ends, however it ends. A "pid" in the first line tells others who holds it.
     """
     require_replaceable(path)
     with disk_errors(path):
@@ -118,7 +118,7 @@ def open_log(path: Path) -> BinaryIO:
     except BlockingIOError as error:
         with log:
             owner = re.search(rb'"pid": (\d+)', log.readline())
-        who = f"process {int(owner[1])}" if owner else "a process that has just begun"
+        who = f"process {int(owner[1])}" if owner else "a process that has just started"
         what, advice = f"{path} is being written by another process", "wait for it, or choose another --output"
         raise LitebertError("LB-009", what, received=who, next=advice) from error
     with disk_errors(path):
@@ -126,14 +126,14 @@ def open_log(path: Path) -> BinaryIO:
     return log
 
 
-# ---- folders: filled beside their name, locked, removed -------------------------------------------------------------
+# ---- folders: filled under another name, locked, removed -----------------------------------------------------------
 
 
 @contextmanager
 def staged_folder(final: Path) -> Iterator[Path]:
     """Yield a sibling folder to fill; after the block, sync it and rename it to `final`.
 
-    An existing `final` is replaced. If the block raises, `final` is unchanged and nothing is left.
+    An existing `final` is replaced. If the block raises, `final` is unchanged and the sibling is deleted.
     """
     staged, retired = _staged_sibling(final), _staged_sibling(final)
     try:
@@ -164,7 +164,7 @@ def locked(folder: Path, busy: Callable[[], LitebertError] | None = None) -> Ite
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | (fcntl.LOCK_NB if busy else 0))
         except BlockingIOError as error:
-            assert busy, "who waits meets no other"
+            assert busy, "without LOCK_NB, flock waits"
             raise busy() from error
         yield
     finally:
@@ -172,7 +172,7 @@ def locked(folder: Path, busy: Callable[[], LitebertError] | None = None) -> Ite
 
 
 def remove_folder(folder: Path) -> None:
-    """Delete a folder: it is renamed first, so that nobody finds it half deleted."""
+    """Delete a folder, renaming it first so that nobody finds it half deleted."""
     retired = _staged_sibling(folder)
     folder.rename(retired)
     shutil.rmtree(retired)
@@ -206,7 +206,7 @@ def _staged_sibling(path: Path) -> Path:
 
 
 def readable_bytes(number: int) -> str:
-    """Write a size for people.
+    """Format a size for people.
 
     >>> readable_bytes(812), readable_bytes(5 << 20), readable_bytes(3 << 30)
     ('812 bytes', '5.0 MiB', '3.00 GiB')
@@ -229,15 +229,15 @@ def read_capped(path: Path, limit: int, *, command: str) -> bytes:
         if not stat.S_ISREG(found.st_mode):
             raise ValueError("it is a folder, device or pipe")
         if found.st_size > limit:
-            raise ValueError(f"it has {found.st_size:,} bytes, and {limit:,} are the most")
+            raise ValueError(f"it has {found.st_size:,} bytes, more than the limit of {limit:,}")
         return path.read_bytes()
-    except (OSError, ValueError) as error:  # a name with a zero byte is a ValueError, too
+    except (OSError, ValueError) as error:  # a null byte in the name raises ValueError
         said = getattr(error, "strerror", None) or str(error)
         raise LitebertError("LB-004", f"{path} cannot be read", received=said, next=command) from error
 
 
 def read_json(path: Path, *, command: str, limit: int = 16 << 20) -> dict[str, Json]:
-    """Read a JSON object from a file of at most `limit` bytes; NaN and Infinity are damage."""
+    """Read a JSON object from a file of at most `limit` bytes; NaN and Infinity count as damage."""
     data = read_capped(path, limit, command=command)
     try:
         value = parse_json(data.decode("utf-8"))
@@ -250,9 +250,9 @@ def read_json(path: Path, *, command: str, limit: int = 16 << 20) -> dict[str, J
 
 
 def parse_json(text: str, *, distinct_keys: bool = False) -> object:
-    """Parse JSON without NaN and Infinity, and with `distinct_keys` without duplicate keys; all else is a ValueError.
+    """Parse JSON; raise ValueError for NaN, Infinity and, with `distinct_keys`, duplicate keys.
 
-    What is nested too deeply is a RecursionError.
+    Values that are nested too deeply raise RecursionError.
     """
 
     def distinct(pairs: list[tuple[str, Json]]) -> dict[str, Json]:

@@ -1,7 +1,7 @@
-"""The standard measures, by their usual definitions and names; scikit-learn's and scipy's where these are exact.
+"""The standard measures under their usual names and definitions, from scikit-learn and scipy where those are exact.
 
-Measures of answers equal the official scripts (evaluate-v1.1.py, evaluate-v2.0.py) digit for digit, in percent; those
-of entities count as conlleval and seqeval do. Undefined values are 0. Without examples they raise LB-430.
+Measures of answers match the official scripts (evaluate-v1.1.py, evaluate-v2.0.py) digit for digit, in percent; those
+of entities count as conlleval and seqeval do. Undefined values are 0. Without examples, all raise LB-430.
 """
 
 import re
@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 
 from litebert.errors import LitebertError
 
-MARKED_FROM = 0.5  # in multi-label classification, a label is given at this probability or above
+MARKED_FROM = 0.5  # in multi-label classification, a label is predicted at this probability or above
 
 
 def require_some(number: int) -> None:
-    """Refuse to measure nothing."""
+    """Raise an error if there are no examples."""
     if not number:
         what = "there is nothing to measure: not one labelled example"
         raise LitebertError("LB-430", what, next="check whether the file to evaluate on is empty")
@@ -30,10 +30,10 @@ def require_some(number: int) -> None:
 
 
 def classification_measures(labels: NDArray[np.int64], probabilities: NDArray[np.floating]) -> dict[str, float]:
-    """Compare labels (n,) with probabilities (n, L); the likeliest label is the answer.
+    """Compare labels (n,) with probabilities (n, L); the most likely label is the prediction.
 
     Returns `accuracy` and `matthews`; for two labels also `f1` of label 1 (GLUE), for more `macro_f1`, the mean over
-    the labels that occur or are answered.
+    the labels that occur or are predicted.
     """
     from sklearn import metrics
 
@@ -67,9 +67,9 @@ def multi_label_measures(marked: NDArray[np.int64], probabilities: NDArray[np.fl
 
 
 def regression_measures(wanted: NDArray[np.floating], values: NDArray[np.floating]) -> dict[str, float]:
-    """Compare n right scores with n answers, both of shape (n, 1) or (n,).
+    """Compare n correct scores with n predictions, both of shape (n, 1) or (n,).
 
-    Returns `pearson`, `spearman` (ties share their mean rank) and `mse`; if one side never varies, correlations are 0.
+    Returns `pearson`, `spearman` (ties share their mean rank) and `mse`; if one side is constant, correlations are 0.
     """
     from scipy import stats
 
@@ -94,7 +94,7 @@ class Spread:
 
     @classmethod
     def of(cls, values: Sequence[float]) -> "Spread":
-        """Summarise values; the spread of a single one is 0."""
+        """Summarise values; the spread of a single value is 0."""
         return cls(median(values), mean(values), stdev(values) if len(values) > 1 else 0.0, len(values))
 
 
@@ -148,17 +148,17 @@ _WITHOUT_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
 def normalized_answer(text: str) -> str:
-    """Return an answer in lower case without punctuation, English articles and extra space."""
+    """Return an answer in lower case without punctuation, English articles or extra space."""
     bare = text.lower().translate(_WITHOUT_PUNCTUATION)
     return " ".join(_ARTICLE.sub(" ", bare).split())
 
 
 def word_f1(wanted: str, found: str, *, of_nothing: float = 1.0) -> float:
-    """Return the F1 of the words of two answers; `of_nothing` if neither has any, which version 1.1 counts as 0."""
+    """Return the F1 of the words of two answers; `of_nothing` if neither has words, which version 1.1 counts as 0."""
     one, other = normalized_answer(wanted).split(), normalized_answer(found).split()
     if not one and not other:
         return of_nothing
-    num_shared = sum((Counter(one) & Counter(other)).values())  # a word counts as often as both have it
+    num_shared = sum((Counter(one) & Counter(other)).values())  # a word counts as often as it occurs in both
     if not num_shared:
         return 0.0
     precision, recall = num_shared / len(other), num_shared / len(one)
@@ -166,7 +166,7 @@ def word_f1(wanted: str, found: str, *, of_nothing: float = 1.0) -> float:
 
 
 def exact_and_f1(wanted: Sequence[str], found: str, *, of_nothing: float = 1.0) -> tuple[float, float]:
-    """Return the highest exact match and F1 against any right answer; 0 if there is none."""
+    """Return the highest exact match and F1 against any right answer; 0 without a right answer."""
     exact = any(normalized_answer(answer) == normalized_answer(found) for answer in wanted)
     return float(exact), max((word_f1(answer, found, of_nothing=of_nothing) for answer in wanted), default=0.0)
 
@@ -192,12 +192,12 @@ def squad2_measures(
 
     Returns `exact` and `f1` over all questions, over those with an answer (`has_answer_`) and without one
     (`no_answer_`). A null score is any number that is larger if a question seems unanswerable; questions above the
-    threshold are unanswered.
+    threshold count as unanswered.
     """
     kept = raw_scores(gold, predictions)
     for key in kept:
         if null_scores is not None and null_scores[key] > threshold:
-            kept[key] = (float(not gold[key]), float(not gold[key]))  # silence is right where nothing is
+            kept[key] = (float(not gold[key]), float(not gold[key]))  # no answer is right where there is none
     require_some(len(kept))
     parts = {
         "": list(kept.values()),
@@ -231,11 +231,11 @@ def threshold_measures(
         threshold = hits = area = recall = 0.0
         for place, key in enumerate(surest):
             own = raw[key][which]
-            # One question more is answered: it gains its score, or loses the point that silence had.
+            # One question more is answered: it gains its score, or loses the point for no answer.
             score += own if gold[key] else -bool(predictions[key])
             if score > highest:
                 highest, threshold = score, null_scores[key]
-            # The area under the precision-recall curve; a hit is a score in [0, 1], which scikit-learn's cannot take.
+            # The area under the precision-recall curve; hits are scores in [0, 1], which scikit-learn's cannot use.
             hits += own if gold[key] else 0.0
             is_last_of_score = key == surest[-1] or null_scores[key] != null_scores[surest[place + 1]]
             if is_last_of_score and num_answerable:

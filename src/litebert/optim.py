@@ -1,8 +1,8 @@
-"""LAMB as ALBERT was pretrained with, AdamW as it was fine-tuned with, Muon, and their learning rates.
+"""LAMB, used to pretrain ALBERT, AdamW, used to fine-tune it, Muon, and learning-rate schedules.
 
-Lines are those of google-research/albert. All share one step over two moments; nothing is read on the host, so a step
-neither waits for a GPU nor breaks a captured graph (in that case, pass `lr` as a 0-dimensional tensor on the device and
-fill it in place).
+Line numbers are those of google-research/albert. All share one step over two moments. Nothing is read on the host, so a
+step neither waits for a GPU nor breaks a captured graph (for a graph, pass `lr` as a 0-dimensional tensor on the device
+and fill it in place).
 """
 
 import math
@@ -19,8 +19,8 @@ from litebert.config import OptimConfig
 from litebert.errors import LitebertError, counted, did_you_mean
 
 STATE_NAMES = ("adam_m", "adam_v")  # of each parameter, named as upstream: the moving means of g and g squared
-MOST_WARMUP = 0.1  # of the steps of a run by the clock
-_AT_ONCE = 1 << 24  # numbers that are updated together: all of base, or one kernel of xxlarge
+MOST_WARMUP = 0.1  # the longest warm-up of a run by the clock, as a share of its steps
+_AT_ONCE = 1 << 24  # elements that are updated together: all of base, or one kernel of xxlarge
 
 Group: TypeAlias = Mapping[str, Any]  # the arguments of `MomentOptimizer`, and `is_adapted`, `is_matrix`, `rate_scale`
 State: TypeAlias = dict[str, Tensor]
@@ -31,8 +31,8 @@ class MomentOptimizer(Optimizer):
     """Step against m / (sqrt(v) + eps) + weight_decay p, as upstream's optimization.py does.
 
     With `bias_correction`, m and v are divided by 1 - beta^t (Kingma and Ba, arXiv 1412.6980). With `average_decay`, an
-    exponential moving average of the weights is kept: see `averaged`. `momentum` is Muon's. Groups say by `is_adapted`
-    whether LAMB scales their steps, and by `is_matrix` whether Muon moves them.
+    exponential moving average of the weights is kept: see `averaged`. `momentum` is Muon's. In each group,
+    `is_adapted` says whether LAMB scales its steps, and `is_matrix` whether Muon updates it.
     """
 
     _scales_by_norms = False
@@ -113,7 +113,7 @@ class MomentOptimizer(Optimizer):
         return updates
 
     def state_of(self, parameter: Tensor, group: Group) -> State:
-        """Return the live state of a parameter by name: zeros at first, and the average a copy of the weights."""
+        """Return the live state of a parameter by name; it starts as zeros, the average as a copy of the weights."""
         state: State = self.state[parameter]
         for name in ["muon_m"] if group["is_matrix"] else STATE_NAMES:
             state.setdefault(name, torch.zeros_like(parameter))
@@ -166,7 +166,7 @@ class Muon(MomentOptimizer):
 
     Jordan et al., "Muon: an optimizer for hidden layers in neural networks", 2024. Groups with `is_matrix` have the
     matrices; their momentum is Nesterov's, and their rate is per unit of spectral norm. Query, key and value are
-    separate parameters, so each is orthogonalised alone. (torch.optim.Muon takes matrices only, and no average.)
+    separate parameters, orthogonalised one by one. (torch.optim.Muon takes only matrices, without an average.)
     """
 
     def _updates(
@@ -178,7 +178,7 @@ class Muon(MomentOptimizer):
         torch._foreach_lerp_(moments, gradients, 1 - group["momentum"])  # m += (1 - mu) (g - m)
         ahead = torch._foreach_lerp(gradients, moments, group["momentum"])  # Nesterov's look-ahead
         updates = tuple(orthogonalised(each) for each in ahead)
-        # Rows are outputs: a tall matrix may move further for the same change of what it puts out.
+        # Rows are outputs: a tall matrix may move further for the same change of its outputs.
         torch._foreach_mul_(updates, [max(1, p.shape[0] / p.shape[1]) ** 0.5 for p in parameters])
         torch._foreach_add_(updates, parameters, alpha=group["weight_decay"])
         return updates
@@ -196,7 +196,7 @@ def orthogonalised(matrix: Tensor) -> Tensor:
     else:
         has_bf16 = device.type != "cpu" or torch.cpu._is_avx512_bf16_supported()
     is_tall = matrix.shape[0] > matrix.shape[1]
-    x = (matrix.T if is_tall else matrix).to(torch.bfloat16 if has_bf16 else matrix.dtype)  # the gram is the smaller
+    x = (matrix.T if is_tall else matrix).to(torch.bfloat16 if has_bf16 else matrix.dtype)  # for a smaller Gram matrix
     x = x / (x.norm() + 1e-7)  # so that no singular value is above 1
     a, b, c = 3.4445, -4.7750, 2.0315
     for _ in range(5):  # x = a x + b (x xᵀ) x + c (x xᵀ)² x
@@ -208,7 +208,7 @@ def orthogonalised(matrix: Tensor) -> Tensor:
 
 @contextmanager
 def averaged(optimizer: Optimizer) -> Iterator[None]:
-    """Within the block, replace the weights by their average, if one is kept; restore them bit for bit after it."""
+    """Within the block, replace the weights with their average, if one is kept; restore them bit for bit afterwards."""
     kept = [(p.detach(), state["average"]) for p, state in optimizer.state.items() if "average" in state]
     weights = [parameter.clone() for parameter, _ in kept]
     for parameter, average in kept:
@@ -222,7 +222,7 @@ def averaged(optimizer: Optimizer) -> Iterator[None]:
 
 @torch.no_grad()
 def clip_gradients(parameters: Iterable[Tensor], max_norm: float) -> Tensor:
-    """Scale all gradients in place to a joint norm of at most `max_norm`; return the norm before.
+    """Scale all gradients in place to a joint norm of at most `max_norm`; return the norm before clipping.
 
     The norm is a 0-dimensional tensor on the gradients' device, so the host does not wait. If it is not finite, the
     gradients are unchanged, for inspection, and the caller must not step. Official optimization.py L106 clips at 1.0;
@@ -247,7 +247,7 @@ def build_schedule(config: OptimConfig, *, total_steps: int, is_by_clock: bool =
     """Return the configured learning rate as a pure function of the step, which counts from 0.
 
     A warm-up (below 1, a share of all steps) rises in a straight line; the rate is 0 from `total_steps` on. In a run by
-    the clock, whose steps nobody chose, a warm-up of so many steps takes at most a tenth of them. `official`
+    the clock, whose steps nobody chose, a warm-up given in steps takes at most a tenth of them. `official`
     (optimization.py L28-64) and `linear` fall in a straight line. `wsd` stays at the peak until the last `decay_share`
     and falls by 1 - sqrt: a run can continue from any stable checkpoint (Hägele et al., arXiv 2405.18392).
 
@@ -280,11 +280,11 @@ def build_schedule(config: OptimConfig, *, total_steps: int, is_by_clock: bool =
     return rate
 
 
-# From a configuration, and from a checkpoint.
+# Build from a configuration; save to and load from a checkpoint.
 
 # upstream's pattern (optimization.py L83), and our own modules called `norm` or `…_norm`
 _EXCLUDED = re.compile(r"LayerNorm|layer_norm|bias|norm\.")
-# what maps one hidden vector to another; in embedding tables and classifiers, rows are symbols
+# matrices that map one hidden vector to another; in embedding tables and classifiers, rows are symbols
 _HIDDEN = re.compile(r"(attention|feed_forward)\.\d+\.|projection\.|pooler\.|masked_lm\.dense\.")
 
 
@@ -321,10 +321,10 @@ def parameter_groups(
 ) -> list[dict[str, Any]]:
     """Split named parameters into those that decay and adapt, and those that do neither.
 
-    The rate of a task's heads is `head_scale` times the others'. With `matrix_scale`, the matrices of hidden layers
-    have groups of their own (`is_matrix`), with that factor. Torch keeps the names: the state is saved by them.
+    The learning rate of task heads is multiplied by `head_scale`. With `matrix_scale`, the matrices of hidden layers
+    have groups of their own (`is_matrix`), with that factor. Torch keeps the names, under which the state is saved.
     """
-    groups: dict[tuple[bool, bool, float], dict[str, Any]] = {}  # in order: adapted first, then by falling rate
+    groups: dict[tuple[bool, bool, float], dict[str, Any]] = {}  # sorted: adapted first, then by descending rate
     for name, parameter in named_parameters:
         is_adapted, is_matrix = not _EXCLUDED.search(name), False
         scale = head_scale if name.startswith(("head.", "exits.")) else 1.0
@@ -340,7 +340,7 @@ def state_tensors(optimizer: MomentOptimizer) -> dict[str, Tensor]:
     """Return the state of every parameter as `<parameter>/<name>`, such as `…/adam_m`, for checkpoints without pickle.
 
     The tensors are the live state: write or copy them before the next step. A parameter that never had a gradient has
-    zeros, so that the set of names depends on the model alone.
+    zeros, so that the set of names depends only on the model.
     """
     return {
         f"{name}/{state_name}": kept
@@ -352,7 +352,7 @@ def state_tensors(optimizer: MomentOptimizer) -> dict[str, Tensor]:
 
 @torch.no_grad()
 def load_state_tensors(optimizer: MomentOptimizer, tensors: Mapping[str, Tensor]) -> None:
-    """Load what `state_tensors` returned, so that training continues bit-equal; or refuse it, and change nothing."""
+    """Load what `state_tensors` returned, so that training continues bit for bit; or raise and change nothing."""
     live = state_tensors(optimizer)
     theirs, ours = (
         {name: f"{tuple(tensor.shape)} {tensor.dtype}" for name, tensor in each.items()} for each in (tensors, live)

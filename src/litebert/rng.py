@@ -1,7 +1,7 @@
 """Randomness as a function of (seed, purpose, step, sample): never saved, never replayed.
 
-`stream` gives one sample a numpy generator of its own; `uniform` and `integers` draw for whole
-arrays at once; `permutation` shuffles a range of any length without holding it.
+`stream` gives one sample its own numpy generator; `uniform` and `integers` draw for whole
+arrays at once; `permutation` shuffles a range of any length without storing it.
 """
 
 import hashlib
@@ -35,7 +35,7 @@ def hashed(seed: int, purpose: str, *indices: IntLike) -> Hashes:
 
     Each index is added and mixed in by SplitMix64's finaliser (Steele, Lea and Flood, OOPSLA 2014).
     """
-    with np.errstate(over="ignore"):  # arithmetic modulo 2^64 is meant
+    with np.errstate(over="ignore"):  # arithmetic modulo 2^64 is intended
         bits = np.asarray(np.uint64(_purpose_key(seed, purpose)))
         for index in indices:
             bits = bits + _GOLDEN + np.asarray(index).astype(np.uint64)

@@ -1,6 +1,6 @@
 """A run on disk: run.json, metrics.jsonl, result.json and the answers.
 
-`Run` reads them. A folder whose seed-N folders are runs is a run, too: that of several seeds.
+`Run` reads them. A folder with runs in seed-N subfolders is itself a run, with several seeds.
 """
 
 import json
@@ -70,7 +70,7 @@ class MeasuredStep(BaseModel, frozen=True, extra="allow"):
     @model_validator(mode="before")
     @classmethod
     def _finite(cls, row: Json) -> Json:
-        """Leave out what is not finite (null, where litebert wrote it) and what is no number."""
+        """Leave out values that are not finite (null if litebert wrote them) or not numbers."""
         if not isinstance(row, dict):
             return row
         known = cls.model_fields
@@ -91,7 +91,7 @@ def line_of(row: dict[str, Json]) -> str:
 
 
 def read_log(folder: Path) -> tuple[list[dict[str, Json]], dict[int, tuple[str, str]]]:
-    """Return the valid rows; and by number, each line that is none, with its problem.
+    """Return the valid rows and, by line number, each invalid line with its problem.
 
     A last line that a crash cut off is ignored.
     """
@@ -109,7 +109,7 @@ def read_log(folder: Path) -> tuple[list[dict[str, Json]], dict[int, tuple[str, 
 
 
 def read_metrics(folder: Path) -> list[dict[str, Json]]:
-    """Read all rows; a line that is none is an error."""
+    """Read all rows; an invalid line is an error."""
     rows, damaged = read_log(folder)
     if damaged:
         number, (_, problem) = next(iter(damaged.items()))
@@ -144,7 +144,7 @@ class Result(BaseModel, frozen=True, populate_by_name=True):
     seed: int | None = None
     start: str | None = None
     fresh: tuple[str, ...]
-    baseline: dict[str, float] = {}  # the measures of always giving the commonest label of the training examples
+    baseline: dict[str, float] = {}  # the measures of always predicting the most common training label
     doubts: tuple[str, ...] = ()  # reasons not to trust the last step
 
     @model_validator(mode="after")
@@ -197,14 +197,14 @@ _SEED = re.compile(r"seed-([0-9]{1,19})")
 
 @dataclass(frozen=True)
 class Run:
-    """A run, finished or not; its files are read when they are first asked for, and what they do not say is empty.
+    """A run, finished or not; its files are read on first access, and what they lack is empty.
 
-    Of several seeds, `seeds` has a run for each, by number; settings, origins and data are those of the first.
+    With several seeds, `seeds` has a run for each, in order; settings, origins and data are those of the first.
     """
 
     folder: Path
 
-    def __post_init__(self) -> None:  # a string is a folder, too
+    def __post_init__(self) -> None:  # a string is accepted, too
         object.__setattr__(self, "folder", as_path(self.folder, "the folder of a run"))
 
     @classmethod
@@ -219,7 +219,7 @@ class Run:
 
     @classmethod
     def of(cls, path: str | Path) -> Self | None:
-        """Return the run of a folder: itself, or the one whose model it is; None if there is none."""
+        """Return the run that a folder is, or whose model it is; None if there is none."""
         folder = Path(path).absolute()
         folder = folder.parent if folder.name in ("model", "best") and not is_run(folder) else folder
         return cls(folder) if is_run(folder) else None
@@ -233,7 +233,7 @@ class Run:
 
     @property
     def seed(self) -> int:
-        """The number in the name of one run of several seeds."""
+        """The number N in the name seed-N, for a run that is one of several."""
         return int(self.folder.name.removeprefix("seed-"))
 
     @property

@@ -1,4 +1,4 @@
-"""Merge recipe, file and command line into a checked configuration; each value says where it came from."""
+"""Merge recipe, file and command line into a checked configuration; each value keeps its origin."""
 
 import re
 import tomllib
@@ -20,7 +20,7 @@ Schema = TypeVar("Schema", bound=BaseModel)
 
 # ---- values and where they were set ---------------------------------------------------------------------------------
 
-# The origin of a value is a phrase, as run.json keeps it and people read it: one of these; "recipe mrpc"; a file;
+# The origin of a value is a phrase for people, which run.json keeps: one of these; "recipe mrpc"; a file;
 # "command line: train.steps=3"; "preset mini (recipe laptop)", with the origin of `model.preset`; "start MODEL".
 DEFAULT, FLAG, MEASURED, SUITED, TOKENIZER = "default", "flag", "measured here", "measured default", "tokenizer"
 _TYPED = "command line: "
@@ -38,7 +38,7 @@ def is_typed(origin: str) -> bool:
 
 
 def named_in(origin: str | None, kind: Literal["recipe", "preset"]) -> str | None:
-    """Return the recipe or the preset that a value is from; None if it is from none.
+    """Return the name of the recipe or preset that a value comes from, or None.
 
     >>> named_in("preset mini (recipe laptop)", "preset"), named_in("recipe mrpc", "preset")
     ('mini', None)
@@ -69,7 +69,7 @@ def settings_from_toml(path: Path, *, origin: str | None = None) -> Settings:
 
 
 def settings_from_words(words: Sequence[str]) -> Settings:
-    """Read `key=value` words of a command line; a value that is not TOML is a text."""
+    """Read `key=value` words of a command line; a value that is not TOML is taken as text."""
     settings = {}
     for word in words:
         key, equals, text = map(str.strip, word.partition("="))
@@ -95,7 +95,7 @@ class Resolved(Generic[Schema]):
     origins: dict[str, str]
 
     def measured(self, config: Schema) -> "Resolved[Schema]":
-        """Return the configuration as it was completed by what was measured; what has changed has that origin."""
+        """Return the configuration completed by measurements; changed settings get the origin `MEASURED`."""
         before, after = flattened(self.config), flattened(config)
         changed = {name: MEASURED for name, value in after.items() if before[name] != value}
         return Resolved(config, self.origins | changed)
@@ -104,7 +104,7 @@ class Resolved(Generic[Schema]):
 def resolve(schema: type[Schema], *layers: Settings) -> Resolved[Schema]:
     """Merge settings, later layers over earlier ones, and check them against `schema`.
 
-    `model.preset` stands for all fields of that network; single fields override it.
+    `model.preset` sets all fields of the network; single fields override it.
     """
     merged = {key: value for layer in layers for key, value in layer.items()}
     if chosen := merged.pop("model.preset", None):
@@ -126,8 +126,8 @@ def resolve(schema: type[Schema], *layers: Settings) -> Resolved[Schema]:
         config = schema.model_validate(sections)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        name = ".".join(str(part) for part in first["loc"] if not isinstance(part, int))  # of a list, the whole
-        if name not in merged:  # a rule about several settings names them in its message; a typed one comes first
+        name = ".".join(str(part) for part in first["loc"] if not isinstance(part, int))  # without an index
+        if name not in merged:  # a rule about several settings names them in its message; prefer one that was typed
             words = set(re.findall(r"\w+", str(first["msg"])))
             named = [key for key in merged if key.startswith(name) and key.rpartition(".")[2] in words]
             name = max(named, key=lambda key: is_typed(merged[key].origin), default=name) or "the configuration"
@@ -145,7 +145,7 @@ def flattened(config: BaseModel) -> dict[str, Json]:
 
 
 def difference(old: Mapping[str, Json], new: Mapping[str, Json]) -> list[str]:
-    """Say in one line per setting how two configurations differ: `train.seed: 1 -> 2`."""
+    """List the differences of two configurations, one line per setting: `train.seed: 1 -> 2`."""
     names = sorted({*old, *new})
     return [f"{n}: {old.get(n)} -> {new.get(n)}" for n in names if old.get(n) != new.get(n)]
 
@@ -156,11 +156,11 @@ RETIRED: dict[str, Json] = {
     "ramp.shares": None, "ramp.seq_lengths": None, "ramp.batch_sizes": None, "optim.layer_decay": 1.0,
     "distil.short_text_prob": 0.3, "teacher.hidden": 0.0, "data.train_split": None, "train.patience": None,
 }  # fmt: skip
-"""Settings of earlier versions that are gone, with the value that did nothing."""
+"""Settings of earlier versions that were removed, each with the value that had no effect."""
 
 
 def _dotted(table: Mapping[str, Json]) -> dict[str, Json]:
-    """Return section.name and value for every section of a table; what stands in no section keeps its name."""
+    """Return section.name and value for every section of a table; keys outside sections keep their names."""
     dotted: dict[str, Json] = {}
     for section, content in table.items():
         if isinstance(content, dict):
@@ -171,7 +171,7 @@ def _dotted(table: Mapping[str, Json]) -> dict[str, Json]:
 
 
 def fields_of(schema: type[BaseModel]) -> dict[str, FieldInfo]:
-    """Return the field of every setting by its dotted name; a configuration is sections of fields."""
+    """Return the field of every setting by its dotted name; a configuration consists of sections of fields."""
     return {
         f"{name}.{field}": info
         for name, section in schema.model_fields.items()
@@ -237,7 +237,7 @@ def wanted(error: ErrorDetails) -> str:
 
 
 def refused(error: ValidationError) -> str:
-    """Say what is wrong with the first refused value of a record: `seed should be a valid integer`."""
+    """Describe what is wrong with the first refused value of a record: `seed should be a valid integer`."""
     first = error.errors(include_url=False)[0]
     place = ".".join(map(str, first["loc"])) or "the content"
     return f"{place}{' should be' if first['msg'].startswith('Input should be ') else ':'} {wanted(first)}"
