@@ -22,7 +22,7 @@ STAGING_MARK = ".partial-"  # in the names of unfinished siblings, which are saf
 MARKS = ("model.safetensors", "corpus.json", "run.json")  # a folder that has one of these was written by litebert
 
 
-# ---- which paths may be written: new ones, and ones to replace -----------------------------------------------------
+# ---- which paths may be written: new ones, and ones to replace ------------------------------------------------------
 
 
 def as_path(given: str | os.PathLike[str], what: str) -> Path:
@@ -126,7 +126,7 @@ def open_log(path: Path) -> BinaryIO:
     return log
 
 
-# ---- folders: filled under another name, locked, removed -----------------------------------------------------------
+# ---- folders: filled under another name, locked, removed ------------------------------------------------------------
 
 
 @contextmanager

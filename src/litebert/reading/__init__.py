@@ -1,5 +1,5 @@
 """Read input files: texts, tables, JSON and Parquet; compressed, local or by URL.
 
-Inputs are looked up, opened, decompressed and cut into lines by `source`, and read as rows by `tables`; `findings`
-are the results of checking them. Memory is bounded, and every error names the file and the line.
+`source` looks up inputs, opens, decompresses and splits them into lines; `tables` reads them as rows; `findings` are
+the results of checking them. Memory is bounded, and every error names the file and the line.
 """

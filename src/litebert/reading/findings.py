@@ -15,7 +15,7 @@ EXAMPLE_CHARACTERS = 120
 
 @dataclass(frozen=True)
 class Finding:
-    """How often something was found, where first (`file:line`), and what to do."""
+    """How often a problem was found, where first (`file:line`), and what to do about it."""
 
     severity: Severity
     kind: str
@@ -34,7 +34,7 @@ class CheckReport:
 
     @property
     def exit_code(self) -> int:
-        """That of damaged data where something must be corrected before training."""
+        """The exit code of damaged data if something must be corrected before training, else 0."""
         return DamagedError.exit_code if any(finding.severity == "error" for finding in self.findings) else 0
 
     def __str__(self) -> str:
@@ -64,7 +64,7 @@ class Findings:
 
     def __init__(self, advice: Advice, *, num_places: int = 1) -> None:
         self._advice, self._num_places = advice, num_places
-        # both by kind and detail: how often, and where, example and advice of the first ones
+        # both by kind and detail: the count; and place, example and advice of the first ones
         self._counts = Counter[tuple[str, str]]()
         self._first = defaultdict[tuple[str, str], list[tuple[str, str, str]]](list)
 

@@ -1,4 +1,4 @@
-"""An input, on this disk or in object storage: looked up before any work is done; its bytes, decompressed; its lines.
+"""Inputs on disk or in object storage: look them up before any work is done, decompress them, split them into lines.
 
 Object storage such as S3 is reached through obstore. Memory is bounded, and every error names the file and the line.
 """
@@ -28,16 +28,16 @@ TAGGED = (".conll", ".bio", ".iob")
 TEXTS = (".txt", *JSON_LINES, ".parquet")
 TABLES = (*DELIMITED, *JSON_LINES, ".json", ".parquet", *TAGGED)
 
-_UNITS = {".parquet": "row", ".json": "item"}  # that are counted, by kind; in other files, lines are
+_UNITS = {".parquet": "row", ".json": "item"}  # what is counted in these kinds of file; in all others, lines
 
 PIECE_BYTES = 1 << 18
 BOMB_BYTES, BOMB_RATIO = 1 << 30, 100
 """Decompressed text is 2 to 30 times larger; more than 100 times, after 1 GiB, is a bomb."""
-MAX_LINE_BYTES = 16 << 20  # a line of a table is a row, of which several copies are in memory
+MAX_LINE_BYTES = 16 << 20  # a line of a table is a row, and several copies of it are in memory
 MAX_JSON_BYTES = 1 << 27  # a .json file is read into memory, and is often one line; a .jsonl file may be longer
 
 ATTEMPTS = 6
-PAUSE = timedelta(seconds=0.5)  # before the second request to a storage; each later pause is twice as long
+PAUSE = timedelta(seconds=0.5)  # before the second attempt at a request; each later pause is twice as long
 _OBJECT_BYTES = 16 << 20
 _TIMEOUT = "30s"
 
@@ -46,7 +46,7 @@ _TIMEOUT = "30s"
 class Source:
     """One input as the user named it; `location` is its path or URL, `size` its bytes as stored.
 
-    `kind` is its extension without that of the compression; that of JSON lines is always `.jsonl`. `on_read` is called
+    `kind` is its extension without that of the compression; for JSON lines it is always `.jsonl`. `on_read` is called
     with the number of stored bytes read so far.
     """
 
@@ -69,11 +69,11 @@ class Source:
 STANDARD_INPUT = Source("-", "-", ".txt", "", 0)
 
 
-# ---- inputs that are looked up --------------------------------------------------------------------------------------
+# ---- looking up inputs ----------------------------------------------------------------------------------------------
 
 
 def find_texts(names: Iterable[str | Path]) -> tuple[Source, ...]:
-    """Look up all inputs, of which there is at least one."""
+    """Look up all inputs; there must be at least one."""
     sources = tuple(find_input(str(name)) for name in names)
     if not sources:
         raise LitebertError("LB-316", "there is no input", next="name one or more files or URLs")
@@ -81,7 +81,7 @@ def find_texts(names: Iterable[str | Path]) -> tuple[Source, ...]:
 
 
 def find_input(name: str, kinds: Sequence[str] = TEXTS) -> Source:
-    """Look up a path or a URL of one of `kinds`, TEXTS or TABLES; it can be read, and is not empty."""
+    """Look up a path or a URL; it must be of one of `kinds` (TEXTS or TABLES), readable and not empty."""
     try:
         if is_url(name):
             with _storage(name) as (store, path):
@@ -97,9 +97,9 @@ def find_input(name: str, kinds: Sequence[str] = TEXTS) -> Source:
     source = _source(name, size)
     kind, compression = source.kind, source.compression
     if kind not in kinds or (kind == ".parquet" and compression):
-        what, received = f"{name} is of a kind that cannot be read", f"{kind}{compression}" or "no extension"
+        what, received = f"{name} is not of a file type that can be read", f"{kind}{compression}" or "no extension"
         expected = f"{', '.join(kinds)}; all but .parquet also with {' or '.join(COMPRESSIONS)}"
-        near = did_you_mean(kind, kinds) if kind else "add the extension that it should have"
+        near = did_you_mean(kind, kinds) if kind else "add the right extension"
         raise RequestError("LB-304", what, received=received, expected=expected, next=f"rename or convert it ({near})")
     if size == 0:
         raise no_content(name)
@@ -107,7 +107,7 @@ def find_input(name: str, kinds: Sequence[str] = TEXTS) -> Source:
 
 
 def find_files(folder: Path, patterns: Sequence[str]) -> list[Source]:
-    """Return the files that match the first pattern with a match, as it is or with .gz or .zst, sorted by name."""
+    """Return the files that match the first pattern with a match, as is or with .gz or .zst, sorted by name."""
     for pattern in patterns:
         for compression in ("", *COMPRESSIONS):
             found = sorted(path for path in folder.glob(pattern + compression) if path.is_file())
@@ -129,7 +129,7 @@ def find_file(path: Path) -> Source:
 
 
 def is_url(name: str) -> bool:
-    """Whether an input is named by a URL, not by a path."""
+    """Return whether the name of an input is a URL, not a path."""
     return "://" in name
 
 
@@ -186,7 +186,7 @@ def read_pieces(source: Source) -> Iterator[bytes]:
             if length > BOMB_BYTES and length > BOMB_RATIO * file.tell():
                 what = f"{source.name} becomes far too large when decompressed"
                 received = f"{length:,} bytes out of {file.tell():,}"
-                advice = "check where the file comes from; decompress it yourself if it is right"
+                advice = "check where the file comes from; if it is genuine, decompress it yourself"
                 raise DamagedError("LB-307", what, received=received, next=advice)
             if source.on_read is not None:
                 source.on_read(file.tell())
@@ -199,7 +199,7 @@ def read_pieces(source: Source) -> Iterator[bytes]:
 def read_lines(source: Source) -> Iterator[tuple[int, str]]:
     """Yield (number from 1, line without its end) of a text file.
 
-    Only LF and CR LF end a line, so that numbers are those of an editor. A leading byte-order mark is dropped.
+    Only LF and CR LF end a line, so that line numbers match those of an editor. A leading byte-order mark is dropped.
     """
     number = 0
     for block in _whole_lines(source):
@@ -241,7 +241,7 @@ def _whole_lines(source: Source) -> Iterator[bytes]:
                 yield bytes(held)
                 held = bytearray(piece[end:])
     except (EOFError, OSError, zlib.error) as error:
-        if getattr(error, "errno", None):  # of the system, not of what decompresses
+        if getattr(error, "errno", None):  # an error of the system, not of decompression
             raise _unreadable(source.name, error) from error
         what = f"{source.name} is damaged or cut off after line {num_lines:,}"
         program = "zstd" if source.compression == ".zst" else "gzip"
@@ -252,13 +252,13 @@ def _whole_lines(source: Source) -> Iterator[bytes]:
 
 
 def _typed() -> Iterator[bytes]:
-    """Yield what comes on standard input as it comes; nothing where it is closed."""
+    """Yield standard input as it arrives; nothing if it is closed."""
     if sys.stdin is not None:
         file = cast(BufferedIOBase, sys.stdin.buffer)
         yield from iter(lambda: file.read1(PIECE_BYTES), b"")
 
 
-# ---- objects in a storage -------------------------------------------------------------------------------------------
+# ---- object storage -------------------------------------------------------------------------------------------------
 
 
 def read_object(url: str) -> Iterator[bytes]:
@@ -276,7 +276,7 @@ def write_object(url: str, content: bytes | Path) -> None:
 
 @contextmanager
 def _storage(url: str) -> Iterator[tuple[Any, str]]:
-    """Give the store of a URL and the path in it, for a block of requests."""
+    """Yield the store of a URL and the path in it, for a block of requests."""
     try:
         from obstore.exceptions import BaseError
     except ImportError as error:
@@ -290,7 +290,7 @@ def _storage(url: str) -> Iterator[tuple[Any, str]]:
     try:
         yield store, path
     except BaseError as error:
-        what, expected = f"the object storage fails: {url}", f"an answer within {ATTEMPTS} attempts"
+        what, expected = f"object storage failed: {url}", f"a response within {ATTEMPTS} attempts"
         advice = "check the endpoint and the network; rerun the command to resume"
         raise ResourceError("LB-270", what, received=_first_line(error), expected=expected, next=advice) from error
 

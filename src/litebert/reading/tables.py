@@ -1,7 +1,7 @@
 """Rows of files: delimited (.csv, .tsv), JSON, Parquet, and words with tags (.conll).
 
 A `scan_*` function yields each row with its number: a mapping of columns to values, or the error for a row that is not
-valid, so that callers decide whether one bad row spoils a file.
+valid, so that callers decide whether one bad row makes a file unusable.
 """
 
 import csv
@@ -23,7 +23,7 @@ Scanned: TypeAlias = tuple[int, Row | LitebertError]
 Quoting = Literal["none", "doubled", "escaped"]
 
 MAX_CELL = 1 << 24  # the most characters in a cell; csv's default limit is far too low for a long document
-MAX_WORDS = 10_000  # the most words in a sentence; without a blank line for longer, the file is of another kind
+MAX_WORDS = 10_000  # the most words in a sentence; if no blank line comes in so many, the file is of another kind
 NO_DELIMITER = "\x1f"
 _DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars", NO_DELIMITER: "nothing"}
 _ROWS_AT_ONCE = 16
@@ -40,7 +40,7 @@ class Dialect:
     quoting: Quoting
 
     def rows(self, lines: Iterable[str]) -> Iterator[tuple[int, int, list[str] | csv.Error]]:
-        """Yield each row of lines without their ends: (first line, number of lines, cells or their error)."""
+        """Parse lines without line ends; yield (first line, number of lines, cells or their error) for each row."""
         if self == Dialect("\t", "none"):  # as in GLUE, where a cell may have a carriage return, which csv refuses
             for number, line in enumerate(lines, 1):
                 yield number, 1, line.split(self.delimiter) if line else []
@@ -76,7 +76,7 @@ def scan_delimited(source: Source, dialect: Dialect, columns: Sequence[str], *, 
     for number, _, cells in islice(rows, int(has_header), None):
         if isinstance(cells, csv.Error):
             reason = "a quote is opened and never closed" if "end of data" in str(cells) else cells
-            what = f"{source.place(number)}: the cells cannot be told apart"
+            what = f"{source.place(number)}: the cells cannot be separated"
             yield number, LitebertError("LB-845", what, received=reason, next="correct this line, or write .jsonl")
             continue
         if not cells or not (len(columns) == 1 or any(cells)):
@@ -148,7 +148,7 @@ def read_json(source: Source) -> object:
 def scan_json(source: Source) -> Iterator[Scanned]:
     """Yield the objects of a list, numbered from 1; in SQuAD's layout, the questions with their contexts.
 
-    The list is the whole value, or the only list in the object that it is.
+    The list is the whole value or, if that is an object, the only list in it.
     """
     value = read_json(source)
     if isinstance(value, dict):
@@ -161,7 +161,7 @@ def scan_json(source: Source) -> Iterator[Scanned]:
 
 
 def _questions(row: Any) -> Iterator[object]:
-    """Yield the questions of an article of SQuAD with their contexts; anything else as it is."""
+    """Yield the questions of a SQuAD article with their contexts; anything else unchanged."""
     paragraphs = row.get("paragraphs") if isinstance(row, dict) else None
     for paragraph in paragraphs if isinstance(paragraphs, list) else [row]:
         questions = paragraph.get("qas") if isinstance(paragraph, dict) else None
@@ -173,7 +173,7 @@ def _questions(row: Any) -> Iterator[object]:
 
 
 def texts_of(row: Row, column: str, place: str) -> Iterator[str]:
-    """Yield the text of a column, or each of a list, which may have lists in it.
+    """Yield the text of a column, or each text of a list, which may be nested.
 
     >>> list(texts_of({"text": ["One.", ["Two.", "Three."]]}, "text", "a.jsonl, line 1"))
     ['One.', 'Two.', 'Three.']
@@ -199,7 +199,7 @@ def texts_of(row: Row, column: str, place: str) -> Iterator[str]:
 
 
 def read_parquet(source: Source, columns: Sequence[str]) -> Iterator[Row]:
-    """Yield each row with only some columns, in bounded memory.
+    """Yield each row with only these columns, in bounded memory.
 
     If the file lacks one of them, yield one row with all names and no values, so that an error can list the names.
     """
@@ -224,7 +224,7 @@ def read_parquet(source: Source, columns: Sequence[str]) -> Iterator[Row]:
                     source.on_read(source.size * num_rows // parquet.metadata.num_rows)
         except UnicodeDecodeError as error:
             what = f"{source.name}, row {num_rows + 1:,} or one of the next {_ROWS_AT_ONCE}: not UTF-8"
-            received, advice = f"byte 0x{error.object[error.start]:02x}", "write it again, from text that was decoded"
+            received, advice = f"byte 0x{error.object[error.start]:02x}", "write it again, from correctly decoded text"
             raise DamagedError("LB-342", what, received=received, next=advice) from error
         except (pyarrow.ArrowException, OSError) as error:
             what, advice = f"{source.name} is damaged after row {num_rows:,}", "copy or write the file again"
@@ -237,18 +237,18 @@ def read_parquet(source: Source, columns: Sequence[str]) -> Iterator[Row]:
 def scan_tagged(source: Source) -> Iterator[Scanned]:
     """Yield each sentence of a .conll, .bio or .iob file as a row with `tokens` and `tags`, numbered by its first line.
 
-    A line has a word first and its tag last, with anything between them; files without labels may have words alone.
-    Blank lines are between sentences. Document marks (-DOCSTART-) and comments (# …) are skipped; a word # has as many
-    cells as other lines.
+    A line has a word first and its tag last, with anything in between; files without labels may have only words. Blank
+    lines separate sentences. Document marks (-DOCSTART-) and comments (# …) are skipped; a line whose word is # has as
+    many cells as other lines.
     """
-    width, sentence = 0, list[tuple[int, list[str]]]()  # cells of the first line with words, and so of all
+    width, sentence = 0, list[tuple[int, list[str]]]()  # cells in the first line with words, and so in all
     for number, line in chain(read_lines(source), [(0, "")]):  # a blank line ends the last sentence, too
         cells = line.split("\t") if "\t" in line else line.split()
         if cells and (cells[0] == "-DOCSTART-" or (cells[0][:1] == "#" and len(cells) != (width or 2))):
             continue
         if any(cells):
             width = width or len(cells)
-            if len(sentence) <= MAX_WORDS:  # of one that does not end, no more is kept
+            if len(sentence) <= MAX_WORDS:  # keep no more of a sentence that does not end
                 sentence.append((number, cells))
         if any(cells) or not sentence:
             continue
