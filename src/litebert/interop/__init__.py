@@ -1,6 +1,6 @@
-"""What conversions tell: the reports of imports, exports and quantization, as text for people and as JSON.
+"""Reports of conversions: of imports, exports and quantization, as text for people and as JSON.
 
-They need no torch, so that the help of these commands loads none.
+They do not need torch, so that the help of these commands does not load it.
 """
 
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class ModelImport:
-    """What was read and written; `missing` are parameters and `unused` names in the source, as it has them."""
+    """What was read and written; `missing` lists parameters, `unused` lists variables by their names in the source."""
 
     source: str
     output: str
@@ -46,11 +46,11 @@ class GoogleExport:
 
 @dataclass(frozen=True)
 class Parity:
-    """How near the outputs of an exported network are to those of the network itself."""
+    """How close the outputs of an exported network are to those of the network itself."""
 
     max_difference: float
     scale: float  # the largest absolute output
-    correlation: float  # the lowest of all outputs, of deviations from the mean: what tells one text from another
+    correlation: float  # the lowest of all outputs, of deviations from the mean, which distinguish texts
 
     def __str__(self) -> str:
         return f"differs by up to {self.max_difference:.1e}, correlation {self.correlation:.5f}"
@@ -58,7 +58,7 @@ class Parity:
 
 @dataclass(frozen=True)
 class ExportReport:
-    """What was written: a file and its outputs, or a page, its verbs and what a browser fetches; how exact it is."""
+    """What was written (a file with its outputs, or a page with its verbs), its bytes to fetch, and how exact it is."""
 
     output: Path
     outputs: tuple[str, ...]
@@ -70,7 +70,7 @@ class ExportReport:
         return f"{self.output}: {self.bytes / 1e6:.1f} MB, gives {', '.join(self.outputs)}\n{self.parity}"
 
 
-MUCH = 0.1  # relative error of the hidden states of eight bits above which answers may change
+MUCH = 0.1  # relative error of hidden states in eight bits above which answers may change
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class Quantized:
     bytes_before: int
     bytes_after: int
     error: float  # the norm of the difference of the last hidden states, relative to that of the original
-    before: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  # measures by development split, if asked
+    before: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  # measures by development split, if any
     after: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
     def __str__(self) -> str:
@@ -97,7 +97,7 @@ class Quantized:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """A warning where answers may change."""
+        """A warning if answers may change."""
         if self.error <= MUCH:
             return ()
         measured = "compare the measures above" if self.before else "measure it with --evaluate"

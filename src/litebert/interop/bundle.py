@@ -1,12 +1,12 @@
 """TensorFlow's checkpoint format, version 2: an index, which is a small sorted table, and data files.
 
-The index is a table as LevelDB writes it (tensorflow/core/lib/io/table): blocks of keys and values, each followed by a
-byte for its compression and a checksum; a block that locates them; and a footer of 48 bytes that locates this one. Its
-first value, under the empty key, is a BundleHeaderProto, and each other value a BundleEntryProto (tensor_bundle.proto):
-where the bytes of a variable are in the data files.
+The index is a table in LevelDB's format (tensorflow/core/lib/io/table): blocks of keys and values, each followed by a
+byte for its compression and a checksum; an index block that locates them; and a footer of 48 bytes that locates the
+index block. The first value, under the empty key, is a BundleHeaderProto; every other value is a BundleEntryProto
+(tensor_bundle.proto) that locates the bytes of a variable in the data files.
 
-Nothing is trusted: sizes are checked against the file before anything is read, and everything that is read against its
-checksum.
+Nothing is trusted: sizes are checked against the file before anything is read, and everything that is read is checked
+against its checksum.
 """
 
 import math
@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
-from google.protobuf.internal import decoder, encoder  # there is no public way to a bare number
+from google.protobuf.internal import decoder, encoder  # no public function reads or writes a bare varint
 from google.protobuf.message import DecodeError
 from torch import Tensor
 
@@ -30,17 +30,17 @@ try:
 except ImportError as error:
     raise missing_package("google-crc32c", extra="google", needed_for="TensorFlow's checkpoints") from error
 
-_MAX_INDEX_BYTES = 16 << 20  # that of base has 1.6 kB
+_MAX_INDEX_BYTES = 16 << 20  # the index of base has 1.6 kB
 _MAX_ENTRIES = 10_000  # 24 unshared layers with the optimizer's slots have 1,201
 _MAX_KEY_BYTES, _MAX_AXES = 1_024, 8
 _MAGIC = bytes.fromhex("57fb808b247547db")
 _FOOTER_BYTES, _TRAILER_BYTES = 48, 5
 # The types that litebert reads, by their number in types.proto
 _DTYPES = {1: torch.float32, 2: torch.float64, 3: torch.int32, 9: torch.int64, 14: torch.bfloat16, 19: torch.float16}
-_AGAIN = "fetch the checkpoint again, all files of it"
+_AGAIN = "fetch all files of the checkpoint again"
 
-# Protobuf's messages (tensor_bundle.proto, tensor_shape.proto, versions.proto); TensorFlow's own modules need
-# TensorFlow. A `slices` says that a variable is stored in parts, whatever these are.
+# The protobuf messages (tensor_bundle.proto, tensor_shape.proto, versions.proto); TensorFlow's own modules need
+# TensorFlow. A field `slices`, whatever it contains, means that a variable is stored in parts.
 _MESSAGES = {
     "Axis": {"size": (1, "int64")},
     "Shape": {"dim": (2, "*Axis"), "unknown_rank": (3, "bool")},
@@ -70,7 +70,7 @@ Header, Entry = map(_message_class, ("Header", "Entry"))
 
 @dataclass(frozen=True)
 class Bundle:
-    """The variables of a checkpoint by name; `prefix` is the path with which the names of its files begin."""
+    """The variables of a checkpoint by name; `prefix` is the path that all its file names start with."""
 
     prefix: Path
     num_shards: int
@@ -81,14 +81,14 @@ class Bundle:
         return tuple(axis.size for axis in self.entries[name].shape.dim)
 
     def dtype(self, name: str) -> torch.dtype | None:
-        """Return how a variable is stored; None if litebert does not read this kind."""
+        """Return the data type of a variable as stored; None if litebert cannot read it."""
         return None if self.entries[name].slices else _DTYPES.get(self.entries[name].dtype)
 
     def read(self, name: str) -> Tensor:
         """Read a variable as it is stored."""
         entry, dtype = self.entries[name], self.dtype(name)
         if dtype is None:
-            what, again = f"{self.prefix}: {name} is stored in slices, or not as numbers", "save it anew as float32"
+            what, again = f"{self.prefix}: {name} is stored in slices, or not as numbers", "save it again as float32"
             raise LitebertError("LB-706", what, next=f"restore it with TensorFlow and {again}, without a partitioner")
         path, stored = _data_file(self.prefix, entry.shard_id, self.num_shards), b""
         if path.is_file() and entry.offset + entry.size <= path.stat().st_size:
@@ -107,7 +107,7 @@ def _data_file(prefix: Path, shard: int, num_shards: int) -> Path:
 
 
 def masked_crc32c(data: bytes) -> int:
-    """Return a checksum as TensorFlow's files have it (lib/hash/crc32c.h).
+    """Return a checksum as TensorFlow stores it in its files (lib/hash/crc32c.h).
 
     >>> hex(masked_crc32c(b"123456789"))
     '0xc78ab0e5'
@@ -120,7 +120,7 @@ def masked_crc32c(data: bytes) -> int:
 
 
 def read_bundle(prefix: Path) -> Bundle:
-    """Read the index of a checkpoint; no variable is read yet."""
+    """Read the index of a checkpoint, but none of its variables."""
     path, entries = prefix.with_name(f"{prefix.name}.index"), {}
     data = read_capped(path, _MAX_INDEX_BYTES, command=f"ls -l {path.parent}")
     try:
@@ -137,7 +137,7 @@ def read_bundle(prefix: Path) -> Bundle:
                 is_possible = entry.size == math.prod(shape) * dtype.itemsize
             if not is_possible or entry.shard_id >= header.num_shards:
                 raise ValueError(f"{entry.size:,} bytes at {entry.offset:,} of file {entry.shard_id:,}, shape {shape}")
-            if not key.startswith(b"\0"):  # that is a slice of a variable; the whole has an entry of its own
+            if not key.startswith(b"\0"):  # such a key is of a slice; the whole variable has its own entry
                 entries[key.decode()] = entry
     except (ValueError, IndexError, DecodeError) as error:
         what = f"{path} is cut off, damaged, or of a kind that litebert does not read"
@@ -146,15 +146,15 @@ def read_bundle(prefix: Path) -> Bundle:
 
 
 def read_table(data: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """Yield the keys and values of a table in order; what is wrong with it is a ValueError or `_varints`'s error."""
+    """Yield the keys and values of a table in order; raise ValueError or `_varints`'s error if it is damaged."""
     if len(data) < _FOOTER_BYTES or not data.endswith(_MAGIC):
-        raise ValueError("no table: its last eight bytes are not the mark of one")
+        raise ValueError("not a table: the last eight bytes are not its magic number")
     blocks, free_from, num_entries, previous = data[:-_FOOTER_BYTES], 0, 0, None
-    # The footer has two places, each an offset and a size: LevelDB's metadata, which are not used, and the index.
+    # The footer has two locations, each an offset and a size: LevelDB's metadata, which is not used, and the index.
     (_, _, offset, size), _ = _varints(data, len(blocks), 4)
     for _, value in _entries(blocks, offset, size):
         (offset, size), _ = _varints(value, 0, 2)
-        if offset < free_from:  # or an index could list the same block a million times
+        if offset < free_from:  # otherwise an index could list the same block a million times
             raise ValueError(f"blocks that overlap at byte {offset:,}")
         free_from = offset + size + _TRAILER_BYTES
         for key, entry in _entries(blocks, offset, size):
@@ -166,7 +166,7 @@ def read_table(data: bytes) -> Iterator[tuple[bytes, bytes]]:
 
 
 def _entries(blocks: bytes, offset: int, size: int) -> Iterator[tuple[bytes, bytes]]:
-    """Yield the entries of a block that has the right checksum."""
+    """Check the checksum of a block, and yield its entries."""
     block, trailer = blocks[offset : offset + size], blocks[offset + size : offset + size + _TRAILER_BYTES]
     if size < 4 or len(trailer) < _TRAILER_BYTES:
         raise ValueError(f"a block of {size:,} bytes at byte {offset:,} of {len(blocks):,}")
@@ -178,7 +178,7 @@ def _entries(blocks: bytes, offset: int, size: int) -> Iterator[tuple[bytes, byt
     if end < 0:
         raise ValueError(f"{num_restarts:,} restarts in a block of {size:,} bytes")
     while position < end:
-        (shared, added, length), position = _varints(block, position, 3)  # a key shares its first bytes with the last
+        (shared, added, length), position = _varints(block, position, 3)  # shared: first bytes of the previous key
         stop = position + added + length
         if shared > len(key) or shared + added > _MAX_KEY_BYTES or stop > end:
             raise ValueError(f"an entry that does not fit at byte {position:,} of its block")
@@ -188,7 +188,7 @@ def _entries(blocks: bytes, offset: int, size: int) -> Iterator[tuple[bytes, byt
 
 
 def _varints(data: bytes, position: int, count: int) -> tuple[list[int], int]:
-    """Read numbers of seven bits per byte, the lowest first; return the position after."""
+    """Read numbers of seven bits per byte, lowest bits first; return them and the position after them."""
     numbers = [0] * count
     for index in range(count):
         numbers[index], position = decoder._DecodeVarint(data, position)
@@ -199,7 +199,7 @@ def _varints(data: bytes, position: int, count: int) -> tuple[list[int], int]:
 
 
 def write_bundle(prefix: Path, variables: Mapping[str, Tensor]) -> list[Path]:
-    """Write one data file, then the index; return their paths. Until the index is there, nobody finds a checkpoint."""
+    """Write one data file, then the index; return their paths. Without an index, nobody finds a partial checkpoint."""
     table = [(b"", Header(num_shards=1, version={"producer": 1}).SerializeToString())]
     numbers = {dtype: number for number, dtype in _DTYPES.items()}
 
@@ -220,13 +220,13 @@ def write_bundle(prefix: Path, variables: Mapping[str, Tensor]) -> list[Path]:
 
 
 def table_bytes(entries: Sequence[tuple[bytes, bytes]]) -> bytes:
-    """Return a table of one block, for entries in the order of their keys."""
+    """Return a table with one block of entries, which must be sorted by key."""
     table = bytearray()
 
     def append(rows: Sequence[tuple[bytes, bytes]]) -> bytes:
-        """Append a block, and return where it is."""
+        """Append a block, and return its encoded location."""
         block, restarts = b"", [0] * (not rows)
-        for key, value in rows:  # every key is written in full, so that a reader may start at any of them
+        for key, value in rows:  # every key is written in full, so a reader may start at any of them
             restarts.append(len(block))
             block += b"\0" + encoder._VarintBytes(len(key)) + encoder._VarintBytes(len(value)) + key + value
         block += struct.pack(f"<{len(restarts) + 1}I", *restarts, len(restarts))

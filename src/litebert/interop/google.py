@@ -1,4 +1,4 @@
-"""Checkpoints of Google's code (google-research/albert): found, converted to a model folder, and written from one."""
+"""Checkpoints of Google's code (google-research/albert): find them, convert them to a model folder and back."""
 
 import gzip
 import json
@@ -33,7 +33,7 @@ CONFIG_FILE = "albert_config.json"
 _VOCABULARIES = ("30k-clean.model", "spiece.model", "*.model", "vocab.txt", "vocab*.txt")
 _STEP = "global_step"
 _CLASSIFIER = "output_weights"
-_SLOTS = ("/adam_m", "/adam_v")  # both optimizers keep these beside each variable (optimization.py L140)
+_SLOTS = ("/adam_m", "/adam_v")  # both optimizers keep these for each variable (optimization.py L140)
 _WORDS = "bert/embeddings/word_embeddings"
 _BLOCK = re.compile(r"bert/encoder/transformer/group_(\d{1,6})/inner_group_(\d{1,6})/")
 _POOLER = {name: tensor_names(name, AlbertConfig(), layout=GOOGLE)[0]
@@ -47,7 +47,7 @@ _FIELDS = (
 )  # fmt: skip
 # In every published file; run_pretraining.py L189 reads net_structure_type.
 _UNUSED: dict[str, Json] = {"down_scale_factor": 1, "gap_size": 0, "net_structure_type": 0, "num_memory_blocks": 0}
-# Google's "gelu" is the tanh form in every version (modeling.py L299); no activation is the linear one.
+# Google's "gelu" is the tanh form in every version (modeling.py L299); no activation means linear.
 _ACTIVATIONS = {"gelu": "gelu_new", "": "linear", "none": "linear"}
 
 
@@ -66,7 +66,7 @@ def import_checkpoint(
 ) -> ModelImport:
     """Write the model folder `output` from an archive, a folder, a prefix or a TF-Hub module.
 
-    With `has_optimizer` the folder also gets the moments, under the names of `litebert.optim.state_tensors`, and the
+    With `has_optimizer`, the folder also gets the moments, under the names of `litebert.optim.state_tensors`, and the
     number of steps. The pretraining heads and their pooler may be missing, as in TF-Hub modules; the encoder and a task
     head may not.
     """
@@ -82,11 +82,11 @@ def import_checkpoint(
         task = find_head(bundle, kind=head, labels=tuple(labels))
         beside = config or _beside(prefix, (CONFIG_FILE, "albert_config*.json", "bert_config*.json"))
         if beside is None:
-            what = f"there is no {CONFIG_FILE} with the checkpoint {prefix}"
+            what = f"there is no {CONFIG_FILE} next to the checkpoint {prefix}"
             raise LitebertError("LB-715", what, next="give the one that belongs to it with --config")
         settings, notes = read_official_config(beside)
         groups, inner = settings.num_hidden_groups, settings.inner_group_num
-        if blocks != set(product(range(groups), range(inner))):  # before a network of so many is built
+        if blocks != set(product(range(groups), range(inner))):  # before a network of that many is built
             what = f"{prefix} has {len(blocks)} blocks, the last {max(blocks)}, its configuration {groups} x {inner}"
             raise DamagedError("LB-721", what, next="give the configuration that belongs to it with --config")
         has_slots = any(name.endswith(_SLOTS) for name in entries)
@@ -97,10 +97,10 @@ def import_checkpoint(
             notes.append("the optimizer was omitted: --optimizer keeps it")
 
         def tensor(variable: str) -> Tensor:
-            """Read a variable, or a moment of it, as we store it: kernels as [out, in]."""
+            """Read a variable, or a moment of it, in our layout: kernels as [out, in]."""
             return bundle.read(variable).T.contiguous() if "/kernel" in variable else bundle.read(variable)
 
-        # A network of ours. Slots of any optimizer lie below their variable; strangers may be unreadable.
+        # Our network. Slots of any optimizer are named below their variable; unknown variables may be unreadable.
         stored = [name for name in entries if not name.endswith(_SLOTS) and name != _STEP]
         weights = [name for name in stored if name.rpartition("/")[0] not in entries]
         readable = [name for name in weights if bundle.dtype(name) or name.startswith(GOOGLE.encoder)]
@@ -108,7 +108,7 @@ def import_checkpoint(
         loaded = build_network(tensors, settings, task, source=prefix, layout=GOOGLE)
         parameters = loaded.network.state_dict()
         wanted = {name: tensor_names(name, settings, task, GOOGLE)[0] for name in parameters}
-        # Google's graph has a pooler under every head, used or not: it is kept for the way back.
+        # Google's graph has a pooler under every head, used or not: it is kept for an export back to Google's format.
         is_idle = loaded.network.albert.pooler is None
         idle = {name: widened(tensors[each], each) for name, each in _POOLER.items() if is_idle and each in tensors}
 
@@ -137,8 +137,8 @@ def import_checkpoint(
 def find_head(bundle: Bundle, *, kind: str | None, labels: tuple[str, ...]) -> HeadConfig | None:
     """Return the task head of a checkpoint; None if it has the pretraining heads, or none.
 
-    Its variables show it, except that GLUE's and RACE's have one of the same name: `kind` and `labels` come from the
-    user. One output without labels is a regression or a multiple choice.
+    Its variables identify it, except that GLUE's and RACE's heads share a name: `kind` and `labels` come from the user.
+    A head with one output and without labels is for regression or multiple choice.
     """
     possible = [each for each, record in HEADS.items() if record.variable and record.variable in bundle.entries]
     num_outputs = next(iter(bundle.shape(_CLASSIFIER)), 0) if _CLASSIFIER in bundle.entries else 0
@@ -152,7 +152,7 @@ def find_head(bundle: Bundle, *, kind: str | None, labels: tuple[str, ...]) -> H
         fits = False
     if not fits:
         has = f"a head with {num_outputs} outputs" if num_outputs else f"a {possible[0]} head" if possible else ""
-        what = f"the checkpoint has {has or 'no task head'}, which is not what was said"
+        what = f"the checkpoint has {has or 'no task head'}, which is not what the options say"
         said = f"--head {kind or 'none'}, --labels {','.join(labels) or 'none'}"
         wanted = "a distinct label for each output of a classifier; for a single output without a label "
         wanted += "--head sequence-classification (STS-B) or --head multiple-choice (RACE); nothing for all others"
@@ -164,10 +164,10 @@ def find_head(bundle: Bundle, *, kind: str | None, labels: tuple[str, ...]) -> H
 
 
 def read_official_config(path: Path) -> tuple[AlbertConfig, list[str]]:
-    """Read albert_config.json; return the configuration, and notes on what the file does not say.
+    """Read albert_config.json; return the configuration, and notes on what the file leaves open.
 
-    Settings that are not in the file have the official default, which is xxlarge's. Unknown names are ignored, as in
-    the official code.
+    Settings that are not in the file get the official default, which is xxlarge's. Unknown names are ignored, as in the
+    official code.
     """
     table = read_json(path, command=f"ls -l {path.parent}", limit=1 << 20)
     defaults = PRESETS["xxlarge-v2"].model_dump(mode="json")
@@ -177,7 +177,7 @@ def read_official_config(path: Path) -> tuple[AlbertConfig, list[str]]:
     config = build_config(fields, path)
     notes = [*doubts(config).values()]
     if missing := [f"{name} {fields[name]}" for name in _FIELDS if name not in table]:
-        notes.append(f"{path.name} leaves out what has the official default then: {', '.join(missing)}")
+        notes.append(f"{path.name} leaves these out, which get the official default: {', '.join(missing)}")
     return config, notes
 
 
@@ -185,9 +185,9 @@ def read_official_config(path: Path) -> tuple[AlbertConfig, list[str]]:
 
 
 def export_checkpoint(model: Path, output: Path) -> GoogleExport:
-    """Write a model folder as a checkpoint from which Google's code continues, with its configuration.
+    """Write a model folder as a checkpoint that Google's code can continue from, with its configuration.
 
-    `output` is a prefix such as `folder/model.ckpt-best`, or a folder, which gets one of that name.
+    `output` is a prefix such as `folder/model.ckpt-best`, or a folder, which gets a checkpoint of that name.
     """
     network = load_model(model).network
     config, head = network.config, head_of(network)
@@ -201,7 +201,7 @@ def export_checkpoint(model: Path, output: Path) -> GoogleExport:
         what, advice = f"Google's code cannot compute the network of {model}", "litebert export onnx --help"
         raise LitebertError("LB-709", what, received=received, next=f"{advice}; or fine-tune with model.pooling=cls")
 
-    # Its configuration, and what that cannot express
+    # Its configuration, and what it cannot express
     fields = config.model_dump(mode="json")
     table = _UNUSED | {name: fields[name] for name in _FIELDS} | {"num_hidden_groups": groups_on_disk(config)}
     table["hidden_act"] = "gelu" if config.hidden_act.startswith("gelu") else config.hidden_act
@@ -212,7 +212,7 @@ def export_checkpoint(model: Path, output: Path) -> GoogleExport:
     }
     notes = [note for note, is_so in lost.items() if is_so]
 
-    # Its weights: kernels as [in, out]; the heads after inner steps are ours alone
+    # Its weights: kernels as [in, out]; only litebert has heads after inner steps
     def as_variables(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
         pairs = [(each, t.detach()) for n, t in tensors.items() for each in tensor_names(n, config, head, GOOGLE)]
         return {variable: tensor.T if variable.endswith("/kernel") else tensor for variable, tensor in pairs}
@@ -232,7 +232,7 @@ def export_checkpoint(model: Path, output: Path) -> GoogleExport:
         weights |= as_variables({name: widened(stored[name], f"{model}: {name}") for name in _POOLER})
 
     vocabulary = {}
-    try:  # Google's code cannot read tokenizer.json: the vocabulary is made from it if need be
+    try:  # Google's code cannot read tokenizer.json: if necessary, the vocabulary is made from it
         words = read_vocabulary(model)
         vocabulary[{".model": "30k-clean.model", ".txt": "vocab.txt"}[words.suffix]] = words.data
     except NoVocabularyError as error:
@@ -252,7 +252,7 @@ def export_checkpoint(model: Path, output: Path) -> GoogleExport:
     return GoogleExport(str(prefix), files, len(weights) + 1, num_parameters, tuple(notes))
 
 
-# --- where a checkpoint is: in an archive, which is unpacked, in a folder, or at its prefix -------------------------
+# --- finding a checkpoint: in an archive, which is unpacked, in a folder, or at its prefix --------------------------
 
 MAX_BYTES = 10 << 30
 MAX_ENTRIES = 1_000  # the released models have at most nine files
@@ -262,7 +262,7 @@ _PART = re.compile(r"\.(index|meta|data-\d{5}-of-\d{5})$")
 
 @contextmanager
 def checkpoint_at(path: Path, *, workplace: Path) -> Iterator[Path]:
-    """Yield the prefix of the checkpoint at a path; an archive is unpacked in `workplace` meanwhile."""
+    """Yield the prefix of the checkpoint at a path; an archive is unpacked into `workplace` for that time."""
     is_archive = False
     if path.is_file():
         with path.open("rb") as file:
@@ -277,7 +277,7 @@ def checkpoint_at(path: Path, *, workplace: Path) -> Iterator[Path]:
             prefix = path.with_name(_PART.sub("", path.name))
         if prefix and prefix.with_name(f"{prefix.name}.index").is_file():
             found = [prefix]
-        else:  # the one checkpoint in the folder, or in a folder below
+        else:  # the only checkpoint in the folder, or in a folder below it
             places = (each for pattern in ("*.index", "*/*.index", "*/*/*.index") for each in folder.glob(pattern))
             found = sorted(each.with_suffix("") for each in places if each.is_file())
         if len(found) != 1:
@@ -289,7 +289,7 @@ def checkpoint_at(path: Path, *, workplace: Path) -> Iterator[Path]:
 
 
 def _beside(prefix: Path, patterns: tuple[str, ...]) -> Path | None:
-    """Return the first file of these names next to a checkpoint, or in its TF-Hub module's assets."""
+    """Return the first file that matches the patterns, next to a checkpoint or in its TF-Hub module's assets."""
     module = prefix.parent.parent if prefix.parent.name == "variables" else prefix.parent
     places = (prefix.parent, module, module / "assets")
     found = (path for pattern in patterns for place in places for path in sorted(place.glob(pattern)))
@@ -297,17 +297,17 @@ def _beside(prefix: Path, patterns: tuple[str, ...]) -> Path | None:
 
 
 def unpack(archive: Path, into: Path) -> None:
-    """Write the plain files of a .tar.gz below the folder `into`, within limits of size and number."""
+    """Extract the plain files of a .tar.gz into the folder `into`, within limits of size and number."""
     limit = min(MAX_BYTES, MAX_RATIO * archive.stat().st_size + (1 << 20))
     try:
         with disk_errors(into), TemporaryFile(dir=into) as plain:
-            with gzip.open(archive) as packed:  # to its end, where gzip's checksum is
+            with gzip.open(archive) as packed:  # read to its end, where gzip's checksum is
                 while piece := packed.read(1 << 20):
                     plain.write(piece)
                     if plain.tell() > limit:
                         raise tarfile.FilterError(f"more than {limit:,} bytes")
             plain.flush()
-            # Of a file, tarfile would try to read a header of any size that it announces; a map ends where it ends.
+            # From a file, tarfile would try to read as many bytes as a header announces; a map ends with the file.
             with mmap(plain.fileno(), 0, access=ACCESS_READ) as whole, tarfile.TarFile(fileobj=cast(Any, whole)) as tar:
                 for number, member in enumerate(tar):
                     if number == MAX_ENTRIES:
@@ -316,7 +316,7 @@ def unpack(archive: Path, into: Path) -> None:
                         raise tarfile.SpecialFileError(member)
                     tar.extract(member, into, set_attrs=False, filter="data")
     except tarfile.FilterError as error:
-        what, advice = f"{archive} holds more than a checkpoint", "unpack it yourself and give the folder instead"
+        what, advice = f"{archive} contains more than a checkpoint", "unpack it yourself and give the folder instead"
         expected = f"plain files, at most {MAX_BYTES >> 30} GiB, {MAX_ENTRIES:,} files and {MAX_RATIO} times its size"
         raise LitebertError("LB-701", what, received=error, expected=expected, next=advice) from error
     except (tarfile.TarError, EOFError, zlib.error, ValueError, gzip.BadGzipFile) as error:

@@ -1,4 +1,4 @@
-"""Models of transformers: a folder of any year is converted to one of ours, and one in memory gets our engine."""
+"""Models of transformers: convert a folder of any year to one of ours, or give a model in memory our engine."""
 
 import re
 import zipfile
@@ -23,7 +23,7 @@ from litebert.tokenizer import Tokenizer
 
 PICKLED_FILE = "pytorch_model.bin"
 _WITHOUT = {
-    "sentence_order": "no sentence-order head (files of the Hub come without it): no order()",
+    "sentence_order": "no sentence-order head (files on the Hub lack it): no order()",
     "masked_lm": "no masked-LM head: no fill()",
     "albert": "no pooler: no order(), and training starts with a new one",
 }
@@ -36,10 +36,10 @@ def import_model(
     legacy_pickle: bool = False,
     activation: Literal["gelu", "gelu_new"] | None = None,
 ) -> ModelImport:
-    """Read a folder or a model of the Hub, and write config.json, safetensors and the tokenizer.
+    """Read a folder or a model from the Hub, and write config.json, safetensors and the tokenizer.
 
-    `legacy_pickle` allows pytorch_model.bin where there is no safetensors file; `activation` overrules its config.json,
-    where that is known to be wrong.
+    `legacy_pickle` allows pytorch_model.bin if there is no safetensors file; `activation` overrides config.json if that
+    is known to be wrong.
     """
     require_new(output, force=None)
     source = locate(path_or_name, legacy_pickle=legacy_pickle)
@@ -52,7 +52,7 @@ def import_model(
         tensors = read_torch_file(pickled)
     else:
         what, again = f"{pickled} is a pickle, and pickles can carry programs", f"litebert import huggingface {source}"
-        expected = "model.safetensors; with --legacy-pickle nothing in it is run, and all but tensors is refused"
+        expected = "model.safetensors; with --legacy-pickle no code in it is run, and anything but tensors is refused"
         raise LitebertError("LB-742", what, expected=expected, next=f"{again} --output FOLDER --legacy-pickle")
     if activation is not None:
         config = config.model_copy(update={"hidden_act": activation})
@@ -82,7 +82,7 @@ def copy_tokenizer(source: Path, folder: Path, config: AlbertConfig) -> list[str
 
 
 def imported(source: Path, output: Path, loaded: folders.LoadedModel, notes: Iterable[str]) -> ModelImport:
-    """Report the import of a network."""
+    """Return the report of an import."""
     parameters = {name: each for name, each in loaded.network.state_dict().items() if name not in loaded.missing}
     return ModelImport(
         source=str(source),
@@ -97,21 +97,21 @@ def imported(source: Path, output: Path, loaded: folders.LoadedModel, notes: Ite
 
 
 def read_torch_file(path: Path) -> dict[str, Tensor]:
-    """Read a state dict of torch.save, a zip archive or the older stream; nothing in it is run."""
+    """Read a state dict of torch.save, as a zip archive or in the older format; no code in it is run."""
     try:
-        if zipfile.is_zipfile(path):  # torch looks at no checksum, and unpacks what it never writes compressed
+        if zipfile.is_zipfile(path):  # torch checks no checksum, and unpacks compressed entries, which it never writes
             with zipfile.ZipFile(path) as archive:
                 if any(entry.compress_type for entry in archive.infolist()) or archive.testzip():
                     raise zipfile.BadZipFile("an entry with a wrong checksum, or a compressed one")
         state = torch.load(path, map_location="cpu", weights_only=True)  # noqa: TID251
         if not isinstance(state, dict) or not state or not all(map(_is_whole, state.values())):
-            raise ValueError("other things than tensors")
+            raise ValueError("something other than tensors")
     except Exception as error:  # whatever a damaged or hostile file makes torch raise
-        # What was not run, if that is why; else the first words, as torch goes on to advise running the file.
+        # The code that was not run, if that is the cause; else the first words, as torch then advises to run the file.
         found = re.search(r"GLOBAL \S+", str(error)) or re.match(r"[^.\n]*", str(error))
         raise DamagedError(
             "LB-731",
-            f"{path} is not a whole state dict; nothing in it was run",
+            f"{path} is not a complete state dict; nothing in it was run",
             received=(found and found[0]) or type(error).__name__,
             expected="one dictionary of tensors, as torch.save(model.state_dict(), path) writes it",
             next="fetch or save the file again, or use the safetensors file of the same model",
@@ -120,7 +120,7 @@ def read_torch_file(path: Path) -> dict[str, Tensor]:
 
 
 def _is_whole(value: object) -> bool:
-    """Whether a value is a tensor whose numbers are all in the file: not one number in 2^50 places."""
+    """Whether a value is a tensor with all its numbers in the file, not a view that repeats one of them 2^50 times."""
     return isinstance(value, Tensor) and value.is_cpu and value.nbytes <= value.untyped_storage().nbytes()
 
 
@@ -132,11 +132,11 @@ _WITHOUT_EFFECT = ("return_dict", "num_items_in_batch")  # arguments of `forward
 
 
 def optimize(model: ModelT, *, precision: Precision = "fp32") -> ModelT:
-    """Let every ALBERT and BERT encoder in a transformers model compute with the ragged engine.
+    """Make every ALBERT and BERT encoder in a transformers model compute with the ragged engine.
 
     `model` is an `AlbertModel` or `BertModel`, a model with a head on one, a `pipeline`, or a `SentenceTransformer`. It
     is changed in place and returned. Outputs of real tokens are the same within 1e-5; those of padding, which is no
-    longer computed, are zero. `precision="bf16"` is faster where the CPU has it, and within 1 %.
+    longer computed, are zero. `precision="bf16"` is faster if the CPU supports it, and within 1 %.
 
     The original `forward` computes what the engine does not: training, calls that record gradients,
     `output_attentions`, `output_hidden_states`, `inputs_embeds`, decoders, padding on the left, weights that are not
@@ -156,7 +156,7 @@ def optimize(model: ModelT, *, precision: Precision = "fp32") -> ModelT:
 
 
 class EngineForward:
-    """The `forward` of one encoder: the engine if it gives the same outputs, else the original."""
+    """The `forward` of one encoder: the engine if its outputs are the same, else the original."""
 
     encoder: Any  # modules of transformers are not typed
 
@@ -165,14 +165,14 @@ class EngineForward:
         self.original: Any = forward.original if isinstance(forward, EngineForward) else forward
         self.__wrapped__ = self.original  # inspect.signature and transformers read it
         self.encoder, self.dtype = encoder, dtype
-        self._source = Path(type(encoder).__name__)  # what an error names
+        self._source = Path(type(encoder).__name__)  # the name in error messages
         self.layout, self.config = settings.parse_config(
             self.encoder.config.to_dict() | {"architectures": None}, self._source
         )
         self._names = {name for name, _ in encoder.named_parameters()}
-        # The encoder packed, and of what: where each parameter is in memory, and how often it was written
+        # The packed encoder with its state: where each parameter is in memory, and how often it was written
         self._packed: tuple[dict[str, tuple[int, int]], Albert] | None = None
-        self._engine()  # a kind of BERT that the engine cannot compute is refused now, not at the first call
+        self._engine()  # raises now, not at the first call, for a kind of BERT that the engine cannot compute
 
     def __getstate__(self) -> dict[str, Any]:
         """Omit the packed weights from copies and pickles: they are rebuilt from the weights."""
@@ -203,7 +203,7 @@ class EngineForward:
 
         batch, pooler = Batch.from_padded(ids, mask, token_type_ids), self.encoder.pooler
         states = batch.to_padded(albert(batch).float(), width=ids.shape[1])
-        # Pooled, and named, as the encoder does it
+        # Pool the states and name the outputs as the encoder does
         found: Any
         if type(self.encoder).__name__ == "BertModel":
             found = outputs.BaseModelOutputWithPoolingAndCrossAttentions(states, pooler and pooler(states))
@@ -213,7 +213,7 @@ class EngineForward:
         return found.to_tuple() if others.get("return_dict", config.return_dict) is False else found
 
     def _engine(self) -> Albert | None:
-        """Return the encoder packed with its current weights; None where weights or hooks are not the usual ones."""
+        """Return the encoder packed with its current weights; None if its weights or hooks are unusual."""
         weights: dict[str, tuple[int, int]] = {}
         for path, module in self.encoder.named_modules():
             hooks = (*module._forward_pre_hooks.values(), *module._forward_hooks.values())

@@ -1,4 +1,4 @@
-"""A model as one ONNX file, each weight once, in float32 or true int8; and a page that runs one inside the browser."""
+"""Export a model as one ONNX file, each weight once, in float32 or true int8; or as a page that runs in the browser."""
 
 import base64
 import gzip
@@ -32,16 +32,16 @@ try:
 except ImportError as error:
     raise missing_package(error.name or "onnx", extra="onnx", needed_for="export to ONNX") from error
 
-OPSET = 20  # the first that has Gelu as one operator
+OPSET = 20  # the first with Gelu as a single operator
 _FILE_LIMIT = 2**31 - 2**20  # largest protobuf message in bytes, less some for the graph
 _GOOD_CORRELATION = 0.99
 
 
 def export_onnx(folder: Path, output: Path, *, int8: bool = False, has_head: bool = True) -> ExportReport:
-    """Write a model folder as one ONNX file, with the tokenizer beside it.
+    """Write a model folder as one ONNX file, with the tokenizer next to it.
 
-    The outputs are those of the folder's head, or of the encoder alone. The file is not written if what onnxruntime
-    computes with it on a few texts is wrong.
+    The outputs are those of the folder's head, or of the encoder only. The file is not written if onnxruntime computes
+    wrong outputs with it on a few texts.
     """
     beside = program.require_free(output, suffix=".onnx", source=folder)
     data, report = _checked(program.open_source(folder, has_head=has_head), output, int8=int8)
@@ -53,7 +53,7 @@ def export_onnx(folder: Path, output: Path, *, int8: bool = False, has_head: boo
 def _checked(
     source: program.SourceModel, output: Path, *, int8: bool, table_bits: int = 8
 ) -> tuple[bytes, ExportReport]:
-    """Return the file, whose outputs in onnxruntime are those of the network, and its report."""
+    """Return the file and its report, after checking its outputs in onnxruntime against those of the network."""
     graph, notes = to_graph(source.padded), tuple[str, ...]()
     data = graph.SerializeToString()
     parity = program.require_near(start(data), source, output)
@@ -65,12 +65,12 @@ def _checked(
         data = small.SerializeToString()
         parity = program.require_near(start(data), source, output, is_int8=True)
         if not parity.correlation >= _GOOD_CORRELATION:
-            notes = ("int8 moves these outputs visibly: evaluate the file on your own data before use",)
+            notes = ("int8 changes these outputs visibly: evaluate the file on your own data before use",)
     return data, ExportReport(output, source.padded.output_names, len(data), parity, notes)
 
 
 def start(model: bytes) -> program.RunBatch:
-    """Return a graph as a function that onnxruntime computes with as many threads as torch."""
+    """Return a function that runs a graph in onnxruntime, with as many threads as torch."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = torch.get_num_threads()
     # Threads that keep spinning after a run would slow down torch.
@@ -85,7 +85,7 @@ def start(model: bytes) -> program.RunBatch:
 
 
 def to_graph(network: program.PaddedNetwork) -> onnx.ModelProto:
-    """Export with dynamic axes for batch and length, and each weight once."""
+    """Export with dynamic axes for batch and length, storing each weight once."""
     size = 4 * sum(parameter.numel() for parameter in network.parameters())
     if size > _FILE_LIMIT:
         raise ValueError(f"{size:,} bytes of weights do not fit in one ONNX file; litebert export program has no limit")
@@ -124,13 +124,13 @@ def quantise(model: onnx.ModelProto, *, table_bits: int = 8) -> onnx.ModelProto:
     table. With `table_bits` below 8, tables use only that many bits, so that the file compresses better.
 
     A product becomes DynamicQuantizeLinear, MatMulInteger and a rescaling, which onnxruntime fuses into one operator.
-    Weights are symmetric, activations asymmetric. All activations of a product share one scale: the outputs of a row
+    Weights are symmetric, activations asymmetric. All activations of a product share one scale, so the outputs of a row
     depend slightly on its neighbours in the batch.
     """
     graph = model.graph
     floats = {t.name: t for t in graph.initializer if t.data_type == onnx.TensorProto.FLOAT}
     transposed = {n.output[0]: n.input[0] for n in graph.node if n.op_type == "Transpose" and n.input[0] in floats}
-    axes: dict[str, int] = {}  # of each weight, the axis of its inputs, over which it has one scale
+    axes: dict[str, int] = {}  # for each weight, the axis of its inputs, which shares one scale
     for node in graph.node:
         if node.op_type == "MatMul" and node.input[1] in floats:
             axes[node.input[1]] = 0
@@ -191,10 +191,10 @@ URL = f"https://registry.npmjs.org/onnxruntime-web/-/onnxruntime-web-{VERSION}.t
 INTEGRITY = "q0y+JrrtukXSzsBWEMccVfqX25LRmosXHF+CaRJmg8pZClzcV7svNc4rKY3jL02Vb7QmRMDs1SigqR4CXAfKYQ=="
 """SHA-512 of the package, as the npm registry publishes it."""
 _PACKAGE_LIMIT, _SECONDS = 64 << 20, 60
-_VERBS = {"prediction_logits": "fill", "logits": "classify"}  # what the page can do with an output of the network
-_TABLE_BITS = 7  # of the word table, which is over half of a small network: fewer bits compress better
+_VERBS = {"prediction_logits": "fill", "logits": "classify"}  # the page's verb for an output of the network
+_TABLE_BITS = 7  # bits of the word table, over half of a small network: fewer bits compress better
 _NOTICE = f"""\
-A page in which a model of litebert answers, with no server behind it.
+A page in which a litebert model answers, without a server behind it.
 
 Try it: python -m http.server, then open http://127.0.0.1:8000/
 
@@ -203,7 +203,7 @@ onnxruntime.js and onnxruntime.wasm.gz are onnxruntime-web {VERSION} (Microsoft,
 
 
 def export_web(folder: Path, output: Path, *, runtime: Path | None = None) -> ExportReport:
-    """Write a folder that any static server can serve; `runtime` is a local npm package.
+    """Write a page into a folder that any static server can serve; `runtime` is a local npm package.
 
     The page fills blanks if the model has a masked-LM head, classifies if it was fine-tuned for that, and always
     searches by vectors. Large files are compressed; the page unpacks them.
@@ -224,7 +224,7 @@ def export_web(folder: Path, output: Path, *, runtime: Path | None = None) -> Ex
     }
     files = {name: gzip.compress(data, 9, mtime=0) for name, data in compressed.items()}
     settings: dict[str, Json] = {
-        "name": place.parent.name if place.name == "model" else place.name,  # that of the run or the package
+        "name": place.parent.name if place.name == "model" else place.name,  # of the run or the package
         "verbs": list(verbs),
         "pooling": vectors.pooling,
         "max_length": vectors.max_length,
@@ -251,7 +251,7 @@ def vocabulary(folder: Path, tokenizer: Tokenizer) -> dict[str, Json]:
     model, settings = read_model(found.data, str(folder)), found.settings
     return {
         "pieces": [piece.text for piece in model.pieces],
-        # The shortest decimals that give the same float32 again.
+        # The shortest decimals that round-trip to the same float32.
         "scores": [float(str(np.float32(piece.score))) for piece in model.pieces],
         "kinds": {str(n): piece.kind for n, piece in enumerate(model.pieces) if piece.kind != NORMAL},
         "charsmap": base64.b64encode(model.charsmap).decode("ascii"),
@@ -265,16 +265,16 @@ def vocabulary(folder: Path, tokenizer: Tokenizer) -> dict[str, Json]:
 
 
 def _class(belongs: Callable[[str], bool]) -> str:
-    """Return a JavaScript character class (without its brackets) of Python's characters."""
+    """Return a JavaScript character class, without brackets, of the characters for which `belongs` is true."""
     codes = np.array([code for code in range(sys.maxunicode + 1) if belongs(chr(code))])
     runs = np.split(codes, np.flatnonzero(np.diff(codes) > 1) + 1)
     return "".join(rf"\u{{{run[0]:x}}}-\u{{{run[-1]:x}}}" for run in runs)
 
 
 def read_runtime(package: Path | None) -> tuple[bytes, bytes]:
-    """Return script and binary of onnxruntime-web from the npm package at `package`.
+    """Return the script and binary of onnxruntime-web from the npm package at `package`.
 
-    With None it is taken from the cache of this user, or downloaded. What has not the published hash is never kept.
+    With None, it is taken from the user's cache, or downloaded. A file without the published hash is never kept.
     """
     kept = Path.home() / ".cache" / "litebert" / f"onnxruntime-web-{VERSION}.tgz"
     path, again = package or kept, f"npm pack onnxruntime-web@{VERSION}, then add --runtime FILE"

@@ -1,8 +1,8 @@
-"""The network as exporters can trace it, a program of torch made from it, and the check that every export passes.
+"""A form of the network that exporters can trace, its export as a torch program, and a check that all exports pass.
 
-The network works on padded rectangles: no ragged batch, no control flow. Every block is prepared once and applied at
-its steps, so that a weight is one constant however often it is used; weights are stored as [in, out], so that each
-product has a constant operand.
+The network works on padded rectangles: no ragged batches, no control flow. Every block is prepared once and applied at
+each of its steps, so that a weight is one constant however often it is used. Weights are stored as [in, out], so that
+each product has a constant operand.
 """
 
 import io
@@ -33,19 +33,19 @@ from litebert.tasks.kinds.text import VectorHead, vector_rows
 from litebert.tokenizer import Tokenizer
 
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
-NUM_STARTS = 5  # likeliest starts whose ends the graph scores (official flag start_n_top)
+NUM_STARTS = 5  # the graph scores the ends of this many likeliest starts (official flag start_n_top)
 Inputs: TypeAlias = dict[str, NDArray[np.int64]]
 Outputs: TypeAlias = Mapping[str, NDArray[np.float32]]
 RunBatch: TypeAlias = Callable[[Inputs], Outputs]
 
 _COMPANIONS = ("config.json", "spiece.model", "vocab.txt", "tokenizer.json", "tokenizer_config.json")
 _EQUAL = 1e-4  # largest difference allowed between runtimes in float32, for numbers up to one
-# Eight bits are refused below this correlation and above this difference, a share of the largest: outputs that hardly
-# vary may be close but uncorrelated.
+# Eight bits are refused if both fail: correlation below this, and difference above this share of the largest output
+# (outputs that hardly vary may be close but uncorrelated).
 _LEAST_CORRELATION, _LARGEST_SHARE = 0.9, 0.1
 _NUM_CHOICES = 4
 _BANNED = -1e29  # a value below this means "never" and is not compared
-_OVER_POSITIONS = ("start_logits", "end_logits", "no_answer_logits")  # their last axis is not one of features
+_OVER_POSITIONS = ("start_logits", "end_logits", "no_answer_logits")  # their last axis is not a feature axis
 
 
 # --- the network -----------------------------------------------------------------------------------------------------
@@ -54,8 +54,8 @@ _OVER_POSITIONS = ("start_logits", "end_logits", "no_answer_logits")  # their la
 class PaddedNetwork(nn.Module):
     """Map ids, mask (1 = a token) and segments, int64 (batch, length), to named outputs.
 
-    Padding is on the right and does not change outputs. `lengths` are those it can read. Of choices, (batch, choices,
-    length), each is a sequence of its own, and the logits are (batch, choices).
+    Padding is on the right and does not change outputs. `lengths` is the range that it can read. With choices, inputs
+    are (batch, choices, length): each choice is a separate sequence, and the logits are (batch, choices).
     """
 
     def __init__(self, albert: Albert, readers: "list[Reader]", *, has_choices: bool = False) -> None:
@@ -85,7 +85,7 @@ class PaddedNetwork(nn.Module):
 
 
 class PaddedAttention(nn.Module):
-    """LN(x + W_o attention(x)); query, key and value in one product, with 1 / sqrt(head_size) in the weights."""
+    """LN(x + W_o attention(x)), with query, key and value in one product, and 1 / sqrt(head_size) in the weights."""
 
     def __init__(self, block: AttentionBlock) -> None:
         super().__init__()
@@ -119,10 +119,10 @@ class Affine(nn.Module):
 
 
 def padded(network: Network, *, has_head: bool = True, has_states: bool = False) -> PaddedNetwork:
-    """Return the network for padded rectangles, without the layers whose parameters are missing from its file.
+    """Return the network for padded rectangles, without layers that have parameters missing from the file.
 
-    Without a head its outputs are `last_hidden_state`, and `pooler_output` if there is a pooler. With `has_states`, for
-    a page, `last_hidden_state` joins the outputs of a head, and sentence order, which no page asks for, is left out.
+    Without a head, its outputs are `last_hidden_state`, and `pooler_output` if there is a pooler. With `has_states`,
+    for a page, `last_hidden_state` is added to a head's outputs, and sentence order, which no page uses, is left out.
     """
     network = deepcopy(network).eval()
     for module in list(network.modules()):
@@ -153,11 +153,11 @@ def padded(network: Network, *, has_head: bool = True, has_states: bool = False)
 # --- its outputs -----------------------------------------------------------------------------------------------------
 
 Compute: TypeAlias = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, ...]]
-"""(hidden (batch, length, hidden), mask, segments) -> outputs, of which padding may change nothing that is used."""
+"""(hidden (batch, length, hidden), mask, segments) -> outputs; padding must not change any value that is used."""
 
 
 class Reader(nn.Module):
-    """Compute the outputs `names` with `layers` of the network; `shortest` is the least length that it can read."""
+    """Computes the outputs `names` with `layers` of the network; `shortest` is the smallest length it can read."""
 
     def __init__(self, names: tuple[str, ...], compute: Compute, *layers: nn.Module, shortest: int = 1) -> None:
         super().__init__()
@@ -168,13 +168,13 @@ class Reader(nn.Module):
 
 
 def _pooled(name: str, pooler: nn.Module, *classifier: nn.Module) -> Reader:
-    """The pooled [CLS], or its logits where there is a classifier."""
+    """Return the reader of the pooled [CLS] or, with a classifier, of its logits."""
     layers = nn.Sequential(pooler, nn.Tanh(), *classifier)
     return Reader((name,), lambda hidden, _mask, _segments: (layers(hidden[:, 0]),), layers)
 
 
 def _masked_lm(network: AlbertForPretraining) -> Reader:
-    """Scores of every word at every position; the word table is the encoder's own."""
+    """Return the reader that scores every word at every position; it shares the encoder's word table."""
     head, words = network.masked_lm, network.albert.embedding.word
 
     def compute(hidden: Tensor, _mask: Tensor, _segments: Tensor) -> tuple[Tensor, ...]:
@@ -188,7 +188,7 @@ def _task_head(network: AlbertForTask) -> Reader:
     head, record = network.head, network.head_config.record
     if isinstance(head, ConditionalSpanHead):
         return _conditional_spans(head)
-    if not isinstance(head, LinearHead | VectorHead):  # one from outside, with layers of its own
+    if not isinstance(head, LinearHead | VectorHead):  # a head from outside, with other layers
         what = f"a {record.kind} head cannot be exported"
         raise LitebertError("LB-470", what, next="use the model with litebert, or export its encoder")
     layer = head.dense
@@ -204,21 +204,21 @@ def _task_head(network: AlbertForTask) -> Reader:
         logits: Tensor = layer(hidden)
         if len(record.logits) == 1:
             return (logits,)
-        return logits.masked_fill(mask[..., None] == 0, NEVER).unbind(-1)  # padding starts and ends no span
+        return logits.masked_fill(mask[..., None] == 0, NEVER).unbind(-1)  # no span starts or ends on padding
 
     return Reader(record.logits, of_texts if isinstance(head, VectorHead) else of_tokens, layer)
 
 
 def _conditional_spans(head: Any) -> Reader:
-    """The official SQuAD 2.0 beam: log-probabilities of starts, and of ends after the best of them."""
+    """Return the reader of the official SQuAD 2.0 beam: log-probabilities of starts, and of ends for the best."""
     for_token, for_start = map(torch.clone, head.end_hidden.weight.chunk(2, dim=0))  # torch.export.save warns of views
-    layers: Any = nn.Module()  # those of the head, and both halves of one of them
+    layers: Any = nn.Module()  # the head's layers, one of them as two halves
     layers.start, layers.end_norm, layers.end = head.start, head.end_norm, head.end
     layers.end_token, layers.end_start = Affine(for_token, head.end_hidden.bias), Affine(for_start, None)
     layers.answer_hidden, layers.answer, layers.dropout = head.answer_hidden, head.answer, nn.Identity()
 
     def compute(hidden: Tensor, mask: Tensor, segments: Tensor) -> tuple[Tensor, ...]:
-        hidden = hidden * mask.unsqueeze(-1)  # where fewer than five starts are allowed
+        hidden = hidden * mask.unsqueeze(-1)  # matters if fewer than five starts are allowed
         return ConditionalSpanHead.forward(layers, hidden, allowed_positions(mask, segments), NUM_STARTS)
 
     names = ("start_logits", "start_top_index", "end_logits", "no_answer_logits")
@@ -226,7 +226,7 @@ def _conditional_spans(head: Any) -> Reader:
 
 
 def allowed_positions(mask: Tensor, segments: Tensor) -> Tensor:
-    """Return where a span may be, (batch, length): on [CLS], or in segment 1 before its [SEP]."""
+    """Return where a span may lie, (batch, length): on [CLS], or in segment 1 before its [SEP]."""
     column = torch.arange(mask.shape[1], device=mask.device)
     last = mask.sum(-1, keepdim=True) - 1
     return (column == 0) | ((segments == 1) & (column < last))
@@ -244,7 +244,7 @@ class SourceModel(NamedTuple):
 
 
 def open_source(folder: Path, *, has_head: bool = True, has_states: bool = False) -> SourceModel:
-    """Load a model folder to export it with its own head, or without; `has_states` adds the hidden states to a head."""
+    """Load a model folder to export, with its head or without; `has_states` adds hidden states to a head's outputs."""
     loaded = load_model(folder)
     attention = loaded.network.config.attention
     if not ATTENTION_KINDS[attention].is_exported:
@@ -254,14 +254,14 @@ def open_source(folder: Path, *, has_head: bool = True, has_states: bool = False
 
 
 def require_free(output: Path, *, suffix: str, source: Path) -> dict[Path, bytes]:
-    """Refuse an output that exists or would lie beside another model; return the files that belong beside it."""
+    """Check that an output is new and not next to another model; return the files that belong next to it."""
     require_new(output, force=None)
     paths = [path for name in _COMPANIONS if (path := source / name).is_file()]
     beside = {output.with_name(path.name): path.read_bytes() for path in paths}
     differing = [path for path, data in beside.items() if path.exists() and path.read_bytes() != data]
     if output.suffix != suffix or differing:
         found = f"{differing[0]} of another model" if differing else None
-        expected = f"{output.parent / output.stem}/model{suffix}: a file that ends in {suffix}, in a folder of its own"
+        expected = f"{output.parent / output.stem}/model{suffix}: a file that ends in {suffix}, in its own folder"
         raise LitebertError("LB-751", f"{output} cannot be the output", received=found, expected=expected)
     return beside
 
@@ -272,7 +272,7 @@ def require_free(output: Path, *, suffix: str, source: Path) -> dict[Path, bytes
 def export_program(folder: Path, output: Path, *, has_head: bool = True) -> ExportReport:
     """Write a model folder as a program for torch.export.load, for any batch size and length.
 
-    It is loaded as a user would and compared with the network before anything is written.
+    It is loaded as a user would load it and compared with the network before anything is written.
     """
     beside = require_free(output, suffix=".pt2", source=folder)
     source = open_source(folder, has_head=has_head)
@@ -298,7 +298,7 @@ def trace(network: PaddedNetwork) -> ExportedProgram:
     with torch.no_grad(), quiet():
         program = torch.export.export(network, example, dynamic_shapes=dynamic_shapes(network), strict=False)
     for node in program.graph.nodes:
-        node.meta.pop("stack_trace", None)  # paths of this machine
+        node.meta.pop("stack_trace", None)  # contains paths of this machine
     return program
 
 
@@ -327,10 +327,10 @@ def quiet() -> Iterator[None]:
 
 @torch.inference_mode()
 def require_near(run: RunBatch, source: SourceModel, output: Path, *, is_int8: bool = False) -> Parity:
-    """Refuse an exported network whose outputs on a few texts are not those of the network itself."""
+    """Compare the outputs of an exported network on a few texts with the network's own; raise if they differ."""
     network, tokenizer, lengths = source.padded, source.tokenizer, source.padded.lengths
 
-    # Our texts as one padded batch: rows, or questions with their choices
+    # The texts as one padded batch: rows, or questions with their choices
     texts = (files("litebert.interop.export") / "texts.tsv").read_text("utf-8").splitlines()
     pairs = [[tokenizer.encode(text).ids for text in pair.split("\t")] for pair in texts]
     rows = [frame_ids(tokenizer, *pair, max_length=lengths[-1]) for pair in pairs]
@@ -341,7 +341,7 @@ def require_near(run: RunBatch, source: SourceModel, output: Path, *, is_int8: b
     shape = (-1, _NUM_CHOICES, width) if "choices" in network.axes else (-1, width)
     outputs = run({name: x.reshape(shape).numpy() for name, x in zip(INPUTS, (ids, mask, segments), strict=True)})
 
-    # What they should be, from the states of the ragged network; -inf where that cannot be compared
+    # The expected outputs, from the states of the ragged network; -inf where they cannot be compared
     found = network.read(batch.to_padded(source.network.albert(batch), width=width), mask, segments)
     expected = {
         name: values.numpy().reshape(outputs[name].shape)
@@ -349,8 +349,8 @@ def require_near(run: RunBatch, source: SourceModel, output: Path, *, is_int8: b
     }
     for name, values in expected.items():
         if name in ("last_hidden_state", "prediction_logits") or (name == "logits" and values.ndim == 3):
-            values[mask.numpy() == 0] = -np.inf  # of tokens; spans are never on padding anyway
-    if "start_top_index" in expected:  # of starts that are equally likely, others may be chosen: with other ends
+            values[mask.numpy() == 0] = -np.inf  # outputs for each token; spans never lie on padding anyway
+    if "start_top_index" in expected:  # among equally likely starts, others may be chosen, which have other ends
         differ = expected.pop("start_top_index") != outputs["start_top_index"]
         expected["end_logits"][differ] = -np.inf
 
@@ -367,18 +367,18 @@ def require_near(run: RunBatch, source: SourceModel, output: Path, *, is_int8: b
 
 
 def compare(outputs: Outputs, expected: Outputs) -> Parity:
-    """Compare outputs with the expected ones, as far as these are numbers."""
+    """Compare outputs with the expected ones, where these are real numbers."""
     differences, scales, correlations = [0.0], [0.0], [1.0]
     for name, ours in expected.items():
         is_real = ~(ours <= _BANNED)  # NaN is compared, and never equal
-        if not is_real.any():  # ends of other starts alone
+        if not is_real.any():  # only ends of other starts
             continue
         width = 1 if name in _OVER_POSITIONS else ours.shape[-1]
         one, other = (x[is_real].reshape(-1, width).astype(np.float64) for x in (ours, outputs[name]))
         with np.errstate(invalid="ignore"):  # infinite outputs
             differences.append(float(np.abs(one - other).max(initial=0)))
             scales.append(float(np.abs(one).max(initial=0)))
-            least = 1e-12 * float((one**2).sum()) + 1e-30  # a variance of rounding: constants correlate with constants
+            least = 1e-12 * float((one**2).sum()) + 1e-30  # rounding: lets constants correlate with constants
             one, other = one - one.mean(0), other - other.mean(0)
             both, ours_alone, theirs_alone = (
                 float((a * b).sum()) + least for a, b in ((one, other), (one, one), (other, other))

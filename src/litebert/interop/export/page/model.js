@@ -25,7 +25,7 @@ async function load() {
   const [model, binary, table] = await Promise.all(
     ["model.onnx.gz", "onnxruntime.wasm.gz", "tokenizer.json.gz"].map(unpacked),
   );
-  ort.env.wasm.numThreads = 1; // more need headers that a plain static server does not send
+  ort.env.wasm.numThreads = 1; // more threads need headers that a plain static server does not send
   ort.env.wasm.wasmBinary = binary;
   tokenizer = new Tokenizer(JSON.parse(new TextDecoder().decode(table)));
   session = await ort.InferenceSession.create(new Uint8Array(model), {
@@ -50,7 +50,7 @@ function framed(ids, longest = settings.positions) {
   return [cls, ...ids.slice(0, Math.min(longest, settings.positions) - 2), sep];
 }
 
-// Fill every [MASK]: the likeliest combinations of words, as `model.fill` in Python.
+// Fill every [MASK] with the likeliest combinations of words, like `model.fill` in Python.
 async function fill({ text, top = 5 }) {
   const { mask } = tokenizer.special;
   let ids = tokenizer.encode(text, true);
@@ -64,7 +64,7 @@ async function fill({ text, top = 5 }) {
   ids = framed(ids.slice(begin, begin + room));
   const logits = await run(ids, "prediction_logits");
   const size = logits.dims[2];
-  // The text of each piece; special pieces and a lone "▁" are no words.
+  // The text of each piece; special pieces and a lone "▁" are not words.
   const special = new Set(Object.values(tokenizer.special));
   words ??= tokenizer.pieces.map((_, id) => (special.has(id) ? "" : tokenizer.decode([id])));
   let beams = [{ words: [], probability: 1 }];
@@ -91,7 +91,7 @@ async function fill({ text, top = 5 }) {
   }));
 }
 
-// Add up the pieces that read the same, at the first of them: one begins a word, one goes on inside.
+// Add up pieces with the same text, at the first of them: one begins a word, one continues a word.
 function byWord(probabilities) {
   firstAlike ??= new Map(words.map((word, id) => [word, id]).reverse());
   const sums = new Float64Array(probabilities.length);

@@ -1,4 +1,4 @@
-// The page: one section a verb, answers as bars. The model works in model.js, beside this thread.
+// The page: one section per verb, answers as bars. The model runs in model.js, in its own thread.
 
 const worker = new Worker("model.js", { type: "module" });
 const waiting = new Map();
@@ -25,7 +25,7 @@ worker.onerror = () => say("This browser cannot run the model.");
 const say = (text) => (find("#state").textContent = text);
 const percent = (value) => `${(100 * value).toFixed(value < 0.1 ? 1 : 0)} %`;
 
-// Rows of {text, share, value}: a bar for the share, and the value in words.
+// Rows of {text, share, value}: a bar for the share, and the value as text.
 function show(list, rows) {
   list.replaceChildren(
     ...rows.map(({ text, share, value }) => {

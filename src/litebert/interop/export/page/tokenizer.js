@@ -1,5 +1,5 @@
-// The tokenizer of litebert in a page: the same ids as `Tokenizer.encode_ids` in Python.
-// Preprocessing as google-research/albert tokenization.py, then SentencePiece: its character map
+// litebert's tokenizer for the page: the same ids as `Tokenizer.encode_ids` in Python.
+// Preprocessing as in google-research/albert tokenization.py, then SentencePiece: its character map
 // (normalizer.cc) and its unigram search (unigram_model.cc, EncodeOptimized), in 32-bit floats.
 
 const SPACE = "▁";
@@ -169,7 +169,7 @@ export class Tokenizer {
   }
 }
 
-// A double-array trie from UTF-8 to replacements, as darts-clone lays it out.
+// A double-array trie from UTF-8 to replacements, in the layout of darts-clone.
 class CharacterMap {
   constructor(base64) {
     const bytes = Uint8Array.from(atob(base64), (character) => character.charCodeAt(0));
