@@ -1,19 +1,19 @@
-"""The network as the paper describes it, on ragged batches, and nothing else: what makes it fast is `litebert.fast`.
+"""The network as the paper describes it, on ragged batches. The code that makes it fast is in `litebert.fast`.
 
 Axes in annotations and shape comments, here and in the packages above:
     tokens      all tokens of a batch, end to end
-    sequences   the sequences of a batch; `boundaries` is one more
-    queries     the tokens whose last states are read; `masked`: those that are predicted
-    rows        tokens or queries, in `fast` with rows of zeros behind them
+    sequences   the sequences of a batch; `boundaries` has one entry more
+    queries     the tokens whose last states are needed; `masked` are those to be predicted
+    rows        tokens or queries; in `fast`, rows of zeros may follow them
     hidden      H, the width of the layers
     embed       E, the width of the embeddings
-    vocab       V, the pieces of the vocabulary
+    vocab       V, the number of pieces in the vocabulary
     heads       attention heads
     head_size   D, the width of one head: H / heads; `size` in comments
     width       the length of a padded sequence
-    starts      the starts of answers whose ends are scored
+    starts      candidate starts of an answer, for each of which ends are scored
     outputs     the logits of a task head
-    blocks      blocks of tokens in local attention; each reads a `span` of neighbours
+    blocks      blocks of tokens in local attention; each attends to a `span` of neighbours
 """
 
 from litebert.nn.batch import Batch, by_length, device_of, filled, moved, pooled, sequence_of

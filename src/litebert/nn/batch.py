@@ -1,4 +1,4 @@
-"""A ragged batch: the tokens of all sequences lie end to end, and padding is never computed."""
+"""A ragged batch: the tokens of all sequences lie end to end, so nothing is computed for padding."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from litebert.errors import LitebertError
 
-TOKENS_AT_ONCE = 8_192  # that are computed together at inference
+TOKENS_AT_ONCE = 8_192  # the most tokens that are computed together in inference
 
 
 @dataclass(frozen=True)
@@ -23,14 +23,14 @@ class Batch:
     """
 
     ids: Int[Tensor, " tokens"]
-    positions: Int[Tensor, " tokens"]  # of each token in its sequence
+    positions: Int[Tensor, " tokens"]  # of each token within its sequence
     segments: Int[Tensor, " tokens"]
     offsets: Int[Tensor, " boundaries"]
     lengths: tuple[int, ...]  # on the host, so that choosing a kernel never waits for the device
 
     @classmethod
     def from_lists(cls, ids: Sequence[Sequence[int]], segments: Sequence[Sequence[int]] | None = None) -> "Batch":
-        """Join lists of ids and of segment ids (default 0); an empty sequence is refused (LB-450)."""
+        """Join lists of ids and of segment ids (default 0); raise LB-450 if a sequence is empty."""
         lengths = tuple(map(len, ids))
         if not all(lengths):
             raise LitebertError("LB-450", "a batch cannot hold an empty sequence", next="encode with frame=True")
@@ -46,7 +46,7 @@ class Batch:
         mask: Shaped[Tensor, "sequences width"] | None = None,
         segments: Int[Tensor, "sequences width"] | None = None,
     ) -> "Batch":
-        """Drop the padding, where the mask is 0; a token keeps its column as its position."""
+        """Drop the padding, where the mask is 0; the position of a token is its column."""
         keep = torch.ones_like(ids, dtype=torch.bool) if mask is None else mask.bool()
         types = torch.zeros_like(ids) if segments is None else segments
         sizes = keep.sum(1)  # (sequences,)
@@ -58,7 +58,7 @@ class Batch:
     ) -> Shaped[Tensor, "sequences width ..."]:
         """Lay per-token values out as a rectangle, with zeros where there is no token."""
         width = int(self.positions.max()) + 1 if width is None else width
-        # A row for each sequence, and in it a token at its position: what from_padded has dropped stays empty.
+        # One row per sequence, with each token in the column of its position: what from_padded dropped stays zero.
         rectangle = values.new_zeros(len(self.lengths), width, *values.shape[1:])
         return rectangle.index_put((sequence_of(self), self.positions), values)
 
@@ -76,31 +76,31 @@ class Batch:
 
 
 def sequence_of(batch: Batch) -> Int[Tensor, " tokens"]:
-    """Return the index of each token's sequence; the result's size is known, so no host waits for a GPU."""
+    """Return the index of each token's sequence; the result's size is known, so the host never waits for a GPU."""
     numbers = torch.arange(len(batch.lengths), device=batch.offsets.device)
     return numbers.repeat_interleave(batch.offsets.diff(), output_size=len(batch.ids))
 
 
 def pooled(hidden: Float[Tensor, "tokens hidden"], batch: Batch, pooling: str) -> Float[Tensor, "sequences hidden"]:
-    """Return a vector of each sequence: the state of its [CLS] ("cls"), or the "mean" or the "max" of its states."""
+    """Return one vector per sequence: the state of its [CLS] ("cls"), or the "mean" or "max" of its states."""
     if pooling == "cls":
         return hidden[batch.first_tokens]
     return torch.segment_reduce(hidden, pooling, lengths=batch.offsets.diff())
 
 
 def device_of(network: nn.Module) -> torch.device:
-    """Return where a network's parameters are."""
+    """Return the device of a network's parameters."""
     return next(network.parameters()).device
 
 
 def moved(tensor: Tensor, device: torch.device | str) -> Tensor:
-    """Move a tensor to a device; from pinned memory a GPU copies while the host continues."""
+    """Move a tensor to a device; to a GPU, copy from pinned memory, so that the host does not wait."""
     is_to_gpu = torch.device(device).type == "cuda" and tensor.device.type == "cpu"
     return tensor.pin_memory().to(device, non_blocking=True) if is_to_gpu else tensor.to(device)
 
 
 def by_length(lengths: Sequence[int]) -> Iterator[list[int]]:
-    """Yield groups of indices by similar length, longest first, of at most TOKENS_AT_ONCE tokens.
+    """Yield groups of indices of similar length, longest first, each of at most TOKENS_AT_ONCE tokens.
 
     >>> list(by_length([3, 9, 5]))
     [[1, 2, 0]]
@@ -116,10 +116,10 @@ def by_length(lengths: Sequence[int]) -> Iterator[list[int]]:
 
 
 def filled(values: Shaped[Tensor, "rows ..."]) -> Shaped[Tensor, "more_rows ..."]:
-    """Append zero rows, which belong to no sequence, up to one of at most 16 counts per power of two.
+    """Append zero rows, which belong to no sequence, to reach one of at most 16 row counts per power of two.
 
-    Matrix kernels are compiled or chosen for every shape, and a ragged batch has a new shape in every step: on a CPU
-    in bf16, a first product takes about five times as long as the next ones. At most 1/16 more rows are computed.
+    Matrix kernels are compiled or selected per shape, and a ragged batch has a new shape in every step. On a CPU in
+    bf16, the first product of a shape takes about five times as long as later ones. At most 1/16 more rows are added.
 
     >>> [len(filled(torch.ones(rows))) for rows in (16, 100, 4_001)]
     [16, 100, 4096]

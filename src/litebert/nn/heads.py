@@ -1,4 +1,4 @@
-"""Heads, and the networks that are trained: the encoder with its pretraining heads or a task's."""
+"""Heads, and the networks that are trained: the encoder with its pretraining heads or with a task head."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
@@ -28,9 +28,9 @@ class MaskedLMHead(nn.Module):
     def forward(
         self, hidden: Float[Tensor, "masked hidden"], table: Float[Tensor, "vocab embed"]
     ) -> Float[Tensor, "masked vocab"]:
-        """Score every word of the vocabulary at the given positions, in the dtype of `hidden`; the norm in float32."""
+        """Score every piece of the vocabulary at each position, in the dtype of `hidden`; the norm is in float32."""
         dtype, dense = hidden.dtype, self.dense
-        x = filled(hidden)  # every batch masks another number of tokens
+        x = filled(hidden)  # the number of masked tokens differs from batch to batch
         x = self.activation(F.linear(x, dense.weight.to(dtype), dense.bias.to(dtype)))  # (rows, embed)
         x = self.norm(x.to(self.norm.weight.dtype)).to(dtype)
         return F.linear(x, table.to(dtype), self.bias.to(dtype))[: len(hidden)]
@@ -38,12 +38,12 @@ class MaskedLMHead(nn.Module):
 
 @dataclass(frozen=True)
 class PretrainingHead:
-    """What pretraining predicts with one layer or more on the last states (docs/extending/pretraining-head.md)."""
+    """A pretraining head: one or more layers on the last states (docs/extending/pretraining-head.md)."""
 
-    make: Callable[[AlbertConfig], nn.Module]  # the module, which the network holds under the head's name
-    reads: Callable[[Batch, Tensor], Tensor]  # (batch, masked positions) -> the tokens whose states are computed
-    logits: Callable[[Any, Tensor, Albert], Tensor]  # (module, states of these tokens, encoder) -> what it answers
-    names: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # of its layers on disk, in an ALBERT, a BERT
+    make: Callable[[AlbertConfig], nn.Module]  # the module; the network holds it under the head's name
+    reads: Callable[[Batch, Tensor], Tensor]  # (batch, masked positions) -> the tokens whose states it reads
+    logits: Callable[[Any, Tensor, Albert], Tensor]  # (module, states of those tokens, encoder) -> logits
+    names: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # of its layers on disk: (in ALBERT, in BERT)
 
 
 PRETRAINING_HEADS: dict[str, PretrainingHead] = {
@@ -64,7 +64,7 @@ PRETRAINING_HEADS: dict[str, PretrainingHead] = {
         names={"classifier": ("sop_classifier.classifier", "cls.seq_relationship")},
     ),
 }
-"""The heads of pretraining by name; their losses and measures are those of `litebert.tasks.pretraining`."""
+"""The pretraining heads by name; their losses and measures are in `litebert.tasks.pretraining`."""
 
 
 class PretrainingOutput(dict[str, Tensor]):
@@ -72,7 +72,7 @@ class PretrainingOutput(dict[str, Tensor]):
 
     @property
     def masked_lm(self) -> Float[Tensor, "masked vocab"]:
-        return self["masked_lm"]  # of every word, at the masked positions
+        return self["masked_lm"]  # of every piece, at the masked positions
 
     @property
     def sentence_order(self) -> Float[Tensor, "sequences 2"]:
@@ -80,7 +80,7 @@ class PretrainingOutput(dict[str, Tensor]):
 
 
 class AlbertForPretraining(nn.Module):
-    """The encoder with its pretraining heads, without dropout in these (run_pretraining.py L294-361).
+    """The encoder with its pretraining heads, which have no dropout (run_pretraining.py L294-361).
 
     >>> config = AlbertConfig(vocab_size=9, hidden_size=4, num_attention_heads=1)
     >>> AlbertForPretraining(config)(Batch.from_lists([[2, 4]]), torch.tensor([1])).masked_lm.shape
@@ -105,12 +105,12 @@ class AlbertForPretraining(nn.Module):
     def forward(self, batch: Batch, masked_positions: Int[Tensor, " masked"]) -> PretrainingOutput:
         """Return the logits of each head; `masked_positions` are indices into the flat tokens."""
         read = [PRETRAINING_HEADS[name].reads(batch, masked_positions) for name in self.heads]
-        # Of the last step, only what the heads read: (masked + sequences, hidden) of (tokens, hidden).
+        # Of the last states, get only those that the heads read: (masked + sequences, hidden) of (tokens, hidden).
         hidden = self.albert(batch, torch.cat(read))
         return self.read(*hidden.split([len(rows) for rows in read]))
 
     def read(self, *states: Float[Tensor, "_ hidden"]) -> PretrainingOutput:
-        """Return the logits of each head from the states that it reads: of masked tokens, and of first ones."""
+        """Return the logits of each head, given the states that each reads: of masked tokens, and of first tokens."""
         logits = PretrainingOutput()
         for name, rows in zip(self.heads, states, strict=True):
             logits[name] = PRETRAINING_HEADS[name].logits(self.get_submodule(name), rows, self.albert)
@@ -133,7 +133,7 @@ class LinearHead(nn.Module):
 class AlbertForTask(nn.Module):
     """The encoder with a task head on its pooled [CLS] or on its tokens.
 
-    With exits, [CLS] has a head after every step (as in PABEE, arXiv 2006.04152); that at the encoder's depth answers.
+    With exits, [CLS] has a head after every step (as in PABEE, arXiv 2006.04152); the one at `albert.depth` is used.
 
     >>> config = AlbertConfig(vocab_size=10, hidden_size=8, num_attention_heads=2)
     >>> head = HeadConfig(kind="sequence-classification", labels=("no", "yes"))
@@ -155,16 +155,16 @@ class AlbertForTask(nn.Module):
         self.albert = Albert(config, has_pooler=head.record.is_pooled, dtype=dtype, generator=generator)
         self.head: nn.Module = head.record.make(config, head)
         initialise(self.head, std=config.initializer_range, generator=generator)
-        num_exits = config.num_steps - 1 if has_exits else 0  # after the last step, `head` answers
+        num_exits = config.num_steps - 1 if has_exits else 0  # the last step uses `head`
         self.exits = nn.ModuleList(head.record.make(config, head) for _ in range(num_exits))
         initialise(self.exits, std=config.initializer_range, generator=generator)
 
     def forward(self, batch: Batch) -> Float[Tensor, "rows outputs"]:
-        """Return logits: one row per sequence from a pooled head, one per token from others."""
+        """Return logits: one row per sequence if the head is pooled or reads whole texts, otherwise one per token."""
         logits: Tensor
         if self.head_config.record.is_pooled:
             pooled = self.albert.pool(self.albert(batch, batch.first_tokens))  # (sequences, hidden)
-            logits = [*self.exits, self.head][: self.albert.depth][-1](pooled)  # without exits there is one head
+            logits = [*self.exits, self.head][: self.albert.depth][-1](pooled)  # without exits, `head` is the only one
         else:
             texts = (batch,) if self.head_config.record.reads_texts else ()
             logits = self.head(self.albert(batch).float(), *texts)  # (tokens, hidden) in float32

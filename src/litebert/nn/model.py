@@ -1,7 +1,7 @@
 """ALBERT (Lan et al., arXiv 1909.11942): embed, apply the steps of a plan over shared blocks, pool.
 
-Lines of modeling.py are those of google-research/albert. Everything here is plain and is computed for every token;
-`litebert.fast` gives the same numbers sooner, through the one hook `Albert.engine`.
+Line numbers in modeling.py refer to google-research/albert. The code here is simple and computes every token;
+`litebert.fast` returns the same numbers faster, through a single hook, `Albert.engine`.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -27,27 +27,27 @@ ACTIVATIONS: dict[Activation, nn.Module] = {
 }
 
 Visible: TypeAlias = Callable[[Tensor, Tensor], Tensor]
-"""(query, key) -> whether the one reads the other, as positions in their sequence."""
+"""(query, key) -> whether the query attends to the key; both are positions in a sequence."""
 
 
 class Embedding(nn.Module):
-    """Sum three tables at width E, normalise, drop out, and project to H (modeling.py L196)."""
+    """Sum three embeddings of width E, normalise, apply dropout, and project to H (modeling.py L196)."""
 
     def __init__(self, config: AlbertConfig) -> None:
         super().__init__()
         size = config.embedding_size
-        # Tables without numbers of their own: `initialise` draws them, and on the meta device nn.Embedding's draws
-        # would load torch's compiler.
+        # The tables are allocated without values: `initialise` draws them, and nn.Embedding's own initialisation
+        # would load torch's compiler on the meta device.
         rows = (config.vocab_size, config.max_position_embeddings, config.type_vocab_size)
         tables = (nn.Embedding(n, size, _weight=torch.empty(n, size)) for n in rows)
         self.word, self.position, self.segment = tables
         self.norm = nn.LayerNorm(size, eps=config.layer_norm_eps)
         self.dropout = nn.Dropout(config.hidden_dropout_prob)
-        # V x E + E x H parameters instead of V x H (paper 3.1); where E is H, no projection is needed.
+        # V x E + E x H parameters instead of V x H (paper 3.1); with E = H, no projection is needed.
         self.projection = nn.Linear(size, config.hidden_size) if config.projects_embeddings else nn.Identity()
 
     def forward(self, batch: Batch) -> Float[Tensor, "tokens hidden"]:
-        """Embed every token; a sequence longer than the position table is refused."""
+        """Embed every token; raise LB-451 if a sequence is longer than the position table."""
         longest, room = max(batch.lengths), len(self.position.weight)
         if longest > room:
             what = f"a sequence of {longest} tokens is longer than the model's position table"
@@ -66,20 +66,20 @@ def attention(
     visible: Visible | None = None,
     dropout_prob: float = 0.0,
 ) -> Float[Tensor, "tokens heads head_size"]:
-    """Return softmax(q k^T / sqrt(D)) v within each sequence, over the tokens that are visible or, by default, all."""
+    """Return softmax(q k^T / sqrt(D)) v within each sequence, over the visible tokens (by default, all)."""
     mixed, lengths = [], list(batch.lengths)
     for q, k, v in zip(*(torch.split(x, lengths) for x in (query, key, value)), strict=True):
         scores = torch.einsum("qhd,khd->hqk", q, k) * q.shape[-1] ** -0.5  # (heads, length, length)
         if visible is not None:
             place = torch.arange(len(q), device=q.device)
             scores = scores.masked_fill(~visible(place[:, None], place), -torch.inf)
-        weights = F.dropout(scores.softmax(-1), dropout_prob)  # each query's shares of the values, which sum to 1
+        weights = F.dropout(scores.softmax(-1), dropout_prob)  # each query's weights of the values, which sum to 1
         mixed.append(torch.einsum("hqk,khd->qhd", weights, v))  # (length, heads, head_size)
     return torch.cat(mixed)
 
 
 class AttentionBlock(nn.Module):
-    """norm(x + attention(x)): each token reads those of its sequence that its kind of attention shows it (L791)."""
+    """norm(x + attention(x)): each token attends to the tokens of its sequence that are visible to it (L791)."""
 
     def __init__(self, config: AlbertConfig) -> None:
         super().__init__()
@@ -93,15 +93,15 @@ class AttentionBlock(nn.Module):
         self.visible = kind.visible and partial(kind.visible, **config.attention_settings)  # None: all
 
     def forward(self, x: Float[Tensor, "tokens hidden"], batch: Batch) -> Float[Tensor, "tokens hidden"]:
-        # (tokens, heads, head_size) each: a head is a slice of the channels, with attention of its own
+        # (tokens, heads, head_size) each: a head is a slice of the channels that attends on its own
         query, key, value = (layer(x).unflatten(-1, self.heads) for layer in (self.query, self.key, self.value))
         mixed = attention(query, key, value, batch, self.visible, self.attention_dropout_prob * self.training)
-        x = self.norm(x + self.dropout(self.output(mixed.flatten(-2))))  # (tokens, hidden), normalised last, as in BERT
+        x = self.norm(x + self.dropout(self.output(mixed.flatten(-2))))  # (tokens, hidden), post-norm, as in BERT
         return x
 
 
 class FeedForwardBlock(nn.Module):
-    """norm(x + feed_forward(x)): each token alone, by two layers with an activation between them (L934)."""
+    """norm(x + feed_forward(x)): two layers with an activation between them, for each token separately (L934)."""
 
     def __init__(self, config: AlbertConfig) -> None:
         super().__init__()
@@ -118,7 +118,7 @@ class FeedForwardBlock(nn.Module):
 
 
 class Step(NamedTuple):
-    """The blocks of one step, by their index in the two lists of blocks."""
+    """The blocks that one step applies, as indices into the two lists of blocks."""
 
     attention: int
     feed_forward: int
@@ -127,8 +127,8 @@ class Step(NamedTuple):
 def depth_plan(config: AlbertConfig) -> tuple[Step, ...]:
     """Return the steps of a network, layer by layer and inner group by inner group.
 
-    Every sharing of paper Table 4, groups and inner groups are plans; BERT is the plan `none`. Layer i uses group
-    i * G // L (official modeling.py L1089, in integers).
+    A plan expresses every kind of sharing in Table 4 of the paper, groups and inner groups; BERT has sharing `none`.
+    Layer i uses group i * G // L (official modeling.py L1089, in integers).
 
     >>> depth_plan(AlbertConfig(num_hidden_layers=2, sharing="attention"))
     (Step(attention=0, feed_forward=0), Step(attention=0, feed_forward=1))
@@ -136,7 +136,7 @@ def depth_plan(config: AlbertConfig) -> tuple[Step, ...]:
     groups, inner = config.num_hidden_groups, config.inner_group_num
     steps = []
     for own in range(config.num_steps):
-        layer, inner_index = divmod(own, inner)  # a layer has `inner` steps, each with blocks of its own
+        layer, inner_index = divmod(own, inner)  # a layer has `inner` steps, each with its own blocks
         shared = layer * groups // config.num_hidden_layers * inner + inner_index
         attention = shared if config.sharing in ("all", "attention") else own
         feed_forward = shared if config.sharing in ("all", "ffn") else own
@@ -147,8 +147,8 @@ def depth_plan(config: AlbertConfig) -> tuple[Step, ...]:
 class Albert(nn.Module):
     """The encoder: tokens in, one hidden vector per token out.
 
-    `depth` is how many steps of the plan are applied. With an `engine`, `engine(albert, batch, queries)` computes the
-    states; its activations have `dtype`, while the weights stay in float32, in which the plain blocks compute.
+    `depth` is the number of steps of the plan that are applied. If `engine` is set, `engine(albert, batch, queries)`
+    computes the states, with activations in `dtype`. The weights stay in float32, and the plain blocks compute in it.
 
     >>> model = Albert(AlbertConfig(vocab_size=10, hidden_size=8, num_attention_heads=2))
     >>> model(Batch.from_lists([[2, 7, 3]])).shape
@@ -169,7 +169,7 @@ class Albert(nn.Module):
         self.depth = len(plan)
         attention = nn.ModuleList(AttentionBlock(config) for _ in {i for i, _ in plan})
         feed_forward = nn.ModuleList(FeedForwardBlock(config) for _ in {j for _, j in plan})
-        self.attention = cast("Sequence[AttentionBlock]", attention)  # the type of its blocks
+        self.attention = cast("Sequence[AttentionBlock]", attention)  # ModuleList hides the type of its items
         self.feed_forward = cast("Sequence[FeedForwardBlock]", feed_forward)
         self.pooler = nn.Linear(config.hidden_size, config.hidden_size) if has_pooler else None
         self.engine: Callable[[Albert, Batch, Tensor | None], Iterator[Tensor]] | None = None
@@ -178,13 +178,13 @@ class Albert(nn.Module):
     def forward(self, batch: Batch, queries: Int[Tensor, " queries"] | None = None) -> Float[Tensor, "queries hidden"]:
         """Return the last hidden state of every token, or of the tokens at `queries`, in order."""
         for x in self.states(batch, queries):
-            last = x  # one state at a time, not a list of them
+            last = x  # keep one state in memory, not a list of all
         return last
 
     def states(
         self, batch: Batch, queries: Int[Tensor, " queries"] | None = None
     ) -> Iterator[Float[Tensor, "rows hidden"]]:
-        """Yield the projected embeddings, then the states after each step; after the last, of `queries` alone."""
+        """Yield the projected embeddings, then the states after each step; after the last, only those of `queries`."""
         if self.engine is not None:
             yield from self.engine(self, batch, queries)
             return
@@ -201,7 +201,7 @@ class Albert(nn.Module):
 
 
 def initialise(module: nn.Module, *, std: float, generator: torch.Generator | None = None) -> None:
-    """Draw matrices from a normal cut off at 2 `std`, which leaves 0.88 of `std`; norms are 1, biases 0."""
+    """Draw matrices from a normal truncated at 2 `std`, which leaves 0.88 of `std`; set norms to 1 and biases to 0."""
     for name, parameter in module.named_parameters():
         if name.endswith("bias"):
             nn.init.zeros_(parameter)
