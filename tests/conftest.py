@@ -1,4 +1,4 @@
-"""What all tests share: where the real data lies, and what its absence means."""
+"""Fixtures that all tests share: the real data, a text, a corpus and a small model."""
 
 import os
 from collections.abc import Callable
@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[1]
 
 @pytest.fixture(scope="session")
 def real_data() -> Path:
-    """Give the folder of real data; skip by name in a clone without it, fail in CI."""
+    """Return the folder of real data; without it skip the test, or fail in CI."""
     folder = Path(os.environ.get("LITEBERT_TEST_DATA", ROOT / "../shared/data")).resolve()
     if not folder.is_dir():
         reason = f"real data not found: set LITEBERT_TEST_DATA (looked in {folder})"
@@ -32,21 +32,21 @@ Nobody at the {where} knew where it came from.
 So {who} took {what} home before noon.
 After lunch {who} showed it to the neighbours, who laughed.
 In the evening {who} brought it back to the {where}.
-At night the {where} was quiet again, and {who} slept well."""  # the order shows: each sentence needs the one before
+At night the {where} was quiet again, and {who} slept well."""  # each sentence refers to the one before
 
 
 @pytest.fixture(scope="session")
 def stories(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give a text of 200 short stories: one sentence a line, blank line between documents."""
+    """Write a text of 200 short stories: one sentence per line, a blank line between documents."""
     path = tmp_path_factory.mktemp("text") / "stories.txt"
-    told = (STORY.format(who=PEOPLE[n % 8], where=PLACES[n // 8 % 8], what=THINGS[n % 5]) for n in range(200))
-    path.write_text("\n\n".join(told) + "\n", encoding="utf-8")
+    documents = (STORY.format(who=PEOPLE[n % 8], where=PLACES[n // 8 % 8], what=THINGS[n % 5]) for n in range(200))
+    path.write_text("\n\n".join(documents) + "\n", encoding="utf-8")
     return path
 
 
 @pytest.fixture(scope="session")
 def corpus(stories: Path) -> Path:
-    """Give a corpus of the stories with its own vocabulary and a held-out part."""
+    """Build a corpus of the stories with its own vocabulary and a held-out split."""
     from litebert.corpus import build_corpus
     from litebert.tokenizer import Tokenizer, train_tokenizer
 
@@ -59,7 +59,7 @@ def corpus(stories: Path) -> Path:
 
 @pytest.fixture
 def write(tmp_path: Path) -> Callable[[str, bytes | str], Path]:
-    """Give a writer of input files."""
+    """Return a function that writes an input file."""
 
     def write_file(name: str, content: bytes | str) -> Path:
         path = tmp_path / name
@@ -71,13 +71,13 @@ def write(tmp_path: Path) -> Callable[[str, bytes | str], Path]:
 
 @pytest.fixture
 def source(write: Callable[[str, bytes | str], Path]) -> Callable[[str, bytes | str], Source]:
-    """Give a writer of input files that looks them up."""
+    """Return a function that writes an input file and opens it as a source."""
     return lambda name, content: find_input(str(write(name, content)))
 
 
 @pytest.fixture(scope="session")
 def small_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give a folder with a model of a few thousand parameters and its tokenizer."""
+    """Write a folder with a model of a few thousand parameters and its tokenizer."""
     import torch
 
     from litebert.config import AlbertConfig

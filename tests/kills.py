@@ -1,4 +1,4 @@
-"""Work on files that is killed, each time in a fork of a process that imports torch once (`killed` starts it)."""
+"""Kill work on files at any moment, each time in a fork of a process that has imported torch once (see `killed`)."""
 
 import contextlib
 import importlib
@@ -28,15 +28,15 @@ NUM_KILLS = 50
 
 
 def killed(task: str, without: str = "", **arguments: object) -> int:
-    """Do one of the tasks below in a process of its own; `without` is code that takes a protection away."""
+    """Run one of the tasks below in a separate process; `without` is code that removes a protection."""
     command = [sys.executable, "-P", __file__, task, without, json.dumps(arguments, default=str)]
     return int(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, timeout=300).stdout)
 
 
 def begin(work: Callable[[], object], folder: Path, kill_at: int = 0) -> tuple[int, int]:
-    """Fork to work, killed before that operation on files in a folder; return the process, and where it will write.
+    """Do the work in a fork that is killed before operation `kill_at` on files of a folder; return its pid and a pipe.
 
-    If it is not killed, it writes how many operations there were, and the modules that it imported.
+    A fork that is not killed writes to the pipe how many operations it did and which modules it imported.
     """
     reader, writer = os.pipe()
     child = os.fork()
@@ -53,8 +53,8 @@ def begin(work: Callable[[], object], folder: Path, kill_at: int = 0) -> tuple[i
         sys.addaudithook(watch)
         try:
             work()
-            with open(writer, "w") as told:
-                told.write(" ".join([str(done), *sys.modules]))
+            with open(writer, "w") as pipe:
+                pipe.write(" ".join([str(done), *sys.modules]))
         finally:
             os._exit(0)
     os.close(writer)
@@ -62,12 +62,12 @@ def begin(work: Callable[[], object], folder: Path, kill_at: int = 0) -> tuple[i
 
 
 def operations(child: int, reader: int) -> int | None:
-    """Wait for a fork; return how many operations it did, None if it was killed."""
-    with open(reader) as told:
-        number, *modules = told.read().split() or [""]
+    """Wait for a fork; return how many operations it did, or None if it was killed."""
+    with open(reader) as pipe:
+        number, *modules = pipe.read().split() or [""]
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     assert code == (0 if number else -signal.SIGKILL)
-    for module in modules:  # once, instead of in each fork that comes
+    for module in modules:  # here, once, instead of in each later fork
         with contextlib.suppress(ImportError, AttributeError):
             importlib.import_module(module)
     return int(number) if number else None
@@ -77,7 +77,7 @@ def operations(child: int, reader: int) -> int | None:
 
 
 def train(verb: str, arguments: dict, runs: str, parts: list[float]) -> int:
-    """Train, and again as often as there are `parts`, killed after such a share of the operations of the first."""
+    """Train once in full, then once for each of `parts`, killed after that share of the full run's file operations."""
 
     def forked(name: str, kill_at: int = 0) -> int | None:
         work = lambda: getattr(litebert, verb)(**arguments, runs=runs, name=name, quiet=True)  # noqa: E731
@@ -94,7 +94,7 @@ def train(verb: str, arguments: dict, runs: str, parts: list[float]) -> int:
 
 
 def saving(checkpoints: Checkpoints, steps: range, model: str) -> Callable[[], None]:
-    """Return what saves a network after each of the steps."""
+    """Return a function that saves a network after each of the steps."""
     network = load_model(Path(model)).network
     optimizer = build_optimizer(OptimConfig(), network.named_parameters())
 
@@ -106,7 +106,7 @@ def saving(checkpoints: Checkpoints, steps: range, model: str) -> Callable[[], N
 
 
 def num_invalid(checkpoints: Checkpoints) -> int:
-    """Count the checkpoints that are not whole; one may be removed as outdated while it is read."""
+    """Count the incomplete checkpoints; one that is removed as outdated while it is read does not count."""
     invalid = 0
     for path in checkpoints.newest_first():
         try:
@@ -117,7 +117,7 @@ def num_invalid(checkpoints: Checkpoints) -> int:
 
 
 def saves(folder: str, model: str) -> int:
-    """Kill a save at each operation; return how many left something that is not whole, or less."""
+    """Kill a save at each file operation; return how many kills left too few checkpoints or an incomplete one."""
     before, now, point, invalid, done = Path(folder, "before"), Path(folder, "now"), 0, 0, None
     checkpoints = Checkpoints(now, 2)
     operations(*begin(saving(Checkpoints(before, 2), range(2, 4), model), before))
@@ -132,7 +132,7 @@ def saves(folder: str, model: str) -> int:
 
 
 def readers(folder: str, model: str) -> int:
-    """Verify what is there while writers save and are killed; return how often that failed."""
+    """Verify the checkpoints while writers save and are killed; return how often one was invalid."""
     checkpoints, invalid, seen, draw = Checkpoints(Path(folder), 2), 0, 0, random.Random(int(time.time()))
     for _ in range(NUM_KILLS):
         step = max([step_of(path) for path in checkpoints.newest_first()] or [0]) + 1

@@ -1,4 +1,4 @@
-"""Limits on memory: of what Python takes in a block, and of all that a process has taken."""
+"""Measure memory: what Python allocates in a block, and the peak of a whole process."""
 
 import subprocess
 import sys
@@ -24,7 +24,7 @@ used = lambda: int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read
 """
 
 
-def in_a_child(code: str, *words: object) -> list[str]:
-    """Run code that may ask for `used()`, the most bytes taken so far; return the words that it prints."""
+def run_in_child(code: str, *words: object) -> list[str]:
+    """Run code in a child process and return the words it prints; it may call `used()`, the peak memory in bytes."""
     command = [sys.executable, "-c", USED + code, *map(str, words)]
     return subprocess.run(command, capture_output=True, text=True, check=True, timeout=300).stdout.split()

@@ -45,7 +45,7 @@ def test_leftovers_of_killed_writers_are_removed(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_is_named_and_leaves_no_partial_file(tmp_path: Path) -> None:
-    """In a child, whose files may have 1,000 bytes."""
+    """In a child process whose files are limited to 1,000 bytes."""
     child = os.fork()
     if child == 0:
         resource.setrlimit(resource.RLIMIT_FSIZE, (1_000, 1_000))
@@ -60,7 +60,7 @@ def test_a_full_disk_is_named_and_leaves_no_partial_file(tmp_path: Path) -> None
     assert list(tmp_path.iterdir()) == []
 
 
-def test_json_is_any_object_and_nothing_else(tmp_path: Path) -> None:
+def test_json_objects_round_trip_and_anything_else_is_refused(tmp_path: Path) -> None:
     value, path = {"a": ["é", "\u2028", 1.5, None]}, tmp_path / "x.json"
     write_json(path, value)
     assert read_json(path, command="ls") == value
@@ -90,22 +90,22 @@ SYSTEM |= {"LB-254": "EMFILE", "LB-255": "ENOTDIR EISDIR ENAMETOOLONG EIO"}
 def test_system_errors_become_messages(code: str, name: str) -> None:
     number = getattr(errno, name)
     for arguments in ((number, os.strerror(number), "a" * 400), (number, os.strerror(number))):
-        told = as_litebert_error(OSError(*arguments))
-        assert told and told.code == code and len(str(told)) < 1_000
-        assert told.exit_code == (4 if code in ("LB-001", "LB-007", "LB-254") else 1)
+        converted = as_litebert_error(OSError(*arguments))
+        assert converted and converted.code == code and len(str(converted)) < 1_000
+        assert converted.exit_code == (4 if code in ("LB-001", "LB-007", "LB-254") else 1)
 
 
-def test_every_allocator_that_fails_is_out_of_memory() -> None:
+def test_a_failed_allocation_is_reported_as_out_of_memory() -> None:
     with pytest.raises(MemoryError) as numpy_error:
         np.empty(1 << 60, np.uint8)
     with pytest.raises(RuntimeError) as torch_error:
         torch.empty(1 << 60, dtype=torch.uint8)
     for error in (MemoryError(), numpy_error.value, torch_error.value):
-        told = as_litebert_error(error)
-        assert told and (told.code, told.exit_code) == ("LB-007", 4)
+        converted = as_litebert_error(error)
+        assert converted and (converted.code, converted.exit_code) == ("LB-007", 4)
 
 
-def test_faults_of_the_program_stay_faults_and_our_own_errors_pass_unchanged() -> None:
+def test_bugs_are_not_converted_and_litebert_errors_pass_unchanged() -> None:
     assert not any(map(as_litebert_error, (RuntimeError("a bug"), KeyError("a"), BrokenPipeError())))
     error = LitebertError("LB-000", "what", received="a", expected="b", next="c")
     assert as_litebert_error(error) is error

@@ -15,13 +15,13 @@ def _tree(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"))
 
 
-def test_no_module_is_a_drawer_and_each_says_what_it_is() -> None:
+def test_no_module_is_a_catch_all_and_each_has_a_docstring() -> None:
     assert {path.stem for path in SOURCES}.isdisjoint({"utils", "util", "helpers", "helper", "common", "misc"})
     assert [str(path) for path in SOURCES if not ast.get_docstring(_tree(path))] == []
 
 
 def _writes(call: ast.Call) -> bool:
-    """Tell whether a call writes a file, other than through `files`."""
+    """Return whether a call writes a file without going through `files`."""
     called = ast.unparse(call.func)
     mode = [*call.args[1:2], *(keyword.value for keyword in call.keywords if keyword.arg == "mode")]
     modes = {letter for each in mode if isinstance(each, ast.Constant) for letter in str(each.value)}
@@ -38,7 +38,7 @@ def test_only_files_opens_for_writing() -> None:
 
 
 def test_benchmarks_import_names_that_exist() -> None:
-    """They run apart from the tests, in an environment of their own."""
+    """No test runs the benchmarks: they have an environment of their own."""
     gone = [
         f"{path.relative_to(ROOT)}: {node.module}.{alias.name}"
         for path in sorted((ROOT / "benchmarks").rglob("*.py"))
@@ -74,7 +74,7 @@ def test_every_command_that_an_error_or_page_names_exists() -> None:
             assert verb in VERBS, f"{path}: litebert {verb}"
 
 
-def test_the_page_of_errors_is_the_one_that_the_code_gives() -> None:
+def test_the_page_of_errors_is_up_to_date_with_the_code() -> None:
     shown = subprocess.run(
         [sys.executable, "-c", "from write_errors import page; print(page(), end='')"],
         cwd=ROOT / "docs",

@@ -29,7 +29,7 @@ EXTRAS = {
 
 @pytest.fixture(scope="module")
 def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Build the wheel, and install it alone into a new environment."""
+    """Build the wheel and install it, without extras, into a new environment."""
     folder = tmp_path_factory.mktemp("wheel")
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
     _run([*pip, "wheel", "-q", "--no-deps", "-w", folder, ROOT])
@@ -40,7 +40,7 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return python
 
 
-def test_a_bare_environment_answers(python: Path, tmp_path: Path) -> None:
+def test_the_wheel_works_in_a_bare_environment(python: Path, tmp_path: Path) -> None:
     shown = _litebert(python, tmp_path, ["fill", "The cat sat on the [MASK].", "--top", "1"])
     assert shown.returncode == 0, shown.stderr
     assert "%" in shown.stdout
@@ -49,7 +49,7 @@ def test_a_bare_environment_answers(python: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("extra", EXTRAS)
-def test_an_extra_that_is_absent_is_named(python: Path, tmp_path: Path, extra: str) -> None:
+def test_a_missing_extra_is_named(python: Path, tmp_path: Path, extra: str) -> None:
     (tmp_path / "vocab.txt").write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]))
     (tmp_path / "text.txt").write_text("One sentence.\nAnother one.\n\nA third.\n")
     (tmp_path / "text.parquet").write_bytes(b"PAR1")

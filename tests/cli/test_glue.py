@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from litebert.tasks.named.glue import GLUE_TASKS, SUBMISSION_FILES, GlueTask
-from tests.contract.shell import QUICK, Done, litebert, says
+from tests.contract.shell import QUICK, Done, assert_error, litebert
 from tests.contract.tiny import Desk
 
 PEOPLE = ("Anna", "Bert", "Clara", "David")
@@ -94,10 +94,10 @@ def test_what_cannot_be_done_whole_is_refused_before_training(desk: Desk, data: 
         ("--tasks", "ax"): ("LB-529",),
     }
     for words, said in refused.items():
-        says(called(desk, data, *words), 1, *said)
-    says(called(desk, tmp_path / "none"), 1, "LB-530")
+        assert_error(called(desk, data, *words), 1, *said)
+    assert_error(called(desk, tmp_path / "none"), 1, "LB-530")
     (data / "QQP" / "test.tsv").unlink()
-    says(called(desk, data, *submission), 1, "LB-820")
+    assert_error(called(desk, data, *submission), 1, "LB-820")
     (data / "RTE" / "dev.tsv").unlink()
-    says(called(desk, data, "--tasks", "wnli,rte"), 1, "LB-820")
+    assert_error(called(desk, data, "--tasks", "wnli,rte"), 1, "LB-820")
     assert not (data.parent / "runs").exists()

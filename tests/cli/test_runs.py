@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from litebert.files import write_json, write_text
-from tests.contract.shell import litebert, says
+from tests.contract.shell import assert_error, litebert
 from tests.report.test_pages import finetuned
 
 
@@ -83,7 +83,7 @@ def test_runs_that_are_not_finished_damaged_or_absent_are_told_apart(runs: Path,
     (tmp_path / "empty").mkdir()
     empty = litebert("runs", "list", "--runs", tmp_path / "empty")
     assert (empty.code, f"no runs in {tmp_path / 'empty'}" in empty.stderr) == (0, True)
-    says(litebert("runs", "list", "--runs", tmp_path / "none"), 1, "LB-655")
+    assert_error(litebert("runs", "list", "--runs", tmp_path / "none"), 1, "LB-655")
 
 
 def test_only_settings_that_differ_are_compared_with_who_set_them(runs: Path) -> None:

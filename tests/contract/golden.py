@@ -1,8 +1,8 @@
-"""Numbers that stay as they are: kept in `golden/`, the same bits on the machine where they were taken, near elsewhere.
+"""Golden numbers in `golden/`: compared bit for bit on the machine that recorded them, approximately elsewhere.
 
-A few steps of training are taken on two machines, with AVX-512 and without: products in bf16 (those of Muon and of
-precision `auto`) round otherwise. To write them anew: `LITEBERT_WRITE_GOLDENS=1 OMP_NUM_THREADS=1 pytest -n 0
-tests/contract -k golden`. A change of them is a change of what litebert computes, and is explained in its commit.
+A few steps of training are recorded on two machines, with AVX-512 and without: products in bf16 (of Muon and of
+precision `auto`) round differently. To record them again: `LITEBERT_WRITE_GOLDENS=1 OMP_NUM_THREADS=1 pytest -n 0
+tests/contract -k golden`. If they change, litebert computes something else: explain why in the commit.
 """
 
 import json
@@ -19,19 +19,19 @@ Value = float | str | list["Value"] | dict[str, "Value"]
 
 
 def machine() -> str:
-    """Describe what the last bits of a sum depend on."""
+    """Describe the hardware and the library on which the last bits of a sum depend."""
     import torch
 
     path = Path("/proc/cpuinfo")
-    told = path.read_text().partition("\n\n")[0] if path.exists() else ""
+    text = path.read_text().partition("\n\n")[0] if path.exists() else ""
     named = ("model name", "cpu family", "model")
-    cpu = [value for name, value in re.findall(r"(.+?)\s*: (.+)", told) if name in named]
+    cpu = [value for name, value in re.findall(r"(.+?)\s*: (.+)", text) if name in named]
     capability = torch.backends.cpu.get_cpu_capability()
     return f"{', '.join(cpu) or platform.processor()}, {capability}, torch {torch.__version__}"
 
 
 def laid_out(value: object, depth: int = 0) -> str:
-    """Write JSON with a line for each row."""
+    """Format JSON with one line per row."""
     if depth > 2 or not isinstance(value, dict | list) or (isinstance(value, list) and not isinstance(value[0], dict)):
         return json.dumps(value, ensure_ascii=False)
     if isinstance(value, list):
@@ -41,9 +41,9 @@ def laid_out(value: object, depth: int = 0) -> str:
 
 
 def expected(file: str, name: str, found: Value, *, rel: float = 1e-5, is_exact: bool = True) -> object:
-    """Return what `golden/file.json` has under this name, to be compared with `found`.
+    """Return the value recorded under this name in `golden/file.json`, to be compared with `found`.
 
-    On the machine of the file all bits are compared, unless `is_exact` is False; on others, numbers within `rel`.
+    On the machine that recorded it all bits must be equal, unless `is_exact` is False; elsewhere, numbers within `rel`.
     """
     path = FOLDER / f"{file}-{machine().split(', ')[-2].lower()}.json"
     path = path if path.exists() else FOLDER / f"{file}.json"

@@ -1,4 +1,4 @@
-"""A `litebert serve` in a process of its own, and a client without comforts."""
+"""A `litebert serve` in a process of its own, and a minimal client."""
 
 import http.client
 import json
@@ -39,7 +39,7 @@ class Reply:
 
 @dataclass
 class Server:
-    """A server process and what it wrote."""
+    """A server process and the lines of its log."""
 
     process: subprocess.Popen
     lines: list[str] = field(default_factory=list)
@@ -86,7 +86,7 @@ class Server:
         return found()[0]
 
     def wait_until(self, holds: Callable[[], object], *, seconds: float = 60) -> None:
-        """Ask again and again until something holds."""
+        """Poll until a condition holds."""
         deadline = time.monotonic() + seconds
         while not holds():
             assert time.monotonic() < deadline, self.lines
@@ -100,10 +100,10 @@ class Server:
 
 @contextmanager
 def serve(*arguments: object) -> Iterator[Server]:
-    """Run `litebert serve` until the block ends, from the moment when it listens."""
+    """Run `litebert serve` until the block ends; the block starts once the server listens."""
     words = [*COMMAND, "serve", "--port", "0", "--threads", "1", *map(str, arguments)]
-    loud = {**os.environ, "PYTHONUNBUFFERED": "1"}
-    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True, env=loud) as process:
+    unbuffered = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True, env=unbuffered) as process:
         server = Server(process)
         try:
             server.port = int(re.search(r":(\d+)\b", server.wait_for(r"listening on"))[1])
@@ -116,12 +116,12 @@ def serve(*arguments: object) -> Iterator[Server]:
 
 
 MODELS = {"base": "base", "classify": "reviews", "tag": "tags", "choose": "choices", "answer": "spans"}
-"""The served names, and the run of each."""
+"""The served names and their runs."""
 
 
 @pytest.fixture(scope="session")
 def server(desk: Desk) -> Iterator[Server]:
-    """Give a server with a model of each kind."""
+    """Start a server with a model of each kind."""
     with serve(*(f"{name}={getattr(desk, run)}" for name, run in MODELS.items())) as started:
         for name in MODELS:
             started.wait_for(f"{name} is ready")
@@ -130,7 +130,7 @@ def server(desk: Desk) -> Iterator[Server]:
 
 @pytest.fixture(scope="session")
 def guarded(desk: Desk, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """Give a server with keys."""
+    """Start a server that asks for API keys."""
     keys = tmp_path_factory.mktemp("keys") / "keys.txt"
     keys.write_text("# of the laboratory\nkey-one\nkey-two\n")
     with serve(f"base={desk.base}", "--api-keys", keys) as started:

@@ -1,4 +1,4 @@
-"""The shell as a user has it: a command in this process, or in one of its own where signals and pipes matter."""
+"""The shell as users see it: commands run in this process, or in a child process where signals and pipes matter."""
 
 import contextlib
 import io
@@ -16,12 +16,12 @@ import pytest
 COMMAND = [sys.executable, "-m", "litebert"]
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
 QUICK = ("train.steps=2", "train.batch_size=4", "train.loader_workers=0", "optim.warmup_steps=1", "--quiet")
-"""Settings of a training that only has to happen."""
+"""Settings of the shortest possible training."""
 
 
 @dataclass(frozen=True)
 class Done:
-    """What a command left: its exit code and what it printed."""
+    """The result of a command: its exit code and what it printed."""
 
     code: int
     stdout: str
@@ -29,7 +29,7 @@ class Done:
 
     @property
     def ok(self) -> "Done":
-        """This, which must have succeeded."""
+        """Assert that the command succeeded, and return this result."""
         assert self.code == 0, self
         return self
 
@@ -43,7 +43,7 @@ class Done:
 
 
 def litebert(*words: object, stdin: bytes | str | None = b"", cwd: Path | None = None) -> Done:
-    """Run a command in this process, through the entry point that the shell has."""
+    """Run a command in this process, through the entry point of the shell's `litebert`."""
     from litebert.cli import main
 
     typed = stdin.encode() if isinstance(stdin, str) else stdin
@@ -89,7 +89,7 @@ def interrupted(*words: object, once: Path, size: int = 0, **options: object) ->
 
 
 def refusal(done: Done) -> dict[str, str]:
-    """Return the parts of the one clear error that a command ended with; there must be one and no traceback."""
+    """Return the parts of the error that a command ended with; assert that it is the only one and no traceback."""
     stderr = done.stderr
     assert "Traceback" not in stderr, stderr
     lines = stderr.splitlines()
@@ -104,8 +104,8 @@ def refusal(done: Done) -> dict[str, str]:
     return parts
 
 
-def says(done: Done, code: int, *words: str) -> dict[str, str]:
-    """Assert that a command ended with one error, that it says these words, and what to do next."""
+def assert_error(done: Done, code: int, *words: str) -> dict[str, str]:
+    """Assert that a command ended with one error that contains these words and names a next step."""
     found = refusal(done)
     assert done.code == code, done
     whole = done.stderr.lower()
@@ -116,7 +116,7 @@ def says(done: Done, code: int, *words: str) -> dict[str, str]:
 
 
 def near(value: object, rel: float = 1e-4, abs: float = 1e-5) -> object:
-    """Compare numbers nearly, all else exactly: those of a batch differ in the last bits from those of a row alone."""
+    """Compare numbers approximately, all else exactly: in a batch, a row's numbers differ in the last bits."""
     if isinstance(value, float):
         return pytest.approx(value, rel=rel, abs=abs)
     if isinstance(value, list):
@@ -125,7 +125,7 @@ def near(value: object, rel: float = 1e-4, abs: float = 1e-5) -> object:
 
 
 def leaves(command: click.Command | None = None, path: tuple[str, ...] = ()) -> dict[str, click.Command]:
-    """Return every command that does something, by its words."""
+    """Return every command that is not a group, by its words."""
     from litebert.cli import cli
 
     command = command or cli
@@ -137,7 +137,7 @@ def leaves(command: click.Command | None = None, path: tuple[str, ...] = ()) -> 
 
 
 def story(number: int) -> str:
-    """Write a document of four sentences, one a line."""
+    """Return a document of four sentences, one per line."""
     who = ["Anna", "Bert", "Clara", "David"][number % 4]
     where = ["house", "garden", "market", "river"][number // 4 % 4]
     return (
@@ -162,9 +162,9 @@ TABLES = {
         for n in range(20)
     ),
 }
-"""Examples of each kind of task; the run of a table has the name of its file."""
+"""Examples for each kind of task; the run trained on a table is named after its file."""
 
 
 def digest(folder: Path) -> dict[str, bytes]:
-    """Return every file of a folder with its content: nothing may be lost."""
+    """Return the content of every file of a folder by its path."""
     return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}

@@ -1,4 +1,4 @@
-"""The pages: Python blocks run, commands have the verbs and options that there are, links lead somewhere."""
+"""The documentation: Python blocks run, commands use verbs and options that exist, links lead to files."""
 
 import re
 import shlex
@@ -47,7 +47,7 @@ def options(words: tuple[str, ...]) -> frozenset[str] | None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_commands_of_a_page_have_the_verbs_and_options_that_there_are(page: Path) -> None:
+def test_commands_of_a_page_use_verbs_and_options_that_exist(page: Path) -> None:
     for words in commands(page):
         known = None
         for size in range(min(3, len(words)), -1, -1):
@@ -59,7 +59,7 @@ def test_commands_of_a_page_have_the_verbs_and_options_that_there_are(page: Path
         assert typed <= known | {"--help", "-h", "--debug", "--version"}, words
 
 
-def test_the_site_lists_pages_that_there_are_each_once() -> None:
+def test_the_site_lists_existing_pages_once_each() -> None:
     listed = re.findall(r"(\S+\.md)", (ROOT / "mkdocs.yml").read_text("utf-8"))
     there = {str(page.relative_to(ROOT / "docs")) for page in PAGES[1:]}
     assert set(listed) <= there
@@ -75,10 +75,10 @@ def test_files_that_a_page_links_to_exist(page: Path) -> None:
 SHORT = {"finetune": QUICK, "pretrain": (*QUICK, "--vocab-size", 70, "--held-out", 0.2, "--preset", "tiny")}
 
 
-def test_what_readme_shows_first_runs_as_it_is_written(tmp_path: Path) -> None:
+def test_the_first_commands_of_the_readme_run_as_written(tmp_path: Path) -> None:
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     ours = ("fill", "search", "finetune", "classify")
-    elsewhere = {"albert/albert-base-v2", "runs/mine", "mrpc"}  # what these commands name is not here
+    elsewhere = {"albert/albert-base-v2", "runs/mine", "mrpc"}  # not available in the tests
     shown = [words for words in commands(ROOT / "README.md") if words[0] in ours and elsewhere.isdisjoint(words)]
     assert {words[0] for words in shown} == set(ours)
     for words in shown:

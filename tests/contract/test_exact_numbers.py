@@ -1,4 +1,4 @@
-"""Checkpoints both ways, beside transformers; update rules beside the papers' formulas; official measures."""
+"""Checkpoints compared with transformers in both directions, update rules with the papers' formulas; measures."""
 
 import shutil
 from pathlib import Path
@@ -48,7 +48,7 @@ def tensors(folder: Path) -> dict[str, torch.Tensor]:
 
 @pytest.mark.parametrize("changes", [{}, {"num_hidden_groups": 2}, {"inner_group_num": 2, "hidden_act": "gelu"}])
 @torch.no_grad()
-def test_a_pretrained_folder_of_transformers_answers_as_there(random_model: Random, changes: dict[str, object]) -> None:
+def test_pretrained_transformers_folders_give_equal_answers(random_model: Random, changes: dict[str, object]) -> None:
     folder = random_model("AlbertForPreTraining", **changes)
     ours, other = package.load(folder), theirs(folder, "AlbertForPreTraining")
     hidden = other.albert(**padded(ours, TEXTS)).last_hidden_state
@@ -59,7 +59,7 @@ def test_a_pretrained_folder_of_transformers_answers_as_there(random_model: Rand
     assert ours.order(TEXTS[0], PAIR).probability == pytest.approx(float(order), abs=1e-5)
     inputs = padded(ours, TEXTS[:1])
     ids, total = inputs["input_ids"][0].clone(), 0.0
-    for place in range(1, len(ids) - 1):  # the score of a text: each piece masked alone
+    for place in range(1, len(ids) - 1):  # the score of a text: each piece is masked in turn
         masked = ids.clone()
         masked[place] = ours.tokenizer.mask_id
         logits = other(**{**inputs, "input_ids": masked[None]}).prediction_logits
@@ -68,7 +68,7 @@ def test_a_pretrained_folder_of_transformers_answers_as_there(random_model: Rand
 
 
 @torch.no_grad()
-def test_fine_tuned_folders_of_transformers_answer_as_there(random_model: Random) -> None:
+def test_fine_tuned_transformers_folders_give_equal_answers(random_model: Random) -> None:
     folder = random_model("AlbertForSequenceClassification", id2label={0: "no", 1: "yes"}, label2id={"no": 0, "yes": 1})
     ours, other = package.load(folder), theirs(folder, "AlbertForSequenceClassification")
     expected = other(**padded(ours, TEXTS)).logits.softmax(-1)

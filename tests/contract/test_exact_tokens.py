@@ -1,4 +1,4 @@
-"""Tokens: those of the official tokenizer on the real vocabulary, those of the packaged model, and their offsets."""
+"""Tokens and offsets: those of the official tokenizer on the real vocabulary, and golden ones of other vocabularies."""
 
 import gzip
 from pathlib import Path
@@ -31,8 +31,8 @@ SQUAD_IDS = (
 )
 
 
-SAID = [*GOLDENS, "The cat sat on the mat.", "\u1e9e Straße İstanbul ǅ"]
-SAID += ["日本語 と emoji 👩‍👩‍👧 e\u0301 \u200b \ufeff", "a\ud800b", ""]
+SAMPLES = [*GOLDENS, "The cat sat on the mat.", "\u1e9e Straße İstanbul ǅ"]
+SAMPLES += ["日本語 と emoji 👩‍👩‍👧 e\u0301 \u200b \ufeff", "a\ud800b", ""]
 
 
 @pytest.fixture(scope="session")
@@ -85,9 +85,9 @@ def test_plain_sentencepiece_differs_only_by_the_number_commas(official: Tokeniz
 
 
 def described(tokenizer: Tokenizer) -> list[dict]:
-    """Return ids, pieces and offsets of the texts above, alone and beside one another."""
-    encoded = [tokenizer.encode(text) for text in SAID]
-    encoded += tokenizer.encode_batch(SAID[:4], SAID[4:8], special_tokens=True)
+    """Return ids, pieces and offsets of the texts above, alone and in pairs."""
+    encoded = [tokenizer.encode(text) for text in SAMPLES]
+    encoded += tokenizer.encode_batch(SAMPLES[:4], SAMPLES[4:8], special_tokens=True)
     return [
         {"ids": each.ids, "segments": each.segments, "pieces": each.pieces, "offsets": [list(o) for o in each.offsets]}
         for each in encoded
@@ -112,10 +112,10 @@ def test_golden_tokens_of_a_vocabulary_that_is_trained(desk: Desk) -> None:
 
 def test_batches_ids_and_arrays_are_those_of_single_texts(desk: Desk) -> None:
     tokenizer = Tokenizer.load(desk.tokenizer)
-    expected = [tokenizer.encode(text).ids for text in SAID]
-    assert tokenizer.encode_ids(SAID) == expected
-    assert [each.ids for each in tokenizer.encode_batch(SAID)] == expected
-    assert [tokenizer.encode_arrays(text)[0].tolist() for text in SAID] == expected
+    expected = [tokenizer.encode(text).ids for text in SAMPLES]
+    assert tokenizer.encode_ids(SAMPLES) == expected
+    assert [each.ids for each in tokenizer.encode_batch(SAMPLES)] == expected
+    assert [tokenizer.encode_arrays(text)[0].tolist() for text in SAMPLES] == expected
     assert [tokenizer.id(piece) for piece in tokenizer.pieces] == list(range(tokenizer.vocab_size))
 
 

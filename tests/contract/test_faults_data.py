@@ -1,4 +1,4 @@
-"""Nothing is lost or falsified: what exists is kept, what was broken off is continued, what is damaged is named."""
+"""No data is lost or corrupted: existing files are kept, interrupted work resumes, damaged files are named."""
 
 import contextlib
 import csv
@@ -12,12 +12,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from .shell import COMMAND, QUICK, TEXTS, digest, interrupted, litebert, refusal, says
+from .shell import COMMAND, QUICK, TEXTS, assert_error, digest, interrupted, litebert, refusal
 from .tiny import Desk
 
 
 def writers(desk: Desk) -> dict[str, list[object]]:
-    """Return commands that write what --output (or the last option) names."""
+    """Return commands that lack only the last word, the path of their output."""
     few = desk.folder / "few.txt"
     few.write_text("".join(f"{text}\n" for text in TEXTS))
     if not (study := desk.folder / "study").exists():
@@ -32,42 +32,42 @@ def writers(desk: Desk) -> dict[str, list[object]]:
 
 
 def furnish(place: Path, desk: Desk) -> None:
-    """Fill a folder with what litebert did not write, and with what other commands of it wrote."""
+    """Fill a folder with files that litebert did not write and with output of other commands."""
     for name in ("own/notes.txt", "own.jsonl", "answers/test.csv"):
         (place / name).parent.mkdir(exist_ok=True)
         (place / name).write_text("mine")
     (place / "link").symlink_to(place / "own")
     shutil.copytree(desk.reviews / "model", place / "model")
     shutil.copytree(desk.reviews, place / "runs" / "own")
-    with contextlib.chdir(place), socket.socket(socket.AF_UNIX) as link:  # a path of a socket has at most 107 bytes
+    with contextlib.chdir(place), socket.socket(socket.AF_UNIX) as link:  # a socket's path has at most 107 bytes
         link.bind("node")
 
 
-THERE = {"average": ["own", "model", "runs", "link", "own.jsonl", "node"], "predict": ["answers"]}
-THERE |= {"filter": ["own.jsonl"], "html": ["own.jsonl"], "embed": ["own.jsonl", "node"]}
+EXISTING = {"average": ["own", "model", "runs", "link", "own.jsonl", "node"], "predict": ["answers"]}
+EXISTING |= {"filter": ["own.jsonl"], "html": ["own.jsonl"], "embed": ["own.jsonl", "node"]}
 
 
-@pytest.mark.parametrize(("verb", "name"), [(verb, name) for verb, names in THERE.items() for name in names])
-def test_what_exists_is_not_replaced(desk: Desk, tmp_path: Path, verb: str, name: str) -> None:
+@pytest.mark.parametrize(("verb", "name"), [(verb, name) for verb, names in EXISTING.items() for name in names])
+def test_existing_files_are_not_replaced(desk: Desk, tmp_path: Path, verb: str, name: str) -> None:
     furnish(tmp_path, desk)
     before, kinds = digest(tmp_path), sorted((str(path), path.lstat().st_mode) for path in tmp_path.rglob("*"))
     done = litebert(*writers(desk)[verb], tmp_path / name)
     assert digest(tmp_path) == before
     assert sorted((str(path), path.lstat().st_mode) for path in tmp_path.rglob("*")) == kinds
-    says(done, 1, str(tmp_path / name))
+    assert_error(done, 1, str(tmp_path / name))
 
 
-@pytest.mark.parametrize("verb", THERE)
+@pytest.mark.parametrize("verb", EXISTING)
 def test_force_replaces_what_litebert_wrote_and_nothing_else(desk: Desk, tmp_path: Path, verb: str) -> None:
     words = writers(desk)[verb]
     output = tmp_path / {"filter": "kept.jsonl", "html": "page.html", "embed": "v.npy"}.get(verb, "made")
     assert [litebert(*words, output, *more).code for more in ((), (), ("--force",))] == [0, 1, 0]
     furnish(tmp_path, desk)
-    says(litebert(*words, tmp_path / "own", "--force"), 1, "own")
+    assert_error(litebert(*words, tmp_path / "own", "--force"), 1, "own")
     assert (tmp_path / "own" / "notes.txt").read_text() == "mine"
 
 
-def test_a_second_process_with_the_same_output_refuses(desk: Desk, tmp_path: Path) -> None:
+def test_a_second_process_with_the_same_output_is_refused(desk: Desk, tmp_path: Path) -> None:
     output = tmp_path / "v.npy"
     words = ["embed", "-", "--model", desk.base, "--output", output, "--quiet"]
     rows = "".join(f"Anna walked {n} times.\n" for n in range(600))
@@ -86,11 +86,11 @@ def test_a_second_process_with_the_same_output_refuses(desk: Desk, tmp_path: Pat
             first.kill()
     assert (first.returncode, second.code) == (0, 1), (said, second)
     assert len(np.load(output)) == 600
-    says(second, 1, "v.npy", str(first.pid))
+    assert_error(second, 1, "v.npy", str(first.pid))
 
 
 @pytest.mark.parametrize("name", ["embed.npy", "classify.csv", "embed.csv", "score.csv"])
-def test_every_answer_is_kept_also_where_the_first_rows_have_no_text(desk: Desk, tmp_path: Path, name: str) -> None:
+def test_every_answer_is_kept_even_if_the_first_rows_have_no_text(desk: Desk, tmp_path: Path, name: str) -> None:
     walked = '{"text": "Anna walked \\ud800."}\n'  # half a character, which JSON can hold
     (tmp_path / "t.jsonl").write_text('{"text": null}\n' * 256 + walked * 44)
     verb, model = name.partition(".")[0], desk.reviews if "classify" in name else desk.base
@@ -112,8 +112,8 @@ MANY = "".join(f"Anna walked {n} times to the market and home again.\n" for n in
 
 
 @pytest.fixture(scope="module")
-def broken_off(desk: Desk, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give a folder with files of answers, each broken off by Ctrl-C after some rows."""
+def unfinished(desk: Desk, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with files of answers, each interrupted by Ctrl-C after some rows."""
     folder = tmp_path_factory.mktemp("broken")
     (folder / "t.txt").write_text(MANY)
     shutil.copytree(desk.base / "model", folder / "m")
@@ -125,23 +125,23 @@ def broken_off(desk: Desk, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("name", ["v.jsonl", "v.csv", "v.npy"])
-def test_answers_that_were_broken_off_go_on_to_the_same_bytes(broken_off: Path, tmp_path: Path, name: str) -> None:
-    place = shutil.copytree(broken_off, tmp_path / "place")
+def test_interrupted_answers_resume_to_the_same_bytes(unfinished: Path, tmp_path: Path, name: str) -> None:
+    place = shutil.copytree(unfinished, tmp_path / "place")
     with open(place / f"{name}.unfinished", "ab") as file:
         file.write(b"\x01\x02\x03")  # half a row, as a kill leaves it
     words = ("embed", "t.txt", "--model", "m", "--quiet", "--output")
-    says(litebert(*words, name, "--pooling", "cls", cwd=place), 1, name)
+    assert_error(litebert(*words, name, "--pooling", "cls", cwd=place), 1, name)
     assert "resuming after" in litebert(*words, name, cwd=place).ok.stderr
     assert litebert(*words, f"whole-{name}", cwd=place).ok
     assert (place / name).read_bytes() == (place / f"whole-{name}").read_bytes()
     assert not (place / f"{name}.unfinished").exists()
 
 
-def test_a_beginning_that_is_forgotten_leaves_nothing_behind(broken_off: Path, tmp_path: Path) -> None:
-    place = shutil.copytree(broken_off, tmp_path / "place")
+def test_force_discards_unfinished_answers_completely(unfinished: Path, tmp_path: Path) -> None:
+    place = shutil.copytree(unfinished, tmp_path / "place")
     (place / "t.txt").write_text("Anna left.\n" * 300)
     assert litebert("embed", "t.txt", "--output", "v.npy", "--force", "--quiet", cwd=place).ok
-    assert np.load(place / "v.npy").shape == (300, 384)  # the width of another model
+    assert np.load(place / "v.npy").shape == (300, 384)  # as wide as the default model
     assert not list(place.glob("v.npy.*"))
 
 
@@ -156,13 +156,13 @@ CHANGES: dict[str, Callable[[Path, Desk], object]] = {
 
 @pytest.mark.parametrize("name", ["v.jsonl", "v.npy"])
 @pytest.mark.parametrize("change", CHANGES)
-def test_answers_are_not_continued_with_another_content(
-    broken_off: Path, desk: Desk, tmp_path: Path, name: str, change: str
+def test_answers_are_not_resumed_with_other_texts_or_weights(
+    unfinished: Path, desk: Desk, tmp_path: Path, name: str, change: str
 ) -> None:
-    place = shutil.copytree(broken_off, tmp_path / "place")
+    place = shutil.copytree(unfinished, tmp_path / "place")
     CHANGES[change](place, desk)
     before = (place / f"{name}.unfinished").read_bytes()
-    says(litebert("embed", "t.txt", "--model", "m", "--output", name, "--quiet", cwd=place), 1, name)
+    assert_error(litebert("embed", "t.txt", "--model", "m", "--output", name, "--quiet", cwd=place), 1, name)
     assert (place / f"{name}.unfinished").read_bytes() == before
     assert not (place / name).exists()
 
@@ -190,7 +190,7 @@ OF_CORPUS += [(how, "shard-*/shard.json") for how in ("removed", "another")] + [
 
 
 @pytest.mark.parametrize(("how", "pattern"), OF_CORPUS)
-def test_a_damaged_corpus_is_three_and_the_file_is_named(desk: Desk, tmp_path: Path, how: str, pattern: str) -> None:
+def test_a_damaged_corpus_file_is_named_with_exit_code_3(desk: Desk, tmp_path: Path, how: str, pattern: str) -> None:
     corpus = shutil.copytree(desk.corpus, tmp_path / "corpus")
     assert litebert("corpus", "check", corpus, "--verify").code == 0
     path = next(corpus.glob(pattern))
@@ -207,10 +207,10 @@ OF_MODEL = [("cut", name) for name in ("model.safetensors", "config.json", "toke
 
 
 @pytest.mark.parametrize(("how", "name"), [*OF_MODEL, ("flipped", "model.safetensors")])
-def test_a_damaged_model_is_three_and_the_file_is_named(desk: Desk, tmp_path: Path, how: str, name: str) -> None:
+def test_a_damaged_model_file_is_named_with_exit_code_3(desk: Desk, tmp_path: Path, how: str, name: str) -> None:
     model = shutil.copytree(desk.base / "model", tmp_path / "m")
     damage(model / name, how)
     for words in (["embed", "a", "--json", "--model"], ["evaluate", "--data", desk.stories, "--quiet"]):
         done = litebert(*words, model)
-        if done.code or name in ("model.safetensors", "config.json"):  # there are two files of the vocabulary
-            says(done, 3, name)
+        if done.code or name in ("model.safetensors", "config.json"):  # the vocabulary is in two files
+            assert_error(done, 3, name)

@@ -1,4 +1,4 @@
-"""A new user's first day: one's own text and tables, and what is said about them."""
+"""A new user's first day with their own text and tables, and the messages that they see."""
 
 import json
 import re
@@ -11,7 +11,7 @@ import pytest
 
 from litebert import Run
 
-from .shell import COMMAND, QUICK, litebert, says, story
+from .shell import COMMAND, QUICK, assert_error, litebert, story
 from .tiny import PRETRAIN, Desk, rows
 
 LOUD, SHORT = shlex.join(QUICK[:-1]), shlex.join(QUICK)
@@ -19,11 +19,11 @@ LONG = f"{SHORT} objective.max_seq_length=64 train.steps=1000000000"
 CONTINUED = ("--from", "BASE", *QUICK, "--sentences", "line", "--held-out", 0.2, "objective.max_seq_length=64")
 INPUT = r"standard input|(?<![\w-])-(?![\w-])"
 
-# What a command says and does not say, as regular expressions; each succeeds.
-TOLD: dict[str, tuple[str, str, str]] = {
+# A command that succeeds, and regular expressions for what its output contains and does not contain.
+OUTPUTS: dict[str, tuple[str, str, str]] = {
     "pieces that are unknown": ("similar 'собака бежит' 'кошка спит'", "piece|letter|vocabulary|unknown", ""),
     "a full stop is no part of a word": ("tag 'Lena went to Oslo.' --model RUNS/tags", r"\bOslo/", ""),
-    "the column of the training": ("classify TICKETS --model RUNS/tickets --json", r'"row": 20\b', ""),
+    "the column used in training": ("classify TICKETS --model RUNS/tickets --json", r'"row": 20\b', ""),
     "blank lines end documents": ("corpus check STORIES", "48 documents", r"\b1 (inputs|documents|rows|files)\b"),
     "a few rows to evaluate on": (f"finetune REVIEWS --model BASE {SHORT}", "chance", ""),
     "a note, once": (f"finetune REVIEWS --model BASE --seeds 1,2 {LOUD}", "problem: class", r"(problem: class).*\1"),
@@ -52,8 +52,8 @@ TOLD: dict[str, tuple[str, str, str]] = {
 }
 
 
-@pytest.mark.parametrize(("typed", "present", "absent"), TOLD.values(), ids=TOLD)
-def test_what_a_user_is_told(desk: Desk, tmp_path: Path, typed: str, present: str, absent: str) -> None:
+@pytest.mark.parametrize(("typed", "present", "absent"), OUTPUTS.values(), ids=OUTPUTS)
+def test_commands_inform_a_new_user(desk: Desk, tmp_path: Path, typed: str, present: str, absent: str) -> None:
     (tmp_path / "few.txt").write_text("Anna left.\n" * 20)
     (tmp_path / "alike.csv").write_text("text,score\n" + "".join(f"Anna left.,{n / 7}\n" for n in range(9)))
     (tmp_path / "t.ndjson").write_text(json.dumps({"text": story(1) * 9}) + "\n")
@@ -64,25 +64,25 @@ def test_what_a_user_is_told(desk: Desk, tmp_path: Path, typed: str, present: st
     assert not absent or not re.search(absent, said), said
 
 
-# ---- texts that are none, and long ones -----------------------------------------------------------------------------
+# ---- empty texts ----------------------------------------------------------------------------------------------------
 
 
 def test_a_context_without_a_word_is_refused(desk: Desk, tmp_path: Path) -> None:
     (tmp_path / "report.txt").write_bytes(b" \n\n")
     words = ("answer", "Who?", "--file", tmp_path / "report.txt", "--model", desk.spans)
-    says(litebert(*words), 1, "report.txt", "empty")
+    assert_error(litebert(*words), 1, "report.txt", "empty")
 
 
-def test_what_cannot_be_trained_on_is_refused_by_the_plan(tmp_path: Path) -> None:
+def test_a_text_without_words_is_refused_by_a_dry_run(tmp_path: Path) -> None:
     (tmp_path / "blank.txt").write_text("\n\n   \n")
     arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     parquet.write_table(arrow.table({"text": arrow.array([], arrow.string())}), tmp_path / "empty.parquet")
     for name in ("blank.txt", "empty.parquet"):
         words = ("pretrain", name, "--preset", "tiny", "--vocab-size", 70, *QUICK, "--dry-run")
-        says(litebert(*words, cwd=tmp_path), 1, name)
+        assert_error(litebert(*words, cwd=tmp_path), 1, name)
 
 
-# ---- pretraining on one's own text ----------------------------------------------------------------------------------
+# ---- pretraining on the user's own text -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("documents", [1, 5, 40])
@@ -122,7 +122,7 @@ ROWS = {
 
 
 @pytest.mark.parametrize("name", ROWS)
-def test_rows_have_the_tables_numbers_and_those_without_a_word_no_answer(desk: Desk, tmp_path: Path, name: str) -> None:
+def test_rows_keep_their_numbers_and_blank_rows_get_no_answer(desk: Desk, tmp_path: Path, name: str) -> None:
     text, answered = ROWS[name]
     (tmp_path / name).write_text(text)
     found = litebert("classify", tmp_path / name, "--model", desk.reviews, "--json").rows
@@ -145,14 +145,14 @@ runpy.run_module("litebert", run_name="__main__")
 """
 
 
-def test_ctrl_c_during_the_first_imports_is_no_traceback() -> None:
+def test_ctrl_c_during_the_first_imports_gives_no_traceback() -> None:
     done = subprocess.run([sys.executable, "-c", AT_IMPORT], capture_output=True, text=True, timeout=60)
     assert "Traceback" not in done.stderr
     assert done.returncode in (130, -2)
 
 
 @pytest.mark.parametrize("words", ["config list", "embed TEXTS --model BASE --json --quiet"])
-def test_a_reader_that_leaves_is_no_mistake(desk: Desk, tmp_path: Path, words: str) -> None:
+def test_a_closed_pipe_is_no_error(desk: Desk, tmp_path: Path, words: str) -> None:
     (tmp_path / "t.txt").write_text("Anna walked home.\n" * 600)
     typed = [{"TEXTS": str(tmp_path / "t.txt"), "BASE": str(desk.base)}.get(word, word) for word in words.split()]
     with subprocess.Popen([*COMMAND, *typed], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:

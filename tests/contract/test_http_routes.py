@@ -1,4 +1,4 @@
-"""Every route over HTTP: what it answers, what it refuses, and that batches answer as texts alone do."""
+"""Every HTTP route: what it answers, what it refuses, and that its answers are those of the shell."""
 
 import signal
 from concurrent.futures import ThreadPoolExecutor
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from .served import JSON, MODELS, Server, serve
-from .shell import litebert, near, says
+from .shell import assert_error, litebert, near
 from .tiny import Desk
 
 TEXTS = ["Anna found a red ball.", "At night the river was quiet again.", "No"]
@@ -45,7 +45,7 @@ def test_a_route_answers_as_the_shell_does(server: Server, desk: Desk, name: str
     assert reply.json["result"] == near({"joins": expected} if name == "order-joins" else expected)
 
 
-def test_models_health_metrics_and_pages_are_told(server: Server) -> None:
+def test_models_health_metrics_and_pages_are_served(server: Server) -> None:
     models = server.ask("/v1/models").json["data"]
     assert [model["id"] for model in models] == list(MODELS)
     assert server.ask("/live").json == {"live": True}
@@ -53,7 +53,7 @@ def test_models_health_metrics_and_pages_are_told(server: Server) -> None:
     assert server.metric("litebert_ready") == 5
     before = server.metric("litebert_requests_total")
     server.ask("/v1/fill", {"text": "[MASK]"})
-    assert server.metric("litebert_requests_total") == before + 2  # and that of /metrics
+    assert server.metric("litebert_requests_total") == before + 2  # this request, and the one to /metrics
     for path in ("/", "/docs"):
         reply = server.ask(path)
         assert reply.status == 200
@@ -74,8 +74,8 @@ MALFORMED: dict[str, tuple[int, str, object, str]] = {
     **{f"not JSON: {raw[:20]!r}": (400, "fill", raw, "one JSON value in UTF-8") for raw in NOT_JSON},
     **{f"not an object: {raw!r}": (422, "fill", raw, "") for raw in (b"[]", b"1", b'"a"', b"null", b"true")},
     "nothing": (422, "fill", {}, "expected: the field text"),
-    "texts for a text": (422, "fill", {"texts": ["[MASK]"]}, "text is missing; texts was sent"),
-    "a text for no texts": (422, "embed", {"text": "a"}, "texts is missing; text was sent"),
+    "texts instead of text": (422, "fill", {"texts": ["[MASK]"]}, "text is missing; texts was sent"),
+    "text instead of texts": (422, "embed", {"text": "a"}, "texts is missing; text was sent"),
     "a number as text": (422, "fill", {"text": 1}, "a valid string"),
     "null as text": (422, "fill", {"text": None}, "a valid string"),
     "a text as number": (422, "fill", {**WHOLE, "top": "3"}, "a valid integer"),
@@ -83,7 +83,7 @@ MALFORMED: dict[str, tuple[int, str, object, str]] = {
     "an unknown field": (422, "fill", {**WHOLE, CANARY: 1}, "only the fields that /docs lists"),
     "no blank": (422, "fill", {"text": CANARY}, ""),
     "no texts": (422, "embed", {"texts": []}, "at least 1 item"),
-    "a text for texts": (422, "embed", {"texts": CANARY}, ""),
+    "a string as texts": (422, "embed", {"texts": CANARY}, ""),
     "too many texts": (422, "embed", {"texts": ["a"] * 33}, "at most 32 items"),
     "a long text": (422, "embed", {"texts": ["a" * 10_001]}, "at most 10000 characters"),
     "fewer pairs": (422, "classify", {"texts": ["a", "b"], "pairs": ["c"]}, "as many pairs as texts"),
@@ -143,7 +143,7 @@ def test_without_a_key_only_health_and_pages_are_open(guarded: Server, key: str 
     assert guarded.ask("/live", headers=headers).status == 200
 
 
-def test_sigterm_answers_what_was_accepted_and_exits_with_zero(desk: Desk) -> None:
+def test_sigterm_finishes_accepted_requests_and_exits_with_zero(desk: Desk) -> None:
     body = {"texts": ["word " * 200] * 8}
     with serve(f"base={desk.base}") as server, ThreadPoolExecutor(4) as pool:
         server.wait_for("base is ready")
@@ -154,6 +154,6 @@ def test_sigterm_answers_what_was_accepted_and_exits_with_zero(desk: Desk) -> No
         assert server.process.wait(60) == 0
 
 
-def test_a_file_of_keys_that_has_none_is_refused(tmp_path: Path) -> None:
+def test_a_file_of_keys_without_a_key_is_refused(tmp_path: Path) -> None:
     (tmp_path / "k.txt").write_text("# only a comment\n")
-    says(litebert("serve", "nowhere", "--api-keys", "k.txt", cwd=tmp_path), 1, "k.txt")
+    assert_error(litebert("serve", "nowhere", "--api-keys", "k.txt", cwd=tmp_path), 1, "k.txt")

@@ -1,4 +1,4 @@
-"""Models: what a path may name is loaded, copies answer alike, one is packaged; scikit-learn's view; the edges."""
+"""Models: loading by path, copies, the packaged model, scikit-learn and LangChain classes, and refused arguments."""
 
 import copy
 import json
@@ -27,7 +27,7 @@ TEXTS = ["A man is playing a guitar.", "Someone plays an instrument.", "The stoc
 SENTENCES = [*TEXTS, "Nobody was at home.", "Where is the station?"]
 
 
-def test_what_names_a_model_is_loaded(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_is_loaded_by_any_of_its_names(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(desk.folder)
     run = desk.reviews
     expected = litebert.load(run).classify(TEXTS)
@@ -88,7 +88,7 @@ def test_it_takes_eight_megabytes_at_most_and_its_card_says_what_it_was_made_of(
     assert "license: apache-2.0" in card
 
 
-def test_it_fills_embeds_and_tells_the_order_of_sentences(model: Model) -> None:
+def test_it_fills_embeds_and_predicts_the_order_of_sentences(model: Model) -> None:
     assert {"fill", "order", "embed"} <= set(model.verbs)
     assert "door" in [filling.words[0] for filling in model.fill("He closed the [MASK].", top=20)]
     found = model.fill("She [MASK] the door.", top=5)
@@ -96,10 +96,10 @@ def test_it_fills_embeds_and_tells_the_order_of_sentences(model: Model) -> None:
     assert [f.probability for f in found] == sorted((f.probability for f in found), reverse=True)
     assert all(0 < f.probability < 1 and f.text == f"She {f.words[0]} the door." for f in found)
     assert all(f.offsets == ((4, 10),) for f in found)
-    first, second, other = model.embed(TEXTS)  # texts of like meaning are near
+    first, second, other = model.embed(TEXTS)  # texts of similar meaning are near each other
     assert first @ second > first @ other + 0.2
     answer = model.order("He opened the door.", "Then he walked in and sat down.")
-    assert 0.2 < answer.probability < 0.8  # a weak head, which is not sure of itself
+    assert 0.2 < answer.probability < 0.8  # a weak head with low confidence
 
 
 def test_a_verb_whose_weights_a_file_lacks_is_refused(model: Model, tmp_path: Path) -> None:
@@ -124,7 +124,7 @@ ANIMALS = ["a cat sleeps", "two dogs bark", "the horse runs", "a small bird sing
 FOOD = ["fresh bread and butter", "a bowl of soup", "ripe apples", "rice with beans"] * 5
 PHRASES, LABELS = [*ANIMALS, *FOOD], ["animal"] * 20 + ["food"] * 20
 
-# The checks that do not fit the estimator to a table of numbers, which no text is.
+# The checks that do not fit the estimator to a table of numbers: it takes texts.
 CHECKS = """estimator_cloneable estimator_tags_renamed valid_tag_types estimator_repr no_attributes_set_in_init
 parameters_default_constructible get_params_invariance set_params mixin_order"""
 
@@ -140,7 +140,7 @@ def test_a_pipeline_is_cross_validated() -> None:
     assert cross_val_score(pipeline, PHRASES, LABELS, cv=2).mean() > 0.9
 
 
-def test_vectors_are_those_of_embed_and_copies_load_anew() -> None:
+def test_vectors_are_those_of_embed_and_copies_load_the_model_again() -> None:
     vectorizer = LitebertVectorizer(normalize=True)
     expected = litebert.load().embed(PHRASES[:3], normalize=True)
     np.testing.assert_array_equal(vectorizer.fit_transform(PHRASES[:3]), expected)
@@ -150,7 +150,7 @@ def test_vectors_are_those_of_embed_and_copies_load_anew() -> None:
 
 
 def test_a_classifier_learns_and_its_copy_predicts_the_same() -> None:
-    # From fixed weights, at a rate with room: from 1e-4 to 5e-4, seven in eight are right with each of three seeds.
+    # The weights are fixed and the rate has room: from 1e-4 to 5e-4, seven of eight are right with each of three seeds.
     settings = {"optim.learning_rate": 2.5e-4, "train.batch_size": 8, "train.loader_workers": 0, "task.max_length": 16}
     classifier = LitebertClassifier(epochs=1, settings=settings)
     with pytest.raises(NotFittedError):
@@ -182,7 +182,7 @@ def test_embeddings_have_the_methods_of_langchain() -> None:
 # ---- trainings that diverge ------------------------------------------------------------------------------------------
 
 
-def test_a_loss_that_grows_without_end_is_said_and_a_checkpoint_from_before_stays(
+def test_a_diverging_loss_is_reported_and_an_earlier_checkpoint_is_kept(
     desk: Desk, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     run = desk.pretrain(
@@ -199,7 +199,7 @@ def test_a_loss_that_grows_without_end_is_said_and_a_checkpoint_from_before_stay
     assert min(losses[step] for step in kept) < 2 * losses[1], (kept, losses)
 
 
-def test_words_that_are_explained_are_those_of_the_text_also_behind_a_prompt(tmp_path: Path) -> None:
+def test_explained_words_are_those_of_the_text_even_after_a_prompt(tmp_path: Path) -> None:
     plain = litebert.load()
     prompted = shutil.copytree(plain.source, tmp_path / "prompted")
     settings = json.loads((prompted / "config_sentence_transformers.json").read_text("utf-8"))
@@ -219,7 +219,7 @@ def test_words_that_are_explained_are_those_of_the_text_also_behind_a_prompt(tmp
 # ---- what functions take, and what they refuse ----------------------------------------------------------------------
 
 
-def test_runs_and_whole_numbers_of_any_type_are_taken(desk: Desk, tmp_path: Path) -> None:
+def test_runs_and_whole_numbers_of_any_type_are_accepted(desk: Desk, tmp_path: Path) -> None:
     base, reviews, table = Run.open(desk.base), Run.open(desk.reviews), desk.table("reviews.csv")
     assert litebert.load(reviews).verbs
     assert litebert.evaluate([reviews, desk.reviews], data=table, quiet=True).measures

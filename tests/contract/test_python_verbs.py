@@ -1,4 +1,4 @@
-"""The verbs of a loaded model in Python: what they take, what they answer, and what they refuse."""
+"""The verbs of a loaded model in Python: what they accept, what they return, and what they refuse."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -28,12 +28,12 @@ OTHERS: dict[str, Asked] = {
         {"verb", "answer", "kind", "score", "blank", "error", "words"},
     ),
 }
-"""What else is asked, beside the verbs of the shell: of which run, and the fields of an answer."""
+"""Calls that are not in the table of verbs: the run, the call, and the fields of an answer."""
 
 
 @pytest.fixture(scope="module")
 def loaded(desk: Desk) -> Callable[[str], Model]:
-    """Give the model of a run, loaded once."""
+    """Return a function that loads the model of a run, once for all tests."""
     return cache(lambda run: litebert.load(getattr(desk, run)))
 
 
@@ -48,7 +48,7 @@ KINDS: dict[str, Callable[[list[str]], object]] = {
 
 
 @pytest.mark.parametrize("name", OF_TEXT)
-def test_one_text_has_one_answer_and_any_kind_of_list_a_list(loaded: Callable[[str], Model], name: str) -> None:
+def test_one_text_gives_one_answer_and_any_kind_of_list_a_list(loaded: Callable[[str], Model], name: str) -> None:
     ask = getattr(loaded(VERBS[name].run), name)
     texts = [row["text"] for row in VERBS[name].rows]
     several, alone = ask(texts), ask(texts[0])
@@ -108,7 +108,7 @@ def test_a_text_without_a_word_breaks_no_verb(loaded: Callable[[str], Model], te
 
 @pytest.fixture(scope="module")
 def model(random_model: Random) -> Model:
-    """Give a model of large random weights: its answers differ from text to text."""
+    """Return a model with large random weights, so that its answers differ from text to text."""
     return litebert.load(random_model("AlbertForPreTraining"))
 
 
@@ -120,7 +120,7 @@ def test_fill_ranks_words_by_the_probability_of_the_network(model: Model) -> Non
     assert probabilities == sorted(probabilities, reverse=True)
     everything = model.fill(text, top=1_000)
     assert sum(f.probability for f in everything) == pytest.approx(1, abs=1e-4)
-    # A word is there once, with the chances of "▁x" and "x" added up.
+    # Each word is listed once: the probabilities of "▁x" and "x" are added up.
     pieces = (model.tokenizer.piece(place) for place in range(5, model.tokenizer.vocab_size))
     assert sorted(f.words[0] for f in everything) == sorted({piece.removeprefix("▁") for piece in pieces} - {""})
     every_pair = model.fill("[MASK] walked to the [MASK].", top=10**6)  # filled together
@@ -139,7 +139,7 @@ def test_fill_ranks_words_by_the_probability_of_the_network(model: Model) -> Non
     assert best.offsets == ((len(before) + 5, len(before) + 11),)
 
 
-def test_embeddings_do_not_depend_on_the_company(model: Model) -> None:
+def test_embeddings_do_not_depend_on_the_rest_of_the_batch(model: Model) -> None:
     texts = ["Anna walked.", "Then Bert found three apples under a tree.", "", "No"]
     together = model.embed(texts)
     assert together.shape == (4, 32)
@@ -163,7 +163,7 @@ def test_what_is_no_text_is_one_clear_error(model: Model, wrong: object) -> None
         next(model.embed_batches(wrong))  # type: ignore[arg-type]
 
 
-def test_the_joins_of_a_text_are_its_sentences_two_by_two(model: Model) -> None:
+def test_the_joins_of_a_text_are_its_pairs_of_neighbouring_sentences(model: Model) -> None:
     text = "Anna walked to the garden. Bert slept. Nobody knew where it came from."
     found = model.order(text)
     assert [text[join.start :].startswith(join.second) for join in found.joins] == [True, True]
@@ -192,7 +192,7 @@ def test_a_text_is_cut_at_what_the_model_reads_or_at_max_length(model: Model) ->
     texts = ["Anna walked to the garden.", "Anna slept.", "Anna walked to the house."]
     first, second = model.embed_batches(texts, batch_size=2, max_length=4, progress=done.append)
     assert done == [2, 1]
-    np.testing.assert_allclose(first[0], second[0], atol=1e-6)  # two pieces of each are read, which are alike
+    np.testing.assert_allclose(first[0], second[0], atol=1e-6)  # only two pieces of each are read, which are the same
     assert not np.allclose(model.embed(texts[0]), first[0], atol=1e-3)
 
 

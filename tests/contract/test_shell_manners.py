@@ -11,7 +11,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from .shell import COMMAND, QUICK, TEXTS, digest, interrupted, leaves, litebert, says
+from .shell import COMMAND, QUICK, TEXTS, assert_error, digest, interrupted, leaves, litebert
 from .tiny import PRETRAIN, Desk
 
 
@@ -21,7 +21,7 @@ def test_every_help_has_examples_and_no_help_or_list_loads_torch(desk: Desk) -> 
         done = litebert(*name.split(), "--help").ok
         assert done.stdout.startswith(f"Usage: litebert {name}")
         assert len(re.findall(rf"(?m)^ *litebert {name}\b", done.stdout)) >= 2, name
-        assert "None" not in done.stdout, name  # such as a limit that there is not
+        assert "None" not in done.stdout, name  # such as a missing limit
     words = [[*name.split(), "--help"] for name in leaves()] + [["--version"], ["help"]]
     words += [["runs", "list", "--runs", str(desk.folder / "runs")]]
     code = f"""
@@ -36,7 +36,7 @@ print(sorted({{"torch", "transformers", "matplotlib"}} & set(sys.modules)))
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "[]\n"
 
 
-def test_version_help_and_completion_are_told_and_help_is_shown_where_a_verb_is_missing() -> None:
+def test_version_help_and_completion_are_printed_and_a_missing_verb_shows_help() -> None:
     assert re.search(r"litebert.*\d+\.\d+", litebert("-V").stdout)
     assert litebert("help", "corpus", "build").stdout == litebert("corpus", "build", "--help").stdout
     for words in ([], ["runs"], ["config"]):
@@ -95,13 +95,13 @@ MISTAKES: dict[str, tuple[int, str, str]] = {
     "examples": (1, "data check nowhere.csv", "nowhere.csv"),
     "one run to compare": (1, "runs compare BASE", "two"),
 }
-"""The exit code of a command, its words, and what the error says; no command writes or prints anything else."""
+"""Exit code, command line and words of the error; no command writes or prints anything else."""
 
 
 @pytest.mark.parametrize(("code", "typed", "said"), MISTAKES.values(), ids=MISTAKES)
 def test_a_mistake_is_one_clear_error(desk: Desk, tmp_path: Path, code: int, typed: str, said: str) -> None:
     done = desk.run(tmp_path, *shlex.split(typed))
-    says(done, code, *said.split())
+    assert_error(done, code, *said.split())
     assert (done.stdout, list(tmp_path.iterdir())) == ("", [])
     assert "\x1b" not in done.stderr
 
@@ -176,12 +176,12 @@ CASES = [
     ("tokenizer train", "STORIES --vocab-size 60 --output v"),
 ]
 ELSEWHERE = {"export onnx", "export program", "export web", "hub pull", "study cost"}
-"""Commands with --json that need more than this desk; their own tests run them."""
+"""Commands with --json that need more than the desk; other tests run them."""
 
 
 @pytest.fixture(scope="module")
 def place(desk: Desk, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give the folder where the cases run: what one of them writes, another reads."""
+    """Return the folder in which all cases run: some read what others write."""
     place = tmp_path_factory.mktemp("json")
     (place / "few.txt").write_text("".join(f"{text}\n" for text in TEXTS * 3))
     rows = "".join(f"{n}\tAnna left.\tBert came.\t{'not_' * (n % 2)}entailment\n" for n in range(8))
@@ -195,7 +195,7 @@ def place(desk: Desk, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def closed(schema: object) -> object:
-    """Return a schema that allows no field which it does not name."""
+    """Return a copy of a schema that allows only the fields it names."""
     if isinstance(schema, list):
         return [closed(each) for each in schema]
     if not isinstance(schema, dict):
@@ -204,41 +204,41 @@ def closed(schema: object) -> object:
     return {"additionalProperties": False, **fields} if "properties" in schema and "$ref" not in schema else fields
 
 
-def keeps_to(name: str, value: object) -> None:
+def assert_matches_schema(name: str, value: object) -> None:
     jsonschema.validate(value, closed(litebert("help", "--schema", *name.split()).json))
 
 
 @pytest.mark.parametrize(("name", "typed"), CASES, ids=map(" ".join, CASES))
-def test_what_json_prints_keeps_to_the_schema_that_help_shows(desk: Desk, place: Path, name: str, typed: str) -> None:
+def test_json_output_matches_the_schema_that_help_shows(desk: Desk, place: Path, name: str, typed: str) -> None:
     if name == "export google":
         shutil.rmtree(place / "google", ignore_errors=True)
-    keeps_to(name, desk.run(place, *name.split(), *shlex.split(typed), "--json").ok.json)
+    assert_matches_schema(name, desk.run(place, *name.split(), *shlex.split(typed), "--json").ok.json)
 
 
-def test_rows_of_a_file_keep_to_the_schema_too_and_every_command_with_json_is_tried(desk: Desk) -> None:
+def test_rows_of_a_file_match_the_schema_and_every_command_with_json_is_tested(desk: Desk) -> None:
     done = litebert("embed", desk.table("reviews.csv"), "--model", desk.base, "--json", "--quiet")
     assert len(done.rows) == 20
     for row in done.rows:
-        keeps_to("embed", row)
+        assert_matches_schema("embed", row)
     with_json = {name for name in leaves() if re.search(r"(?m)^  --json\b", litebert(*name.split(), "--help").stdout)}
     assert {name for name, _ in CASES} | ELSEWHERE == with_json
-    says(litebert("help", "--schema", "recipes", "show"), 1, "recipes show")
+    assert_error(litebert("help", "--schema", "recipes", "show"), 1, "recipes show")
     for wrong in ({}, {"cosine": "near"}, {"cosine": 0.5, "more": 1}):
         with pytest.raises(jsonschema.ValidationError):
-            keeps_to("similar", wrong)
+            assert_matches_schema("similar", wrong)
 
 
 # ---- signals, and the exit codes of a training ----------------------------------------------------------------------
 
 
 def trained(desk: Desk, *more: object) -> list[object]:
-    """Return the words of a pretraining that is quick, with settings of its own."""
+    """Return the words of a quick pretraining; `more` overrides its settings."""
     words = ["pretrain", "--corpus", desk.corpus, "--preset", "tiny", "objective.max_seq_length=64", "--name", "own"]
     own = {str(word).split("=")[0] for word in more}
     return [*words, *(word for word in QUICK if word.split("=")[0] not in own), *more]
 
 
-def test_ctrl_c_ends_a_training_after_a_step_and_the_same_command_goes_on(desk: Desk, tmp_path: Path) -> None:
+def test_ctrl_c_ends_a_training_after_a_step_and_the_same_command_resumes_it(desk: Desk, tmp_path: Path) -> None:
     words = trained(desk, "train.steps=12", "train.save_every=3", "--runs")
     stopped = interrupted(*words, tmp_path / "a", once=tmp_path / "a/own/checkpoints/step-000000003")
     assert stopped.code == 130, stopped
@@ -249,30 +249,30 @@ def test_ctrl_c_ends_a_training_after_a_step_and_the_same_command_goes_on(desk: 
     assert weights[0] == weights[1]
     again = litebert(*words, tmp_path / "b")
     assert (again.code, (tmp_path / "b/own/model/model.safetensors").read_bytes()) == (0, weights[1])
-    says(litebert(*words, tmp_path / "b", "optim.learning_rate=0.1"), 1, "learning_rate")
+    assert_error(litebert(*words, tmp_path / "b", "optim.learning_rate=0.1"), 1, "learning_rate")
 
 
 def test_a_warm_up_longer_than_the_time_takes_a_tenth_of_the_steps_that_fit(desk: Desk, tmp_path: Path) -> None:
     corpus = ("pretrain", "--corpus", desk.corpus, "--preset", "tiny", "--minutes", 0.01, "--runs", tmp_path)
     words = (*corpus, "train.batch_size=4", "objective.max_seq_length=64")
     words += ("optim.warmup_steps=10000", "train.log_every=1")
-    for manner in ((), ("--quiet",)):  # begun after a plan, and resumed with what is recorded
+    for manner in ((), ("--quiet",)):  # started after a plan, then resumed with the recorded settings
         assert litebert(*words, "train.loader_workers=0", *manner).ok
         (tmp_path / "albert" / "model" / "config.json").unlink()
     rates = re.findall(r'"learning_rate": ([^,]+)', (tmp_path / "albert" / "metrics.jsonl").read_text("utf-8"))
     assert max(map(float, rates)) > 0.001  # of 0.003
 
 
-def test_a_training_without_a_finite_number_exits_with_five(desk: Desk, tmp_path: Path) -> None:
+def test_a_training_with_non_finite_numbers_exits_with_five(desk: Desk, tmp_path: Path) -> None:
     wild = ["optim.name=adamw", "optim.learning_rate=10", "optim.weight_decay=10", "optim.clip_norm=1e30"]
     done = litebert(*trained(desk, *wild, "train.steps=60", "train.max_skipped_steps=2", "--runs", tmp_path))
-    says(done, 5, "finite")
+    assert_error(done, 5, "finite")
 
 
 # ---- outputs ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_corpus_that_was_killed_is_resumed_to_the_same_bytes(desk: Desk, tmp_path: Path) -> None:
+def test_a_killed_corpus_build_resumes_to_the_same_bytes(desk: Desk, tmp_path: Path) -> None:
     (tmp_path / "t.txt").write_text(desk.stories.read_text() * 30)
     words = ("corpus", "build", "t.txt", "--tokenizer", desk.tokenizer, "--held-out", 0.2, "--documents", "blank-line")
     words += ("--workers", 1, "--quiet", "--output")
@@ -286,7 +286,7 @@ def test_a_corpus_that_was_killed_is_resumed_to_the_same_bytes(desk: Desk, tmp_p
     assert digest(tmp_path / "killed") == digest(tmp_path / "whole")
 
 
-def test_a_plan_writes_nothing_and_a_small_text_has_fewer_pieces_than_asked_for(desk: Desk, tmp_path: Path) -> None:
+def test_a_dry_run_writes_nothing_and_a_small_text_has_fewer_pieces_than_requested(desk: Desk, tmp_path: Path) -> None:
     words = ("pretrain", desk.stories, *PRETRAIN, "--held-out", 0.2, "--vocab-size", 8_000, *QUICK)
     plan = litebert(*words, "--dry-run", cwd=tmp_path)
     assert {line.split()[0] for line in plan.ok.stdout.splitlines()} >= {"parameters", "memory", "time"}

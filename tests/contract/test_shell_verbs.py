@@ -1,4 +1,4 @@
-"""Every verb on texts answers alike whatever the input: typed, piped, from files of each format, into each format."""
+"""Every verb gives the same answers for typed, piped and file inputs of any format, and in every output format."""
 
 import csv
 import gzip
@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 import zstandard
 
-from .shell import litebert, near, says
+from .shell import assert_error, litebert, near
 from .tiny import Desk
 from .verbs import OF_TEXT, TEXTS, VERBS, Row
 
@@ -23,10 +23,10 @@ CASES = [
 ]
 
 
-def written(folder: Path, rows: list[Row], kind: str) -> list[Path]:
-    """Write the rows as files of this kind."""
+def write_rows(folder: Path, rows: list[Row], kind: str) -> list[Path]:
+    """Write the rows as files of one format."""
     if kind == "files":
-        return [*written(folder, rows[:1], "jsonl"), *written(folder, rows[1:], "txt")]
+        return [*write_rows(folder, rows[:1], "jsonl"), *write_rows(folder, rows[1:], "txt")]
     path, (base, _, packed) = folder / f"rows.{kind}", kind.partition(".")
     if base == "parquet":
         pd.DataFrame(rows).to_parquet(path)
@@ -41,8 +41,8 @@ def written(folder: Path, rows: list[Row], kind: str) -> list[Path]:
 
 
 @cache
-def alone(desk: Desk, name: str) -> list[object]:
-    """Return the answers to the typed rows, one command each."""
+def single_answers(desk: Desk, name: str) -> list[object]:
+    """Return the answers to the typed rows, each from a command of its own."""
     verb = VERBS[name]
     found = [litebert(name, *words, "--model", getattr(desk, verb.run), "--json") for words in verb.typed]
     assert {done.code for done in found} == {0}, found
@@ -51,12 +51,12 @@ def alone(desk: Desk, name: str) -> list[object]:
 
 
 @pytest.mark.parametrize("name", VERBS)
-def test_a_typed_text_is_answered_for_people_and_for_machines(desk: Desk, name: str) -> None:
+def test_a_typed_text_is_answered_as_text_and_as_json(desk: Desk, name: str) -> None:
     verb = VERBS[name]
     done = litebert(name, *verb.typed[0], "--model", getattr(desk, verb.run)).ok
     assert verb.shown in done.stdout
     assert done.stderr.splitlines()[0].startswith("model: ")
-    for answer in alone(desk, name):
+    for answer in single_answers(desk, name):
         if name == "embed":
             assert len(answer) == 32
             continue
@@ -65,29 +65,29 @@ def test_a_typed_text_is_answered_for_people_and_for_machines(desk: Desk, name: 
 
 
 @pytest.mark.parametrize(("name", "kind"), CASES)
-def test_rows_of_any_kind_of_file_are_answered_as_typed_ones(desk: Desk, tmp_path: Path, name: str, kind: str) -> None:
+def test_rows_of_any_file_are_answered_like_typed_ones(desk: Desk, tmp_path: Path, name: str, kind: str) -> None:
     verb = VERBS[name]
     words: list[object] = ["-"]
     typed = "".join(row.get("text", "") + "\n" for row in verb.rows)
     if kind != "stdin":
-        words = list(written(tmp_path, verb.rows, kind))
+        words = list(write_rows(tmp_path, verb.rows, kind))
     done = litebert(name, *words, "--model", getattr(desk, verb.run), "--json", "--quiet", stdin=typed).ok
     assert [set(row) for row in done.rows] == [{"row", "answer"}] * len(verb.rows)
     assert [row["row"] for row in done.rows] == [*range(1, len(verb.rows) + 1)]
-    assert [row["answer"] for row in done.rows] == near(alone(desk, name))
+    assert [row["answer"] for row in done.rows] == near(single_answers(desk, name))
 
 
 @pytest.mark.parametrize("name", VERBS)
 def test_answers_go_to_lines_or_a_table_and_rows_keep_their_order(desk: Desk, tmp_path: Path, name: str) -> None:
     verb = VERBS[name]
-    (path,) = written(tmp_path, verb.rows, "jsonl")
+    (path,) = write_rows(tmp_path, verb.rows, "jsonl")
     asked = {"a.jsonl": [path], "a.csv": [path], "typed.jsonl": verb.typed[0]}
     for output, words in asked.items():
         given = (*words, "--model", getattr(desk, verb.run), "--output", tmp_path / output)
         done = litebert(name, *given, *["--quiet"] * (words == [path]))
         assert (done.code, done.stdout) == (0, ""), done.stderr
         assert words != [path] or f"{len(verb.rows)} rows" in done.stderr
-    expected = [{"row": n, "answer": near(answer)} for n, answer in enumerate(alone(desk, name), 1)]
+    expected = [{"row": n, "answer": near(answer)} for n, answer in enumerate(single_answers(desk, name), 1)]
     lines, typed = (
         [json.loads(line) for line in (tmp_path / f"{stem}.jsonl").read_text("utf-8").splitlines()]
         for stem in ("a", "typed")
@@ -116,11 +116,11 @@ def test_a_column_is_chosen_by_name_role_or_number(desk: Desk, tmp_path: Path, c
     (tmp_path / "t.csv").write_text(table.format(*TEXTS))
     words = [word for column in columns for word in ("--column", column)]
     done = litebert("embed", tmp_path / "t.csv", *words, "--model", desk.base, "--json", "--quiet").ok
-    assert [row["answer"] for row in done.rows] == near(alone(desk, "embed"))
+    assert [row["answer"] for row in done.rows] == near(single_answers(desk, "embed"))
 
 
 @pytest.mark.parametrize("role", ["second", "pair"])
-def test_the_second_text_of_a_pair_has_its_names(desk: Desk, tmp_path: Path, role: str) -> None:
+def test_the_column_of_a_second_text_may_have_either_name(desk: Desk, tmp_path: Path, role: str) -> None:
     model = ("--model", desk.reviews, "--json")
     pairs = [word for _ in TEXTS for word in ("--pair", TEXTS[0])]
     expected = litebert("classify", *TEXTS, *pairs, *model).json
@@ -130,7 +130,7 @@ def test_the_second_text_of_a_pair_has_its_names(desk: Desk, tmp_path: Path, rol
         assert [row["answer"] for row in done.ok.rows] == near(expected)
 
 
-def test_one_text_serves_all_questions(desk: Desk, tmp_path: Path) -> None:
+def test_one_context_serves_all_questions(desk: Desk, tmp_path: Path) -> None:
     (tmp_path / "q.txt").write_text("Who left?\nWhere?\n")
     (tmp_path / "report.txt").write_text(TEXTS[0])
     words = ("answer", tmp_path / "q.txt", "--model", desk.spans, "--json")
@@ -153,12 +153,12 @@ def test_texts_may_begin_with_a_dash(desk: Desk) -> None:
     assert (done.code, len(done.json)) == (0, 2), done.stderr
 
 
-def test_standard_input_may_have_marks_of_windows_and_rows_that_cannot_be_answered(desk: Desk) -> None:
+def test_standard_input_may_have_a_bom_crlf_and_rows_that_cannot_be_answered(desk: Desk) -> None:
     words = ("fill", "-", "--model", desk.base, "--json", "--top", 1)
     done = litebert(*words, stdin="\ufeffAnna [MASK].\r\nno blank\nBert [MASK].")
     assert [set(row) for row in done.rows] == [{"row", "answer"}, {"row", "error"}, {"row", "answer"}]
     assert done.rows[0]["answer"][0]["offsets"] == [[5, 11]]
     assert "1 of them skipped" in done.stderr
-    says(litebert(*words, stdin=b"a\nB\xf6se [MASK]\n"), 1, "line 2", "UTF-8", "0xf6")
-    says(litebert(*words, stdin="no blank\nnone here\n"), 1, "no row has an answer")
+    assert_error(litebert(*words, stdin=b"a\nB\xf6se [MASK]\n"), 1, "line 2", "UTF-8", "0xf6")
+    assert_error(litebert(*words, stdin="no blank\nnone here\n"), 1, "no row has an answer")
     assert litebert(*words, stdin=None).stdout == ""

@@ -1,4 +1,4 @@
-"""A training that is killed, anywhere, and started again ends with the bits of one that was left alone."""
+"""A training that is killed anywhere and restarted ends with the same bits as an uninterrupted one."""
 
 import shutil
 from collections.abc import Callable
@@ -12,14 +12,14 @@ from tests.kills import killed
 from .tiny import FINETUNING, PRETRAINING, Desk, rows, weights
 
 PARTS = {"pretrain": [0.15, 0.35, 0.5, 0.65, 0.8, 0.95], "finetune": [0.3, 0.6, 0.9]}
-"""Where a training is killed, as shares of its operations on files."""
+"""Where a training is killed, as fractions of its file operations."""
 
 
 PACE = {"train.steps": 8, "train.save_every": 2, "train.eval_every": 4}
 
 
 def call_of(verb: str, desk: Desk) -> dict[str, object]:
-    """Return the arguments of a training, without where it goes."""
+    """Return the arguments of a training, except for the folder and the name of its run."""
     if verb == "pretrain":
         settings = {**PRETRAINING, **PACE, "optim.name": "muon", "optim.average_decay": 0.5}
         return {"corpus": str(desk.corpus), "settings": settings}
@@ -27,7 +27,7 @@ def call_of(verb: str, desk: Desk) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("verb", PARTS)
-def test_a_killed_training_goes_on_to_the_same_bits(desk: Desk, tmp_path: Path, verb: str) -> None:
+def test_a_killed_training_resumes_to_the_same_bits(desk: Desk, tmp_path: Path, verb: str) -> None:
     arguments, whole = call_of(verb, desk), tmp_path / "whole"
     assert killed("train", verb=verb, arguments=arguments, runs=tmp_path, parts=PARTS[verb]) > 50
     for part in PARTS[verb]:
@@ -40,7 +40,7 @@ def test_a_killed_training_goes_on_to_the_same_bits(desk: Desk, tmp_path: Path, 
 
 @pytest.fixture(scope="module")
 def whole(desk: Desk, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give a finished pretraining with its checkpoints."""
+    """Return the folder of a finished pretraining with its checkpoints."""
     return package.pretrain(
         **call_of("pretrain", desk), runs=tmp_path_factory.mktemp("runs"), name="whole", quiet=True
     ).folder
@@ -52,11 +52,11 @@ DAMAGES: dict[str, Callable[[bytes], bytes | None]] = {
     "state.json": lambda _: b"",
     "manifest.json": lambda _: None,
 }
-"""What is left of a file of a checkpoint: a bit is flipped, it is cut, emptied, removed."""
+"""How each file of a checkpoint is damaged: a bit is flipped, or it is truncated, emptied or removed."""
 
 
 @pytest.mark.parametrize("name", DAMAGES)
-def test_a_damaged_checkpoint_is_passed_over_and_named(
+def test_a_damaged_checkpoint_is_skipped_and_named(
     desk: Desk, whole: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], name: str
 ) -> None:
     run = Path(shutil.copytree(whole, tmp_path / "runs" / "own"))
@@ -67,7 +67,7 @@ def test_a_damaged_checkpoint_is_passed_over_and_named(
     path.unlink()
     if left is not None:
         path.write_bytes(left)
-    is_quiet = name == "optimizer.safetensors"  # what is damaged is named also where progress is not wanted
+    is_quiet = name == "optimizer.safetensors"  # a damaged file is named even if progress is not shown
     again = package.pretrain(**call_of("pretrain", desk), runs=run.parent, name=run.name, quiet=is_quiet)
     said = capfd.readouterr().err
     assert last.name in said

@@ -1,4 +1,4 @@
-"""What training computes stays as it is: losses, gradients and measures of a few steps of every kind, to the bit."""
+"""Golden losses, gradients and measures of a few steps of every kind of training, exact to the bit."""
 
 import json
 from pathlib import Path
@@ -87,7 +87,7 @@ def test_golden_losses_with_a_teacher(desk: Desk, tmp_path: Path) -> None:
     assert found == golden.expected("finetuning", "taught", found)
 
 
-def test_what_a_run_says_of_itself_is_what_its_files_say(desk: Desk) -> None:
+def test_a_run_object_agrees_with_its_files(desk: Desk) -> None:
     run = package.Run.open(desk.base)
     assert (run.name, run.kind, run.is_finished, run.exit_code, run.seeds) == ("base", "pretraining", True, 0, ())
     assert run.settings["train.steps"] == PACE["train.steps"]
@@ -99,7 +99,7 @@ def test_what_a_run_says_of_itself_is_what_its_files_say(desk: Desk) -> None:
     assert set(run.model().verbs) == {"fill", "score", "order", "embed"}
 
 
-def test_several_seeds_are_one_run_and_each_is_the_run_of_its_seed(desk: Desk, tmp_path: Path) -> None:
+def test_several_seeds_are_one_run_and_each_equals_a_run_of_that_seed(desk: Desk, tmp_path: Path) -> None:
     settings = {**FINETUNING, "train.steps": 2}
     both = desk.finetune(tmp_path, given=settings, seeds=[3, 4], name="both")
     four = desk.finetune(tmp_path, given={**settings, "train.seed": 4}, name="four")
@@ -107,4 +107,4 @@ def test_several_seeds_are_one_run_and_each_is_the_run_of_its_seed(desk: Desk, t
     assert weights(both.seeds[1]) == weights(four) != weights(both.seeds[0])
     assert set(both.metrics["seed"]) == {3, 4}
     assert both.is_finished and both.report.is_file()
-    assert all("accuracy" in told for told in (str(both.result), both._repr_html_()))
+    assert all("accuracy" in text for text in (str(both.result), both._repr_html_()))

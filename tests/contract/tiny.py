@@ -1,4 +1,4 @@
-"""The desk: the smallest things to train, by Python and by the shell: texts, tables, a corpus, networks, runs."""
+"""The desk: tiny texts, tables, a corpus, networks and runs, made once through Python and the shell."""
 
 import json
 from collections.abc import Callable
@@ -18,14 +18,14 @@ SHAPE |= {"intermediate_size": 64, "hidden_dropout_prob": 0.1, "attention_probs_
 PACE = {"train.steps": 6, "train.batch_size": 8, "train.precision": "fp32", "train.threads": 1}
 PACE |= {"train.log_every": 1, "train.eval_every": 3, "train.save_every": 3, "train.eval_sequences": 16}
 PACE |= {"train.loader_workers": 0}
-"""Settings of a training of six steps whose every step is logged."""
+"""Settings of a training of six steps that logs every step."""
 
 PRETRAINING = {**{f"model.{name}": value for name, value in SHAPE.items()}, **PACE, "objective.max_seq_length": 48}
 
 MORE = {
     "pairs.csv": "text,second,label\n"
     + "".join(f"Anna walked {n} times.,Bert {'slept' if n % 2 else 'left'}.,{n % 2}\n" for n in range(20)),
-    # many rows with unlike predictions: of two that differ in their last bit a correlation can be anything
+    # many rows with different predictions: the correlation of two that differ in one bit could be anything
     "ratings.csv": "text,label\n"
     + "".join(f"{'Anna walked on. ' * (1 + n % 7)}Bert slept {n} times.,{n % 5 + 0.5}\n" for n in range(60)),
     "topics.jsonl": "".join(
@@ -34,7 +34,7 @@ MORE = {
         for n in range(24)
     ),
 }
-"""Examples of further kinds of task."""
+"""Examples for more kinds of task."""
 
 Settings = dict[str, object]
 FINETUNING: Settings = {**PACE, "train.batch_size": 4, "task.max_length": 48, "optim.learning_rate": 0.001}
@@ -42,12 +42,12 @@ FINETUNING: Settings = {**PACE, "train.batch_size": 4, "task.max_length": 48, "o
 
 @dataclass(frozen=True)
 class Desk:
-    """A text of forty-eight stories, its vocabulary and its corpus, tables, and a run of each kind under its name."""
+    """A text of forty-eight stories, its vocabulary, its corpus, tables, and a run of each kind as an attribute."""
 
     folder: Path
 
     def __getattr__(self, name: str) -> Path:
-        """Give the run of this name; `base` is a pretraining of six steps."""
+        """Return the folder of the run with this name; `base` is a pretraining of six steps."""
         run = self.folder / "runs" / name
         if not run.is_dir():
             raise AttributeError(name)
@@ -68,18 +68,18 @@ class Desk:
     def finetune(
         self, runs: Path, table: str = "reviews.csv", given: Settings = FINETUNING, **how: object
     ) -> package.Run:
-        """Fine-tune the pretrained network on a table, whose name is the run's by default."""
+        """Fine-tune the pretrained network on a table; by default the run is named after it."""
         return package.finetune(self.table(table), model=self.base, runs=runs, settings=given, quiet=True, **how)
 
     def run(self, place: Path, *words: object) -> Done:
-        """Run a command in a folder of its own, where words in capitals name what is on the desk."""
+        """Run a command in the folder `place`; words in capitals are replaced by paths on the desk."""
         names = {path.stem.upper(): path for path in self.folder.iterdir()} | {"BASE": self.base}
         typed = (names.get(word, str(word).replace("RUNS", str(self.folder / "runs"))) for word in words)
         return litebert(*typed, cwd=place)
 
 
 PRETRAIN = ("--preset", "tiny", "--vocab-size", 70, "--sentences", "line", "objective.max_seq_length=64")
-"""How a text of stories is pretrained on; with QUICK, in a second."""
+"""Options to pretrain on a text of stories; together with QUICK it takes a second."""
 
 
 @pytest.fixture(scope="session")
@@ -103,14 +103,14 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Desk:
 
 
 def rows(run: package.Run | Path) -> list[dict]:
-    """Return the rows of a run's log without what depends on the clock."""
+    """Return the rows of a run's log without the field that depends on the clock."""
     folder = run.folder if isinstance(run, package.Run) else run
     lines = (folder / "metrics.jsonl").read_text("utf-8").splitlines()
     return [{k: v for k, v in json.loads(line).items() if k != "tokens_per_second"} for line in lines]
 
 
 def weights(run: package.Run | Path) -> bytes:
-    """Return the weights that a run ended with."""
+    """Return the file of a run's final weights."""
     folder = run.folder if isinstance(run, package.Run) else run
     return (folder / "model" / "model.safetensors").read_bytes()
 
@@ -120,7 +120,7 @@ Random = Callable[..., Path]
 
 @pytest.fixture(scope="session")
 def random_model(desk: Desk, tmp_path_factory: pytest.TempPathFactory) -> Random:
-    """Give a maker of model folders as transformers writes them, with large random weights and our vocabulary."""
+    """Return a function that writes model folders with transformers, with large random weights and our vocabulary."""
     pytest.importorskip("transformers")
     from tests.interop.transformers_models import random_model
 

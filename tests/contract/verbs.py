@@ -1,4 +1,4 @@
-"""The verbs of a model in one table: the run that has each, what it is asked, and the fields of its answer."""
+"""The verbs of a model in one table: the run that offers each, its inputs, and the fields of its answer."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -11,7 +11,7 @@ BLANKS = ["Anna walked to [MASK] house.", "Bert found a [MASK] ball."]
 
 
 class Verb(NamedTuple):
-    """What a verb is asked: as rows of a file, as typed words, in Python; what an answer holds, and what is shown."""
+    """A verb's inputs as rows of a file, as typed words and as a call; its answer's fields; a part of its output."""
 
     run: str
     rows: list[Row]

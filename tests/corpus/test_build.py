@@ -22,7 +22,7 @@ from litebert.corpus.build import run_local, run_on_ray
 from litebert.corpus.shards import CorpusPlan
 from litebert.errors import DamagedError, LitebertError, ResourceError
 from litebert.files import locked
-from tests.memory import in_a_child
+from tests.memory import run_in_child
 
 from .conftest import Build, Story, Write, paragraphs, rows, stories, texts_of, tree
 
@@ -152,7 +152,7 @@ def test_memory_does_not_grow_with_the_input(write: Write, vocabulary: Path) -> 
     for kilobytes in (2_500, 25_000):
         content = f"{text}\n" * (kilobytes * 1_000 // len(text))  # one document, in many batches
         path = write(f"{kilobytes}.txt.gz", gzip.compress(content.encode()))
-        peak, documents = map(int, in_a_child(PEAK, path, vocabulary, f"{path}.corpus"))
+        peak, documents = map(int, run_in_child(PEAK, path, vocabulary, f"{path}.corpus"))
         peaks.append(peak)
         assert documents == 1
     assert peaks[1] - peaks[0] < 10_000 << 10, "of 22,500 kilobytes more that were read"

@@ -18,7 +18,7 @@ from litebert.errors import DamagedError, LitebertError
 from litebert.folder import load_model, save_model
 from litebert.nn import AlbertForPretraining
 from tests.interop.transformers_models import SHAPE, drawn
-from tests.memory import in_a_child, memory_below
+from tests.memory import memory_below, run_in_child
 
 CONFIG = AlbertConfig(**SHAPE, embedding_size=16)
 WORDS = "albert.embeddings.word_embeddings.weight"
@@ -146,7 +146,7 @@ def test_a_large_tensor_that_no_network_uses_is_not_read(weights: Path) -> None:
     os.truncate(weights, weights.stat().st_size + (2 << 30))  # a hole: no disk is used
     code = "from litebert.interop.huggingface import import_model\nfolder, before = Path(sys.argv[1]), used()\n"
     code += "print(*import_model(folder, folder / 'out').unused, used() - before)"
-    name, size = in_a_child(code, weights.parent)
+    name, size = run_in_child(code, weights.parent)
     assert name == "unused" and int(size) < 64 << 20
 
 

@@ -16,7 +16,7 @@ from litebert.inference import Model
 from litebert.inference.model import MAX_CHARACTERS
 from litebert.nn import AlbertForPretraining, AlbertForTask, Batch
 from litebert.tokenizer import Tokenizer, train_tokenizer
-from tests.memory import in_a_child
+from tests.memory import run_in_child
 
 from .random_model import CHOICES, LABELS, SHAPE, SPANS, SPANS_OR_NONE, TAGS, save_random
 
@@ -142,7 +142,7 @@ LONG += [pytest.param("answer", h.kind, 10_000_000, 100, marks=pytest.mark.slow)
 
 @pytest.mark.parametrize(("verb", "kind", "size", "megabytes"), LONG)
 def test_a_long_text_takes_little_memory_besides_itself(verb: str, kind: str, size: int, megabytes: int) -> None:
-    (more,) = in_a_child(MEASURE, verb, kind, size)
+    (more,) = run_in_child(MEASURE, verb, kind, size)
     assert int(more) < megabytes * 1_000_000
 
 

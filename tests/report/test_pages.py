@@ -1,6 +1,6 @@
-"""Pages of runs: what they say, sound markup that loads nothing, the same bytes; curves that stay small.
+"""Reports of runs: their text, valid markup that loads nothing, reproducible bytes, and curves that stay small.
 
-The runs are written by the functions that litebert pretrain and finetune write them with.
+The runs are written with the functions that litebert pretrain and finetune use.
 """
 
 import html
@@ -33,8 +33,8 @@ from litebert.settings import Setting, resolve
 from litebert.train.run import RunLog, Session, begin
 
 
-def begun(folder: Path, kind: type[BaseModel], given: dict[str, tuple[Json, str]], **data: Json) -> RunLog:
-    """Begin a run of 40 steps with settings and their origins."""
+def start_run(folder: Path, kind: type[BaseModel], given: dict[str, tuple[Json, str]], **data: Json) -> RunLog:
+    """Start a run of 40 steps with settings and their origins."""
     settings = {name: Setting(value, origin) for name, (value, origin) in given.items()}
     begin(folder, resolve(kind, settings), data={"tokenizer": "a1b2c3", **data})
     return RunLog(Session(folder), TrainConfig(steps=40), is_quiet=True)
@@ -49,11 +49,11 @@ def pretrained(
     last_step: int = 40,
     accuracies: tuple[float, float] = (0.3, 0.8),
 ) -> Path:
-    """Write a pretraining, evaluated at 0, 20 and 40; not at all if it has only begun."""
+    """Write a pretraining run with evaluations at steps 0, 20 and 40, or without any if `last_step` is 0."""
     settings = {"model.preset": ("tiny", "flag"), "data.corpus": (corpus, "flag")}
     settings |= {"train.steps": (40, "recipe laptop"), "train.log_every": (1, "recipe laptop")}
     settings["objective.sentence"] = (sentence, f"command line: objective.sentence={sentence}")
-    log = begun(parent / name, PretrainConfig, settings, **{"training tokens": 1_234_567})
+    log = start_run(parent / name, PretrainConfig, settings, **{"training tokens": 1_234_567})
     for step in range(last_step + 1):
         values = {"masked_lm_loss": 10 - step / 8, "masked_lm_accuracy": accuracies[0] * step / 40}
         if sentence != "none":
@@ -83,14 +83,14 @@ def finetuned(
     is_finished: bool = True,
     **overrides: Json,
 ) -> Path:
-    """Write a fine-tuning, evaluated at 20 and 40: four answers, the last two wrong."""
+    """Write a fine-tuning run with evaluations at steps 20 and 40; by default with four answers, the last two wrong."""
     folder = parent / name
     settings = {"task.name": (task, f"recipe {task}"), "optim.learning_rate": (2e-5, f"recipe {task}")}
     settings |= {"data.folder": ("glue", "flag"), "model.start": (start, "flag"), "train.seed": (seed, "flag")}
     settings |= {"train.steps": (40, "command line: train.steps=40")}
     settings |= {key.replace("__", "."): (value, "flag") for key, value in overrides.items()}
     sizes = {"training examples": 3_668, "training features": 3_668, **{f"{split} examples": 4 for split in splits}}
-    log = begun(folder, FinetuneConfig, settings, **sizes)
+    log = start_run(folder, FinetuneConfig, settings, **sizes)
     prefixes = [f"{split}_" for split in splits] if len(splits) > 1 else [""]
 
     def measures(value: float) -> dict[str, float]:
@@ -123,20 +123,20 @@ def row(**changes: Json) -> dict[str, Json]:
 
 
 def four() -> Iterator[dict[str, Json]]:
-    """Answer four pairs of texts, the last two wrong."""
+    """Yield answers to four pairs of texts, the last two wrong."""
     for number, expected in enumerate(("not_equivalent", "equivalent", "equivalent", "equivalent")):
         wrong = {"answer": "not_equivalent", "score": 0.0} if number > 1 else {"answer": expected}
         text = f"One says {number}. ¦ The other says {number}."
         yield row(id=str(number), text=text, expected=expected, confidence=0.6 + number / 10, **wrong)
 
 
-def require_said(run: Path, said: Iterable[str], unsaid: Iterable[str] = ()) -> str:
-    """Write a page, look for phrases in its words, those of figures left out, and return the words."""
+def require_text(run: Path, present: Iterable[str], absent: Iterable[str] = ()) -> str:
+    """Write a report, require and forbid phrases in its text, figures left out, and return the text."""
     page = write_report(run).read_text(encoding="utf-8")
     body = re.sub(r"<svg.*?</svg>", "", page[page.index("<body>") :], flags=re.DOTALL)
     text = " ".join(html.unescape(re.sub(r"<[^>]*>", " ", body)).split())
-    assert [words for words in said if words.replace("{folder}", str(run)) not in text] == []
-    assert [words for words in unsaid if words in text] == []
+    assert [words for words in present if words.replace("{folder}", str(run)) not in text] == []
+    assert [words for words in absent if words in text] == []
     return text
 
 
@@ -148,7 +148,7 @@ NAN = [{"kind": "train", "step": 41, "masked_lm_loss": math.nan, "gradient_norm"
 NAN += [{"kind": "eval", "step": 41, "masked_lm_loss": -math.inf, "masked_lm_accuracy": math.nan}]
 NOTES = [{"kind": "note", "step": n, "text": f"step {n} skipped: gradient norm inf"} for n in range(1, 61)]
 
-PLAIN = [  # before, now, and without any learning; how to use its model; settings, data, notes
+PLAIN = [  # measures before, now and without learning; how to use the model; settings, data, notes
     "Finished after 40 steps.",
     "tiny: 3 layers of 128, 2 heads, sharing all",
     "Tokens seen 160,000",
@@ -171,7 +171,7 @@ NO_GAIN = [
 RESUME = ["Not finished: step 30 of 40. There is no model yet.", "At step 0 At step 20", "to resume it"]
 BEGUN = ["Not finished: no training step was logged yet.", "Nothing was evaluated yet.", "No step was logged yet."]
 MANY = ["The last 50 of 60 notes", "11 step 11 skipped: gradient norm inf", "60 step 60 skipped: gradient norm inf"]
-# What the run is, rows added to its log, what its page says, and what it does not say.
+# The run, rows added to its log, and phrases that its report contains and does not contain.
 PRETRAINED: dict[str, tuple[dict[str, Any], list[dict[str, object]], list[str], list[str]]] = {
     "plain": ({}, [], PLAIN, []),
     "no gain": ({"accuracies": (0.054, 0.52)}, [], NO_GAIN, []),
@@ -187,14 +187,14 @@ PRETRAINED: dict[str, tuple[dict[str, Any], list[dict[str, object]], list[str], 
 }
 
 
-@pytest.mark.parametrize(("given", "rows", "said", "unsaid"), PRETRAINED.values(), ids=PRETRAINED)
-def test_a_pretraining_is_told_with_what_no_learning_reaches(
-    tmp_path: Path, given: dict[str, Any], rows: list[dict[str, object]], said: list[str], unsaid: list[str]
+@pytest.mark.parametrize(("given", "rows", "present", "absent"), PRETRAINED.values(), ids=PRETRAINED)
+def test_the_report_of_a_pretraining_shows_the_no_learning_baselines(
+    tmp_path: Path, given: dict[str, Any], rows: list[dict[str, object]], present: list[str], absent: list[str]
 ) -> None:
     run = pretrained(tmp_path, **given)
     for row in rows:
         append_line(run / "metrics.jsonl", json.dumps(row))
-    require_said(run, said, unsaid)
+    require_text(run, present, absent)
 
 
 def test_changed_settings_come_first_with_default_and_origin(tmp_path: Path) -> None:
@@ -208,7 +208,7 @@ def test_changed_settings_come_first_with_default_and_origin(tmp_path: Path) -> 
         "data.corpus corpora/wiki required flag",
         "train.warp 9 unknown unknown not a setting of this version",
     ]
-    text = require_said(run, lines)
+    text = require_text(run, lines)
     changed = text.partition("Settings that differ")[2].partition("settings Setting")[0]
     assert all(line in changed for line in lines)
     assert "train.seed" not in changed
@@ -218,7 +218,7 @@ def test_changed_settings_come_first_with_default_and_origin(tmp_path: Path) -> 
 # ---- fine-tuning ----------------------------------------------------------------------------------------------------
 
 BASE = "albert/albert-base-v2"
-FINETUNED_PLAIN = [  # both ends; no learning and chance; published figures, which doubt themselves; answers; use
+FINETUNED_PLAIN = [  # last and best; without learning; published figures and their caveats; answers; use
     "Fine-tuning run mrpc Finished after 40 steps.",
     "Last step, 40 Best evaluation, step 20 Without learning accuracy, key measure 0.7000 0.7500 0.7500 f1 0.3500",
     "with the highest accuracy of 2 (best/): it was chosen on the examples",
@@ -274,7 +274,7 @@ FINETUNED: dict[str, tuple[dict[str, Any], list[str], list[str]]] = {
     "a published model": ({"task": "sst2", "start": BASE}, OF_BASE, ["not comparable"]),
     "a published model without a figure": ({"start": BASE}, NO_FIGURE, []),
     "random weights": ({"task": "sst2", "start": BASE, "model__random": True}, OF_NONE, []),
-    "one's own task": (OWN, ["Task table"], ["Published"]),
+    "the user's own task": (OWN, ["Task table"], ["Published"]),
     "two held-out sets": ({"splits": ("dev_matched", "dev_mismatched")}, TWO_SETS, ["Held-out dev_matched_f1"]),
     "not finished": ({"is_finished": False}, UNFINISHED, ["Best evaluation", "litebert evaluate", "Held-out step"]),
     "one seed of several": ({"name": "mrpc/seed-1"}, ["Fine-tuning run mrpc/seed-1 Finished"], []),
@@ -287,14 +287,14 @@ FINETUNED: dict[str, tuple[dict[str, Any], list[str], list[str]]] = {
 }
 
 
-@pytest.mark.parametrize(("given", "said", "unsaid"), FINETUNED.values(), ids=FINETUNED)
-def test_a_fine_tuning_is_told_beside_published_figures_and_no_learning(
-    tmp_path: Path, given: dict[str, Any], said: list[str], unsaid: list[str]
+@pytest.mark.parametrize(("given", "present", "absent"), FINETUNED.values(), ids=FINETUNED)
+def test_the_report_of_a_fine_tuning_shows_baselines_and_published_figures(
+    tmp_path: Path, given: dict[str, Any], present: list[str], absent: list[str]
 ) -> None:
-    require_said(finetuned(tmp_path, **given), said, unsaid)
+    require_text(finetuned(tmp_path, **given), present, absent)
 
 
-def test_long_and_hostile_texts_are_cut_and_escaped_and_many_stay_a_small_page(tmp_path: Path) -> None:
+def test_long_and_hostile_texts_are_cut_and_escaped_and_many_keep_the_page_small(tmp_path: Path) -> None:
     bad = '<script>alert("x")</script>\u2028\x00 ' + "word " * 200
     rows = [row(id=str(number), text="long text " * 30, confidence=0.5 + number / 40_000) for number in range(19_999)]
     run = finetuned(tmp_path, rows=[row(text=bad, answer="not_equivalent", score=0.0), *rows])
@@ -324,10 +324,10 @@ def test_a_damaged_file_is_named_and_the_old_report_stays(tmp_path: Path, file: 
 
 def test_seeds_are_summarised_for_last_steps_and_best_evaluations(tmp_path: Path) -> None:
     run = finetuned(tmp_path, "mrpc/seed-3", seed=3, is_finished=False)
-    require_said(run.parent, ["No seed is finished yet."])
+    require_text(run.parent, ["No seed is finished yet."])
     for seed, accuracies in {1: (0.7, 0.6), 2: (0.8, 0.7), 10: (0.9, 0.8)}.items():
         run = finetuned(tmp_path, f"mrpc/seed-{seed}", seed=seed, accuracies=accuracies)
-    said = [
+    present = [
         "Fine-tuning run, several seeds mrpc 3 of 4 seeds are finished.",
         "over 3 seeds: median; mean ± deviation",
         "accuracy, key measure 0.7000; 0.7000 ± 0.1000 0.8000; 0.8000 ± 0.1000",
@@ -338,14 +338,14 @@ def test_seeds_are_summarised_for_last_steps_and_best_evaluations(tmp_path: Path
         "bands show their lowest and highest",
         f"litebert report {run}",
     ]
-    require_said(run.parent, said)
+    require_text(run.parent, present)
 
 
 # ---- as a browser reads it ------------------------------------------------------------------------------------------
 
 
 def elements(run: Path) -> Callable[..., list[Element]]:
-    """Write a page and return a function that finds elements by name; it is sound if it can be read as XML."""
+    """Write a report, check that it can be read as XML, and return a function that finds elements by name."""
     source = write_report(run).read_text("utf-8").removeprefix("<!DOCTYPE html>")
     root = ElementTree.fromstring(re.sub(r"<(meta[^>]*)>", r"<\1/>", source))
     return lambda *names: [each for each in root.iter() if each.tag in names or not names]
@@ -356,7 +356,7 @@ ACCURACY = "Held-out accuracy: held out from 0.7500 at step 20 to 0.7000 at step
 
 
 @pytest.mark.parametrize(("write", "num_tables", "described"), [(pretrained, 4, LOSS), (finetuned, 7, ACCURACY)])
-def test_a_page_is_sound_and_asks_nothing_of_a_network(
+def test_a_report_is_valid_and_loads_nothing_from_a_network(
     tmp_path: Path, write: Callable[[Path], Path], num_tables: int, described: str
 ) -> None:
     run = write(tmp_path)
@@ -375,7 +375,7 @@ def test_a_page_is_sound_and_asks_nothing_of_a_network(
     assert all(after - before <= 1 for before, after in pairwise(levels))
     assert named("html")[0].attrib == {"lang": "en"}
 
-    # Figures are described for who cannot see them, and take their colours from the page.
+    # Figures have descriptions for people who cannot see them, and take their colours from the page.
     drawings = [drawing for figure in named("figure") for drawing in figure.findall("svg")]
     assert len(drawings) == len(named("svg")) == len(named("figcaption")) == 6
     assert all(drawing.get("role") == "img" for drawing in drawings)
@@ -394,7 +394,7 @@ def test_names_and_settings_cannot_become_markup(tmp_path: Path) -> None:
     assert "&#34;&gt;&lt;img src=x onerror=&#34;alert(2)&#34;&gt;&amp;amp;" in source
     assert "&lt;b&gt;skipped&lt;/b&gt;" in source
     assert "fill &#34;The cat sat on the [MASK].&#34; --model &#39;" in source
-    odd = write_report(pretrained(tmp_path, "caf\udce9"))  # a path that is no UTF-8
+    odd = write_report(pretrained(tmp_path, "caf\udce9"))  # a path that is not UTF-8
     assert "<h1>caf?</h1>" in odd.read_text("utf-8")
 
 
@@ -414,7 +414,7 @@ def test_a_curve_is_short_and_hides_no_extreme(values: list[float], most_points:
     assert max((p.high for p in points), default=0) == max(kept, default=0)
 
 
-def test_a_run_gives_the_same_bytes_however_matplotlib_is_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_report_does_not_depend_on_matplotlib_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = pretrained(tmp_path)
     plain = write_report(run).read_bytes()
     for name, value in {"lines.linewidth": 7.5, "axes.facecolor": "#ff00ff", "svg.fonttype": "path"}.items():
@@ -426,7 +426,7 @@ def test_a_run_gives_the_same_bytes_however_matplotlib_is_set(tmp_path: Path, mo
     assert dict(matplotlib.rcParams) == before
 
 
-def test_what_is_no_run_and_a_missing_matplotlib_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_run_and_a_missing_matplotlib_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(LitebertError, match=r"LB-650(?s:.*)without run\.json(?s:.*)litebert runs list"):
         write_report(tmp_path)
     with pytest.raises(LitebertError, match=r"LB-650(?s:.*)no such folder"):

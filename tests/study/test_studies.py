@@ -1,4 +1,4 @@
-"""Studies: a model's size, steps, costs and knowledge, the page of all; ablations, trained once and judged."""
+"""Studies: a model's size, steps, costs and zero-shot scores, their page; ablations, trained once and judged."""
 
 import json
 import os
@@ -56,14 +56,14 @@ def test_every_part_of_the_published_models_is_counted_to_the_digit(name: str) -
     assert found == pytest.approx(flops, abs=0.05 if name == "base" else 0.5)
 
 
-def test_table_1_is_met_within_the_papers_own_spread() -> None:
+def test_table_1_is_reproduced_within_the_papers_own_spread() -> None:
     for name, printed in PAPER_PARAMETERS.items():
         assert sizes_of(preset(name)).body / 1e6 == pytest.approx(float(printed.rstrip("M")), rel=0.06)
     assert sizes_of(preset("base-v2")).bytes_fp32 / 1e6 == pytest.approx(47, abs=1)
     assert sizes_of(preset("bert-large")).bytes_fp32 / 1e9 == pytest.approx(1.3, abs=0.05)
 
 
-def test_groups_multiply_the_blocks_alone_and_only_wide_embeddings_need_no_projection() -> None:
+def test_groups_multiply_only_the_blocks_and_wide_embeddings_need_no_projection() -> None:
     one, many = sizes_of(AlbertConfig()), sizes_of(AlbertConfig(num_hidden_groups=3, inner_group_num=2))
     assert (many.attention, many.ffn) == (6 * one.attention, 6 * one.ffn)
     assert many.body - one.body == 5 * (one.attention + one.ffn)
@@ -198,7 +198,7 @@ def test_a_claim_is_measured_with_its_bytes_and_its_network_time() -> None:
     assert f"{sorted(result.training_speeds)[1]:.2f} times as fast" in of_costs(found).finding
 
 
-# ---- zero-shot measures equal what a reader of their definition would compute ----------------------------------------
+# ---- zero-shot measures equal a direct computation of their definitions ---------------------------------------------
 
 TEXTS = ["the cat sat", "the cat sat on the mat", "a dog ran after the cat", "red and blue"]
 
@@ -208,7 +208,7 @@ def model(small_model: Path) -> Model:
     return Model.load(small_model)
 
 
-def test_blimp_weighs_paradigms_alike(model: Model, tmp_path: Path) -> None:
+def test_blimp_weighs_paradigms_equally(model: Model, tmp_path: Path) -> None:
     better, worse = sorted(TEXTS[:2], key=lambda text: model.score(text).log_likelihood, reverse=True)
     rows = [(better, worse, "a")] * 3 + [(worse, better, "b")]
     path = tmp_path / "blimp.jsonl"
@@ -227,7 +227,7 @@ def test_sts_is_the_rank_correlation_of_cosines(model: Model, tmp_path: Path) ->
     assert sts(model, path)["sts_spearman"] == pytest.approx(1.0)
 
 
-def test_rows_without_what_is_measured_are_one_clear_error(model: Model, tmp_path: Path) -> None:
+def test_rows_without_the_measured_fields_are_one_clear_error(model: Model, tmp_path: Path) -> None:
     whole = dict.fromkeys(("sentence1", "sentence2", "score", "sentence_good", "sentence_bad", "UID", "question"), 1)
     whole |= {"field": "a", "context": "b"}
     nothing = {"text": "a"}
@@ -253,7 +253,7 @@ Ablate = Callable[..., Ablation]
 
 @pytest.fixture
 def small(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ablate:
-    """Give the rows of a table, trained on a corpus with one seed at a scale of three steps."""
+    """Return a function that trains the rows of a table on a corpus, by default with one seed, for three steps."""
     training = ("model.max_position_embeddings=48", "objective.max_seq_length=48", "optim.name=adamw")
     training += ("optim.learning_rate=0.003", "train.batch_size=8")
     sizes = {"embedding_sizes": {64: 4, 128: 8, 256: 12, 768: 16}, "usual_embedding": 8}
@@ -275,7 +275,7 @@ def test_every_row_of_every_table_is_a_valid_configuration(scale: str) -> None:
         assert len(place.variants) > 1
         for variant in place.variants.values():
             resolve(PretrainConfig, settings_from_words(place.words(variant, 1)))
-    place = bench("time", scale)  # equal compute is equal by FLOPs, those of the output layer left out
+    place = bench("time", scale)  # equal compute means equal FLOPs, without the output layer
     one, other = (training_flops((*place.words(v, 1), "model.vocab_size=6")) for v in place.variants.values())
     assert one == pytest.approx(other, rel=0.02)
 
@@ -310,7 +310,7 @@ def test_at_full_scale_the_networks_have_the_papers_parameters(name: str, bodies
         ([2.0, 2.0], [[0.1, 0.1], [0.2, 0.2]], "nothing to compare"),
     ],
 )
-def test_an_ordering_is_called_where_the_noise_allows(paper: list, ours: list, verdict: str) -> None:
+def test_an_ordering_is_judged_only_beyond_the_noise(paper: list, ours: list, verdict: str) -> None:
     assert ordering(paper, ours).partition(":")[0] == verdict
 
 
@@ -332,12 +332,12 @@ def test_rows_are_trained_once_and_measured_on_both_sentence_objectives(
     assert [row.trials for row in again.rows] == [row.trials for row in first.rows]
 
 
-def test_a_second_corpus_is_drawn_from_and_a_row_of_two_tables_is_trained_once(
+def test_a_second_corpus_is_used_and_a_row_of_two_tables_is_trained_once(
     small: Ablate, corpus: Path, tmp_path: Path
 ) -> None:
     one, two = (row.trials[0].measures["masked_lm_loss"] for row in small("data", more=corpus).rows)
     assert one != two
-    found = small("embedding", afford=0)  # its row is listed wherever it stands
+    found = small("embedding", afford=0)  # the row that both tables share is listed here too
     assert [trial.label for row in found.rows for trial in row.trials] == ["E 128, all shared"] == [found.rows[5].label]
     assert len(list((tmp_path / "runs").iterdir())) == 2
 
@@ -376,12 +376,12 @@ WRONG = {
     "ablation data --corpus nowhere": "LB-829",
     "layers --texts file --depths 4": "LB-761",
     "page . --html page.html": "LB-764",
-    "cost --output file": "LB-008",  # before the measuring
+    "cost --output file": "LB-008",  # before anything is measured
 }
 
 
 @pytest.mark.parametrize("words", WRONG)
-def test_what_says_nothing_or_is_not_there_is_refused(
+def test_wrong_arguments_and_missing_files_are_refused(
     words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "file").write_text("the cat\n")
@@ -390,9 +390,7 @@ def test_what_says_nothing_or_is_not_there_is_refused(
     assert WRONG[words] in capsys.readouterr().err
 
 
-def test_an_interrupted_probe_says_how_to_resume_and_then_does(
-    small: Ablate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupted_probe_can_be_resumed(small: Ablate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = tmp_path / "words.tsv"
     data.write_text("text\tlabel\n" + "Anna took the ball.\t0\nAnna took a ball.\t1\n" * 20)
     trained = small("sentence", rows=("none",))

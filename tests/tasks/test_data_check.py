@@ -1,4 +1,4 @@
-"""Examples looked through before training: what is found, where, and with which exit code."""
+"""Checking examples before training: what is found, where, and the exit code."""
 
 import json
 from collections.abc import Callable
@@ -41,7 +41,7 @@ OF_TWICE = ["contradictory labels | 2 | line 43 | another answer than {path}, li
 OF_TWICE += ["repeated row | 1 | line 42 | the same as {path}, line 9"]
 ODD = f"\ufeff{HEAD}{GOOD},a\n  ,b\nlost \ufffd here,a\n"
 ELSEWHERE = '{"question": "?", "context": "Me.", "answers": [{"text": "Me", "answer_start": %s}]}\n' * 3 % (0, 1, 99)
-# What a file is, and what is found in it: kind | count | places | example
+# The name and content of a file, and its findings: kind | count | places | example
 FOUND: dict[str, tuple[str, bytes | str, list[str]]] = {
     "nothing": ("good.csv", HEAD + GOOD, []),
     "bad rows": ("bad.csv", BAD, OF_BAD),
@@ -56,7 +56,7 @@ FOUND: dict[str, tuple[str, bytes | str, list[str]]] = {
 
 
 @pytest.mark.parametrize("name", FOUND)
-def test_findings_are_told_with_kind_place_and_example(name: str, write: Write) -> None:
+def test_findings_have_kind_count_place_and_example(name: str, write: Write) -> None:
     file, content, wanted = FOUND[name]
     path = write(file, content)
     report = check_files(path)
@@ -99,7 +99,7 @@ def test_lengths_and_unknown_pieces_are_counted(write: Write, tokenizer: Tokeniz
     assert framed.lengths is not None and framed.lengths.longest == longest
 
 
-def test_every_kind_of_row_is_looked_at(write: Write) -> None:
+def test_rows_of_every_kind_of_task_are_checked(write: Write) -> None:
     spans = '{"question": "%s", "context": "Me.", "answer": %s, "answer_start": %s}\n'
     for name, content, labels in (
         ("t.conll", "Anna B-PER\ngoes O\n\nhome O\n", {"B-PER": 1, "O": 2}),
@@ -111,7 +111,7 @@ def test_every_kind_of_row_is_looked_at(write: Write) -> None:
         assert (report.splits[0].labels, report.exit_code) == (labels, 0)
 
 
-def test_the_command_exits_with_3_where_training_would_stop_and_with_1_for_what_was_typed_wrongly(
+def test_the_command_exits_with_3_if_training_would_fail_and_with_1_for_wrong_arguments(
     write: Write, tokenizer: Tokenizer, tmp_path: Path
 ) -> None:
     def run(*words: object) -> Result:
@@ -131,7 +131,7 @@ def test_the_command_exits_with_3_where_training_would_stop_and_with_1_for_what_
 
 @settings(deadline=None, max_examples=60)
 @given(rows=st.lists(st.tuples(st.sampled_from(["one x", "two x", "six x"]), st.sampled_from("ab")), max_size=9))
-def test_repeated_and_contradictory_rows_are_counted_as_a_slow_count_does(
+def test_repeated_and_contradictory_rows_are_counted_as_by_brute_force(
     rows: list[tuple[str, str]], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     path = tmp_path_factory.getbasetemp() / "counted.csv"

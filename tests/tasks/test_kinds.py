@@ -1,4 +1,4 @@
-"""Every family of tasks, also one from outside, passes one harness; choices and tags are framed as officially."""
+"""Every family of tasks, third-party ones included, passes one harness; choices and tags are framed officially."""
 
 import importlib
 import re
@@ -60,7 +60,7 @@ TAGS = TokenClassification(HeadConfig(kind="token-classification", labels=("O", 
 SCORED = [TextExample(str(n), "Anna", "a red ball", n / 2) for n in range(4)]
 ASKED = [SpanExample(str(n), "What?", CONTEXT, BALL if n % 2 else ()) for n in range(4)]
 ANSWERED = [replace(example, answers=BALL) for example in ASKED]
-# A family, labelled examples, and what answering the commonest of these measures
+# A family, labelled examples, and a measure with its value for always giving the commonest answer
 FAMILIES: dict[str, tuple[Family[Any, Any], Sequence[Any], str, float]] = {
     "classification": (LABELS, texts(0, 1, 1, 1), "accuracy", 0.75),
     "vectors": (on_vectors(LABELS), texts(0, 1, 1, 1), "accuracy", 0.75),
@@ -80,7 +80,7 @@ def small_tokenizer() -> Tokenizer:
 
 
 def harness(family: Family[Any, Any], examples: Sequence[Any], tokenizer: Tokenizer, folder: Path) -> dict[str, float]:
-    """Train, save, load, answer, measure and report; give the measures."""
+    """Train, save, load, answer, measure and report; return the measures."""
     network = trained(family, examples, tokenizer)
     save_model(network, folder)
     loaded = load_model(folder).network
@@ -121,7 +121,7 @@ def trained(family: Family[Any, Any], examples: Sequence[Any], tokenizer: Tokeni
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_every_family_passes_the_harness_and_its_baseline_gives_what_is_commonest(
+def test_every_family_passes_the_harness_and_its_baseline_gives_the_commonest_answer(
     name: str, small_tokenizer: Tokenizer, tmp_path: Path
 ) -> None:
     family, examples, measure, value = FAMILIES[name]
@@ -130,28 +130,28 @@ def test_every_family_passes_the_harness_and_its_baseline_gives_what_is_commones
     assert measures[measure] == pytest.approx(value)
 
 
-def test_a_result_that_is_worth_nothing_is_doubted() -> None:
+def test_a_result_no_better_than_chance_is_doubted() -> None:
     rows = [AnswerRow(str(n), f"ball {n}", expected, "yes", 0.9, 1.0) for n, expected in enumerate("ab")]
     alike = [replace(row, text="ball") for row in rows]
     assert not doubts("accuracy", {}, {}, {"dev": alike})  # equal texts must have equal answers
     found = doubts("accuracy", {"accuracy": 0.5}, {"accuracy": 0.5}, {"dev": rows})
     assert [line.split()[0] for line in found] == ["accuracy", "accuracy", "every"]
     assert "0.5000 on 2 rows" in found[1]
-    told = [AnswerRow(str(n), "ball", "ab"[n % 2], "ab"[n % 3 % 2], 0.9, 1.0) for n in range(1_000)]
-    (doubt,) = doubts("accuracy", {"accuracy": 0.51}, {"accuracy": 0.5}, {"dev": told})
+    chance = [AnswerRow(str(n), "ball", "ab"[n % 2], "ab"[n % 3 % 2], 0.9, 1.0) for n in range(1_000)]
+    (doubt,) = doubts("accuracy", {"accuracy": 0.51}, {"accuracy": 0.5}, {"dev": chance})
     assert "below 3.2 points may be chance" in doubt
-    assert not doubts("accuracy", {"accuracy": 0.6}, {"accuracy": 0.5}, {"dev": told})
+    assert not doubts("accuracy", {"accuracy": 0.6}, {"accuracy": 0.5}, {"dev": chance})
 
 
 PAGE = (Path(__file__).parents[2] / "docs/extending/task.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 
 
-def test_family_of_the_how_to_passes_the_harness_and_trains(
+def test_the_family_of_the_how_to_passes_the_harness_and_trains(
     small_tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setitem(HEADS, "ordered", None)  # what the page sets leaves with the test
+    monkeypatch.setitem(HEADS, "ordered", None)  # undo what the page registers
     monkeypatch.setattr("litebert.tasks.named.DATASETS", dict(DATASETS))
     names: dict[str, Any] = {"__name__": "stars", "litebert": litebert, "print": str}
     names |= {"model": tmp_path / "model", "data": tmp_path}
@@ -166,7 +166,7 @@ def test_family_of_the_how_to_passes_the_harness_and_trains(
     assert "distance" in names["run"].result["last"]
 
 
-def test_labels_of_the_how_to_are_a_class_and_a_line(
+def test_labels_of_the_how_to_need_only_a_class_and_a_line(
     small_tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.syspath_prepend(tmp_path)
@@ -186,7 +186,7 @@ def test_labels_of_the_how_to_are_a_class_and_a_line(
 
 
 def test_two_data_sets_of_one_name_are_refused() -> None:
-    register(DATASETS["sst2"])  # the same one again does nothing
+    register(DATASETS["sst2"])  # registering the same one again does nothing
     with pytest.raises(LitebertError, match="LB-882"):
         register(replace(DATASETS["sst2"], key_measure="f1"))
 
@@ -231,7 +231,7 @@ def tokenizer() -> Tokenizer:
 
 
 def scattered(tokenizer: Tokenizer, head: HeadConfig) -> AlbertForTask:
-    """Give a network with large random weights, in which nothing is dropped."""
+    """Return a network with large random weights in evaluation mode."""
     made, generator = AlbertForTask(tiny(tokenizer), head).eval(), torch.Generator().manual_seed(0)
     for parameter in made.parameters():
         torch.nn.init.normal_(parameter, std=0.2, generator=generator)
@@ -247,7 +247,7 @@ ALL = [FOUR, TWO, THREE]
 def test_questions_with_two_to_four_choices_have_the_loss_and_the_answers_of_each_alone(tokenizer: Tokenizer) -> None:
     made = scattered(tokenizer, MultipleChoice().head)
     alone = []
-    for example in ALL:  # choice by choice, as if no other question were there
+    for example in ALL:  # one choice at a time, without other questions in the batch
         family = MultipleChoice(num_choices=len(example.choices))
         (feature,) = family.features([example], tokenizer, max_length=64, training=False)
         pairs = zip(feature.ids, feature.segments, strict=True)
@@ -290,9 +290,7 @@ def test_framing_keeps_what_fits(tokenizer: Tokenizer, max_length: int, words: i
         ("_", "_", "_"),
     ],
 )
-def test_every_blank_takes_the_choice_which_else_follows_the_question(
-    question: str, choice: str, expected: str
-) -> None:
+def test_a_choice_fills_every_blank_or_follows_the_question(question: str, choice: str, expected: str) -> None:
     assert text.question_texts(ChoiceExample("1", "", question, (choice,))) == [expected]
 
 
@@ -308,7 +306,7 @@ def test_accuracy_is_reported_by_group_where_there_are_several() -> None:
         family.measures([], [])
 
 
-def test_rows_show_the_chosen_text_beside_the_right_one() -> None:
+def test_rows_show_the_chosen_and_the_right_text() -> None:
     asked = [TWO, ChoiceExample("7", CONTEXT, "Who?", ("Anna", "David"))]
     rows = MultipleChoice().rows(asked, [Scores((0.9, 0.1)), Scores((0.3, 0.7))])
     found = [(row.expected, row.answer, row.confidence, row.score) for row in rows]
@@ -340,7 +338,7 @@ def test_every_word_of_any_sentence_has_pieces(tokenizer: Tokenizer, words: list
     assert all(pieces)
 
 
-def test_target_stands_at_the_first_piece_of_each_word(tokenizer: Tokenizer) -> None:
+def test_only_the_first_piece_of_each_word_has_a_target(tokenizer: Tokenizer) -> None:
     (feature,) = FAMILY.features([SHORT], tokenizer, max_length=99, training=True)
     pieces = [tokenizer.piece(number) for number in feature.ids[0]]
     at = np.flatnonzero(feature.target != IGNORED)

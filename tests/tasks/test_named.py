@@ -1,4 +1,4 @@
-"""GLUE and RACE as their authors and the Hub pack them, what leaves for the leaderboards, the recipes and the paper."""
+"""GLUE and RACE in their authors' and the Hub's layouts, submissions to leaderboards, recipes, published scores."""
 
 import csv
 import gzip
@@ -93,7 +93,7 @@ QUOTED = f'{PAIR_HEAD}\n3\t "It  rains. \tIt is wet.\tEntailment'.encode()  # qu
 RAINS = [TextExample("3", ' "It  rains. ', "It is wet.", 0)]
 CARRIED = [TextExample("3", "A\rB", "C", 0)]
 SLEEPS, WHOM = [TextExample("0", "A man sleeps.", "A man is.", 2)], [TextExample("7", "Who?", "Whom?", 1)]
-# A task and its split, its file, what that holds, and the examples
+# A task, a split, a file, its content, and the examples
 LAYOUTS: dict[str, tuple[str, str, str, bytes, list[TextExample]]] = {
     "in its own folder, packed": ("rte", "train", "train.tsv.zst", zstandard.compress(QUOTED), RAINS),
     "two dev sets, labels in the official order": ("mnli", "dev_matched", "MNLI/dev_matched.tsv", NEUTRAL, SLEEPS),
@@ -109,7 +109,7 @@ LAYOUTS: dict[str, tuple[str, str, str, bytes, list[TextExample]]] = {
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
-def test_files_are_read_as_they_are_packed_and_laid_out(tmp_path: Path, name: str) -> None:
+def test_files_of_every_layout_are_read(tmp_path: Path, name: str) -> None:
     task, split, file, content, examples = LAYOUTS[name]
     (tmp_path / file).parent.mkdir(exist_ok=True)
     (tmp_path / file).write_bytes(content)
@@ -131,14 +131,14 @@ MALFORMED = {
 
 
 @pytest.mark.parametrize("name", MALFORMED)
-def test_what_is_malformed_is_named_with_its_line(tmp_path: Path, name: str) -> None:
+def test_malformed_rows_are_named_with_their_line(tmp_path: Path, name: str) -> None:
     task, kind, lines, code, line = MALFORMED[name]
     write(tmp_path, f"train.{kind}", *lines)
     error = error_of(tmp_path, task)
     assert (error.code, f"train.{kind}, line {line}:" in error.what) == (code, True)
 
 
-def test_a_folder_without_the_task_says_what_it_has_and_what_is_wanted(tmp_path: Path) -> None:
+def test_an_error_for_a_folder_without_the_task_names_what_it_has_and_what_is_expected(tmp_path: Path) -> None:
     write(tmp_path, "RTE/train.tsv", "")
     error = error_of(tmp_path, "mrpc", "dev")
     assert (error.code, error.received, "MRPC/dev.tsv" in str(error.expected)) == ("LB-820", "RTE", True)
@@ -153,7 +153,7 @@ def test_parquet_files_of_the_hub_are_read_with_its_order_of_labels(tmp_path: Pa
     pq.write_table(pa.table(columns), tmp_path / "mnli" / "validation_matched-00000-of-00001.parquet")
     read = DATASETS["mnli"].read(tmp_path, "dev_matched")
     assert [(e.id, e.first, e.label) for e in read] == [("4", "A.", 0), ("5", "B.", 1), ("6", "C.", 2)]
-    for part in range(2):  # parts follow each other, also without numbers, and test labels of -1 are none
+    for part in range(2):  # parts are read in order, even without idx, and -1 is no label
         columns = {"sentence": [f"text {part}"], "label": [-1]}
         pq.write_table(pa.table(columns), tmp_path / f"test-0000{part}-of-00002.parquet")
     assert DATASETS["mnli"].dev_splits == ("dev_matched", "dev_mismatched")
@@ -162,7 +162,7 @@ def test_parquet_files_of_the_hub_are_read_with_its_order_of_labels(tmp_path: Pa
     assert (error_of(tmp_path, "sst2").code, error_of(tmp_path, "sst2").received) == ("LB-822", "sentence, idx")
 
 
-# GLUE: what leaves
+# GLUE: submissions
 
 SPELT = {
     **{name: (f"{file}.tsv", "0", "1") for name, file in {"cola": "CoLA", "sst2": "SST-2", "mrpc": "MRPC"}.items()},
@@ -171,7 +171,7 @@ SPELT = {
     "mnli matched": ("MNLI-m.tsv", "contradiction", "entailment"),
     "mnli mismatched": ("MNLI-mm.tsv", "contradiction", "entailment"),
     "ax": ("AX.tsv", "contradiction", "entailment"),
-    "stsb": ("STS-B.tsv", "5.000", "0.000"),  # cut to the scale
+    "stsb": ("STS-B.tsv", "5.000", "0.000"),  # clipped to the scale
 }
 
 
@@ -207,7 +207,7 @@ def passage(name: str, **changes: object) -> str:
     return json.dumps(fields | changes)
 
 
-def test_race_is_read_from_a_file_a_passage_from_joined_files_and_from_packed_lines(tmp_path: Path) -> None:
+def test_race_is_read_from_one_file_per_passage_joined_files_and_compressed_lines(tmp_path: Path) -> None:
     for group, number in [("middle", 2), ("middle", 1), ("high", 3)]:
         write(tmp_path, f"RACE/test/{group}/{number}.txt", passage(f"{group}{number}.txt"))
     read = DATASETS["race"].read(tmp_path, "test")
@@ -235,13 +235,13 @@ NO_PASSAGES: dict[str, tuple[str, str]] = {
 
 
 @pytest.mark.parametrize("line", NO_PASSAGES)
-def test_what_is_no_passage_is_named_with_file_and_line(tmp_path: Path, line: str) -> None:
+def test_a_malformed_passage_is_named_with_file_and_line(tmp_path: Path, line: str) -> None:
     write(tmp_path, "train/high/all.txt", passage("high0.txt"), line)
     error, (code, said) = error_of(tmp_path, "race-high"), NO_PASSAGES[line]
     assert (error.code, "all.txt, line 2" in error.what, said in str(error.expected)) == (code, True, True)
 
 
-def test_answers_leave_as_letters_by_question() -> None:
+def test_answers_are_submitted_as_letters_by_question() -> None:
     asked = [ChoiceExample(f"high1.txt-{n}", "", "", tuple("wxyz")) for n in range(2)]
     answers = [Scores((0.1, 0.2, 0.6, 0.1)), Scores((0.7, 0.1, 0.1, 0.1))]
     ((name, text),) = DATASETS["race-high"].submission("test", asked, answers).items()
@@ -300,7 +300,7 @@ def test_a_recipe_has_the_published_values(name: str) -> None:
     assert (task.max_query_length, task.doc_stride) == (64, 128)
 
 
-def test_every_task_that_can_be_trained_has_a_recipe_that_tells_its_source() -> None:
+def test_every_task_that_can_be_trained_has_a_recipe_that_names_its_source() -> None:
     names = {entry.name.removesuffix(".toml") for entry in FOLDER.iterdir()}
     assert {*glue.DATASETS, *questions.RACE, *questions.SQUAD} - names == {"ax"}
     measures = {task: each.key_measure for task, each in glue.DATASETS.items()}  # by which the official code chooses

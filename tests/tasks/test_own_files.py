@@ -1,4 +1,4 @@
-"""Files of one's own as data sets: rows however they are written, columns, every problem, splits, refusals."""
+"""Users' own files as data sets: formats of rows, columns, every kind of problem, splits, refusals."""
 
 import csv
 import gzip
@@ -83,7 +83,7 @@ FIRST_TEXTS = {
 
 
 @pytest.mark.parametrize("name", FIRST_TEXTS)
-def test_quotes_and_delimiters_mean_what_the_file_means(name: str, write: Write) -> None:
+def test_quotes_and_delimiters_are_guessed_from_the_file(name: str, write: Write) -> None:
     content, text = FIRST_TEXTS[name]
     assert rows(open_table(write(name, content)))[0]["text"] == text
 
@@ -120,7 +120,7 @@ HEADERS = [
 
 
 @pytest.mark.parametrize(("first", "rest", "is_header"), HEADERS)
-def test_header_is_told_from_a_row(first: list[str], rest: list[list[str]], is_header: bool) -> None:
+def test_a_header_is_distinguished_from_a_row(first: list[str], rest: list[list[str]], is_header: bool) -> None:
     assert guess_header([first, *rest]) is is_header
 
 
@@ -134,7 +134,7 @@ def test_columns_without_names_are_called_by_their_numbers(write: Write) -> None
 
 
 GOOD, MANY = json.dumps(PAIRS[0]), "good,1\n" * 3
-# A file, and the line of each row with the error of bad ones
+# A file, and the line of each row, with the error code of bad ones
 BAD_ROWS = {
     "ragged.csv": (
         f"text,label\n{MANY}one,two,three\nshort\nnul\0,1\n{MANY}",
@@ -148,10 +148,10 @@ BAD_ROWS = {
 
 
 @pytest.mark.parametrize("name", BAD_ROWS)
-def test_bad_rows_are_told_by_their_lines_and_the_others_stay(name: str, write: Write) -> None:
-    content, told = BAD_ROWS[name]
+def test_bad_rows_are_reported_by_line_and_the_others_are_kept(name: str, write: Write) -> None:
+    content, expected = BAD_ROWS[name]
     scanned = open_table(write(name, content)).scan()
-    assert " ".join(f"{n}:{row.code}" if isinstance(row, LitebertError) else str(n) for n, row in scanned) == told
+    assert " ".join(f"{n}:{row.code}" if isinstance(row, LitebertError) else str(n) for n, row in scanned) == expected
 
 
 UNREADABLE = [
@@ -194,7 +194,7 @@ def test_what_is_missing_or_endless_is_refused(write: Write, tmp_path: Path, mon
     content=st.binary(max_size=300) | st.text("ab ,;|\t\"'\\\n\r\0\ufeff#", max_size=80).map(str.encode),
     kind=st.sampled_from(["csv", "tsv", "jsonl", "json", "bio"]),
 )
-def test_any_bytes_give_rows_or_an_error_for_people(
+def test_any_bytes_give_rows_or_a_litebert_error(
     content: bytes, kind: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     path = tmp_path_factory.getbasetemp() / f"any.{kind}"
@@ -207,7 +207,7 @@ def test_any_bytes_give_rows_or_an_error_for_people(
         assert error.code.startswith("LB-")
 
 
-def test_words_are_read_with_the_tag_that_stands_last(write: Write) -> None:
+def test_words_are_read_with_the_tag_in_the_last_column(write: Write) -> None:
     content = "-DOCSTART- -X- O\n\n# sent_id 1\nAnna NNP B-PER\nwent VBD O\n# CD O\n\nto TO O\nRome NNP B-LOC\n"
     table = open_table(write("train.conll", content))
     assert list(table.rows()) == [
@@ -248,15 +248,15 @@ KINDS: dict[str, Sequence[object]] = {
 
 
 def guessed(columns: str, *words: str) -> str:
-    """Say what is guessed of four rows, given the name of each column and the kind of its cells."""
+    """Return what is guessed for four rows, given the name of each column and the kind of its cells."""
     kinds = dict(column.split(":") for column in columns.split())
     rows = [{name: KINDS[kind][n] for name, kind in kinds.items()} for n in range(4)]
     shape, found = guess_columns(list(kinds), rows, chosen_columns(words, list(kinds)), None)
     return " ".join([f"{shape}:", *found.words()])
 
 
-# The columns, and what is understood; of that, the roles behind a bar are chosen
-UNDERSTOOD = """
+# The columns and what is guessed for them; the roles after a bar are given, not guessed
+GUESSES = """
 sentence:long label:few -> texts: text=sentence label=label
 ID:few gold_label:few premise:long hypothesis:other -> texts: text=premise second=hypothesis label=gold_label id=ID
 question:other passage:long answer:truth -> texts: text=question second=passage label=answer
@@ -282,10 +282,10 @@ text:long toxic:few rude:few -> texts: text=text label=toxic,rude | label
 """  # noqa: E501
 
 
-@pytest.mark.parametrize("line", UNDERSTOOD.strip().splitlines())
-def test_columns_are_understood(line: str) -> None:
-    columns, _, understood = line.partition(" -> ")
-    words, _, roles = understood.partition(" | ")
+@pytest.mark.parametrize("line", GUESSES.strip().splitlines())
+def test_the_roles_of_columns_are_guessed(line: str) -> None:
+    columns, _, result = line.partition(" -> ")
+    words, _, roles = result.partition(" | ")
     assert guessed(columns, *(word for word in words.split()[1:] if word.partition("=")[0] in roles.split())) == words
 
 
@@ -344,7 +344,7 @@ def questions(*, is_impossible: bool) -> str:
     return json.dumps({"version": "2", "data": [{"title": "T", "paragraphs": paragraphs}]})
 
 
-def test_guesses_are_said(write: Write) -> None:
+def test_guesses_are_listed_in_the_notes(write: Write) -> None:
     path = write("my.csv", "when;review;stars\n" + "1999;so good;5\n2001;so bad;1\n" * 9)
     assert table_dataset(path).notes == (
         f"{path}: semicolons between cells, names in the first line",
@@ -360,7 +360,7 @@ def test_guesses_are_said(write: Write) -> None:
         assert not any("warning" in note for note in table_dataset(path, columns=columns).notes)
 
 
-def one(write: Write, name: str, content: str, **chosen: Any) -> list[Any]:
+def read_examples(write: Write, name: str, content: str, **chosen: Any) -> list[Any]:
     path = write(name, content)
     return table_dataset(path, path, **chosen).read(path, "train")
 
@@ -371,7 +371,7 @@ NAMED_CHOICES = {"question": "What?", "choices": {"text": ["ball", "map"], "labe
 MARKS, IN_COLUMNS, SETS = "text,toxic,rude\n", {"columns": ["label=toxic,rude"]}, {"problem": "multi-label"}
 TWO = jsonl([{"text": "a", "label": 0}, {"text": None, "label": 1}])
 CELLS = "words,tags\n\"['Anna', 'took']\",\"['B-PER', 'O']\"\n"
-# A file, what is chosen, and the labels of all rows, or the last row
+# A file, the options, and the labels of all rows or the last example
 READ: dict[str, tuple[str, str, dict[str, Any], Any]] = {
     "numbers by their own order": ("r.csv", "text,label\nten,10\nnine,9\nagain,9\n", {}, [1, 0, 0]),
     "sets in a cell": ("r.csv", "text,label\none,red|old\ntwo,\nthree,old\n", SETS, [(0, 1), (), (0,)]),
@@ -397,7 +397,7 @@ READ: dict[str, tuple[str, str, dict[str, Any], Any]] = {
 @pytest.mark.parametrize("name", READ)
 def test_rows_become_examples(name: str, write: Write) -> None:
     file, content, chosen, wanted = READ[name]
-    read = one(write, file, content, **chosen)
+    read = read_examples(write, file, content, **chosen)
     assert ([example.label for example in read] if isinstance(wanted, list) else read[-1]) == wanted
 
 
@@ -407,14 +407,14 @@ ANSWERS: list[dict[str, Any]] = [
     {"answers": json.dumps({"text": ["red ball"], "answer_start": [12]})},
     {"answer": "red ball", "answer_start": "12"},
     {"answers": ["red ball"], "answer_start": [12]},
-    {"answers": ["red ball"], "answer_start": [None]},  # where it is found first
+    {"answers": ["red ball"], "answer_start": [None]},  # the first place where it is found
 ]
 
 
 @pytest.mark.parametrize("answers", ANSWERS)
 def test_answers_are_read_however_they_are_laid_out(answers: dict[str, Any], write: Write) -> None:
     row = jsonl([{"question": "What?", "context": STORY, **answers}])
-    (example,) = one(write, "q.jsonl", row, problem="question-answering")
+    (example,) = read_examples(write, "q.jsonl", row, problem="question-answering")
     assert [(each.text, each.start) for each in example.answers] == [("red ball", 12)]
 
 
@@ -445,7 +445,7 @@ REFUSED: dict[str, tuple[str, str, dict[str, Any], str]] = {
 def test_what_cannot_be_learnt_is_refused(name: str, write: Write) -> None:
     file, content, chosen, code = REFUSED[name]
     with pytest.raises(LitebertError, match=code):
-        one(write, file, content, **chosen)
+        read_examples(write, file, content, **chosen)
 
 
 # Other files, and rows that are held out
@@ -456,7 +456,7 @@ def test_other_files_are_read_as_the_training_file_was(write: Write) -> None:
     dataset = table_dataset(train, dev)
     assert len(dataset.read(train, "train")) == 20
     assert len(dataset.read(train, "dev")) == len(dataset.read(dev, "dev")) == 6
-    recalled = table_dataset(None, **dataset.settled)  # what was settled reads files without the training file
+    recalled = table_dataset(None, **dataset.settled)  # settings suffice without the training file
     assert (recalled.family, recalled.read(dev, "dev")) == (dataset.family, dataset.read(dev, "dev"))
     odd = write("odd.csv", "text,label\nso,pos\nno,negg\n")
     with pytest.raises(LitebertError, match=r"odd\.csv, line 3: the training data has no label") as caught:
@@ -483,7 +483,7 @@ def test_held_out_rows_do_not_depend_on_order_share_no_text_and_are_the_same_sha
     assert {example.first for example in dev}.isdisjoint(example.first for example in train)
     assert Counter(example.label for example in dev) == {0: 4, 1: 36}
     alike = write("alike.csv", "text,label\n" + "the same,a\nthe same,b\n" * 9)
-    assert len(table_dataset(alike).read(alike, "dev")) == 2  # then by their numbers
+    assert len(table_dataset(alike).read(alike, "dev")) == 2  # then chosen by row number
     for is_impossible, family in ((False, SpanAnswering()), (True, ConditionalSpanAnswering())):
         path = write("q.json", questions(is_impossible=is_impossible))  # contexts are held out with all their questions
         dataset = table_dataset(path, held_out=0.3)

@@ -1,4 +1,4 @@
-"""Pretraining: losses are those of transformers, some heads begin by reading neighbours; distillation beside it."""
+"""Pretraining: losses equal to those of transformers, heads that start by attending to neighbours; distillation."""
 
 import re
 from dataclasses import replace
@@ -103,7 +103,7 @@ def test_evaluation_reports_the_share_of_the_commonest_token(task: Pretraining) 
     assert task.network.training
 
 
-# The loss in pieces is the loss of the whole, and so is its gradient
+# The loss computed in slices equals the loss of the whole, and so does its gradient
 
 
 def drawn(rows: int, vocab: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -127,19 +127,19 @@ def test_bf16_loss_and_gradient_are_those_of_a_float32_copy(rows: int) -> None:
         assert pretraining._correct(tied, labels) == (tied.argmax(-1) == labels).sum()
 
 
-# Some heads begin by looking at their neighbours, whatever the words are
+# Some heads start by attending to their neighbours, whatever the words are
 
 
-def begun(config: AlbertConfig, seed: int = 1) -> Albert:
+def with_local_heads(config: AlbertConfig, seed: int = 1) -> Albert:
     albert = Albert(config, generator=torch.Generator().manual_seed(0))
     pretraining.attend_locally(albert, seed=seed)
     return albert
 
 
 @pytest.mark.parametrize("name", ["tiny", "mini", "small"])
-def test_each_local_head_looks_at_its_offset(name: str) -> None:
+def test_each_local_head_attends_to_its_offset(name: str) -> None:
     config = preset(name).model_copy(update={"vocab_size": 500})
-    albert = begun(config)
+    albert = with_local_heads(config)
     ids = torch.randint(5, 500, (64,), generator=torch.Generator().manual_seed(3))
     hidden = next(albert.states(Batch.from_lists([ids.tolist()])))[:64]
     block = albert.attention[0]
@@ -158,10 +158,10 @@ SHAPES += [{"num_attention_heads": 1}, {"num_attention_heads": 32}]
 
 
 @pytest.mark.parametrize("changes", SHAPES, ids=str)
-def test_any_shape_can_begin_so_and_the_seed_says_how(changes: dict[str, object]) -> None:
+def test_any_shape_can_have_local_heads_and_the_seed_decides_the_start(changes: dict[str, object]) -> None:
     sizes = {"vocab_size": 50, "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
     config = AlbertConfig(**sizes, intermediate_size=64).model_copy(update=changes)
-    ours, again, other = (begun(config, seed).state_dict() for seed in (1, 1, 2))
+    ours, again, other = (with_local_heads(config, seed).state_dict() for seed in (1, 1, 2))
     assert all(tensor.isfinite().all() and torch.equal(tensor, again[name]) for name, tensor in ours.items())
     assert not torch.equal(ours["embedding.position.weight"], other["embedding.position.weight"])
 
@@ -193,7 +193,7 @@ def _unshared(tokenizer: Tokenizer) -> AlbertForPretraining:
 
 @pytest.fixture(scope="module")
 def teacher_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give a teacher with another vocabulary than its student and unshared layers, and a text beside it."""
+    """Write a folder with a text and a teacher that has unshared layers and another vocabulary than its student."""
     folder, tokenizer = tmp_path_factory.mktemp("teacher"), _tokenizer(44)
     save_model(_unshared(tokenizer), folder)
     tokenizer.save(folder)
@@ -214,7 +214,7 @@ def test_tokens_of_two_vocabularies_cover_the_same_characters() -> None:
         covered = [span for span in their_spans[low:high] if span != (0, 0)]
         assert all(b < end and begin < e for b, e in covered)
         assert end == begin or (covered[0][0] <= begin and covered[-1][1] >= end)
-    for number, target in zip(kept, targets, strict=True):  # a token gets the mean of the teacher's tokens behind it
+    for number, target in zip(kept, targets, strict=True):  # the mean of the teacher's tokens that overlap a token
         torch.testing.assert_close(target, states[first[number] : stop[number]].mean(0))
 
 
@@ -228,7 +228,7 @@ def tokenizer() -> Tokenizer:
 
 @pytest.fixture(scope="module")
 def known(tokenizer: Tokenizer) -> list[int]:
-    """Give the pieces that their own texts are encoded as."""
+    """Return the ids of pieces whose own text is encoded as that one piece."""
     texts = [piece.replace("▁", " ") for piece in tokenizer.pieces]
     return [n for n, text in enumerate(texts) if text.startswith(" ") and tokenizer.encode(text).ids == [n]]
 
@@ -239,7 +239,7 @@ def _student(source: AlbertForPretraining, tokenizer: Tokenizer, **changes: obje
     return student
 
 
-def test_a_student_of_every_dimension_has_its_teachers_layers_and_words(tokenizer: Tokenizer, known: list[int]) -> None:
+def test_a_student_of_equal_width_gets_its_teachers_layers_and_words(tokenizer: Tokenizer, known: list[int]) -> None:
     assert known
     source = _unshared(tokenizer)
     source.albert.plan, source.albert.depth = source.albert.plan[:1], 1
@@ -286,7 +286,7 @@ def test_the_most_active_neurons_are_kept_and_those_that_never_change_go_into_th
     assert torch.equal(kept, block.intermediate.weight[loud])
 
 
-# What is settled before
+# The student's shape and the plan
 
 
 def _resolved(teacher: Path, settings: dict[str, Any]) -> Resolved[PretrainConfig]:
@@ -306,7 +306,7 @@ def _resolved(teacher: Path, settings: dict[str, Any]) -> Resolved[PretrainConfi
         ({"intermediate_size": 65}, "LB-515"),
     ],
 )
-def test_where_nobody_says_three_blocks_take_turns_and_what_does_not_fit_is_refused(
+def test_a_student_has_three_blocks_by_default_and_impossible_shapes_are_refused(
     teacher_folder: Path, settings: dict[str, object], groups: int | str
 ) -> None:
     resolved = _resolved(teacher_folder, SETTINGS | {f"model.{name}": value for name, value in settings.items()})
@@ -317,7 +317,7 @@ def test_where_nobody_says_three_blocks_take_turns_and_what_does_not_fit_is_refu
             shape_of_student(resolved)
 
 
-def test_the_plan_counts_the_plain_texts_too(teacher_folder: Path) -> None:
+def test_the_plan_counts_the_plain_texts_of_distillation_too(teacher_folder: Path) -> None:
     settings = {**SETTINGS, "distil.texts": 5, "distil.text_length": 9}
     config = _resolved(teacher_folder, settings).config
     pairs = config.train.batch_size * config.objective.max_seq_length
@@ -335,7 +335,7 @@ def _distil(teacher: Path, runs: Path, **settings: object) -> Run:
     return litebert.distil(teacher, teacher / "text.txt", runs=runs, name="student", **given)
 
 
-def test_distillation_brings_the_student_nearer(teacher_folder: Path, tmp_path: Path) -> None:
+def test_distillation_brings_the_student_nearer_to_its_teacher(teacher_folder: Path, tmp_path: Path) -> None:
     run = _distil(teacher_folder, tmp_path, **{"train.steps": 60, "train.eval_every": 60})
     first, *_, last = [row for row in read_metrics(run.folder) if row["kind"] == "eval"]
     assert last["vector_error"] < 0.7 * first["vector_error"]
@@ -357,7 +357,7 @@ def test_a_stopped_distillation_resumes_bit_for_bit(teacher_folder: Path, tmp_pa
 def test_a_student_begins_on_the_cpu_and_learns_on_any_device(
     teacher_folder: Path, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On a device without numbers every operation still refuses tensors of two devices, as a GPU does."""
+    """On the meta device, as on a GPU, every operation refuses tensors of two devices."""
     resolved = _resolved(teacher_folder, SETTINGS | {"data.corpus": str(corpus)})
     sources = Sources.open(resolved.config)
     config, _ = completed(resolved, sources, tmp_path)

@@ -1,4 +1,4 @@
-"""SQuAD: windows as the official code cuts them, the best spans as a slow search finds them, thresholds, files."""
+"""SQuAD: windows as the official code cuts them, the best spans as brute force finds them, thresholds, files."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -50,7 +50,7 @@ def tokenizer() -> Tokenizer:
 
 
 def write_squad(path: Path, examples: Sequence[SpanExample], **changes: Json) -> Path:
-    """Write a file in SQuAD's layout, a paragraph a question, some of whose fields are changed; None omits one."""
+    """Write a file in SQuAD's layout, one paragraph per question; `changes` sets their fields, None omits one."""
     articles: list[Json] = []
     for one in examples:
         answers: Json = [{"text": each.text, "answer_start": each.start} for each in one.answers or ()]
@@ -100,7 +100,7 @@ def _found(example: SpanExample, window: spans.SpanFeature) -> str:
         ("東京は日本の首都です。", "日本 in 東京は日本の首都です。"),
     ],
 )
-def test_an_answer_is_found_again_letter_by_letter(official: Tokenizer, context: str, text: str) -> None:
+def test_the_target_of_an_answer_decodes_to_its_text(official: Tokenizer, context: str, text: str) -> None:
     text, _, piece = text.partition(" in ")
     asked = SpanExample("q", "What?", context, (GoldAnswer(text, context.index(text)),))
     (window,) = _windows(asked, official)
@@ -113,7 +113,7 @@ def test_an_answer_is_found_again_letter_by_letter(official: Tokenizer, context:
 @FEW
 @given(st.integers(0, 300), st.integers(1, 300), st.integers(1, 200))
 @example(430, 300, 128)
-def test_windows_leave_no_gap_and_a_piece_counts_where_most_is_around_it(pieces: int, room: int, stride: int) -> None:
+def test_windows_leave_no_gap_and_a_piece_counts_where_context_is_largest(pieces: int, room: int, stride: int) -> None:
     windows = spans.windows_of(pieces, room=room, doc_stride=stride)
     chosen = spans.most_context(windows, pieces)
     assert [start for start, _ in windows] == [n * min(room, stride) for n in range(len(windows))]
@@ -128,7 +128,7 @@ def test_windows_leave_no_gap_and_a_piece_counts_where_most_is_around_it(pieces:
         assert max(scores) > 0  # it is in a window
 
 
-def test_windows_without_the_answer_stay_and_those_to_answer_have_no_target(tokenizer: Tokenizer) -> None:
+def test_windows_without_the_answer_are_kept_and_only_training_has_targets(tokenizer: Tokenizer) -> None:
     learnt, asked = (_windows(VOYAGES[0], tokenizer, length=32, training=each) for each in (True, False))
     targets = [tuple(window.target.tolist()) for window in learnt if window.target is not None]
     assert len(targets) == len(learnt) > 2
@@ -148,7 +148,7 @@ def test_a_question_that_cannot_be_learnt_or_asked_is_refused(tokenizer: Tokeniz
         _windows(SpanExample("q", "Who? " * 50, "Ada left."), tokenizer, training=False)
 
 
-def test_real_answers_are_found_again_unless_they_end_inside_a_piece(official: Tokenizer, real_data: Path) -> None:
+def test_targets_of_real_answers_decode_unless_they_end_inside_a_piece(official: Tokenizer, real_data: Path) -> None:
     asked = DATASETS["squad"].read(real_data / "squad", "dev")[::7]
     examples = [replace(one, answers=(one.answers or ())[:1]) for one in asked]
     seen, num_cut = set(), 0
@@ -288,13 +288,13 @@ def test_the_official_beam_is_five_starts_with_five_ends_each(tokenizer: Tokeniz
 
 
 def _questions(rows: list[tuple[bool, float]]) -> tuple[list[SpanExample], list[SpanAnswer]]:
-    """Give questions, each with whether it is impossible and the null score of its answer, Ada."""
+    """Return a question and its answer, Ada, for each row of whether it is impossible and a null score."""
     ada = (GoldAnswer("Ada", 0),)
     examples = [SpanExample(str(n), "Who?", "Ada left.", () if bad else ada) for n, (bad, _) in enumerate(rows)]
     return examples, [SpanAnswer((ProposedSpan("Ada", 0, 3, 0.0, 0.0),), null) for _, null in rows]
 
 
-# Is a question impossible, and its null score; the official threshold, the answers to submit, F1; one that is right
+# Rows (is it impossible, null score), the official threshold, the submitted answers, F1, and the best threshold
 SEPARABLE = [(False, -3.0), (False, -2.0), (True, 0.5), (True, 4.0)]
 THRESHOLDS = {
     "the question that set it stays unanswered": (SEPARABLE, -2.0, "Ada,,,", 75.0, -0.75),
@@ -304,7 +304,7 @@ THRESHOLDS = {
 
 
 @pytest.mark.parametrize("name", THRESHOLDS)
-def test_the_official_threshold_has_its_quirks_and_one_that_is_set_is_kept(name: str) -> None:
+def test_the_official_threshold_has_its_quirks_and_a_given_one_is_used(name: str) -> None:
     rows, official, texts, f1, right = THRESHOLDS[name]
     examples, answers = _questions(rows)
     assert ",".join(each.text for each in spans.with_threshold(examples, answers)) == texts
@@ -319,7 +319,7 @@ def test_the_official_threshold_has_its_quirks_and_one_that_is_set_is_kept(name:
     assert [each.text for each in fixed] == silent
 
 
-def test_where_nobody_knows_the_answers_even_odds_decide_and_nothing_is_measured() -> None:
+def test_without_labels_even_odds_decide_and_nothing_is_measured() -> None:
     unlabelled = [SpanExample("q", "Who?", "Ada left.")]
     for null_score, text in ((-0.5, "Ada"), (0.5, "")):
         _, answers = _questions([(False, null_score)])
@@ -334,7 +334,7 @@ def test_where_nobody_knows_the_answers_even_odds_decide_and_nothing_is_measured
 NILE = SpanExample("q", "What?", "The Nile is long.", (GoldAnswer("Nile", 4),))
 
 
-def test_no_answer_and_nothing_said_are_two_things(tmp_path: Path) -> None:
+def test_no_answer_is_distinguished_from_an_unknown_answer(tmp_path: Path) -> None:
     for answers, is_impossible, expected in (
         (None, None, None),
         ([], False, None),
@@ -347,7 +347,7 @@ def test_no_answer_and_nothing_said_are_two_things(tmp_path: Path) -> None:
         assert example.answers == expected
 
 
-# What a file has instead, or what is changed in its question, and the message
+# The content of a file, or changed fields of its question; the message
 REFUSED: dict[str, tuple[str | dict[str, Json], str]] = {
     "cut off": ('{"data": [', "LB-312.*dev.json"),
     "another layout": ('{"rows": [1, 2]}', "LB-848.*dev.json, item 1"),
@@ -361,7 +361,7 @@ REFUSED: dict[str, tuple[str | dict[str, Json], str]] = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_is_wrong_is_named_with_file_and_question(name: str, tmp_path: Path) -> None:
+def test_an_error_names_the_file_and_the_question(name: str, tmp_path: Path) -> None:
     content, message = REFUSED[name]
     if isinstance(content, str):
         write_text(tmp_path / "dev.json", content)
@@ -371,7 +371,7 @@ def test_what_is_wrong_is_named_with_file_and_question(name: str, tmp_path: Path
         read_squad(find_file(tmp_path / "dev.json"))
 
 
-def test_a_split_is_a_file_and_no_question_stands_in_it_twice(tmp_path: Path) -> None:
+def test_a_split_is_a_file_and_a_repeated_question_is_refused(tmp_path: Path) -> None:
     read = DATASETS["squad2"].read
     file = write_squad(tmp_path / "dev-v2.0.json", VOYAGES)
     assert read(tmp_path, "dev") == read(file, "dev") == VOYAGES

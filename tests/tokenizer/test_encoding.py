@@ -16,7 +16,7 @@ from litebert.errors import LitebertError
 from litebert.tokenizer import Tokenizer, models
 from litebert.tokenizer.models import Normalizer
 from litebert.tokenizer.tokenizer import LONG
-from tests.memory import in_a_child
+from tests.memory import run_in_child
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()))
 WORDPIECES = (
@@ -129,7 +129,7 @@ def test_a_context_of_five_megabytes_is_encoded_in_bounded_memory_and_linear_tim
     own: Tokenizer, tmp_path: Path
 ) -> None:
     own.save(tmp_path)
-    ratio, size = map(float, in_a_child(FIVE_MEGABYTES, tmp_path))
+    ratio, size = map(float, run_in_child(FIVE_MEGABYTES, tmp_path))
     assert ratio < 1.6 and size < 350 << 20
 
 

@@ -15,7 +15,7 @@ from litebert import files, rng
 from litebert.errors import DamagedError, LitebertError
 from litebert.tokenizer import Tokenizer, models, train_tokenizer
 from litebert.tokenizer.models import MAX_MODEL_BYTES, check_charsmap, read_model
-from tests.memory import in_a_child
+from tests.memory import run_in_child
 
 
 def test_a_run_its_folder_and_its_file_load_alike_with_the_settings_beside(own: Tokenizer, tmp_path: Path) -> None:
@@ -168,7 +168,7 @@ try:
 except LitebertError as error:
     print(error.code, time.process_time() - begin < 1, used() - before < 64 << 20)
 """
-    assert in_a_child(script) == ["LB-201", "True", "True"]
+    assert run_in_child(script) == ["LB-201", "True", "True"]
 
 
 def test_control_sentencepiece_takes_what_the_reader_refuses(own_model: bytes) -> None:

@@ -1,4 +1,4 @@
-"""A pretraining run of seconds, what is done to it while it lasts, and what of it must be equal bit for bit."""
+"""A pretraining run of a few seconds, hooks into its steps, and the results that must be equal bit for bit."""
 
 import subprocess
 import sys
@@ -36,7 +36,7 @@ EachStep = Callable[[Act], None]
 
 @pytest.fixture
 def each_step(monkeypatch: pytest.MonkeyPatch) -> EachStep:
-    """Return a function that has something done in every step from now on; it is given the number of the step."""
+    """Return a function that makes every later step call an action with the number of the step."""
     original = loop.training_step
 
     def do(act: Act) -> None:
@@ -78,7 +78,7 @@ with session(Path('.')):
 
 @pytest.fixture
 def asleep(tmp_path: Path) -> "Iterator[subprocess.Popen[bytes]]":
-    """Give a process that holds the test's folder as a run does."""
+    """Start a process that holds the test's folder as a run does."""
     with subprocess.Popen([sys.executable, "-c", ASLEEP], stdout=subprocess.PIPE, cwd=tmp_path) as child:
         assert child.stdout.readline() == b"ready\n"
         yield child

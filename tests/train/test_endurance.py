@@ -1,4 +1,4 @@
-"""What a run costs while it lasts, what it needs around it, and that a signal ends it well."""
+"""Leaks of a long run, signals that end a run, and the environment that a run needs."""
 
 import gc
 import os
@@ -24,9 +24,9 @@ from .conftest import Configure, EachStep, at, checkpoints_of
 def test_a_long_run_leaks_nothing(
     tmp_path: Path, configure: Configure, each_step: EachStep, first: int, last: int, kept_bytes: int = 0
 ) -> None:
-    """Note memory and open files at five steps, and require a quarter of the run that adds less than 500 KB.
+    """Record memory and open files at five steps; require that some quarter of the run adds less than 500 KB.
 
-    A leak adds in every quarter; an allocator takes new memory now and then, so the whole says nothing.
+    A leak adds memory in every quarter, while an allocator takes new memory only now and then.
     """
     steps = [first + (last - first) * part // 4 for part in range(5)]
     memory, files, kept = list[int](), list[int](), list[bytes]()
@@ -47,21 +47,21 @@ def test_a_long_run_leaks_nothing(
     assert files[-1] <= files[0]
 
 
-def test_control_what_each_step_keeps_is_noticed(tmp_path: Path, configure: Configure, each_step: EachStep) -> None:
+def test_control_memory_kept_by_each_step_is_noticed(tmp_path: Path, configure: Configure, each_step: EachStep) -> None:
     with pytest.raises(AssertionError):
         test_a_long_run_leaks_nothing(tmp_path, configure, each_step, 100, 200, kept_bytes=800_000)
 
 
 @pytest.fixture
-def heard() -> Iterator[None]:
-    """Hear SIGINT and SIGHUP: background jobs and nohup ignore them, these tests perhaps among them."""
+def default_signals() -> Iterator[None]:
+    """Set the default handlers of SIGINT and SIGHUP: background jobs and nohup ignore these signals."""
     before = {number: signal.signal(number, signal.SIG_DFL) for number in (signal.SIGINT, signal.SIGHUP)}
     yield
     for number, handler in before.items():
         signal.signal(number, handler)
 
 
-@pytest.mark.usefixtures("heard")
+@pytest.mark.usefixtures("default_signals")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP])
 def test_every_signal_to_stop_leaves_a_checkpoint(
     tmp_path: Path, configure: Configure, each_step: EachStep, number: signal.Signals
@@ -72,14 +72,14 @@ def test_every_signal_to_stop_leaves_a_checkpoint(
     assert checkpoints_of(tmp_path)[-1].name == "step-000000006"
 
 
-@pytest.mark.usefixtures("heard")
+@pytest.mark.usefixtures("default_signals")
 def test_nohup_is_obeyed(tmp_path: Path, configure: Configure, each_step: EachStep) -> None:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     each_step(at(6, signal.raise_signal, signal.SIGHUP))
     assert pretrain(configure(), tmp_path, is_quiet=True) == 0
 
 
-@pytest.mark.usefixtures("heard")
+@pytest.mark.usefixtures("default_signals")
 def test_control_without_handlers_a_signal_leaves_no_checkpoint(
     tmp_path: Path, configure: Configure, each_step: EachStep, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -118,7 +118,7 @@ def test_without_home_and_utf8_and_under_long_odd_names_a_run_works(tmp_path: Pa
     assert (place / "runs" / name / "model" / "model.safetensors").is_file()
 
 
-def test_memory_that_does_not_suffice_is_one_clear_error(tmp_path: Path, corpus: Path) -> None:
+def test_too_little_memory_is_one_clear_error(tmp_path: Path, corpus: Path) -> None:
     large = ["train.batch_size=4096", "train.micro_batch_size=4096", "objective.max_seq_length=512"]
     limit = lambda: resource.setrlimit(resource.RLIMIT_AS, (2_500 << 20, 2_500 << 20))  # noqa: E731
     done = _pretrain(tmp_path, "--corpus", corpus, *large, preexec_fn=limit)

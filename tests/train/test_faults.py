@@ -1,4 +1,4 @@
-"""A run that was stopped ends as if nothing had happened; what goes wrong costs no good checkpoint, and is said."""
+"""A run that was stopped resumes as if nothing had happened; faults are reported and cost no good checkpoint."""
 
 import io
 import itertools
@@ -70,7 +70,7 @@ def test_a_resume_with_other_settings_is_refused_if_they_change_numbers(tmp_path
         with pytest.raises(LitebertError, match=rf"LB-505[\s\S]*{name}: {value} -> "):  # a setting that is gone
             pretrain(configure(), tmp_path, is_quiet=True)
     (tmp_path / "run.json").write_text(json.dumps({**recorded, "settings": recorded["settings"] | RETIRED}))
-    assert pretrain(configure(), tmp_path, is_quiet=True) == 0  # these are gone, and did nothing
+    assert pretrain(configure(), tmp_path, is_quiet=True) == 0  # these settings are gone, and had no effect
 
 
 def test_two_processes_cannot_train_in_one_folder(
@@ -80,7 +80,7 @@ def test_two_processes_cannot_train_in_one_folder(
         pretrain(configure(), tmp_path, is_quiet=True)
 
 
-def test_control_without_the_lock_two_processes_meet(
+def test_control_without_the_lock_two_processes_train_in_one_folder(
     tmp_path: Path, configure: Configure, asleep: "subprocess.Popen[bytes]", monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("litebert.files.fcntl.flock", lambda *_: None)
@@ -88,10 +88,10 @@ def test_control_without_the_lock_two_processes_meet(
     assert asleep.poll() is None
 
 
-def test_control_a_damaged_checkpoint_that_nobody_verifies_changes_the_run(
+def test_control_a_damaged_checkpoint_that_is_not_verified_changes_the_run(
     tmp_path: Path, configure: Configure, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With the protection the run goes on from the checkpoint before (`contract/test_training_kills.py`)."""
+    """With the protection the run resumes from the previous checkpoint (`contract/test_training_kills.py`)."""
     pretrain(configure(), tmp_path / "whole", is_quiet=True)
     for is_verified in (True, False):
         run = Path(shutil.copytree(tmp_path / "whole", tmp_path / f"run-{is_verified}"))
@@ -121,7 +121,7 @@ checkpoint.files.staged_folder = in_place
 
 @pytest.mark.parametrize("without", ["", pytest.param(IN_PLACE, marks=pytest.mark.slow)])
 def test_a_save_killed_at_any_moment_leaves_whole_checkpoints(tmp_path: Path, small_model: Path, without: str) -> None:
-    """Written in place, which is the negative control, it leaves one that is not whole."""
+    """In the negative control checkpoints are written in place, and a kill leaves an incomplete one."""
     assert (killed("saves", without, folder=tmp_path, model=small_model) > 0) == bool(without)
 
 
@@ -135,7 +135,7 @@ def test_control_checkpoints_written_in_place_are_found_half_written(tmp_path: P
 
 @pytest.fixture
 def saved(tmp_path: Path, small_model: Path) -> Path:
-    """Give a checkpoint of a small network."""
+    """Save a checkpoint of a small network."""
     network = load_model(small_model).network
     optimizer = build_optimizer(OptimConfig(), network.named_parameters())
     path = Checkpoints(tmp_path, keep=1).save(network, optimizer, RunProgress(step=7))
@@ -144,7 +144,7 @@ def saved(tmp_path: Path, small_model: Path) -> Path:
 
 
 def test_every_damage_of_a_checkpoint_is_noticed(saved: Path) -> None:
-    """64 truncations of each large file, 2,000 flipped bits, and a page of zeros of each."""
+    """Try 64 truncations and a page of zeros for each large file, and 2,000 flipped bits."""
     seed = int(time.time())
     draw, contents = random.Random(seed), {file: file.read_bytes() for file in sorted(saved.iterdir())}
     large = [file for file in contents if len(contents[file]) > 8_192]
@@ -165,7 +165,7 @@ def test_every_damage_of_a_checkpoint_is_noticed(saved: Path) -> None:
     verify(saved)
 
 
-def test_control_sizes_alone_do_not_tell_a_flipped_bit(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_control_sizes_alone_do_not_reveal_a_flipped_bit(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checkpoint.files, "hash_file", lambda _: "")
     (saved / "manifest.json").write_text(json.dumps(manifest_of(saved, 7)))
     with pytest.raises(pytest.fail.Exception):
@@ -201,7 +201,7 @@ def test_swapped_missing_and_foreign_files_are_noticed(saved: Path, damage: Call
         verify(saved)
 
 
-def test_a_checkpoint_of_another_optimizer_is_passed_over_and_touches_no_weight(saved: Path, small_model: Path) -> None:
+def test_a_checkpoint_of_another_optimizer_is_skipped_and_changes_no_weight(saved: Path, small_model: Path) -> None:
     network, problems = load_model(small_model).network, list[LitebertError]()
     torch.nn.init.zeros_(network.albert.pooler.weight)
     optimizer = build_optimizer(OptimConfig(name="muon"), network.named_parameters())
@@ -217,7 +217,7 @@ Poison = Callable[[Callable[[int], float], float], None]
 
 @pytest.fixture
 def poison(monkeypatch: pytest.MonkeyPatch) -> Poison:
-    """Return a function that multiplies, by a factor of the step from 1 on, and adds to the losses of training."""
+    """Return a function that multiplies each training loss by a factor of its step, from 1 on, and adds a number."""
     original = Pretraining.loss
 
     def change(factor: Callable[[int], float], added: float = 0.0) -> None:
@@ -236,12 +236,12 @@ NAN, INFINITY = float("nan"), float("inf")
 
 
 # an infinity that is added leaves the gradients finite
-@pytest.mark.parametrize(("factor", "added", "told"), [(NAN, 0.0, ""), (1.0, INFINITY, r"[\s\S]*loss inf")])
+@pytest.mark.parametrize(("factor", "added", "detail"), [(NAN, 0.0, ""), (1.0, INFINITY, r"[\s\S]*loss inf")])
 def test_steps_that_are_not_finite_change_nothing_and_then_stop_the_run(
-    tmp_path: Path, configure: Configure, poison: Poison, factor: float, added: float, told: str
+    tmp_path: Path, configure: Configure, poison: Poison, factor: float, added: float, detail: str
 ) -> None:
     poison(lambda _: factor, added)
-    with pytest.raises(NonFiniteError, match="LB-503" + told):
+    with pytest.raises(NonFiniteError, match="LB-503" + detail):
         pretrain(configure("train.max_skipped_steps=3"), tmp_path, is_quiet=True)
     assert [row["step"] for row in read_metrics(tmp_path) if row["kind"] == "note"] == [1, 2, 3, 4]
     assert checkpoints_of(tmp_path) == []
@@ -290,7 +290,7 @@ def test_a_state_that_is_not_finite_is_never_saved_and_evicts_nothing(tmp_path: 
     assert [path.name for path in tmp_path.iterdir()] == ["step-000000001"]
 
 
-def test_control_a_state_that_nobody_looks_at_is_saved_and_evicts_the_good_one(
+def test_control_a_state_that_is_not_checked_is_saved_and_evicts_the_good_one(
     tmp_path: Path, configure: Configure, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(checkpoint, "first_not_finite", lambda _: None)
@@ -300,7 +300,7 @@ def test_control_a_state_that_nobody_looks_at_is_saved_and_evicts_the_good_one(
     assert [path.name for path in tmp_path.iterdir()] == ["step-000000002"]
 
 
-def test_a_resume_falls_back_past_what_is_not_finite_and_keeps_the_good_one(
+def test_a_resume_skips_a_checkpoint_that_is_not_finite_and_keeps_the_good_one(
     tmp_path: Path, configure: Configure, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pretrain(configure(), tmp_path / "whole", is_quiet=True)
@@ -342,13 +342,13 @@ def test_a_disk_too_full_for_the_checkpoints_is_refused_before_work(
     checkpoints = Checkpoints(tmp_path / "checkpoints", keep=2)
     with pytest.raises(ResourceError, match=r"LB-506[\s\S]*17.0 MiB free[\s\S]*40.0 MiB"):
         checkpoints.require_disk(1 << 20)
-    for step in (4, 8):  # a resume replaces those that are there
+    for step in (4, 8):  # a resume replaces the existing ones
         (tmp_path / "checkpoints" / f"step-{step:09d}").mkdir(parents=True)
         (tmp_path / "checkpoints" / f"step-{step:09d}" / "model.safetensors").write_bytes(bytes(12 << 20))
     checkpoints.require_disk(1 << 20)
 
 
-def test_damaged_rows_are_named_and_kept_aside(
+def test_damaged_rows_of_the_log_are_named_and_kept_aside(
     tmp_path: Path, configure: Configure, each_step: EachStep, capsys: pytest.CaptureFixture[str]
 ) -> None:
     each_step(at(6, signal.raise_signal, signal.SIGTERM))
@@ -369,7 +369,7 @@ def test_a_run_whose_folder_is_deleted_says_so(tmp_path: Path, configure: Config
         pretrain(configure(), tmp_path / "run", is_quiet=True)
 
 
-def test_work_continues_when_nobody_reads_its_lines() -> None:
+def test_work_continues_if_nobody_reads_its_output() -> None:
     talk = "import sys; from litebert.errors import say; [say(f'line {step}') for step in range(5)]; sys.exit(7)"
     reading, writing = os.pipe()
     os.close(reading)
@@ -377,7 +377,7 @@ def test_work_continues_when_nobody_reads_its_lines() -> None:
     os.close(writing)
 
 
-def test_a_terminal_has_a_bar_that_lines_replace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_terminal_shows_a_progress_bar_that_lines_replace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     screen = io.StringIO()
     monkeypatch.setattr(screen, "isatty", lambda: True)
     monkeypatch.setattr("sys.stderr", screen)
@@ -393,7 +393,7 @@ def test_a_terminal_has_a_bar_that_lines_replace(tmp_path: Path, monkeypatch: py
 
 
 def test_the_checkpoint_of_an_earlier_version_is_resumed() -> None:
-    """It has no place in the schedule and no `first_loss`."""
+    """It has no position in the schedule and no `first_loss`."""
     earlier = {"step": 4, "skipped_in_a_row": 0, "window": [1.0, 2.0], "window_tokens": 7}
     progress = RunProgress.model_validate(earlier | {"losses": [1.0], "omitted": 2})
     assert progress == RunProgress(step=4, position=4.0, window=(1.0, 2.0), window_tokens=7)

@@ -1,4 +1,4 @@
-"""Fine-tuning as a whole: it learns, reports last and best apart, teaches a head after every step where asked."""
+"""Fine-tuning end to end: it learns, reports last and best separately, and can train a head after every step."""
 
 import json
 import shutil
@@ -45,7 +45,7 @@ def _rows(number: int, first: int = 0) -> str:
 
 @pytest.fixture(scope="module")
 def films(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give a folder with films that somebody liked or not, and the start: a small network with random weights."""
+    """Write a folder with film reviews and a model to start from, a small network with random weights."""
     folder = tmp_path_factory.mktemp("films")
     (folder / "train.csv").write_text(_rows(96), encoding="utf-8")
     (folder / "dev.csv").write_text(_rows(24, first=200), encoding="utf-8")
@@ -72,7 +72,7 @@ def configure(words: list[str]) -> Configure:
 
 @pytest.fixture(scope="module")
 def learnt(tmp_path_factory: pytest.TempPathFactory, configure: Configure) -> Path:
-    """Give a run that has learnt its task, evaluated now and then."""
+    """Return a run that has learnt its task, with several evaluations."""
     run, changes = tmp_path_factory.mktemp("learnt") / "run", ("train.eval_every=5", "optim.learning_rate=0.003")
     assert finetune(configure("train.epochs=15", *changes), run, is_quiet=True) == 0
     return run
@@ -80,13 +80,13 @@ def learnt(tmp_path_factory: pytest.TempPathFactory, configure: Configure) -> Pa
 
 @pytest.fixture(scope="module")
 def with_exits(tmp_path_factory: pytest.TempPathFactory, configure: Configure) -> Path:
-    """Give a run with a head after every step that has learnt."""
+    """Return a run that has learnt its task with a head after every step."""
     run = tmp_path_factory.mktemp("exits") / "run"
     finetune(configure("train.epochs=20", "train.exits=true", "optim.learning_rate=0.003"), run, is_quiet=True)
     return run
 
 
-def test_a_task_is_learnt_and_last_and_best_are_reported_apart_as_they_lie_on_disk(learnt: Path, films: Path) -> None:
+def test_a_task_is_learnt_and_last_and_best_are_reported_as_they_are_on_disk(learnt: Path, films: Path) -> None:
     model = Model.load(learnt / "model")
     assert model.verbs == ("classify", "embed")
     found = model.classify(["Emma loved the film, said Bert.", "Bert cursed the film."])
@@ -104,7 +104,7 @@ def test_a_task_is_learnt_and_last_and_best_are_reported_apart_as_they_lie_on_di
         assert measures["accuracy"] == pytest.approx(result[kept]["accuracy"])
 
 
-def test_an_ensemble_answers_with_the_mean_also_when_the_training_file_is_gone(
+def test_an_ensemble_answers_with_the_mean_even_without_the_training_file(
     tmp_path: Path, films: Path, configure: Configure
 ) -> None:
     table, runs = Path(shutil.copy(films / "train.csv", tmp_path)), [tmp_path / f"seed-{seed}" for seed in (1, 2)]
@@ -127,7 +127,7 @@ def test_an_ensemble_answers_with_the_mean_also_when_the_training_file_is_gone(
     assert len(file.splitlines()) == 3
 
 
-def test_the_control_takes_nothing_from_the_model_and_what_is_not_learnt_is_doubted(
+def test_random_weights_take_nothing_from_the_model_and_an_unlearnt_task_is_doubted(
     tmp_path: Path, films: Path, configure: Configure
 ) -> None:
     tables = [load_model(films / "start").network.albert.embedding.word.weight]
@@ -146,7 +146,7 @@ def test_the_control_takes_nothing_from_the_model_and_what_is_not_learnt_is_doub
     assert "(commonest label 0.5000)" in str(evaluated) and evaluated.doubts
 
 
-def test_an_eight_bit_copy_of_a_run_is_measured_beside_it(learnt: Path, films: Path, tmp_path: Path) -> None:
+def test_quantize_measures_a_run_before_and_after(learnt: Path, films: Path, tmp_path: Path) -> None:
     data = ["--data", str(films / "dev.csv")]
     command = ["quantize", str(learnt), str(tmp_path / "int8"), *data, "--evaluate", "--json"]
     found = json.loads(CliRunner().invoke(cli, command).stdout)
@@ -157,7 +157,7 @@ def test_an_eight_bit_copy_of_a_run_is_measured_beside_it(learnt: Path, films: P
     assert str(refused.exception).startswith("LB-613")
 
 
-def test_small_networks_get_measured_defaults_and_typed_values_stay(words: list[str], tmp_path: Path) -> None:
+def test_small_networks_get_measured_defaults_and_given_values_stay(words: list[str], tmp_path: Path) -> None:
     recipe = {"optim.learning_rate": Setting(2e-5, "recipe table"), "task.name": Setting("table")}
 
     def configured(*more: str) -> Resolved[FinetuneConfig]:
@@ -190,7 +190,7 @@ def test_every_head_learns_and_fewer_steps_answer_as_well(with_exits: Path, film
     assert json.loads(CliRunner().invoke(cli, words).stdout)["dev"]["accuracy"] == 1.0
 
 
-def test_exits_come_back_from_the_folder_and_transformers_reads_the_last_head(with_exits: Path, tmp_path: Path) -> None:
+def test_exits_are_loaded_again_and_transformers_reads_the_last_head(with_exits: Path, tmp_path: Path) -> None:
     folder = with_exits / "model"
     trained, tensors = load_model(folder).network, load_file(folder / "model.safetensors")
     inner = {f"exits.{step}.{kind}" for step in range(STEPS - 1) for kind in ("weight", "bias")}
@@ -208,7 +208,7 @@ def test_exits_come_back_from_the_folder_and_transformers_reads_the_last_head(wi
     with pytest.raises(DamagedError, match=r"LB-660[\s\S]*exits.1.bias"):
         load_model(tmp_path)
 
-    # a training that starts from them takes them where the labels are the same
+    # a training that starts from this model takes over its exits if the labels are the same
     same = AlbertForTask(trained.config, trained.head_config, has_exits=True)
     assert start_from(same, folder).fresh == ()
     assert torch.equal(same.exits[1].dense.weight, trained.exits[1].dense.weight)

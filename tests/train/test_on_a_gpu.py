@@ -1,4 +1,4 @@
-"""What runs on a GPU, tried without one: tensors without numbers, which no host can wait for."""
+"""Code for GPUs, tested without one: fake tensors have no values, so code that waits for one fails."""
 
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
@@ -35,7 +35,7 @@ def _network(dropout: float, kind: str, dtype: torch.dtype) -> AlbertForPretrain
 
 
 def _work(of: Callable[[Tensor], Tensor] = lambda tensor: tensor) -> PretrainingWork:
-    """Give a micro-batch of three sequences; `of` is applied to each tensor."""
+    """Return a micro-batch of three sequences; `of` is applied to each tensor."""
     ids, masked = torch.arange(sum(LENGTHS)) % 50, torch.tensor([1, 8, 12, 20])
     batch = Batch.from_lists([each.tolist() for each in ids.split(LENGTHS)])
     batch = Batch(*map(of, (batch.ids, batch.positions, batch.segments, batch.offsets)), batch.lengths)
@@ -44,7 +44,7 @@ def _work(of: Callable[[Tensor], Tensor] = lambda tensor: tensor) -> Pretraining
 
 @pytest.fixture
 def kernels(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, MagicMock]]:
-    """Let every tensor say that it is on a GPU, and watch the kernels of attention."""
+    """Make every fake tensor claim to be on a GPU, and record the calls of the attention kernels."""
     watched = {name: MagicMock(wraps=getattr(attention, name)) for name in ("_variable", "padded")}
     for name, kernel in watched.items():
         monkeypatch.setattr(attention, name, kernel)
@@ -126,7 +126,7 @@ def test_the_scale_halves_at_an_overflow_and_doubles_after_many_steps(monkeypatc
 
 
 class _NoFloat64(TorchDispatchMode):
-    """Refuse what Apple's GPUs have not."""
+    """Refuse float64, which Apple's GPUs lack."""
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = function(*args, **(kwargs or {}))
@@ -135,7 +135,7 @@ class _NoFloat64(TorchDispatchMode):
         return result
 
 
-def test_a_step_and_a_check_of_its_state_on_an_apple_gpu_have_no_float64(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_step_and_a_check_of_its_state_on_an_apple_gpu_use_no_float64(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(AssertionError), _NoFloat64():
         _step(torch.float32, 1.0)
     for module in (loop, pretraining):

@@ -1,4 +1,4 @@
-"""Pretraining learns, refuses what cannot work, starts where it is told, and changes as it goes on as it is told."""
+"""Pretraining: it learns, refuses impossible settings, starts from given weights, mixes corpora, can be extended."""
 
 import os
 import re
@@ -34,7 +34,7 @@ def _evaluations(run: Path) -> list[dict[str, float]]:
 
 @pytest.fixture(scope="module")
 def trained(configure: Configure, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give a run of 12 steps with a checkpoint every 2 that keeps 2, and one at every multiple of 6."""
+    """Return a run of 12 steps that saves every 2 steps and keeps two checkpoints and those of multiples of 6."""
     run = tmp_path_factory.mktemp("long") / "run"
     pretrain(configure("train.save_every=2", "train.keep_every=6", "train.keep_best=true"), run, is_quiet=True)
     return run
@@ -71,7 +71,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("changes", REFUSED)
-def test_what_cannot_work_is_refused_before_work(
+def test_impossible_settings_are_refused_before_work(
     tmp_path: Path, stories: Path, corpus: Path, trained: Path, configure: Configure, changes: str
 ) -> None:
     if "ALL" in changes:
@@ -83,7 +83,7 @@ def test_what_cannot_work_is_refused_before_work(
     assert not (tmp_path / "metrics.jsonl").exists()
 
 
-def test_minutes_become_steps_once_and_a_plan_saves_the_run_its_measuring(tmp_path: Path, configure: Configure) -> None:
+def test_minutes_become_steps_once_and_a_run_uses_its_plans_measurement(tmp_path: Path, configure: Configure) -> None:
     resolved = configure("train.minutes=0.05")
     planned, _ = plan(resolved, tmp_path)
     # More threads than any measurement chooses: the plan alone can have set them.
@@ -98,10 +98,10 @@ def test_minutes_become_steps_once_and_a_plan_saves_the_run_its_measuring(tmp_pa
     assert (tmp_path / "metrics.jsonl").read_bytes() == before
 
 
-def by_the_clock(planned: int, *, busy_from: int, seconds: float = 300.0, stop: int = 0) -> tuple[list[float], float]:
-    """Return the places in the schedule of all steps, and the time spent; the run is resumed after the step `stop`.
+def timed_run(planned: int, *, busy_from: int, seconds: float = 300.0, stop: int = 0) -> tuple[list[float], float]:
+    """Simulate a run with a time limit, resumed after step `stop`; return each step's position and the time spent.
 
-    A step takes 0.5 s, from one on four times as long; an evaluation at the end, 1 s.
+    A step takes 0.5 s, from step `busy_from` on 2 s; the evaluation at the end takes 1 s.
     """
     spent, places, progress, now = 0.0, list[float](), RunProgress(), lambda: spent
     clock = Clock(seconds, planned, ends=seconds, now=now)
@@ -121,15 +121,15 @@ def by_the_clock(planned: int, *, busy_from: int, seconds: float = 300.0, stop: 
 @pytest.mark.parametrize("busy_from", [10_000, 300, 100, 0])
 @pytest.mark.parametrize("planned", [150, 600, 5_000])
 @pytest.mark.parametrize("stop", [0, 120])
-def test_the_end_comes_with_the_time_and_the_schedule_never_goes_back(busy_from: int, planned: int, stop: int) -> None:
-    places, spent = by_the_clock(planned, busy_from=busy_from, stop=stop)
+def test_a_timed_run_ends_on_time_and_its_schedule_never_goes_back(busy_from: int, planned: int, stop: int) -> None:
+    places, spent = timed_run(planned, busy_from=busy_from, stop=stop)
     assert spent == pytest.approx(300, rel=0.1)
     assert places == sorted(places)
     assert (places[0], places[-1]) == (0, pytest.approx(planned - 1, rel=0.02))
 
 
-def test_a_run_by_the_clock_takes_some_steps_even_when_the_time_is_up() -> None:
-    assert len(by_the_clock(400, busy_from=0, seconds=1.0)[0]) == MIN_STEPS
+def test_a_timed_run_takes_some_steps_even_if_the_time_is_up() -> None:
+    assert len(timed_run(400, busy_from=0, seconds=1.0)[0]) == MIN_STEPS
 
 
 def test_the_result_holds_the_average_and_the_checkpoint_the_weights(tmp_path: Path, configure: Configure) -> None:
@@ -155,7 +155,7 @@ def test_the_newest_checkpoints_every_sixth_and_the_best_are_kept_and_averaged(t
         average_checkpoints(trained, tmp_path / "many", last=4)
 
 
-def test_training_goes_on_where_the_model_stood_and_the_optimizer_too_when_asked(
+def test_training_starts_from_given_weights_and_on_request_from_the_optimizer_state(
     trained: Path, tmp_path: Path, configure: Configure
 ) -> None:
     start = checkpoints_of(trained)[-1]
@@ -206,7 +206,7 @@ def test_each_of_the_corpora_gives_every_sample_once_and_exactly_its_share(corpu
 
 
 def _python(folder: Path, page: str, modules: list[str], *words: str) -> str:
-    """Write the blocks of Python of a how-to page as modules, and run Python beside them."""
+    """Write the Python blocks of a how-to page as modules, and run Python in their folder."""
     text = (Path(__file__).parents[2] / f"docs/extending/{page}.md").read_text("utf-8")
     for name, code in zip(modules, re.findall(r"```python\n(.*?)```", text, re.DOTALL), strict=True):
         (folder / name).write_text(code)
@@ -216,14 +216,14 @@ def _python(folder: Path, page: str, modules: list[str], *words: str) -> str:
     return done.stdout + done.stderr
 
 
-def test_an_objective_from_outside_trains_by_the_how_to_alone(tmp_path: Path, corpus: Path) -> None:
+def test_a_third_party_objective_trains_as_the_how_to_describes(tmp_path: Path, corpus: Path) -> None:
     words = ("run", f"data.corpus={corpus}", *SMALL, "train.steps=3", "train.loader_workers=1")
     _python(tmp_path, "objective", ["gap.py", "mine.py"], "mine.py", *words)
     assert "sentence_order_accuracy" in _evaluations(tmp_path / "run")[-1]
     assert Run(tmp_path / "run").settings["objective.sentence"] == "gap"
 
 
-def test_a_head_from_outside_is_logged_saved_resumed_and_reported(tmp_path: Path, corpus: Path) -> None:
+def test_a_third_party_head_is_logged_saved_resumed_and_reported(tmp_path: Path, corpus: Path) -> None:
     python = partial(_python, tmp_path, "pretraining-head", ["next_piece.py"])
     plain = "from litebert.cli import main; main()"
     command = ["-c", f"import next_piece; {plain}", "pretrain", "--corpus", str(corpus), "--name", "own", *SMALL]
