@@ -1,10 +1,10 @@
-"""English prose that every machine with Python has: its documentation, as one sentence a line.
+"""English prose that every machine with Python has: its documentation, as one sentence per line.
 
     python examples/quickstart/python_prose.py OUT.txt
 
 The language topics and the docstrings of the standard library and of all installed packages are
-read as source, never imported. A module is a document. Code, tables, lists of parameters and what
-many modules repeat are left out. The same packages give the same file.
+read as source, never imported. Each module is a document. Code, tables, lists of parameters and
+sentences that many modules repeat are left out. The same packages give the same file.
 """
 
 import argparse
@@ -54,12 +54,12 @@ _NOT_PROSE = [
     )
 ]
 _MARK = re.compile(r"^( *)([-*+•]|\d+[.)]|\.\. \w+::)(?=\s)", re.MULTILINE)
-"""What opens a list item or an admonition: its text is a paragraph of its own."""
+"""The start of a list item or an admonition, whose text is a separate paragraph."""
 
 _PLAIN = [
     (re.compile(pattern), replacement)
     for pattern, replacement in (
-        (r"(?<=[.,;])\s?\[[\w#*]+\]_", ""),  # a footnote; elsewhere it stands for a noun
+        (r"(?<=[.,;])\s?\[[\w#*]+\]_", ""),  # a footnote; elsewhere it is used as a noun
         (r":[\w:+-]+:`[~!](?:[\w.:]*[.:])?(\w+)`", r"\1"),  # :class:`~module.Name`
         (r":[\w:+-]+:(?=`)", ""),
         (r"\[`[~!]?([^`\]]*)`\]", r"\1"),
@@ -120,7 +120,7 @@ def read_prose(folders: Iterable[Path]) -> Iterator[list[str]]:
 
 
 def module_sentences(path: Path) -> list[str]:
-    """Return the prose of the docstrings of a module, in their order; none if it is not Python."""
+    """Return the prose in the docstrings of a module, in order; nothing if it is not Python."""
     with warnings.catch_warnings(action="ignore"):
         try:
             source = path.read_bytes()
@@ -140,7 +140,7 @@ def find_sentences(text: str) -> Iterator[str]:
 
 
 def is_prose(sentence: str) -> bool:
-    """Tell a sentence that reads as English from a fragment, a formula or a line of code."""
+    """Check that a sentence reads as English, and is not a fragment, a formula or a line of code."""
     words = sentence.split()
     return (
         len(words) >= LEAST_WORDS
@@ -160,7 +160,7 @@ def _modules(folder: Path) -> list[Path]:
 
 
 def _docstrings(body: Sequence[ast.stmt]) -> Iterator[str]:
-    """Yield the strings that stand alone or are handed to a call, as numpy and torch do."""
+    """Yield the strings that are statements or arguments of a call (as in numpy and torch)."""
     for statement in body:
         match statement:
             case ast.Expr(ast.Constant(str(text))):
@@ -190,7 +190,7 @@ def _indentation(line: str) -> int:
 
 
 def _skeleton(sentence: str) -> str:
-    """Return what sentences have in common that were made from one template."""
+    """Return the common part of sentences that were made from the same template."""
     words = f"{sentence[0].lower()}{sentence[1:]}".split()
     return " ".join(word if word.islower() else "#" for word in words)
 

@@ -46,7 +46,7 @@ def _show_table(run: Run) -> None:
     lines = [
         ("masked-LM loss", "masked_lm_loss", "{:.3f}", ""),
         ("masked-LM accuracy", "masked_lm_accuracy", "{:.1%}", f"{after['masked_lm_baseline']:.1%}"),
-        ("where a [MASK] stands", "mask_token_accuracy", "{:.1%}", ""),
+        ("at [MASK] positions", "mask_token_accuracy", "{:.1%}", ""),
         ("sentence-order loss", "sentence_order_loss", "{:.3f}", "0.693"),
         ("sentence-order accuracy", "sentence_order_accuracy", "{:.1%}", "50.0%"),
     ]
@@ -54,19 +54,19 @@ def _show_table(run: Run) -> None:
     for title, name, form, baseline in lines:
         cells = form.format(before[name]), form.format(after[name]), baseline
         print(f"{title:<26}{cells[0]:>10}{cells[1]:>10}{cells[2]:>12}")
-    print("baseline: always the commonest token; a coin")
+    print("baseline: always the most common token; a coin flip")
     print(_order_verdict(run, float(str(after["sentence_order_accuracy"]))))
 
 
 def _order_verdict(run: Run, accuracy: float) -> str:
-    """Say plainly whether sentence order was learnt: it comes later than the words."""
+    """Return a plain sentence on whether sentence order was learnt: it comes later than the words."""
     num_pairs = int(str(run.settings["train.eval_sequences"]))
     errors_above = (accuracy - 0.5) / math.sqrt(0.25 / num_pairs)
     if errors_above < 2:
-        return "sentence order: not to be told from a coin yet; it is learnt later than words"
+        return "sentence order: not distinguishable from chance yet; it is learnt later than words"
     return (
-        f"sentence order: {errors_above:.0f} standard errors above a coin on {num_pairs:,} pairs; "
-        "it is learnt later than words and goes on rising with longer runs"
+        f"sentence order: {errors_above:.0f} standard errors above chance on {num_pairs:,} pairs; "
+        "it is learnt later than words and keeps rising in longer runs"
     )
 
 
