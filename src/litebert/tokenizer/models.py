@@ -23,11 +23,11 @@ from sentencepiece.sentencepiece_model_pb2 import ModelProto  # type: ignore[att
 
 from litebert.errors import DamagedError, LitebertError, missing_package
 
-Spans: TypeAlias = NDArray[np.int32]  # half-open places in a text, rows (start, end)
+Spans: TypeAlias = NDArray[np.int32]  # half-open ranges in a text, rows (start, end)
 Trace: TypeAlias = tuple[list[str], Spans]  # the pieces of a text, and the span of each in the original, (pieces, 2)
 
 SPACE = "▁"
-ALL_CORES = -1  # a number of threads
+ALL_CORES = -1  # as a number of threads
 _BATCH_WORTH_THREADS = 16  # from this many texts on, one call for all is faster, even on one thread (13 % on articles)
 
 _WORD = re.compile(r"\S+")
@@ -41,7 +41,7 @@ _PLAIN = _PUNCTUATION | frozenset("abcdefghijklmnopqrstuvwxyz")
 
 
 class _FoldTable(dict[int, str]):
-    # A code point to its NFKD form without combining characters, computed on first use. One character at a time is
+    # A code point's NFKD form without combining characters, computed on first use. One character at a time is
     # exact: NFKD of a whole text only reorders combining characters, and all of these are dropped.
     def __missing__(self, code_point: int) -> str:
         decomposed = unicodedata.normalize("NFKD", chr(code_point))
@@ -76,12 +76,12 @@ class Normalizer:
         return text.lower() if self.lowercase else text
 
     def align(self, text: str) -> tuple[str, Spans]:
-        """Return the normalised text, and the span of each character in the original, where dropped marks count."""
+        """Return the normalised text, and the span of each character in the original, including dropped marks."""
         starts, ends = array("i"), array("i")
         previous_end = 0
         for found in _WORD.finditer(replace_surrogates(text)):
             word, begin = found[0], found.start()
-            if previous_end:  # the single space that all white space between two words becomes
+            if previous_end:  # all white space between two words becomes a single space
                 starts.append(previous_end)
                 ends.append(begin)
             previous_end = found.end()
@@ -89,7 +89,7 @@ class Normalizer:
                 starts.extend(range(begin, previous_end))
                 ends.extend(range(begin + 1, previous_end + 1))
                 continue
-            base_width = 0  # characters that the last one with any became, to which dropped marks are added
+            base_width = 0  # output characters of the last base character: dropped marks extend their spans
             for index, character in enumerate(word, begin):
                 folded = character if self.keep_accents or character.isascii() else _FOLDED[ord(character)]
                 if width := len(folded.lower() if self.lowercase else folded):
@@ -102,14 +102,14 @@ class Normalizer:
 
 
 def replace_surrogates(text: str) -> str:
-    """Replace lone surrogates by U+FFFD, which every encoder accepts; all text enters the tokenizer through here."""
+    """Replace lone surrogates with U+FFFD, which every encoder accepts; all text enters the tokenizer through here."""
     if not isinstance(text, str):
         received, advice = f"{type(text).__name__} {text!r}", "give one string, or a list of strings for a batch"
         raise LitebertError("LB-210", "text must be a string", received=received, next=advice)
     if text.isascii():
         return text
     try:
-        text.encode("utf-8")  # in a twentieth of the time that a search takes
+        text.encode("utf-8")  # twenty times as fast as a search
     except UnicodeEncodeError:
         return _SURROGATE.sub("\ufffd", text)
     return text
@@ -117,25 +117,25 @@ def replace_surrogates(text: str) -> str:
 
 def single_text(text: str) -> LitebertError:
     """Return the error for one string in place of a list, which would be read letter by letter."""
-    what, advice = "a list of texts is needed, this is a single one", 'put it in a list: ["one text"]'
+    what, advice = "a list of texts is needed, not a single text", 'put it in a list: ["one text"]'
     return LitebertError("LB-216", what, received=f"the string {text!r}", next=advice)
 
 
 # ---- sentencepiece's model files ------------------------------------------------------------------------------------
 #
 # A harmful file is refused before native code uses it: its size is limited first, then sentencepiece's own protobuf
-# module parses it, then pieces and the character map are checked, so that no text can make native code read outside of
+# module parses it, then pieces and the character map are checked, so that no text can make native code read beyond
 # it. Only models for an ALBERT tokenizer are accepted: unigram models that put one space before the text and between
 # words.
 
 MAX_MODEL_BYTES, MAX_PIECES, MAX_PIECE_BYTES = 16 << 20, 300_000, 1024  # the largest in use has 262,144 pieces in 5 MB
-NUMBER_COMMA_PENALTY = 100.0  # less score for pieces such as `▁2010,`, so that splitting off the comma wins
+NUMBER_COMMA_PENALTY = 100.0  # subtracted for pieces such as `▁2010,`, so that splitting off the comma wins
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED = 1, 2, 3, 4
 _UNIGRAM = 1
 
 
 class Piece(NamedTuple):
-    """One entry of the vocabulary; its place is its id."""
+    """One entry of the vocabulary; its index is its id."""
 
     text: str
     score: float  # a log-probability
@@ -146,18 +146,18 @@ class ModelFile(NamedTuple):
     """A checked model file."""
 
     pieces: tuple[Piece, ...]
-    charsmap: bytes  # of its normaliser
-    checked: bytes  # what native code may load of it
+    charsmap: bytes  # the character map of its normaliser
+    checked: bytes  # the part of it that native code may load
 
 
 def damaged_vocabulary(name: str, fault: object) -> DamagedError:
-    """Return the error for a file that cannot be the vocabulary it should be, of any format."""
-    again = "get the file again from where it came from, or train one: litebert tokenizer train --help"
+    """Return the error for a file, of any format, that is not a usable vocabulary."""
+    again = "get the file again from its source, or train one: litebert tokenizer train --help"
     return DamagedError("LB-201", f"{name} is damaged or not a vocabulary", received=fault, next=again)
 
 
 def ends_in_number_comma(piece: str) -> bool:
-    """Tell whether the official code would split the comma off this piece (tokenization.py L66).
+    """Return whether the official code would split the comma off this piece (tokenization.py L66).
 
     >>> ends_in_number_comma("▁2010,"), ends_in_number_comma("a,"), ends_in_number_comma("1,0")
     (True, False, False)
@@ -166,7 +166,7 @@ def ends_in_number_comma(piece: str) -> bool:
 
 
 def write_model(pieces: Sequence[Piece], charsmap: bytes) -> bytes:
-    """Return a unigram model of these pieces, one of them the unknown; a piece that is not UTF-8 is a ValueError."""
+    """Return a unigram model of these pieces, one of which is unknown; ValueError if a piece is not UTF-8."""
     model = ModelProto()
     for piece in pieces:
         model.pieces.add(piece=piece.text, score=piece.score, type=piece.kind)
@@ -190,10 +190,10 @@ def read_model(data: bytes, name: str) -> ModelFile:
         model = ModelProto.FromString(data)
         if len(model.pieces) > MAX_PIECES:
             raise ValueError(f"more than {MAX_PIECES:,} pieces")
-        model.DiscardUnknownFields()  # among them texts that sentencepiece encodes whenever it loads a model
+        model.DiscardUnknownFields()  # including texts that sentencepiece encodes whenever it loads a model
         pieces = tuple(Piece(row.piece, row.score, row.type) for row in model.pieces)
         for index, (text, score, kind) in enumerate(pieces):
-            if isinstance(text, bytes):  # what protobuf returns where it is not UTF-8
+            if isinstance(text, bytes):  # what protobuf returns if it is not UTF-8
                 raise ValueError(f"piece {index:,} is not UTF-8")
             if not 0 < len(text.encode()) <= MAX_PIECE_BYTES or "\0" in text:
                 raise ValueError(f"piece {index:,} has an impossible text of {len(text.encode()):,} bytes")
@@ -227,10 +227,10 @@ def read_model(data: bytes, name: str) -> ModelFile:
 
 
 def check_charsmap(data: bytes) -> None:
-    """Raise ValueError unless every path through a character map stays inside.
+    """Raise ValueError unless every path through a character map stays within it.
 
     The format (sentencepiece `normalizer.cc`): the size of a double-array trie in 4 bytes, the trie in 4-byte units,
-    then the replacements, each ended by a zero byte. From unit `i`, byte `b` leads to unit `i ^ offset ^ b`; if a unit
+    then the replacements, each ended by a null byte. From unit `i`, byte `b` leads to unit `i ^ offset ^ b`; if a unit
     has a leaf, it is at `i ^ offset` and contains the start of its replacement.
     """
     trie_size = int.from_bytes(data[:4], "little")
@@ -277,8 +277,8 @@ def vocabulary_hash(settings: str, data: bytes) -> str:
 class _Vocabulary:
     """All pieces by id; `hash` is that of the file and of the settings that change ids.
 
-    Either kind can `encode_ids` (on `num_threads`), `trace` where pieces came from, and `join` them to a text, with ⁇
-    for the unknown one.
+    Either kind can `encode_ids` (on `num_threads`), `trace` where pieces came from, and `join` them into a text,
+    with ⁇ for the unknown piece.
     """
 
     def __init__(
@@ -296,7 +296,7 @@ class _Vocabulary:
 
 
 def starts_word(piece: str) -> bool:
-    """Tell whether a piece begins a word (official create_pretraining_data.py L393-407).
+    """Return whether a piece begins a word (official create_pretraining_data.py L393-407).
 
     It does if it begins with `▁` or `<`, is a single punctuation character, or has any character other than a-z and
     punctuation: digits, apostrophes and foreign letters always begin a word.
@@ -308,7 +308,7 @@ def starts_word(piece: str) -> bool:
 
 
 class UnigramModel(_Vocabulary):
-    """A checked sentencepiece model with ALBERT's rules around it: commas are split off digits."""
+    """A checked sentencepiece model with ALBERT's own rule: commas are split off digits."""
 
     def __init__(self, data: bytes, normalizer: Normalizer, *, name: str) -> None:
         pieces, _, checked = read_model(data, name)
@@ -323,7 +323,7 @@ class UnigramModel(_Vocabulary):
             self._processor.LoadFromSerializedProto(checked)
         except (RuntimeError, ValueError, IndexError) as error:
             raise damaged_vocabulary(name, f"sentencepiece refuses it: {error}") from error
-        # The ids of pieces that a text can produce; all others are the unknown one.
+        # The ids of pieces that a text can produce; all others become the unknown piece.
         self._spelled = {p.text: index for index, p in enumerate(pieces) if p.kind not in (UNKNOWN, CONTROL)}
         self._number_commas = {
             index: [self._id(part) for part in self._split_comma(piece)]
@@ -349,7 +349,7 @@ class UnigramModel(_Vocabulary):
     def trace(self, text: str) -> Trace:
         normalized, spans = self.normalizer.align(text)
         pieces: list[str] = []
-        begins, stops = array("i"), array("i")  # of each piece, in what sentencepiece makes of the normalised text
+        begins, stops = array("i"), array("i")  # of each piece, in sentencepiece's own form of the normalised text
         end = 0
         for whole in self._processor.encode(normalized, out_type=str):
             begin, end = end, end + len(whole)
@@ -397,7 +397,7 @@ class UnigramModel(_Vocabulary):
 
 
 class WordPieceModel(_Vocabulary):
-    """A WordPiece vocabulary, through `tokenizers`; as with BERT, lower-casing also strips accents.
+    """A WordPiece vocabulary, run by `tokenizers`; as with BERT, lower-casing also strips accents.
 
     The official code falls back to BERT's basic and WordPiece tokenizers (tokenization.py L230-400): whitespace and
     punctuation split words, each CJK character is a word, the longest match comes first, and a word has at most 200
@@ -451,17 +451,17 @@ class WordPieceModel(_Vocabulary):
 
 USER_SYMBOLS = ("(", ")", '"', "-", ".", "–", "£", "€")  # the official ones, never part of another piece
 CHARACTER_COVERAGE = 0.99995
-MOST_LINES = 10_000_000  # of more, a sample is trained on
+MOST_LINES = 10_000_000  # of more lines, a sample is used
 _NUM_THREADS = 16  # sums depend on it, so it is fixed: the same text gives the same bytes
-# sentencepiece skips lines above 4,192 bytes; no piece crosses a space, so cutting there is free.
+# sentencepiece skips lines above 4,192 bytes; no piece crosses a space, so cutting at spaces is harmless.
 _LINE = re.compile(r"\S.{0,1000}(?!\S)|\S+", re.S)
 
 
 def train_tokenizer(texts: Iterable[str], *, vocab_size: int, is_limit: bool = False, lowercase: bool = True) -> bytes:
     """Train a unigram vocabulary and return the bytes of its sentencepiece model.
 
-    `texts` are read once, in order; line breaks in them are ignored. With `is_limit` a text too small for `vocab_size`
-    pieces gets as many as it has. Ids 0 to 12 are those of the official vocabulary. The same texts give the same bytes.
+    `texts` are read once, in order; line breaks in them are ignored. With `is_limit`, a text too small for `vocab_size`
+    pieces gets fewer. Ids 0 to 12 are those of the official vocabulary. The same texts give the same bytes.
 
     The official code splits the comma off pieces such as `▁2010,`, so their scores are lowered by 100: they are never
     chosen, and sentencepiece, this package and transformers agree.
@@ -512,11 +512,11 @@ def train_tokenizer(texts: Iterable[str], *, vocab_size: int, is_limit: bool = F
         if failure is not None:
             raise failure from error
         if num_lines == 0:
-            what, again = "there is no text to train a vocabulary on", "give some thousands of sentences"
+            what, again = "there is no text to train a vocabulary on", "give a few thousand sentences"
             raise LitebertError("LB-220", what, next=again) from error
         what = f"no vocabulary of {vocab_size:,} pieces can be trained on these {num_lines:,} lines"
-        again = "set vocab_size (--vocab-size) as it says, give more text, or see litebert tokenizer train --help"
-        said = str(error).rpartition("] ")[2]  # after the place in sentencepiece's code
+        again = "set vocab_size (--vocab-size) as that says, give more text, or see litebert tokenizer train --help"
+        said = str(error).rpartition("] ")[2]  # after the location in sentencepiece's code
         raise LitebertError("LB-221", what, received=said or error, next=again) from error
     model = ModelProto.FromString(written.getvalue())
     for piece in model.pieces:

@@ -18,7 +18,7 @@ from litebert.tokenizer.models import Normalizer, Spans, Trace, UnigramModel, Wo
 from litebert.tokenizer.tokenizer_json import VocabularyFile, read_tokenizer_json, tokenizer_config, tokenizer_json
 
 LONG = 1 << 20  # the longest text that is encoded at once, in characters
-_PART = 1 << 17  # characters in a part of a longer one
+_PART = 1 << 17  # characters in each part of a longer text
 
 _CONFIG, _PIPELINE = "tokenizer_config.json", "tokenizer.json"
 _VOCABULARIES = ("spiece.model", "vocab.txt", _PIPELINE)
@@ -27,7 +27,7 @@ _FEW_LETTERS = 6  # a short name or abbreviation may be spelt out in any languag
 
 
 class Encoding:
-    """A text, or a text and its pair, as ids; its pieces and offsets are computed when they are first read.
+    """A text, or a text and its pair, as ids; its pieces and offsets are computed on first access.
 
     All lists have one entry per token. `segments` is 0 for `[CLS] A [SEP]` and 1 for `B [SEP]`. `offsets` are (start,
     end) in the original string of the token's own text (A's or B's): `text[start:end]` is the word or part of a word
@@ -74,7 +74,7 @@ class Tokenizer:
     """A vocabulary and its rules; it is immutable, so threads can share one.
 
     `pieces` are all pieces by id, `vocab_size` of them; `starts_word` says whether each begins a word, shape (vocab,),
-    which is the rule that masking uses. `special_ids` are `pad_id`, `unk_id`, `cls_id`, `sep_id` and `mask_id`. `hash`
+    the rule that masking uses. `special_ids` are `pad_id`, `unk_id`, `cls_id`, `sep_id` and `mask_id`. `hash`
     is the blake2b of the vocabulary file and the settings that change ids, in hex.
 
     >>> from importlib.resources import files
@@ -96,7 +96,7 @@ class Tokenizer:
         """Load a tokenizer folder, a sentencepiece `*.model` or a WordPiece vocabulary `*.txt`.
 
         A folder has `spiece.model`, `vocab.txt` or, as transformers 5 saves it, only `tokenizer.json`; the first of
-        these is used. A `tokenizer_config.json` beside the vocabulary may set `do_lower_case` and `keep_accents`;
+        these is used. A `tokenizer_config.json` next to the vocabulary may set `do_lower_case` and `keep_accents`;
         otherwise `tokenizer.json` does if it is the vocabulary, and by default text is lower-cased and loses its
         accents.
         """
@@ -106,14 +106,14 @@ class Tokenizer:
 
     @classmethod
     def from_model(cls, model: bytes, *, lowercase: bool = True) -> "Tokenizer":
-        """Make a tokenizer from the bytes of a model, such as `train_tokenizer` returns."""
+        """Make a tokenizer from the bytes of a model, such as those that `train_tokenizer` returns."""
         return cls(UnigramModel(model, Normalizer(lowercase=lowercase), name="the model"))
 
     def save(self, folder: str | Path, *, max_length: int = 512) -> None:
         """Write a tokenizer folder that `load` and transformers' `AutoTokenizer` read.
 
         It writes the vocabulary byte for byte, `tokenizer.json` and `tokenizer_config.json`; other files are unchanged.
-        `max_length` is the model's number of positions, where transformers truncates on request.
+        `max_length` is the model's number of positions, to which transformers truncates on request.
         """
         folder = Path(folder)
         name = "spiece.model" if isinstance(self._model, UnigramModel) else "vocab.txt"
@@ -126,11 +126,11 @@ class Tokenizer:
     def encode(
         self, text: str, pair: str | None = None, *, special_tokens: bool = False, frame: bool | None = None
     ) -> Encoding:
-        """Encode a text, or a text and its pair; any Python string encodes.
+        """Encode a text, or a text and its pair; any Python string can be encoded.
 
         With `special_tokens`, names such as `[MASK]` in the text become the special ids; without it, they are plain
         text. `frame` adds `[CLS]` before and `[SEP]` after the text (`[SEP]` after the pair); None frames pairs and,
-        with `special_tokens`, single texts, too.
+        with `special_tokens`, also single texts.
         """
         pairs = None if pair is None else [pair]
         return self.encode_batch([text], pairs, special_tokens=special_tokens, frame=frame)[0]
@@ -169,7 +169,7 @@ class Tokenizer:
             rows = [self._special.split(replace_surrogates(text)) for text in texts]
             texts = [part for row in rows for part in row[::2]]
         if any(isinstance(text, str) and len(text) > LONG for text in texts):
-            known: dict[int, int] = {}  # equal ids are one object, or a long text takes 28 bytes more for each
+            known: dict[int, int] = {}  # one object per id, or a long text takes 28 more bytes per token
             encode, parts = self._model.encode_ids, ([part for _, part in self._parts(text)] for text in texts)
             encoded = [[known.setdefault(id_, id_) for part in row for id_ in encode([part])[0]] for row in parts]
         else:
@@ -183,7 +183,7 @@ class Tokenizer:
 
     def encode_arrays(self, text: str) -> tuple[NDArray[np.int32], Spans]:
         """Return the ids of a text of any length and their offsets, in 12 bytes per token."""
-        found = array("i")  # id, start, end, …: the numbers of lists take five times as much
+        found = array("i")  # id, start, end, …: lists of numbers would take five times as much
         for begin, part in self._parts(text):
             encoding = self.encode(part)
             rows = np.column_stack([encoding.ids, encoding.offset_array + begin])
@@ -192,7 +192,7 @@ class Tokenizer:
         return columns[:, 0], columns[:, 1:]
 
     def beginning(self, text: str, num_ids: int) -> str:
-        """Return a beginning of a long text with at least `num_ids` ids; short texts unchanged."""
+        """Return the beginning of a long text, with at least `num_ids` ids; short texts are unchanged."""
         if len(text) <= LONG:
             return text
         count = 0
@@ -206,7 +206,7 @@ class Tokenizer:
         return text
 
     def _parts(self, text: str) -> Iterator[tuple[int, str]]:
-        """Yield a long text in parts, with their positions: their ids are those within the text, in less memory."""
+        """Yield a long text in parts, with their positions; encoding the parts gives the same ids in less memory."""
         begin = 0
         if len(text) > LONG and self._model.pieces_end_at_spaces:
             while found := _BETWEEN_WORDS.search(text, begin + _PART):
@@ -236,9 +236,9 @@ class Tokenizer:
     # ---- ids and pieces ---------------------------------------------------------------------------------------------
 
     def decode(self, ids: Iterable[int]) -> str:
-        """Return the text of ids, without special pieces; the unknown one is shown as ⁇."""
+        """Return the text of ids, without special pieces; the unknown piece is shown as ⁇."""
         size, pieces = self.vocab_size, self.pieces
-        return self._model.join([pieces[id_] if 0 <= id_ < size else self.piece(id_) for id_ in ids])  # or refuse
+        return self._model.join([pieces[id_] if 0 <= id_ < size else self.piece(id_) for id_ in ids])  # or raise
 
     def piece(self, id: int) -> str:
         """Return the piece of an id."""
@@ -264,9 +264,9 @@ class Tokenizer:
         return [index for index in range(self.vocab_size) if not self.decode([index])]
 
     def reads_in_fragments(self, text: str) -> bool:
-        """Tell whether a text falls mostly into unknown pieces and single letters inside words.
+        """Return whether a text splits mostly into unknown pieces and single letters inside words.
 
-        Its script or language is then one that the vocabulary was not made for.
+        If so, the vocabulary was not made for its script or language.
         """
         mark = "##" if isinstance(self._model, WordPieceModel) else ""
         ids = [id_ for id_ in self.encode_ids([text])[0] if self.pieces[id_] != models.SPACE]
@@ -278,14 +278,14 @@ class Tokenizer:
 
 
 class UnknownPieces:
-    """Counts the pieces of texts, the unknown ones, and the characters that cause these."""
+    """Count the pieces of texts, the unknown ones among them, and the characters that cause those."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self.tokenizer, self.num_pieces, self.num_unknown = tokenizer, 0, 0
         self._characters = Counter[str]()  # of the texts with unknown pieces
 
     def add(self, text: str, ids: Sequence[int]) -> bool:
-        """Count the pieces of a text; tell whether one of them is unknown."""
+        """Count the pieces of a text; return whether one of them is unknown."""
         unknown = list(ids).count(self.tokenizer.unk_id)
         self.num_pieces += len(ids)
         self.num_unknown += unknown
@@ -294,7 +294,7 @@ class UnknownPieces:
         return unknown > 0
 
     def __str__(self) -> str:
-        """Tell their share, and the ten commonest characters that the vocabulary lacks, with their counts."""
+        """Return their share, and the ten most common characters that the vocabulary lacks, with their counts."""
         common, unk_id, encode = self._characters.most_common(), self.tokenizer.unk_id, self.tokenizer.encode_ids
         lacking = islice((each for each in common if unk_id in encode([each[0]])[0]), 10)
         characters = ", ".join(f"{character!r} {count:,}" for character, count in lacking)
@@ -302,13 +302,13 @@ class UnknownPieces:
 
 
 def read_vocabulary(path: Path) -> VocabularyFile:
-    """Read the vocabulary at a path (a file, a folder or a run) with the settings beside it."""
+    """Read the vocabulary at a path (a file, a folder or a run) with the settings next to it."""
     look, there = f"ls -l {path.parent}", [path] if path.suffix in (".model", ".txt") else []
     if path.is_dir():
         look, places = f"ls -l {path}", (folder / name for folder in (path, path / "model") for name in _VOCABULARIES)
         there = [place for place in places if place.is_file()]
     if not there:
-        received = "a folder without one" if path.is_dir() else "a path that names none"
+        received = "a folder without a vocabulary" if path.is_dir() else "a path that is not one"
         expected = f"a folder with one of {', '.join(_VOCABULARIES)}; a *.model or a *.txt file"
         raise NoVocabularyError("LB-213", f"no tokenizer at {path}", received=received, expected=expected, next=look)
     file = there[0]

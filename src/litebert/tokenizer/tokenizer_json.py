@@ -1,6 +1,6 @@
-"""transformers' own files, `tokenizer.json` and `tokenizer_config.json`: write ours for it, and restore a vocabulary.
+"""transformers' own files, `tokenizer.json` and `tokenizer_config.json`: write them, and restore a vocabulary.
 
-With what we write, `AutoTokenizer` gives our ids and segments, but for the cases in docs/checkpoints.md. Reading
+With what we write, `AutoTokenizer` gives our ids and segments, except in the cases in docs/checkpoints.md. Reading
 restores the content of the original vocabulary file, so that ids are the official ones and not those of the pipeline in
 the JSON, in which transformers replaces quotes, drops vowel signs and splits at `(` or `-`.
 """
@@ -36,7 +36,7 @@ PRECISION = 1e-12  # of scores that were written as decimal numbers
 
 
 def tokenizer_config(model: UnigramModel | WordPieceModel, max_length: int) -> dict[str, Json]:
-    """Return `tokenizer_config.json`, with which transformers runs our pipeline with segments."""
+    """Return `tokenizer_config.json`, which makes transformers run our pipeline with segments."""
     return {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "model_input_names": ["input_ids", "token_type_ids", "attention_mask"],
@@ -72,7 +72,7 @@ def tokenizer_json(model: UnigramModel | WordPieceModel) -> dict[str, Json]:
 
 
 def _unigram_steps(model: UnigramModel) -> dict[str, Json]:
-    pieces, charsmap, _ = models.read_model(model.data, "the model")  # not kept in the model: it holds 3 MB
+    pieces, charsmap, _ = models.read_model(model.data, "the model")  # not kept in the model: it takes 3 MB
     best = max((piece.score for piece in pieces if piece.kind == models.NORMAL), default=0.0)
     # The steps of our preprocessing, then those of sentencepiece's own normaliser.
     steps = [_replace(f"[{_class(str.isspace)}▁]+", " ")]
@@ -81,7 +81,7 @@ def _unigram_steps(model: UnigramModel) -> dict[str, Json]:
     if model.normalizer.lowercase:
         steps += [_replace(_FINAL_SIGMA, "ς"), {"type": "Lowercase"}]
     if charsmap:
-        # Their Precompiled looks up single graphemes and misses Hangul letters; NFKC joins these.
+        # Their Precompiled looks up single graphemes and misses Hangul letters, which NFKC joins.
         encoded = base64.b64encode(charsmap).decode("ascii")
         steps += [{"type": "NFKC"}, {"type": "Precompiled", "precompiled_charsmap": encoded}]
     steps.append(_replace(" {2,}", " "))
@@ -157,7 +157,7 @@ _Score = Annotated[float, Field(ge=-_LARGEST_SCORE, le=_LARGEST_SCORE)]
 
 
 class _Unigram(BaseModel, strict=True):
-    # JSON has lists where these are pairs
+    # JSON has lists for these pairs
     vocab: list[Annotated[tuple[str, _Score], Field(strict=False)]] = Field(max_length=models.MAX_PIECES)
     unk_id: int = Field(ge=0)
 
@@ -167,7 +167,7 @@ class _WordPiece(BaseModel, strict=True):
 
 
 def read_tokenizer_json(path: Path) -> VocabularyFile:
-    """Read the Unigram or WordPiece vocabulary of any `tokenizer.json`, which is not trusted."""
+    """Read the Unigram or WordPiece vocabulary of any `tokenizer.json`; the file is not trusted."""
     table = files.read_json(path, command=f"ls -l {path.parent}", limit=_MAX_BYTES)
     found = table.get("model")
     model: JsonTable = found if isinstance(found, dict) else {}
@@ -191,7 +191,7 @@ def read_tokenizer_json(path: Path) -> VocabularyFile:
         faults = {f"a {kind} model" if isinstance(kind, str) else "no model": True}
     if found_faults := [fault for fault, is_there in faults.items() if is_there]:
         what, received = f"{path} is a tokenizer of a kind that ALBERT does not use", ", ".join(found_faults)
-        advice = "put the spiece.model or vocab.txt of the model beside it: these take precedence"
+        advice = "put the spiece.model or vocab.txt of the model next to it: these take precedence"
         raise NoVocabularyError("LB-244", what, received=received, next=advice)
     try:
         if kind == "Unigram":
@@ -240,9 +240,9 @@ def restore(scores: Sequence[tuple[str, float]], *, unknown: int, control: Conta
             pieces.append(Piece(text, 0.0, models.USER_DEFINED))
         else:
             pieces.append(Piece(text, score, models.NORMAL))
-    # A score of -109 may be a vocabulary's own: one trained here has it from the start. But sentencepiece's scores have
-    # 32 bits, and less 100 many need more (121 of 141 in the official vocabulary): the 100 are given back where only
-    # that makes numbers of 32 bits of all of them.
+    # A score of -109 may be genuine: a vocabulary trained here has it from the start. But sentencepiece's scores have
+    # 32 bits, and minus 100 many need more (121 of 141 in the official vocabulary): the 100 is added back if all of
+    # them fit in 32 bits only with it.
     commas = [i for i, p in enumerate(pieces) if p.kind == models.NORMAL and ends_in_number_comma(p.text)]
     lowered = np.array([pieces[index].score for index in commas])
     raised = lowered + models.NUMBER_COMMA_PENALTY
@@ -263,7 +263,7 @@ def _special_names(table: JsonTable, ids: Mapping[str, int], path: Path) -> set[
     if new:
         what = f"tokens were added to the vocabulary of {path}: litebert cannot split them off"
         received = f"{', '.join(sorted(new)[:5])} ({len(new):,} in all)"
-        advice = "delete them from added_tokens there to read these words like any other"
+        advice = "delete them from added_tokens there to read them like any other words"
         raise NoVocabularyError("LB-246", what, received=received, next=advice)
     return {token.content for token in added if token.special}
 
