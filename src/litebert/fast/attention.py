@@ -1,7 +1,7 @@
-"""Kernels of attention: each gives what the formula of `litebert.nn.model` gives, for the tokens that are read.
+"""Attention kernels: each computes the formula in `litebert.nn.model`, for the tokens whose states are needed.
 
 Which kernel is fastest depends on the device, the precision, the lengths, and whether gradients are needed
-(benchmarks/RESULTS.md); what depends on the machine is timed once per process.
+(benchmarks/RESULTS.md); choices that depend on the machine are timed once per process.
 """
 
 import time
@@ -21,9 +21,9 @@ from torch.nn.utils.rnn import pad_sequence
 from litebert.config import ATTENTION_KINDS, AlbertConfig
 from litebert.nn import Batch, Visible, attention, sequence_of
 
-_MANY = 4  # sequences from which on a stack counts as large
-_FEW = 48  # tokens of a batch up to which float32 is faster than bf16 on a CPU: no padding, one kernel, two casts
-_LONG = 32  # tokens from which on padding costs more than a call of its own
+_MANY = 4  # a stack of at least this many sequences counts as large
+_FEW = 48  # up to this many tokens in a batch, float32 beats bf16 on a CPU: no padding, one kernel, two casts
+_LONG = 32  # above this many tokens, padding costs more than a separate call
 _ALIGNED = 8  # widths of rectangles on a GPU are multiples of this, as masks in half precision require
 _SMALLEST_BLOCK = 32  # tokens in a block of local attention
 
@@ -33,22 +33,22 @@ OfTokens: TypeAlias = Float[Tensor, "tokens heads head_size"]
 
 @dataclass(frozen=True)
 class Layout:
-    """Which rows are queries and which are keys, sequence by sequence; keys are all tokens."""
+    """Which rows are queries and which are keys, sequence by sequence; all tokens are keys."""
 
     batch: Batch
-    # The token of each query, ascending, or all of them: `rows[layout.queries]` are the rows of the queries.
+    # The index of each query's token, ascending, or a slice of all: `rows[layout.queries]` are the rows of the queries.
     queries: Int[Tensor, " queries"] | slice = field(default_factory=lambda: slice(None))
 
     @property
     def query_lengths(self) -> tuple[int, ...]:
-        """How many queries each sequence has; read on the host."""
+        """The number of queries of each sequence, read on the host."""
         if isinstance(self.queries, slice):
             return self.batch.lengths
         return tuple(torch.searchsorted(self.queries, self.batch.offsets).diff().tolist())
 
 
 Attend: TypeAlias = Callable[[Tensor, Tensor, Tensor, Layout, float], Tensor]
-"""(query, key, value, layout, dropout_prob) -> mixed: a row for each query; key and value have all tokens."""
+"""(query, key, value, layout, dropout_prob) -> mixed, one row per query; key and value have one row per token."""
 
 
 Kernel: TypeAlias = Callable[[Tensor, Tensor, Tensor, Tensor | None], Tensor]
@@ -56,9 +56,9 @@ Kernel: TypeAlias = Callable[[Tensor, Tensor, Tensor, Tensor | None], Tensor]
 
 
 def attend_of(config: AlbertConfig, *, in_rectangles: bool, others: tuple[Kernel, ...] = ()) -> Attend:
-    """Return the kernel for a kind of attention: its own, masked scores if it has none, or one of those for `full`.
+    """Return the kernel for a kind of attention: its own if it has one, `masked`, or for full attention one of two.
 
-    Rectangles are also computed by one of the `others` wherever that measures faster.
+    `others` are further kernels for the rectangles, each of which is used wherever it is measured to be faster.
     """
     kind, settings = ATTENTION_KINDS[config.attention], config.attention_settings
     if kind.attend is not None:
@@ -72,7 +72,7 @@ def attend_of(config: AlbertConfig, *, in_rectangles: bool, others: tuple[Kernel
 def full(query: OfQueries, key: OfTokens, value: OfTokens, layout: Layout, dropout_prob: float) -> OfQueries:
     """Attend to the whole sequence, in training or on a GPU, stack by stack.
 
-    A stack is a run of sequences with equal numbers of queries and equal numbers of keys. It is a view, so the
+    A stack is a run of sequences with the same number of queries and the same number of keys. It is a view, so the
     backward pass copies nothing.
     """
     dtype, lengths = query.dtype, layout.batch.lengths
@@ -87,9 +87,9 @@ def full(query: OfQueries, key: OfTokens, value: OfTokens, layout: Layout, dropo
         q, k, v = (x.view(count, -1, *x.shape[1:]).transpose(1, 2) for x in parts)  # (sequences, heads, length, size)
         if query.is_cuda or dtype != torch.bfloat16:
             own = F.scaled_dot_product_attention(q, k, v, dropout_p=dropout_prob)
-        elif count >= _MANY:  # in bf16 on a CPU, large stacks train fastest as three plain products
+        elif count >= _MANY:  # in bf16 on a CPU, large stacks train fastest with plain products
             own = _products(q, k, v, None, dropout_prob)
-        else:  # and small ones in float32, whose kernels are not compiled anew for every odd length
+        else:  # small ones in float32, whose kernels are not compiled anew for every new length
             q, k, v = (x.float() for x in (q, k, v))
             own = F.scaled_dot_product_attention(q, k, v, dropout_p=dropout_prob).to(dtype)
         mixed.append(own.transpose(1, 2).flatten(0, 1))
@@ -113,7 +113,7 @@ def _products(query: Tensor, key: Tensor, value: Tensor, is_key: Tensor | None, 
 
 @lru_cache
 def _has_flash(dtype: torch.dtype, head_size: int, device: torch.device) -> bool:
-    """Tell whether variable-length flash attention computes such rows: in half precision, from Ampere (sm80) on."""
+    """Return whether variable-length flash attention supports these rows: half precision, Ampere (sm80) or later."""
     fits = dtype in (torch.float16, torch.bfloat16) and head_size % 8 == 0 and head_size <= 256
     return fits and torch.cuda.get_device_capability(device) >= (8, 0)
 
@@ -122,13 +122,13 @@ def _variable(query: Tensor, key: Tensor, value: Tensor, layout: Layout, _dropou
     from torch.nn.attention.varlen import varlen_attn
 
     keys, longest = layout.batch.offsets, max(layout.batch.lengths)
-    queries = torch.searchsorted(layout.queries, keys) if isinstance(layout.queries, Tensor) else keys  # each first one
+    queries = torch.searchsorted(layout.queries, keys) if isinstance(layout.queries, Tensor) else keys  # first of each
     offsets = (queries.to(torch.int32), keys.to(torch.int32))
     return cast(Tensor, varlen_attn(query, key, value, *offsets, longest, longest))
 
 
 def padded(query: Tensor, key: Tensor, value: Tensor, layout: Layout, dropout_prob: float) -> Tensor:
-    """Attend within one rectangle as wide as the longest sequence; nothing is read on the host.
+    """Attend within one rectangle as wide as the longest sequence; the host reads nothing from the device.
 
     The number of queries of each sequence is known only on the device, so each query is placed in the column of its
     token.
@@ -168,7 +168,7 @@ def rectangles(
     kernels: tuple[Kernel, ...] = (F.scaled_dot_product_attention,)
     if query.dtype == torch.bfloat16:
         kernels += (_products,)
-    if isinstance(layout.queries, slice):  # a few queries are not worth the copies that others make
+    if isinstance(layout.queries, slice):  # for a few queries, the copies that `others` make do not pay
         kernels += others
     mixed = list[Tensor]()
     found, order = arranged(layout.query_lengths, layout.batch.lengths, query.dtype == torch.float32)
@@ -188,11 +188,11 @@ def rectangles(
 def arranged(
     query_lengths: tuple[int, ...], key_lengths: tuple[int, ...], is_exact: bool
 ) -> tuple[list[Rectangle], Int[Tensor, " queries"] | None]:
-    """Put sequences of similar lengths side by side; also return the order of the joined queries, if it is another.
+    """Group sequences of similar lengths in rectangles; also return the order that restores the queries, if they moved.
 
     Exact rectangles are as wide as their longest sequence, and long sequences share one only if they are equally long.
-    For kernels that are compiled for every width, there are few widths instead: 16, or a multiple of 32, the tiles of a
-    CPU's matrix unit.
+    For kernels that are compiled for every width, there are only a few widths: 16 or a multiple of 32, the tile size of
+    a CPU's matrix unit.
     """
     by_width: dict[int, list[int]] = {}
     for number, length in enumerate(key_lengths):
@@ -206,24 +206,24 @@ def arranged(
         keys = keys if is_exact else F.pad(keys, (0, width - keys.shape[1]), value=-1)
         if query_lengths == key_lengths:
             queries = keys
-        if queries.numel():  # some of these sequences have a query
+        if queries.numel():  # at least one of these sequences has a query
             is_key = keys >= 0
             mask = None if bool(is_key.all()) else is_key[:, None, None]
             found.append(Rectangle(len(members), _as_slice(queries), _as_slice(keys), mask))
             joined.append(queries.flatten())
-    places = torch.cat(joined)  # the query that each joined row is
+    places = torch.cat(joined)  # which query each joined row is
     order = torch.empty(sum(query_lengths), dtype=torch.int64)
     order[places[places >= 0]] = (places >= 0).nonzero().flatten()
     return found, None if torch.equal(places, torch.arange(len(order))) else order
 
 
 def _rounded(length: int) -> int:
-    """Return one of the few widths."""
+    """Round a length up to one of the few widths."""
     return 16 if length <= 16 else -(-length // 32) * 32
 
 
 def _as_slice(rows: Int[Tensor, "sequences width"]) -> slice | Tensor:
-    """Return consecutive rows as a slice, which copies nothing; padding repeats the first row of all."""
+    """Return consecutive rows as a slice, which copies nothing; otherwise, padding points to row 0."""
     flat, start = rows.flatten(), int(rows[0, 0])
     is_stretch = start >= 0 and torch.equal(flat, torch.arange(start, start + len(flat)))
     return slice(start, start + len(flat)) if is_stretch else flat.clamp(min=0)
@@ -240,13 +240,13 @@ def _fastest(kernels: tuple[Kernel, ...], dtype: torch.dtype, heads: int, width:
     return kernels[seconds.index(min(seconds))]
 
 
-# Kinds that read only a part of their sequence.
+# Kinds that attend to only a part of the sequence.
 
 
 def masked(
     query: OfQueries, key: OfTokens, value: OfTokens, layout: Layout, dropout_prob: float, *, visible: Visible
 ) -> OfQueries:
-    """Mask the scores of all pairs of tokens: the definition of any kind, for which memory grows with the square."""
+    """Mask the scores of all pairs of tokens: this defines any kind, but memory grows with the square of length."""
     mixed = attention(_everywhere(query, layout), key, value, layout.batch, visible, dropout_prob)
     return mixed[layout.queries]
 
@@ -254,13 +254,13 @@ def masked(
 def local(
     query: OfQueries, key: OfTokens, value: OfTokens, layout: Layout, dropout_prob: float, *, attention_window: int
 ) -> OfQueries:
-    """Mix each query with its neighbours and the [CLS] of its sequence, and [CLS] with all tokens.
+    """Attend from each token to its neighbours and the [CLS] of its sequence, and from [CLS] to all tokens.
 
-    Blocks of tokens read the blocks around them, so the cost per token is the same at any length.
+    Blocks of tokens attend to the blocks around them, so the cost per token is the same at any length.
     """
     batch, window, num_tokens = layout.batch, attention_window, len(key)
     size = max(window, _SMALLEST_BLOCK)
-    missing = -num_tokens % size  # tokens that fill the last block
+    missing = -num_tokens % size  # tokens that are missing from the last block
     everywhere = _everywhere(query, layout)
     scaled = everywhere * query.shape[-1] ** -0.5
     first = batch.first_tokens[sequence_of(batch)]  # (tokens,): each token's own [CLS]
@@ -270,8 +270,8 @@ def local(
         F.pad(x, (0, 0, 0, 0, window, window + missing)).unfold(0, size + 2 * window, size) for x in (key, value)
     )  # (blocks, heads, head_size, span)
 
-    # Which neighbours each token reads (blocks, size, span): those in the band, with the same [CLS]. A [CLS] out of
-    # the band is read apart (blocks, size).
+    # The neighbours that each token attends to (blocks, size, span): those in the band, with the same [CLS]. A [CLS]
+    # outside the band is handled separately (blocks, size).
     own = F.pad(first, (0, missing), value=-1).view(-1, size)
     around = F.pad(first, (window, window + missing), value=-2).unfold(0, size + 2 * window, size)
     row, column = (torch.arange(n, device=first.device) for n in (size, size + 2 * window))
@@ -287,13 +287,13 @@ def local(
     of_first = share[..., -1].transpose(1, 2).flatten(0, 1)[:num_tokens]  # (tokens, heads)
     mixed = mixed + of_first[..., None] * value[first]
 
-    # Each [CLS] reads its whole sequence.
+    # Each [CLS] attends to its whole sequence.
     to_all = full(everywhere[batch.first_tokens], key, value, Layout(batch, batch.first_tokens), dropout_prob)
     return mixed.index_copy(0, batch.first_tokens, to_all)[layout.queries]
 
 
 def _everywhere(query: Tensor, layout: Layout) -> Tensor:
-    """Return a row for every token, with zeros where it is no query."""
+    """Return one row per token, with zeros for tokens that are not queries."""
     if isinstance(layout.queries, slice):
         return query
     return query.new_zeros(len(layout.batch.ids), *query.shape[1:]).index_copy(0, layout.queries, query)
@@ -301,7 +301,7 @@ def _everywhere(query: Tensor, layout: Layout) -> Tensor:
 
 @torch.inference_mode()
 def fastest(*choices: Callable[[], object], rounds: int) -> list[float]:
-    """Return the shortest seconds of each choice, interleaved after a warm-up."""
+    """Return the shortest time of each choice, in seconds; the runs are interleaved, after a warm-up."""
     for run in choices:
         run()
     seconds = [float("inf")] * len(choices)

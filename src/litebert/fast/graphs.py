@@ -1,8 +1,8 @@
-"""Compute with onnxruntime what it computes faster: attention in float32, and a single short text as a whole.
+"""Use onnxruntime where it is faster: for attention in float32, and for a single short text as a whole.
 
-Its products of many small matrices use all of a CPU, where torch's may not (those of MKL, on AMD). For a short text,
-torch's many small operators cost as much as the products, so each distinct step is one graph: weights are stored
-once more, however many steps share them.
+Its products of many small matrices use the whole CPU; torch's may not (MKL's do not on AMD). For a short text, the
+overhead of torch's many small operators equals the cost of the products, so each distinct step is one graph. The
+weights are then stored a second time, but only once however many steps share them.
 """
 
 from collections.abc import Callable, Sequence
@@ -29,8 +29,8 @@ except ImportError as error:
 Graph = Callable[[Tensor], Tensor]  # rows of one sequence -> their hidden states after the step
 # The operators of onnxruntime that fuse a bias and an activation.
 _FUSED: dict[Activation, str] = {"gelu": "BiasGelu", "gelu_new": "FastGelu", "gelu_pytorch_tanh": "FastGelu"}
-_MOST_ROWS = 64  # for which a graph is used; from 128 on, products take nearly all the time
-_AT_ONCE = 2**20  # scores that are computed in one run: 4 MB, which stay in the caches
+_MOST_ROWS = 64  # up to this many, a graph is used; from 128 on, products take nearly all the time
+_AT_ONCE = 2**20  # scores that are computed in one run, at most: 4 MB, which stay in the caches
 _MOST_SCORES = 2**22  # of one sequence: 16 MB
 _ATTENTION = """
 <ir_version: 10, opset_import: ["": 20, "com.microsoft": 1]>
@@ -76,7 +76,7 @@ step (float[rows, {size}] x) => (float[rows, {size}] y) {{
 
 @lru_cache
 def attention_graph(num_threads: int) -> Kernel:
-    """Return attention in float32; a sequence with too many scores to hold is computed by torch."""
+    """Return a kernel for attention in float32; a sequence with too many scores to hold is left to torch."""
 
     @lru_cache
     def started(head_size: int, has_mask: bool) -> onnxruntime.InferenceSession:
@@ -102,14 +102,14 @@ def attention_graph(num_threads: int) -> Kernel:
 
 
 def with_graphs(albert: Albert, steps: Sequence[Step], *, is_forced: bool) -> Sequence[Step]:
-    """Return the steps, computed by a graph for a single short text; unchanged where that cannot be or does not pay."""
+    """Return steps that use a graph for a single short text; unchanged steps if that is impossible or not faster."""
     config = albert.config
     is_float = albert.dtype == torch.float32 and not is_int8(albert)
     has_operators = config.hidden_act in _FUSED and ATTENTION_KINDS[config.attention].is_exported
     if not (is_float and has_operators) or albert.embedding.word.weight.device.type != "cpu":
         return steps
     graphs = {(i, j): _compiled(albert.attention[i], albert.feed_forward[j]) for i, j in set(albert.plan)}
-    if not is_forced:  # unless a graph wins on a short text of 16 tokens (20 ms), the steps stay
+    if not is_forced:  # unless a graph is faster on a text of 16 tokens (a test of 20 ms), keep the steps
         x, layout = torch.full((16, config.hidden_size), 0.5), Layout(Batch.from_lists([[0] * 16]))
         ours, theirs = fastest(partial(graphs[albert.plan[0]], x), partial(steps[0], x, layout), rounds=15)
         if ours >= theirs:
@@ -118,14 +118,14 @@ def with_graphs(albert: Albert, steps: Sequence[Step], *, is_forced: bool) -> Se
 
 
 def _alone_by(graph: Graph, step: Step, x: Tensor, layout: Layout) -> Tensor:
-    """Compute a single short text by the graph, all else by the step."""
+    """Compute a single short text with the graph, anything else with the step."""
     lengths = layout.batch.lengths
     is_alone = len(lengths) == 1 and lengths[0] <= _MOST_ROWS and isinstance(layout.queries, slice)
     return graph(x[: lengths[0]]) if is_alone else step(x, layout)
 
 
 def _compiled(attention: AttentionBlock, feed_forward: FeedForwardBlock) -> Graph:
-    """Write a step in onnxruntime's fused operators, and start it; products are x W, so W is transposed."""
+    """Write a step in onnxruntime's fused operators, and start a session; products are x W, so W is transposed."""
     (heads, head_size), size = attention.heads, attention.output.in_features
     parameters: dict[str, Tensor] = {f"mix.{name}": parameter for name, parameter in attention.named_parameters()}
     parameters |= {f"widen.{name}": parameter for name, parameter in feed_forward.named_parameters()}
@@ -133,7 +133,7 @@ def _compiled(attention: AttentionBlock, feed_forward: FeedForwardBlock) -> Grap
     constants = {"by_heads": np.array([-1, 3, heads, head_size]), "by_rows": np.array([-1, size])}
     for name, parameter in parameters.items():
         if (symbol := name.replace(".", "_")) in _STEP:
-            constants[symbol] = np.ascontiguousarray(parameter.detach().numpy().T)  # of a bias, T is itself
+            constants[symbol] = np.ascontiguousarray(parameter.detach().numpy().T)  # a bias is its own transpose
     activation, eps = _FUSED[feed_forward.hidden_act], attention.norm.eps
     step = _STEP.format(size=size, scale=head_size**-0.5, eps=eps, activation=activation)
     model = onnx.parser.parse_model(step)
@@ -144,9 +144,9 @@ def _compiled(attention: AttentionBlock, feed_forward: FeedForwardBlock) -> Grap
 
 
 def _session(model: onnx.ModelProto, num_threads: int) -> onnxruntime.InferenceSession:
-    """Start a graph. Threads that keep spinning after a run would slow torch down."""
+    """Start a session of a graph. Threads that keep spinning after a run would slow torch down."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.inter_op_num_threads = num_threads, 1
-    options.log_severity_level = 3  # errors alone
+    options.log_severity_level = 3  # errors only
     options.add_session_config_entry("session.force_spinning_stop", "1")
     return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])

@@ -1,12 +1,12 @@
 """Eight-bit weights and activations, for inference on a CPU.
 
 Weights are symmetric with one scale per row. Activations are unsigned, with a fixed scale and zero point for each of
-the four products of each step, found by calibration: at each depth, shared weights get inputs of another range. In a
-trained network, a few channels after a layer norm are far from zero for all tokens; so hidden states are centred before
-rounding, and the product of their mean is added to the bias.
+the four products of each step, found by calibration: at each depth, shared weights get inputs of a different range.
+In a trained network, a few channels after a layer norm are far from zero for all tokens. So hidden states are centred
+before rounding, and the product of the weights with their mean is added to the bias.
 
-torch's (oneDNN's) kernels have no public name; only this file names them. They are tried once per process; where they
-are missing or wrong, the rounded weights compute in float32.
+torch's (oneDNN's) kernels have no public name; only this file names them. They are tried once per process; if they are
+missing or wrong, the rounded weights are used in float32.
 """
 
 import warnings
@@ -31,11 +31,11 @@ NUM_SHIFTED = 2  # of these are shifted by their mean: the inputs of the two blo
 
 _ADDED = ("add", 1.0, "none", list[float](), "")
 _NUM_DRAWN = 4_096  # sampled numbers per batch, for each product of each step
-_SHRINKS = [1.0 - 0.05 * number for number in range(13)]  # the ranges that are tried, from whole to 0.4 of it
-_SMALLEST = 16_384  # weights from which on a layer outside the blocks is stored in eight bits
+_SHRINKS = [1.0 - 0.05 * number for number in range(13)]  # the factors by which the range is tried, from 1 to 0.4
+_SMALLEST = 16_384  # a layer outside the blocks is stored in eight bits from this many weights on
 
 
-# Layers. As modules they compute in float32; files have `quantized` and `scale` instead of `weight`.
+# Layers. The modules compute in float32; files have `quantized` and `scale` instead of `weight`.
 
 
 class Int8Table(nn.Module):
@@ -46,7 +46,7 @@ class Int8Table(nn.Module):
 
     def __init__(self, weight: Tensor) -> None:
         super().__init__()
-        if weight.is_meta:  # shapes alone: computing on the meta device would load torch's compiler
+        if weight.is_meta:  # only shapes: computing on the meta device would load torch's compiler
             scale, quantized = weight.new_empty(len(weight)), torch.empty_like(weight, dtype=torch.int8)
         else:
             weight = weight.detach().float()
@@ -86,12 +86,12 @@ class Int8Calibration(NamedTuple):
     ranges: Float[Tensor, "steps sites 2"]
     shifts: Float[Tensor, "steps shifted hidden"]  # the means of the inputs of both blocks
     # Of all products, end to end. A bias includes the product of the mean if the input is shifted by it, otherwise a
-    # correction for rounding the weights; and the mean that the residual lacks.
+    # correction for rounding the weights; the last bias also includes the mean that the residual lacks.
     biases: Float[Tensor, "steps outputs"]
 
     @classmethod
     def without_numbers(cls, config: AlbertConfig) -> "Int8Calibration":
-        """Return tensors of these shapes, to be filled from a file."""
+        """Return tensors of these shapes without values, to be filled from a file."""
         size, outputs = config.hidden_size, 5 * config.hidden_size + config.intermediate_size
         shapes = ((len(SITES), 2), (NUM_SHIFTED, size), (outputs,))
         return cls(*(torch.empty(config.num_steps, *shape) for shape in shapes))
@@ -113,7 +113,7 @@ def to_int8(network: nn.Module, calibration: Int8Calibration) -> None:
 
 
 def is_int8(albert: Albert) -> bool:
-    """Tell whether a network is stored in eight bits."""
+    """Return whether a network is stored in eight bits."""
     return isinstance(albert.embedding.word, Int8Embedding)
 
 
@@ -146,7 +146,7 @@ def quantize(x: Float[Tensor, "rows columns"], grid: ByteGrid) -> UInt8[Tensor, 
 
 
 class Product:
-    """x W^T + b of bytes and the eight-bit weights of layers side by side, fused with what follows."""
+    """x W^T + b from bytes and the concatenated eight-bit weights of layers, fused with the operation that follows."""
 
     def __init__(self, *layers: nn.Module) -> None:
         found = [layer for layer in layers if isinstance(layer, Int8Linear)]
@@ -166,7 +166,7 @@ class Product:
         onto: ByteGrid | None = None,
         dtype: torch.dtype = torch.float32,
     ) -> Tensor:
-        """Return the product, activated or added to, in `dtype` or, with `onto`, as bytes."""
+        """Return the product, activated or added to `add`, in `dtype` or, with `onto`, as bytes of that grid."""
         result = (1.0, 0, dtype) if onto is None else (*onto, torch.uint8)  # scale, zero point and dtype
         total: Tensor
         if add is not None:
@@ -182,7 +182,7 @@ class Product:
 
 @lru_cache
 def kernels_work() -> bool:
-    """Tell whether this CPU's eight-bit products exist and are right where those of old CPUs saturate, at the ends."""
+    """Return whether this CPU's eight-bit products exist and are right at extreme values, where old CPUs saturate."""
     draws, grid = torch.Generator().manual_seed(0), ByteGrid(0.01, 128)
     x, weight = (torch.rand(rows, 256, generator=draws) < 0.5 for rows in (32, 64))
     ends, layer = torch.where(x, 1.27, -1.28), Int8Linear(nn.Linear(256, 64, device="meta"))
@@ -200,7 +200,7 @@ def kernels_work() -> bool:
 def int8_steps(albert: Albert, *, others: tuple[Kernel, ...] = ()) -> list[steps.Step]:
     """Return all steps of an eight-bit network: each block is packed once, and bound to the calibration of each step.
 
-    Between the two blocks of a step, hidden states are shifted by its second mean.
+    Between the two blocks of a step, hidden states are shifted by the step's second mean.
     """
     ranges, shifts, biases = (albert.get_buffer(name) for name in Int8Calibration._fields)
     attend = attend_of(albert.config, in_rectangles=True, others=others)
@@ -217,7 +217,7 @@ def int8_steps(albert: Albert, *, others: tuple[Kernel, ...] = ()) -> list[steps
         project_bias, mix_bias, widen_bias, output_bias = parts
         (project, mix), (widen, output) = first[i], second[j]
         norm, act, (mean, mean_after) = attention[i].norm, feed_forward[j].hidden_act, shifts[step]
-        norm_bias = norm.bias - mean_after  # what the next products read is centred; their biases make up for it
+        norm_bias = norm.bias - mean_after  # so the next products read centred inputs; their biases compensate
         mixing = steps.Mixing(
             project=lambda x, _: project(quantize(x - mean, of_input), of_input, project_bias, dtype=inner),
             attend=attend,
@@ -252,7 +252,7 @@ def calibrate(albert: Albert, batches: Iterable[Batch]) -> Int8Calibration:
 
     # The products of a step are made in the order of SITES.
     seen_steps = [step for each in albert.plan for step in steps.make_steps(albert, observed, plan=[each])]
-    for batch in batches:  # the network itself stays as it is, whatever happens
+    for batch in batches:  # the network itself is never modified
         for _ in steps.Engine()(albert, batch, steps=seen_steps):
             pass
 
@@ -276,7 +276,7 @@ def _corrected(linear: nn.Linear, mean: Tensor) -> Tensor:
 
 
 class Observer:
-    """Observes the inputs of a product: extremes and sum of each channel, the number of rows, and some of them."""
+    """Observes the inputs of a product: extremes and sum of each channel, the number of rows, and a sample of them."""
 
     def __init__(self) -> None:
         self._low, self._high = torch.tensor(torch.inf), torch.tensor(-torch.inf)
@@ -292,7 +292,7 @@ class Observer:
         return x
 
     def range(self, shift: Tensor | float) -> tuple[float, float]:
-        """Return the range with the least rounding error, among shrunken ranges of the extremes.
+        """Return the range with the least rounding error, among shrunken versions of the range between the extremes.
 
         Clipping a rare extreme costs less than a coarser grid for everything else.
         """

@@ -1,12 +1,12 @@
-"""The engine: what `albert.engine` computes a network with, in training or packed for inference.
+"""The engine, set as `albert.engine`: it computes a network in training or, with packed weights, in inference.
 
-    accelerate(network.albert)     # from now on the same numbers, sooner
-    pack(network.eval().albert)    # and sooner still, until the weights change
+    accelerate(network.albert)     # from now on, the same numbers faster
+    pack(network.eval().albert)    # and faster still, until the weights change
 
-A step is the block of `litebert.nn.model`, its products prepared once for all steps that share them. Query, key and
-value are one product, rows are filled up to few counts, and the last step computes only the rows that are read. What
-computes a product is chosen by who prepares it: for training, here; for inference on a CPU, here too, packed in the
-layout of its matrix kernels; in eight bits, `litebert.fast.int8`.
+A step applies two blocks of `litebert.nn.model`, whose products are prepared once for all steps that share them. Query,
+key and value are one product, the number of rows is rounded up to one of a few, and the last step computes only the
+rows that are needed. Products for training are prepared here; so are those for inference on a CPU, with weights packed
+in the layout of its matrix kernels. Eight-bit products are prepared in `litebert.fast.int8`.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -30,19 +30,19 @@ from litebert.nn import ACTIVATIONS, Albert, AttentionBlock, Batch, Network, fil
 DTYPES: dict[str, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 Linear: TypeAlias = Callable[[Tensor, Tensor | None], Tensor]
-"""(x, residual) -> x W^T + b, perhaps activated, plus the residual if there is one: often in one kernel."""
+"""(x, residual) -> x W^T + b, possibly activated, plus the residual if there is one; often a single kernel."""
 MakeLinear: TypeAlias = Callable[[Tensor, Tensor, torch.dtype, Activation, float], Linear]
-"""(weight, bias, dtype, activation, dropout_prob) -> a linear layer; dropout is on what is added to the residual."""
+"""(weight, bias, dtype, activation, dropout_prob) -> a linear layer; dropout applies before the residual is added."""
 Norm: TypeAlias = Callable[[Tensor], Tensor]
 Step: TypeAlias = Callable[[Tensor, Layout], Tensor]
-"""(hidden, layout) -> hidden, of the layout's queries; both may have more rows, which belong to no sequence."""
+"""(hidden, layout) -> hidden, of the layout's queries; both may end with rows that belong to no sequence."""
 
 
-# A step, and what prepares it
+# Steps, and their preparation
 
 
 class Mixing(NamedTuple):
-    """What computes an attention block."""
+    """The operations of an attention block."""
 
     project: Linear  # query, key and value at once
     attend: Attend
@@ -53,7 +53,7 @@ class Mixing(NamedTuple):
 
 
 class Widening(NamedTuple):
-    """What computes a feed-forward block."""
+    """The operations of a feed-forward block."""
 
     intermediate: Linear  # with the activation
     output: Linear
@@ -70,7 +70,7 @@ def block(
         projected = projected[:num_tokens]
     query, key, value = projected.unbind(1)
     mixed = mixing.attend(query[layout.queries], key, value, layout, mixing.dropout_prob)
-    # After attention, not beside its query: the order in which gradients of x are added up decides their last bits.
+    # Selected here, not with the query above: the order in which gradients of x are summed affects their last bits.
     x = filled(x[layout.queries])
     x = mixing.norm(mixing.output(filled(mixed).flatten(-2), x))
     return widening.norm(widening.output(widening.intermediate(x, None), x))
@@ -84,7 +84,7 @@ def make_steps(
     plan: Sequence[tuple[int, int]] | None = None,
     others: tuple[Kernel, ...] = (),
 ) -> list[Step]:
-    """Prepare each block of a plan once, and return the plan's steps; by default all of the encoder's."""
+    """Prepare each block of a plan (by default, the encoder's) once, and return the steps of the plan."""
     plan, dtype = albert.plan if plan is None else plan, albert.dtype
     is_on_cpu = albert.embedding.norm.weight.device.type == "cpu"
     attend = attend_of(albert.config, in_rectangles=is_on_cpu and not for_training, others=others)
@@ -105,7 +105,7 @@ def make_steps(
 
 
 def projection(block: AttentionBlock) -> tuple[Tensor, Tensor]:
-    """Return weight (3 H, H) and bias of query, key and value, side by side."""
+    """Return the concatenated weights (3 H, H) and biases of query, key and value."""
     layers = (block.query, block.key, block.value)
     return torch.cat([x.weight for x in layers]), torch.cat([x.bias for x in layers])
 
@@ -114,22 +114,22 @@ def projection(block: AttentionBlock) -> tuple[Tensor, Tensor]:
 
 
 class Engine:
-    """Computes the states of an encoder with steps that suit the moment: packed ones, or those for training.
+    """Computes the states of an encoder, with packed steps if its weights are packed, otherwise with training steps.
 
-    It keeps how it was set up, not what it has packed, when a network is copied or pickled: the copy packs its own
+    When a network is copied or pickled, the settings are kept, but not the packed weights: the copy packs its own
     weights when it is first used.
     """
 
     def __init__(self) -> None:
         self.is_checkpointed = False
-        self.backend: str | None = None  # what computes packed weights; None: they are not packed
+        self.backend: str | None = None  # what computes with packed weights; None: they are not packed
         self.packed: Sequence[Step] | None = None
-        self.stamps: list[tuple[int, int]] = []  # of each weight that was packed: its address, and the writes to it
+        self.stamps: list[tuple[int, int]] = []  # of each packed weight: its address, and how often it was written
 
     def __call__(
         self, albert: Albert, batch: Batch, queries: Tensor | None = None, steps: Sequence[Step] | None = None
     ) -> Iterator[Tensor]:
-        """Yield the states as `Albert.states` does, at its depth; the last step computes `queries` alone."""
+        """Yield the states as `Albert.states` does, up to its depth; the last step computes only `queries`."""
         steps = self.steps(albert) if steps is None else steps
         num_tokens, order, layout = len(batch.ids), None, Layout(batch)
         yield (hidden := albert.embedding(batch).to(albert.dtype))
@@ -141,16 +141,16 @@ class Engine:
             yield hidden[:num_tokens] if order is None else hidden[order.argsort()]
 
     def steps(self, albert: Albert) -> Sequence[Step]:
-        """Return the steps at the depth of the encoder; packed weights are forgotten if they have changed."""
+        """Return the steps up to the depth of the encoder; drop packed weights if the originals have changed."""
         if albert.training:
             self.backend = self.packed = None
         if self.backend is None or torch.is_grad_enabled():
             steps = make_steps(albert, plain_linear, for_training=True)[: albert.depth]
             return [partial(checkpoint, s, use_reentrant=False) for s in steps] if self.is_checkpointed else steps
 
-        # Each call asks whether a weight was replaced or written to: in 20 us, a third of what `parameters()` takes.
+        # Each call checks whether a weight was replaced or written to. It takes 20 us, a third of `parameters()`.
         modules: list[nn.Module] = [albert]
-        for module in modules:  # the list grows by the children of each
+        for module in modules:  # the list grows as children are appended
             modules += [child for child in module._modules.values() if child is not None]
         weights = [weight for module in modules for weight in module._parameters.values() if weight is not None]
         stamps = [(w.data_ptr(), 0 if w.is_inference() else w._version) for w in weights]
@@ -165,7 +165,7 @@ class Engine:
                 from litebert.fast.graphs import attention_graph, with_graphs
 
                 others = (attention_graph(torch.get_num_threads()),)
-            has_int8 = is_int8(albert) and kernels_work()  # without these kernels, rounded weights compute in float32
+            has_int8 = is_int8(albert) and kernels_work()  # without these kernels, rounded weights are used in float32
             make = int8_steps if has_int8 else partial(make_steps, linear=packed_linear)
             self.packed = make(albert, others=others)
             if self.backend != "torch":
@@ -173,29 +173,29 @@ class Engine:
         return self.packed[: albert.depth]
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave packed weights out of copies and pickles: they are addresses, layouts and kernels of this process."""
+        """Leave packed weights out of copies and pickles: addresses, layouts and kernels belong to this process."""
         return self.__dict__ | {"packed": None}
 
 
 def accelerate(albert: Albert) -> Engine:
-    """Let an encoder use the engine from now on, and return it; the results are the same, but faster."""
+    """Attach the engine to an encoder, and return the engine; results are the same, but computed faster."""
     if not isinstance(albert.engine, Engine):
         albert.engine = Engine()
     return albert.engine
 
 
 def checkpoint_gradients(albert: Albert) -> None:
-    """Keep only each step's input for the backward pass, and recompute the rest there."""
+    """Turn on gradient checkpointing: keep only the input of each step, and recompute the rest in the backward pass."""
     accelerate(albert).is_checkpointed = True
 
 
 @torch.no_grad()
 def pack(albert: Albert, backend: str = "torch") -> None:
-    """Pack the current weights for inference, in eight bits if they are stored so.
+    """Pack the current weights for inference, in eight bits if they are stored that way.
 
-    Training and gradients use the weights themselves; if these change, packed ones are dropped. With "onnxruntime", it
-    attends wherever it is faster, and a network in fp32 whose operators it has gets a graph per distinct step, which
-    computes single short texts; with "auto", if it is installed, and these too only if they are faster.
+    Training and gradients use the original weights; if those change, the packed ones are dropped. "onnxruntime" does
+    the attention wherever it is faster, and single short texts with one graph per distinct step, if the network is in
+    fp32 and its operators exist there. "auto" does so if onnxruntime is installed, and uses graphs only if faster.
     """
     if backend not in get_args(Backend):
         raise no_such_name("LB-975", "there is no such backend", str(backend), get_args(Backend), next='backend="auto"')
@@ -207,16 +207,16 @@ def pack(albert: Albert, backend: str = "torch") -> None:
 
 @torch.no_grad()
 def is_packed(albert: Albert) -> bool:
-    """Tell whether the weights, as they are now, are packed, or those of a copy are about to be."""
+    """Return whether the current weights are packed; in a copy of a packed network, pack them first."""
     engine = albert.engine
     if not isinstance(engine, Engine) or engine.backend is None:
         return False
-    engine.steps(albert)  # forgets what has changed
+    engine.steps(albert)  # drops packed weights if the originals have changed
     return engine.backend is not None
 
 
 def refuse_non_finite(network: Network) -> None:
-    """Let a network raise LB-472 from now on instead of returning outputs that are not finite."""
+    """Make a network raise LB-472 instead of returning outputs that are not finite."""
     for child in network.children():
         for module in child if isinstance(child, nn.ModuleList) else [child]:  # the heads after each step
             module.register_forward_hook(_check_outputs)
@@ -224,18 +224,18 @@ def refuse_non_finite(network: Network) -> None:
 
 def _check_outputs(module: nn.Module, _inputs: object, outputs: Tensor | tuple[Tensor, ...]) -> None:
     tensors = (outputs,) if isinstance(outputs, Tensor) else outputs
-    # A finite sum means finite numbers; but a sum of finite numbers may overflow.
+    # A finite sum implies finite numbers, but a sum of finite numbers may overflow.
     if all(isfinite(x.detach().sum()) or bool(x.isfinite().all()) for x in tensors):
         return
     held = {name: x for name, x in module.state_dict().items() if x.numel() and not x.is_meta}
     weights = {name: x.float().abs().max().item() for name, x in held.items()}
-    name = max(weights, key=lambda name: (weights[name] != weights[name], weights[name]))  # NaN above all
+    name = max(weights, key=lambda name: (weights[name] != weights[name], weights[name]))  # NaN ranks highest
     what, received = "the network returns NaN or infinity", f"the largest weight is {weights[name]:.3g}, in {name}"
     expected, advice = "finite weights, usually below 100", "make or fetch the model again; in bf16, try fp32 first"
     raise DamagedError("LB-472", what, received=received, expected=expected, next=advice)
 
 
-# By torch's public functions: weights are joined and cast once for all steps, with dropout and with gradients
+# With torch's public functions: weights are joined and cast once for all steps; dropout and gradients are supported
 
 
 def plain_linear(
@@ -259,10 +259,10 @@ def norm_of(norm: nn.LayerNorm, dtype: torch.dtype) -> Norm:
 
 
 def cast(weight: Tensor, dtype: torch.dtype) -> Callable[[], Tensor]:
-    """Return a function that gives the weight in `dtype`, cast once, for each of its uses.
+    """Return a function to call at each use of a weight: it returns the weight in `dtype`, which was cast once.
 
     A shared block is used many times. The gradients of its uses are summed in float32: in bf16, a sum loses terms
-    below 1/256 of it.
+    smaller than 1/256 of itself.
     """
     if weight.dtype == dtype:
         return lambda: weight
@@ -278,7 +278,7 @@ def cast(weight: Tensor, dtype: torch.dtype) -> Callable[[], Tensor]:
 
 
 class _Use(torch.autograd.Function):
-    """The copy; its gradient goes to the weight, in the weight's precision."""
+    """Returns the copy; in the backward pass, gives its gradient to the weight, in the weight's precision."""
 
     @staticmethod
     def forward(ctx: Any, weight: Tensor, copied: Tensor) -> Tensor:
@@ -295,11 +295,11 @@ def sum_dtype(device: torch.device) -> torch.dtype:
     return torch.float32 if device.type == "mps" else torch.float64
 
 
-# For inference on a CPU: weights packed once, without dropout and gradients. torch has the kernels (oneDNN's) but no
+# For inference on a CPU: weights packed once, without dropout or gradients. torch has the kernels (oneDNN's) but no
 # public name for them. They are tried once per process, and replaced by public ones if missing, wrong or slower.
 
 _PIECE = 384
-FUSED_ACTIVATIONS: dict[Activation, tuple[str, str]] = {  # the kernel's names, and their variants
+FUSED_ACTIVATIONS: dict[Activation, tuple[str, str]] = {  # the kernel's names for them, and their variants
     "gelu_new": ("gelu", "tanh"),
     "gelu_pytorch_tanh": ("gelu", "tanh"),
     "gelu": ("gelu", "none"),
@@ -320,7 +320,7 @@ def packed_linear(
 
 @lru_cache
 def pays(dtype: torch.dtype) -> bool:
-    """Tell whether packed products exist here, are right, and are not slower (10 ms)."""
+    """Return whether packed products exist here, are right, and are not slower (a check of 10 ms)."""
     draws = torch.Generator().manual_seed(0)
     weight, bias = (torch.randn(*shape, generator=draws).to(dtype) for shape in ((768, 768), (768,)))
     rows = [torch.randn(number, 768, generator=draws).to(dtype) for number in (1, 100, 128)]
@@ -335,7 +335,7 @@ def pays(dtype: torch.dtype) -> bool:
 
 
 def onednn(weight: Tensor, bias: Tensor, activation: Activation) -> Linear:
-    """Return the layer with its weight in the layout of oneDNN's kernels, which also add and activate."""
+    """Return the layer with its weight in the layout of oneDNN's kernels, which also fuse the sum or the activation."""
     blocked = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), None)
     product = torch.ops.mkldnn._linear_pointwise
     name, variant = FUSED_ACTIVATIONS[activation]
@@ -356,9 +356,9 @@ def onednn(weight: Tensor, bias: Tensor, activation: Activation) -> Linear:
 
 @lru_cache
 def _likes_pieces(num_threads: int, dtype: torch.dtype) -> bool:
-    """Tell whether many rows are multiplied faster in pieces: in one piece, threads may idle.
+    """Return whether many rows are multiplied faster in pieces: in one piece, threads may idle.
 
-    With AMX and two threads, they do for 450 to 1,900 rows and 768 channels, but not for 2,304.
+    With AMX and two threads, they idle for 450 to 1,900 rows and 768 output channels, but not for 2,304 channels.
     """
     if num_threads == 1:
         return False
