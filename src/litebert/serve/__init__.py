@@ -1,4 +1,4 @@
-"""Answers over HTTP, in one process: an event loop, and a thread for each model that computes ragged batches."""
+"""Serve answers over HTTP from one process: an event loop, and a thread per model that computes ragged batches."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,13 +17,13 @@ class Options:
     host: Annotated[str, "Address to listen on."] = "127.0.0.1"
     port: Annotated[int, Ge(0), Le(65_535), "Port; 0 takes a free one."] = 8_000
     precision: Annotated[
-        Literal["fp32", "bf16"], "bf16 is several times faster where the machine has it, and within 1 %."
+        Literal["fp32", "bf16"], "bf16 is several times faster if the machine supports it, and within 1 %."
     ] = "fp32"
-    backend: Annotated[Backend, "Kernels of attention and short texts in fp32; auto measures and takes the faster."] = (
-        "auto"
-    )
+    backend: Annotated[
+        Backend, "Kernels for attention and short texts in fp32; auto measures and picks the faster."
+    ] = "auto"
     threads: Annotated[int, Ge(0), "CPU threads; all by default."] = 0
-    batch_tokens: Annotated[int, Ge(1), "Most tokens computed together."] = 1_024
+    batch_tokens: Annotated[int, Ge(1), "Maximum tokens in a batch."] = 1_024
     queue: Annotated[int, Ge(1), "Requests that may wait per model."] = 64
     timeout_ms: Annotated[int, Ge(1), "Default deadline."] = 30_000
     client_seconds: Annotated[float, Gt(0), Le(3_600), "Time for a client to send its headers, then its body."] = 10.0
@@ -32,9 +32,9 @@ class Options:
 
 
 def serve(*models: str, options: Options) -> None:
-    """Serve models, each [NAME=]MODEL, over HTTP until Ctrl-C or SIGTERM; SIGHUP loads their files again.
+    """Serve models, each [NAME=]MODEL, over HTTP until Ctrl-C or SIGTERM; SIGHUP reloads their files.
 
-    Without a MODEL, the model that comes with the package is served.
+    Without a MODEL, the packaged model is served.
 
     litebert serve                                   # then open http://127.0.0.1:8000
     litebert serve english=runs/mine sst2=runs/sst2/model --port 9000

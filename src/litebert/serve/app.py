@@ -1,4 +1,4 @@
-"""The application: a route for each verb, made from the method of `Model`, OpenAI's routes, health, and the pages."""
+"""The application: a route per verb, made from the method of `Model`, OpenAI's embeddings, health checks, the pages."""
 
 import asyncio
 import base64
@@ -31,7 +31,7 @@ from litebert.serve.batching import Attention, Job, ServedModel, Steps, attentio
 from litebert.serve.guard import Bodies, Gate, HttpError, Metrics, digest, problem, reply
 from litebert.settings import wanted
 
-# What requests say and answers are: made into records that validate the one, and describe both in /openapi.json
+# Requests and answers as records, which validate requests and describe both in /openapi.json
 
 Text = Annotated[str, MaxLen(limits.MAX_CHARACTERS)]
 Short = Annotated[str, MaxLen(limits.MAX_SCORED_CHARACTERS)]
@@ -43,7 +43,7 @@ Endpoint: TypeAlias = Callable[[Request], Awaitable[Response]]
 
 
 class RequestBody(BaseModel):
-    """What every request may set: the model (by default the first), and how long it waits."""
+    """The fields that every request may set: the model (by default the first), and how long to wait."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
     model: Name | None = None
@@ -59,7 +59,7 @@ class Answer(BaseModel, Generic[Result]):
 
 
 class ExplainBody(RequestBody):
-    """Say how much each word adds to an answer; unset, the answer is the one the model gives."""
+    """Return how much each word adds to an answer; the answer defaults to the one that the model gives."""
 
     verb: Annotated[Literal["answer", "classify", "fill", "order", "similar"], Field(examples=["similar"])]
     texts: Annotated[list[Short], Len(1, 2), Field(examples=[["A cat.", "A kitten."]])]
@@ -67,7 +67,7 @@ class ExplainBody(RequestBody):
 
 
 class Route(NamedTuple):
-    """A verb over HTTP: what it answers, an example of its arguments, its function if that is no method of `Model`."""
+    """A verb over HTTP: the type of its answer, example arguments, its function unless it is a method of `Model`."""
 
     result: Any
     example: Mapping[str, Any]
@@ -90,7 +90,7 @@ ROUTES = {
     "explain": Route(answers.Explanation, {}),
 }
 LEFT_OUT = ("self", "model", "progress", "max_length")  # arguments that requests do not have
-LIMITS: dict[str, Any] = {  # what an argument of this name may be
+LIMITS: dict[str, Any] = {  # the type of arguments with this name
     **dict.fromkeys(("text", "first", "second", "question", "context"), Text),
     **dict.fromkeys(("texts", "pairs"), Texts),
     "choices": Annotated[list[Text], Len(2, limits.MAX_TEXTS)],
@@ -98,8 +98,8 @@ LIMITS: dict[str, Any] = {  # what an argument of this name may be
 
 
 def body_of(verb: str) -> type[RequestBody]:
-    """Return the body of a verb's route: the arguments of its function, in their order, with limits."""
-    if verb == "explain":  # its texts are one argument each
+    """Return the body type of a verb's route: the arguments of its function, in the same order, with limits."""
+    if verb == "explain":  # its function takes each text as a separate argument
         return ExplainBody
     example, function = ROUTES[verb].example, ROUTES[verb].function or getattr(Model, verb)
     hints = get_type_hints(function, include_extras=True)
@@ -119,7 +119,7 @@ def body_of(verb: str) -> type[RequestBody]:
 
 
 def job_of(verb: str, body: RequestBody) -> Job:
-    """Return the work of a request: the rows that the verb answers, its options, an estimate of its tokens."""
+    """Return the job of a request: the rows for the verb, its options, an estimate of its tokens."""
     given = body.model_dump(exclude={"model", "timeout_ms"})
     texts, pairs = given.pop("texts", None), given.pop("pairs", None)
     if texts is None:
@@ -127,7 +127,7 @@ def job_of(verb: str, body: RequestBody) -> Job:
         roles = VERBS[verb].roles if verb in VERBS else ("text",)
         row = {role: text for role in roles if (text := given.pop(role, None)) is not None} | choices
         tokens = count_tokens(row.values())
-        if choices:  # each is read with the question and the context
+        if choices:  # each is encoded with the question and the context
             tokens = count_tokens(f"{row['context']} {row['question']} {choice}" for choice in choices.values())
         return Job(verb, [row], given, tokens * tokens if verb == "score" else tokens)  # scored once for each token
     rows = [{"text": text} for text in texts]
@@ -136,14 +136,14 @@ def job_of(verb: str, body: RequestBody) -> Job:
             raise invalid("pairs is not valid", "as many pairs as texts")
         rows = [{"text": text, "second": pair} for text, pair in zip(texts, pairs, strict=True)]
     tokens = count_tokens([*texts, *(pairs or ())])
-    return Job(verb, rows, given, 100 * tokens if verb == "explain" else tokens)  # explained texts are read often
+    return Job(verb, rows, given, 100 * tokens if verb == "explain" else tokens)  # explanations take many passes
 
 
-# OpenAI's embeddings, for existing clients
+# OpenAI's embeddings route, for existing clients
 
 
 class EmbeddingsBody(RequestBody):
-    """Turn texts into vectors of length 1, as OpenAI does; token ids and `dimensions` are not supported."""
+    """Return vectors of length 1 for texts, as OpenAI does; token ids and `dimensions` are not supported."""
 
     input: Annotated[
         Inputs,
@@ -156,7 +156,7 @@ class EmbeddingsBody(RequestBody):
 
 
 class Embedding(TypedDict):
-    """One vector of length 1; base64 is of little-endian float32."""
+    """One vector of length 1; base64 encodes little-endian float32."""
 
     object: Literal["embedding"]
     index: int
@@ -182,7 +182,7 @@ class Embeddings(TypedDict):
 
 @dataclass(frozen=True)
 class Service:
-    """The served models with what they share; the first one answers requests that name none."""
+    """The served models and what they share; the first one answers requests that do not name a model."""
 
     models: Sequence[ServedModel]
     metrics: Metrics
@@ -193,22 +193,22 @@ class Service:
             if name is None or model.name == name:
                 return model
         next_step = "GET /v1/models lists them; omit model for the first one"
-        raise HttpError("LB-955", "no model has this name here", status=404, next=next_step)
+        raise HttpError("LB-955", "no model here has this name", status=404, next=next_step)
 
     def overload(self, path: str) -> HttpError | None:
-        """Return the refusal of a request, of which only the path is known: if none of the models has room."""
+        """Return the error that refuses a request to this path if no model has room; the body is not known yet."""
         if path.removeprefix("/v1/") not in (*ROUTES, "embeddings"):
             return None
         refusals = [model.overload() for model in self.models]
         return refusals[0] if all(refusals) else None
 
     async def ask(self, request: Request, body: RequestBody, job: Job) -> tuple[ServedModel, str, list[Any]]:
-        """Return the model that a body names, its version and its answers, as long as the client waits."""
+        """Return the model named in a body, its version and its answers, unless the client disconnects first."""
         model = self.named(body.model)
         verbs = [*model.facts.get("verbs", ()), "steps", "attention", "explain"]
         needed = job.options["verb"] if job.verb == "explain" and job.options["verb"] != "similar" else job.verb
         if model.is_ready and needed not in verbs:
-            what, next_step = f"this model cannot {needed}: it has no head for that", "GET /v1/models lists the others"
+            what, next_step = f"this model cannot {needed}: it has no head for it", "GET /v1/models lists the others"
             raise HttpError("LB-956", what, status=422, expected=f"one of {', '.join(verbs)}", next=next_step)
 
         async def left() -> None:
@@ -218,14 +218,14 @@ class Service:
         return model, *await model.answer(job, timeout_ms=body.timeout_ms or self.options.timeout_ms, left=left)
 
     async def verb(self, verb: str, request: Request, body: RequestBody) -> Response:
-        """Answer POST /v1/VERB: a list for a list of texts."""
+        """Answer POST /v1/VERB, with a list if it was given a list of texts."""
         model, version, found = await self.ask(request, body, job_of(verb, body))
         found = [vector.tolist() for vector in found] if verb == "embed" else found
         result = found if verb in ("embed", "classify", "tag") else found[0]
         return reply({"model": model.name, "version": version, "result": result})
 
     async def embeddings(self, request: Request, body: EmbeddingsBody) -> Response:
-        """Turn texts into vectors of length 1."""
+        """Return vectors of length 1 for texts."""
         if sum(map(len, body.input)) > (most := limits.MAX_TEXTS * limits.MAX_CHARACTERS):
             raise invalid("input is not valid", f"at most {most:,} characters together", "input")
         rows, tokens = [{"text": text} for text in body.input], count_tokens(body.input)
@@ -246,7 +246,7 @@ class Service:
         return reply({"object": "list", "data": found})
 
     async def live(self, _: Request) -> Response:
-        """Answer 200 as long as the server runs."""
+        """Answer 200 while the server is running."""
         return reply({"live": True})
 
     async def ready(self, _: Request) -> Response:
@@ -255,13 +255,13 @@ class Service:
         return reply({"ready": states}, 200 if all(states.values()) else 503)
 
     async def count(self, _: Request) -> Response:
-        """Return counters and times for Prometheus."""
+        """Return counters and timings for Prometheus."""
         text = generate_latest(self.metrics.registry)
         return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
 class Post(NamedTuple):
-    """A route that takes a body: what answers it, and the types of the body and of the answer."""
+    """A route with a body: its handler, and the types of its body and answer."""
 
     answer: Callable[[Request, Any], Awaitable[Response]]
     body: type[RequestBody]
@@ -275,7 +275,7 @@ _TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg"
 
 
 def create_app(service: Service, api_keys: Sequence[str] = ()) -> Starlette:
-    """Return the application; its runner starts and stops the models. A body is read and validated once."""
+    """Return the application; its caller starts and stops the models. A body is read and validated once."""
     bodies = Bodies(service.options.client_seconds)
     posts = dict[str, Post]()
     for verb, route in ROUTES.items():
@@ -288,7 +288,7 @@ def create_app(service: Service, api_keys: Sequence[str] = ()) -> Starlette:
     async def answer(post: Post, request: Request) -> Response:
         return await post.answer(request, post.body.model_validate(await bodies.read(request)))
 
-    async def page(request: Request) -> Response:  # of the playground or the documentation; none loads from elsewhere
+    async def page(request: Request) -> Response:  # playground or documentation; they load nothing from other hosts
         name = PAGES[request.url.path]
         data, kind = (files("litebert.serve") / "page" / name).read_bytes(), _TYPES[name.rpartition(".")[2]]
         return Response(data, media_type=kind, headers={"Cache-Control": "no-cache"})
@@ -302,7 +302,7 @@ def create_app(service: Service, api_keys: Sequence[str] = ()) -> Starlette:
     routes = [Address(path, partial(answer, post), methods=["POST"]) for path, post in posts.items()]
     routes += [Address(path, shown, methods=["GET"]) for path, shown in answered.items()]
 
-    # What stands around every route
+    # Middleware around all routes
     paths = {*posts, *answered}
     keys = [digest(key) for key in api_keys]
     around = [Middleware(Gate, paths=paths, metrics=service.metrics, keys=keys, overload=service.overload)]
@@ -313,11 +313,11 @@ def create_app(service: Service, api_keys: Sequence[str] = ()) -> Starlette:
     return Starlette(routes=routes, middleware=around, exception_handlers=dict.fromkeys(kinds, _refused))
 
 
-# What is wrong with a request, and how all of this is described
+# Errors, and the description of the interface
 
 
 async def _refused(_: Request, error: Exception) -> Response:
-    """Turn what was raised into an answer; async, since starlette gives others a thread, which waits for the model."""
+    """Turn an exception into a response; async, or starlette would run it in a thread, which waits for the model."""
     if isinstance(error, ClientDisconnect):
         return Response(status_code=499)  # for the metrics; no client receives it
     headers: Mapping[str, str] = {}
@@ -326,7 +326,7 @@ async def _refused(_: Request, error: Exception) -> Response:
     elif isinstance(error, HTTPException):
         what, headers = "no route has this address and method", error.headers or {}
         error = HttpError("LB-961", what, status=error.status_code, next="GET /docs lists every route")
-    elif not isinstance(error, HttpError):  # the server writes the traceback to its log
+    elif not isinstance(error, HttpError):  # the traceback is in the server's log
         next_step = "report it with the lines of the server's log"
         error = HttpError("LB-968", "the server failed on this request", status=500, next=next_step)
     response = problem(error)
@@ -335,16 +335,16 @@ async def _refused(_: Request, error: Exception) -> Response:
 
 
 def invalid(what: str, expected: str, field: str = "") -> HttpError:
-    """Return the refusal of a field."""
+    """Return the error for an invalid field."""
     next_step = "/docs shows every field and an example"
     return HttpError("LB-954", what, status=422, expected=expected, next=next_step, param=field)
 
 
 def _explained(error: ValidationError) -> HttpError:
-    """Name the field and what it should be, but never its value or an unknown key."""
+    """Return an error with the field and what it should be, but never its value or an unknown key."""
     found = error.errors(include_url=False, include_input=False)
     if missing := [str(each["loc"][-1]) for each in found if each["type"] == "missing"]:
-        # A name of ours that another route takes may be repeated; anything else could be the input.
+        # A field name that belongs to another route may be repeated; anything else could be part of the input.
         given = [str(each["loc"][-1]) for each in found if each["type"] == "extra_forbidden"]
         ours = [name for name in given if name in ("text", "texts", "first", "second", "question", "context")]
         what = f"{' and '.join(missing)} is missing" + (f"; {ours[0]} was sent" if ours else "")
@@ -365,14 +365,14 @@ class Problem(TypedDict):
     code: str
 
 
-ABOUT = f"""Answers of ALBERT models: the verbs of `litebert`, in the same words.
+ABOUT = f"""Answers of ALBERT models: the verbs of `litebert`, with the same names.
 
 Limits: bodies of {limits.MAX_BODY_BYTES:,} bytes, {limits.MAX_TEXTS} texts per request, {limits.MAX_CHARACTERS:,}
 characters per text. Every error has a stable code, listed in docs/errors.md."""
 
 
 def openapi(posts: Mapping[str, Post], gets: Mapping[str, Endpoint]) -> dict[str, Any]:
-    """Describe the routes: bodies and answers by their types, what they are about by the first words of docstrings."""
+    """Return the OpenAPI document: bodies and answers from their types, descriptions from the starts of docstrings."""
     kinds: list[tuple[str, Literal["validation", "serialization"], TypeAdapter[Any]]]
     kinds = [(path, "validation", TypeAdapter(post.body)) for path, post in posts.items()]
     kinds += [(path, "serialization", TypeAdapter(post.result)) for path, post in posts.items()]
@@ -382,7 +382,7 @@ def openapi(posts: Mapping[str, Post], gets: Mapping[str, Endpoint]) -> dict[str
     def content(about: str, name: str, mode: Literal["validation", "serialization"]) -> dict[str, Any]:
         return {"description": about, "content": {"application/json": {"schema": schemas[name, mode]}}}
 
-    why = "Refused; the message says why, and a stable code is in docs/errors.md."
+    why = "Refused; the message says why, and docs/errors.md lists the stable code."
     refusal = content(why, "problem", "serialization")
     paths: dict[str, Any] = {}
     for path, post in posts.items():
@@ -394,7 +394,7 @@ def openapi(posts: Mapping[str, Post], gets: Mapping[str, Endpoint]) -> dict[str
     for path, answer in gets.items():
         answered = {"200": {"description": "The answer."}}
         paths[path] = {"get": {"description": inspect.getdoc(answer), "responses": answered}}
-    paths["/ready"]["get"]["responses"]["503"] = {"description": "A model is loading, or gone."}
+    paths["/ready"]["get"]["responses"]["503"] = {"description": "A model is loading or not available."}
     components = {"schemas": named["$defs"], "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}}}
     info = {"title": "litebert", "version": "1", "description": ABOUT}
     return {"openapi": "3.1.0", "info": info, "paths": paths, "components": components}

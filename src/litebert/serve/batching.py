@@ -1,6 +1,6 @@
-"""One served model: requests wait in a bounded queue, and one thread computes what waits as ragged batches.
+"""One served model: requests wait in a bounded queue, and one thread computes them as ragged batches.
 
-PyTorch lets go of the interpreter while it computes, so the event loop answers /live, limits and refusals meanwhile.
+PyTorch releases the interpreter lock while it computes, so the event loop can answer /live and refuse requests then.
 """
 
 import asyncio
@@ -31,14 +31,14 @@ from litebert.serve.guard import MAX_SCORED_TOKENS, HttpError, Metrics
 
 log = logging.getLogger("litebert.serve")
 
-MAX_ATTENTION_TOKENS = 64  # of a text whose attention is shown; the rest is cut off
+MAX_ATTENTION_TOKENS = 64  # tokens of a text for which attention is shown; the rest is cut off
 UNWATCHED_SECONDS = 0.05  # the connection is watched only after this long; most answers are ready by then
 _SHORT, _LONG = "The sun rises in the east.", "In the evening it sets in the west. " * 8
 
 
 @dataclass(eq=False)
 class Job:
-    """One request: rows for a verb, with its options; its future is done when it is answered, refused or abandoned."""
+    """One request: rows for a verb, with options; its future is done when it is answered, refused or abandoned."""
 
     verb: str
     rows: Sequence[Row]
@@ -48,7 +48,7 @@ class Job:
 
 
 def count_tokens(texts: Iterable[str]) -> int:
-    """Estimate tokens without a tokenizer: about four bytes of English each.
+    """Estimate tokens without a tokenizer: one per four bytes, as in English.
 
     >>> count_tokens(["The cat sat on the mat."])
     7
@@ -59,9 +59,9 @@ def count_tokens(texts: Iterable[str]) -> int:
 class ServedModel:
     """A model with its queue and its thread.
 
-    Requests of one verb share a batch, those of two do not: eight `fill` and eight `embed` in one pass instead of two
-    took the same time, 11.82 and 11.85 ms a text of mixed lengths, 2.69 and 2.73 ms a short one (packaged model, one
-    core); one by one they take 14.7 and 6.5 ms.
+    Requests of the same verb share a batch, those of two verbs do not: eight `fill` and eight `embed` in one pass and
+    in two took the same time, 11.82 and 11.85 ms per text of mixed lengths, 2.69 and 2.73 ms per short text (packaged
+    model, one core); one by one they take 14.7 and 6.5 ms.
     """
 
     def __init__(self, name: str, path: str | None, options: Options, metrics: Metrics) -> None:
@@ -92,7 +92,7 @@ class ServedModel:
         return sum(min(len(ids) + 2, longest) for ids in model.tokenizer.encode_ids(texts))
 
     async def start(self) -> None:
-        """Load the model for the first time; later its files are exchanged between two batches."""
+        """Load the model and start its thread; a later call replaces the model between two batches."""
         self._loaded = await asyncio.to_thread(load, self._path, self._options)
         self._metrics.loads.labels(self.name).inc()
         if not self._thread.is_alive():
@@ -101,13 +101,13 @@ class ServedModel:
     async def reload(self) -> None:
         try:
             await self.start()
-        except Exception as error:  # noqa: BLE001 - whatever the new files do, the old model answers
-            log.error("%s: the running model stays, the new one failed: %s", self.name, error)
+        except Exception as error:  # noqa: BLE001 - whatever is wrong with the new files, the old model stays
+            log.error("%s: the running model stays; the new one failed to load: %s", self.name, error)
         else:
             log.info("%s: reloaded, version %s", self.name, self.facts["version"])
 
     async def stop(self) -> bool:
-        """Let the thread finish its batch, and end it; tell whether it has ended within a second."""
+        """Let the thread finish its batch and end; return whether it has ended within a second."""
         with self._arrived:
             self._is_stopping = True
             self._arrived.notify()
@@ -116,7 +116,7 @@ class ServedModel:
         return not self._thread.is_alive()
 
     async def answer(self, job: Job, *, timeout_ms: int, left: Callable[[], Awaitable[None]]) -> tuple[str, list[Any]]:
-        """Queue a job and wait for its answer, its deadline or its client's departure (`left` ends)."""
+        """Queue a job and wait for its answer, its deadline, or the client to disconnect (`left` returns)."""
         what, advice = "the model is not available at the moment; see GET /ready", "try again in 2 s"
         unavailable = partial(HttpError, "LB-959", what, status=503, next=advice, retry=2)
         if not self.is_ready:
@@ -136,7 +136,7 @@ class ServedModel:
             await left()
             give_up(ClientDisconnect())
 
-        # Most answers arrive before watching the connection would be worth its cost.
+        # Most answers arrive before it is worth watching the connection.
         timers = [
             self._loop.call_later(timeout_ms / 1_000, give_up, TimeoutError()),
             self._loop.call_later(UNWATCHED_SECONDS, lambda: watching.append(self._loop.create_task(watch()))),
@@ -151,7 +151,7 @@ class ServedModel:
         except ClientDisconnect:
             reason = "client left"
             raise
-        except asyncio.CancelledError:  # the server stops, and cannot wait any longer
+        except asyncio.CancelledError:  # the server is stopping and cannot wait any longer
             raise unavailable() from None
         finally:
             for timer in timers:
@@ -165,13 +165,13 @@ class ServedModel:
                     self._jobs.remove(job)
 
     def overload(self) -> HttpError | None:
-        """Return the refusal of whatever comes, if as many requests wait as may."""
+        """Return the error that refuses any new request if the queue is full."""
         with self._arrived:
             if len(self._jobs) < self._options.queue:
                 return None
             waiting = sum(each.tokens for each in self._jobs)
         seconds = min(30, 1 + int(waiting / max(self._tokens_per_second, 1.0)))
-        what, advice = f"{self._options.queue} requests wait: the queue is full", f"try again in {seconds} s"
+        what, advice = f"{self._options.queue} requests are waiting: the queue is full", f"try again in {seconds} s"
         return HttpError("LB-957", what, status=429, next=advice, retry=seconds)
 
     def work(self) -> None:
@@ -187,14 +187,14 @@ class ServedModel:
                 while self._jobs and tokens + self._jobs[0].tokens <= self._options.batch_tokens:
                     taken.append(self._jobs.popleft())
                     tokens += taken[-1].tokens
-            jobs = [job for job in taken if not job.done.done()]  # nobody waits for the others any more
+            jobs = [job for job in taken if not job.done.done()]  # the others have been abandoned
             if not jobs:
                 continue
             model, facts = self._loaded
             assert model is not None
             started, tokens = time.monotonic(), sum(job.tokens for job in jobs)
             groups: dict[object, list[Job]] = {}
-            for job in jobs:  # those of one verb with the same options are computed together, the others alone
+            for job in jobs:  # jobs of one verb with the same options are computed together, others separately
                 shared = (job.verb, tuple(sorted(job.options.items()))) if job.verb in VERBS else job
                 groups.setdefault(shared, []).append(job)
             for group in groups.values():
@@ -203,7 +203,7 @@ class ServedModel:
             self._metrics.batches.labels(self.name).observe(len(jobs))
             self._metrics.batch_seconds.labels(self.name).observe(seconds)
             self._metrics.tokens.labels(self.name).inc(tokens)
-            # The mean of about the last ten batches.
+            # A running mean over about the last ten batches.
             self._tokens_per_second += 0.1 * (tokens / max(seconds, 1e-6) - self._tokens_per_second)
 
 
@@ -218,14 +218,14 @@ def _settle(jobs: Sequence[Job], answers: Sequence[list[Any] | HttpError], versi
 
 
 def answer_together(model: Model, jobs: Sequence[Job]) -> list[list[Any] | HttpError]:
-    """Return the answers to the rows of each job, or the error that it gets; jobs of a verb share their batches."""
+    """Return the answers to the rows of each job, or its error; all jobs are of one verb and share batches."""
     verb, options, rows = jobs[0].verb, dict(jobs[0].options), [row for job in jobs for row in job.rows]
     try:
         if verb in ("score", "explain"):  # one pass for each token of a text, or a hundred for all texts
             texts = [row["text"] for row in rows]
             sizes = [len(ids) for ids in model.tokenizer.encode_ids(texts)]
             if (most := sum(sizes) if verb == "explain" else max(sizes)) > MAX_SCORED_TOKENS:
-                what = f"{most} tokens are too many to be scored or explained by a server"
+                what = f"{most} tokens are too many for a server to score or explain"
                 advice = "send its sentences one by one, or use litebert score and litebert explain"
                 raise LitebertError("LB-973", what, expected=f"at most {MAX_SCORED_TOKENS} tokens", next=advice)
         if verb == "explain":
@@ -251,7 +251,7 @@ def answer_together(model: Model, jobs: Sequence[Job]) -> list[list[Any] | HttpE
 def load(path: str | None, options: Options) -> tuple[Model, dict[str, Any]]:
     """Load and test a model; return it with its description."""
     model = Model.load(path, precision=options.precision, backend=options.backend)
-    model.remark = None  # who sent a text does not see the server's log
+    model.remark = None  # clients do not see the server's log
     self_test(model)
     notes = [*model.notes]
     if options.precision != "fp32":
@@ -285,11 +285,11 @@ def self_test(model: Model) -> None:
         raise DamagedError("LB-967", "the model failed its self-test", received=found, next=advice)
 
 
-# Inside a model: how hidden states move from step to step, what each head attends to
+# Inside a model: how hidden states move from step to step, and what each head attends to
 
 
 class Steps(TypedDict):
-    """Distance and cosine between the input and the output of each step: means, and by token."""
+    """Distance and cosine between the input and the output of each step: means, and distances by token."""
 
     pieces: list[str]
     l2: list[float]
@@ -306,7 +306,7 @@ class Attention(TypedDict):
 
 @torch.inference_mode()
 def steps(model: Model, text: str) -> Steps:
-    """Show how the hidden states of a text move from step to step: L2 distance and cosine (Figure 1)."""
+    """Return how far the hidden states of a text move in each step: L2 distance and cosine (Figure 1)."""
     pieces, states = _states(model, text, model.network.config.max_position_embeddings)
     distances = torch.stack([(after - before).norm(dim=-1) for before, after in pairwise(states)])  # (steps, tokens)
     cosines = torch.stack([torch.cosine_similarity(*pair, dim=-1) for pair in pairwise(states)])
@@ -316,10 +316,10 @@ def steps(model: Model, text: str) -> Steps:
 
 @torch.inference_mode()
 def attention(model: Model, text: str, *, step: int = 1) -> Attention:
-    """Show what each head attends to in one step, counted from 1: `heads` by query by key."""
+    """Return what each head attends to in one step, counted from 1: `heads` is (heads, query, key)."""
     albert = model.network.albert
     if not 1 <= step <= albert.depth:
-        what, advice = f"this model has only {albert.depth} steps", "GET /v1/models says how many each model has"
+        what, advice = f"this model has only {albert.depth} steps", "GET /v1/models lists the steps of each model"
         raise LitebertError("LB-974", what, expected=f"a step from 1 to {albert.depth}", next=advice)
     pieces, states = _states(model, text, min(MAX_ATTENTION_TOKENS, model.network.config.max_position_embeddings))
     block = albert.attention[albert.plan[step - 1].attention]
@@ -332,7 +332,7 @@ def attention(model: Model, text: str, *, step: int = 1) -> Attention:
 
 
 def _states(model: Model, text: str, longest: int) -> tuple[list[str], list[Tensor]]:
-    """Return the pieces of a text, [CLS] and [SEP] among them, and their states before and after each step."""
+    """Return the pieces of a text, including [CLS] and [SEP], and their states before and after each step."""
     encoding = model.tokenizer.encode(text, frame=True)
     ids, pieces = ([*each[:-1][: longest - 1], each[-1]] for each in (encoding.ids, encoding.pieces))
     batch = Batch.from_lists([ids]).to(next(model.network.parameters()).device)
@@ -340,4 +340,4 @@ def _states(model: Model, text: str, longest: int) -> tuple[list[str], list[Tens
 
 
 INSIDE: dict[str, Callable[..., Steps | Attention]] = {"steps": steps, "attention": attention}
-"""What is shown of the inside of a model, by the name of its route."""
+"""The views inside a model, by the name of their route."""

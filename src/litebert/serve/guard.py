@@ -1,4 +1,4 @@
-"""What stands before every answer: limits, API keys, strict JSON, errors that repeat nothing, metrics."""
+"""Checks of every request: limits, API keys, strict JSON, errors that repeat no input; and metrics."""
 
 import asyncio
 import hashlib
@@ -24,11 +24,11 @@ MAX_BODY_BYTES = 2_000_000
 MAX_HEADER_BYTES = 16_384
 MAX_TEXTS = 32
 MAX_CHARACTERS = 10_000
-MAX_INPUTS = 2_048  # texts for OpenAI's embeddings, together no more characters than ours may have
+MAX_INPUTS = 2_048  # texts for OpenAI's embeddings, with no more characters in total than our routes allow
 MAX_TOP = 50
 MAX_TIMEOUT_MS = 120_000
 MAX_SCORED_CHARACTERS = 1_000
-MAX_SCORED_TOKENS = 128  # of a text to score, with one pass per token, or to explain, with a hundred passes
+MAX_SCORED_TOKENS = 128  # of a text to score, which takes one pass per token, or to explain: a hundred passes
 MAX_CONNECTIONS = 1_024
 MAX_HELD_BYTES = 64 << 20  # of unfinished request bodies, together
 IDLE_SECONDS = 30  # a connection without a request is closed after this long
@@ -43,7 +43,7 @@ SECURITY_HEADERS = [
 
 
 class HttpError(LitebertError):
-    """Refuse a request with a status; `retry` says after how many seconds. No part of the input is repeated."""
+    """A refusal with an HTTP status; `retry` is in seconds. It never repeats any part of the input."""
 
     def __init__(
         self, code: str, what: str, *, status: int, next: str, expected: str = "", param: str = "", retry: int = 0
@@ -53,12 +53,12 @@ class HttpError(LitebertError):
 
 
 def reply(value: object, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    """Return compact JSON in UTF-8; NaN, which no verb answers, is null."""
+    """Return compact JSON in UTF-8; NaN, which no verb returns, becomes null."""
     return Response(to_json(value, inf_nan_mode="null"), status, headers=headers, media_type="application/json")
 
 
 def problem(error: HttpError) -> Response:
-    """Return an error in the shape that OpenAI's clients read, too."""
+    """Return an error in a form that OpenAI's clients can read, too."""
     headers = {"WWW-Authenticate": "Bearer"} if error.status == 401 else {}
     headers |= {"Retry-After": str(error.retry)} if error.retry else {}
     expected = f"; expected: {error.expected}" if error.expected else ""
@@ -71,10 +71,10 @@ def problem(error: HttpError) -> Response:
 
 
 def decode(body: bytes) -> Json:
-    """Return the value of a UTF-8 JSON text, and refuse whatever parsers disagree on.
+    """Return the value of a JSON text in UTF-8; raise for anything that parsers disagree on.
 
-    That is NaN and Infinity, duplicate keys, very deep nesting, very long integers, invalid UTF-8, a byte order mark,
-    lone surrogates.
+    This includes NaN and Infinity, duplicate keys, very deep nesting, very long integers, invalid UTF-8, a byte order
+    mark, and lone surrogates.
     """
     try:
         value = cast(Json, parse_json(body.decode("utf-8"), distinct_keys=True))
@@ -87,13 +87,13 @@ def decode(body: bytes) -> Json:
 
 
 class Bodies:
-    """Reads request bodies, bounded in size, in memory and in the time that a client may take."""
+    """Reads request bodies, with limits on size, on memory and on the time that a client may take."""
 
     def __init__(self, client_seconds: float) -> None:
         self.client_seconds, self.held = client_seconds, 0
 
     async def read(self, request: Request) -> Json:
-        """Return the decoded body; refuse one that is too large as soon as that is known."""
+        """Return the decoded body; refuse a body that is too large as soon as this is known."""
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         encoding = request.headers.get("content-encoding", "identity").strip().lower()
         if kind != "application/json" or encoding != "identity":
@@ -130,10 +130,10 @@ class Bodies:
 
 @dataclass(frozen=True)
 class Gate:
-    """Middleware around the application: checks the API key, refuses what no queue takes, times the answer.
+    """Middleware around the application: checks the API key, refuses requests under overload, times the answer.
 
-    Under overload nearly all requests are refused, on the core that also computes. So `overload` is asked here, before
-    the body is read, the route is found and the fields are checked, which doubles the CPU time of a refusal.
+    Under overload, nearly all requests are refused, on the core that also computes. `overload` is called here because
+    reading the body, finding the route and checking the fields would double the CPU time of a refusal.
     """
 
     app: ASGIApp
@@ -166,7 +166,7 @@ class Gate:
             return HttpError("LB-972", what, status=431, next="send texts in the body")
         if self.keys and scope["path"].startswith("/v1/") and scope["method"] != "OPTIONS":
             scheme, _, key = Headers(scope=scope).get("authorization", "").partition(" ")
-            matches = [hmac.compare_digest(digest(key), known) for known in self.keys]  # all of them: constant time
+            matches = [hmac.compare_digest(digest(key), known) for known in self.keys]  # every one: constant time
             if scheme.lower() != "bearer" or not any(matches):
                 expected, advice = "Authorization: Bearer KEY, with a key of this server", "get one from its operator"
                 return HttpError("LB-960", "this server needs an API key", status=401, expected=expected, next=advice)
@@ -178,7 +178,7 @@ def digest(key: str) -> bytes:
 
 
 class PatientConnection(H11Protocol):
-    """uvicorn's protocol; a connection whose headers do not come in time is closed."""
+    """uvicorn's protocol, except that it closes a connection if headers do not arrive in time."""
 
     header_seconds = 10.0
     _due: asyncio.TimerHandle | None = None
@@ -198,7 +198,7 @@ class PatientConnection(H11Protocol):
         super().connection_lost(exc)
 
     def _watch(self) -> None:
-        """Let the clock run while headers are awaited: before the first request, and from one's first byte."""
+        """Run a timer while waiting for headers: before the first request, and from the first byte of each request."""
         if self.cycle is not None and not self.cycle.response_complete:
             self._stop_watching()
         elif self._due is None and not self.transport.is_closing():
@@ -225,12 +225,12 @@ class Metrics:
         timed, model = {**own, "buckets": SECONDS}, ["model"]
         self.requests = Counter("litebert_requests", "Answers by route and status.", ["route", "status"], **own)
         self.seconds = Histogram("litebert_request_seconds", "From request to answer.", ["route"], **timed)
-        reasons = "Requests that nobody waited for any more."
+        reasons = "Requests abandoned before their answer."
         self.abandoned = Counter("litebert_abandoned", reasons, ["model", "reason"], **own)
-        self.loads = Counter("litebert_model_loads", "Times that a model was loaded.", model, **own)
+        self.loads = Counter("litebert_model_loads", "Number of times a model was loaded.", model, **own)
         together = "Requests computed together."
         self.batches = Histogram("litebert_batch_requests", together, model, buckets=COUNTS, **own)
         self.batch_seconds = Histogram("litebert_batch_seconds", "Time of one batch.", model, **timed)
         self.tokens = Counter("litebert_tokens", "Estimated tokens computed.", model, **own)
-        self.ready = Gauge("litebert_ready", "1 when the model answers.", model, **own)
-        self.waiting = Gauge("litebert_queue_requests", "Requests that wait.", model, **own)
+        self.ready = Gauge("litebert_ready", "1 if the model can answer.", model, **own)
+        self.waiting = Gauge("litebert_queue_requests", "Requests waiting in the queue.", model, **own)

@@ -1,4 +1,4 @@
-"""Run the server: bind, load the models, answer until a signal, finish accepted requests."""
+"""Run the server: bind, load the models, answer until a signal comes, finish accepted requests."""
 
 import asyncio
 import gc
@@ -22,13 +22,13 @@ from litebert.serve.guard import IDLE_SECONDS, MAX_HEADER_BYTES, STOP_SECONDS, M
 
 log = logging.getLogger("litebert.serve")
 
-SWITCH_SECONDS = 0.001  # that the model's thread may hold the interpreter before the event loop gets it; default 5 ms
+SWITCH_SECONDS = 0.001  # how long the model's thread may keep the interpreter lock from the event loop; default 5 ms
 
 
 def serve(paths: Mapping[str, str | None], options: Options) -> None:
-    """Serve models by name, the packaged one by None, until SIGTERM or SIGINT; SIGHUP loads their files again."""
+    """Serve models from paths by name (None: the packaged one) until SIGTERM or SIGINT; SIGHUP reloads their files."""
     keys = list[str]()
-    if (file := options.api_keys) is not None:  # one key per line; lines that begin with # are comments
+    if (file := options.api_keys) is not None:  # one key per line; lines that start with # are comments
         text = read_capped(file, 1 << 20, command=f"ls -l {file}").decode("utf-8", "replace")
         keys = [line.strip() for line in text.splitlines() if line.strip() and not line.strip().startswith("#")]
         if not keys:
@@ -60,7 +60,7 @@ def serve(paths: Mapping[str, str | None], options: Options) -> None:
         )
 
         async def reload() -> None:
-            """Load all models after each signal; one during a reload counts: files may have changed meanwhile."""
+            """Reload all models after each signal, also after one during a reload: files may have changed since."""
             while await is_outdated.wait():
                 is_outdated.clear()
                 for model in models:
@@ -74,13 +74,13 @@ def serve(paths: Mapping[str, str | None], options: Options) -> None:
                 server.should_exit = True
                 raise
             gc.collect()
-            gc.freeze()  # torch and the models stay in memory: garbage collection can skip them
+            gc.freeze()  # torch and the models stay in memory, so garbage collection can skip them
             for model in models:
                 verbs, notes = ", ".join(model.facts["verbs"]), model.facts["notes"]
                 log.info("%s is ready: %s", model.name, "; ".join([verbs, *notes]))
 
         server, is_outdated, loop = uvicorn.Server(config), asyncio.Event(), asyncio.get_running_loop()
-        server.capture_signals = nullcontext  # type: ignore[assignment,method-assign]  # a signal is no failure
+        server.capture_signals = nullcontext  # type: ignore[assignment,method-assign]  # a signal is not a failure
         loop.add_signal_handler(signal.SIGHUP, is_outdated.set)
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, server.handle_exit, number, None)
@@ -92,7 +92,7 @@ def serve(paths: Mapping[str, str | None], options: Options) -> None:
         if starting.done() and not starting.cancelled() and (failure := starting.exception()):
             raise failure
         if not all(have_ended):
-            os._exit(0)  # Python's end would crash a thread that still computes
+            os._exit(0)  # a normal exit would crash a thread that is still computing
 
     with listener:
         bound, number = listener.getsockname()[:2]
@@ -108,6 +108,6 @@ def _listen(host: str, port: int) -> socket.socket:
     except (OSError, ValueError) as error:  # ValueError: a system without IPv6
         what, advice = f"cannot listen on {host}:{port}", f"litebert serve --port {port + 1}"
         raise LitebertError("LB-970", what, received=error, next=advice) from error
-    # asyncio turns Nagle's algorithm off only where the socket names its protocol, which this one asks of the system;
-    # else the body of an answer waits 40 ms.
+    # asyncio turns Nagle's algorithm off only for a socket with a known protocol. This one gets it from the system;
+    # otherwise the body of an answer would wait 40 ms.
     return socket.socket(fileno=listener.detach())

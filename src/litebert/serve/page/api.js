@@ -1,4 +1,4 @@
-// How the page talks to its server, and how anybody else would.
+// The page's calls to its server, and the same calls as code for curl and Python.
 
 export const MAX_TEXTS = 32;
 let key = "";
@@ -19,7 +19,7 @@ export async function ask(verb, body) {
   return (await reply.json()).result;
 }
 
-// Embed any number of texts, as many at once as the server takes.
+// Embed any number of texts, as many per request as the server allows.
 export async function embed(model, texts) {
   const vectors = [];
   for (let start = 0; start < texts.length; start += MAX_TEXTS)

@@ -1,7 +1,7 @@
 // The attention of one head in one step: a table of query pieces by key pieces.
 import { el, percent } from "/page/charts.js";
 
-// A piece as people read it; one that is white space alone keeps its sign.
+// A piece for people to read; one that is only white space keeps its sign.
 export const plain = (piece) => piece.replace("▁", "") || piece;
 
 // `found` is the answer of /v1/attention for `step`; `look` asks for another step.
@@ -41,7 +41,7 @@ function choice(label, count, chosen, act) {
   return el("span", { class: "choice" }, el("label", { for: id }, label), select);
 }
 
-// The two places that get most of a head's attention, as means over the query pieces.
+// The two places that get the most attention of a head, averaged over the query pieces.
 function summary(pieces, shares) {
   const last = pieces.length - 1;
   const mean = (at) => shares.reduce((total, row, i) => total + (row[at(i)] ?? 0), 0) /

@@ -1,4 +1,4 @@
-// What the page draws with: elements, bars, curves, a map, a shaded table.
+// The page's drawings: elements, bars, curves, a map, a shaded table.
 
 export function el(tag, attributes = {}, ...children) {
   return filled(document.createElement(tag), attributes, children);
@@ -45,7 +45,7 @@ export function tinted(words) {
   }));
 }
 
-// A curve through values, one a step; `limit` is a dashed line, dots below `bad` are red.
+// A curve through values, one per step; `limit` is a dashed line, dots below `bad` are red.
 export function curve(title, caption, values, { low, high, limit, bad, first = 1 }) {
   const [width, height, left, bottom] = [360, 190, 40, 26];
   const x = (i) => left + (width - left - 12) * (values.length === 1 ? 0.5 : i / (values.length - 1));
@@ -72,7 +72,7 @@ export function curve(title, caption, values, { low, high, limit, bad, first = 1
 
 const short = (value) => (Math.abs(value) >= 10 ? value.toFixed(0) : value.toFixed(1));
 
-// Points on their first two principal components, numbered as in the list; a search is red.
+// Points on their first two principal components, numbered as in the list; the search is red.
 export function map(vectors, texts, target) {
   const points = flat(target ? [...vectors, target] : vectors);
   const [width, height, edge] = [520, 360, 26];
@@ -94,7 +94,7 @@ export function map(vectors, texts, target) {
         "text-anchor": left > width - 110 ? "end" : "start" }, text)));
 }
 
-// One label for points that lie on each other.
+// One label for points that overlap.
 function labels(points, numTexts) {
   const found = [];
   points.forEach(([left, top], i) => {

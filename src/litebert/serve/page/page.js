@@ -1,4 +1,4 @@
-// The playground: choose a model and a verb, fill the form, see the answer and the call for it.
+// The playground: choose a model and a verb, fill in the form, see the answer and the call for it.
 import { ask, curl, models, python, useKey } from "/page/api.js";
 import { el } from "/page/charts.js";
 import { VIEWS } from "/page/views.js";
@@ -18,7 +18,7 @@ async function begin() {
     return undefined;
   }
   if (!state.models.every((model) => model.ready)) {
-    at("lead").textContent = "The model is being loaded …";
+    at("lead").textContent = "The model is loading …";
     setTimeout(begin, 500);
     return undefined;
   }
@@ -144,7 +144,7 @@ async function copy(name, text) {
   at("told").textContent = `${name} call copied.`;
 }
 
-// Pages from plain http on another machine have no clipboard interface.
+// Pages over plain HTTP from another machine have no clipboard interface.
 function copyBySelection(text) {
   const area = el("textarea", {});
   area.value = text;

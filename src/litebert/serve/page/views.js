@@ -1,4 +1,4 @@
-// What each verb asks for and how its answer is shown: one object a verb.
+// The form of each verb and how its answer is shown: one object per verb.
 import { ask, embed, MAX_TEXTS } from "/page/api.js";
 import { bars, cosine, curve, el, map, percent, shaded, tinted } from "/page/charts.js";
 import { attention, plain } from "/page/attention.js";
@@ -10,7 +10,7 @@ const ranked = (names, values) => names
 
 const fill = {
   title: "Fill blanks",
-  lead: "Leave out a word and the model says what could stand there.",
+  lead: "Leave out a word and the model suggests what could be there.",
   fields: [{ name: "text", label: "A text with one or more blanks, written [MASK]", rows: 3 }],
   insert: "[MASK]",
   examples: [
@@ -56,7 +56,7 @@ const slice = (text, start, stop) => Array.from(text).slice(start, stop).join(""
 
 const classify = {
   title: "Classify",
-  lead: "One text per line; each gets its label.",
+  lead: "One text per line; each gets a label.",
   fields: [
     { name: "texts", label: "Texts, one per line", rows: 4 },
     { name: "pairs", label: "Second texts, one per line, if the task compares pairs", rows: 2,
@@ -79,7 +79,7 @@ const classify = {
       texts: [lines(texts)[i], ...lines(pairs).slice(i, i + 1)] })))),
 };
 
-// A button, and behind it how much each word adds to the answer.
+// A button that shows how much each word adds to the answer.
 function explanation(request) {
   const place = el("div", {});
   const show = async () => {
@@ -89,7 +89,7 @@ function explanation(request) {
       place.replaceChildren(
         tinted(found.words.map((one) => ({ text: one.word, value: one.attribution,
           shown: one.attribution.toPrecision(2) }))),
-        el("p", { class: "quiet" }, `What each word adds to “${found.answer}” (${found.kind}): ` +
+        el("p", { class: "quiet" }, `How much each word adds to “${found.answer}” (${found.kind}): ` +
           "blue for it, red against it."));
     } catch (error) {
       place.replaceChildren(el("p", { class: "error" }, error.message));
@@ -101,7 +101,7 @@ function explanation(request) {
 
 const tag = {
   title: "Tag",
-  lead: "Every word gets its tag; words end at white space.",
+  lead: "Every word gets a tag; words end at white space.",
   fields: [{ name: "texts", label: "Texts, one per line", rows: 4 }],
   examples: [{ texts: "Ada Lovelace lived in London ." }],
   body: ({ texts }) => ({ texts: lines(texts) }),
@@ -127,8 +127,8 @@ const choose = {
 
 const order = {
   title: "Sentence order",
-  lead: "ALBERT was trained to tell whether two sentences come in this order. Over a whole text " +
-    "that is a curve of coherence: where it falls, the text breaks.",
+  lead: "ALBERT was trained to judge whether two sentences are in the right order. Over a whole " +
+    "text this gives a curve of coherence: where it falls, the text breaks.",
   fields: [{ name: "text", label: "A text of two or more sentences", rows: 7 }],
   examples: [
     { text: "She opened the door. Then she went into the room. It was dark there. " +
@@ -143,7 +143,7 @@ const order = {
     const breaks = probabilities.filter((p) => p < UNSURE[0]).length;
     const isUnsure = probabilities.every((p) => p >= UNSURE[0] && p <= UNSURE[1]);
     return [
-      el("p", { class: "big" }, isUnsure ? "The model cannot tell."
+      el("p", { class: "big" }, isUnsure ? "The model is undecided."
         : breaks ? `The text breaks ${breaks === 1 ? "once" : `${breaks} times`}.`
           : "No sentence breaks the order."),
       ...(probabilities.length < 2 ? [] : [curve("Coherence",
@@ -184,11 +184,11 @@ const score = {
 
 const embeddings = {
   title: "Map and search",
-  lead: "Each text becomes a vector. Near in the map means near for the model; the search box " +
-    "ranks your texts by cosine.",
+  lead: "Each text becomes a vector. Texts close together on the map are similar to the model; the " +
+    "search box ranks your texts by cosine.",
   fields: [
     { name: "texts", label: "Your texts, one per line", rows: 8 },
-    { name: "query", label: "Search in them", rows: 1, optional: true },
+    { name: "query", label: "Search them for", rows: 1, optional: true },
   ],
   examples: [{
     texts: "The ship sailed into the harbour.\nThe boat reached the shore at night.\n" +
