@@ -18,13 +18,13 @@ from torch.optim.optimizer import Optimizer, ParamsT
 from litebert.config import OptimConfig
 from litebert.errors import LitebertError, counted, did_you_mean
 
-STATE_NAMES = ("adam_m", "adam_v")  # of each parameter, named as upstream: the moving means of g and g squared
+STATE_NAMES = ("adam_m", "adam_v")  # of each parameter, named as upstream: the moving averages of g and g squared
 MOST_WARMUP = 0.1  # the longest warm-up of a run by the clock, as a share of its steps
 _AT_ONCE = 1 << 24  # elements that are updated together: all of base, or one kernel of xxlarge
 
 Group: TypeAlias = Mapping[str, Any]  # the arguments of `MomentOptimizer`, and `is_adapted`, `is_matrix`, `rate_scale`
 State: TypeAlias = dict[str, Tensor]
-Schedule: TypeAlias = Callable[[int], float]  # the learning rate of each step
+Schedule: TypeAlias = Callable[[int], float]  # step -> learning rate
 
 
 class MomentOptimizer(Optimizer):
@@ -89,7 +89,7 @@ class MomentOptimizer(Optimizer):
     def _updates(
         self, parameters: list[Tensor], gradients: list[Tensor], states: list[State], group: Group
     ) -> tuple[Tensor, ...]:
-        """Update the moments with the gradients; return the direction of each parameter."""
+        """Update the moments with the gradients; return the update direction of each parameter."""
         first, second = ([state[name] for state in states] for name in STATE_NAMES)
         beta1, beta2 = group["betas"]
         torch._foreach_lerp_(first, gradients, 1 - beta1)  # m += (1 - beta1) (g - m)
@@ -164,7 +164,7 @@ class Lamb(MomentOptimizer):
 class Muon(MomentOptimizer):
     """Update matrices by lr sqrt(max(1, rows / columns)) orth(momentum); the rest as AdamW.
 
-    Jordan et al., "Muon: an optimizer for hidden layers in neural networks", 2024. Groups with `is_matrix` have the
+    Jordan et al., "Muon: an optimizer for hidden layers in neural networks", 2024. Groups with `is_matrix` hold the
     matrices; their momentum is Nesterov's, and their rate is per unit of spectral norm. Query, key and value are
     separate parameters, orthogonalised one by one. (torch.optim.Muon takes only matrices, without an average.)
     """
@@ -246,10 +246,10 @@ def clip_gradients(parameters: Iterable[Tensor], max_norm: float) -> Tensor:
 def build_schedule(config: OptimConfig, *, total_steps: int, is_by_clock: bool = False) -> Schedule:
     """Return the configured learning rate as a pure function of the step, which counts from 0.
 
-    A warm-up (below 1, a share of all steps) rises in a straight line; the rate is 0 from `total_steps` on. In a run by
-    the clock, whose steps nobody chose, a warm-up given in steps takes at most a tenth of them. `official`
-    (optimization.py L28-64) and `linear` fall in a straight line. `wsd` stays at the peak until the last `decay_share`
-    and falls by 1 - sqrt: a run can continue from any stable checkpoint (Hägele et al., arXiv 2405.18392).
+    The warm-up (below 1: a share of all steps) is linear; the rate is 0 from `total_steps` on. In a run by the clock,
+    whose number of steps nobody chose, a warm-up given in steps takes at most a tenth of them. `official`
+    (optimization.py L28-64) and `linear` decay linearly. `wsd` stays at the peak until the last `decay_share`, then
+    falls by 1 - sqrt; a run can continue from any checkpoint before the decay (Hägele et al., arXiv 2405.18392).
 
     >>> def rates(name: str) -> list[float]:
     ...     config = OptimConfig(schedule=name, learning_rate=1.0, warmup_steps=2, decay_share=0.5)
@@ -274,7 +274,7 @@ def build_schedule(config: OptimConfig, *, total_steps: int, is_by_clock: bool =
     def rate(step: int) -> float:
         if step < steps:
             return peak * step / steps
-        left = min(1.0, max(0.0, (total_steps - step) / (total_steps - start)))  # of the decay; 1 before it
+        left = min(1.0, max(0.0, (total_steps - step) / (total_steps - start)))  # part of the decay; 1 before it
         return peak * (1 - math.sqrt(1 - left) if config.schedule == "wsd" else left)
 
     return rate
