@@ -1,7 +1,7 @@
 """What pretraining predicts: masked words and sentence order, drawn fresh from shards of tokens.
 
-`sequences` pairs the sentences of a document, frames and masks them; `sampling` finds any batch by its number, also in
-large corpora and mixes, and reads ahead.
+`sequences` pairs, frames and masks the sentences of a document; `sampling` makes any batch from its number, also for
+large corpora and mixes, and prefetches.
 """
 
 from litebert.objectives.sampling import Loader, Samples, Sampling, prefetch

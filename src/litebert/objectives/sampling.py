@@ -1,6 +1,6 @@
-"""Any batch of a pretraining run directly from its number, of one corpus, a large one or a mix; and reading ahead.
+"""Make any batch of a pretraining run directly from its number, from a corpus of any size or a mix; and prefetch.
 
-The plan of an epoch says which sentences form each instance (create_pretraining_data.py L266-386). Every random number
+The plan of an epoch lists the sentences of each instance (create_pretraining_data.py L266-386). Every random number
 is a function of (seed, purpose, epoch, shard, sentence), so none depends on another or on the order of the work.
 """
 
@@ -33,11 +33,11 @@ from litebert.tokenizer import Tokenizer
 
 SHORTEST_TARGET = 2  # the smallest target length of a short sequence, in tokens (L284)
 
-WINDOW_PIECES = 1 << 32  # pieces that are shuffled together; a corpus with no more is one window, planned exactly
+WINDOW_PIECES = 1 << 32  # pieces that are shuffled together; a corpus of up to this many is one window, planned exactly
 TRIAL_DOCUMENTS, TRIAL_SENTENCES = 64, 1_000
-CYCLE = 10_000  # samples in a cycle of a mix: in each, every corpus has exactly its share, in another random order
+CYCLE = 10_000  # samples per cycle of a mix; each cycle has exactly the share of every corpus, in a new random order
 
-DEPTH = 2  # batches that a worker has ready, at most, besides the one that it makes
+DEPTH = 2  # the most batches that a worker keeps ready, besides the one that it is making
 STUCK_SECONDS = 30.0  # a worker that uses no processor time for this long is replaced
 
 
@@ -45,14 +45,14 @@ STUCK_SECONDS = 30.0  # a worker that uses no processor time for this long is re
 
 
 def plan_epoch(library: Library, config: ObjectiveConfig, *, seed: int, purpose: str, epoch: int) -> NDArray[np.int32]:
-    """Cut documents into the instances of one epoch, rows of `Instance`; those that are too short are left out."""
+    """Cut documents into the instances of one epoch, rows of `Instance`; documents that are too short are left out."""
     sentence = sentence_objective(config.sentence)
     longest = config.max_seq_length - (3 if sentence.has_labels else 2)  # tokens of text: without [CLS] and [SEP]
     planned = [np.empty((0, 6), np.int32)]
     for number, shard in enumerate(library.shards):
         shard.require_unchanged()
         draws = Draws(seed, purpose, epoch, number)
-        # All documents advance by one chunk at a time: each array has a number per document that is not at its end.
+        # All documents advance by one chunk at a time: each array has an entry per unfinished document.
         start, stop = shard.documents[:-1], shard.documents[1:]
         fewest = np.full_like(start, sentence.fewest_sentences)
         if sentence.keeps_single_sentences:
@@ -61,7 +61,7 @@ def plan_epoch(library: Library, config: ObjectiveConfig, *, seed: int, purpose:
         start, stop, fewest = start[usable], stop[usable], fewest[usable]
         document, rounds = start, [np.empty((3, 0), np.int64)]
         while start.size:
-            start = np.minimum(start, stop - fewest)  # too few sentences left: reuse those before
+            start = np.minimum(start, stop - fewest)  # too few sentences left: reuse earlier ones
             # The target length in tokens (L282-284) is drawn per chunk; upstream, once per document and pass.
             key = document if config.short_seq_per == "document" else start
             is_short = draws.uniform("is-short", key) < config.short_seq_prob
@@ -69,9 +69,9 @@ def plan_epoch(library: Library, config: ObjectiveConfig, *, seed: int, purpose:
             target[is_short] = draws.integers("short", SHORTEST_TARGET, longest, key[is_short])
             reached = np.searchsorted(shard.sentences, shard.sentences[start] + target)
             end = np.minimum(np.maximum(reached, start + fewest), stop)
-            rounds.append(np.stack((start, end, target)))  # (3, documents that go on)
+            rounds.append(np.stack((start, end, target)))  # (3, unfinished documents)
             before, start = start, sentence.following(draws, start, end)
-            # Too few sentences left to move on: stop, or the same chunk would repeat for ever.
+            # Stop if too few sentences are left to move on, or the same chunk would repeat forever.
             goes_on = (start < stop) & (np.minimum(start, stop - fewest) > before)
             start, stop, fewest, document = start[goes_on], stop[goes_on], fewest[goes_on], document[goes_on]
         start, end, target = np.concatenate(rounds, axis=1)  # (instances of the shard,)
@@ -85,7 +85,7 @@ def plan_epoch(library: Library, config: ObjectiveConfig, *, seed: int, purpose:
 
 
 class Samples(ABC):
-    """Samples found by number, each a function of the seed and its number: whoever asks, in whatever order."""
+    """Samples by number. Each depends only on the seed and its number, not on the process or the order of requests."""
 
     batch_size: int
 
@@ -111,7 +111,7 @@ class Samples(ABC):
 
 @dataclass(frozen=True)
 class Sampling:
-    """All that the samples of a corpus depend on, besides its text and their numbers."""
+    """Everything that the samples of a corpus depend on, apart from its text and their numbers."""
 
     tokenizer: Tokenizer
     config: ObjectiveConfig
@@ -142,7 +142,7 @@ class Loader(Samples):
             what = f"the corpus has no training sequence for objective.sentence = {given.config.sentence!r}"
             received = counted(self._library.num_documents, "document")
             expected = f"a document of {fewest} or more"
-            advice = "give more text, or tell its documents apart (--documents blank-line)"
+            advice = "give more text, or separate its documents (--documents blank-line)"
             raise LitebertError("LB-400", what, received=received, expected=expected, next=advice)
 
     def made(self, start: int, stop: int) -> Iterator[Sample]:
@@ -164,7 +164,7 @@ class Loader(Samples):
             start += len(positions)
 
     def once(self, num_sequences: int) -> Iterator[PretrainingBatch]:
-        """Yield at most that many sequences of one pass over the corpus, none twice, as batches."""
+        """Yield at most `num_sequences` sequences of one pass over the corpus, none twice, as batches."""
         total = min(num_sequences, self.epoch_size)
         for start in range(0, total, self.batch_size):
             yield self.samples(start, min(start + self.batch_size, total))
@@ -172,8 +172,8 @@ class Loader(Samples):
 
 # ---- a corpus too large to plan at once: windows of its shards ------------------------------------------------------
 #
-# Its shards are shuffled, then its instances within windows of shards. Memory does not grow with the corpus, but for a
-# few numbers per shard: two windows are held.
+# Its shards are shuffled, then its instances within windows of shards. Memory does not grow with the corpus, except for
+# a few numbers per shard: only two windows are held.
 
 
 class Window(NamedTuple):
@@ -213,7 +213,7 @@ class Windowed(Samples):
         count, purpose = len(self._sizes), f"{self._given.purpose}-shards"
         shuffled = rng.permutation(self._given.seed, purpose, epoch, count, np.arange(count))
         windows, shards, size, first, stop = list[Window](), list[int](), 0, 0, 0
-        # A shard goes whole into one window, even where it is larger than a window.
+        # A shard is never split between windows, even if it is larger than one.
         for shard in shuffled.tolist():
             samples, pieces = self._sizes[shard]
             if shards and size + pieces > self._window_pieces:
@@ -228,7 +228,7 @@ class Windowed(Samples):
             epoch, position = divmod(start, self.epoch_size)
             windows = self.windows(epoch)
             window = next(each for each in windows if position in each.samples)
-            # All windows but this one and the next are let go.
+            # All windows but this one and the next are released.
             is_last = window is windows[-1]
             following = self._windows(epoch + 1)[0] if is_last else windows[window.number + 1]
             self._held = {
@@ -256,7 +256,7 @@ def estimated_samples(shards: Sequence[Counts], config: ObjectiveConfig) -> tupl
     sentence = sentence_objective(config.sentence)
     num_sentences, num_pieces = sum(each.sentences for each in shards), sum(each.tokens for each in shards)
     mean = num_sentences and num_pieces / num_sentences
-    # A trial of sentences of that mean: how many pieces lie between one instance and the next?
+    # A trial with sentences of that mean length: how many pieces lie between one instance and the next?
     drawn = rng.uniform(0, "trial", np.arange(TRIAL_DOCUMENTS * TRIAL_SENTENCES))
     lengths: Ints = np.ceil(-mean * np.log1p(-drawn)).astype(np.int64).clip(1)
     sentences = np.concatenate(([0], np.cumsum(lengths)))  # (sentences + 1,), in pieces
@@ -266,7 +266,7 @@ def estimated_samples(shards: Sequence[Counts], config: ObjectiveConfig) -> tupl
     documents = starts // TRIAL_SENTENCES
     between = np.diff(sentences[starts])[documents[1:] == documents[:-1]]  # pieces, within a document
     advance = float(between.mean()) if between.size else float(sentences[-1] / len(plan))
-    # A document of one sentence is no sample of an objective that compares two, unless it keeps them.
+    # A document of one sentence gives no sample for an objective that compares two, unless it keeps such documents.
     skips_single = sentence.fewest_sentences > 1 and not sentence.keeps_single_sentences
     estimated = []
     for each in shards:
@@ -280,7 +280,7 @@ def estimated_samples(shards: Sequence[Counts], config: ObjectiveConfig) -> tupl
 
 
 class Mixed(Samples):
-    """Samples of several corpora by weight: a sample's number decides which of them it comes from."""
+    """Samples of several corpora by weight: a sample's number decides which corpus it comes from."""
 
     def __init__(self, corpora: Sequence[Samples], weights: Sequence[float], *, batch_size: int, seed: int) -> None:
         self.batch_size = batch_size
@@ -296,21 +296,21 @@ class Mixed(Samples):
     def places(self, numbers: Ints) -> tuple[Ints, Ints]:
         """Return the corpus of each sample, and its number within that corpus."""
         cycles, positions = np.divmod(numbers, CYCLE)
-        # A cycle is a permutation of its slots, of which the first counts[0] are the first corpus's, and so on.
+        # A cycle is a permutation of its slots: the first counts[0] slots belong to the first corpus, and so on.
         slots = np.empty_like(positions)  # (samples,)
         for cycle in np.unique(cycles):
             chosen = cycles == cycle
             slots[chosen] = rng.permutation(self._seed, "mix", int(cycle), CYCLE, positions[chosen])
         corpora = np.searchsorted(self._ends, slots, side="right")  # (samples,)
         counts = self._counts[corpora]
-        # Its number: what the cycles before took of this corpus, and its place among this cycle's slots.
+        # Its number: the samples that earlier cycles took from this corpus, plus its place among this cycle's slots.
         return corpora, cycles * counts + slots - (self._ends[corpora] - counts)
 
 
 def shares(sizes: Sequence[int], *, weights: Sequence[float] | None = None, temperature: float = 1.0) -> list[float]:
     """Return the share of each corpus: its weight (its size by default) to the power 1 / T.
 
-    A temperature T above 1 favours the small ones (as in XLM-R, arXiv 1911.02116, section 3.1).
+    A temperature T above 1 favours small corpora (as in XLM-R, arXiv 1911.02116, section 3.1).
 
     >>> shares([900, 100]), [round(share, 2) for share in shares([900, 100], temperature=2.0)]
     ([0.9, 0.1], [0.75, 0.25])
@@ -336,16 +336,16 @@ def counts_in_cycle(weights: Sequence[float]) -> Ints:
     return counts
 
 
-# ---- reading ahead, in worker processes -----------------------------------------------------------------------------
+# ---- prefetching, in worker processes -------------------------------------------------------------------------------
 #
-# torch's DataLoader lacks a pipe per worker: all of its workers share one, whose
-# writing end stays open, so a worker that is stopped or killed within a message hangs the reader for ever.
+# torch's DataLoader has no pipe per worker: all of its workers share one. Its writing end stays open, so a worker
+# that is stopped or killed in the middle of a message hangs the reader forever.
 
 
 def prefetch(
     open_loader: Callable[[], Samples], steps: range, *, rank: int = 0, world_size: int = 1, workers: int
 ) -> Iterator[PretrainingBatch]:
-    """Yield one rank's batches of `steps` in order, prepared ahead by some workers.
+    """Yield one rank's batches of `steps` in order, prepared ahead of time by worker processes.
 
     Without workers, batches are made here on demand. Worker i of n makes steps i, i + n, ...; it receives
     `open_loader`, which must pickle small (a `partial` of a module's function and paths), and opens the corpus itself.
@@ -365,7 +365,7 @@ def prefetch(
         for index in range(len(steps)):
             place = index % workers
             batch = crew[place].receive()
-            if batch is None:  # stuck; a batch depends only on its number, so that another worker makes the same ones
+            if batch is None:  # stuck; a batch depends only on its number, so another worker makes the same ones
                 crew[place] = start(steps[index::workers])
                 batch = crew[place].receive()
             if batch is None:
@@ -384,19 +384,19 @@ class _Worker:
         self._receiver, sender = context.Pipe(duplex=False)
         self._process = context.Process(target=serve, args=(sender,), daemon=True)
         self._process.start()
-        sender.close()  # the worker alone holds this end now, so its death ends the pipe
+        sender.close()  # now only the worker holds this end, so its death closes the pipe
         self._reader = ThreadPoolExecutor(1)
 
     def receive(self) -> PretrainingBatch | None:
         """Wait for the next batch; if the worker is stuck, kill it and return None.
 
-        It is stuck if it uses no processor time for STUCK_SECONDS: the first batch of a large corpus may take longer
-        than that, but it computes. A thread reads the pipe, because a worker may be stuck within a message.
+        It is stuck if it uses no processor time for STUCK_SECONDS: the first batch of a large corpus may take longer,
+        but uses processor time. A thread reads the pipe, because a worker may get stuck in the middle of a message.
         """
         coming = self._reader.submit(self._receiver.recv)
         stat, used, since = Path(f"/proc/{self._process.pid}/stat"), list[str](), time.monotonic()
         while not wait([coming], timeout=1).done:
-            # utime and stime, where the system tells them (Linux)
+            # utime and stime, where the system provides them (Linux)
             now_used = stat.read_text().rpartition(")")[2].split()[11:13] if stat.exists() else []
             if now_used != used:
                 used, since = now_used, time.monotonic()
@@ -408,29 +408,29 @@ class _Worker:
         except (EOFError, OSError):  # ended between two messages, or within one
             self._process.join()
             code = self._process.exitcode
-            if code == -signal.SIGBUS:  # a mapped file became shorter
+            if code == -signal.SIGBUS:  # a memory-mapped file became shorter
                 what, advice = "a file of the corpus was truncated while it was read", "litebert corpus check CORPUS"
                 raise DamagedError("LB-344", what, next=advice) from None
-            raise _ended(f"exit code {code}; -9 mostly means out of memory") from None
+            raise _ended(f"exit code {code}; -9 usually means out of memory") from None
         if isinstance(message, LitebertError):
             raise message
         return message
 
     def dismiss(self) -> None:
-        self._process.kill()  # a stopped process would not see a gentler signal
+        self._process.kill()  # a stopped process would not react to a gentler signal
         self._process.join()
-        self._reader.shutdown()  # the pipe has ended with the process
+        self._reader.shutdown()  # the pipe was closed with the process
         self._receiver.close()
 
 
 def _ended(received: str) -> ResourceError:
     what = "a process that prepares batches ended before its work was done"
-    advice = "rerun with train.loader_workers=0; in a script, call below if __name__ == '__main__'"
+    advice = "rerun with train.loader_workers=0; in a script, put the call under if __name__ == '__main__':"
     return ResourceError("LB-403", what, received=received, next=advice)
 
 
 def _serve(open_loader: Callable[[], Samples], steps: range, rank: int, world_size: int, sender: Connection) -> None:
-    """Make batches while a thread sends those before, at most DEPTH of them; in a worker."""
+    """Run in a worker: make batches, while a thread sends the earlier ones, at most DEPTH of them."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the reader of the batches decides when to stop
     unsent: deque[Future[None]] = deque()
     with suppress(BrokenPipeError), ThreadPoolExecutor(1) as outbox:  # a broken pipe: the reader is gone

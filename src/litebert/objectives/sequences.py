@@ -1,9 +1,9 @@
 """One training sequence: sentences paired, framed and masked, then laid end to end with others as a batch.
 
-Lines are those of the official create_pretraining_data.py: pairs L266-386 (paper, 3.1), masks L426-540.
+Line numbers refer to the official create_pretraining_data.py: pairs L266-386 (paper, 3.1), masks L426-540.
 
-A chunk is a run of sentences of one document. A sentence objective cuts it into segments A and B, and says what the
-sentence head should answer about them. Adding one: docs/extending/objective.md.
+A chunk is a run of consecutive sentences of one document. A sentence objective cuts it into segments A and B, and
+defines the label that the sentence head should predict. To add one, see docs/extending/objective.md.
 """
 
 from collections.abc import Iterable, Sequence
@@ -38,7 +38,7 @@ class Library:
 
 
 class Instance(NamedTuple):
-    """Sentences of a shard as an instance: A is start to middle, B middle to end or by `kind`."""
+    """An instance, as sentences of a shard: A is start to middle; B is middle to end, or as `kind` says."""
 
     shard: int
     start: int
@@ -67,18 +67,18 @@ class Draws:
 class SentenceObjective:
     """Two neighbouring segments of random lengths, in order; each objective overrides what differs.
 
-    `divide` and `following` work on arrays with one entry per chunk, which is the sentences start, ... end - 1 of one
+    `divide` and `following` work on arrays with one entry per chunk, that is, the sentences start, ... end - 1 of one
     document. Every random number comes from `draws` (by sentence) or `generator` (by sample).
     """
 
     fewest_sentences = 1  # the fewest sentences that a chunk may have; shorter documents are skipped
-    keeps_single_sentences = False  # whether those of one sentence are kept all the same, as sequences without a label
+    keeps_single_sentences = False  # whether documents of one sentence are kept anyway, as sequences without a label
     has_labels = True  # whether there are two segments and a label for the sentence head
 
     def divide(self, draws: Draws, start: Ints, end: Ints) -> tuple[Ints, Ints]:
         """Return where B starts, and the kind of each instance.
 
-        A has at least one sentence and, if possible, so has B.
+        A has at least one sentence and, if possible, so does B.
         """
         middle = start + draws.integers("middle", 1, np.maximum(end - start - 1, 1), start)
         return middle, np.full_like(end, IN_ORDER)
@@ -88,19 +88,19 @@ class SentenceObjective:
         return end
 
     def segments(self, library: Library, instance: Instance, generator: np.random.Generator) -> tuple[Tokens, Tokens]:
-        """Return the tokens of A and B, uncut, as `kind` says."""
+        """Return the tokens of A and B, as `kind` defines them, before truncation."""
         shard = library.shards[instance.shard]
         first = shard.between(instance.start, instance.middle)
         if instance.kind != RANDOM_SECOND:
             second = shard.between(instance.middle, instance.end)
             return (second, first) if instance.kind == SWAPPED else (first, second)
-        # B is whole sentences of another document, from a random one on, until it has the rest of `target` tokens.
+        # B is whole sentences of another document, from a random one on, until the rest of `target` tokens is reached.
         local = int(np.searchsorted(shard.documents, instance.start, side="right")) - 1
         own = int(library.first_document[instance.shard]) + local
-        draws = generator.random(TRIES_FOR_ANOTHER_DOCUMENT + 1)  # some for the document, the last for its sentence
+        draws = generator.random(TRIES_FOR_ANOTHER_DOCUMENT + 1)  # the last for the sentence, the rest for the document
         drawn = (draws[:-1] * library.num_documents).astype(np.int64).tolist()
         other = next((document for document in drawn if document != own), own)
-        number = int(np.searchsorted(library.first_document, other, side="right")) - 1  # of its shard
+        number = int(np.searchsorted(library.first_document, other, side="right")) - 1  # of the shard
         shard, local = library.shards[number], other - int(library.first_document[number])
         shard.require_unchanged()
         begin, stop = shard.documents[local : local + 2].tolist()
@@ -110,7 +110,7 @@ class SentenceObjective:
         return first, shard.between(start, min(max(reached, start + 1), stop))
 
     def label(self, kind: int) -> int:
-        """Return 0 for segments in order, 1 for all others, and no label where there is one segment."""
+        """Return 0 for segments in order, 1 for all others, and NO_LABEL if there is only one segment."""
         return NO_LABEL if kind == ALONE else int(kind != IN_ORDER)
 
 
@@ -127,9 +127,9 @@ class OfficialOrder(SentenceObjective):
 
 
 class SentenceOrder(OfficialOrder):
-    """Sentence order as the paper says: chunks of two sentences or more, swapped or not.
+    """Sentence order as in the paper: chunks of two sentences or more, swapped or not.
 
-    A document of a single sentence has no order: it is one segment, for masked LM alone.
+    A document of a single sentence has no order: it is one segment, for masked LM only.
     """
 
     fewest_sentences = 2
@@ -173,7 +173,7 @@ SENTENCE_OBJECTIVES: dict[str, SentenceObjective] = {
 
 
 def sentence_objective(name: str) -> SentenceObjective:
-    """Return the sentence objective of this name; LB-431 if there is none."""
+    """Return the sentence objective of this name; raise LB-431 if there is none."""
     if name not in SENTENCE_OBJECTIVES:
         what, advice = "there is no sentence objective of this name", "litebert config list pretrain"
         raise no_such_name("LB-431", what, name, SENTENCE_OBJECTIVES, next=advice)
@@ -207,13 +207,13 @@ def log_frequencies(shards: Sequence[Shard], vocab_size: int) -> NDArray[np.floa
 def frame(
     library: Library, instance: Instance, tokenizer: Tokenizer, config: ObjectiveConfig, generator: np.random.Generator
 ) -> tuple[Ints, int]:
-    """Return the ids of `[CLS] A [SEP] B [SEP]` or `[CLS] A [SEP]`, and how many of them are segment 0."""
+    """Return the ids of `[CLS] A [SEP] B [SEP]` or `[CLS] A [SEP]`, and how many of them are in segment 0."""
     first, second = sentence_objective(config.sentence).segments(library, instance, generator)
     sizes = truncated_sizes(first.size, second.size, config.max_seq_length - (3 if second.size else 2))
     parts: list[Tokens | list[int]] = [[tokenizer.cls_id]]
     for tokens, size in zip((first, second), sizes, strict=True):
         if tokens.size or tokens is first:
-            # Each surplus token goes from the front or the back with p = 0.5 (L601-616), so the front loses a binomial.
+            # A surplus token is cut from the front or the back with p = 0.5 (L601-616): the front loses a binomial.
             front = np.count_nonzero(generator.random(tokens.size - size) < 0.5)
             parts += [tokens[front : front + size], [tokenizer.sep_id]]
     ids = np.concatenate(parts, dtype=np.int64)
@@ -235,18 +235,18 @@ def truncated_sizes(first: int, second: int, room: int) -> tuple[int, int]:
 
 
 MASKED_SHARE, KEPT_SHARE = 0.8, 0.1
-"""Shares of the chosen tokens that become [MASK], and stay; others become random (BERT, 3.1)."""
+"""Shares of the chosen tokens that become [MASK] and that stay as they are; the rest become random (BERT, 3.1)."""
 
 
 def mask(ids: Ints, tokenizer: Tokenizer, config: ObjectiveConfig, generator: np.random.Generator) -> tuple[Ints, Ints]:
-    """Choose runs of 1 to `ngram` words up to the budget; return their positions, ascending, and what replaces them."""
+    """Choose runs of 1 to `ngram` words up to the budget; return their positions, ascending, and replacements."""
     maskable = np.flatnonzero((ids != tokenizer.cls_id) & (ids != tokenizer.sep_id))  # (tokens,) positions
     starts_word = tokenizer.starts_word[ids[maskable]] | (not config.whole_word)  # (tokens,)
-    starts_word[:1] = True  # other pieces belong to the word before them, even across a [SEP]
+    starts_word[:1] = True  # other pieces continue the word before them, even across a [SEP]
     begins = np.flatnonzero(starts_word)  # (words,)
     order = generator.random(begins.size).argsort()  # (words,): which run is tried first
     law = np.cumsum(run_length_law(config))[:-1]
-    runs = np.searchsorted(law, generator.random(begins.size), side="right") + 1  # (words,): words of the run at each
+    runs = np.searchsorted(law, generator.random(begins.size), side="right") + 1  # (words,): words in the run at each
 
     # Words lie end to end here, so that a run is one interval and the loop handles slices of bytes.
     bounds = begins.tolist() + [maskable.size] * int(runs.max(initial=0))
@@ -264,7 +264,7 @@ def mask(ids: Ints, tokenizer: Tokenizer, config: ObjectiveConfig, generator: np
             break
     positions = maskable[np.frombuffer(taken, dtype=np.bool_)]  # (masked,)
 
-    # Each token, not run, becomes [MASK], stays, or becomes any piece, even a special one (L535).
+    # Each token, not each run, becomes [MASK], stays, or becomes any piece, even a special one (L535).
     originals = ids[positions]
     choice, piece = generator.random((2, positions.size))  # (masked,) each
     random_pieces = (piece * tokenizer.vocab_size).astype(np.int64)
@@ -273,7 +273,7 @@ def mask(ids: Ints, tokenizer: Tokenizer, config: ObjectiveConfig, generator: np
 
 
 def num_to_predict(length: int, config: ObjectiveConfig) -> int:
-    """Return the most tokens that are predicted; `length` includes the special ones.
+    """Return the maximum number of tokens to predict; `length` includes the special ones.
 
     >>> [num_to_predict(length, ObjectiveConfig()) for length in (3, 30, 50, 512)]  # halves to even
     [1, 4, 8, 77]
@@ -300,7 +300,7 @@ class Sample(NamedTuple):
     """One sequence."""
 
     ids: Ints
-    first_length: int  # how many ids are segment 0
+    first_length: int  # how many ids are in segment 0
     label: int | None  # None: no sentence task
     masked_positions: Ints
     replacements: Ints
@@ -328,7 +328,7 @@ def collate(samples: Iterable[Sample]) -> PretrainingBatch:
     positions = np.arange(offsets[-1]) - np.repeat(offsets[:-1], lengths)  # (tokens,), from 0 in each sequence
     num_masked = [sample.masked_positions.size for sample in samples]
     masked_positions = np.concatenate([sample.masked_positions for sample in samples])  # (masked,)
-    masked_positions += np.repeat(offsets[:-1], num_masked)  # from places in a sequence to places in the batch
+    masked_positions += np.repeat(offsets[:-1], num_masked)  # from positions in a sequence to positions in the batch
     ids = np.concatenate([sample.ids for sample in samples])  # (tokens,)
     masked_ids = ids[masked_positions]
     ids[masked_positions] = np.concatenate([sample.replacements for sample in samples])
