@@ -1,7 +1,7 @@
 """A corpus: text as documents and sentences of token ids, in memory-mapped files.
 
-`text` cuts inputs into sentences, `shards` are the files, `build` makes them, `corpus` opens them, also those on object
-storage, `check` looks for trouble and filters.
+`text` splits inputs into sentences, `shards` are the files, `build` makes them, `corpus` opens them, also from object
+storage, and `check` looks for trouble and filters.
 """
 
 from litebert.corpus.build import build_corpus

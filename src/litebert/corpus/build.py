@@ -2,7 +2,7 @@
 
 The folder of a build has `build.json`, the plan. For each part of the inputs, here and in `held-out/`, it gets shards
 `shard-PPPPP-NNNN`, then `parts/PPPPP.json`, their manifest, which marks the part as done. At the end come tokenizers
-and the manifests of all parts together, `corpus.json` last.
+and the merged manifests of all parts, `corpus.json` last.
 """
 
 import hashlib
@@ -36,11 +36,11 @@ from litebert.settings import difference
 from litebert.tokenizer import Tokenizer
 
 SHARD_TOKENS = 64 << 20
-PART_BYTES = 16 << 20  # consecutive inputs form one part of the work up to this size, so small files share a shard
-BATCH_CHARACTERS = 1 << 18  # that the tokenizer gets at once
-HEAD_CHARACTERS = 1 << 14  # by which it is decided whether a document is held out
-MOST_CHANGES = 9  # that are told of another plan
-SECONDS_BETWEEN = 1.0  # two notes of how much has been read, and two reports
+PART_BYTES = 16 << 20  # consecutive inputs are grouped into parts of up to this size, so small files share a shard
+BATCH_CHARACTERS = 1 << 18  # passed to the tokenizer at once
+HEAD_CHARACTERS = 1 << 14  # at the beginning of a document, which decide whether it is held out
+MOST_CHANGES = 9  # the most differences between plans that an error lists
+SECONDS_BETWEEN = 1.0  # between notes of how much has been read, and between reports
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class CorpusSummary:
 
 
 class BuildProgress(NamedTuple):
-    """The progress of a build; `tokens` are of the whole build, the rate is of this process."""
+    """The progress of a build; `tokens` counts the whole build, the rate only this process."""
 
     parts_done: int
     num_parts: int
@@ -88,7 +88,7 @@ def build_corpus(
     """Tokenise text files into a corpus for `Corpus.open`; rerun a killed build to resume it.
 
     The bytes are the same for any number of `workers` (default: all cores) and on a Ray `cluster`. `held_out` is the
-    share of documents that go to a corpus of their own, `output`/held-out: at least one document, or the end of the
+    share of documents that go to a separate corpus, `output`/held-out: at least one document, or the end of the
     only one. A script that calls this with several workers needs the usual `if __name__ == "__main__":`.
     """
     text = TextSettings(sentences, documents, column, language)
@@ -113,7 +113,7 @@ def build_corpus(
                     size = 0
                 groups[-1].append(source)
                 size += source.size
-            # What a part depends on is small enough to send to another machine: the plan goes without its inputs.
+            # A job must be small enough to send to another machine, so the plan goes without its inputs.
             shared = plan.model_copy(update={"inputs": ()})
             build = partial(build_part, plan=shared, tokenizer=place, output=folder.absolute())
             jobs = [partial(build, f"{number:05d}", group) for number, group in enumerate(groups)]
@@ -149,12 +149,12 @@ def build_part(part: str, sources: Sequence[Source], *, plan: disk.CorpusPlan, t
     loaded, text = Tokenizer.load(tokenizer), plan.text
     if loaded.hash != plan.tokenizer_hash:
         what = f"the tokenizer at {tokenizer} changed while the corpus was built"
-        raise LitebertError("LB-321", what, next="restore the former tokenizer, then rerun the command")
+        raise LitebertError("LB-321", what, next="restore the previous tokenizer, then rerun the command")
     batch, size, num_documents = list[tuple[disk.ShardWriter, int, list[str]]](), 0, 0
     bytes_read, noted = [0] * len(sources), time.monotonic()
 
     def write() -> None:
-        """Write the sentences of the batch, each to its writer, by the number of its document."""
+        """Tokenise the batch and pass the sentences of each document to its writer."""
         ids = iter(loaded.encode_ids([text for *_, texts in batch for text in texts], num_threads=1))
         for writer, document, sentences in batch:
             writer.add(document, [next(ids) for _ in sentences])
@@ -177,7 +177,7 @@ def build_part(part: str, sources: Sequence[Source], *, plan: disk.CorpusPlan, t
                 for at, passage in enumerate(passages):
                     if at == 0:
                         writer = writers[plan.held_out > 0 and is_held_out(passage.text, plan.held_out)]
-                    if num_documents < writer.consumed:  # a shard that is complete has it
+                    if num_documents < writer.consumed:  # it is in a complete shard
                         continue
                     for sentences in sentence_chunks(passage.text, text):
                         batch.append((writer, num_documents, sentences))
@@ -223,7 +223,7 @@ def _begin(output: Path, plan: disk.CorpusPlan) -> bool:
         for folder in (output, output / disk.HELD_OUT):
             files.remove_unfinished(folder)
             files.remove_unfinished(folder / disk.PARTS)
-        # Without any work the first try failed on its input: a corrected command may use the same folder.
+        # If no work was done, the first try failed on its input: a corrected command may use the same folder.
         if any(any(output.rglob(pattern)) for pattern in ("shard-*", f"{disk.PARTS}/*")):
             begun = disk.read_record(output / disk.PLAN, disk.CorpusPlan)
     else:
@@ -254,8 +254,8 @@ def _finish(output: Path, plan: disk.CorpusPlan, num_parts: int, tokenizer: Toke
         counts = sum((part.counts for part in parts), disk.Counts())
         shards = tuple(shard for part in parts for shard in part.shards)
         manifests.append(disk.Manifest(part=side, plan=plan, counts=counts, shards=shards))
-    if sum(manifest.counts.sentences for manifest in manifests) < len(manifests):  # less than one for each side
-        for path in output.iterdir():  # nothing can become of this build: the folder may be used again
+    if sum(manifest.counts.sentences for manifest in manifests) < len(manifests):  # fewer than one per side
+        for path in output.iterdir():  # this build cannot succeed: clear the folder for another
             shutil.rmtree(path) if path.is_dir() else path.unlink()
         raise too_little_text()
     if not all(manifest.shards for manifest in manifests):
@@ -271,18 +271,18 @@ def _finish(output: Path, plan: disk.CorpusPlan, num_parts: int, tokenizer: Toke
 
 
 def _divide(output: Path, manifests: Sequence[disk.Manifest], unknown_id: int) -> list[disk.Manifest]:
-    """Divide a shard where chance, by hash, gave all documents to one side.
+    """Divide a shard if the hashes happened to put all documents on one side.
 
-    At least one document is held out: the last ones that have no copy, so that nothing is held out that is also
-    trained on. Of a single document it is the end. The old shard stays until the manifests are written, beside a new
-    one under the next free name, so that a build killed here does the same again.
+    At least one document is held out: the last ones that have no copy, so that nothing is both held out and trained
+    on. Of a single document, the end is held out. The old shard stays until the manifests are written, next to a new
+    one under the next free name, so that a build killed here can do the same again.
     """
     full, other = sorted(manifests, key=lambda manifest: not manifest.shards)
     plan, is_train, folders = full.plan, full.part == "train", _sides(output, full.plan)
     shards = [disk.open_shard(folders[full.part], each, plan) for each in full.shards]
     num_documents, num_sentences = full.counts.documents, full.counts.sentences
     place = len(shards) - 1  # of the shard that is divided
-    if num_documents == 1:  # its beginning and its end are divided as if they were two
+    if num_documents == 1:  # its beginning and its end count as two documents
         cut = max(1, num_sentences - max(min(2, num_sentences // 2), round(plan.held_out * num_sentences)))
         bounds, leaving = [0, cut, num_sentences], {int(is_train)}
     else:
@@ -295,11 +295,11 @@ def _divide(output: Path, manifests: Sequence[disk.Manifest], unknown_id: int) -
         bounds = shards[place].documents.tolist()
         leaving = set(single[place][-num_leaving:].tolist()) or {len(bounds) - 2}
     old, shard = full.shards[place], shards[place]
-    part, made = old.name.split("-")[1], list[list[disk.ShardRecord]]()  # the shard of what stays, that of what leaves
+    part, made = old.name.split("-")[1], list[list[disk.ShardRecord]]()  # the shards of what stays and of what leaves
     for side, leaves in ((full.part, False), (other.part, True)):
         present = [] if leaves else [each for each in full.shards if each.name.split("-")[1] == part]
         with disk.ShardWriter(folders[side], part, plan, unknown_id, present) as writer:
-            if not leaves:  # what was left out of the old shard was left out of the one in its place
+            if not leaves:  # what was left out of the old shard is also left out of its replacement
                 writer.counts.update(
                     {name: getattr(old.counts, name) for name in ("empty_documents", "empty_sentences")}
                 )
@@ -318,7 +318,7 @@ def _divide(output: Path, manifests: Sequence[disk.Manifest], unknown_id: int) -
 
 
 def _clean(output: Path) -> None:
-    """Remove what a finished corpus does not need, and the shards that another one has replaced."""
+    """Remove what a finished corpus does not need, and shards that have been replaced."""
     for folder in (output, output / disk.HELD_OUT):
         files.remove_unfinished(folder)
         if (folder / disk.MANIFEST).exists():
@@ -366,10 +366,10 @@ def _reported(output: Path, num_parts: int, num_bytes: int, report: Report | Non
 
 
 def run_local(jobs: Sequence[Callable[[], object]], *, workers: int) -> None:
-    """Do all jobs in spawned processes, or in this one if one is enough.
+    """Run all jobs in spawned processes, or in this one if one is enough.
 
-    The error of the first one that fails is raised, and the others are stopped at once. The processes end, even if
-    busy, when this one dies.
+    The error of the first job that fails is raised, and the others are stopped at once. The spawned processes end, even
+    if busy, when this one dies.
     """
     workers = min(workers, len(jobs))
     if workers <= 1:
@@ -392,7 +392,7 @@ def run_local(jobs: Sequence[Callable[[], object]], *, workers: int) -> None:
 
 
 def _end_with(lifeline: Connection) -> None:
-    """End this process when the other end of a pipe closes, for instance because it was killed."""
+    """End this process when the other end of a pipe closes, for instance because its owner was killed."""
 
     def wait_and_exit() -> None:
         lifeline.poll(None)
@@ -402,9 +402,9 @@ def _end_with(lifeline: Connection) -> None:
 
 
 def run_on_ray(jobs: Sequence[Callable[[], object]]) -> None:
-    """Do all jobs on the cluster at RAY_ADDRESS, or on one that is started here.
+    """Run all jobs on the cluster at RAY_ADDRESS, or on one that is started here.
 
-    Every node needs litebert, and the same paths for inputs, tokenizer and output. Ray repeats a task whose worker
+    Every node needs litebert, and the same paths for inputs, tokenizer and output. Ray retries a task whose worker
     died; its `util.multiprocessing.Pool` would not.
     """
     try:

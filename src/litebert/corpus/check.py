@@ -1,4 +1,4 @@
-"""Look at texts before a corpus is built, and at corpora: what would harm training; leave out near duplicates."""
+"""Check texts before a build, and corpora, for what would harm training; filter out near duplicates."""
 
 import hashlib
 import json
@@ -25,7 +25,7 @@ from litebert.tokenizer.tokenizer import UnknownPieces
 LONG_CHARACTERS, SHORT_CHARACTERS = 2_000, 3
 LINE_CHARACTERS, MOST_LINES = 200, 1 << 17
 REPEATED_TIMES, REPEATED_SHARE = 20, 1e-4
-FEW_DOCUMENTS = 50  # with fewer documents, what is held out is one document or two: too little to measure well
+FEW_DOCUMENTS = 50  # with fewer documents, the held-out part is one document or two: too little to measure well
 LONG_TOKENS = 512
 EXAMPLE_TOKENS = 40  # the length of an example, enough to recognise a text
 SHINGLE_WORDS = 5
@@ -36,11 +36,11 @@ ADVICE: Advice = {
     "damaged": ("error", "build the corpus again"),
     "held-out overlap": ("error", "build again with --held-out, which keeps duplicates together"),
     "mojibake": ("warning", "text was decoded wrongly before; repair it, for instance with ftfy"),
-    "replacement character": ("warning", "U+FFFD stands for lost bytes; reconvert the text"),
-    "control character": ("warning", "remove them; a NUL in every other place means UTF-16"),
+    "replacement character": ("warning", "U+FFFD marks lost bytes; convert the text again"),
+    "control character": ("warning", "remove them; a NUL in every other position means UTF-16"),
     "duplicate document": ("warning", "remove all but one: training would see them more often"),
     "repeated line": ("warning", "probably boilerplate, such as a header or a licence; remove it"),
-    "few documents": ("warning", "measures of what is held out are rough: add text, or blank lines between documents"),
+    "few documents": ("warning", "held-out metrics are imprecise: add text, or blank lines between documents"),
     "unknown token": ("warning", "above 1 % another vocabulary is better: litebert tokenizer train"),
     "empty document": ("note", "omitted from a corpus"),
     "single-sentence document": ("note", "teaches no sentence order; join such documents"),
@@ -80,7 +80,7 @@ def check_text(
     first_unknown = ""
 
     def look_at(source: Source, passages: Iterable[Passage]) -> None:
-        """Look at one document."""
+        """Check one document."""
         nonlocal first_unknown, lines
         first_line, num_sentences, beginning = 0, 0, ""
         hashed = hashlib.blake2b(digest_size=8)
@@ -99,7 +99,7 @@ def check_text(
                     line, at = line.strip(), number if source.kind == ".txt" else passage.line
                     times, first_place = lines.get(line, (0, f"{source.name}:{at}"))
                     lines[line] = times + 1, first_place
-            if len(lines) > MOST_LINES:  # only rare ones go: counts are lower bounds
+            if len(lines) > MOST_LINES:  # only rare lines are dropped: counts are lower bounds
                 lines = dict(sorted(lines.items(), key=lambda item: -item[1][0])[: MOST_LINES // 2])
             for chunk in sentence_chunks(text, settings):
                 num_sentences += len(chunk)
@@ -129,7 +129,7 @@ def check_text(
         except LitebertError as error:
             found.add("unreadable", source.name, f"{error.what}: {error.received}", advice=error.next)
 
-    # What only all inputs together show.
+    # What shows only in all inputs together.
     seen.report_repeated(found)
     if 0 < counts["documents"] < FEW_DOCUMENTS:
         found.add("few documents", sources[0].name)
@@ -145,7 +145,7 @@ def check_text(
 
 
 def _place(source: Source, passage: Passage, position: int) -> str:
-    """Name the line of a character: a row has one, a passage of a .txt file as many as its text."""
+    """Name the line of a character: a row is one line, a passage of a .txt file as many as its text."""
     lines_before = passage.text.count("\n", 0, max(0, position)) if source.kind == ".txt" else 0
     return f"{source.name}:{passage.line + lines_before}"
 
@@ -239,7 +239,7 @@ def _look_at(corpus: Corpus, found: Findings) -> SeenDocuments:
     return seen
 
 
-# ---- near duplicates, left out before a build ------------------------------------------------------------------------
+# ---- near duplicates, left out before a build -----------------------------------------------------------------------
 
 
 def corpus_filter(
@@ -252,7 +252,7 @@ def corpus_filter(
 ) -> str:
     """Write the documents worth keeping to a .jsonl file, which `corpus build` reads.
 
-    The first of several near duplicates is kept: documents that share at least this share of their word 5-grams.
+    Of several near duplicates, the first is kept; they have at least this share of their word 5-grams in common.
 
     litebert corpus filter raw.jsonl --output clean.jsonl
     litebert corpus filter stories.jsonl --near-duplicates 0.5 --output unlike.jsonl
@@ -263,8 +263,8 @@ def corpus_filter(
     except ImportError as error:
         raise missing_package("rensa", extra="data", needed_for="near duplicates") from error
     if not 0 < near_duplicates <= 1:
-        raise wrong_value("near-duplicates", near_duplicates, "above 0, at most 1; 0.8 is 80 % of the words' 5-grams")
-    # MinHash (Broder 1997): 128 hashes of 4 bytes are kept of each document, and looked up in 16 bands.
+        raise wrong_value("near-duplicates", near_duplicates, "above 0, at most 1; 0.8 is 80 % of the word 5-grams")
+    # MinHash (Broder 1997): 128 hashes of 4 bytes are kept for each document, and looked up in 16 bands.
     index: Any = RMinHashLSH(near_duplicates, NUM_HASHES, NUM_BANDS)
     kept, num_near = list[RMinHash](), 0
 

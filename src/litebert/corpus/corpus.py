@@ -1,11 +1,11 @@
-"""A corpus that is opened: its shards, mapped and checked for damage, its tokenizer, what it holds out.
+"""An open corpus: its shards, memory-mapped and checked for damage, its tokenizer and its held-out part.
 
 Files that were verified are listed in the user's cache folder, so that opening a corpus again need not read them. A
-file counts as verified while its size, times and inode are those that it had when it was hashed.
+file counts as verified while its size, times and inode are those it had when it was hashed.
 
 A corpus on object storage is read through the same cache. Shards are fetched when they are opened: all at once, or one
-window after another. Of training shards, the least recently opened ones are removed to make room. Processes of one
-machine share the cache: each waits while another fetches the same.
+window after another. The least recently opened training shards are removed to make room. Processes of one machine
+share the cache: each waits while another fetches the same files.
 """
 
 import os
@@ -29,12 +29,12 @@ from litebert.reading.source import is_url, read_object, write_object
 from litebert.tokenizer import Tokenizer
 
 RECENT_SECONDS = 2.0  # a file changed this recently is not listed as verified: another change might not change its time
-SPARE_FILES = 1_024  # that may be open besides those of corpora
+SPARE_FILES = 1_024  # that may be open in addition to those of corpora
 CACHE_GIGABYTES = 200.0  # the largest cache of corpora, unless LITEBERT_CORPUS_CACHE_GB says otherwise
 LISTING = "files.txt"
 ORIGIN = "origin.txt"  # in a folder of the cache: the URL that it comes from
 WINDOWS_HELD = 3  # windows that the cache must hold: the current one, the next, and one of a slower process
-AT_ONCE = 8  # files that are fetched or sent
+AT_ONCE = 8  # files that are fetched or sent in parallel
 HASH_ATTEMPTS = 3
 
 
@@ -78,7 +78,7 @@ class Corpus:
         return cls(path, (), disk.read_record(path / disk.MANIFEST, disk.Manifest))
 
     def open_shards(self, numbers: Iterable[int], *, windows: int = 1, verify: bool = False) -> tuple[disk.Shard, ...]:
-        """Map and verify some shards; a streamed corpus fetches them, with room in the cache for `windows` as many."""
+        """Map and verify some shards; a streamed corpus fetches them, with cache room for `windows` times as many."""
         records = [self.manifest.shards[number] for number in numbers]
         if (self.path / ORIGIN).is_file():
             _fetch_shards(self.path, records, windows)
@@ -113,7 +113,7 @@ class Corpus:
         return self.open(self.path / disk.HELD_OUT, verify=verify)
 
     def verify_records(self) -> Iterator[Path]:
-        """Compare the files beside the arrays, the tokenizer's and each shard's record, with those written anew."""
+        """Compare the files other than arrays, the tokenizer's and each shard's record, with freshly written ones."""
         with tempfile.TemporaryDirectory() as scratch:
             self.tokenizer().save(Path(scratch, disk.TOKENIZER))
             for record in self.manifest.shards:
@@ -135,7 +135,7 @@ class Corpus:
         except LitebertError as error:
             found = f"{error.what}: {error.received}"
         what, expected = f"{path} is not the tokenizer that made this corpus", f"hash {wanted[:16]}…"
-        advice = f"restore the former tokenizer, or {disk.build_again(self.path)}"
+        advice = f"restore the previous tokenizer, or {disk.build_again(self.path)}"
         raise DamagedError("LB-341", what, received=found, expected=expected, next=advice)
 
 
@@ -149,17 +149,17 @@ def corpus_push(corpus: Path, url: str) -> str:
     litebert corpus push corpora/wiki gs://bucket/wiki
     AWS_ENDPOINT_URL=http://localhost:9000 litebert corpus push corpora/wiki s3://bucket/wiki
     """
-    disk.read_record(corpus / disk.MANIFEST, disk.Manifest)  # it is a finished corpus
+    disk.read_record(corpus / disk.MANIFEST, disk.Manifest)  # check that it is a finished corpus
     there = {str(path.relative_to(corpus)): path for path in sorted(corpus.rglob("*")) if path.is_file()}
     with ThreadPoolExecutor(AT_ONCE) as threads:
         list(threads.map(lambda name: write_object(f"{url.rstrip('/')}/{name}", there[name]), there))
-    # Without its list of files it is no corpus to a reader: the list comes when all else is there.
+    # Readers recognise a corpus by its list of files, so the list comes after everything else.
     write_object(f"{url.rstrip('/')}/{LISTING}", "\n".join(there).encode())
     return f"{url}  {files.readable_bytes(sum(path.stat().st_size for path in there.values()))}"
 
 
 def local_corpus(corpus: str | Path) -> Path:
-    """Return the folder of a corpus; of one on object storage, that in the cache, to which shards come when opened."""
+    """Return the folder of a corpus; for one on object storage, the cache folder to which opened shards are fetched."""
     if not is_url(str(corpus)):
         return Path(corpus)
     url = str(corpus).rstrip("/")
@@ -178,18 +178,18 @@ def local_corpus(corpus: str | Path) -> Path:
         files.write_bytes(folder / ORIGIN, url.encode())
         if (folder / disk.HELD_OUT).is_dir():
             files.write_bytes(folder / disk.HELD_OUT / ORIGIN, f"{url}/{disk.HELD_OUT}".encode())
-        _get(url, folder, disk.MANIFEST)  # last: it says that all else is here
+        _get(url, folder, disk.MANIFEST)  # last: it marks everything else as here
     return folder
 
 
 def _fetch_shards(folder: Path, records: Sequence[disk.ShardRecord], windows: int) -> None:
-    """Fetch those shards of a corpus in the cache that are not here."""
+    """Fetch the shards of a cached corpus that are not in the cache yet."""
     url = (folder / ORIGIN).read_text()
     _make_room(url, folder, records, windows)
 
     def fetch(record: disk.ShardRecord) -> None:
         with files.locked(folder / record.name):
-            if not (folder / record.name / disk.SHARD).is_file():  # it comes last
+            if not (folder / record.name / disk.SHARD).is_file():  # it is fetched last
                 for file, stored in record.files.items():
                     _get(url, folder, f"{record.name}/{file}", stored.blake2b)
                 _get(url, folder, f"{record.name}/{disk.SHARD}")
@@ -200,7 +200,7 @@ def _fetch_shards(folder: Path, records: Sequence[disk.ShardRecord], windows: in
 
 
 def _make_room(url: str, folder: Path, records: Sequence[disk.ShardRecord], windows: int) -> None:
-    """Remove the least recently opened training shards of any corpus until those that are wanted fit."""
+    """Remove the least recently opened training shards of any corpus until the wanted ones fit."""
     given = os.environ.get("LITEBERT_CORPUS_CACHE_GB", str(CACHE_GIGABYTES))
     try:
         limit = int(float(given) * 1e9)
@@ -243,11 +243,11 @@ def _get(url: str, folder: Path, name: str, expected: str | None = None) -> None
     if ".." in Path(name).parts or Path(name).is_absolute():
         advice = "check where this corpus comes from"
         raise LitebertError("LB-274", f"{url} names a file outside the corpus", received=name, next=advice)
-    for attempt in range(HASH_ATTEMPTS + 1):  # what is here already may be damaged, too
+    for attempt in range(HASH_ATTEMPTS + 1):  # an existing copy may be damaged, too
         if path.is_file() and (expected is None or files.hash_file(path) == expected):
             return
         if attempt < HASH_ATTEMPTS:
             files.write_stream(path, read_object(f"{url}/{name}"))
     path.unlink()
-    received, command = "another hash, each time it was fetched", f"litebert corpus push FOLDER {url}"
+    received, command = "a different hash each time it was fetched", f"litebert corpus push FOLDER {url}"
     raise disk.damaged(f"{url}/{name}", received=received, expected=f"blake2b {expected:.16}…", next=command)

@@ -1,4 +1,4 @@
-"""A shard on disk: the records of a corpus, the arrays that are written, and the same arrays mapped and checked.
+"""Shards on disk: the records of a corpus, how its arrays are written, and how they are mapped and checked.
 
 A corpus folder has `corpus.json`, shards with `shard.json` each and, during a build, `build.json`.
 """
@@ -27,9 +27,9 @@ from litebert.settings import refused
 
 MANIFEST, PLAN, SHARD, PARTS = "corpus.json", "build.json", "shard.json", "parts"
 HELD_OUT, TOKENIZER = "held-out", "tokenizer"
-MANIFEST_BYTES = 256 << 20  # the most that is read of a record
-HEADER_BYTES = 128  # of a .npy file, in front of its numbers
-FLUSH_TOKENS = 1 << 16  # that a shard holds before it writes them
+MANIFEST_BYTES = 256 << 20  # the largest record that is read
+HEADER_BYTES = 128  # of a .npy file, before its numbers
+FLUSH_TOKENS = 1 << 16  # held in memory before they are written
 
 Tokens = NDArray[np.uint16 | np.uint32]
 Side: TypeAlias = Literal["train", "held-out"]
@@ -41,7 +41,7 @@ Count = Annotated[int, Field(ge=0)]
 
 
 class Counts(Section):
-    """What a shard or a corpus has, and how much was left out of it because it is empty."""
+    """The contents of a shard or a corpus, and how much was left out because it was empty."""
 
     documents: Count = 0
     sentences: Count = 0
@@ -52,7 +52,7 @@ class Counts(Section):
     empty_sentences: Count = 0
 
     def length(self, array: str) -> int:
-        """Return the length of an array of a shard; those of sentences and documents have their end, too."""
+        """Return the length of an array of a shard; those of sentences and documents also have the final end."""
         return int(getattr(self, array)) + (array != "tokens")
 
     def __add__(self, other: Self) -> Self:
@@ -73,7 +73,7 @@ class ShardRecord(Section):
     """A finished shard."""
 
     name: str = Field(pattern=r"^shard-\d{5,}-\d{4,}$")
-    consumed: Count  # how many documents of the input were read until its end
+    consumed: Count  # how many documents of the input had been read at its end
     counts: Counts
     files: dict[str, StoredFile]
 
@@ -82,7 +82,7 @@ class InputRecord(Section):
     """An input as it was found."""
 
     name: str
-    size: int  # in bytes, compressed as it is
+    size: int  # in bytes, as stored
 
 
 class CorpusPlan(Section):
@@ -120,18 +120,18 @@ class Manifest(Section):
 
 
 def read_record(path: Path, model: type[Wanted]) -> Wanted:
-    """Read one of these files."""
+    """Read and validate a record."""
     advice = "delete the corpus that it belongs to, then rerun the command that built it"
     value = read_json(path, command=advice, limit=MANIFEST_BYTES)
     try:
         return model.model_validate(value)
     except ValidationError as error:
-        what = f"{path} is damaged or of another version"
+        what = f"{path} is damaged or from another version"
         raise DamagedError("LB-323", what, received=refused(error), next=advice) from error
 
 
 def write_record(path: Path, record: Section) -> None:
-    """Write one of these files, atomically."""
+    """Write a record, atomically."""
     write_json(path, record.model_dump(mode="json"))
 
 
@@ -145,13 +145,13 @@ def damaged(path: Path | str, *, received: str, expected: str = "", next: str) -
     return DamagedError("LB-330", f"{path} is not what was written", received=received, expected=expected, next=next)
 
 
-# ---- written --------------------------------------------------------------------------------------------------------
+# ---- writing --------------------------------------------------------------------------------------------------------
 
 
 class ShardWriter:
     """Stream documents into `shard-PART-0000`, 0001, …: the first one after `shard_tokens` tokens begins a new shard.
 
-    A shard gets its name when it is complete; `shards` are those that are, a killed build's among them.
+    A shard gets its name when it is complete; `shards` are the complete ones, including those of a killed build.
     """
 
     def __init__(
@@ -163,7 +163,7 @@ class ShardWriter:
         self._document, self._start = -1, 0  # the number of the current document, and its first sentence in the shard
         self._files: dict[str, IO[bytes]] = {}  # none before the first sentence of a shard
         self._held: dict[str, array[int]] = {}  # numbers that are not written yet, by file
-        self._stack = ExitStack()  # of the folder of the shard and, within it, of its open files
+        self._stack = ExitStack()  # closes the open files of the shard, then its folder
 
     def __enter__(self) -> Self:
         return self
@@ -173,16 +173,16 @@ class ShardWriter:
 
     @property
     def consumed(self) -> int:
-        """How many documents of the input the complete shards have; some may be the other side's."""
+        """How many documents of the input the complete shards account for; some may be on the other side."""
         return self.shards[-1].consumed if self.shards else 0
 
     @property
     def num_tokens(self) -> int:
-        """How many tokens were added, to complete shards too."""
+        """How many tokens were added, including those of complete shards."""
         return sum((shard.counts.tokens for shard in self.shards), self.counts["tokens"])
 
     def add(self, document: int, sentences: Sequence[Sequence[int]]) -> None:
-        """Append sentences to a document, but for empty ones; document numbers only grow."""
+        """Append the sentences that are not empty to a document; document numbers only grow."""
         if document != self._document:
             self._end_document()
             self._document = document
@@ -198,7 +198,7 @@ class ShardWriter:
             for name in self._held:
                 file = self._files[name] = open(staged / f"{name}.npy", "wb")  # noqa: SIM115
                 self._stack.enter_context(file)
-                file.write(bytes(HEADER_BYTES))  # it has the length, which nobody knows yet
+                file.write(bytes(HEADER_BYTES))  # the header has the length, which is not known yet
         end, tokens, ends = self.counts["tokens"], self._held["tokens"], self._held["sentences"]
         for ids in kept:
             end += len(ids)
@@ -210,7 +210,7 @@ class ShardWriter:
             self._flush()
 
     def finish(self, consumed: int) -> Counts:
-        """Finish the last shard, after so many documents of the input; return the counts of all."""
+        """Finish the last shard, after `consumed` documents of the input; return the counts of all shards."""
         self._end_document()
         if self._files:
             self._finish_shard(consumed)
@@ -254,7 +254,7 @@ class ShardWriter:
         self._files, self._start = {}, 0
 
 
-# ---- mapped ---------------------------------------------------------------------------------------------------------
+# ---- mapping --------------------------------------------------------------------------------------------------------
 
 
 def _stamp(path: Path) -> tuple[int, int, int, int]:
@@ -275,11 +275,11 @@ class StampedFile:
 
     @property
     def entry(self) -> Json:
-        """What the list of verified files says of it."""
+        """Its entry in the list of verified files."""
         return [*self.stamp, self.stored.blake2b]
 
     def verify(self) -> None:
-        """Read every byte, and compare the hash with that of what was written."""
+        """Read every byte, and compare the hash with that of the bytes that were written."""
         if (found := hash_file(self.path)) != self.stored.blake2b:
             expected = f"blake2b {self.stored.blake2b[:16]}…"
             raise damaged(self.path, received=f"blake2b {found[:16]}…", expected=expected, next=self.advice)
@@ -302,7 +302,7 @@ class StampedFile:
 class Shard:
     """One shard of a corpus; no sentence and no document is empty."""
 
-    tokens: Tokens  # all ids end to end
+    tokens: Tokens  # all ids, concatenated
     sentences: Ints  # (sentences + 1,): where each starts in `tokens`, and the total
     documents: Ints  # (documents + 1,): where each starts in `sentences`, and the total
     path: Path = Path()
@@ -326,7 +326,7 @@ class Shard:
 
 
 def open_shard(folder: Path, record: ShardRecord, plan: CorpusPlan) -> Shard:
-    """Map the files of a shard, which have the sizes that were written."""
+    """Map the files of a shard, which must have the sizes that were written."""
     path, arrays, files = folder / record.name, [], []
     for name, dtype in plan.dtypes.items():
         length = record.counts.length(name)

@@ -1,4 +1,4 @@
-"""Text as a corpus takes it: inputs, then documents in passages of bounded size, then sentences."""
+"""Text for a corpus: inputs are split into documents, in passages of bounded size, and these into sentences."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -27,8 +27,8 @@ class TextSettings:
 
     `sentences` are detected in free text (`segment`) or one per line (`line`, the official format). `documents` of a
     .txt file end at blank lines (`blank-line`), as upstream, or only with the `file`; in .jsonl and .parquet every row
-    is a document. `column` has the text of a row; each element of a list is a document. `language` is only for
-    `segment`.
+    is a document. `column` has the text of a row; each element of a list is a document. `language` is used only
+    by `segment`.
     """
 
     sentences: str = "segment"
@@ -40,14 +40,14 @@ class TextSettings:
         for name, pattern, expected in (
             ("sentences", "segment|line", "segment or line"),
             ("documents", "blank-line|file", "blank-line or file"),
-            ("language", "[a-z]{2,3}(-[a-z]+)*", "a code of ISO 639 such as en, de or zh-hans"),
+            ("language", "[a-z]{2,3}(-[a-z]+)*", "an ISO 639 code such as en, de or zh-hans"),
         ):
             if not re.fullmatch(pattern, value := getattr(self, name)):
                 raise wrong_value(name, value or "nothing", expected)
 
 
 def wrong_value(name: str, received: object, expected: str) -> LitebertError:
-    """Return the error for a setting of a corpus that cannot be."""
+    """Return the error for a setting of a corpus with an invalid value."""
     what, advice = f"--{name} cannot have this value", "litebert corpus build --help"
     return LitebertError("LB-300", what, received=received, expected=expected, next=advice)
 
@@ -124,7 +124,7 @@ def read_texts(inputs: Iterable[str | Path], *, column: str = "text") -> Iterato
 
 
 def require_text(sources: Sequence[Source], settings: TextSettings) -> None:
-    """Refuse, before any work, inputs that cannot give text to train on and text to hold out: a single sentence."""
+    """Refuse, before any work, inputs of a single sentence: they cannot be both trained on and held out."""
     passages = chain.from_iterable(read_passages(source, settings) for source in sources)
     sentences = chain.from_iterable(split_sentences(passage.text, settings) for passage in passages)
     if len(list(islice(sentences, 2))) < 2:
