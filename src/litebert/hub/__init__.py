@@ -1,4 +1,4 @@
-"""Models by name: the packaged one, folders and runs here, and the Hugging Face Hub; describe and publish them."""
+"""Find models by name (packaged, in local folders and runs, or on the Hugging Face Hub), describe and publish them."""
 
 from litebert.hub.transfer import PACKAGED_NAME, locate, model_files, packaged_model, parse_name, pull
 

@@ -1,4 +1,4 @@
-"""The card of a model, card.md filled with what is on disk: the model, its tokenizer, its run."""
+"""A model's card: the template card.md, filled from what is on disk: the model, its tokenizer, its run."""
 
 import json
 import shlex
@@ -17,11 +17,11 @@ from litebert.tokenizer import Tokenizer
 CARD_FILE = "README.md"
 WRITTEN_BY_LITEBERT = "<!-- Written by litebert. Remove this line to keep your own changes. -->"
 _LONGEST_CARD = 4 << 20
-_IMPLIED = {"recipe", "preset", "tokenizer", "start"}  # origins of settings that other words of the command bring
-# What each pretraining head does, a call of it, and what must have weights for that.
+_IMPLIED = {"recipe", "preset", "tokenizer", "start"}  # origins of settings that other words of the command imply
+# What each pretraining head does, an example call, and the parameters that it needs.
 _VERBS = {
     "masked_lm": ("fills [MASK]", 'fill("The cat sat on the [MASK].")', ("masked_lm",)),
-    "sentence_order": ("tells sentence order", 'order("He opened the door.", "Nobody was there.")',
+    "sentence_order": ("judges sentence order", 'order("He opened the door.", "Nobody was there.")',
                        ("sentence_order", "albert.")),
 }  # fmt: skip
 
@@ -34,23 +34,23 @@ def write_card(folder: Path, *, name: str | None = None) -> None:
 def card_of(folder: Path, *, name: str, license: str = "", languages: Sequence[str] = ()) -> tuple[str, bool]:
     """Return the card that is published with a model, and whether it is the folder's own README.md.
 
-    A README.md of your own is used unchanged; otherwise a card is made from the files on disk, which are thus checked.
+    A README.md of your own is used unchanged; otherwise a card is made from the files on disk, which checks them, too.
     """
     card, own = model_card(folder, name=name, license=license, languages=languages), folder / CARD_FILE
     written = read_capped(own, _LONGEST_CARD, command=f"ls -l {own}") if own.is_file() else WRITTEN_BY_LITEBERT.encode()
     if WRITTEN_BY_LITEBERT.encode() in written:
         return card, False
     if license or languages:
-        what = f"{own} exists and is used unchanged: --license and --language change nothing"
+        what = f"{own} exists and is used unchanged: --license and --language have no effect"
         raise LitebertError("LB-637", what, next=f"put them between the lines of --- in {own}, or move it away")
     return written.decode("utf-8", "replace"), True
 
 
 def model_card(folder: Path, *, name: str | None = None, license: str = "", languages: Sequence[str] = ()) -> str:
-    """Return the text of README.md for a model folder; `name` is what its users will load.
+    """Return the text of README.md for a model folder; `name` is what users will pass to `load`.
 
-    For a folder inside a run (runs/<name>/model, beside run.json), it includes measures, the settings that were set,
-    and the hashes of the data. No file has licence and languages.
+    For a folder inside a run (runs/<name>/model, next to run.json), it includes metrics, the settings that were set,
+    and the hashes of the data. Licence and languages are in no file.
     """
     import jinja2
 
@@ -63,7 +63,7 @@ def model_card(folder: Path, *, name: str | None = None, license: str = "", lang
     if run is not None and title in ("model", "best"):
         title = run.name
 
-    # What it does, and in which calls
+    # What it does, and by which calls
     able = [part for part, (*_, needs) in _VERBS.items() if not any(each.startswith(needs) for each in loaded.missing)]
     able = able if head is None else []
     does = [head.record.purpose] if head else [_VERBS[part][0] for part in able] or ["gives hidden states"]
@@ -106,7 +106,7 @@ def model_card(folder: Path, *, name: str | None = None, license: str = "", lang
 
 
 def _training(run: Run, kept: str) -> dict[str, object]:
-    """Return what the run recorded: measures (of the best step for the model in `best`), data, settings, command.
+    """Return what the run recorded: metrics (of the best step for the model in `best`), data, settings, command.
 
     Settings of the network are in its config.json; paths are private, so the data are named by their hashes.
     """
@@ -115,7 +115,7 @@ def _training(run: Run, kept: str) -> dict[str, object]:
     if result:
         evaluated = result.best if kept == "best" else result.last
 
-    # The command: folders are private, so of paths it has names alone.
+    # The command: folders are private, so paths are reduced to names.
     if run.kind == "pretraining":
         words, start = ["pretrain", "--corpus", "CORPUS"], "--from" if settings.get("start.model") else ""
     else:

@@ -1,4 +1,4 @@
-"""Models by name: the folder on this disk that is meant, or a repository of the Hub, fetched from there or sent."""
+"""Models by name: find the local folder that is meant, or fetch and push a repository of the Hub."""
 
 import hashlib
 import re
@@ -19,8 +19,8 @@ from litebert.files import as_path
 from litebert.runs import is_run
 
 PATIENCE = 10.0  # seconds that a request waits for an answer, or for the next bytes of one
-_ATTEMPTS = 5  # to go on with a download from one place
-_AS_THEY_SAY_IT = "Consistency check failed"  # how messages of huggingface_hub begin
+_ATTEMPTS = 5  # to resume a download from the same position
+_CONSISTENCY_FAILED = "Consistency check failed"  # how the messages of huggingface_hub begin
 
 MODEL_FILES = (
     "config.json", "*.safetensors", "*.safetensors.index.json", "*.model", "tokenizer.json", "tokenizer_config.json",
@@ -48,7 +48,7 @@ def parse_name(text: str) -> tuple[str, str | None]:
 
 # ---- which folder a name means --------------------------------------------------------------------------------------
 
-PACKAGED_NAME = "litebert"  # the model that comes with the package; a folder of this name here goes first
+PACKAGED_NAME = "litebert"  # the model that comes with the package; a local folder of this name takes precedence
 # The usual folders of models and of their files here; no owner and no model on the Hub has such a name.
 _OUR_FOLDERS = {"runs", "models", "model", "checkpoints", "output", "outputs", "out", "data", "tmp"}
 _OUR_MODELS = {"model", "best", "checkpoints"}
@@ -60,7 +60,7 @@ def packaged_model() -> Path:
 
 
 def locate(name_or_path: str | PathLike[str], *, legacy_pickle: bool = False) -> Path:
-    """Return a model's folder: the named one, a run's, the packaged one, or a Hub name's, fetched if needed (`pull`).
+    """Return a model's folder: the named one, a run's, the packaged one, or one fetched from the Hub (`pull`).
 
     A path whose first folder exists, and one that looks local (runs/mine, mine/model), is never looked up on the Hub.
     """
@@ -108,14 +108,14 @@ def pull(repository: str, revision: str | None = None, *, legacy_pickle: bool = 
         from huggingface_hub.utils import filter_repo_objects  # type: ignore[attr-defined]
 
         names, commit = list[str](), revision
-        with suppress(Exception):  # snapshot_download says what is wrong, or finds what was fetched before
+        with suppress(Exception):  # snapshot_download raises the error, or finds what was fetched before
             info = HfApi().model_info(repository, revision=revision)
             names, commit = [file.rfilename for file in info.siblings or ()], info.sha
         patterns = [*MODEL_FILES]
         if legacy_pickle and not any("/" not in file and file.endswith(".safetensors") for file in names):
             patterns.append("pytorch_model.bin")
 
-        # One file after the other and in this thread, so that Ctrl-C ends it at once
+        # One file at a time, in this thread, so that Ctrl-C ends it at once
         blobs = Path(constants.HF_HUB_CACHE) / f"models--{repository.replace('/', '--')}" / "blobs"
         known = set(blobs.glob("*"))
         for file in filter_repo_objects(names, allow_patterns=patterns, ignore_patterns=_IN_FOLDERS):
@@ -134,7 +134,7 @@ def pull(repository: str, revision: str | None = None, *, legacy_pickle: bool = 
 
 
 def _require_hash(blob: Path) -> None:
-    """Delete a file of the cache that has not the hash in its name: SHA-256, or SHA-1 as git (or a mirror) has it."""
+    """Delete a cached file whose hash is not the one in its name: SHA-256, or SHA-1 as git (or a mirror) has it."""
     sizes = {64: ("sha256", [b""]), 40: ("sha1", [b"", b"blob %d\0" % blob.stat().st_size])}
     kind, starts = sizes.get(len(blob.name), ("", []))
     for start in starts:
@@ -143,20 +143,20 @@ def _require_hash(blob: Path) -> None:
                 return
     if starts:
         blob.unlink()
-        raise OSError(f"{_AS_THEY_SAY_IT}: a file with another hash than {blob.name}")
+        raise OSError(f"{_CONSISTENCY_FAILED}: a file whose hash is not {blob.name}")
 
 
 def push(
     repository: str, revision: str | None, files: dict[str, Path], *, texts: dict[str, str], private: bool = False
 ) -> str:
-    """Send files, and texts that become files, in one commit; return its address. Creates repository and branch."""
+    """Upload files, and texts that become files, in one commit; return its URL. Creates repository and branch."""
     with _hub("push", repository):
         from huggingface_hub import CommitOperationAdd, HfApi
 
         api = HfApi(library_name="litebert", library_version=version("litebert"))
         api.create_repo(repository, private=private or None, exist_ok=True)
         if private and not api.model_info(repository).private:
-            what = f"{repository} exists already and is public: nothing was sent"
+            what = f"{repository} already exists and is public: nothing was sent"
             raise LitebertError("LB-632", what, next="choose another name, or make it private in its settings")
         if revision is not None:
             api.create_branch(repository, branch=revision, exist_ok=True)
@@ -174,10 +174,10 @@ def model_files(folder: Path) -> dict[str, Path]:
 
 @contextmanager
 def _hub(action: str, repository: str) -> Iterator[None]:
-    """Limit how long the requests of huggingface_hub wait in this block; a failure becomes one error for people.
+    """Limit how long the requests of huggingface_hub wait in this block; turn a failure into one readable error.
 
-    Some of its calls wait without a limit (repo_info, create_commit); a download that always ends at one place, because
-    the server ignores where it should go on, is repeated without one. What may pass it tries again itself.
+    Some of its calls wait without a limit (repo_info, create_commit); a download that always ends at one position, as
+    the server ignores where to resume, is repeated without a limit. It retries temporary failures itself.
     """
     if find_spec("huggingface_hub") is None:
         what = f"{repository} is on the Hub, and the package huggingface_hub is not installed"
@@ -191,7 +191,7 @@ def _hub(action: str, repository: str) -> Iterator[None]:
         if place := request.headers.get("Range"):
             begun[request.url.path, place] += 1
             if begun[request.url.path, place] > _ATTEMPTS:
-                raise OSError(f"the download ended {_ATTEMPTS} times at one place ({place})")
+                raise OSError(f"the download ended {_ATTEMPTS} times at one position ({place})")
 
     session = get_session()
     hooks = session.event_hooks
@@ -206,7 +206,7 @@ def _hub(action: str, repository: str) -> Iterator[None]:
         cause = error.__cause__ if isinstance(error, errors.LocalEntryNotFoundError) else None
         seen = " ".join(str(cause or error).split()) or type(error).__name__
         again = "run the same command again later"
-        if seen.startswith(_AS_THEY_SAY_IT):
+        if seen.startswith(_CONSISTENCY_FAILED):
             what = f"{repository} arrived damaged, and was deleted"
             raise DamagedError("LB-626", what, received=seen, next=f"{again}; or {elsewhere}") from error
         status = getattr(getattr(cause or error, "response", None), "status_code", 0)
@@ -214,8 +214,8 @@ def _hub(action: str, repository: str) -> Iterator[None]:
             what = f"there is no folder {repository} here, and the Hub does not let this user {action} that name"
             advice = "check OWNER/NAME and its revision; hf auth login for a private model; ask there for a gated one"
             raise LitebertError("LB-629", what, received=seen, next=f"{advice}; or {elsewhere}") from error
-        what = f"it was not possible to {action} {repository}: the Hub is {constants.ENDPOINT}"
-        advice = f"check connection, proxy, HF_ENDPOINT and HF_HUB_OFFLINE, or {again}"
+        what = f"could not {action} {repository}: the Hub is {constants.ENDPOINT}"
+        advice = f"check the connection, proxy, HF_ENDPOINT and HF_HUB_OFFLINE, or {again}"
         raise LitebertError("LB-623", what, received=seen, next=f"{advice}; or {elsewhere}") from error
     finally:
         session.event_hooks = hooks
