@@ -1,6 +1,6 @@
-"""The settings beside the weights: config.json in both directions, and how texts become vectors.
+"""The settings next to the weights: reading and writing config.json, and how texts become vectors.
 
-config.json has the network and the head on it; a BERT is a network that shares nothing.
+config.json describes the network and its head; a BERT is a network that shares nothing.
 """
 
 from collections.abc import Collection
@@ -18,7 +18,7 @@ from litebert.settings import refused
 
 CONFIG_FILE = "config.json"
 _OURS_ALONE = {"sharing", "embedding_projection", "attention"}
-_OTHER_ATTENTION = "albert-litebert"  # the model_type with an attention of ours, which transformers refuses to open
+_OTHER_ATTENTION = "albert-litebert"  # the model_type of our own kinds of attention, which transformers refuses to open
 
 # transformers' defaults for a BertConfig, and our settings that it does not have.
 _BERT_BASE = PRESETS["bert-base"].model_copy(update={"vocab_size": 30_522, "hidden_act": "gelu"})
@@ -96,7 +96,7 @@ def parse_config(table: dict[str, Json], path: Path) -> tuple[TensorNames, Alber
     """Return the tensor names and the configuration that the contents of a config.json describe; errors name `path`.
 
     Missing values are transformers' defaults: xxlarge's for an ALBERT, bert-base's for a BERT. A BERT becomes a network
-    without sharing whose embeddings are as wide as its layers. Names that only transformers knows are ignored.
+    without sharing whose embeddings are as wide as its layers. Names that only transformers uses are ignored.
     """
     classes = table.get("architectures")
     is_bert = isinstance(classes, list) and classes and str(classes[0]).startswith("Bert")
@@ -122,11 +122,11 @@ def parse_config(table: dict[str, Json], path: Path) -> tuple[TensorNames, Alber
 
 
 def build_config(fields: dict[str, Json], path: Path) -> AlbertConfig:
-    """Return the configuration with these settings, which a file or options give."""
+    """Return the configuration with these settings, from a file or from options."""
     try:
-        return AlbertConfig.model_validate(fields, strict=True)  # or True would be taken for 1
+        return AlbertConfig.model_validate(fields, strict=True)  # or True would count as 1
     except ValidationError as error:
-        what = f"{path} describes no network that can be built"
+        what = f"{path} does not describe a network that can be built"
         raise damaged_model("LB-601", what, refused(error)) from error
 
 
@@ -149,7 +149,7 @@ def read_head(folder: Path) -> HeadConfig | None:
     try:
         return HeadConfig.model_validate(fields)
     except ValidationError as error:
-        what = f"{source} describes no {kind} head that can be built"
+        what = f"{source} does not describe a {kind} head that can be built"
         raise damaged_model("LB-661", what, refused(error)) from error
 
 
@@ -168,7 +168,7 @@ def doubts(config: AlbertConfig) -> dict[str, str]:
     return notes
 
 
-# How texts become vectors: the files that sentence-transformers writes beside a model.
+# How texts become vectors: the files that sentence-transformers writes next to a model.
 
 Pooling: TypeAlias = Literal["mean", "cls", "max"]
 MODULES_FILE = "modules.json"
@@ -198,14 +198,14 @@ class SentenceVectors:
 
 class _Module(BaseModel):
     type: str
-    path: str = Field(pattern=r"^[\w-]*$")  # a folder inside the model folder, or that itself
+    path: str = Field(pattern=r"^[\w-]*$")  # a folder inside the model folder, or that folder itself
 
 
 _MODULES = TypeAdapter(list[_Module])
 
 
 def read_sentence_vectors(folder: Path) -> SentenceVectors | None:
-    """Read what sentence-transformers wrote beside a model; None if there is nothing."""
+    """Read what sentence-transformers wrote next to a model; None if there is nothing."""
     path, look = folder / MODULES_FILE, f"ls {folder}"
     if not path.is_file():
         return None
@@ -228,9 +228,9 @@ def read_sentence_vectors(folder: Path) -> SentenceVectors | None:
         if mode not in get_args(Pooling):
             raise ValueError(f"pooling {mode}")
     except ValueError as error:
-        what = f"{path} describes vectors that litebert does not compute: mean, cls or max, and normalised"
+        what = f"{path} describes vectors that litebert cannot compute: only mean, cls or max, perhaps normalised"
         said = refused(error) if isinstance(error, ValidationError) else error
-        raise LitebertError("LB-672", what, received=said, next=f"to use the encoder alone, delete {path}") from error
+        raise LitebertError("LB-672", what, received=said, next=f"to use only the encoder, delete {path}") from error
     longest = settings.get("max_seq_length") or tokenizer.get("model_max_length")
     known, default = prompts.get("prompts"), str(prompts.get("default_prompt_name") or "")
     return SentenceVectors(

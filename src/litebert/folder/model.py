@@ -26,12 +26,12 @@ from litebert.nn import AlbertForPretraining, AlbertForTask, Network
 
 WEIGHTS_FILE = "model.safetensors"
 INT8_FILE = "model-int8.safetensors"
-OTHER_FILE = "model-{}.safetensors"  # of a kind of attention
+OTHER_FILE = "model-{}.safetensors"  # for a kind of attention
 INDEX_FILE = "model.safetensors.index.json"
 _HEADER_LIMIT = 1 << 20  # some 10,000 tensors; parsing takes forty times as much memory
 _PAGEOUT = 21  # MADV_PAGEOUT (Linux 5.4): unlike MADV_DONTNEED it loses nothing that was written
 
-# The key, in a file's own metadata, of the hash of this file with _NO_HASH in its place; transformers ignores it.
+# The metadata key for the hash of a file, computed with _NO_HASH in its place; transformers ignores it.
 # Most processors compute SHA-256 in hardware, five times as fast as hashlib's blake2b.
 _HASH, _NO_HASH = "sha256", b"0" * 64
 _BY_PIECE = ("albert.embedding.word.weight", "masked_lm.bias")  # parameters with one row per piece
@@ -43,10 +43,10 @@ _NEXT_SENTENCE = (
 
 @dataclass(frozen=True)
 class LoadedModel:
-    """A network, what its file lacks, and what the network does not need."""
+    """A network, what its file lacks, and what the file has that the network does not need."""
 
     network: Network
-    missing: frozenset[str]  # names of parameters, which have no numbers
+    missing: frozenset[str]  # names of parameters, which have no values
     unused: tuple[str, ...] = ()  # names of tensors in the file
     notes: tuple[str, ...] = ()  # what the files leave uncertain
 
@@ -70,12 +70,12 @@ def save_model(
 ) -> None:
     """Write config.json and model.safetensors; `Tokenizer.save` adds the vocabulary.
 
-    An eight-bit network is written to model-int8.safetensors, one with a kind of attention that only litebert has to
-    model-local.safetensors, or what its name is. transformers does not look there; under the usual name it would
-    replace eight-bit weights by random ones, and compute full attention instead of another kind.
+    An eight-bit network is written to model-int8.safetensors, and one with a kind of attention that only litebert has
+    to model-local.safetensors, or whatever its name is. transformers does not look there; under the usual name it would
+    replace eight-bit weights with random ones, and compute full attention instead of another kind.
 
-    Parameters without numbers, which the network's own file lacked, are not written; tensors of `also`, by their names
-    on disk, are.
+    Parameters without values, which the network's own file lacked, are not written. The tensors in `also`, keyed by
+    their names on disk, are.
     """
     head, config = head_of(network), network.config
     parameters = {name: t for name, t in network.state_dict().items() if not t.is_meta}
@@ -91,7 +91,7 @@ def save_model(
 
 
 def load_model(folder: Path, *, dtype: torch.dtype = torch.float32, for_inference: bool = False) -> LoadedModel:
-    """Read a model folder; parameters that its file lacks are listed in `missing`, never made up.
+    """Read a model folder; parameters that its file lacks are listed in `missing` and get no values.
 
     For inference the weights are packed, and may be eight-bit; `dtype` is that of activations. An incomplete encoder or
     task head is an error; the two pretraining heads and the pooler may be missing, as in many files on the Hub.
@@ -107,7 +107,7 @@ def load_model(folder: Path, *, dtype: torch.dtype = torch.float32, for_inferenc
     if has_hashes:
         return loaded
     name = weights_path(folder).name
-    note = f"{name} has no hash: damage to its numbers cannot be noticed. Saving writes one."
+    note = f"{name} has no hash: damage to its weights cannot be detected. Saving writes one."
     return replace(loaded, notes=(*loaded.notes, note))
 
 
@@ -125,7 +125,7 @@ def build_network(
     named = on_disk.canonical(tensors, source, layout)
     if config.embedding_size == config.hidden_size:  # a projection is kept unless it is the identity
         weight, bias = (named.get(name) for name in on_disk.PROJECTION)
-        size = config.hidden_size  # perhaps absurd: an identity is made only where the file has such a matrix
+        size = config.hidden_size  # may be absurd: an identity is made only if the file has a matrix of that shape
         is_other = weight is not None and (
             weight.shape != (size, size) or not on_disk.are_equal(weight, torch.eye(size))
         )
@@ -137,7 +137,7 @@ def build_network(
     if has_int8 and not for_inference:
         what = f"{source} is an eight-bit model, which supports inference only"
         raise LitebertError("LB-663", what, next="train, convert or export the float model that it was made from")
-    with torch.device("meta"):  # parameters have shapes, and no memory yet
+    with torch.device("meta"):  # parameters have shapes, but no memory yet
         kept = torch.float32 if has_int8 else dtype
         network: Network
         if head is None:
@@ -148,7 +148,7 @@ def build_network(
         if has_int8:
             to_int8(network, Int8Calibration.without_numbers(config))
 
-    # Each parameter by its names on disk: partial sharing has several, whose tensors must be equal.
+    # Each parameter by its names on disk: with partial sharing, there are several, and their tensors must be equal.
     wanted, parameters, found = network.state_dict(), dict[str, Tensor](), set[str]()
     places = {name: on_disk.tensor_names(name, config, head, layout) for name in wanted}
     for name, copies in places.items():
@@ -161,7 +161,7 @@ def build_network(
                 )
     unused = tuple(sorted(named.keys() - found))
 
-    # Unused heads are allowed, layers that are not in the configuration are not.
+    # Unused heads are allowed; layers that are not in the configuration are not.
     pooler = f"{layout.encoder}pooler"
     if layers := [name for name in unused if name.startswith(layout.encoder) and not name.startswith(pooler)]:
         settings = "num_hidden_layers" if layout is BERT else "num_hidden_groups, inner_group_num and sharing"
@@ -173,12 +173,12 @@ def build_network(
         fits = tensor.is_floating_point() if is_float else tensor.dtype == expected.dtype
         if not fits or tensor.shape != expected.shape:
             theirs, ours = (f"{each.dtype} of shape {list(each.shape)}"[6:] for each in (tensor, expected))
-            raise damaged_model("LB-606", f"{place} is not what the configuration says", theirs, ours)
+            raise damaged_model("LB-606", f"{place} does not match the configuration", theirs, ours)
         parameters[name] = widened(tensor, place)
         is_backwards = name == "albert.ranges" and bool((tensor[..., 0] > 0).any() or (tensor[..., 1] < 0).any())
         if is_backwards or (name.endswith(".scale") and bool((tensor <= 0).any())):
             numbers = f"from {float(tensor.min()):.4g} to {float(tensor.max()):.4g}"
-            raise damaged_model("LB-666", f"{place} has numbers that no calibration gives", numbers)
+            raise damaged_model("LB-666", f"{place} has values that no calibration gives", numbers)
 
     # Without a task head, the pretraining heads and the pooler may be missing, each of their layers as a whole.
     missing = frozenset(wanted) - frozenset(parameters)
@@ -188,7 +188,7 @@ def build_network(
     if needed:
         names = [places[name][0] for name in sorted(needed)]
         received = f"no {', '.join(names[:3])}{' ...' if len(names) > 3 else ''}"
-        again = f'to read the encoder alone, set "architectures" to ["{layout.family}Model"] in the configuration'
+        again = f'to read only the encoder, set "architectures" to ["{layout.family}Model"] in the configuration'
         raise DamagedError("LB-660", f"{source} lacks weights that its network needs", received=received, next=again)
     network.load_state_dict(parameters, strict=False, assign=True)
     for parameter in network.parameters():
@@ -205,10 +205,10 @@ def build_network(
 def start_from(network: Network, folder: Path, *, rows: Sequence[Sequence[int]] | None = None) -> Start:
     """Copy the folder's encoder into a network that is to be trained, and its head if both heads are the same.
 
-    A head of another kind, or with other labels, is dropped and reported: thus RTE starts from MNLI (paper, footnote
+    A head of another kind, or with other labels, is dropped and reported: so RTE can start from MNLI (paper, footnote
     4). Only pretraining heads and the pooler may be missing in the folder.
 
-    For a new vocabulary, `rows` has the former pieces of each piece, which gets their mean.
+    For a new vocabulary, `rows` has, for each piece, the ids of the former pieces whose mean it gets.
     """
     loaded, ours = load_model(folder), network.state_dict()
     theirs = {name: tensor for name, tensor in loaded.network.state_dict().items() if name not in loaded.missing}
@@ -230,7 +230,7 @@ def write_weights(path: Path, tensors: dict[str, Tensor]) -> None:
     """Write tensors as one safetensors file with its hash, atomically."""
     data = memoryview(save({name: t.cpu().contiguous() for name, t in tensors.items()}, metadata={"format": "pt"}))
     stop = 8 + int.from_bytes(data[:8], "little")
-    # The hash is added by hand: the library writes several entries of metadata in an order that is never the same.
+    # The hash is added by hand: the library writes several entries of metadata in an order that varies.
     table = bytes(data[8:stop]).replace(b'{"format":"pt"', b'{"format":"pt","%s":"%s"' % (_HASH.encode(), _NO_HASH), 1)
     table = table.rstrip(b" ") + b" " * (-len(table.rstrip(b" ")) % 8)  # tensors are aligned to 8 bytes
     header = len(table).to_bytes(8, "little") + table
@@ -246,7 +246,7 @@ def weights_path(folder: Path) -> Path:
 
 
 def read_weights(folder: Path) -> tuple[dict[str, Tensor], bool]:
-    """Map all tensors of a folder, and tell whether each file has a hash, by which damage is noticed.
+    """Map all tensors of a folder, and return whether every file has a hash, by which damage is detected.
 
     Without a hash, unused tensors are never read.
     """
@@ -278,7 +278,7 @@ def read_weights(folder: Path) -> tuple[dict[str, Tensor], bool]:
             header = start + file.read(size)
         try:
             table: Any = parse_json(header[8:].decode(), distinct_keys=True)
-            tensors |= load_file(path)  # it checks what the header says
+            tensors |= load_file(path)  # it validates the header
         except (SafetensorError, ValueError, OSError, MemoryError, RecursionError) as error:
             raise _incomplete(path, error) from error
 
@@ -298,7 +298,7 @@ def read_weights(folder: Path) -> tuple[dict[str, Tensor], bool]:
 
 
 def _incomplete(path: Path, received: object) -> DamagedError:
-    what, expected = f"{path} is not a complete safetensors file", "one of safetensors; pickles are never opened here"
+    what, expected = f"{path} is not a complete safetensors file", "a complete one; pickles are never opened here"
     return damaged_model("LB-603", what, received, expected)
 
 
@@ -314,9 +314,9 @@ def widened(tensor: Tensor, place: str) -> Tensor:
 
 
 def release(tensors: Iterable[Tensor]) -> None:
-    """Give the pages of tensors in a mapped file, and free heap memory, back to the system (Linux only).
+    """Return the pages of tensors in a mapped file, and free heap memory, to the system (Linux only).
 
-    Packed weights have their own memory; after that, the file is only read for rows of the word table.
+    Packed weights have their own memory; after that, the file is read only for rows of the word embeddings.
     """
     if sys.platform != "linux":
         return

@@ -1,4 +1,4 @@
-"""The names of our parameters in the files of others: transformers' ALBERT and BERT, and Google's checkpoints."""
+"""The names of our parameters in other formats: transformers' ALBERT and BERT, and Google's checkpoints."""
 
 import re
 from dataclasses import dataclass
@@ -27,10 +27,10 @@ ALBERT = TensorNames(
     "Albert", 0, "albert.", "encoder.albert_layer_groups.{group}.albert_layers.{inner}.", "predictions"
 )
 BERT = TensorNames("Bert", 1, "bert.", "encoder.layer.{group}.", "cls.predictions")
-# A layout like the others, so that groups, inner groups and partial sharing are the same there (modeling.py).
+# A layout like the others, so that groups, inner groups and partial sharing work the same there (modeling.py).
 GOOGLE = TensorNames("Albert", 2, "bert/", "encoder.transformer.group_{group}.inner_group_{inner}.", "cls.predictions")
 
-# Ours: an ALBERT's, a BERT's, Google's. Two names of a block are its kind and its part.
+# Our name: ALBERT's, BERT's and Google's. In a block, our name has its kind and the part.
 _NAMES = {
     "embedding.word": ("embeddings.word_embeddings",) * 3,
     "embedding.position": ("embeddings.position_embeddings",) * 3,
@@ -62,19 +62,19 @@ PROJECTION = (f"{_PROJECTION}.weight", f"{_PROJECTION}.bias")
 _AGAIN = "fetch or make the model again, or correct the file"
 _LINEAR_HEADS = {"classifier": "", "qa_outputs": "cls/squad"}  # Google's, by their names in transformers
 _WITH_OUTPUT_KINDS = ("", "cls/squad", "cls/seq_relationship", "cls/predictions")
-# Layer norms of files that were converted from TensorFlow, among them bert-base-uncased.
+# Layer norms in files that were converted from TensorFlow, such as bert-base-uncased.
 _OLD_NORM = re.compile(r"LayerNorm\.(gamma|beta)$")
 
 
 def damaged_model(code: str, what: str, received: object, expected: str | None = None) -> DamagedError:
-    """Return the error for a model's file whose contents cannot be used."""
+    """Return the error for a model file whose contents cannot be used."""
     return DamagedError(code, what, received=received, expected=expected, next=_AGAIN)
 
 
 def groups_on_disk(config: AlbertConfig) -> int:
-    """Return the number of layer groups on disk: with partial sharing, which others do not have, one per layer.
+    """Return the number of layer groups on disk: with partial sharing, which only litebert has, one per layer.
 
-    It is written as the unshared network that it equals; `sharing` in config.json tells us how to merge it.
+    Such a network is written as the unshared one that it equals; `sharing` in config.json says how to merge it.
     """
     return config.num_hidden_groups if config.sharing == "all" else config.num_hidden_layers
 
@@ -101,7 +101,7 @@ def tensor_names(
                 copies.add((layer * groups_on_disk(config) // config.num_hidden_layers, inner))
         place = layout.encoder + layout.layer + _NAMES[f"{match[1]}.{match[3]}"][layout.column]
         modules = [place.format(group=group, inner=inner) for group, inner in sorted(copies)]
-    elif name == "albert":  # itself has only the calibration of an eight-bit network
+    elif name == "albert":  # `albert` itself has only the calibration of an eight-bit network
         modules = [layout.encoder + _NAMES[part][layout.column] if part else name]
     elif name in PRETRAINING_HEADS:  # their records have both names
         modules = [PRETRAINING_HEADS[name].names[part][layout is not ALBERT]]
@@ -115,7 +115,7 @@ def tensor_names(
 
 
 def _variable(module: str, kind: str) -> str:
-    """Return Google's name: an embedding has none for its kind, and each sort of layer its own."""
+    """Return Google's name: an embedding has no suffix for its kind, and each sort of layer its own."""
     module = module.replace(".", "/")
     module = _LINEAR_HEADS.get(module, module)
     if module.endswith("_embeddings"):
@@ -135,7 +135,7 @@ def identity_projection(config: AlbertConfig) -> dict[str, Tensor]:
 
 
 def canonical(tensors: dict[str, Tensor], source: Path, layout: TensorNames = ALBERT) -> dict[str, Tensor]:
-    """Add the prefix that an encoder lacks that was saved alone; drop buffers and tied copies."""
+    """Add the prefix that an encoder lacks if it was saved by itself; drop buffers and tied copies."""
     named = {}
     for name, tensor in tensors.items():
         name = _OLD_NORM.sub(lambda found: f"LayerNorm.{'weight' if found[1] == 'gamma' else 'bias'}", name)
