@@ -1,1 +1,1 @@
-"""Tasks: training, evaluation and prediction behind one protocol (`pretraining.Task`)."""
+"""Tasks: training, evaluation and prediction behind one interface (`pretraining.Task`)."""

@@ -1,4 +1,4 @@
-"""Check examples of one's own before training: one pass over each file."""
+"""Check a user's own examples before training, in one pass over each file."""
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
@@ -18,12 +18,12 @@ from litebert.tasks.own.table import LEARNT, TableFile, chosen_columns, open_tab
 from litebert.tokenizer import Tokenizer
 from litebert.tokenizer.tokenizer import UnknownPieces
 
-if TYPE_CHECKING:  # it needs torch, and `litebert data check --help` does not
+if TYPE_CHECKING:  # it imports torch, which `litebert data check --help` does not need
     from litebert.tasks.own.dataset import RowReading
 
-PLACES = 5  # named for each kind, at most
-RARE, MOST = 10, 0.9  # a label with fewer rows is rare; one with a larger share of the rows is in most of them
-UNKNOWN_SHARE = 0.01  # of pieces; up to this, unknown ones are not reported
+PLACES = 5  # listed for each kind, at most
+RARE, MOST = 10, 0.9  # a label with fewer rows is rare; one with a larger share of the rows is in most rows
+UNKNOWN_SHARE = 0.01  # of all pieces; up to this share, unknown pieces are not reported
 AT_ONCE = 2_048  # examples that are encoded together
 _WHOLE = 1 << 24  # pieces: nothing is cut
 _SHOWN_LABELS = 12
@@ -32,17 +32,17 @@ ADVICE: Advice = {
     "unusable file": ("error", "correct this first: nothing after it was checked"),
     "unusable row": ("error", "correct or remove these rows: training would stop here"),
     "both trained and evaluated on": ("warning", "remove them from one side: results are inflated"),
-    "contradictory labels": ("warning", "one of them is wrong: look them up, keep one"),
+    "contradictory labels": ("warning", "one of them is wrong: check them, keep one"),
     "repeated row": ("warning", "remove all but one: training would see them more often"),
     "empty text": ("warning", "an example without text teaches nothing"),
     "rare label": ("warning", "too few to learn from: add examples, or merge labels"),
     "one label in most rows": ("warning", "do not judge by accuracy; see task.class_weights"),
     "lost character": ("warning", "U+FFFD stands for lost bytes: reconvert the text"),
     "unknown piece": ("warning", "the vocabulary lacks these characters"),
-    "too long": ("warning", "raise task.max_length, or accept the loss"),
+    "too long": ("warning", "raise task.max_length, or accept that texts are cut"),
     "no labels": ("note", "can be answered, but neither trained nor evaluated on"),
 }
-"""The severity of each kind and what to do, in the order in which they are reported."""
+"""The severity of each kind of finding and what to do, in the order of the report."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ def check_files(
     """Check a training file, and other files to be evaluated on or answered.
 
     With a tokenizer, lengths and unknown pieces are counted, too. Whatever would stop training becomes a finding of
-    severity error, one for each row where possible; what is wrong with the request is raised.
+    severity error, one for each row where possible; errors in the request itself are raised.
     """
     from litebert.tasks.own.dataset import settle
 
@@ -117,14 +117,14 @@ def check_files(
     try:
         table = open_table(train, has_header=chosen_columns(columns).has_header)
         check.notes = [f"{train}: {table.writing}"]
-        good = partial(_Check(None, max_length).usable, table)  # what is wrong with the others is found below
+        good = partial(_Check(None, max_length).usable, table)  # errors in the other rows are found below
         reading, check.notes = settle(replace(table, scan=good), columns, problem)
     except RequestError:
         raise
     except LitebertError as error:
         check.add_error("unusable file", str(train), error)
         if check.notes:
-            deque(check.usable(table), maxlen=0)  # notes what is wrong with single rows
+            deque(check.usable(table), maxlen=0)  # records the errors of single rows
         return check.report()
 
     check.split(table, reading, is_labelled=True)
@@ -144,7 +144,7 @@ def check_files(
 
 @dataclass
 class _Check:
-    """What was found so far: splits are checked one after the other, and compared with the first, the training data."""
+    """The findings so far: splits are checked one after the other, and compared with the first, the training data."""
 
     tokenizer: Tokenizer | None
     max_length: int
@@ -166,7 +166,7 @@ class _Check:
     def usable(
         self, table: TableFile, made_of: Callable[[int, Row], Any] = lambda _, row: row
     ) -> Iterator[tuple[int, Any]]:
-        """Yield the rows of a table, or what is made of them; those that fail, and where reading ends, are findings."""
+        """Yield the rows of a table, or what is made of them; bad rows and an early end of the file are findings."""
         try:
             for number, row in table.scan():
                 try:
@@ -183,11 +183,11 @@ class _Check:
         name, place, family, is_train = table.source.name, table.source.place, reading.family, not self.splits
         examples = self.usable(table, partial(reading.example_of, table, is_labelled=is_labelled))
         say, labels = partial(self.found.add, detail=name), Counter[str]()
-        seen: dict[bytes, dict[str | None, list[int]]] = {}  # by texts and answer: the first row, how many there are
+        seen: dict[bytes, dict[str | None, list[int]]] = {}  # by texts and answer: the first row, the number of rows
         unknown, sizes = None if self.tokenizer is None else UnknownPieces(self.tokenizer), list[int]()
         num_rows = num_labelled = first_unknown = first_too_long = 0
         while group := list(islice(examples, AT_ONCE)):
-            # its pieces
+            # the pieces of the group
             if self.tokenizer is not None and unknown is not None:
                 given = [example for _, example in group]
                 for feature in family.features(given, self.tokenizer, max_length=_WHOLE, training=False):
@@ -198,7 +198,7 @@ class _Check:
                     if unknown.add(" ".join(family.texts(given[feature.example])), [*chain(*feature.ids)]):
                         first_unknown = first_unknown or number
 
-            # its texts and answers, one by one
+            # its examples, one by one
             for number, example in group:
                 num_rows += 1
                 where, texts, answer = place(number), family.texts(example), family.expected(example)
@@ -219,7 +219,7 @@ class _Check:
                     say("repeated row", where, f"the same as {place(answers[answer][0])}")
                 if others:  # with the first contradiction, the rows before it contradict, too
                     before = 0 if len(others) > 1 or answer in answers else others[0][1]
-                    say("contradictory labels", where, f"another answer than {place(others[0][0])}", times=1 + before)
+                    say("contradictory labels", where, f"differs from {place(others[0][0])}", times=1 + before)
                 answers.setdefault(answer, [number, 0])[1] += 1
 
         # what needs all rows
@@ -227,7 +227,7 @@ class _Check:
             say("no labels", name, times=num_rows)
         lengths = None
         if sizes and unknown is not None:
-            # lengths that occur, without a mean of two
+            # lengths that occur, not means of two lengths
             median, share_95, longest = map(int, np.quantile(sizes, [0.5, 0.95, 1], method="inverted_cdf"))
             num_too_long = sum(size > self.max_length for size in sizes)
             counts = num_too_long, unknown.num_pieces, unknown.num_unknown

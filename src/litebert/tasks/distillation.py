@@ -1,8 +1,8 @@
 """Distillation: a student learns masked words, sentence order, and a teacher's states of the same text.
 
-The teacher is a pretrained encoder with a vocabulary of its own. A step has masked pairs (masked LM, sentence order,
-hidden states) and short plain texts (hidden states, one vector per text). Ids become text again, the teacher reads it
-without masks, and the two tokenizations are aligned by characters.
+The teacher is a pretrained encoder with its own vocabulary. A step has masked pairs (masked LM, sentence order,
+hidden states) and short plain texts (hidden states, one vector per text). The ids become text, the teacher reads it
+unmasked, and the two tokenizations are aligned by characters.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -33,9 +33,9 @@ Span = tuple[int, int]
 
 
 class Teacher:
-    """An encoder with its own tokenizer, which reads the text behind the ids of a student and never learns.
+    """A frozen encoder with its own tokenizer, which reads the text behind the ids of a student.
 
-    The text is normalised as the student's vocabulary is (to lower case), as for an uncased teacher.
+    The text has the normalisation of the student's vocabulary (lower case), so the teacher should be uncased.
     """
 
     def __init__(self, encoder: Albert, tokenizer: Tokenizer, student: Tokenizer, *, pooling: Pooling = "mean") -> None:
@@ -72,7 +72,7 @@ class Teacher:
         batch = Batch.from_lists(framed).to(device)
         states = list(self.encoder.states(batch))  # before the first step and after each, (their tokens, hidden)
 
-        # of each token the mean of the states of its counterparts, the rows first ... stop - 1: their sum is a
+        # for each token, the mean of the states of its counterparts, rows first ... stop - 1: their sum is a
         # difference of running sums, which float32 would round away
         bounds = align(ours, theirs)
         numbers = np.flatnonzero(bounds[1] > bounds[0])
@@ -88,9 +88,9 @@ class Teacher:
 def align(student: Sequence[Sequence[Span]], teacher: Sequence[Sequence[Span]]) -> tuple[Ints, Ints]:
     """Align two tokenizations of the same texts by characters.
 
-    Return for each token of the student the first of the teacher's tokens that correspond to it, and where they stop,
-    both (tokens,). If these are equal, it has no counterpart ([SEP] between two sentences, a lone `▁`). The first and
-    the last span of a text, [CLS] and the final [SEP], correspond to each other.
+    Return for each student token the first of the teacher tokens that correspond to it, and where these stop, both
+    (tokens,). If the two are equal, it has no counterpart ([SEP] between two sentences, a lone `▁`). The first spans of
+    a text in both ([CLS]) correspond to each other, and so do the last ones (the final [SEP]).
 
     >>> first, stop = align([[(0, 0), (0, 3), (0, 0)]], [[(0, 0), (0, 2), (2, 3), (0, 0)]])
     >>> first.tolist(), stop.tolist()
@@ -100,7 +100,7 @@ def align(student: Sequence[Sequence[Span]], teacher: Sequence[Sequence[Span]]) 
     for ours, theirs in zip(student, teacher, strict=True):
         begin, end = np.array(ours).T  # in characters, (tokens of the student,)
         starts, ends = np.array(theirs[1:-1]).reshape(-1, 2).T
-        # Teacher tokens that overlap ours: they end after its begin and begin before its end.
+        # Teacher tokens that overlap a student token end after its begin and begin before its end.
         low = row + 1 + np.searchsorted(ends, begin, side="right")
         high = row + 1 + np.searchsorted(starts, end, side="left")
         low[begin == end] = high[begin == end] = 0
@@ -112,11 +112,11 @@ def align(student: Sequence[Sequence[Span]], teacher: Sequence[Sequence[Span]]) 
     return np.concatenate(first), np.concatenate(stop)
 
 
-# A student that begins as its teacher
+# A student that starts from its teacher
 #
-# Word table by SVD, some of the layers as shared blocks: such a student ranks sentence pairs somewhat as the teacher
-# does even untrained, and distillation then takes minutes instead of days. All of it is computed where the two networks
-# are, before either moves to a GPU.
+# The word table is the teacher's, cut by SVD; the shared blocks are some of its layers. Even untrained, such a student
+# ranks sentence pairs somewhat as the teacher does, and distillation takes minutes instead of days. All of this is
+# computed before either network moves to a GPU.
 
 
 @torch.no_grad()
@@ -126,7 +126,7 @@ def begin_as_teacher(student: AlbertForPretraining, teacher: Teacher, sample: Pr
     embedding = student.albert.embedding
     assert isinstance(embedding.projection, nn.Linear)
     plain = replace(sample, ids=unmasked(sample))
-    kept, (targets,), _ = teacher.read(plain.ids, plain.offsets, [0])  # what its first layer reads
+    kept, (targets,), _ = teacher.read(plain.ids, plain.offsets, [0])  # the input of its first layer
     (work,) = micro_batches(plain, None, torch.device("cpu"))
     words, positions = embedding.word(work.batch.ids), embedding.position(work.batch.positions)
     narrow = embedding.norm(words + positions + embedding.segment(work.batch.segments))  # (tokens, embed)
@@ -144,7 +144,7 @@ def convert(student: AlbertForPretraining, teacher: Teacher) -> None:
 
     The teacher's word table is centred and cut to E dimensions by SVD; a piece of the student gets the mean of the
     teacher's pieces for its text. Every block is a copy of the middle one of the teacher's layers that it replaces,
-    with its most active neurons if the student has fewer. The masked-LM head starts as the transposed projection.
+    with only its most active neurons if the student has fewer. The masked-LM head starts as the transposed projection.
     """
     config, source, embedding = student.config, teacher.encoder.embedding, student.albert.embedding
     table: Tensor = source.word.weight.float()  # (teacher vocab, teacher embed)
@@ -169,7 +169,7 @@ def convert(student: AlbertForPretraining, teacher: Teacher) -> None:
     special = dict(zip(teacher.student.special_ids, teacher.tokenizer.special_ids, strict=True))
     centred, rows = table - mean, list[Tensor]()
     for index, piece in enumerate(teacher.student.pieces):
-        one = special[index] if index in special else known.get(f"##{piece}")  # the rest of a word, as BERT marks it
+        one = special[index] if index in special else known.get(f"##{piece}")  # continues a word, as BERT marks it
         ids = teacher.tokenizer.encode(piece.replace("▁", " ")).ids if one is None else [one]
         rows.append(centred[ids].mean(0) if ids else table.new_zeros(table.shape[1]))
     embedding.word.weight[:, kept] = torch.stack(rows) @ basis.T
@@ -221,10 +221,10 @@ def _narrow(source: FeedForwardBlock, norm: nn.LayerNorm, size: int) -> dict[str
 
 @dataclass(frozen=True)
 class Lesson(MicroBatch):
-    """Masked pairs or plain texts, with what the teacher makes of the same unmasked text.
+    """Masked pairs or plain texts, with the teacher's results on the same unmasked text.
 
-    `targets` are its states (kept, hidden) for each step of the student, of the tokens `kept` (kept,) that it has a
-    counterpart for; there are none for pairs that train masked LM and sentence order alone (`distil.hidden` is 0).
+    `targets` are its states (kept, hidden) for each step of the student, at the tokens `kept` (kept,) that have a
+    counterpart; there are none for pairs that train only masked LM and sentence order (`distil.hidden` is 0).
     `share` is the lesson's share of the step's tokens; `world` are the processes that share the lesson.
     """
 
@@ -253,7 +253,7 @@ class Distillation(Task[Lesson]):
     def __post_init__(self) -> None:
         self.network: AlbertForPretraining = self.pretraining.network
         self.num_sums = self.pretraining.num_sums + 4  # the errors of states and vectors, each with its count
-        # the teacher's layer at the same share of the depth, for each step of the student
+        # for each step of the student, the teacher's layer at the same relative depth
         depth, of_teacher = len(self.network.albert.plan), len(self.teacher.encoder.plan)
         self._layers = [round(step * of_teacher / depth) for step in range(1, depth + 1)]
 
@@ -291,10 +291,10 @@ class Distillation(Task[Lesson]):
                 (ours[work.kept].float() - target).square().sum() / size
                 for ours, target, size in zip(states, work.targets, sizes, strict=True)
             ]
-            # the last step has half of the weight
+            # the last step has half the weight
             hidden = (torch.stack(errors[:-1]).mean() + errors[-1]) / 2 if errors[1:] else errors[0]
             read = work.share
-        total = work.share * (self.distil.hidden * hidden)  # each lesson weighs what it has of the step's tokens
+        total = work.share * (self.distil.hidden * hidden)  # each lesson is weighted by its share of the tokens
         sums = summed(hidden * read, hidden.new_full((), read / work.world.size))
         if work.vectors is None:
             assert work.pretraining is not None

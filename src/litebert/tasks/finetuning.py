@@ -1,6 +1,6 @@
-"""The task of fine-tuning, for any kind of task; what it is compared with, and its default settings.
+"""The task of fine-tuning, for any kind of task; the baselines for its results, and its default settings.
 
-Each epoch draws every feature once, in an order that follows from the seed, the epoch and the step alone.
+Each epoch draws every feature once, in an order that depends only on the seed, the epoch and the step.
 """
 
 import math
@@ -90,7 +90,7 @@ class Finetuning(Task[FinetuningWork], Generic[Example, Answer]):
             losses = family.losses(self.network, work.batch, work.targets)
         else:
             assert isinstance(family, Scoring), "`taught` refuses other kinds"
-            logits = family.logits(self.network, work.batch)  # (features, outputs), as the teacher's
+            logits = family.logits(self.network, work.batch)  # (features, outputs), like the teacher's
             imitated = family.imitation(logits, work.wanted.view_as(logits), teacher.temperature)
             losses = (1 - teacher.weight) * family.losses_of(logits, work.targets) + teacher.weight * imitated
         total = losses.sum()
@@ -105,7 +105,7 @@ class Finetuning(Task[FinetuningWork], Generic[Example, Answer]):
         return measures_of(self.family, self.held_out, self._answers)
 
     def answers(self) -> dict[str, list[Answer]]:
-        """Answer every held-out set, as the last evaluation did if no step has followed it; in one process."""
+        """Return answers to every held-out set, the last evaluation's if no step has followed it; in one process."""
         return self._answers or self._answered(ALONE)
 
     def _answered(self, world: World) -> dict[str, list[Answer]]:
@@ -136,7 +136,7 @@ def measures_of(
 
 
 def drawn(num_features: int, step: int, *, batch_size: int, seed: int) -> list[int]:
-    """Return the indices of one step's features; each epoch visits all once, in random order.
+    """Return the indices of one step's features; each epoch visits every feature once, in random order.
 
     >>> sorted(drawn(4, 0, batch_size=2, seed=1) + drawn(4, 1, batch_size=2, seed=1))
     [0, 1, 2, 3]
@@ -158,7 +158,7 @@ def answer(
     max_length: int | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> list[Answer]:
-    """Answer every example, cut to what the network reads or to `max_length` pieces.
+    """Answer every example, cut to `max_length` pieces or to the most that the network can read.
 
     `progress` is called with the number of features done since its last call.
     """
@@ -175,7 +175,7 @@ def outputs_of(
     *,
     progress: Callable[[int], None] | None = None,
 ) -> list[Output]:
-    """Return what `read` gives for each feature; those of similar length are computed together."""
+    """Return what `read` returns for each feature; features of similar length are computed together."""
     network.eval()
     if not is_packed(network.albert):
         pack(network.albert)
@@ -188,7 +188,7 @@ def outputs_of(
     return [outputs[number] for number in range(len(features))]
 
 
-# Learning from a fine-tuned run as well: its softened logits (arXiv 1503.02531)
+# Learning from the softened logits of another fine-tuned run, too (arXiv 1503.02531)
 
 
 def taught(
@@ -200,13 +200,13 @@ def taught(
     *,
     max_length: int,
 ) -> list[Feature]:
-    """Return the features with the logits of a teacher, which reads with its own vocabulary."""
+    """Return the features with the logits of a teacher, which uses its own vocabulary."""
     head = teacher.head_config if isinstance(teacher, AlbertForTask) else None
     is_alike = head is not None and head.answers_as(family.head)
     if not (isinstance(teacher, AlbertForTask) and isinstance(family, Scoring) and is_alike):
-        what, expected = "this teacher cannot teach this task", f"{family.head}; spans and tags are not learnt so"
+        what, expected = "this teacher cannot teach this task", f"{family.head}; spans and tags cannot be taught"
         advice = "give a run of the same task and labels"
-        raise LitebertError("LB-884", what, received=head or "no head of a task", expected=expected, next=advice)
+        raise LitebertError("LB-884", what, received=head or "no task head", expected=expected, next=advice)
 
     def logits(network: AlbertForTask, batch: Batch) -> Sequence[Output]:
         return list(family.logits(network, batch).float().cpu().numpy())
@@ -217,11 +217,11 @@ def taught(
 
 # What a result is compared with
 
-FEW_ROWS = 0.1  # two standard errors of an accuracy: with up to 100 rows, a set is too small to tell most changes
+FEW_ROWS = 0.1  # two standard errors of an accuracy: with up to 100 rows, a set is too small to detect most changes
 
 
 def baseline(family: Family[Any, Any], train: Sequence[Any], held_out: Mapping[str, LabelledSet]) -> dict[str, float]:
-    """Measure answers that ignore the text, under the names of an evaluation."""
+    """Measure answers that ignore the text, under the same names as an evaluation."""
     always = {name: family.constant(train, each.examples) for name, each in held_out.items()}
     return measures_of(family, held_out, always)
 
@@ -249,7 +249,7 @@ def doubts(
                     f"below {100 * error:.1f} points may be chance (two standard errors)"
                 )
         answers, texts = {row.answer for row in answered}, {row.text for row in answered}
-        # Equal texts must have equal answers, whatever their labels: then the data are to blame.
+        # Equal texts always get equal answers, whatever their labels: in that case the data are to blame.
         if len(answers) == 1 and len({row.expected for row in answered}) > 1 and len(texts) > 1:
             found.append(f"every answer to {split} is the same: {answers.pop() or 'none'}")
     return tuple(found)
@@ -257,15 +257,15 @@ def doubts(
 
 # Default learning rate and length, by the size of the network and the data
 #
-# The recipes have the values of the paper, for networks of its sizes and amount of pretraining. With these, smaller
-# networks never get beyond the commonest label. The values here were chosen from runs on small data:
+# The recipes use the values of the paper, for networks of its sizes and amount of pretraining. With those, smaller
+# networks never do better than the commonest label. The values here were chosen from runs on small data:
 # benchmarks/tasks/RESULTS.md, "500 rows".
 
 PUBLISHED_SIZE = 768  # hidden size of the smallest published network (Table 1); recipes are for this size and up
 MIN_EPOCHS, MAX_EPOCHS = 3, 20
-# Hidden size, rate and least steps. At 1e-3, and at 3e-4 with more steps, the network gave every example one answer.
+# Hidden size, rate and fewest steps. At 1e-3, and at 3e-4 with more steps, all examples got the same answer.
 CLS_DEFAULTS = 256, 1e-4, 150
-# For a head on the mean of the tokens, with bias correction; twice the steps make pairs worse.
+# For a head on the mean of the tokens, with bias correction; with twice the steps, results on pairs are worse.
 MEAN_DEFAULTS = 384, 2e-4, 75
 # The encoder is pretrained and that head is not: with ten times the rate for the head, MRPC reaches 67.8 instead of
 # 66.4, where always answering the commonest label gets 65.6.

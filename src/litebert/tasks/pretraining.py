@@ -1,7 +1,7 @@
-"""What a network is trained for: what the trainer knows of a task, and pretraining, the first of them.
+"""What a network is trained for: the interface between a task and the trainer, and pretraining, the first task.
 
 Pretraining learns masked words and sentence order, weighted equally (run_pretraining.py L177). A network has one head
-per objective (`litebert.nn.heads.PRETRAINING_HEADS`). What a head learns is an `Objective` here, under the same name;
+per objective (`litebert.nn.heads.PRETRAINING_HEADS`). What a head learns is defined by an `Objective` of the same name;
 the loss of a step, the log, the report and the checkpoints follow from `OBJECTIVES`.
 """
 
@@ -32,7 +32,7 @@ EPSILON = 1e-5  # added to the number of masked tokens, as upstream (run_pretrai
 
 @dataclass(frozen=True)
 class MicroBatch:
-    """What a task calculates a loss from at once; a task adds what else its loss needs."""
+    """The sequences that a loss is computed from at once; each task adds what else its loss needs."""
 
     batch: Batch
 
@@ -45,7 +45,7 @@ class Loss:
     """One micro-batch's share of the step's loss, and sums to report.
 
     The shares of all micro-batches of a step add up to the loss of the whole batch, so gradient
-    accumulation changes memory and nothing else. `sums` (`Task.num_sums`,) become measures.
+    accumulation changes only the use of memory. `sums` (`Task.num_sums`,) become measures.
     """
 
     total: Tensor
@@ -88,7 +88,7 @@ def summed(*values: Tensor) -> Tensor:
 class PretrainingWork(MicroBatch):
     """A micro-batch and the totals of its step, so that shares of the loss add up.
 
-    `masked_positions` (masked,) index the flat tokens, `masked_ids` are what stood there; `sentence_labels`
+    `masked_positions` (masked,) index the flat tokens, `masked_ids` are their original ids; `sentence_labels`
     (sequences,) are None without a sentence objective.
     """
 
@@ -104,7 +104,7 @@ class Measure:
     """A number that pretraining reports: `name` in metrics.jsonl, `short` in a line of the log.
 
     The report draws it under `title` with `caption`. `chance` is its value without any learning, or the name of the
-    measure that has it.
+    measure that has this value.
     """
 
     name: str
@@ -123,9 +123,9 @@ class Measure:
 class Objective:
     """What one head learns.
 
-    `loss(logits, work)` returns the micro-batch's share of the step's loss, with three sums: of the losses, the right
-    answers and all answers; None where a batch has no labels for it. `measures` are the mean loss and the accuracy
-    that they become.
+    `loss(logits, work)` returns the micro-batch's share of the step's loss, with three sums: the losses, the right
+    answers and all answers. It returns None if a batch has no labels for it. `measures` are the mean loss and the
+    accuracy that follow from the sums.
     """
 
     loss: Callable[[Tensor, PretrainingWork], Loss | None]
@@ -143,7 +143,7 @@ def sentence_objective(logits: Tensor, work: PretrainingWork) -> Loss | None:
     labels = work.sentence_labels
     if labels is None:
         return None
-    # choosing rows by a mask would wait for a GPU
+    # selecting rows by a mask would make the host wait for a GPU
     loss = F.cross_entropy(logits, labels, reduction="sum", ignore_index=NO_LABEL)
     return Loss(loss / work.step_sequences, summed(loss, _correct(logits, labels), (labels != NO_LABEL).sum()))
 
@@ -160,9 +160,9 @@ OBJECTIVES: dict[str, Objective] = {
                 "Share of the sentence pairs that are judged right.", 0.5),
     )),
 }  # fmt: skip
-"""What each head of pretraining learns, by the head's name; a step's loss is their sum."""
+"""What each head of pretraining learns, by the head's name; a step's loss is the sum of their losses."""
 MASK_TOKEN = (
-    Measure("mask_token_loss", "", "[MASK] loss", "Of the positions that show [MASK] alone. Lower is better."),
+    Measure("mask_token_loss", "", "[MASK] loss", "Only of the positions that show [MASK]. Lower is better."),
     Measure("mask_token_accuracy", "[MASK] {:.1%}", "[MASK] accuracy",
             "Share of the positions that show [MASK] that are named exactly."),
 )  # fmt: skip
@@ -175,7 +175,7 @@ WITH_TEACHER = (
 
 
 def pretraining_measures() -> tuple[Measure, ...]:
-    """Return everything that pretraining and distillation measure, in the order of a line of the log."""
+    """Return everything that pretraining and distillation measure, in the order of a log line."""
     masked, *others = (objective.measures for objective in OBJECTIVES.values())
     return (*masked, *MASK_TOKEN, *chain(*others), *WITH_TEACHER)
 
@@ -205,14 +205,14 @@ class Pretraining(Task[PretrainingWork]):
         steps, train, world, early = range(start, stop), self.train, self.world, self.early
         made = prefetch(self.open_loader, steps, rank=world.rank, world_size=world.size, workers=train.loader_workers)
         for step, batch in zip(steps, made, strict=True):
-            # the depth depends on the step alone: a run that was stopped resumes exactly
+            # the depth depends only on the step, so a run that was stopped resumes exactly
             is_early = early.depth is not None and step < round(early.depth_share * train.steps)
             full = self.network.config.num_steps
             self.network.albert.depth = min(early.depth or full, full) if is_early else full
             yield list(micro_batches(batch, train.micro_batch_size, device_of(self.network), world))
 
     def loss(self, work: PretrainingWork, logits: dict[str, Tensor] | None = None) -> Loss:
-        """Return this micro-batch's share of the sum of all objectives' losses; `logits` may be known already."""
+        """Return this micro-batch's share of the sum of all objectives' losses; `logits` may be given."""
         if logits is None:
             logits = self.network(work.batch, work.masked_positions)
         found = [objective.loss(logits[name], work) for name, objective in OBJECTIVES.items()]
@@ -222,7 +222,7 @@ class Pretraining(Task[PretrainingWork]):
         return Loss(total, torch.cat([loss.sums if loss else nothing for loss in found]))
 
     def measures(self, sums: Sequence[float]) -> dict[str, float]:
-        """Return mean losses and accuracies in [0, 1] of the objectives that have answers."""
+        """Return mean losses and accuracies in [0, 1] of the objectives that were measured."""
         values = dict[str, float]()
         for number, objective in enumerate(OBJECTIVES.values()):
             loss, correct, count = sums[3 * number : 3 * number + 3]
@@ -233,7 +233,7 @@ class Pretraining(Task[PretrainingWork]):
 
     @torch.no_grad()
     def evaluate(self) -> dict[str, float]:
-        """Measure on the held-out sequences; the baseline always answers the commonest token.
+        """Measure on the held-out sequences; the baseline always predicts the most common token.
 
         `mask_token_*` count only positions that show [MASK]: elsewhere the answer is visible (kept
         pieces) or hidden behind a random piece.
@@ -296,7 +296,7 @@ def micro_batches(
 
 # Kernels: the loss over a large vocabulary, and the count of right answers
 
-LOSS_ROWS = 32  # in float32 at a time: with 16,000 pieces 2 MB, which fit a core's cache
+LOSS_ROWS = 32  # in float32 at a time: for 16,000 pieces they take 2 MB, which fit a core's cache
 
 
 def masked_loss(logits: Tensor, labels: Tensor) -> Tensor:
@@ -308,7 +308,7 @@ def masked_loss(logits: Tensor, labels: Tensor) -> Tensor:
 
 
 class _LossInPieces(torch.autograd.Function):
-    """Cross-entropy of a few rows at a time, without a float32 copy of all; backward recomputes softmax."""
+    """Cross-entropy of a few rows at a time, without a float32 copy of all logits; backward recomputes softmax."""
 
     @staticmethod
     def forward(ctx: Any, logits: Tensor, labels: Tensor) -> Tensor:
@@ -330,7 +330,7 @@ class _LossInPieces(torch.autograd.Function):
 
 
 def _correct(logits: Tensor, labels: Tensor) -> Tensor:
-    """Count the rows whose largest logit, the first of equal ones, is the label's.
+    """Count the rows whose largest logit (in a tie, the first) is that of the label.
 
     On a CPU argmax is ten times as slow as amax, so it is computed only for rows that may count.
     """
@@ -345,18 +345,18 @@ def _correct(logits: Tensor, labels: Tensor) -> Tensor:
 # Heads that attend to neighbours from the start
 #
 # With small random weights, attention is close to uniform and adds about 1 % to the residual, so that at small learning
-# rates a network predicts from piece frequencies alone for millions of pieces. Heads that read the pieces beside a gap
+# rates a network predicts only from piece frequencies for millions of pieces. Heads that read the pieces next to a gap
 # from the start shorten that plateau (docs/choices.md).
 
 OFFSETS = (-1, 1, -2, 2, -3, 3)  # positions that the heads attend to: the piece before, the one after, and so on
 _MOST_FREQUENCIES = 32
 _POSITION_STRENGTH = 1.2  # standard deviation of the position rows, relative to that of the word rows
-_CUT_NORMAL_STD = 0.88  # of a unit normal that is cut at two sigma, as in nn.init
+_CUT_NORMAL_STD = 0.88  # of a unit normal that is truncated at two sigma, as in nn.init
 
 
 @torch.no_grad()
 def attend_locally(albert: Albert, *, seed: int) -> None:
-    """Set positions, projection and some heads so that each of these attends to one offset.
+    """Set positions, projection and some heads so that each of those heads attends to one offset.
 
     Position p is written as cos and sin of p w for jittered frequencies w, in a random subspace of E. The projection
     keeps lengths, so a reader B takes that subspace out of H. A head for offset d has W_k = B and W_q = R(d) B, where R
@@ -400,7 +400,7 @@ def num_local_heads(num_heads: int) -> int:
 
 
 def _isometry(draws: np.random.Generator, rows: int, columns: int) -> NDArray[np.float64]:
-    """Draw a matrix with orthonormal columns, or rows where there are fewer of them."""
+    """Draw a matrix with orthonormal columns or, if there are fewer rows, orthonormal rows."""
     normal = draws.standard_normal((max(rows, columns), min(rows, columns)))
     basis: NDArray[np.float64] = np.linalg.qr(normal)[0]
     return basis if rows >= columns else basis.T
