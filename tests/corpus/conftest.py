@@ -1,4 +1,4 @@
-"""A vocabulary trained on stories written here, and the stories as files."""
+"""Generated stories, a vocabulary trained on them, and ways to write and read them."""
 
 import json
 from collections.abc import Callable, Iterable
@@ -32,7 +32,7 @@ def stories(count: int, first: int = 0) -> list[Story]:
 
 @pytest.fixture(scope="session")
 def vocabulary(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give the folder of a vocabulary of 120 pieces."""
+    """Train a vocabulary of 120 pieces and return its folder."""
     folder = tmp_path_factory.mktemp("vocabulary")
     texts = ["The quick, brown fox jumps over a lazy dog."] * 9 + [" ".join(story) for story in stories(60)]
     Tokenizer.from_model(train_tokenizer(texts, vocab_size=120)).save(folder)
@@ -41,7 +41,7 @@ def vocabulary(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def build(vocabulary: Path, tmp_path: Path) -> Build:
-    """Give a builder of `tmp_path / output`."""
+    """Return a function that builds a corpus in `tmp_path / output`."""
 
     def built(*inputs: Path, output: str = "corpus", workers: int = 1, **settings: object) -> CorpusSummary:
         return build_corpus(inputs, tokenizer=vocabulary, output=tmp_path / output, workers=workers, **settings)
@@ -50,12 +50,12 @@ def build(vocabulary: Path, tmp_path: Path) -> Build:
 
 
 def paragraphs(stories: Iterable[Story]) -> str:
-    """Write stories with a blank line between them and a line for each sentence."""
+    """Format stories with a blank line between them and a line for each sentence."""
     return "\n\n".join("\n".join(story) for story in stories)
 
 
 def rows(stories: list[Story] | list[str]) -> str:
-    """Write each story as a row of JSON."""
+    """Format each story as a row of JSON."""
     texts = [story if isinstance(story, str) else " ".join(story) for story in stories]
     return "".join(json.dumps({"text": text}) + "\n" for text in texts)
 

@@ -1,4 +1,4 @@
-"""Text to a corpus folder and back; builds that are killed, here or on a cluster, end with the very same bytes."""
+"""Text to a corpus folder and back; builds that are killed, here or on a cluster, end with the same bytes."""
 
 import gzip
 import json
@@ -29,22 +29,22 @@ from .conftest import Build, Story, Write, paragraphs, rows, stories, texts_of, 
 Settings = dict[str, object]
 
 
-def lowered(told: list[Story]) -> list[Story]:
-    return [[sentence.lower() for sentence in story] for story in told]
+def lowered(originals: list[Story]) -> list[Story]:
+    return [[sentence.lower() for sentence in story] for story in originals]
 
 
 def test_corpus_decodes_to_its_documents_and_sentences(write: Write, build: Build) -> None:
-    told = stories(40)
-    path = write("a.jsonl.gz", gzip.compress(rows(told).encode(), mtime=0))
+    originals = stories(40)
+    path = write("a.jsonl.gz", gzip.compress(rows(originals).encode(), mtime=0))
     summary = build(path, shard_tokens=1_000)
     corpus = Corpus.open(summary.path, verify=True)
     folder = corpus.shards[0].path
-    assert texts_of(corpus) == lowered(told)
+    assert texts_of(corpus) == lowered(originals)
     assert corpus.held_out() is None
     assert (summary.train.documents, summary.train.sentences) == (40, 360)
     assert summary.train.tokens == sum(len(shard.tokens) for shard in corpus.shards)
     assert len(corpus.shards) > 3
-    assert all(len(shard.tokens) >= 1_000 for shard in corpus.shards[:-1])  # they end between documents
+    assert all(len(shard.tokens) >= 1_000 for shard in corpus.shards[:-1])  # shards end between documents
     for name, dtype in (("tokens", "<u2"), ("sentences", "<i8"), ("documents", "<i8")):
         loaded = np.load(folder / f"{name}.npy", mmap_mode="r")
         assert loaded.dtype == dtype
@@ -64,26 +64,26 @@ def test_what_has_no_token_is_left_out_and_counted(write: Write, build: Build) -
     assert (train.empty_documents, train.empty_sentences, train.single_sentence_documents) == (3, 2, 1)
 
 
-# stories, what ends a document, the share to hold out, and the documents that are
+# number of stories, what ends a document, the share to hold out, and the number of documents held out
 SHARES = [(120, "blank-line", 0.01, 1), (3, "blank-line", 0.999, 2), (1, "blank-line", 0.02, 1), (40, "file", 0.1, 1)]
 
 
-@pytest.mark.parametrize("to_held_out", [False, True])  # whatever chance says of all of them
+@pytest.mark.parametrize("to_held_out", [False, True])  # whichever way all draws fall
 @pytest.mark.parametrize(("count", "documents", "share", "expected"), SHARES)
 def test_at_least_one_document_is_held_out_or_the_end_of_the_only_one(
     write: Write, build: Build, monkeypatch: pytest.MonkeyPatch, to_held_out: bool,
     count: int, documents: str, share: float, expected: int,
 ) -> None:  # fmt: skip
-    told = stories(count)
-    told += told[-1:] if count > 1 else []  # a copy, which must not be held out
+    originals = stories(count)
+    originals += originals[-1:] if count > 1 else []  # a copy, which must not be held out
     monkeypatch.setattr(building, "is_held_out", lambda *_: to_held_out)
-    path = write("a.txt", paragraphs(told))
+    path = write("a.txt", paragraphs(originals))
     summary = build(path, sentences="line", documents=documents, held_out=share, shard_tokens=1_500)
     corpus = Corpus.open(summary.path, verify=True)
     held_out = corpus.held_out(verify=True)
     assert check_corpus(summary.path).exit_code == 0, "nothing is held out that is also trained on"
     kept, trained = texts_of(held_out), texts_of(corpus)
-    assert sorted(chain.from_iterable(kept + trained)) == sorted(chain.from_iterable(lowered(told)))
+    assert sorted(chain.from_iterable(kept + trained)) == sorted(chain.from_iterable(lowered(originals)))
     assert 1 <= len(kept) <= (count if to_held_out else expected + 1)
     assert (summary.train, summary.held_out) == (corpus.manifest.counts, held_out.manifest.counts)
     assert summary.train.sentences == sum(map(len, trained))
@@ -92,7 +92,7 @@ def test_at_least_one_document_is_held_out_or_the_end_of_the_only_one(
         assert len(kept[0]) == round(0.1 * 9 * (count + 1))
 
 
-def test_a_folder_that_is_not_this_builds_is_left_alone(write: Write, build: Build, tmp_path: Path) -> None:
+def test_a_folder_of_another_build_or_purpose_is_left_alone(write: Write, build: Build, tmp_path: Path) -> None:
     path = write("a.txt", "one two")
     (tmp_path / "mine").mkdir()
     thesis = write("mine/thesis.partial-1", "precious")
@@ -118,15 +118,15 @@ REFUSED: list[tuple[str, Settings, str]] = [
 ]
 
 
-def test_what_cannot_be_built_is_refused_and_another_command_is_enough(write: Write, build: Build) -> None:
-    for number, (text, settings, told) in enumerate(REFUSED):
-        with pytest.raises(LitebertError, match=told):
+def test_what_cannot_be_built_is_refused_and_a_corrected_command_works(write: Write, build: Build) -> None:
+    for number, (text, settings, message) in enumerate(REFUSED):
+        with pytest.raises(LitebertError, match=message):
             build(write("a.txt", text.encode("utf-8", "surrogateescape")), output=str(number), **settings)
         assert build(write("b.txt", "Two boots."), output=str(number)).train.documents == 1
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_error_in_an_input_stops_the_build_and_mending_it_resumes(
+def test_an_error_in_an_input_stops_the_build_and_fixing_it_resumes(
     write: Write, build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int
 ) -> None:
     monkeypatch.setattr(building, "PART_BYTES", 1)
@@ -159,7 +159,7 @@ def test_memory_does_not_grow_with_the_input(write: Write, vocabulary: Path) -> 
 
 
 @pytest.mark.parametrize("name", ["a.txt", "a.jsonl.gz"])
-def test_a_build_of_one_part_says_how_much_it_has_read(
+def test_a_build_of_one_part_reports_its_progress(
     name: str, write: Write, build: Build, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(building, "SECONDS_BETWEEN", 0.001)
@@ -192,13 +192,13 @@ if __name__ == "__main__":
 
 
 def command(settings: Settings, output: Path, kill_at: int = 0) -> list[str]:
-    """Build in a process of its own, which kills itself before file operation `kill_at`."""
+    """Return the command of a build that kills itself before file operation `kill_at`."""
     return [sys.executable, "-c", BUILD, json.dumps({**settings, "output": str(output)}), str(kill_at)]
 
 
 @pytest.fixture(scope="module")
 def settings(tmp_path_factory: pytest.TempPathFactory, vocabulary: Path) -> Settings:
-    """Give a build of three parts with several shards on both sides."""
+    """Return the settings of a build of three parts with several shards in both splits."""
     folder = tmp_path_factory.mktemp("inputs")
     for part in range(3):
         (folder / f"{part}.txt").write_text("\n\n".join(" ".join(story) for story in stories(40, 40 * part)))
@@ -209,7 +209,7 @@ def settings(tmp_path_factory: pytest.TempPathFactory, vocabulary: Path) -> Sett
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory, settings: Settings) -> tuple[Path, int]:
-    """Give an uninterrupted build and the number of its file operations."""
+    """Return an uninterrupted build and the number of its file operations."""
     output = tmp_path_factory.mktemp("whole") / "corpus"
     operations = int(subprocess.check_output(command(settings, output)))
     assert operations > 100
@@ -256,7 +256,7 @@ def fail_or_wait(number: int) -> None:
     signal.pause()
 
 
-def test_an_error_of_a_worker_stops_the_others_and_a_death_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_of_a_worker_stops_the_others_and_a_death_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(Path(__file__).parents[2]))  # where spawned processes find the functions above
     with pytest.raises(DamagedError) as caught:
         run_local([partial(fail_or_wait, number) for number in range(4)], workers=2)

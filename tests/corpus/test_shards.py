@@ -1,4 +1,4 @@
-"""Damaged corpora are told apart from whole ones."""
+"""Damage and changes of a corpus are noticed."""
 
 import resource
 import shutil
@@ -27,7 +27,7 @@ def second(corpus: Path, name: str) -> Path:
 
 @pytest.fixture(scope="module")
 def pristine(stories: Path, vocabulary: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give a corpus of several shards with a held-out part."""
+    """Build a corpus of several shards with a held-out split."""
     output = tmp_path_factory.mktemp("pristine") / "corpus"
     settings = {"sentences": "line", "held_out": 0.2, "shard_tokens": 9_000, "workers": 1}
     build_corpus([stories], tokenizer=vocabulary, output=output, **settings)
@@ -36,12 +36,12 @@ def pristine(stories: Path, vocabulary: Path, tmp_path_factory: pytest.TempPathF
 
 @pytest.fixture
 def corpus(pristine: Path, tmp_path: Path) -> Path:
-    """Give a copy to damage."""
+    """Return a copy to be damaged."""
     return shutil.copytree(pristine, tmp_path / "corpus")
 
 
 def change(path: Path) -> None:
-    """Put another id in the place of one of a shard."""
+    """Replace one token id of a shard."""
     tokens = np.load(path, mmap_mode="r+")
     tokens[40] = 9 + (tokens[40] == 9)
     tokens.flush()
@@ -126,7 +126,7 @@ def test_a_change_while_in_use_is_an_error_and_never_a_signal(corpus: Path, name
     opened = Corpus.open(corpus).shards[1]
     path = second(corpus, name)
     path.touch()
-    opened.require_unchanged()  # the same bytes are read on
+    opened.require_unchanged()  # the bytes are still the same
     if how == "deleted":
         path.unlink()
     else:
@@ -164,7 +164,7 @@ def test_batches_stop_where_the_corpus_changes(corpus: Path) -> None:
         loader.batch(1)
 
 
-def test_control_without_the_hash_another_id_is_not_noticed(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_control_without_the_hash_a_changed_id_is_not_noticed(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     change(second(corpus, "tokens"))
     with pytest.raises(DamagedError, match="LB-330"):
         Corpus.open(corpus)
@@ -172,7 +172,7 @@ def test_control_without_the_hash_another_id_is_not_noticed(corpus: Path, monkey
     Corpus.open(corpus)
 
 
-def test_control_without_looking_again_or_its_hash_a_change_in_use_and_another_tokenizer_are_not_noticed(
+def test_control_without_checks_a_change_in_use_and_another_tokenizer_are_not_noticed(
     corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stored = Corpus.open(corpus).manifest.plan.tokenizer_hash

@@ -1,4 +1,4 @@
-"""Corpora in storage: a folder that a URL names, and a small S3 that fails now and then."""
+"""Corpora in storage: a folder behind a file:// URL, and a small S3 server that fails now and then."""
 
 import re
 import threading
@@ -29,7 +29,7 @@ FAULTS: list[str] = []  # of the next requests
 
 
 class S3(BaseHTTPRequestHandler):
-    """Store what is put, give what is got."""
+    """Store objects that are PUT and return those that are requested, with the faults above."""
 
     protocol_version = "HTTP/1.1"
 
@@ -58,12 +58,12 @@ class S3(BaseHTTPRequestHandler):
     do_GET = do_PUT = do_HEAD = answer
 
     def log_message(self, *_: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 @pytest.fixture(params=["folder", "server"])
 def bucket(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """Give the URL of an empty bucket."""
+    """Return the URL of an empty bucket."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     FAULTS.clear()
     if request.param == "folder":
@@ -82,13 +82,13 @@ def bucket(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.M
 
 
 def fail_with(bucket: str, faults: list[str]) -> None:
-    """Let the next requests fail; a folder has no faults."""
+    """Make the next requests fail; a folder never fails."""
     FAULTS[:] = faults if bucket.startswith("s3") else []
 
 
 @pytest.fixture
 def sharded(bucket: str, stories: Path, corpus: Path, tmp_path: Path) -> Path:
-    """Give a corpus of many small shards, which was pushed as `stories`, from a text in the bucket."""
+    """Build a corpus of many small shards, also from a text in the bucket, and push it as `stories`."""
     write_object(f"{bucket}/stories.txt", stories.read_bytes())
     fail_with(bucket, ["503", "", "cut"])
     settings = {"sentences": "line", "held_out": 0.1, "shard_tokens": Corpus.open(corpus).manifest.counts.tokens // 8}
@@ -111,7 +111,7 @@ def num_bytes(folder: Path, pattern: str = "**/*.npy") -> int:
             return sum(path.stat().st_size for path in folder.glob(pattern))
 
 
-def test_a_corpus_comes_back_as_it_was_pushed_and_goes_to_make_room(
+def test_a_corpus_is_fetched_as_it_was_pushed_and_evicted_to_make_room(
     bucket: str, sharded: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fail_with(bucket, ["", "cut", "503", "", "cut", "", "503", "cut", "503"])

@@ -1,4 +1,4 @@
-"""Documents, passages and sentences in free text; trouble in texts and in corpora, and near duplicates."""
+"""Documents, passages and sentences in free text; problems in texts and in corpora, and near duplicates."""
 
 import json
 from collections.abc import Callable
@@ -76,10 +76,10 @@ def test_sentences_end_where_a_reader_ends_them() -> None:
     for given_text, choice, expected in SENTENCES:
         assert list(split_sentences(given_text, choice)) == expected
     # long paragraphs and speeches are cut between sentences
-    told = [sentence for story in stories(200) for sentence in story]
-    assert list(split_sentences(" ".join(told), BLANK_LINE)) == told
-    speech = "“" + " ".join(told[:27]) + "”"
-    assert list(split_sentences(speech, BLANK_LINE)) == ["“" + told[0], *told[1:26], told[26] + "”"]
+    long = [sentence for story in stories(200) for sentence in story]
+    assert list(split_sentences(" ".join(long), BLANK_LINE)) == long
+    speech = "“" + " ".join(long[:27]) + "”"
+    assert list(split_sentences(speech, BLANK_LINE)) == ["“" + long[0], *long[1:26], long[26] + "”"]
 
 
 UNITS = ["“", "x", "no end ", ". ", ".", '" ', "。", "“Hello there. ", "\n", "a\n", "¡“«(", "(1) a "]
@@ -124,14 +124,14 @@ TROUBLE = [
 
 def test_trouble_is_found_with_its_line(write: Write, vocabulary: Path) -> None:
     (good,) = stories(1)
-    for kind, line, times, told in TROUBLE:
+    for kind, line, times, example in TROUBLE:
         path = write("a.txt", "\n".join([*good, line, *good]))
         tokenizer = vocabulary if kind == "unknown token" else None
         found = findings(check_text([path], sentences="line", tokenizer=tokenizer))[kind]
-        assert (found.where, found.count, told in found.example) == (f"{path}:10", times, True)
+        assert (found.where, found.count, example in found.example) == (f"{path}:10", times, True)
 
 
-def test_clean_text_has_nothing_to_correct_and_a_text_that_cannot_be_held_out_a_warning(write: Write) -> None:
+def test_clean_text_has_nothing_to_correct_and_a_single_document_gives_a_warning(write: Write) -> None:
     report = check_text([write("a.txt", paragraphs(stories(60)))], sentences="line")
     assert (report.findings, report.counts["documents"], report.counts["sentences"]) == ((), 60, 540)
     assert "nothing to correct" in str(report)
@@ -140,8 +140,8 @@ def test_clean_text_has_nothing_to_correct_and_a_text_that_cannot_be_held_out_a_
 
 
 def test_trouble_between_documents_is_found(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
-    told = [" ".join(story) for story in stories(20)]
-    first, second = write("a.jsonl", rows([*told, told[3]])), write("b.txt", told[5].replace(". ", ".\n\n"))
+    texts = [" ".join(story) for story in stories(20)]
+    first, second = write("a.jsonl", rows([*texts, texts[3]])), write("b.txt", texts[5].replace(". ", ".\n\n"))
     found = findings(check_text([first, second], documents="file"))["duplicate document"]
     assert (found.count, found.where, found.example) == (2, f"{first}:21", f"repeats {first}:4")
     monkeypatch.setattr(check, "MOST_LINES", 40)  # of 361
@@ -161,9 +161,9 @@ def test_trouble_between_documents_is_found(write: Write, monkeypatch: pytest.Mo
 
 
 def test_trouble_in_a_corpus_is_found(write: Write, build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
-    told = [" ".join(story) for story in [*stories(40), *stories(5)]]
+    texts = [" ".join(story) for story in [*stories(40), *stories(5)]]
     odd = ["Only one lantern.", "word " * 600 + ". Two.", "A ☃ melts. Two boots."]
-    found = findings(check_corpus(build(write("a.jsonl", rows(told + odd)), held_out=0.2).path))
+    found = findings(check_corpus(build(write("a.jsonl", rows(texts + odd)), held_out=0.2).path))
     repeated = [story for story in stories(5) if not building.is_held_out(" ".join(story), 0.2)]
     assert found["duplicate document"].count == len(repeated) > 0
     assert found["single-sentence document"].example == "only one lantern."
@@ -173,16 +173,16 @@ def test_trouble_in_a_corpus_is_found(write: Write, build: Build, monkeypatch: p
 
     turns = cycle([False, True])
     monkeypatch.setattr(building, "is_held_out", lambda *_: next(turns))
-    twice = write("b.jsonl", rows([told[0], *told]))
+    twice = write("b.jsonl", rows([texts[0], *texts]))
     report = check_corpus(build(twice, output="other", held_out=0.2).path)
     assert report.exit_code == 3
     assert findings(report)["held-out overlap"].where == "held-out/shard-00000-0000:0"
 
 
-def test_the_first_of_near_duplicates_stays(write: Write, tmp_path: Path) -> None:
+def test_the_first_of_near_duplicates_is_kept(write: Write, tmp_path: Path) -> None:
     words, other = ([f"{name}{number}" for number in range(60)] for name in ("word", "other"))
     text = "\n\n".join(" ".join(each) for each in (words, [*words[:-1], "another"], other, words))
-    told = corpus_filter(str(write("documents.txt", text)), output=tmp_path / "clean.jsonl", near_duplicates=0.8)
-    assert told == "2 documents kept, 2 near duplicates omitted"
+    summary = corpus_filter(str(write("documents.txt", text)), output=tmp_path / "clean.jsonl", near_duplicates=0.8)
+    assert summary == "2 documents kept, 2 near duplicates omitted"
     kept = [json.loads(line)["text"] for line in (tmp_path / "clean.jsonl").read_text().splitlines()]
     assert kept == [" ".join(words), " ".join(other)]

@@ -1,4 +1,4 @@
-"""Files as they lie on disks: sharded, half precision, tied in any way, old, damaged, hostile."""
+"""Weights files as they are found in practice: tied in any way, sharded, pickled, damaged, hostile."""
 
 import io
 import json
@@ -26,7 +26,7 @@ WORDS = "albert.embeddings.word_embeddings.weight"
 
 @pytest.fixture
 def weights(tmp_path: Path) -> Path:
-    """Give the weights file of a small model, in a folder of its own."""
+    """Write a small model into a folder of its own and return its weights file."""
     save_model(drawn(AlbertForPretraining(CONFIG)), tmp_path)
     return tmp_path / "model.safetensors"
 
@@ -48,7 +48,7 @@ def test_tied_tensors_may_be_written_in_any_combination(
     assert not again.missing and all(torch.equal(each, state[name]) for name, each in expected.items())
 
 
-def test_an_untied_decoder_numbers_that_are_none_and_files_elsewhere_are_refused(weights: Path) -> None:
+def test_an_untied_decoder_non_finite_numbers_and_files_elsewhere_are_refused(weights: Path) -> None:
     tensors = load_file(weights)
     for value, said in ((1.0, "LB-609"), (torch.nan, rf"LB-607[\s\S]*{WORDS}"), (torch.inf, rf"LB-607[\s\S]*{WORDS}")):
         other = tensors[WORDS] + value
@@ -84,7 +84,7 @@ def test_a_pickle_named_safetensors_is_recognised_and_not_opened(
 def _with_header(
     header: bytes | dict[str, tuple[list[int], tuple[int, int]]], claimed: int = 0, body: int = 0
 ) -> bytes:
-    """Lay a file out: its header as bytes or, by name, shapes and extents; the size that it claims; its data."""
+    """Build a file from a header (bytes, or shapes and extents by name), its claimed size, and the size of its data."""
     if isinstance(header, dict):
         listed = {n: {"dtype": "F32", "shape": shape, "data_offsets": extent} for n, (shape, extent) in header.items()}
         header = json.dumps(listed).encode()
@@ -115,7 +115,7 @@ def test_hostile_safetensors_are_refused_before_anything_is_allocated(weights: P
         load_model(weights.parent)
 
 
-def test_changed_weights_are_noticed_and_a_file_without_a_hash_says_so(weights: Path) -> None:
+def test_changed_weights_are_noticed_and_a_file_without_a_hash_has_a_note(weights: Path) -> None:
     folder, data = weights.parent, weights.read_bytes()
     assert not load_model(folder).notes
     size, draws = 8 + int.from_bytes(data[:8], "little"), random.Random(5)
@@ -143,7 +143,7 @@ def test_a_large_tensor_that_no_network_uses_is_not_read(weights: Path) -> None:
     header = json.dumps(table).encode()
     header += b" " * (-len(header) % 8)
     weights.write_bytes(struct.pack("<Q", len(header)) + header + data[stop:])
-    os.truncate(weights, weights.stat().st_size + (2 << 30))  # a hole: no disk is used
+    os.truncate(weights, weights.stat().st_size + (2 << 30))  # a sparse file: it takes no disk space
     code = "from litebert.interop.huggingface import import_model\nfolder, before = Path(sys.argv[1]), used()\n"
     code += "print(*import_model(folder, folder / 'out').unused, used() - before)"
     name, size = run_in_child(code, weights.parent)
@@ -152,7 +152,7 @@ def test_a_large_tensor_that_no_network_uses_is_not_read(weights: Path) -> None:
 
 ABSURD = {
     "hidden_size": 10**12,
-    "embedding_size and hidden_size": 65_536,  # as large as may be, and equal: nothing is projected
+    "embedding_size and hidden_size": 65_536,  # the largest allowed, and equal: nothing is projected
     "num_hidden_layers": 10**9,
     "vocab_size": 2**63,
     "intermediate_size": -3,
@@ -163,7 +163,7 @@ ABSURD = {
 
 
 @pytest.mark.parametrize("name", [*ABSURD, "a million keys"])
-def test_absurd_numbers_in_a_configuration_are_refused_soon(weights: Path, name: str) -> None:
+def test_absurd_numbers_in_a_configuration_are_refused_quickly(weights: Path, name: str) -> None:
     path = weights.with_name("config.json")
     config = json.loads(path.read_text())
     config |= (

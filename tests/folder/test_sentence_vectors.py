@@ -24,7 +24,7 @@ TEXTS = ["The cat sat on the mat.", "A dog ran, unseen", "cats", "", "the cat " 
 
 @pytest.fixture(scope="module")
 def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give a folder with a random BERT and its WordPiece tokenizer."""
+    """Write a folder with a random BERT and its WordPiece tokenizer."""
     folder = tmp_path_factory.mktemp("bert")
     (folder / "vocab.txt").write_text("\n".join([*SPECIAL, *WORDS]) + "\n")
     hf.BertTokenizer(vocab=str(folder / "vocab.txt")).save_pretrained(folder)
@@ -70,7 +70,7 @@ def test_files_before_version_6_and_a_default_prompt_are_read(tmp_path: Path, be
     np.testing.assert_allclose(np.linalg.norm(ours.embed(TEXTS, normalize=True), axis=1), 1, atol=1e-5)
 
 
-def test_what_cannot_be_followed_is_refused(tmp_path: Path, bert: Path) -> None:
+def test_unsupported_modules_and_poolings_are_refused(tmp_path: Path, bert: Path) -> None:
     with pytest.raises(LitebertError, match=r"LB-674[\s\S]*did you mean mean"):
         litebert.load(bert).embed(["the cat"], pooling="maen")  # type: ignore[arg-type]
     (tmp_path / "p").mkdir()

@@ -32,7 +32,7 @@ CLASSIFIER = HeadConfig(kind="sequence-classification", labels=("no", "maybe", "
 
 
 def _padded() -> tuple[Tensor, Tensor, Tensor]:
-    """Give ids, mask and segments of texts of 12, 8, 3 and 1 tokens."""
+    """Return ids, mask and segments of texts of 12, 8, 3 and 1 tokens."""
     generator = torch.Generator().manual_seed(2)
     ids = torch.randint(5, 90, (4, 12), generator=generator)
     mask = (torch.arange(12) < torch.tensor([12, 8, 3, 1])[:, None]).long()
@@ -66,7 +66,7 @@ def _assert_same(network: Network, model: nn.Module) -> None:
 
 
 def _rewrite(folder: Path, **changes: object) -> None:
-    """Change config.json; a value of None takes a name away."""
+    """Change config.json; a value of None removes a name."""
     table = json.loads((folder / "config.json").read_text()) | changes
     (folder / "config.json").write_text(json.dumps({name: each for name, each in table.items() if each is not None}))
 
@@ -146,7 +146,7 @@ def test_other_networks_are_refused(tmp_path: Path) -> None:
             load_model(tmp_path)
 
 
-def test_local_attention_is_ours_alone(tmp_path: Path) -> None:
+def test_transformers_refuses_a_model_with_local_attention(tmp_path: Path) -> None:
     local = SHAPE.model_copy(update={"attention": "local", "attention_window": 2})
     save_model(AlbertForPretraining(local), tmp_path)
     assert load_model(tmp_path).network.config == local
@@ -208,7 +208,7 @@ MISFITS: list[tuple[dict[str, Tensor | None], dict[str, object], str]] = [
 ]
 
 
-def test_what_does_not_fit_is_named(tmp_path: Path) -> None:
+def test_tensors_and_settings_that_do_not_fit_are_named(tmp_path: Path) -> None:
     for tensors, settings, said in MISFITS:
         save_model(AlbertForTask(SHAPE.model_copy(update={"sharing": "attention"}), CLASSIFIER), tmp_path)
         changed = load_file(tmp_path / "model.safetensors") | tensors
@@ -234,11 +234,11 @@ def test_a_new_task_starts_from_an_encoder_and_keeps_only_the_same_head(tmp_path
     assert start_from(same, tmp_path).fresh == () and torch.equal(same.head.dense.weight, mnli.head.dense.weight)
 
 
-# --- a head from outside, and a trunk that was really pretrained (PL-BERT) ------------------------------------------
+# --- a third-party head, and an encoder with real pretrained weights (PL-BERT) --------------------------------------
 
 
 @torch.inference_mode()
-def test_a_head_from_outside_is_saved_loaded_and_described(
+def test_a_third_party_head_is_saved_loaded_and_described(
     tmp_path: Path, small_model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     try:
@@ -258,15 +258,15 @@ def test_a_head_from_outside_is_saved_loaded_and_described(
         Model.load(tmp_path / "model").classify(["A text."])
 
 
-# States reach 11.6, where float32 numbers lie 1e-6 apart. Against float64 both implementations are
+# States reach 11.6, where float32 numbers are 1e-6 apart. Against float64 both implementations are
 # off by 1.2e-5 to 1.7e-5 after twelve layers, and by as much from each other: order of summation.
 ROUNDING = 4e-5
 
 
 @torch.no_grad()
-def test_its_states_are_those_that_were_recorded_of_transformers(real_data: Path, tmp_path: Path) -> None:
+def test_states_of_pl_bert_equal_those_recorded_from_transformers(real_data: Path, tmp_path: Path) -> None:
     source = real_data / "plbert"
-    stored = load_file(source / "model.int8.safetensors")  # one scale a row or a table
+    stored = load_file(source / "model.int8.safetensors")  # one scale per row or per table
     scales = {name.removesuffix("_scale"): t.reshape(-1, 1) for name, t in stored.items() if name.endswith("_scale")}
     kept = {name: tensor for name, tensor in stored.items() if not name.endswith("_scale")}
     tensors = {name: tensor.float() * scales[name] if name in scales else tensor for name, tensor in kept.items()}

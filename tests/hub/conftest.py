@@ -1,4 +1,4 @@
-"""A Hub on this machine: enough of its protocol for the real huggingface_hub, faults included."""
+"""A local Hub with enough of the protocol for the real huggingface_hub, faults included."""
 
 import asyncio
 import base64
@@ -37,7 +37,7 @@ class Repository:
 
 @dataclass
 class LoopbackHub:
-    """What the server knows, and what it does wrong: `fault` is a status or a word of `answer` or `file`."""
+    """The repositories, and the fault of the server: a status, or a word that `answer` or `file` handles."""
 
     repositories: dict[str, Repository] = field(default_factory=dict)
     requests: list[str] = field(default_factory=list)

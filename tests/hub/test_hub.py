@@ -1,4 +1,4 @@
-"""A model's name on the Hub becomes a folder here, or one clear error; what is published is the model and a card."""
+"""A name on the Hub becomes a local folder, or one clear error; what is published is the model and a card."""
 
 import json
 import re
@@ -35,7 +35,7 @@ def litebert(*words: object) -> str:
 # ---- fetching -------------------------------------------------------------------------------------------------------
 
 
-def test_a_name_is_fetched_once_and_loads_with_the_files_of_a_model_alone(hub, small_model: Path) -> None:
+def test_a_name_is_fetched_once_and_loads_with_only_the_files_of_a_model(hub, small_model: Path) -> None:
     files = hub.add("me/small", small_model).files
     known = {path.name for path in small_model.iterdir()}
     others = ("pytorch_model.bin", "tf_model.h5", "run.py", "onnx/model.safetensors", "2_Dense/model.safetensors")
@@ -50,13 +50,13 @@ def test_a_name_is_fetched_once_and_loads_with_the_files_of_a_model_alone(hub, s
     assert sum(request.startswith("GET /me/small/resolve") for request in hub.requests) == len(known) + 3
 
 
-def test_what_was_fetched_is_there_without_the_hub(hub, small_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fetched_model_is_available_without_the_hub(hub, small_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     repository = hub.add("me/small", small_model)
     first, before = repository.commit, pull(NAME)
     repository.files["README.md"] = b"# changed"
     folder = pull(NAME)
     assert (folder / "README.md").exists()
-    assert locate(f"me/small@{first}") == before  # a revision is what it was
+    assert locate(f"me/small@{first}") == before  # the first revision is unchanged
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         closed = f"http://127.0.0.1:{listener.getsockname()[1]}"
@@ -91,7 +91,7 @@ def test_every_fault_of_the_hub_is_one_error(hub, small_model: Path, fault: str,
     assert (pull(NAME) / "model.safetensors").read_bytes() == (small_model / "model.safetensors").read_bytes()
 
 
-def test_a_wrong_name_a_revision_or_pickled_weights_are_said(hub, small_model: Path) -> None:
+def test_a_wrong_name_or_revision_and_pickled_weights_are_reported(hub, small_model: Path) -> None:
     files = hub.add("me/small", small_model).files
     for name in ("me/none", "me/small@v9", "me/a--b"):
         with pytest.raises(LitebertError, match="LB-629"):
@@ -102,7 +102,7 @@ def test_a_wrong_name_a_revision_or_pickled_weights_are_said(hub, small_model: P
     assert (locate("me/small", legacy_pickle=True) / "pytorch_model.bin").is_file()
 
 
-def test_a_cache_that_cannot_be_written_is_said(hub, small_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cache_that_cannot_be_written_is_reported(hub, small_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     hub.add("me/small", small_model)
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     try:
@@ -116,7 +116,7 @@ def test_a_cache_that_cannot_be_written_is_said(hub, small_model: Path, monkeypa
         pull(NAME)
 
 
-ABSENT = {  # and what is said of it
+ABSENT = {  # paths, and a part of the message
     "runs/mien": "did you mean mine",
     "runs/mine/modle": "did you mean model",
     "runs/mine/model/config.json": "received: a file",
@@ -129,7 +129,7 @@ ABSENT = {  # and what is said of it
 }
 
 
-def test_a_path_that_is_absent_is_never_asked_of_the_hub(hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_path_causes_no_request_to_the_hub(hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "runs/mine/model").mkdir(parents=True)
     (tmp_path / "runs/mine/model/config.json").touch()
     monkeypatch.chdir(tmp_path)
@@ -142,7 +142,7 @@ def test_a_path_that_is_absent_is_never_asked_of_the_hub(hub, tmp_path: Path, mo
             parse_name(text)
 
 
-def test_the_packaged_model_has_a_name_and_a_folder_of_that_name_goes_first(
+def test_the_packaged_model_has_a_name_and_a_folder_of_that_name_takes_precedence(
     small_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -151,7 +151,7 @@ def test_the_packaged_model_has_a_name_and_a_folder_of_that_name_goes_first(
     assert locate("litebert") == Path("litebert")
 
 
-# The verbs that answer a typed text share one way to their model, and so do those that train, and those that convert.
+# One verb for each way to a model: verbs that answer a typed text share one, as do those that train or convert.
 VERBS = {
     "embed": "embed 'the cat sat' --model {model} --pooling mean",
     "evaluate text": "evaluate {model} --data {texts}/documents.jsonl",
@@ -184,7 +184,7 @@ def test_a_verb_takes_a_name_on_the_hub_or_a_run(
 
 @pytest.fixture
 def folder(small_model: Path, tmp_path: Path) -> Path:
-    """Give a model folder that also holds what is nobody's business."""
+    """Return a model folder that also holds private files."""
     folder = shutil.copytree(small_model, tmp_path / "model")
     for name in ("secret.txt", "optimizer.pt"):
         (folder / name).touch()
@@ -232,7 +232,7 @@ def test_what_should_not_be_sent_is_refused(hub, folder: Path) -> None:
 # ---- the card -------------------------------------------------------------------------------------------------------
 
 
-def test_a_card_tells_the_run_and_the_command_but_no_paths(hub, small_model: Path, folder: Path) -> None:
+def test_a_card_shows_the_run_and_the_command_but_no_paths(hub, small_model: Path, folder: Path) -> None:
     card = model_card(small_model, name="me/new", license="apache-2.0", languages=["en", "de"])
     header = {"license": "apache-2.0", "language": ["en", "de"], "library_name": "litebert"}
     header |= {"pipeline_tag": "fill-mask", "tags": ["albert", "masked-lm", "sentence-order"]}
@@ -261,7 +261,7 @@ def test_a_card_tells_the_run_and_the_command_but_no_paths(hub, small_model: Pat
     assert "/home/me" not in text and "train.seed" not in text
     assert f"{command} optim.learning_rate=0.001 train.steps=70\n" in text
 
-    # A card of ours is written anew, one of the user's is sent as it is.
+    # Our own card is written again, a card of the user's is sent unchanged.
     write_card(folder)
     planned = hub_push(folder, "me/new", license="mit", dry_run=True)
     assert planned.value["card"] == "made" and 'license: "mit"' in planned.text

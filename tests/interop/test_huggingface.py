@@ -1,4 +1,4 @@
-"""Models of transformers: folders of any year are imported (bit for bit: tests/contract), pickles never run, and
+"""Models of transformers: folders of any age are imported (bit for bit: tests/contract), pickles never run, and
 `litebert.optimize` gives the same numbers with our engine behind a model in memory."""
 
 import copy
@@ -43,7 +43,7 @@ def _theirs(name: str, folder: Path, **changes: object) -> hf.PreTrainedModel:
 
 
 @pytest.mark.parametrize("kind", ["archive", "stream", "shards", "float16", "bfloat16"])
-def test_weights_of_every_kind_are_one_file_of_float32(tmp_path: Path, kind: str) -> None:
+def test_weights_of_every_format_become_one_file_of_float32(tmp_path: Path, kind: str) -> None:
     source, output = tmp_path / "in", tmp_path / "out"
     model = _theirs("AlbertForPreTraining", source)
     if kind.startswith(("float", "bfloat")):
@@ -65,7 +65,7 @@ def test_weights_of_every_kind_are_one_file_of_float32(tmp_path: Path, kind: str
     assert all(torch.equal(found[name], tensor) for name, tensor in expected.items())
 
 
-def test_a_file_of_the_hub_lacks_the_sentence_order_head_and_says_so(tmp_path: Path) -> None:
+def test_a_missing_sentence_order_head_is_reported(tmp_path: Path) -> None:
     _theirs("AlbertForPreTraining", tmp_path / "in", hidden_act="gelu")
     path = tmp_path / "in/model.safetensors"
     tensors = {n: t for n, t in load_file(path).items() if not n.startswith("sop_classifier")}
@@ -108,7 +108,7 @@ def test_a_vocabulary_or_a_pipeline_becomes_a_complete_folder(tmp_path: Path, is
     assert ("the tokenizer has 30 pieces, the network 36" in report.notes) == is_bare
 
 
-def test_the_command_says_what_is_missing_and_leaves_nothing_of_a_damaged_folder(
+def test_the_command_reports_what_is_missing_and_leaves_nothing_of_a_damaged_folder(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     _theirs("AlbertForMaskedLM", tmp_path / "in")
@@ -189,7 +189,7 @@ def test_no_payload_is_run(tmp_path: Path, container: Callable[[bytes], bytes]) 
         assert not (tmp_path / "ran").exists(), name
 
 
-def test_the_payloads_would_run(tmp_path: Path) -> None:
+def test_control_unpickling_runs_the_payloads(tmp_path: Path) -> None:
     for name, payload in _payloads(tmp_path / "ran").items():
         pickle.loads(payload)
         assert (tmp_path / "ran").exists(), name
@@ -260,7 +260,7 @@ def _inputs() -> dict[str, Tensor]:
 
 @pytest.fixture
 def used(monkeypatch: pytest.MonkeyPatch) -> Callable[[], bool]:
-    """Return a function that says whether the engine has computed since it was last asked."""
+    """Return a function that returns whether the engine has computed since the last call."""
     calls, original = list[int](), Batch.from_padded
     monkeypatch.setattr(Batch, "from_padded", lambda *rows: calls.append(1) or original(*rows))
     return lambda: bool([calls.pop() for _ in list(calls)])
@@ -268,7 +268,7 @@ def used(monkeypatch: pytest.MonkeyPatch) -> Callable[[], bool]:
 
 @pytest.mark.parametrize(("name", "changes"), MODELS)
 @torch.no_grad()
-def test_every_head_gives_what_it_gave(name: str, changes: dict[str, int], used: Callable[[], bool]) -> None:
+def test_every_head_gives_equal_outputs(name: str, changes: dict[str, int], used: Callable[[], bool]) -> None:
     model, inputs = random_model(name, **changes), _inputs()
     expected, mask = model(**inputs), inputs["attention_mask"].bool()
     alone = model(inputs["input_ids"], return_dict=False)  # without a mask, and as a tuple
@@ -276,7 +276,7 @@ def test_every_head_gives_what_it_gave(name: str, changes: dict[str, int], used:
     found, again = model(**inputs), model(inputs["input_ids"], return_dict=False)
     assert used() and type(found) is type(expected) and found.keys() == expected.keys()
     assert isinstance(again, tuple) and len(again) == len(alone)
-    for key, value in expected.items():  # of what has a row a token, the real tokens
+    for key, value in expected.items():  # of outputs with a row per token, the real tokens
         rows = mask if value.shape[:2] == mask.shape else slice(None)
         torch.testing.assert_close(found[key][rows], value[rows], atol=1e-5, rtol=0, msg=key)
     for ours, theirs in zip(again, alone, strict=True):
@@ -284,7 +284,7 @@ def test_every_head_gives_what_it_gave(name: str, changes: dict[str, int], used:
 
 
 @torch.no_grad()
-def test_what_the_engine_does_not_compute_is_the_originals(used: Callable[[], bool]) -> None:
+def test_calls_that_the_engine_does_not_support_go_to_the_original(used: Callable[[], bool]) -> None:
     model, inputs = litebert.optimize(random_model("AlbertModel")), _inputs()
     for others, change in (
         ({name: values.flip(1) for name, values in inputs.items()}, None),  # padding on the left
@@ -304,7 +304,7 @@ def test_what_the_engine_does_not_compute_is_the_originals(used: Callable[[], bo
         model.float()
 
 
-def test_training_and_gradients_are_the_originals(used: Callable[[], bool]) -> None:
+def test_training_and_gradients_are_those_of_the_original(used: Callable[[], bool]) -> None:
     model, inputs = random_model("AlbertForSequenceClassification"), _inputs()
     twin = copy.deepcopy(model)
     litebert.optimize(model)
@@ -316,7 +316,7 @@ def test_training_and_gradients_are_the_originals(used: Callable[[], bool]) -> N
 
 
 @torch.no_grad()
-def test_new_weights_count_at_once_and_a_copy_has_its_own(used: Callable[[], bool]) -> None:
+def test_new_weights_take_effect_at_once_and_a_copy_has_its_own(used: Callable[[], bool]) -> None:
     model, inputs = litebert.optimize(random_model("AlbertModel")), _inputs()
     before = model(**inputs)[1]
     twin = copy.deepcopy(model)
@@ -350,7 +350,7 @@ def test_pipelines_and_sentence_transformers_run_on_the_engine(used: Callable[[]
     assert used()
 
 
-def test_the_signature_stays_twice_is_once_and_other_models_are_refused() -> None:
+def test_the_signature_is_kept_twice_is_the_same_as_once_and_other_models_are_refused() -> None:
     model = random_model("BertModel")
     expected = inspect.signature(model.forward)
     litebert.optimize(litebert.optimize(model))

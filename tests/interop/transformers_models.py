@@ -1,4 +1,4 @@
-"""Small models of transformers with random weights, biases and norms included, so that each says something."""
+"""Small models of transformers with random weights, biases and norms included, so that every tensor matters."""
 
 import torch
 import transformers
@@ -23,7 +23,7 @@ def random_model(name: str, **changes: object) -> transformers.PreTrainedModel:
 
 
 def drawn(model: nn.Module) -> nn.Module:
-    """Draw every tensor."""
+    """Draw every parameter at random."""
     generator = torch.Generator().manual_seed(1)
     for parameter in model.parameters():
         nn.init.normal_(parameter, std=0.2, generator=generator)

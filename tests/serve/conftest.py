@@ -1,4 +1,4 @@
-"""A real `litebert serve` with tiny random models; the client is the one of the contract."""
+"""A real `litebert serve` with tiny random models; the client is that of the contract's tests."""
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -13,7 +13,7 @@ from tests.inference.random_model import CHOICES, LABELS, SPANS, TAGS, save_rand
 
 
 def ask_all(server: Server, calls: Sequence[tuple[str, object]], *, clients: int) -> list[Reply]:
-    """Send all calls over so many kept-alive connections; answers in order."""
+    """Send all calls over `clients` kept-alive connections; return the replies in order."""
 
     def share(number: int) -> list[Reply]:
         with closing(server.connect()) as link:
@@ -48,7 +48,7 @@ def server(folders: dict[str, Path]) -> Iterator[Server]:
 
 @pytest.fixture(scope="session")
 def small_server(folders: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """Give a server with little patience, a short queue and API keys."""
+    """Start a server with a short client timeout, a short queue and API keys."""
     keys = tmp_path_factory.mktemp("keys") / "keys.txt"
     keys.write_text("first\nsecond\n")
     with serve(f"base={folders['base']}", "--queue", 4, "--client-seconds", 3, "--api-keys", keys) as started:

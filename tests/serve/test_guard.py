@@ -1,4 +1,4 @@
-"""What no client can reach piece by piece, and what the routes say beyond the contract."""
+"""Parts of the server that no client can test separately, and routes that the contract's tests leave out."""
 
 import asyncio
 import socket
@@ -22,7 +22,7 @@ from litebert.serve.server import _listen
 from tests.contract.golden import near
 
 
-def test_a_dripping_client_is_given_up_and_its_bytes_are_let_go() -> None:
+def test_a_body_that_arrives_too_slowly_is_refused_and_its_bytes_are_released() -> None:
     async def drip() -> dict[str, object]:
         await asyncio.sleep(0.05)
         return {"type": "http.request", "body": b" ", "more_body": True}
@@ -34,7 +34,7 @@ def test_a_dripping_client_is_given_up_and_its_bytes_are_let_go() -> None:
 
 
 def test_an_answer_does_not_wait_for_the_acknowledgement_of_its_headers() -> None:
-    """asyncio turns Nagle's algorithm off where the protocol of the listener is named."""
+    """asyncio turns Nagle's algorithm off only if the protocol of the listener is given."""
     with _listen("127.0.0.1", 0) as listener:
         assert listener.proto == socket.IPPROTO_TCP
 
@@ -49,7 +49,7 @@ ROWS = {  # for each verb, of several shapes
 
 
 @pytest.mark.parametrize("verb", ROWS)
-def test_requests_of_a_verb_share_passes_and_are_answered_as_alone(folders: dict[str, Path], verb: str) -> None:
+def test_requests_of_a_verb_share_passes_and_equal_single_ones(folders: dict[str, Path], verb: str) -> None:
     rows, model, passes = ROWS[verb], litebert.load(folders["base" if verb == "order" else verb]), list[int]()
     model.network.albert.embedding.register_forward_hook(lambda *given: passes.append(1))
     together, shared = VERBS[verb].answer(model, rows), len(passes)
@@ -60,7 +60,7 @@ def test_requests_of_a_verb_share_passes_and_are_answered_as_alone(folders: dict
 
 
 @pytest.mark.parametrize("value", [0.0, 1.0])
-def test_a_model_to_which_all_texts_are_alike_does_not_pass(folders: dict[str, Path], value: float) -> None:
+def test_a_model_that_gives_all_texts_one_vector_fails_the_self_test(folders: dict[str, Path], value: float) -> None:
     model = litebert.load(folders["base"])
     self_test(model)
     with torch.no_grad():
@@ -117,7 +117,7 @@ def test_openai_clients_work_unchanged(server, folders: dict[str, Path]) -> None
     assert plain.data[0].embedding == pytest.approx([x / length for x in ours], abs=1e-6)
 
 
-def test_a_model_in_bf16_says_how_far_it_is_from_fp32(folders: dict[str, Path]) -> None:
+def test_a_model_in_bf16_has_a_note_on_its_distance_from_fp32(folders: dict[str, Path]) -> None:
     assert load(str(folders["base"]), Options())[1]["notes"] == []
     (note,) = load(str(folders["base"]), Options(precision="bf16"))[1]["notes"]
     assert 0 < float(note.rpartition(" ")[2].removesuffix("%")) < 3

@@ -38,14 +38,14 @@ def asking(server, number: int) -> Iterator[list[Future[tuple[float, Reply]]]]:
 
 @contextmanager
 def busy(server) -> Iterator[None]:
-    """Keep the model busy with three requests, one of which at least still waits."""
+    """Keep the model busy with three requests, at least one of which is still waiting."""
     with asking(server, 3):
         server.wait_until(lambda: server.metric("litebert_queue_requests") > 0)
         yield
 
 
 def test_concurrent_answers_equal_single_ones(server) -> None:
-    """Rows of a batch may differ in the last bits from a text alone, and in no more (float32)."""
+    """In float32, rows of a batch may differ from single texts only in the last bits."""
 
     def vectors(clients: int) -> np.ndarray:
         replies = ask_all(server, [("/v1/embed", {"texts": [text]}) for text in TEXTS], clients=clients)
@@ -60,7 +60,7 @@ def test_concurrent_answers_equal_single_ones(server) -> None:
     assert np.abs(np.roll(alone, 1, axis=0) - together).max() > 1e-2
 
 
-def test_overload_is_refused_quickly_and_is_over_when_it_ends(small_server) -> None:
+def test_overload_is_refused_quickly_and_service_recovers_when_it_ends(small_server) -> None:
     alone, _ = heavy(small_server)
     with asking(small_server, 40) as asked:
         replies = [each.result() for each in asked]
@@ -75,9 +75,9 @@ def test_overload_is_refused_quickly_and_is_over_when_it_ends(small_server) -> N
     assert small_server.ask("/v1/embed", {"texts": ["a"]}).status == 200
 
 
-def test_what_no_queue_takes_is_refused_unread_and_health_is_told(small_server) -> None:
+def test_requests_beyond_the_queue_are_refused_unread_and_health_is_served(small_server) -> None:
     with asking(small_server, 40):
-        with closing(small_server.connect()) as link:  # read, this body would be refused with 400
+        with closing(small_server.connect()) as link:  # if it were read, it would be refused with 400
             tries = (small_server.ask("/v1/fill", raw=b"no JSON", link=link) for _ in range(10_000))
             refused = next(reply for reply in tries if reply.status == 429)
             assert refused.code == "LB-957"
@@ -103,7 +103,7 @@ def test_a_client_that_leaves_frees_its_place(small_server) -> None:
     left = small_server.metric("litebert_abandoned_total")
     body = json.dumps(HEAVY).encode()
 
-    def is_noticed() -> bool:  # an answer within 50 ms is not worth watching for; one of several in a row waits longer
+    def is_noticed() -> bool:  # a request is watched after 50 ms; one of several in a row waits longer than that
         with socket.create_connection(("127.0.0.1", small_server.port)) as link:
             link.sendall(START + b"Content-Length: %d\r\n\r\n" % len(body) + body)
         return small_server.metric("litebert_abandoned_total") > left
@@ -116,7 +116,7 @@ def test_a_client_that_leaves_frees_its_place(small_server) -> None:
 
 @pytest.mark.parametrize("rounds", [250, pytest.param(1_250, marks=pytest.mark.slow)])
 def test_thousands_of_requests_leak_nothing(server, rounds: int) -> None:
-    """Four kinds of requests a round, two of them mistakes; some clients leave in between."""
+    """Send four kinds of requests per round, two of them mistakes; some clients disconnect early."""
     calls = [
         ("/v1/embed", {"texts": ["Anna found a ball."]}),
         ("/v1/fill", {"text": "no blank"}),
@@ -132,13 +132,13 @@ def test_thousands_of_requests_leak_nothing(server, rounds: int) -> None:
 
 
 def _load(server, calls: list[tuple[str, object]], *, leavers: int) -> None:
-    """Send half a request and leave, often; then whole ones; wait until the server closed all."""
+    """Send half requests and disconnect, then whole requests; wait until the server has closed every connection."""
     for _ in range(leavers):
         with socket.create_connection(("127.0.0.1", server.port)) as link:
             link.sendall(START + b"Content-Length: 9\r\n\r\n{")
     ask_all(server, calls, clients=4)
 
-    def held() -> list[str]:  # connections that are established, or that the client has left and the server has not
+    def held() -> list[str]:  # connections that are established, or closed only by the client
         rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
         return [row[2] for row in rows if row[1].endswith(f":{server.port:04X}") and row[3] in ("01", "08")]
 
@@ -156,7 +156,7 @@ def _usage(pid: int) -> tuple[int, int]:
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("examples", [12, pytest.param(170, marks=pytest.mark.slow)])
-def test_what_the_documentation_allows_never_makes_the_server_fail(server, examples: int) -> None:
+def test_requests_that_openapi_allows_never_make_the_server_fail(server, examples: int) -> None:
     """Draw bodies for all twelve routes from our own OpenAPI document, and near misses of them."""
     schema = schemathesis.openapi.from_dict(server.ask("/openapi.json").json)
     operations = [found.ok() for found in schema.get_all_operations()]

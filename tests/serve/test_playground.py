@@ -1,4 +1,4 @@
-"""The playground as a person uses it, in a real Chromium; `make test-browser` runs these."""
+"""The playground as a person uses it, in a real Chromium; run with `make test-browser`."""
 
 import json
 import shutil
@@ -29,7 +29,7 @@ def browser() -> Iterator:
 
 @pytest.fixture
 def open_page(browser, server) -> Iterator[Callable]:
-    """Return a function that opens a page; afterwards: no errors, no request elsewhere."""
+    """Return a function that opens a page; at the end require no error and no request to another host."""
     contexts, faults = [], []
     origin = f"http://127.0.0.1:{server.port}"
 
@@ -38,7 +38,7 @@ def open_page(browser, server) -> Iterator[Callable]:
         context.set_default_timeout(60_000)
         contexts.append(context)
         page = context.new_page()
-        page.on("console", lambda told: faults.append(told.text) if told.type in ("error", "warning") else None)
+        page.on("console", lambda entry: faults.append(entry.text) if entry.type in ("error", "warning") else None)
         page.on("pageerror", lambda error: faults.append(str(error)))
         page.on("request", lambda asked: None if asked.url.startswith((origin, "data:")) else faults.append(asked.url))
         page.goto(path)
@@ -52,7 +52,7 @@ def open_page(browser, server) -> Iterator[Callable]:
 
 
 def ask(page, model: str = "base", **texts: str):
-    """Ask a model about texts by the names of their fields, and give the page."""
+    """Fill in texts by the names of their fields, run the model, and return the page."""
     if model != "base":
         page.select_option("#model", model)
         page.click(f"#tab-{model}")
@@ -85,7 +85,7 @@ def test_bars_are_ranked_and_several_blanks_are_filled(open_page) -> None:
     values = [float(text.rstrip(" %")) for text in page.locator(".bars .value").all_inner_texts()]
     assert values == sorted(values, reverse=True)
     assert all(" … " in name for name in page.locator(".bars .name").all_inner_texts())
-    page = open_page("/#fill")  # a mistake is told in words
+    page = open_page("/#fill")  # a mistake is explained
     page.fill("textarea", " ")
     page.click(".run")
     assert "is empty" in page.locator(".error").inner_text()
@@ -122,7 +122,7 @@ def test_looking_inside_shows_every_step_and_the_attention_of_the_chosen_head(op
     assert '"step": 2' in page.locator("#snippets").text_content()
 
 
-def test_the_least_likely_word_is_the_darkest_and_words_that_speak_for_a_label_are_told_apart(open_page) -> None:
+def test_the_least_likely_word_is_the_darkest_and_words_for_and_against_a_label_look_different(open_page) -> None:
     page = ask(open_page("/#score"), text="Anna found a red ball.")
     words, values = page.locator(".tinted span").all(), page.locator(".tinted small").all_inner_texts()
     shares = [float(word.evaluate("e => e.style.getPropertyValue('--share')")) for word in words]
@@ -137,7 +137,7 @@ def test_the_least_likely_word_is_the_darkest_and_words_that_speak_for_a_label_a
     assert page.locator(".tinted .against").count() == sum(value < 0 for value in values)
 
 
-def test_the_calls_shown_give_what_the_page_shows(open_page) -> None:
+def test_the_copied_calls_give_what_the_page_shows(open_page) -> None:
     page = ask(open_page("/#fill"), text="Anna's [MASK] isn't \"here\" \\ there.")
     page.click("summary")
     shown = page.locator(".bars .more").first.inner_text()
@@ -176,7 +176,7 @@ def test_pages_fit_their_window_and_pass_axe(open_page, scheme: str, width: int)
         if path != "/docs":
             ask(page)
             page.click("summary")
-            page.wait_for_timeout(400)  # the bars have grown
+            page.wait_for_timeout(400)  # until the bars have grown
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         report = Axe().run(page)
         assert report.violations_count == 0, report.generate_report()

@@ -1,4 +1,4 @@
-"""In operation: a model is replaced, the server told to stop; the nginx, systemd and Docker examples work."""
+"""In operation: models are replaced, the server is stopped; the nginx, systemd and Docker examples work."""
 
 import http.client
 import json
@@ -36,12 +36,12 @@ def mortal(folder: Path) -> Iterator[Server]:
 
 
 def _rounded(reply) -> list[float]:
-    """Return a few numbers to the digits that do not depend on the batch."""
+    """Return a few numbers, rounded so that they do not depend on the batch."""
     return [round(value, 3) for value in reply.json["result"][0][:3]]
 
 
 @pytest.mark.parametrize("pairs", [2, pytest.param(25, marks=pytest.mark.slow)])
-def test_models_are_changed_under_load_without_an_error(mortal, folder, make_model, pairs: int) -> None:
+def test_models_are_replaced_under_load_without_an_error(mortal, folder, make_model, pairs: int) -> None:
     first = _rounded(mortal.ask(*EMBED))
     original = (folder / "model.safetensors").read_bytes()
     others = [(make_model(seed=2) / "model.safetensors").read_bytes(), original]
@@ -84,7 +84,7 @@ def test_a_reload_that_fails_keeps_the_running_model(mortal, folder: Path) -> No
 
 
 @pytest.mark.slow
-def test_what_outlasts_the_stop_is_refused_and_the_exit_code_is_zero() -> None:
+def test_requests_that_outlast_the_stop_are_refused_and_the_exit_code_is_zero() -> None:
     heavy = {"texts": ["word " * 1_990] * 32}  # a second or more with the packaged model
     with serve("--batch-tokens", 1) as server, ThreadPoolExecutor(48) as pool:
         server.wait_for("litebert is ready")
@@ -105,7 +105,7 @@ def test_a_damaged_model_is_one_clear_error_at_the_start(folder: Path, tmp_path:
         assert not [line for line in server.lines if "Traceback" in line]
 
 
-# The examples of docs/serving.md and the Dockerfile, with names of this machine put in
+# The examples of docs/serving.md and the Dockerfile, with the addresses and paths of this machine
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "serving.md").read_text("utf-8")
@@ -117,14 +117,14 @@ def _block(language: str) -> str:
     return found[1]
 
 
-def test_nginx_hands_requests_on_and_keeps_the_metrics_inside(tmp_path: Path) -> None:
+def test_nginx_forwards_requests_and_keeps_the_metrics_private(tmp_path: Path) -> None:
     if not (nginx := shutil.which("nginx")):
         pytest.skip("nginx is not installed")
     with socket.create_server(("127.0.0.1", 0)) as free:
         outer = free.getsockname()[1]
     with serve() as server:
         block = _block("nginx").replace("127.0.0.1:8000", f"127.0.0.1:{server.port}")
-        block = block.replace("443 ssl", f"127.0.0.1:{outer}")  # a certificate is the reader's own
+        block = block.replace("443 ssl", f"127.0.0.1:{outer}")  # without the reader's certificate
         kinds = " ".join(f"{kind}_temp_path {kind};" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
         config = f"pid pid; error_log error.log; events {{}} http {{ access_log off; {kinds} {block} }}"
         (tmp_path / "nginx.conf").write_text(config)
@@ -159,7 +159,7 @@ def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
     assert "sometimes" in subprocess.run([systemd, "verify", unit], capture_output=True, text=True).stderr
 
 
-def test_what_the_dockerfile_starts_answers_its_health_check_and_ends_on_sigterm() -> None:
+def test_the_command_of_the_dockerfile_answers_its_health_check_and_ends_on_sigterm() -> None:
     """What it installs is tested by tests/test_wheel.py; no container runtime is needed here."""
     text = (ROOT / "Dockerfile").read_text("utf-8")
     check, start = (json.loads(found) for found in re.findall(r"(?m)^(?:HEALTHCHECK|ENTRYPOINT) .*?(\[.*\])$", text))

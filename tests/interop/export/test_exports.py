@@ -1,4 +1,4 @@
-"""ONNX files and torch.export programs: the network's numbers at every shape, each weight once, int8 that is int8."""
+"""ONNX files and torch.export programs: equal outputs at every shape, each weight stored once, int8 in integers."""
 
 import json
 import re
@@ -69,7 +69,7 @@ def tokenizer(stories: Path) -> Tokenizer:
 
 @pytest.fixture(scope="module")
 def folder_of(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Folders:
-    """Give the model folder of a kind of head; each is written once."""
+    """Return a function that returns the model folder of a kind of head, which it writes once."""
 
     @cache
     def folder(kind: str) -> Path:
@@ -83,7 +83,7 @@ def folder_of(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) ->
 
 @pytest.fixture(scope="module")
 def exported(folder_of: Folders) -> Exports:
-    """Export the folder of a kind of head, once, into a folder below."""
+    """Return a function that exports the folder of a kind of head, once, into a folder below."""
 
     @cache
     def export(kind: str, name: str) -> ExportReport:
@@ -99,7 +99,7 @@ def _source(kind: str, tokenizer: Tokenizer) -> SourceModel:
 
 
 def _inputs(kind: str, batch: int, length: int) -> Arrays:
-    """Give ids, mask and segments; the last sequence is shorter, if it can be."""
+    """Return ids, mask and segments; the last sequence is shorter, if it can be."""
     shape = (batch, 3, length) if kind == "multiple-choice" else (batch, length)
     ids = np.random.Generator(np.random.PCG64(batch * length)).integers(5, 90, shape)
     mask, segments = np.ones_like(ids), np.zeros_like(ids)
@@ -147,7 +147,7 @@ def test_every_plan_and_head_gives_the_outputs_of_the_ragged_network(kind: str, 
     _assert_equal({n: x.numpy() for n, x in zip(OUTPUTS[kind], found, strict=True)}, network, inputs)
 
 
-def test_only_what_the_file_has_is_given() -> None:
+def test_only_outputs_whose_weights_are_in_the_file_are_given() -> None:
     for missing, names in (
         (["sentence_order"], ("prediction_logits",)),
         (["albert.pooler"], ("prediction_logits",)),
@@ -191,11 +191,11 @@ def test_a_file_gives_the_ragged_networks_numbers_at_every_shape(exported: Expor
         _assert_equal(call(inputs), build(kind), inputs)
 
 
-def test_the_file_has_each_weight_once_no_paths_and_the_tokenizer_beside_it(exported: Exports) -> None:
+def test_the_file_has_each_weight_once_no_paths_and_the_tokenizer_next_to_it(exported: Exports) -> None:
     report = exported("pretraining", "model.onnx")
     for each, more in ((report, 20_000), (exported("question-answering", "model.pt2"), 250_000)):
         assert each.bytes < (each.output.parents[1] / "model.safetensors").stat().st_size + more
-        data = each.output.read_bytes()  # it says nothing about the machine that wrote it
+        data = each.output.read_bytes()  # it has no path of the machine that wrote it
         assert str(Path(torch.__file__).parent).encode() not in data
     graph = onnx.load(report.output).graph
     shapes = [tuple(t.dims) for t in graph.initializer if len(t.dims) == 2]
@@ -253,7 +253,7 @@ def test_what_cannot_be_exported_is_refused_and_nothing_is_touched(
     save_model(build(), bare)
     save_model(build(attention="local", attention_window=2), local)
     network = build(num_hidden_layers=1)
-    network.albert.embedding.norm.bias[0] = 1e5  # a feature that nobody reads, but that takes all 8-bit steps
+    network.albert.embedding.norm.bias[0] = 1e5  # a feature that is never read, but takes up the whole 8-bit range
     network.albert.embedding.projection.weight[:, 0] = 0
     save_model(network, coarse)
     for folder in (local, coarse):
@@ -263,7 +263,7 @@ def test_what_cannot_be_exported_is_refused_and_nothing_is_touched(
     for folder, output, code in (
         (usual, "old.onnx", "LB-619"),
         (usual, "model.pt2", "LB-751"),
-        (usual, "local/model.onnx", "LB-751"),  # beside another model
+        (usual, "local/model.onnx", "LB-751"),  # next to another model
         (bare, "model.onnx", "LB-213"),
         (local, "model.onnx", "LB-470"),
         (coarse, "model.onnx", "LB-755"),
@@ -275,7 +275,7 @@ def test_what_cannot_be_exported_is_refused_and_nothing_is_touched(
         export_program(usual, Path("model.onnx"))
 
 
-def test_wrong_numbers_are_refused_and_a_head_from_outside(tokenizer: Tokenizer) -> None:
+def test_wrong_numbers_and_a_third_party_head_are_refused(tokenizer: Tokenizer) -> None:
     source = _source("token-classification", tokenizer)
     for error in (1e-6, 0.1, float("nan"), float("inf")):
 
@@ -291,7 +291,7 @@ def test_wrong_numbers_are_refused_and_a_head_from_outside(tokenizer: Tokenizer)
         padded(source.network)
 
 
-def test_a_command_prints_what_was_exported_as_its_schema_says(
+def test_the_json_of_an_export_matches_its_schema(
     folder_of: Folders, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for kind, name, more, outputs in (

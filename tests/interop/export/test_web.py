@@ -44,7 +44,7 @@ console.log(JSON.stringify(texts.map((text) => tokenizer.encode(text))));
 
 @pytest.mark.skipif(NODE is None, reason="node is not installed")
 @pytest.mark.parametrize(("name", "size"), [("packaged", 10_000), ("official", 1_000)])
-def test_the_pages_ids_are_ours_on_ten_thousand_texts(name: str, size: int, real_data: Path, tmp_path: Path) -> None:
+def test_the_page_gives_our_ids_for_ten_thousand_texts(name: str, size: int, real_data: Path, tmp_path: Path) -> None:
     texts = list(ODD)
     with gzip.open(real_data / "text" / "wiki_articles.jsonl.gz", "rt", encoding="utf-8") as file:
         for line in file:
@@ -80,9 +80,7 @@ def test_what_cannot_be_exported_is_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "page").exists()
 
 
-def test_a_download_that_fails_or_is_another_is_named_and_not_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_or_wrong_download_is_named_and_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kept = tmp_path / ".cache" / "litebert" / f"onnxruntime-web-{web.VERSION}.tgz"
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / "served").write_bytes(b"another package")
@@ -106,7 +104,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> ExportReport:
 
 @contextmanager
 def _opened(folder: Path, verb: str) -> Iterator:
-    """Open a page from Python's own static server; afterwards: no error, no request elsewhere."""
+    """Open a page from Python's static server; at the end require no error and no request to another host."""
     from playwright.sync_api import sync_playwright
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), partial(SimpleHTTPRequestHandler, directory=folder))

@@ -47,7 +47,7 @@ def _saved(folder: Path, head: HeadConfig | None = None, **changes: object) -> P
 
 
 def _config(path: Path, **changes: object) -> Path:
-    """Write another albert_config.json; a value of None takes a name away."""
+    """Write a changed albert_config.json; a value of None removes a name."""
     table = json.loads((WRITTEN / "pretraining" / "albert_config.json").read_text()) | changes
     path.write_text(json.dumps({name: each for name, each in table.items() if each is not None}))
     return path
@@ -55,14 +55,14 @@ def _config(path: Path, **changes: object) -> Path:
 
 @pytest.fixture(scope="module")
 def vocabulary(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give a SentencePiece model with as many pieces as the checkpoints have words."""
+    """Write a SentencePiece model with as many pieces as the checkpoints have word embeddings."""
     words = ["".join(letters) for letters in product("aeinrst", repeat=3)]
     path = tmp_path_factory.mktemp("vocabulary") / "30k-clean.model"
     path.write_bytes(train_tokenizer(words, vocab_size=40))
     return path
 
 
-# --- transformers' names beside Google's: spelt by rules of our own, not taken from our table ------------------------
+# --- Google's names of transformers' tensors, by rules written for this test instead of our own table -----------------
 
 THEIR_BLOCK = "bert/encoder/transformer/group_{}/inner_group_{}/"
 SPELLING = {
@@ -101,7 +101,7 @@ CHECKPOINTS = ("pretraining", "groups_bfloat16", "equal_sizes", "labels", "one_o
 
 
 @pytest.mark.parametrize("name", [*CHECKPOINTS, "hub"])
-def test_every_number_arrives_under_its_name_and_goes_back_bit_for_bit(tmp_path: Path, name: str) -> None:
+def test_every_variable_is_imported_under_its_name_and_exported_bit_for_bit(tmp_path: Path, name: str) -> None:
     report = import_checkpoint(WRITTEN / name, tmp_path / "model", head="multiple-choice" if name[0] == "o" else None)
     found = load_file(tmp_path / "model" / "model.safetensors")
     not_kept = ("global_step", "/adam_m", "/adam_v")
@@ -126,7 +126,7 @@ def test_every_number_arrives_under_its_name_and_goes_back_bit_for_bit(tmp_path:
     assert all(np.array_equal(back[key], value) for key, value in theirs.items())
 
 
-def test_bytes_and_configuration_are_those_of_google(tmp_path: Path) -> None:
+def test_exported_bytes_and_configuration_are_those_of_google(tmp_path: Path) -> None:
     for name in ("equal_sizes", "groups_bfloat16"):
         import_checkpoint(WRITTEN / name, tmp_path / name / "model")
         export_checkpoint(tmp_path / name / "model", tmp_path / name)
@@ -141,7 +141,7 @@ def test_bytes_and_configuration_are_those_of_google(tmp_path: Path) -> None:
     assert text == json.dumps(table, indent=2, sort_keys=True) + "\n"
 
 
-def test_every_kind_of_number_is_read_but_no_slice() -> None:
+def test_every_data_type_is_read_and_slices_are_refused() -> None:
     bundle = read_bundle(WRITTEN / "kinds" / BEST)
     for kind in ("float16", "float32", "float64", "bfloat16", "int32", "int64"):
         assert bundle.dtype(kind) == getattr(torch, kind)
@@ -155,7 +155,7 @@ def test_every_kind_of_number_is_read_but_no_slice() -> None:
 # --- the optimizer ---------------------------------------------------------------------------------------------------
 
 
-def test_the_optimizer_is_kept_when_asked_for_moments_that_never_were_are_zeros(tmp_path: Path) -> None:
+def test_the_optimizer_is_kept_on_request_and_missing_moments_are_zeros(tmp_path: Path) -> None:
     theirs = _numbers("pretraining")
     never = ("bert/pooler/dense/kernel/adam_m", "bert/pooler/dense/kernel/adam_v", "global_step")
     some = {name: torch.from_numpy(each) for name, each in theirs.items() if name not in never}
@@ -182,7 +182,7 @@ def test_the_optimizer_is_kept_when_asked_for_moments_that_never_were_are_zeros(
             assert np.array_equal(state[f"masked_lm.bias/{slot}"], theirs[f"cls/predictions/output_bias/{slot}"])
 
 
-# --- what the user must say, and where a checkpoint may lie ----------------------------------------------------------
+# --- what the user must specify, and where a checkpoint may be -------------------------------------------------------
 
 OF_TEXTS, OF_TOKENS, NAMES = "sequence-classification", "token-classification", ("no", "maybe", "yes")
 NUMBERED = ("LABEL_0", "LABEL_1", "LABEL_2")
@@ -199,7 +199,7 @@ CLASSIFIERS = [
 ]
 
 
-def test_a_classifier_becomes_what_the_user_says(tmp_path: Path) -> None:
+def test_a_classifier_gets_the_head_that_the_user_names(tmp_path: Path) -> None:
     for number, (name, settings, head) in enumerate(CLASSIFIERS):
         import_checkpoint(WRITTEN / name, tmp_path / str(number), **settings)
         assert read_head(tmp_path / str(number)) == head
@@ -227,7 +227,7 @@ REFUSED = [
 ]
 
 
-def test_what_cannot_be_imported_says_why_and_leaves_nothing(tmp_path: Path) -> None:
+def test_an_import_that_fails_is_one_clear_error_and_leaves_nothing(tmp_path: Path) -> None:
     output = tmp_path / "out" / "model"
     for name, settings, said in REFUSED:
         if isinstance(changes := settings.get("config"), dict):
@@ -254,7 +254,7 @@ def test_archive_folder_prefix_and_index_mean_the_same(
         weights.add((output / "model.safetensors").read_bytes())
     assert len(weights) == 1
     assert len(list((tmp_path / "out").iterdir())) == len(places) == 7  # no unpacked archive is left
-    for path in list(folder.glob(f"{BEST}.*")):  # of several, each by its prefix
+    for path in list(folder.glob(f"{BEST}.*")):  # one of several is chosen by its prefix
         shutil.copy(path, path.with_name(path.name.replace("best", "200")))
     with pytest.raises(LitebertError, match=r"LB-718: there is more than one[\s\S]*model.ckpt-200, model.ckpt-best"):
         import_checkpoint(folder, tmp_path / "model")
@@ -265,7 +265,7 @@ def test_archive_folder_prefix_and_index_mean_the_same(
     import_checkpoint(Path(), tmp_path / "a\nb")  # the current folder, any name of the output
 
 
-def test_a_configuration_may_lie_elsewhere_lack_defaults_and_be_doubted(tmp_path: Path) -> None:
+def test_a_configuration_may_be_elsewhere_lack_defaults_and_be_doubted(tmp_path: Path) -> None:
     folder = shutil.copytree(WRITTEN / "pretraining", tmp_path / "without")
     (folder / "albert_config.json").unlink()
     with pytest.raises(LitebertError, match=r"LB-715[\s\S]*--config"):
@@ -279,7 +279,7 @@ def test_a_configuration_may_lie_elsewhere_lack_defaults_and_be_doubted(tmp_path
 # --- what is written for Google's code -------------------------------------------------------------------------------
 
 
-def test_the_vocabulary_goes_along_or_is_made_from_tokenizer_json(vocabulary: Path, tmp_path: Path) -> None:
+def test_the_vocabulary_is_copied_or_made_from_tokenizer_json(vocabulary: Path, tmp_path: Path) -> None:
     model, out, text = tmp_path / "model", tmp_path / "first", "A cat, or 3,000 of them (é)"
     import_checkpoint(WRITTEN / "labels", model, tokenizer=vocabulary)
     report = export_checkpoint(model, out / "model.ckpt-12")
@@ -315,7 +315,7 @@ def test_partial_sharing_becomes_the_unshared_layers_it_equals(tmp_path: Path, s
             assert all(torch.equal(ours[key], value) for key, value in theirs.items())
 
 
-def test_what_googles_code_computes_otherwise_is_said_and_what_it_cannot_is_refused(tmp_path: Path) -> None:
+def test_differences_from_googles_code_are_noted_and_unsupported_models_refused(tmp_path: Path) -> None:
     span, window = HeadConfig(kind="question-answering"), {"attention": "local", "attention_window": 2}
     for head, changes, said in (
         (None, {"hidden_act": "gelu"}, "tanh form"),

@@ -31,7 +31,7 @@ EXPECTED = {name: read_bundle(FIXTURE / NAME).read(name) for name in read_bundle
 
 
 def _small(*shape: int, **fields: object) -> bytes:
-    """Describe a variable of 2 x 3 floats, or one that lies."""
+    """Return the entry of a variable of 2 x 3 floats, or a false one."""
     axes = {"dim": [{"size": size} for size in shape or (2, 3)]}
     return Entry(**{"dtype": 1, "shape": axes, "size": 24} | fields).SerializeToString()
 
@@ -74,11 +74,11 @@ def test_a_flipped_bit_is_found_or_changes_nothing(
         [found.read(name) for name in EXPECTED]
 
 
-# --- entries and headers that cannot be ------------------------------------------------------------------------------
+# --- impossible entries and headers ----------------------------------------------------------------------------------
 
 
 def _index(*entries: bytes, **header: object) -> list[tuple[bytes, bytes]]:
-    """Give the rows of an index: the header, and an entry under a."""
+    """Return the rows of an index: the header, and entries under the name a."""
     return [(b"", Header(**header or {"num_shards": 1}).SerializeToString()), *((b"a", each) for each in entries)]
 
 
@@ -105,7 +105,7 @@ IMPOSSIBLE = {
 
 
 @pytest.mark.parametrize("name", IMPOSSIBLE)
-def test_what_cannot_be_is_refused_before_anything_is_allocated(tmp_path: Path, name: str) -> None:
+def test_impossible_entries_are_refused_before_anything_is_allocated(tmp_path: Path, name: str) -> None:
     (tmp_path / "x.index").write_bytes(table_bytes(IMPOSSIBLE[name]))
     (tmp_path / "x.data-00000-of-00001").write_bytes(bytes(24))
     limit, code = 16 << 20 if name == "too many" else 1 << 20, "LB-704" if "outside" in name else "LB-703"
@@ -129,7 +129,7 @@ def test_absurd_numbers_of_layers_are_refused_quickly(tmp_path: Path) -> None:
 
 @given(st.lists(st.tuples(st.integers(0, len(INDEX) - 1), st.integers(0, 255)), min_size=1, max_size=4))
 @settings(max_examples=300, deadline=None)
-def test_any_bytes_behind_right_checksums_are_refused_or_give_a_table(
+def test_any_bytes_with_valid_checksums_are_refused_or_give_a_table(
     tmp_path_factory: pytest.TempPathFactory, changes: list[tuple[int, int]]
 ) -> None:
     data = bytearray(INDEX)
@@ -139,7 +139,7 @@ def test_any_bytes_behind_right_checksums_are_refused_or_give_a_table(
         read_bundle(_copy(tmp_path_factory.getbasetemp() / "table", index=bytes(data)))
 
 
-def test_a_block_that_an_index_lists_twice_is_refused() -> None:  # a million times, it would take hours
+def test_a_block_that_an_index_lists_twice_is_refused() -> None:  # listed a million times, it would take hours
     def block(*values: bytes) -> bytes:  # under the keys 0, 1, ...
         rows = b"".join(b"\0\1" + bytes([len(value), key]) + value for key, value in enumerate(values))
         stored = rows + struct.pack("<II", 0, 1) + b"\0"  # one restart, no compression
@@ -175,7 +175,7 @@ def _archive(*members: Member, mode: str = "w:gz") -> bytes:
 
 
 def _refused(folder: Path, archive: bytes, code: str) -> None:
-    """Import an archive; it must be refused in little memory, and nothing be left or written anywhere."""
+    """Import an archive; require that it is refused in little memory and that no file is written anywhere."""
     path = folder / "in" / "x.tgz"
     path.parent.mkdir(exist_ok=True)
     path.write_bytes(archive)
@@ -204,7 +204,7 @@ STRANGE = [
 
 
 @pytest.mark.parametrize(("members", "code"), STRANGE, ids=range(len(STRANGE)))
-def test_what_leads_elsewhere_or_is_no_plain_file_is_refused(tmp_path: Path, members: list[Member], code: str) -> None:
+def test_paths_to_elsewhere_and_special_files_are_refused(tmp_path: Path, members: list[Member], code: str) -> None:
     _refused(tmp_path, _archive(*members), code)
     assert not Path("/litebert-escaped").exists()
 
@@ -253,7 +253,7 @@ def test_headers_that_lie_are_refused_without_reading_what_they_promise(tmp_path
 
 @given(st.binary(max_size=2_000), st.integers(2, 60))
 @settings(max_examples=60, deadline=None)
-def test_any_bytes_are_no_checkpoint_nor_is_an_archive_that_is_cut_off(
+def test_random_bytes_and_truncated_archives_are_refused(
     tmp_path_factory: pytest.TempPathFactory, some: bytes, length: int
 ) -> None:
     folder = tmp_path_factory.mktemp("any")
@@ -266,9 +266,7 @@ def test_any_bytes_are_no_checkpoint_nor_is_an_archive_that_is_cut_off(
     assert {path.name for path in folder.iterdir()} == files.keys()
 
 
-def test_control_names_that_nobody_looks_at_are_written_elsewhere(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_control_unchecked_names_are_written_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tarfile, "data_filter", tarfile.fully_trusted_filter)
     monkeypatch.setitem(tarfile._NAMED_FILTERS, "data", tarfile.fully_trusted_filter)
     (tmp_path / "out").mkdir()
