@@ -1,1 +1,1 @@
-"""Kinds of tasks, a chapter each: reading, encoding, loss, answers, measures."""
+"""Kinds of tasks, one module each: examples, encoding, loss, answers, measures."""

@@ -1,7 +1,7 @@
-"""What every kind of task is: examples become features, a network gives outputs, outputs become answers.
+"""The base of every kind of task: examples become features, the network computes outputs, outputs become answers.
 
-A kind of task is one subclass of `Family` or, where the network gives one row of logits per example, of `Scoring`. How
-texts are framed, how answers are listed and how an ensemble votes are given here; a new kind writes what is its own.
+A kind of task is a subclass of `Family` or, if the network returns one row of logits per example, of `Scoring`. Framing
+texts, listing answers and the vote of an ensemble are shared here; a new kind implements only what differs.
 """
 
 from abc import ABC, abstractmethod
@@ -24,7 +24,7 @@ Example = TypeVar("Example")
 Answer = TypeVar("Answer")
 Output: TypeAlias = NDArray[np.floating]
 NEVER = -1e30
-"""The logit of what may not be chosen (official squad_utils.py L1246)."""
+"""The logit of what must not be chosen (official squad_utils.py L1246)."""
 
 
 @dataclass(frozen=True)
@@ -54,13 +54,13 @@ class Family(ABC, Generic[Example, Answer]):
 
     head: HeadConfig
     baseline: ClassVar[str] = "the commonest label"
-    """What `constant` always gives."""
+    """What `constant` always answers, in words."""
     key_measure: ClassVar[str] = "accuracy"
     """The measure by which evaluations are compared."""
 
     @abstractmethod
     def texts(self, example: Example, /) -> tuple[str, ...]:
-        """Return what is read; an example without the first text teaches nothing."""
+        """Return the texts that are read; an example whose first text is empty teaches nothing."""
 
     # Learning
 
@@ -99,17 +99,17 @@ class Family(ABC, Generic[Example, Answer]):
         """Compare answers with the labels in the examples, by the field's measures."""
 
     def averaged(self, answers: Sequence[Answer], /) -> Answer:
-        """Return the answer of an ensemble from those of its members: what most of them say."""
+        """Return the answer of an ensemble, given those of its members: by default, the most frequent one."""
         return max(answers, key=answers.count)
 
     @abstractmethod
     def constant(self, training: Sequence[Example], examples: Sequence[Example], /) -> list[Answer]:
-        """Return the baseline, given training examples and those to answer: the commonest answer to each."""
+        """Return the baseline's answers to `examples`: the most common answer in training, for each of them."""
 
     # In words
 
     def shown(self, example: Example, /) -> str:
-        """Return the text that stands beside an answer."""
+        """Return the text that is shown next to an answer."""
         return " ¦ ".join(self.texts(example))
 
     def expected(self, _: Example, /) -> str | None:
@@ -117,13 +117,13 @@ class Family(ABC, Generic[Example, Answer]):
         return None
 
     def labels(self, _: Example, /) -> tuple[str, ...]:
-        """Return the labels of an example whose balance a data check counts."""
+        """Return the labels of an example, which a data check counts."""
         return ()
 
     def in_words(self, example: Example, answer: Answer, /) -> tuple[str, float | None, float | None]:
-        """Return an answer as text, as `expected` writes labels; its probability, if it has one; and how right it is.
+        """Return an answer as text, in the form of `expected`; its probability, if it has one; and its score.
 
-        That is 1 for a right answer, 0 for a wrong one, or a number between; it counts where there is a label.
+        The score is 1 for a right answer, 0 for a wrong one, or a number between; it is used if there is a label.
         """
         return str(answer), None, float(str(answer) == self.expected(example))
 
@@ -140,16 +140,16 @@ class Family(ABC, Generic[Example, Answer]):
         return rows
 
     def numbers(self, row: AnswerRow, _: Answer, /) -> Mapping[str, float | None]:
-        """Return the numbers beside an answer in a file of answers, by their columns; `row` is the answer as text."""
+        """Return the numbers that follow an answer in a file of answers, by column; `row` is the answer as text."""
         return {"confidence": row.confidence}
 
 
 class Scoring(Family[Example, Answer]):
-    """A kind of task with one row of logits per example: a label, a score, a choice. It can learn from a teacher's."""
+    """A kind of task with one row of logits per example: a label, a score, a choice. It can learn from a teacher."""
 
     @abstractmethod
     def target(self, example: Example, /) -> NDArray[np.generic]:
-        """Return what is to be learnt from a labelled example, as a flat array."""
+        """Return the target of a labelled example, as a flat array."""
 
     def weight(self, _: Example, /) -> float:
         """Return how much an example counts in the loss of its step."""
@@ -192,7 +192,7 @@ class Scoring(Family[Example, Answer]):
         return temperature**2 * (theirs.exp() * (theirs - ours)).sum(-1)
 
     def values(self, logits: Tensor) -> Tensor:
-        """Return what rows of logits mean, for `answer`: probabilities, scores, or the logits themselves."""
+        """Convert rows of logits to what `answer` takes: probabilities, scores, or the logits themselves."""
         return logits
 
     def outputs(self, network: AlbertForTask, batch: Batch) -> list[Output]:
@@ -206,8 +206,8 @@ class Dataset(Generic[Example, Answer]):
 
     `read` takes the data folder and a split: "train", one to evaluate on (MNLI has two) or one to answer without
     labels. `submission` turns answers into the files that a leaderboard or the official script expects, by file name;
-    `notes` say what was guessed. Of a user's own files, `train` is the training file, and `settled` is what new files
-    are read by without it, for run.json.
+    `notes` list what was guessed. For a user's own files, `train` is the training file, and `settled`, which run.json
+    records, is what is needed to read new files without it.
     """
 
     name: str

@@ -61,7 +61,7 @@ class SpanExample:
 
 
 def gold_answers(context: str, found: Iterable[tuple[str, float | None]], where: str) -> tuple[GoldAnswer, ...]:
-    """Return right answers as they stand in a context, given their texts and starts; without a start, the first place.
+    """Return the right answers in a context, given their texts and starts; without a start, take the first match.
 
     `where` names the question in errors.
     """
@@ -128,7 +128,7 @@ def most_context(windows: Sequence[tuple[int, int]], num_pieces: int) -> NDArray
 
 
 def _answer_pieces(example: SpanExample, offsets: NDArray[np.int32]) -> tuple[int, int] | None:
-    """Return the first and the last piece of the answer to learn; None where there is none."""
+    """Return the first and the last piece of the answer to learn, or None if there is none."""
     if example.is_impossible:
         return None
     if example.answers is None or len(example.answers) != 1:
@@ -155,13 +155,13 @@ class ConditionalSpans(NamedTuple):
 
 
 class ConditionalSpanHead(nn.Module):
-    """A start for each token, an end for each pair of start and token, and answerability."""
+    """Score each token as a start, each pair of start and token as an end, and answerability."""
 
     def __init__(self, config: AlbertConfig, _head: HeadConfig) -> None:
         super().__init__()
         size = config.hidden_size
         self.start = nn.Linear(size, 1)
-        self.end_hidden = nn.Linear(2 * size, size)  # of a token, beside the start
+        self.end_hidden = nn.Linear(2 * size, size)  # of a token and a start, joined
         self.end_norm = nn.LayerNorm(size, eps=config.layer_norm_eps)
         self.end = nn.Linear(size, 1)
         self.answer_hidden = nn.Linear(2 * size, size)
@@ -182,9 +182,9 @@ class ConditionalSpanHead(nn.Module):
         allowed: Bool[Tensor, "sequences width"],
         starts: Int[Tensor, "sequences starts"] | int,
     ) -> ConditionalSpans:
-        """Score ends for the given starts; if `starts` is a number, for that many likeliest ones, best first.
+        """Score ends for the given starts; if `starts` is a number, for that many of the likeliest starts, best first.
 
-        `allowed` is true on [CLS] and on the context. An export calls this with layers of its own.
+        `allowed` is true on [CLS] and on the context. An export calls this with its own layers as `self`.
         """
         start = self.start(hidden).squeeze(-1).masked_fill(~allowed, NEVER).log_softmax(-1)
         chosen = start.topk(starts).indices if isinstance(starts, int) else starts
@@ -200,7 +200,7 @@ class ConditionalSpanHead(nn.Module):
 
 
 def score_spans(network: AlbertForTask, batch: Batch, starts: Tensor | int) -> ConditionalSpans:
-    """Apply a conditional head to a batch, laid out as a rectangle; short sequences have fewer starts."""
+    """Apply a conditional head to a batch, laid out as a rectangle; a very narrow one has fewer starts."""
     width, is_context = max(batch.lengths), (batch.segments == 1).index_fill(0, batch.offsets[1:] - 1, False)
     allowed = batch.to_padded(is_context | (batch.positions == 0), width=width)  # [CLS] is "no answer"
     hidden = batch.to_padded(network.albert(batch), width=width)
@@ -243,8 +243,8 @@ NO_SPAN = ProposedSpan("", 0, 0, -1e6, -1e6)
 class SpanAnswer:
     """The answer to one question: its proposals, best first.
 
-    `null_score` (conditional head) is the logit of "no answer"; at `threshold` or more, by default even odds, no answer
-    is given.
+    `null_score` (conditional head) is the logit of "no answer"; if it reaches `threshold` (by default, even odds), no
+    answer is given.
     """
 
     n_best: tuple[ProposedSpan, ...]
@@ -267,7 +267,7 @@ def spans_of(context: str, windows: Iterable[tuple[Feature, Candidates]]) -> Ite
     for window, rows in windows:
         assert isinstance(window, SpanFeature)
         places = rows[:, :2].astype(np.int64) - window.first
-        # A start in the question or at [CLS] is not a span of the context.
+        # A span that starts in the question or at [CLS] is not in the context.
         is_inside = (places[:, 0] >= 0) & (places[:, 1] < len(window.offsets))
         places, scores = places[is_inside], rows[is_inside, 2:]
         counts = window.has_most_context[places[:, 0]]
@@ -316,10 +316,10 @@ class SpanAnswering(Family[SpanExample, SpanAnswer]):
     ) -> Iterator[SpanFeature]:
         """Yield the features one by one, so that those of a long context need not fit in memory.
 
-        Training windows without the answer stay, and point to [CLS] as impossible.
+        Training windows without the answer are kept, with [CLS] as the target, marked as impossible.
         """
         segments = cache(lambda num_first, num_second: [0] * num_first + [1] * num_second)  # equal lists are shared
-        encode = cache(tokenizer.encode_arrays)  # a context has several questions: its ids, and characters (pieces, 2)
+        encode = cache(tokenizer.encode_arrays)  # a context has several questions: ids, and characters (pieces, 2)
         questions = tokenizer.encode_ids([example.question for example in examples])
         for number, (example, question) in enumerate(zip(examples, questions, strict=True)):
             context, offsets = encode(example.context)
@@ -420,7 +420,7 @@ class SpanAnswering(Family[SpanExample, SpanAnswer]):
         return {name: measured[name] for name in ("exact", "f1")}
 
     def constant(self, _: Sequence[SpanExample], examples: Sequence[SpanExample], /) -> list[SpanAnswer]:
-        """Answer nothing: no span is commoner than another."""
+        """Answer nothing: no span is more common than another."""
         return [SpanAnswer((NO_SPAN,), self.of_no_window, self.null_threshold) for _ in examples]
 
     def shown(self, example: SpanExample, /) -> str:
@@ -453,8 +453,8 @@ class SpanAnswering(Family[SpanExample, SpanAnswer]):
 class ConditionalSpanAnswering(SpanAnswering):
     """SQuAD 2.0: an end depends on its start, and a question may have no answer (squad_utils.py L1230-1733).
 
-    At a null score of `null_threshold` or more, no answer is given. With None, measures tune it on the answers that
-    they measure, as the official evaluation does; otherwise even odds decide.
+    At a null score of `null_threshold` or more, no answer is given. If it is None, it is tuned on the answers that are
+    measured, as in the official evaluation; where right answers are not known, even odds decide.
     """
 
     head: HeadConfig = HeadConfig(kind="conditional-question-answering")  # noqa: RUF009
@@ -464,7 +464,7 @@ class ConditionalSpanAnswering(SpanAnswering):
     of_no_window: ClassVar[float | None] = 1e6  # squad_utils.py L1262
 
     def losses(self, network: AlbertForTask, batch: Batch, targets: Tensor) -> Tensor:
-        """Return half of three cross entropies: start, end after the right start, "no answer"."""
+        """Return half the sum of three cross entropies: start, end given the right start, "no answer"."""
         start, end, is_impossible = targets.view(-1, 3).T
         spans = score_spans(network, batch, start[:, None])
         likelihood = spans.start.gather(1, start[:, None]) + spans.end[:, 0].gather(1, end[:, None])
@@ -473,7 +473,7 @@ class ConditionalSpanAnswering(SpanAnswering):
         return (no_answer - likelihood[:, 0]) / 2
 
     def outputs(self, network: AlbertForTask, batch: Batch) -> list[Output]:
-        """Return the candidates of each window; row 0, a start at [CLS] and so no candidate, is the null score."""
+        """Return the candidates of each window; row 0, a start at [CLS] and so not a candidate, is the null score."""
         spans = score_spans(network, batch, self.num_starts)
         start_scores = spans.start.gather(1, spans.chosen)
         on_host = (part.cpu().numpy() for part in (spans.chosen, start_scores, spans.end, spans.no_answer))
@@ -499,7 +499,7 @@ SPAN_FAMILIES = {each.head.kind: each for each in (SpanAnswering(), ConditionalS
 
 
 def likeliest(scores: NDArray[np.floating], number: int) -> NDArray[np.int64]:
-    """Return the indices of the highest scores along the last axis, best first; ties keep order."""
+    """Return the indices of the highest scores along the last axis, best first; ties keep their order."""
     return np.argsort(-scores, axis=-1, kind="stable")[..., :number]
 
 
@@ -513,7 +513,7 @@ def likeliest(scores: NDArray[np.floating], number: int) -> NDArray[np.int64]:
 def with_threshold(examples: Sequence[SpanExample], answers: Sequence[SpanAnswer]) -> Sequence[SpanAnswer]:
     """Return the answers as the official files have them.
 
-    If no threshold was set and right answers are known, it is tuned on these.
+    If no threshold was set and right answers are known, it is tuned on them.
     """
     wanted, found, nulls = compared(examples, answers)
     if not (wanted and nulls) or answers[0].threshold is not None:
@@ -523,7 +523,7 @@ def with_threshold(examples: Sequence[SpanExample], answers: Sequence[SpanAnswer
 
 
 def gold(examples: Sequence[SpanExample]) -> dict[str, list[str]]:
-    """Return the right answers by question, of those whose answer is known."""
+    """Return the right answers by question, where they are known."""
     return {each.id: [one.text for one in each.answers] for each in examples if each.answers is not None}
 
 

@@ -60,9 +60,9 @@ class TokenClassification(Family[TagExample, TagAnswer]):
     def features(
         self, examples: Sequence[TagExample], tokenizer: Tokenizer, *, max_length: int, training: bool
     ) -> list[Feature]:
-        """Frame [CLS] words [SEP]; the weight is the number of words, so that all count equally.
+        """Frame [CLS] words [SEP]; the weight is the number of words, so that all words count equally.
 
-        Targets have one entry per token. Without labels it is 0 at the first piece of each word.
+        Targets have one entry per token. Without labels, the entry is 0 at the first piece of each word.
         """
         encoded = encode_words(tokenizer, [example.words for example in examples])
         features = []
@@ -89,9 +89,9 @@ class TokenClassification(Family[TagExample, TagAnswer]):
 
     def answer(self, _: TagExample, features: Sequence[Feature], outputs: Sequence[Output], /) -> TagAnswer:
         """Turn the logits at first pieces into probabilities, word by word."""
-        logits = [np.zeros((0, self.head.num_outputs), dtype=np.float32)]  # of a sentence without words
+        logits = [np.zeros((0, self.head.num_outputs), dtype=np.float32)]  # for a sentence without words
         for feature, output in zip(features, outputs, strict=True):
-            assert feature.target is not None, "words are answered where the target says"
+            assert feature.target is not None, "targets mark the first piece of each word"
             logits.append(output[feature.target != IGNORED])
         return TagAnswer(torch.from_numpy(np.concatenate(logits)).double().softmax(-1).numpy())
 
@@ -104,7 +104,7 @@ class TokenClassification(Family[TagExample, TagAnswer]):
         return TagAnswer(np.mean([each.probabilities for each in answers], axis=0))
 
     def constant(self, training: Sequence[TagExample], examples: Sequence[TagExample], /) -> list[TagAnswer]:
-        """Return the share of each training tag, for every word."""
+        """Return, for every word, the share of each tag in training."""
         tags = [tag for example in training for tag in example.tags or ()]
         shares = np.bincount(tags, minlength=self.head.num_outputs) / max(len(tags), 1)
         return [TagAnswer(np.tile(shares, (len(example.words), 1))) for example in examples]
@@ -150,7 +150,7 @@ def encode_words(tokenizer: Tokenizer, sentences: Sequence[Sequence[str]]) -> li
 
 
 def runs(sizes: Sequence[int], *, room: int) -> Iterator[slice]:
-    """Split words of these sizes in pieces into runs that fit; a word too long is its own run."""
+    """Split words, given their sizes in pieces, into runs that fit; a word that is too long is a run of its own."""
     start, used = 0, 0
     for word, size in enumerate(sizes):
         if used + size > room and word > start:

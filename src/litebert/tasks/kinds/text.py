@@ -1,6 +1,6 @@
 """Texts and pairs with labels or a score (official run_classifier.py), and questions with choices (race_utils.py).
 
-A kind of label is a class here: targets, loss, probabilities, measures and words. `litebert.config.PROBLEMS` names
+Each kind of label is a class here: targets, loss, probabilities, measures and words. `litebert.config.PROBLEMS` lists
 them; a new kind of label is a subclass of `TextClassification` and a line there.
 """
 
@@ -52,7 +52,7 @@ class Scores:
 
 @dataclass(frozen=True)
 class TextExample:
-    """A text or a pair; its label is an index, several indices or a score, by the problem."""
+    """A text or a pair; its label is an index, several indices or a score, depending on the problem."""
 
     id: str
     first: str
@@ -62,7 +62,7 @@ class TextExample:
 
 @dataclass(frozen=True)
 class TextClassification(Scoring[TextExample, Scores]):
-    """One answer per text or pair; a subclass for each kind of label. `class_weights` weigh the loss by label."""
+    """One answer per text or pair; a subclass for each kind of label. `class_weights` weight the loss by label."""
 
     class_weights: tuple[float, ...] | None = None
     is_number: ClassVar[bool] = False
@@ -74,7 +74,7 @@ class TextClassification(Scoring[TextExample, Scores]):
         family: TextClassification = resolve_name(PROBLEMS[head.problem_type])(head)
         return family
 
-    # What a kind of label says, besides `target`, `losses_of` and perhaps `imitation`
+    # What a kind of label defines, besides `target`, `losses_of` and perhaps `imitation`
 
     @abstractmethod
     def log_values(self, logits: Tensor) -> Tensor:
@@ -86,19 +86,19 @@ class TextClassification(Scoring[TextExample, Scores]):
 
     @abstractmethod
     def commonest(self, labels: Sequence[Label]) -> tuple[float, ...]:
-        """Return the values of always giving the commonest label, or the mean score."""
+        """Return the values of the baseline, which always gives the commonest label or the mean score."""
 
     @abstractmethod
     def named(self, answer: Scores) -> tuple[str, ...]:
         """Return the names of the labels that an answer gives: one, or several, or none."""
 
-    # What all have in common
+    # What all kinds have in common
 
     def texts(self, example: TextExample, /) -> tuple[str, ...]:
         return (example.first,) if example.second is None else (example.first, example.second)
 
     def losses(self, network: AlbertForTask, batch: Batch, targets: Tensor) -> Tensor:
-        """Return the loss of each sequence: of the head after each step, weighted by its number (PABEE, 3.3)."""
+        """Return the loss of each sequence: the mean over the heads of all steps, weighted by step (PABEE, 3.3)."""
         by_step = [self.losses_of(logits, targets) for logits in network.by_step(batch)]
         weighted = torch.stack([step * losses for step, losses in enumerate(by_step, start=1)])  # (steps, sequences)
         return weighted.sum(0) / sum(range(1, len(by_step) + 1))
@@ -247,11 +247,11 @@ def label_of(example: TextExample) -> Label:
 
 
 class VectorHead(nn.Module):
-    """One linear layer on the vector of a text or, for a pair, also on how its vectors differ.
+    """One linear layer on the vector of a text or, for a pair, also on how its two vectors differ.
 
-    A model of text vectors learns the mean of the tokens; its [CLS] says little, and it has no pooler. For a pair, the
+    A model of text vectors learns the mean of the tokens; its [CLS] means little, and it has no pooler. For a pair, the
     layer also reads |a - b| and a * b (Reimers & Gurevych 2019), where a and b are the means over each text, scaled to
-    unit variance. For a single text both are zero.
+    unit variance. For a single text both features are zero.
     """
 
     def __init__(self, config: AlbertConfig, head: HeadConfig) -> None:
@@ -279,7 +279,7 @@ def vector_rows(
 ) -> Float[Tensor, "sequences three_hidden"]:
     """Return the input of a VectorHead's layer, given the sums over the tokens of both texts.
 
-    The layer norm of a sum is that of the mean.
+    The layer norm of a sum equals that of the mean.
     """
     a, b, both = (F.layer_norm(x, x.shape[-1:]) for x in (first, second, first + second))
     return torch.cat([both, (a - b).abs() * is_pair, a * b * is_pair], -1)
@@ -306,8 +306,8 @@ class ChoiceExample:
 class MultipleChoice(Scoring[ChoiceExample, Scores]):
     """Choose among texts, by one logit for each.
 
-    Each question has `num_choices` sequences. A question with fewer choices is filled up with sequences of [CLS] alone,
-    which no real choice has and which are never chosen.
+    Each question has `num_choices` sequences. A question with fewer choices is padded with sequences of only [CLS],
+    which are unlike any real choice and are never chosen.
     """
 
     head: HeadConfig = HeadConfig(kind="multiple-choice")  # noqa: RUF009
@@ -389,7 +389,7 @@ class MultipleChoice(Scoring[ChoiceExample, Scores]):
         return None if example.label is None else example.choices[example.label]
 
     def in_words(self, example: ChoiceExample, answer: Scores, /) -> tuple[str, float | None, float | None]:
-        """Return the chosen text; it is right by its place, for two choices may be spelt alike."""
+        """Return the chosen text; it is right if its place is, since two choices may have the same text."""
         return example.choices[answer.best], max(answer.values), float(answer.best == example.label)
 
     def labels(self, example: ChoiceExample, /) -> tuple[str, ...]:
