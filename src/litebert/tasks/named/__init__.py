@@ -1,4 +1,4 @@
-"""Data sets by name, those of users' own files and those that are registered; and the scores that were published."""
+"""Data sets by name: built-in and registered ones, and users' own files. Also the published scores."""
 
 import tomllib
 from collections.abc import Mapping
@@ -35,7 +35,7 @@ def require_task(name: str) -> None:
 def open_dataset(
     task: TaskConfig, data: TaskDataConfig, *, settled: Mapping[str, Json] | None = None
 ) -> Dataset[Any, Any]:
-    """Return a data set whose family has the task's settings.
+    """Return a data set, with the task's settings in its family.
 
     `settled` is what a run recorded about a user's own files, in case the training file is gone.
     """
@@ -67,7 +67,7 @@ def open_dataset(
 class PublishedScore:
     """One score in percent, and its source (arXiv 1909.11942 v6, README of google-research).
 
-    `model` is the preset of this row, or a description if it is none; `row` is the row's own name.
+    `model` is the preset of this row, or a description if there is none; `row` is the row's own name.
     """
 
     task: str

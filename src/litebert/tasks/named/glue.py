@@ -1,4 +1,4 @@
-"""GLUE: ten data sets as one table, their files as packed by their authors or by the Hub, and the upload."""
+"""GLUE: ten data sets described in one table, their files from the authors or from the Hub, and the upload."""
 
 import io
 import tomllib
@@ -21,8 +21,8 @@ from litebert.tasks.own.table import number_of, open_table
 
 # The tasks
 #
-# Columns are found by their names in the header. In the authors' files they are where the official readers count them
-# (classifier_utils.py L87-553); in any other file, a missing name is an error.
+# Columns are found by their names in the header. In the authors' files, these are the columns that the official readers
+# take by position (classifier_utils.py L87-553); in any other file, a missing name is an error.
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class GlueTask:
     """What is specific to the files and labels of one task.
 
     `labels` are in the order of the official code; without any, the answer is a score. `written` are the labels as
-    spelt in the files, if that differs; fields that begin with `hub` are what differs on the Hub. `header` names the
+    spelt in the files, if that differs; fields that begin with `hub` hold what differs on the Hub. `header` names the
     columns of labelled files without a header line. The tasks themselves are in glue.toml.
     """
 
@@ -70,11 +70,11 @@ GLUE_TASKS = TypeAdapter(tuple[GlueTask, ...]).validate_python(_TABLE["tasks"])
 
 ID_COLUMNS = ("index", "id", "idx")  # with a row's number; without one, rows are counted from 0
 HIGHEST_SCORE = 5  # of STS-B; the lowest is 0
-AGAIN = "get the file again, or take this row out"
+AGAIN = "get the file again, or remove this row"
 
 
 def read_glue(task: GlueTask, folder: Path, split: str) -> list[TextExample]:
-    """Read one split from the folder of all tasks or from the task's own; texts are unchanged."""
+    """Read one split from the folder of all tasks or from that of the task; texts are unchanged."""
     if split not in task.splits:
         advice = f"litebert recipes show {'mnli' if task.name == 'ax' else task.name}"
         what, wanted = f"{task.name} has no split {split}", f"one of {', '.join(task.splits)}"
@@ -91,7 +91,7 @@ def read_glue(task: GlueTask, folder: Path, split: str) -> list[TextExample]:
             if not {*columns} <= row.keys():
                 what = f"{source.place(number)}: these are not the columns of {task.name}"
                 asked, advice = (
-                    f"among them {', '.join(columns)}",
+                    f"columns that include {', '.join(columns)}",
                     f"give the folder that holds {task.folder}, or its files",
                 )
                 raise LitebertError("LB-822", what, received=", ".join(row), expected=asked, next=advice)
@@ -122,10 +122,10 @@ def _lines(task: GlueTask, source: Source, header: Sequence[str]) -> Iterator[tu
 
 
 def _label(task: GlueTask, value: object, *, is_tsv: bool) -> int | float | None:
-    """Return a score; or the number of a label: the authors' spelling in any case, or the Hub's name or number.
+    """Return a score, or the index of a label: from the authors' spelling in any case, or the Hub's name or number.
 
-    No other spelling is accepted in the authors' files: those of RTE have the columns of WNLI, but words where WNLI has
-    digits.
+    No other spelling is accepted in the authors' files: the files of RTE have the columns of WNLI, but words where
+    WNLI has digits.
     """
     names = task.spellings if is_tsv else task.labels
     if not task.labels:

@@ -19,7 +19,7 @@ from litebert.tasks.kinds.family import Dataset
 from litebert.tasks.kinds.spans import ConditionalSpanAnswering, SpanAnswer, SpanAnswering, SpanExample
 from litebert.tasks.kinds.text import ChoiceExample, MultipleChoice, Scores
 
-# What a file has: questions of SQuAD, passages of RACE; and predictions
+# What files contain: questions of SQuAD, passages of RACE; predictions
 
 LETTERS = "ABCD"  # of the options of RACE
 
@@ -73,13 +73,13 @@ Part = TypeVar("Part")
 
 
 def checked(kind: TypeAdapter[Part], row: object, place: str, what: str) -> Part:
-    """Return what an object in a file describes; errors name its place and call it `what`."""
+    """Return an object of a file after validation; errors name its place and call it `what`."""
     if isinstance(row, LitebertError):
         raise row
     try:
         return kind.validate_python(row)
     except ValidationError as error:
-        given, advice = error.errors()[0]["input"], "correct this place, or choose the file that was meant"
+        given, advice = error.errors()[0]["input"], "correct it, or choose the file that was meant"
         fault = f"{place}: not {what}"
         raise LitebertError("LB-801", fault, received=given, expected=refused(error), next=advice) from error
 
@@ -88,9 +88,9 @@ def checked(kind: TypeAdapter[Part], row: object, place: str, what: str) -> Part
 
 
 def read_squad(source: Source) -> tuple[list[SpanExample], bool]:
-    """Read the questions of a file, and whether some may have no answer (SQuAD 2.0).
+    """Return the questions of a file, and whether some may have no answer (SQuAD 2.0).
 
-    Each answer must stand where its start says, and ids must differ.
+    Each answer must be where its start says, and ids must be unique.
     """
     examples, is_version_2 = list[SpanExample](), False
     for number, row in scan_json(source):
@@ -105,7 +105,7 @@ def read_squad(source: Source) -> tuple[list[SpanExample], bool]:
     for key, count in Counter(example.id for example in examples).items():
         if count > 1:
             what = f"{source.name}: {count} questions have the same id"
-            advice = "answers are listed by id: give each one"
+            advice = "answers are listed by id: give each question its own"
             raise LitebertError("LB-803", what, received=key, next=advice)
     return examples, is_version_2
 
@@ -138,10 +138,10 @@ def submission(_: str, examples: Sequence[SpanExample], answers: Sequence[SpanAn
 
 
 def score_predictions(dataset: Path, predictions: Path, *, null_odds: Path | None = None) -> dict[str, float]:
-    """Score question id -> answer against a file of SQuAD 1.1 or 2.0; which one, the file says.
+    """Score predictions (question id -> answer) against a file of SQuAD 1.1 or 2.0; the file shows which.
 
-    Questions without a prediction are named on stderr and counted as `unanswered`. As officially, they are wrong in 1.1
-    and left out in 2.0. `null_odds` (2.0) has question id -> null score.
+    Questions without a prediction are listed on stderr and counted as `unanswered`. As in the official scripts, they
+    are wrong in 1.1 and left out in 2.0. `null_odds` (2.0) maps question id to null score.
     """
     source = find_file(dataset)
     examples, is_version_2 = read_squad(source)
@@ -151,7 +151,7 @@ def score_predictions(dataset: Path, predictions: Path, *, null_odds: Path | Non
     )
     if wanted.keys().isdisjoint(found):
         received, asked = (f"ids such as {next(iter(ids), 'none')}" for ids in (found, wanted))
-        what = f"{predictions} answers no question whose answer {source.name} tells"
+        what = f"{predictions} answers none of the questions in {source.name} that have a known answer"
         advice = "choose the file of questions that the predictions were made for"
         raise LitebertError("LB-809", what, received=received, expected=asked, next=advice)
     missing = [key for key in wanted if key not in found]
@@ -166,7 +166,7 @@ def score_predictions(dataset: Path, predictions: Path, *, null_odds: Path | Non
         return squad2_measures(wanted, found) | unanswered
     nulls = checked(_NUMBERS, read_json(find_file(null_odds)), str(null_odds), "question id to number")
     if lacking := [key for key in wanted if key in found and key not in nulls]:
-        what = f"{null_odds} lacks questions that are answered"
+        what = f"{null_odds} lacks the scores of questions that are answered"
         received, advice = f"no null score for {lacking[0]}", "write both files in one go, or omit --null-odds"
         raise LitebertError("LB-810", what, received=received, next=advice)
     return squad2_measures(wanted, found, nulls) | threshold_measures(wanted, found, nulls) | unanswered
