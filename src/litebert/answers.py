@@ -93,7 +93,7 @@ def _data_frame(answers: Sequence[Any]) -> "DataFrame":
 
 @dataclass(frozen=True)
 class Filling(Tabular):
-    """One way to fill the blanks of a text; `offsets` are where each blank starts and ends."""
+    """One way to fill the blanks of a text; `offsets` are the start and end of each blank."""
 
     text: str
     words: tuple[str, ...]

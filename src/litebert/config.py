@@ -89,7 +89,7 @@ class AlbertConfig(Section):
 
     @property
     def projects_embeddings(self) -> bool:
-        """Whether a dense layer maps E to H (the official code has none where E = H)."""
+        """Whether a dense layer maps E to H (the official code has none if E = H)."""
         differ = self.embedding_size != self.hidden_size
         return differ if self.embedding_projection is None else self.embedding_projection
 
@@ -261,7 +261,7 @@ class HeadConfig(Section):
         return f"{self.kind}, {self.problem_type}: {labels}" if labels else self.kind
 
     def answers_as(self, other: "HeadConfig") -> bool:
-        """Whether both give the same kind of answers, with the same labels."""
+        """Whether both heads give the same kind of answers, with the same labels."""
         has_same = self.record.has_problem_type and other.record.has_problem_type
         ours, theirs = (self.labels, self.problem_type), (other.labels, other.problem_type)
         return (has_same or self.kind == other.kind) and ours == theirs
@@ -271,7 +271,7 @@ class HeadConfig(Section):
         if self.kind not in HEADS:
             raise ValueError(f"there is no head {self.kind!r}, only {', '.join(HEADS)}")
         if self.problem_type not in PROBLEMS:
-            raise ValueError(f"problem_type is one of {', '.join(PROBLEMS)}")
+            raise ValueError(f"problem_type must be one of {', '.join(PROBLEMS)}")
         if self.record.has_labels != bool(self.labels):
             needs = "needs the names of its labels" if self.record.has_labels else "has no labels"
             raise ValueError(f"a {self.kind} head {needs}")
@@ -322,7 +322,7 @@ class DataConfig(Section):
     @model_validator(mode="after")
     def _check(self) -> Self:
         if self.weights is not None and len(self.weights) != 1 + len(self.mix or ()):
-            raise ValueError(f"data.weights has {len(self.weights)} numbers for corpus and mix")
+            raise ValueError(f"data.weights needs one number per corpus, not {len(self.weights)}")
         return self
 
 

@@ -24,7 +24,7 @@ from litebert.files import Json
 Item = TypeVar("Item")
 Value = TypeVar("Value")
 
-JOIN_SECONDS = 300.0  # within which all processes must start
+JOIN_SECONDS = 300.0  # the time within which all processes must start
 SUM_SECONDS = 600.0  # the longest wait in one sum: if another process hangs, the run ends after this time
 POLL_SECONDS = 0.05
 
@@ -82,7 +82,7 @@ class World:
         return values
 
     def from_first(self, make: Callable[[], Json]) -> Json:
-        """Return a value that the first process makes; the others wait for it without limit."""
+        """Return a value that the first process makes; the others wait for it without a time limit."""
         if self.store is None:
             return make()
         made = make() if self.is_first else None

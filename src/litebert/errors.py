@@ -17,7 +17,7 @@ _LONGEST_RECEIVED = 300  # characters of a received value that a message shows
 class LitebertError(Exception):
     """An error that tells the user in up to four lines what is wrong and which command to run next.
 
-    `code` is stable (`LB-…`, listed in docs/errors.md); `exit_code` is what the shell sees (subclasses below).
+    `code` is stable (`LB-…`, listed in docs/errors.md); `exit_code` is that of the command (see the subclasses).
 
     >>> print(LitebertError("LB-000", "no such size", received="-1", expected="1 or more",
     ...                     next="litebert sizes"))
@@ -103,7 +103,7 @@ def _on_one_line(text: str) -> str:
     return harmless(text).replace("\n", "\\n").replace("\t", "\\t")
 
 
-# ---- failures of the system: files, disk, memory --------------------------------------------------------------------
+# ---- system failures: files, disk, memory ---------------------------------------------------------------------------
 
 _ALLOCATORS = ("not enough memory", "can't allocate memory", "out of memory", "bad_alloc")  # of torch, CUDA and C++
 

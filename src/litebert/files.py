@@ -61,7 +61,7 @@ def require_replaceable(path: Path, *, as_folder: bool = False) -> None:
             raise LitebertError("LB-008", f"{path} is {kind} and cannot be replaced", next="choose another path")
 
 
-# ---- files: replaced whole, or appended to --------------------------------------------------------------------------
+# ---- files: replaced as a whole, or appended to ---------------------------------------------------------------------
 
 
 def write_bytes(path: Path, data: bytes) -> None:
@@ -153,7 +153,7 @@ def staged_folder(final: Path) -> Iterator[Path]:
 
 @contextmanager
 def locked(folder: Path, busy: Callable[[], LitebertError] | None = None) -> Iterator[None]:
-    """Lock a folder against other processes, or raise `busy()`; without one, wait until the folder is free.
+    """Lock a folder against other processes, or raise `busy()`; without `busy`, wait until the folder is free.
 
     The system unlocks it when this process ends.
     """
@@ -250,7 +250,7 @@ def read_json(path: Path, *, command: str, limit: int = 16 << 20) -> dict[str, J
 
 
 def parse_json(text: str, *, distinct_keys: bool = False) -> object:
-    """Parse JSON; raise ValueError for NaN, Infinity and, with `distinct_keys`, duplicate keys.
+    """Parse JSON; raise ValueError if it is invalid or has NaN, Infinity or, with `distinct_keys`, duplicate keys.
 
     Values that are nested too deeply raise RecursionError.
     """

@@ -1,7 +1,7 @@
-"""The standard measures under their usual names and definitions, from scikit-learn and scipy where those are exact.
+"""The standard metrics under their usual names and definitions, from scikit-learn and scipy where those are exact.
 
-Measures of answers match the official scripts (evaluate-v1.1.py, evaluate-v2.0.py) digit for digit, in percent; those
-of entities count as conlleval and seqeval do. Undefined values are 0. Without examples, all raise LB-430.
+Metrics of answers match the official scripts (evaluate-v1.1.py, evaluate-v2.0.py) digit for digit, in percent;
+entities are counted as in conlleval and seqeval. Undefined values are 0. Without examples, all raise LB-430.
 """
 
 import re
@@ -85,7 +85,7 @@ def regression_measures(wanted: NDArray[np.floating], values: NDArray[np.floatin
 
 @dataclass(frozen=True)
 class Spread:
-    """Median, mean and sample standard deviation of `number` values, such as a measure over several seeds."""
+    """Median, mean and sample standard deviation of `number` values, such as a metric over several seeds."""
 
     median: float
     mean: float
@@ -218,7 +218,7 @@ def threshold_measures(
     """Return the results of the best thresholds, found on these very questions.
 
     These are `best_exact`, `best_f1` and their thresholds; and, if some questions have an answer, the average precision
-    of answering the surest first (`exact_`, `f1_average_precision`).
+    of answering the most certain first (`exact_`, `f1_average_precision`).
     """
     raw, measures = raw_scores(gold, predictions), dict[str, float]()
     require_some(len(raw))

@@ -31,8 +31,8 @@ class MomentOptimizer(Optimizer):
     """Step against m / (sqrt(v) + eps) + weight_decay p, as upstream's optimization.py does.
 
     With `bias_correction`, m and v are divided by 1 - beta^t (Kingma and Ba, arXiv 1412.6980). With `average_decay`, an
-    exponential moving average of the weights is kept: see `averaged`. `momentum` is Muon's. In each group,
-    `is_adapted` says whether LAMB scales its steps, and `is_matrix` whether Muon updates it.
+    exponential moving average of the weights is kept: see `averaged`. `momentum` is Muon's. In each group, `is_adapted`
+    says whether LAMB scales its steps, and `is_matrix` whether Muon updates it.
     """
 
     _scales_by_norms = False

@@ -60,8 +60,8 @@ def integers(seed: int, purpose: str, low: IntLike, high: IntLike, *indices: Int
 def permutation(seed: int, purpose: str, step: int, length: int, positions: Ints) -> Ints:
     """Return where a stateless shuffle of range(length) puts each of `positions`.
 
-    A four-round Feistel network over the next even power of two, walked until it lands inside
-    the range: a bijection for every length, without memory, found in constant time.
+    A four-round Feistel network over the next even power of two, repeated until it lands inside
+    the range: a bijection for every length, without memory, found in constant expected time.
     """
     if length <= 1:
         return np.zeros_like(positions)

@@ -151,7 +151,7 @@ def _place(source: Source, passage: Passage, position: int) -> str:
 
 
 class SeenDocuments:
-    """A hash and a place of every document, in 16 bytes."""
+    """The hash and the place of every document, in 16 bytes each."""
 
     def __init__(self) -> None:
         self._hashes, self._places = array("Q"), array("Q")  # a place is the number of its input and its line
@@ -197,7 +197,7 @@ def check_corpus(path: str | Path, *, verify_only: bool = False) -> CheckReport:
         sizes = [file.stored.size for part in parts for shard in part.shards for file in shard.files]
         sizes += [file.stat().st_size for part in parts for file in part.verify_records()]
     except DamagedError as error:
-        what = error.what.replace(f"{path}/", "")  # the finding names the path already
+        what = error.what.replace(f"{path}/", "")  # the finding already names the path
         found.add("damaged", str(path), f"{what}: {error.received}", advice=error.next)
         return CheckReport(found.report(), {})
     if verify_only:

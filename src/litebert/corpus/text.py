@@ -1,4 +1,4 @@
-"""Text for a corpus: inputs are split into documents, in passages of bounded size, and these into sentences."""
+"""Text for a corpus: split inputs into documents, in passages of bounded size, and passages into sentences."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,7 +17,7 @@ from litebert.reading.tables import parse_row, read_parquet, texts_of
 PASSAGE_CHARACTERS = 1 << 16  # from this size on, a passage of a .txt file ends at the next blank line
 LONGEST_PASSAGE = 1 << 20  # from this size on, it ends at the next line end
 CHUNK_CHARACTERS = 1 << 16
-LONGEST_BLOCK = 8_192  # characters passed to sentencex at once; its time grows with the square of a paragraph
+LONGEST_BLOCK = 8_192  # characters passed to sentencex at once; its time grows with the square of their number
 LONG_SENTENCE = 600  # sentences of this many characters or more are split again without their quotation marks
 
 

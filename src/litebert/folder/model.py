@@ -93,7 +93,7 @@ def save_model(
 def load_model(folder: Path, *, dtype: torch.dtype = torch.float32, for_inference: bool = False) -> LoadedModel:
     """Read a model folder; parameters that its file lacks are listed in `missing` and get no values.
 
-    For inference the weights are packed, and may be eight-bit; `dtype` is that of activations. An incomplete encoder or
+    For inference the weights are packed, and may be eight-bit; `dtype` is for activations. An incomplete encoder or
     task head is an error; the two pretraining heads and the pooler may be missing, as in many files on the Hub.
     """
     (layout, config), (tensors, has_hashes) = read_layout(folder), read_weights(folder)
@@ -193,7 +193,7 @@ def build_network(
     network.load_state_dict(parameters, strict=False, assign=True)
     for parameter in network.parameters():
         parameter.requires_grad_()
-    # Doubts about the published models are worth a note where the shape is one of theirs.
+    # Doubts about the published models are worth a note if the shape is one of theirs.
     is_published = config.sharing == "all" and (config.hidden_size, config.num_hidden_layers) in PUBLISHED_SHAPES
     notes = tuple(doubts(config).values()) if layout is ALBERT and is_published else ()
     if layout is BERT and "sentence_order.classifier.weight" in parameters:

@@ -84,7 +84,7 @@ def tensor_names(
 ) -> list[str]:
     """Return the names on disk of one of our parameters; with partial sharing, several.
 
-    A variable of Google's that ends in /kernel is stored as [in, out], the transpose of our weight.
+    A Google variable that ends in /kernel is stored as [in, out], the transpose of our weight.
 
     >>> tensor_names("albert.feed_forward.0.output.bias", AlbertConfig())
     ['albert.encoder.albert_layer_groups.0.albert_layers.0.ffn_output.bias']
@@ -129,7 +129,7 @@ def _variable(module: str, kind: str) -> str:
 
 
 def identity_projection(config: AlbertConfig) -> dict[str, Tensor]:
-    """Return what transformers needs on disk where the embeddings are as wide as the layers and are not projected."""
+    """Return what transformers needs on disk if the embeddings are as wide as the layers and are not projected."""
     size = config.hidden_size
     return dict(zip(PROJECTION, (torch.eye(size), torch.zeros(size)), strict=True))
 

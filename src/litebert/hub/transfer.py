@@ -134,7 +134,7 @@ def pull(repository: str, revision: str | None = None, *, legacy_pickle: bool = 
 
 
 def _require_hash(blob: Path) -> None:
-    """Delete a cached file whose hash is not the one in its name: SHA-256, or SHA-1 as git (or a mirror) has it."""
+    """Delete a cached file, and raise, if its hash is not its name: SHA-256, or SHA-1 as git (or a mirror) has it."""
     sizes = {64: ("sha256", [b""]), 40: ("sha1", [b"", b"blob %d\0" % blob.stat().st_size])}
     kind, starts = sizes.get(len(blob.name), ("", []))
     for start in starts:

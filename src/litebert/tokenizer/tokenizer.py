@@ -74,8 +74,8 @@ class Tokenizer:
     """A vocabulary and its rules; it is immutable, so threads can share one.
 
     `pieces` are all pieces by id, `vocab_size` of them; `starts_word` says whether each begins a word, shape (vocab,),
-    the rule that masking uses. `special_ids` are `pad_id`, `unk_id`, `cls_id`, `sep_id` and `mask_id`. `hash`
-    is the blake2b of the vocabulary file and the settings that change ids, in hex.
+    the rule that masking uses. `special_ids` are `pad_id`, `unk_id`, `cls_id`, `sep_id` and `mask_id`. `hash` is the
+    blake2b of the vocabulary file and the settings that change ids, in hex.
 
     >>> from importlib.resources import files
     >>> tokenizer = Tokenizer.load(files("litebert") / "model")
