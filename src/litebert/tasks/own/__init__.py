@@ -1,1 +1,1 @@
-"""A user's own files of examples as a data set: columns, the table that they stand in, examples, the data set."""
+"""A user's own files of examples as a data set: the table and its columns, the examples, the data set."""

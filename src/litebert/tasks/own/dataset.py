@@ -74,18 +74,18 @@ class RowReading(ABC, Generic[Example, Answer]):
         """Turn a row into an example; errors name its place."""
 
     def group(self, example: Example) -> tuple[str, str]:
-        """Return the text that may not be in both training and held-out rows, and the label, if there is one.
+        """Return the text that must not be in both training and held-out rows, and the label, if there is one.
 
         The same share of each label is held out.
         """
         return self.family.texts(example)[0], ""
 
     def lacks_label(self, row: Row) -> bool:
-        """Whether a row has no label to learn."""
+        """Return whether a row has no label to learn."""
         return not members_of(self.columns.cell(row, self.learnt))
 
     def open(self, path: Path, *, is_labelled: bool) -> TableFile:
-        """Open a file with the same columns; only with `is_labelled` does it need the labels."""
+        """Open a file with the same columns; columns of labels are required only with `is_labelled`."""
         table = open_table(path, has_header=self.columns.has_header is not False)
         optional = ("id",) if is_labelled else ("id", *LEARNT)
         self.columns.require_in(table.columns, without=optional, where=f" in {path}")
@@ -119,28 +119,28 @@ class RowReading(ABC, Generic[Example, Answer]):
         return self.numbers[label]
 
 
-# A column of labels: which problem follows from it
+# Which problem follows from a column of labels
 
 MANY = 20  # distinct whole numbers may be scores if there are more than this
 SLIPS = 20  # in a column of fractions, at most one cell in this many may not be a number
-AMOUNTS = ("score", "rating", "similarity", "relatedness")  # a column of many whole numbers so called has scores
-MISSING = ("nan", "na", "n/a", "null", "none")  # no value, in a column of numbers
-SEPARATORS = "|;,"  # between the labels of one cell, the likelier first
+AMOUNTS = ("score", "rating", "similarity", "relatedness")  # a column of many whole numbers with such a name has scores
+MISSING = ("nan", "na", "n/a", "null", "none")  # words for a missing value, in a column of numbers
+SEPARATORS = "|;,"  # between the labels of one cell, the likeliest first
 _SHOWN_LABELS = 10
 
 
 def _are_scores(name: str, counts: Counter[str]) -> bool:
-    """Whether the counted cells of a column are scores: fractions, or many whole numbers that look like amounts."""
+    """Return whether the counted cells of a column are scores: fractions, or many integers that look like amounts."""
     numbers = {label: number for label in counts if (number := number_of(label)) is not None}
     if not all(map(float.is_integer, numbers.values())):
-        # A typing error among fractions does not turn scores into classes; reading its row is an error.
+        # A typing error among fractions does not turn scores into classes; reading its row raises an error.
         return (counts.total() - sum(counts[label] for label in numbers)) * SLIPS <= counts.total()
     is_called_so, nearly_all_differ = any(word in name.lower() for word in AMOUNTS), len(numbers) * 2 > counts.total()
     return _are_numbers(counts) and len(numbers) > MANY and (is_called_so or nearly_all_differ)
 
 
 def _are_numbers(labels: Iterable[str]) -> bool:
-    """Whether all labels are numbers, apart from words for a missing value."""
+    """Return whether all labels are numbers, apart from words for a missing value."""
     filled = [label for label in labels if label.lower() not in MISSING]
     return bool(filled) and all(number_of(label) is not None for label in filled)
 
@@ -184,7 +184,7 @@ _PROBLEM_TYPES = {
     "multi-label": "multi_label_classification",
     "regression": "regression",
 }
-_MARKS = {"false": 0, "true": 1, "no": 0, "yes": 1}  # beside 0 and 1, in a column for one label
+_MARKS = {"false": 0, "true": 1, "no": 0, "yes": 1}  # besides 0 and 1, in a column for one label
 
 
 class TextRows(RowReading[TextExample, Scores]):
@@ -211,7 +211,7 @@ class TextRows(RowReading[TextExample, Scores]):
         if found == "multi-label":
             written = "".join(single)
             labels = in_order([*(label for cell in single for label in labels_in(cell, written)), *listed])
-            return cls(columns, found, labels), f"{len(labels)} labels, of which a row has any number"
+            return cls(columns, found, labels), f"{len(labels)} labels, any number of them per row"
         if problem is None and len(single) > max(20, single.total() // 2):
             what = f"{file}: column {name} does not look like labels"
             received = f"{len(single):,} different values in {single.total():,} rows"
@@ -325,7 +325,7 @@ class ChoiceRows(RowReading[ChoiceExample, Scores]):
             if not names:
                 found.add(label)
                 counts_from_one = counts_from_one or label == str(len(texts))
-        # the usual spelling that has all labels: from 0, from 1, in letters
+        # the usual spelling that covers all labels: from 0, from 1, in letters
         from_one, letters = tuple(map(str, range(1, most + 1))), tuple(ascii_uppercase[:most])
         spellings = [tuple(map(str, range(most))), from_one, letters, tuple(map(str.lower, letters))]
         if counts_from_one:
@@ -441,14 +441,14 @@ SHAPES: dict[str, RowShape] = {problem: shape for shape, each in READINGS.items(
 
 
 def settle(table: TableFile, columns: Sequence[str], problem: str | None) -> tuple[RowReading[Any, Any], list[str]]:
-    """Read a training table once to settle how its rows become examples; notes say what was guessed."""
+    """Read a training table once to settle how its rows become examples; the notes list what was guessed."""
     chosen, sample, file = chosen_columns(columns, table.columns), table.sample(), table.source.name
     shape, found = guess_columns(table.columns, sample, chosen, SHAPES[problem] if problem else None)
     kind = READINGS[shape]
     if not found.all(kind.learnt):
         what, received = f"{file} has no column of labels", f"columns {', '.join(table.columns)}"
         raise LitebertError("LB-861", what, received=received, next=f"--column {kind.learnt}=NAME")
-    if table.has_header is False:  # then other files have none, either
+    if table.has_header is False:  # then other files have none either
         found = replace(found, has_header=False)
     reading, about = kind.settle((row for _, row in table.rows()), file, found, problem)
     unused = [name for name in table.columns if name not in chain(*found.names.values())]
@@ -507,7 +507,7 @@ def table_dataset(
             if not (is_labelled and skips_unlabelled and reading.lacks_label(row))
         }
         examples = list(numbered.values())
-        if len({example.id for example in examples}) < len(examples):  # ids that repeat give way to numbers of rows
+        if len({example.id for example in examples}) < len(examples):  # repeated ids: use row numbers instead
             examples = [replace(example, id=str(number)) for number, example in numbered.items()]
         if not is_train or dev or split == "test":
             return examples
@@ -521,7 +521,7 @@ def table_dataset(
 
 
 def drawn(groups: Sequence[tuple[str, str]], share: float) -> NDArray[np.bool_]:
-    """Draw a share of the distinct keys, given (key, stratum), the same share of each stratum, but at least one key.
+    """Draw a share of the distinct keys, given (key, stratum): the same share of each stratum, and at least one key.
 
     Equal keys are drawn together unless all keys are equal; if their strata differ, the first by name counts.
 
@@ -538,7 +538,7 @@ def drawn(groups: Sequence[tuple[str, str]], share: float) -> NDArray[np.bool_]:
     draws = dict(zip(stratum_of, rng.hashed(0, "held-out rows", hashes), strict=True))
     order = sorted(stratum_of, key=lambda key: (stratum_of[key], draws[key]))
     number = max(1, round(share * len(order))) if order else 0
-    chosen = {order[int((n + 0.5) * len(order) / number)] for n in range(number)}  # evenly spaced: of every stratum
+    chosen = {order[int((n + 0.5) * len(order) / number)] for n in range(number)}  # evenly spaced: from every stratum
     return np.array([key in chosen for key in keys], dtype=np.bool_)
 
 
@@ -569,7 +569,7 @@ def require_same_data(datasets: Mapping[str, Dataset[Any, Any]], data: Path) -> 
     columns = {name: " ".join(each.settled["columns"]) for name, each in own.items()}
     held_out_by = [each for each in own.values() if each.train and each.train.absolute() == data.absolute()]
     if len({*columns.values()}) > 1 or 0 < len(held_out_by) < len(datasets):
-        what = "these runs cannot be averaged: they read other columns, or do not hold out the same rows"
+        what = "these runs cannot be averaged: they read different columns, or do not hold out the same rows"
         received = "; ".join(f"{name}: {columns[name]}, trained on {each.train}" for name, each in own.items())
         advice = "evaluate them one by one; or add --column ROLE=NAME for all, or --data FILE that none was trained on"
         raise LitebertError("LB-880", what, received=received, next=advice)

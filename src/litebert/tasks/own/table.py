@@ -1,6 +1,6 @@
-"""A table of one's own: its format, its columns and what is in their cells, and which column plays which role.
+"""A user's own table: its format, its columns, the contents of their cells, and the role of each column.
 
-A row is read at a time, in bounded memory.
+Rows are read one at a time, in bounded memory.
 """
 
 import json
@@ -32,17 +32,17 @@ ROLES_OF: Mapping[RowShape, tuple[Role, ...]] = {
     "spans": ("question", "context", "answers", "start", "id"),
     "texts": ("text", "second", "label", "id"),
 }
-"""What the columns of rows of each shape can be."""
+"""The roles that columns can have, for each shape of rows."""
 ROLES: tuple[Role, ...] = tuple(dict.fromkeys(chain(*ROLES_OF.values())))
 SYNONYMS = {"pair": "second"}  # other names of roles, which commands may use
 SEVERAL: tuple[Role, ...] = ("label", "choices")  # several columns can share these: one for each label or choice
 LEARNT: tuple[Role, ...] = ("label", "tags", "answers", "start")  # not needed in a file without labels
 
-# The usual names of columns, without spaces and signs, the likelier first: names.toml
+# The usual names of columns, without spaces and punctuation, the likeliest first: names.toml
 _USUAL = tomllib.loads(Path(__file__).with_name("names.toml").read_text(encoding="utf-8"))
 PAIRS: Sequence[Sequence[str]] = _USUAL["pairs"]
 NAMES: Mapping[Role, Sequence[str]] = _USUAL["roles"]
-CHOSEN: Sequence[str] = _USUAL["chosen"]  # more names of the label column if it says which choice is right
+CHOSEN: Sequence[str] = _USUAL["chosen"]  # more names of the label column, if rows have choices
 KNOWN_NAMES = frozenset([*CHOSEN, *(name for names in (*NAMES.values(), *PAIRS) for name in names)])
 
 
@@ -64,7 +64,7 @@ _NAME = re.compile(r"[\w .()/#-]{1,30}")
 
 @dataclass(frozen=True)
 class TableFile:
-    """A file of rows: its format in words, its columns, a function that reads it; without a header by kind, None."""
+    """A file of rows: its format in words, its columns, a function that reads it; a header only if delimited."""
 
     source: Source
     writing: str
@@ -73,14 +73,14 @@ class TableFile:
     has_header: bool | None = None
 
     def rows(self) -> Iterator[tuple[int, Row]]:
-        """Yield each row with its number; a row that is not valid is an error."""
+        """Yield each row with its number; raise the error of an invalid row."""
         for number, row in self.scan():
             if isinstance(row, LitebertError):
                 raise row
             yield number, row
 
     def sample(self) -> list[Row]:
-        """Return the valid ones of the first rows; if none is, their first error."""
+        """Return the valid rows among the first ones; if there are none, raise their first error."""
         scanned = [row for _, row in islice(self.scan(), SAMPLE_ROWS)]
         good = [row for row in scanned if not isinstance(row, LitebertError)]
         if not good:
@@ -89,10 +89,10 @@ class TableFile:
 
 
 def open_table(path: Path, *, has_header: bool | None = None) -> TableFile:
-    """Find out the format of a file and its columns.
+    """Determine the format and the columns of a file.
 
-    `has_header` says whether a .csv or .tsv file names its columns in the first line (None: guess); without a header
-    they are called 1, 2, 3, …
+    `has_header` says whether a .csv or .tsv file names its columns in the first line (None: guess); without a header,
+    columns are called 1, 2, 3, …
     """
     source = find_input(str(path), TABLES)
     if source.kind in DELIMITED:
@@ -105,7 +105,7 @@ def open_table(path: Path, *, has_header: bool | None = None) -> TableFile:
             raise no_content(source.name)
         dialect = guess_dialect(lines, kind=source.kind)
         sample = [cells for _, _, cells in dialect.rows(lines) if isinstance(cells, list) and cells]
-        sample = sample or [[""]]  # without a valid row, reading it says why
+        sample = sample or [[""]]  # if no row is valid, reading it raises the reason
         named = guess_header(sample) if has_header is None else has_header
         header = sample[0] if named else [""] * len(sample[0])  # a column without a name is named by its number
         columns = tuple(cell.strip() or str(place) for place, cell in enumerate(header, 1))
@@ -135,12 +135,12 @@ def open_table(path: Path, *, has_header: bool | None = None) -> TableFile:
 
 
 def guess_dialect(lines: Sequence[str], *, kind: str) -> Dialect:
-    """Choose the dialect that fits the first lines best; they have no line ends.
+    """Choose the dialect that best fits the first lines, given without line ends.
 
-    The suffix decides only which dialects are preferred: each one is tried, and the one with which most lines have as
-    many cells as the first is taken. If none gives two cells, each line is one cell.
+    The suffix decides only which dialects are preferred: each one is tried, and the one with which most lines have the
+    same number of cells as the first line wins. If none gives two cells, each line is one cell.
     """
-    # With tabs, quotes are rarely special: only if they stand around the first name, or doubled in a quoted cell.
+    # With tabs, quotes are rarely special: only if they enclose the first name, or are doubled in a quoted cell.
     has_quoted_cells = lines[0].startswith('"') or any(map(_DOUBLED.search, lines))
     special: tuple[Quoting, ...] = ("doubled", "escaped", "none")
     quotings = dict.fromkeys("\t,;|" if kind == ".tsv" else ",;\t|", special)
@@ -160,21 +160,21 @@ def guess_dialect(lines: Sequence[str], *, kind: str) -> Dialect:
 
 
 def guess_header(rows: Sequence[Sequence[str]]) -> bool:
-    """Tell whether the first row names the columns."""
+    """Return whether the first row has the names of the columns."""
     first, rest = [cell.strip() for cell in rows[0]], rows[1:]
     num_known = sum(normal(cell) in KNOWN_NAMES for cell in first)
     below = [[row[index].strip() for row in rest if index < len(row)] for index in range(len(first))]
     columns = list(zip(first, below, strict=True))
     if num_known > 1:
         return True
-    # One of the few values of its column is no name.
+    # A cell that is one of the few values of its column is not a name.
     if any(cell in column and len(set(column)) <= max(2, len(column) // 2) for cell, column in columns):
         return False
     if num_known:
         return True
     if any(number_of(cell) is not None for cell in first):
         return False
-    # A cell differs from its column: the others are numbers, or few repeated values.
+    # A cell differs from the rest of its column, which has numbers or a few repeated values.
     for cell, column in columns:
         filled = [value for value in column if value]
         are_few = len(filled) >= 4 and len(set(filled)) <= len(filled) // 2 and cell not in filled
@@ -185,7 +185,7 @@ def guess_header(rows: Sequence[Sequence[str]]) -> bool:
     return are_names and any(column and fmean(map(len, column)) > 3 * len(cell) for cell, column in columns)
 
 
-# What stands in a cell; None if nothing does
+# The content of a cell; None if it is empty
 
 _QUOTED = re.compile(r"'((?:[^'\\]|\\.)*)'|\"((?:[^\"\\]|\\.)*)\"")
 
@@ -215,14 +215,14 @@ def label_of(value: object) -> str | None:
 
 
 def number_of(value: object) -> float | None:
-    """Return a cell as a number that is finite in float32, as the network computes it.
+    """Return a cell as a number that is finite in float32, in which the network computes.
 
     >>> number_of("4.5"), number_of(3), number_of("NaN"), number_of("four")
     (4.5, 3.0, None, None)
     """
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         return None
-    if isinstance(value, str) and "_" in value:  # Python reads 1_000 as a number; data do not
+    if isinstance(value, str) and "_" in value:  # Python reads 1_000 as a number; in data, it is none
         return None
     try:
         number = float(value)
@@ -232,7 +232,7 @@ def number_of(value: object) -> float | None:
 
 
 def list_of(value: object) -> list[object] | None:
-    """Return a cell as a list: a list, or a text that JSON, Python or numpy wrote for one.
+    """Return a cell as a list: from a list, or from text as JSON, Python or numpy write one.
 
     >>> list_of('["a", "b"]'), list_of("['a', 'b']"), list_of("['a' 'b']"), list_of("a b")
     (['a', 'b'], ['a', 'b'], ['a', 'b'], None)
@@ -254,12 +254,12 @@ def list_of(value: object) -> list[object] | None:
     return [re.sub(r"\\(.)", r"\1", single or double) for single, double in _QUOTED.findall(inside)]
 
 
-# What a user says: role=name
+# What users type: role=name
 
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns of each role, most often one; `has_header` says whether the first line has their names."""
+    """The columns of each role, usually one; `has_header` says whether the first line has their names."""
 
     names: Mapping[Role, Names]
     has_header: bool | None = None
@@ -282,7 +282,7 @@ class Columns:
         return words if self.has_header is not False else (*words, "header=no")
 
     def require_in(self, columns: Sequence[str], *, without: Collection[Role] = (), where: str = "") -> None:
-        """Check that a table has the columns of all roles, or of all but some."""
+        """Check that a table has the columns of all roles, except those in `without`."""
         for role, name in ((role, name) for role, names in self.names.items() for name in names):
             if role not in without and name not in columns:
                 what, advice = f"there is no column {name}{where}", did_you_mean(name, columns)
@@ -296,7 +296,7 @@ HEADERS = {"header=yes": True, "header=no": False}
 def chosen_columns(words: Iterable[str], columns: Sequence[str] | None = None) -> Columns:
     """Read assignments as a user types them: role=name, role=name,name for several columns, header=yes or header=no.
 
-    Names must be among `columns`, if these are known.
+    Names must be among `columns`, if these are given.
     """
     names, has_header = dict[Role, Names](), None
     for word in words:
@@ -329,7 +329,7 @@ def strings_of(cells: Iterable[object]) -> list[str]:
 
 
 def are_worded(cells: Sequence[object]) -> bool:
-    """Whether most cells have several words."""
+    """Return whether most cells have several words."""
     values = strings_of(cells)
     if not values or len(values) * 2 < len(cells):
         return False
@@ -338,7 +338,7 @@ def are_worded(cells: Sequence[object]) -> bool:
 
 
 def are_labels(cells: Sequence[object]) -> bool:
-    """Whether there are few distinct values, or fractions, or nothing but lists."""
+    """Return whether there are few distinct values, or fractions, or nothing but lists."""
     filled = [value for cell in cells if (value := label_of(cell)) is not None]
     numbers = [number for value in filled if (number := number_of(value)) is not None]
     num_distinct = len(set(filled))
@@ -350,26 +350,26 @@ def are_labels(cells: Sequence[object]) -> bool:
 
 
 def has_list(cells: Sequence[object]) -> bool:
-    """Whether any cell is a list, or a text that is a list."""
+    """Return whether any cell is a list, or a list written as text."""
     return any(list_of(cell) is not None for cell in cells)
 
 
-# What is guessed: by the names that people use, otherwise by what stands in the first rows
+# Guesses: by the usual names of columns, otherwise by the contents of the first rows
 
 _NUMBERED = re.compile(r"(.*?)[ _-]?([0-9]|[a-e])", re.IGNORECASE)
 _FEWEST = {"": 3} | dict.fromkeys(
     ("choice", "option", "opt", "op", "ending", "answer", "ans", "sol", "solution", "candidate",
      "alternative"), 2
 )  # fmt: skip
-"""How many columns ending in a number or letter, by what is before it, are choices."""
+"""How many columns it takes to be choices, if their names end in a number or letter, by what comes before it."""
 
 
 def guess_columns(
     names: Sequence[str], sample: Sequence[Row], chosen: Columns, shape: RowShape | None
 ) -> tuple[RowShape, Columns]:
-    """Return what the rows are and which column plays which role.
+    """Return the shape of the rows and the columns of each role.
 
-    What was chosen stays; `shape` None is guessed, too.
+    What was chosen is kept; if `shape` is None, it is guessed, too.
     """
     cells = {name: [row.get(name) for row in sample] for name in names}
     by_normal = {normal(name): name for name in reversed(names)}  # the first of several counts
@@ -385,7 +385,7 @@ def guess_columns(
         return found.get(role) or next(((name,) for name in there if name in free()), ())
 
     def only(role: Role, candidates: Sequence[str]) -> Names:
-        """Return the one candidate for a role; with none or several, the user must say."""
+        """Return the only candidate for a role; with none or several, raise: the user must choose."""
         if len(candidates) == 1:
             return tuple(candidates)
         which = f"{' and '.join(candidates)} could be it" if candidates else "none looks like it"
@@ -394,7 +394,7 @@ def guess_columns(
             "LB-854",
             f"it is unclear which column is the {role}: {which}",
             received=f"columns {', '.join(names)}",
-            expected="a usual name, or one column alone that looks like it",
+            expected="a usual name, or exactly one column that looks like it",
             next=pair_flags(candidates) if role == "text" and len(candidates) == 2 else advice,
         )
 
@@ -404,7 +404,7 @@ def guess_columns(
     if "choices" not in found and not any(isinstance(cell, Mapping) or list_of(cell) is not None for cell in listed):
         choices = _numbered(names)
 
-    # What the rows are: by a chosen role that only one shape has, then by names with what stands in the columns
+    # The shape of the rows: by a chosen role that only one shape has, then by the names and contents of columns
     if shape is None:
         shapes_of = ([each for each in ROLES_OF if role in ROLES_OF[each]] for role in chosen.names)
         tokens, answers = usual("tokens"), usual("answers")
@@ -427,7 +427,7 @@ def guess_columns(
             advice = "omit this choice; or name the problem: --problem NAME"
             raise RequestError("LB-841", f"these rows have no {role}", received=received, expected=wanted, next=advice)
 
-    # The columns with the usual names; a text that was chosen is no half of a pair that is guessed
+    # The columns with the usual names; a text column that was chosen is not made half of a guessed pair
     if shape == "choices":
         found["choices"] = choices or only("choices", [])
     if shape == "texts" and not {"text", "second"} & {*found}:
@@ -438,7 +438,7 @@ def guess_columns(
         if role != "second":
             found[role] = usual(role, CHOSEN if (shape, role) == ("choices", "label") else ())
 
-    # Others by what stands in them
+    # The others, by their contents
     if shape == "texts":
         found["text"] = found["text"] or only("text", _like_text(free(), cells))
         if not found["label"] and (like := [name for name in free() if are_labels(cells[name])]):
@@ -452,7 +452,7 @@ def guess_columns(
 
 
 def _numbered(names: Sequence[str]) -> Names:
-    """Return the most columns whose names differ only in a number or a letter at the end, if they are choices."""
+    """Return the largest set of columns whose names differ only in a final number or letter, if they are choices."""
     stems: dict[str, list[str]] = {}
     for name in names:
         if numbered := _NUMBERED.fullmatch(name):
@@ -462,7 +462,7 @@ def _numbered(names: Sequence[str]) -> Names:
 
 
 def _like_text(free: Sequence[str], cells: Mapping[str, Sequence[object]]) -> list[str]:
-    """Return the columns of texts most of which differ; else of any texts; else of strings but no labels."""
+    """Return the columns of mostly distinct texts; else of any texts; else of strings that are not labels."""
     if len(free) == 1:
         return [*free]
     strings = {name: values for name in free if (values := strings_of(cells[name]))}
