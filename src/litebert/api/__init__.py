@@ -1,1 +1,1 @@
-"""The library as Python users call it; the command line calls nothing else."""
+"""The library as Python users call it; the command line only calls these functions."""

@@ -1,4 +1,4 @@
-"""Vocabularies and corpora: made from texts and checked."""
+"""Make vocabularies and corpora from texts, and check them."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -21,11 +21,11 @@ Texts = Annotated[Paths, "Text files, folders or URLs."]
 Sentences = Annotated[Literal["segment", "line"], "Find sentences in free text, or take one per line."]
 Documents = Annotated[Literal["blank-line", "file"], "Where documents of .txt files end."]
 Column = Annotated[str, "Text column of JSONL or Parquet files."]
-Vocabulary = Annotated[str | None, "A vocabulary or its folder, or a model; by default the packaged model's."]
+Vocabulary = Annotated[str | None, "A vocabulary or its folder, or a model; by default, the packaged model's."]
 
 
 def vocabulary_path(tokenizer: str | None) -> Path:
-    """Return the path of a vocabulary file or of a folder with one; by default that of the packaged model."""
+    """Return the path of a vocabulary file, or of a folder with one; by default, the packaged model's."""
     path = Path(tokenizer or PACKAGED_NAME)
     return path if path.exists() or path.suffix in (".model", ".txt") else locate(path)
 
@@ -36,7 +36,7 @@ def vocabulary_path(tokenizer: str | None) -> Path:
 def train_vocabulary(
     texts: Paths, folder: Path, *, vocab_size: int, column: str, is_limit: bool = False, cased: bool = False
 ) -> Tokenizer:
-    """Train a vocabulary; with `is_limit`, of as many pieces as small texts have. Another one in the folder stays."""
+    """Train a vocabulary; with `is_limit`, a small text may give fewer pieces. Never replace another vocabulary."""
     given = read_texts(paths(texts), column=column)
     model = train_tokenizer(given, vocab_size=vocab_size, is_limit=is_limit, lowercase=not cased)
     there = folder / "spiece.model"
@@ -83,7 +83,7 @@ def tokenizer_encode(
     *,
     tokenizer: Vocabulary = None,
     pair: Annotated[str | None, "A second text."] = None,
-    special_tokens: Annotated[bool, "Read special tokens such as [MASK] in the text as such."] = False,
+    special_tokens: Annotated[bool, "Treat [MASK] and other special tokens in the text as such."] = False,
 ) -> Shown[Encoded]:
     """Show the ids, pieces and offsets of a text.
 
@@ -150,7 +150,7 @@ def corpus_check(
     column: Column = "text",
     verify: Annotated[bool, "Only compare every file of a corpus with its hash."] = False,
 ) -> CheckReport:
-    """Say what is wrong with texts, or with one corpus folder, and what to do about it.
+    """Report what is wrong with texts, or with a corpus folder, and what to do about it.
 
     The exit code is 3 if something is damaged or cannot be read.
 

@@ -36,19 +36,19 @@ class _TakesTexts(BaseEstimator):  # type: ignore[misc]
         return tags
 
     def __setattr__(self, name: str, value: object) -> None:
-        """Set a parameter, and forget the loaded network, which other parameters may not mean."""
+        """Set a parameter, and drop the loaded network, which may not match the new parameters."""
         self.__dict__.pop("_model", None)
         super().__setattr__(name, value)
 
     def __getstate__(self) -> dict[str, object]:
-        """Exclude the loaded network from pickles: other processes load it again."""
+        """Leave the loaded network out of pickles: other processes load it again."""
         state: dict[str, object] = super().__getstate__()
         return {name: value for name, value in state.items() if name != "_model"}
 
 
 @dataclass(eq=False, repr=False)
 class LitebertVectorizer(TransformerMixin, _TakesTexts):  # type: ignore[misc]
-    """Texts to vectors, as a step of a scikit-learn pipeline; there is nothing to fit.
+    """Turns texts into vectors, as a step of a scikit-learn pipeline; there is nothing to fit.
 
     `model` is a folder, a run or a name on the Hub; None is the packaged model.
 
@@ -68,11 +68,11 @@ class LitebertVectorizer(TransformerMixin, _TakesTexts):  # type: ignore[misc]
         return self
 
     def transform(self, X: Sequence[str]) -> NDArray[np.float32]:  # noqa: N803
-        """Return a row per text."""
+        """Return the vectors of texts, one row per text."""
         return self._model.embed(several(X, "transform"), pooling=self.pooling, normalize=self.normalize)
 
     def get_feature_names_out(self, input_features: object = None) -> Labels:  # noqa: ARG002
-        """Name the columns."""
+        """Return the names of the columns."""
         size = self._model.network.config.hidden_size
         return np.array([f"litebert{number}" for number in range(size)], dtype=object)
 
@@ -83,9 +83,9 @@ class LitebertVectorizer(TransformerMixin, _TakesTexts):  # type: ignore[misc]
 
 @dataclass(eq=False, repr=False)
 class LitebertClassifier(ClassifierMixin, _TakesTexts):  # type: ignore[misc]
-    """Texts to labels: `fit` fine-tunes a model, `predict` answers with it.
+    """Predicts labels of texts: `fit` fine-tunes a model, `predict` uses it.
 
-    `model` is where training starts; None is the packaged model. `settings` are those of
+    `model` is the model to start from; None is the packaged model. `settings` are those of
     `litebert.finetune`, such as {"optim.learning_rate": 1e-4}. A fitted classifier contains its
     model, so it can be pickled and copied.
     """
@@ -98,7 +98,7 @@ class LitebertClassifier(ClassifierMixin, _TakesTexts):  # type: ignore[misc]
     precision: Precision = "fp32"
 
     def fit(self, X: Sequence[str], y: Sequence[object]) -> Self:  # noqa: N803
-        """Fine-tune on texts and their labels: one for each, of two classes or more."""
+        """Fine-tune on texts with one label each; there must be at least two classes."""
         texts = several(X, "fit")
         check_classification_targets(y)
         self.classes_, numbers = np.unique(np.asarray(y), return_inverse=True)
@@ -108,7 +108,7 @@ class LitebertClassifier(ClassifierMixin, _TakesTexts):  # type: ignore[misc]
             raise LitebertError("LB-876", what, received=received, next="check X and y")
         with TemporaryDirectory() as scratch:
             examples = Path(scratch) / "examples.jsonl"
-            # labels with a word, since bare numbers would mean regression
+            # labels contain a word, because bare numbers would mean regression
             rows = ({"text": text, "label": f"class {n}"} for text, n in zip(texts, numbers.tolist(), strict=True))
             write_stream(examples, (f"{json.dumps(row)}\n".encode() for row in rows))
             run = finetune(
@@ -128,7 +128,7 @@ class LitebertClassifier(ClassifierMixin, _TakesTexts):  # type: ignore[misc]
         return self
 
     def predict_proba(self, X: Sequence[str]) -> NDArray[np.float64]:  # noqa: N803
-        """Return the probability of each class, a row per text, columns as in `classes_`."""
+        """Return the probability of each class: one row per text, with columns in the order of `classes_`."""
         check_is_fitted(self)
         names = [f"class {number}" for number in range(len(self.classes_))]
         answers = self._model.classify(several(X, "predict"))
@@ -143,7 +143,7 @@ class LitebertClassifier(ClassifierMixin, _TakesTexts):  # type: ignore[misc]
 
     @cached_property
     def _model(self) -> Model:
-        """Load the fitted model from a temporary copy of its files; mapped weights outlive the names of these."""
+        """Load the fitted model from a temporary copy of its files; memory-mapped weights outlive their deletion."""
         with TemporaryDirectory() as scratch:
             for name, data in self.files_.items():
                 write_stream(Path(scratch) / name, [data])

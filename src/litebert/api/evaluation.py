@@ -1,4 +1,4 @@
-"""What models can: measures of fine-tuned and pretrained ones, answers to whole splits, and all of GLUE."""
+"""Evaluate fine-tuned and pretrained models, answer whole splits, and run all of GLUE."""
 
 import inspect
 import tempfile
@@ -24,24 +24,24 @@ from litebert.report.tables import Table
 from litebert.tokenizer import Tokenizer
 from litebert.train.sources import Sources
 
-if TYPE_CHECKING:  # what needs torch is imported where it is used, so that `litebert evaluate --help` loads none
+if TYPE_CHECKING:  # whatever needs torch is imported where it is used: `litebert evaluate --help` loads none
     from litebert.inference.finetuned import Finetuned
     from litebert.runs import AnswerRow
     from litebert.tasks.kinds.family import Dataset
 
-Models = Annotated[Paths, "Runs or model folders; RUN/best is the best evaluation of a run, RUN its last step."]
+Models = Annotated[Paths, "Runs or model folders; RUN is the last step of a run, RUN/best its best evaluation."]
 Data = Annotated[str | Path | None, "Folder or file of examples, or a text file."]
 TaskName = Annotated[str | None, "Name of the task, for a model folder without its run."]
 Columns = Annotated[Sequence[str], "--column", "ROLE=NAME, columns of your file: text=review, ..."]
-Activations = Annotated[Precision | None, "Precision of activations; by default that of the training."]
+Activations = Annotated[Precision | None, "Precision of activations; by default, that of the training."]
 
 
 @dataclass(frozen=True, repr=False)
 class Evaluation:
     """Measures by split and name.
 
-    `baseline` has the same measures for always giving `constant`, the commonest label or what is closest to one in this
-    kind of task; `doubts` are reasons not to trust a result. Both are empty for a pretrained model.
+    `baseline` has the same measures for the answer `constant` to everything: the commonest label, or the closest thing
+    to it in this kind of task. `doubts` are reasons not to trust a result. Both are empty for a pretrained model.
     """
 
     measures: dict[str, dict[str, float]]
@@ -70,8 +70,8 @@ def evaluate(
     models: Models = (),
     *,
     data: Data = None,
-    on: Annotated[Literal["blimp", "sts", "retrieval"] | None, "What a model knows without fine-tuning."] = None,
-    limit: Annotated[int | None, Ge(1), "With --on: most rows to use (BLiMP: of each paradigm)."] = None,
+    on: Annotated[Literal["blimp", "sts", "retrieval"] | None, "Measure a model without fine-tuning."] = None,
+    limit: Annotated[int | None, Ge(1), "With --on: maximum rows to use (BLiMP: of each paradigm)."] = None,
     split: Annotated[str | None, "Any split of the task; dev by default."] = None,
     task: TaskName = None,
     columns: Columns = (),
@@ -81,11 +81,11 @@ def evaluate(
     null_odds: Annotated[str | Path | None, "SQuAD 2.0: the file null_odds.json."] = None,
     quiet: Quiet = False,
 ) -> Evaluation:
-    """Measure a model, by its run or its folder; the answers of several fine-tuned runs are averaged.
+    """Evaluate a model, given its run or its folder; the answers of several fine-tuned runs are averaged.
 
-    A pretrained model is measured by masked LM and sentence order, on the texts of `data` or on what its run held out;
-    with `on`, by what it knows without fine-tuning: minimal pairs (BLiMP), scored sentence pairs, questions and their
-    paragraphs in SQuAD's layout.
+    A pretrained model is evaluated on masked LM and sentence order, with the texts of `data` or the held-out data of
+    its run; with `on`, on a task that needs no fine-tuning: minimal pairs (BLiMP), scored sentence pairs, or questions
+    and their paragraphs in SQuAD's layout.
 
     litebert evaluate runs/mrpc --data glue
     litebert evaluate runs/mine --data my-text.txt
@@ -97,7 +97,7 @@ def evaluate(
     given["models"] = chosen = tuple(paths(models))
     if (predictions is None) == (not chosen) or (on is not None and len(chosen) > 1):
         received = f"{len(chosen)} runs, --predictions {predictions}, --on {on}"
-        what, expected = "this is not one thing to evaluate", "RUN..., or RUN --on ..., or --predictions FILE"
+        what, expected = "there must be one thing to evaluate", "RUN..., or RUN --on ..., or --predictions FILE"
         raise LitebertError("LB-525", what, received=received, expected=expected, next="litebert evaluate --help")
     run = Run.of(chosen[0]) if chosen else None
     measure: Callable[..., Evaluation]
@@ -108,7 +108,7 @@ def evaluate(
         kind, measure = "a measure without fine-tuning", _without_tuning
     elif len(chosen) == 1 and (run.kind == "pretraining" if run else task is None):
         kind, measure = "a pretrained model", _of_pretrained
-    # the options that act are the arguments of the function that measures; the others are refused
+    # the options that apply are the arguments of the measuring function; any other option is refused
     takes = inspect.signature(measure).parameters
     for name, each in inspect.signature(evaluate).parameters.items():
         is_used = name == "quiet" or (name in takes and not (name == "task" and run))
@@ -118,7 +118,7 @@ def evaluate(
             raise RequestError("LB-916", nothing, received=received, next=f"omit {flag}")
     if data is None and (on or run is None):
         advice = "litebert evaluate --help"
-        raise LitebertError("LB-526", f"{kind} needs the data to measure on: --data", next=advice)
+        raise LitebertError("LB-526", f"{kind} needs data to measure on: --data", next=advice)
     return measure(**{name: given[name] for name in takes})
 
 
@@ -149,7 +149,7 @@ def _of_finetuned(
     depth: int | None,
     quiet: bool,
 ) -> Evaluation:
-    """Measure a fine-tuned model, or the average of several, beside one answer to everything."""
+    """Evaluate a fine-tuned model, or the average of several, and compare with the constant baseline."""
     from litebert.inference.finetuned import data_of, measured
     from litebert.tasks.finetuning import doubts
 
@@ -178,7 +178,7 @@ def _opened(models: Sequence[str], quiet: bool, advance: Callable[[int], None], 
 def _of_pretrained(
     models: Sequence[str], data: str | Path | None, columns: Sequence[str], precision: Precision | None
 ) -> Evaluation:
-    """Measure masked LM and sentence order; a model without a sentence-order head, masked LM alone."""
+    """Evaluate on masked LM and sentence order; without a sentence-order head, only on masked LM."""
     from litebert.fast import DTYPES, refuse_non_finite
     from litebert.folder import load_model
     from litebert.inference.finetuned import recorded_config, trained_in
@@ -191,9 +191,9 @@ def _of_pretrained(
     of_order = {name for name in loaded.missing if name.startswith("sentence_order.")}
     if not isinstance(loaded.network, AlbertForPretraining) or loaded.missing - of_order:
         what, received = f"{folder} lacks the masked-LM head", ", ".join(sorted(loaded.missing)[:5]) or "another head"
-        advice = "choose a pretrained model; of a fine-tuned one, its run, or add --task mrpc or whichever it is"
+        advice = "choose a pretrained model; for a fine-tuned one, name its run, or add --task mrpc or whichever it is"
         raise LitebertError("LB-927", what, received=received, next=advice)
-    if of_order:  # its logits are computed, but nothing measures them
+    if of_order:  # its logits are computed, but not measured
         loaded.network.sentence_order.to_empty(device="cpu").requires_grad_(False)
         for parameter in loaded.network.sentence_order.parameters():
             parameter.zero_()
@@ -201,7 +201,7 @@ def _of_pretrained(
     if data is None:
         assert config is not None
         held_out = Sources.open(config).evaluation(config)
-    else:  # as in the run's own evaluation, where there is a run
+    else:  # with the objective of the run, if there is one
         longest = min(loaded.network.config.max_position_embeddings, 512)
         objective = ObjectiveConfig(max_seq_length=longest) if config is None else config.objective
         if of_order:
@@ -210,7 +210,7 @@ def _of_pretrained(
         with tempfile.TemporaryDirectory() as scratch:
             place = Path(scratch) / "corpus"
             built = build_corpus([str(data)], tokenizer=folder, output=place, column=column, workers=1)
-            # the same sequences and masks for every model with one vocabulary
+            # the same sequences and masks for every model with the same vocabulary
             given = Sampling(Tokenizer.load(folder), objective, batch_size=32, seed=12_345, purpose="evaluation")
             held_out = list(Loader(Corpus.open(built.path).shards, given).once(1_024))
     train = TrainConfig(micro_batch_size=config.train.micro_batch_size if config else None)
@@ -229,7 +229,7 @@ class PredictionFile(TypedDict):
 
 @dataclass(frozen=True)
 class Predictions:
-    """Answers by split, in the order of the examples, and the files that a leaderboard wants, by name."""
+    """Answers by split, in the order of the examples, and the files to submit to a leaderboard, by name."""
 
     rows: "dict[str, tuple[AnswerRow, ...]]"
     files: dict[str, str]
@@ -252,7 +252,7 @@ class Predictions:
 def _answers(
     models: "Sequence[Finetuned]", dataset: "Dataset[Any, Any]", data: Path, splits: Sequence[str]
 ) -> Predictions:
-    """Answer every example of some splits; several models are averaged."""
+    """Answer every example of the splits; several models are averaged."""
     from litebert.inference.finetuned import ensemble_answers
 
     found = Predictions({}, {}, {})
@@ -270,17 +270,17 @@ def predict(
     models: Models,
     *,
     data: Data = None,
-    split: Annotated[str | None, "Split to answer; by default the task's test data."] = None,
+    split: Annotated[str | None, "Split to answer; by default, the task's test data."] = None,
     task: TaskName = None,
     columns: Columns = (),
     precision: Activations = None,
     output: Annotated[str | Path | None, "Folder to write.", Required] = None,
-    force: Annotated[bool, "Replace answers that are there."] = False,
+    force: Annotated[bool, "Replace existing answers."] = False,
     quiet: Quiet = False,
 ) -> Predictions:
-    """Answer every example of a split, or of your own file, in the form that a leaderboard wants.
+    """Answer every example of a split, or of your own file, in the format of a leaderboard.
 
-    Several runs are averaged. In the shell an output is needed; in Python the answers are in `rows`, too.
+    Several runs are averaged. In the shell, --output is required; in Python, the answers are also in `rows`.
 
     litebert predict runs/mrpc --data glue --output submission
     litebert predict runs/seed-1 runs/seed-2 --data squad --split dev --output answers
@@ -291,15 +291,15 @@ def predict(
 
     chosen = paths(models)
     if not chosen:
-        raise LitebertError("LB-534", "there is no model to ask", next="litebert runs list")
+        raise LitebertError("LB-534", "no model was given", next="litebert runs list")
     if output is not None and not force:
         require_new(Path(output))
     with progress("examples predicted", is_quiet=quiet) as advance:
         opened = _opened(chosen, quiet, advance, task=task, columns=columns, precision=precision)
         dataset = opened[0].dataset
-        if data is None and dataset.name == OWN:  # never the training file, unless it is named
+        if data is None and dataset.name == OWN:  # never the training file, unless it is given
             advice = f"litebert predict {chosen[0]} --data FILE --output FOLDER"
-            raise LitebertError("LB-923", "there are no examples to answer: --data names the file", next=advice)
+            raise LitebertError("LB-923", "there are no examples to answer: give a file with --data", next=advice)
         folder = Path(data) if data is not None else data_of(chosen[0])
         found = _answers(opened, dataset, folder, [split] if split else dataset.test_splits)
     if not found.files:
@@ -313,12 +313,12 @@ def predict(
     return replace(found, folder=Path(output))
 
 
-# ---- GLUE: every task is fine-tuned, the results stand in a table, test answers in an archive -----------------------
+# ---- GLUE: fine-tune on every task, collect the results in a table and the test answers in an archive ---------------
 
 
 @dataclass(frozen=True)
 class GlueRuns(Table):
-    """The table of all tasks with the paper's figures; their runs, and the archive to submit."""
+    """The table of all tasks with the paper's figures, their runs, and the archive to submit."""
 
     runs: dict[str, Run] = field(default_factory=dict)
     archive: Path | None = None
@@ -328,18 +328,18 @@ def glue(
     *,
     model: Annotated[str | Path, "Pretrained model: a folder, or a name on the Hub."],
     data: Annotated[str | Path, "Folder with a subfolder per task."],
-    tasks: Annotated[str | Sequence[str], "Some of them, such as mrpc,rte; by default all in the folder."] = (),
-    seeds: Annotated[Sequence[int], "Several runs of each task, 1,2,3."] = (),
+    tasks: Annotated[str | Sequence[str], "Tasks, such as mrpc,rte; by default, all in the folder."] = (),
+    seeds: Annotated[Sequence[int], "Several runs of each task: 1,2,3."] = (),
     name: Annotated[str, "Runs are NAME/TASK."] = "glue",
     runs: Runs = "runs",
-    submission: Annotated[str | Path | None, "Folder for answers to the test sets."] = None,
+    submission: Annotated[str | Path | None, "Folder for the answers to the test sets."] = None,
     settings: Overrides = (),
     quiet: Quiet = False,
 ) -> GlueRuns:
-    """Fine-tune a model on the tasks of GLUE, each by its recipe, and print the table.
+    """Fine-tune a model on the tasks of GLUE, each with its recipe, and print the table.
 
-    Each task is a run of its own. Rerun the command to resume. All files are looked at before any training. Test
-    answers average the models of all seeds.
+    Each task is a separate run. Rerun the command to resume. All files are checked before any training. Test answers
+    average the models of all seeds.
 
     litebert glue --model models/mine --data glue --submission submission --markdown
     litebert glue --model models/mine --data glue --tasks mrpc,rte --seeds 1,2,3 --submission submission
@@ -362,9 +362,9 @@ def glue(
     if not chosen:
         wanted = f"some of {', '.join(task.folder for task in trainable.values())}"
         raise LitebertError("LB-530", f"{folder} has no task of GLUE", expected=wanted, next=f"ls {folder}")
-    # the tasks to submit, each with the task whose models answer it
+    # the tasks to submit, each with the task that its models were trained on
     answered = {task: task for task in chosen} | ({"ax": "mnli"} if "mnli" in chosen else {})
-    # all files are looked at, and all test data read, before the first task is trained
+    # find all files, and read all test data, before the first task is trained
     for task in chosen:
         for split in trainable[task].splits:
             if not split.startswith("test"):

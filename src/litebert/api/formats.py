@@ -1,6 +1,6 @@
-"""Models from and for other programs, the Hub and eight bits: the options and the help of what other chapters do.
+"""Imports, exports, the Hub and quantization: the options and the help of functions in other packages.
 
-Those need torch and extras, which help does without: they are imported when they are called.
+Those packages need torch and extras. To keep them out of --help, they are imported when a function is called.
 """
 
 from pathlib import Path
@@ -24,9 +24,9 @@ def import_google(
     output: OutputFolder,
     config: Annotated[Path | None, "albert_config.json, if elsewhere."] = None,
     tokenizer: Annotated[Path | None, "*.model or vocab.txt."] = None,
-    head: Annotated[GoogleHead | None, "What `output_weights` is for; only needed where it has one row."] = None,
+    head: Annotated[GoogleHead | None, "What `output_weights` is for; only needed if it has one row."] = None,
     labels: Annotated[str, "Names of a classifier's labels, in order: A,B,C."] = "",
-    optimizer: Annotated[bool, "Keep the optimizer's moments and its steps."] = False,
+    optimizer: Annotated[bool, "Keep the optimizer's moments and step count."] = False,
 ) -> ModelImport:
     """Convert a checkpoint of Google's code to a model folder.
 
@@ -34,7 +34,7 @@ def import_google(
     litebert import google race/model.ckpt-best --head multiple-choice --output models/race
 
     PATH is a .tar.gz, a folder (of a checkpoint, or an unpacked TF-Hub module), or a prefix such as
-    model.ckpt-best. albert_config.json and the vocabulary are looked for beside it.
+    model.ckpt-best. albert_config.json and the vocabulary are searched for next to it.
     """
     from litebert.interop.google import import_checkpoint
 
@@ -48,12 +48,12 @@ def import_huggingface(
     path_or_name: str,
     *,
     output: OutputFolder,
-    legacy_pickle: Annotated[bool, "Also read the tensors of pytorch_model.bin; no program in it is run."] = False,
+    legacy_pickle: Annotated[bool, "Also read the tensors of pytorch_model.bin; no code in it is run."] = False,
     activation: Annotated[
         Literal["gelu", "gelu_new"] | None, "Override hidden_act: gelu (erf), or gelu_new (tanh), which is Google's."
     ] = None,
 ) -> ModelImport:
-    """Convert a model of transformers, in a folder or OWNER/NAME on the Hub, to a model folder.
+    """Convert a transformers model, in a folder or OWNER/NAME on the Hub, to a model folder.
 
     litebert import huggingface albert/albert-base-v1 --activation gelu_new --output models/v1
     litebert import huggingface downloads/albert_chinese --legacy-pickle --output models/chinese
@@ -70,7 +70,7 @@ def export_google(model: str, output: Path) -> GoogleExport:
     litebert export google runs/mine/checkpoints/step-000001000 exported/model.ckpt-1000
 
     OUTPUT is a folder, or a prefix such as exported/model.ckpt-best. albert_config.json, the vocabulary
-    (30k-clean.model) and the file `checkpoint` are written beside it.
+    (30k-clean.model) and the file `checkpoint` are written next to it.
     """
     from litebert.interop.google import export_checkpoint
 
@@ -89,9 +89,9 @@ def export_onnx(
     litebert export onnx runs/mine exported/model.onnx
     litebert export onnx runs/mine small/model.onnx --int8
 
-    OUTPUT ends in .onnx; config.json and the tokenizer are put beside it. The inputs are input_ids, attention_mask and
-    token_type_ids: int64, of any batch size and length. The export is refused if outputs in onnxruntime are not those
-    of the network on a few sentences; how near they are is printed.
+    OUTPUT ends in .onnx; config.json and the tokenizer are written next to it. The inputs are input_ids, attention_mask
+    and token_type_ids: int64, of any batch size and length. The outputs in onnxruntime are compared with the network's
+    on a few sentences: nothing is written if they differ; otherwise, the largest difference is printed.
     """
     from litebert.interop.export import onnx
 
@@ -105,7 +105,7 @@ def export_program(model: str, output: Path, *, encoder: Encoder = False) -> Exp
     litebert export program runs/mine exported/encoder.pt2 --encoder
 
     OUTPUT runs without litebert: torch.export.load(PATH).module() takes input_ids, attention_mask and token_type_ids,
-    int64, of any batch size and length. config.json and the tokenizer are put beside it.
+    int64, of any batch size and length. config.json and the tokenizer are written next to it.
     """
     from litebert.interop.export import program
 
@@ -118,13 +118,13 @@ def export_web(
     *,
     runtime: Annotated[Path | None, "The npm package onnxruntime-web as a file; otherwise downloaded once."] = None,
 ) -> ExportReport:
-    """Write a web page in which a model answers inside the browser, with no server behind it.
+    """Write a web page in which a model answers inside the browser, without a server.
 
     litebert export web litebert page
     litebert export web runs/reviews page --runtime onnxruntime-web-1.30.0.tgz
 
-    OUTPUT is a new folder for any static server: python -m http.server --directory page. MODEL has a SentencePiece
-    vocabulary. It is written in eight bits, and checked against the network as by litebert export onnx.
+    OUTPUT is a new folder for any static server: python -m http.server --directory page. MODEL must have a
+    SentencePiece vocabulary. It is written in eight bits, and checked as by litebert export onnx.
     """
     from litebert.interop.export import onnx
 
@@ -135,21 +135,21 @@ def quantize(
     model: str,
     output: Path,
     *,
-    texts: Annotated[tuple[Path, ...], "Texts like those the model will read, one per line; repeats."] = (),
+    texts: Annotated[tuple[Path, ...], "Texts like those the model will read, one per line; repeat for more."] = (),
     data: Annotated[Path | None, "For a run: the folder or file of its task."] = None,
     task: Annotated[str | None, "Name of the task, for a model folder without its run."] = None,
-    evaluate: Annotated[bool, "With --data: measure the task before and after."] = False,
+    evaluate: Annotated[bool, "With --data: evaluate on the task before and after."] = False,
 ) -> Quantized:
     """Write an eight-bit copy of MODEL to the new folder OUTPUT.
 
-    A few hundred texts determine the range of every activation. A run of litebert finetune is calibrated on training
-    examples of its task.
+    A few hundred texts determine the range of every activation. A run of litebert finetune can be calibrated on
+    training examples of its task.
 
     litebert quantize runs/mine models/int8 --texts texts.txt
     litebert quantize runs/mrpc models/mrpc-int8 --data glue --evaluate
     """
     if bool(texts) == (data is not None) or (data is None and (evaluate or task)):
-        what = "calibration needs --texts alone, or --data of a run, which --task and --evaluate belong to"
+        what = "calibration needs either --texts, or --data for a run; --task and --evaluate go with --data"
         raise LitebertError("LB-536", what, next="litebert quantize --help")
     from litebert.corpus.text import read_texts
     from litebert.inference.finetuned import quantize as write_quantized
@@ -171,7 +171,7 @@ class PublicationPlan(TypedDict):
 def hub_pull(name: str) -> Shown[dict[Literal["folder"], str]]:
     """Fetch the model OWNER/NAME, or a branch, tag or commit of it, into the cache and print its folder there.
 
-    `litebert import huggingface` converts a model to a folder of your own.
+    To convert a model to a folder elsewhere, use `litebert import huggingface`.
 
     litebert hub pull albert/albert-base-v2
     litebert hub pull albert/albert-base-v2@main
@@ -186,13 +186,13 @@ def hub_push(
     *,
     private: Annotated[bool, "Make a new repository private."] = False,
     license: Annotated[str, "For the card, such as apache-2.0."] = "",
-    languages: Annotated[tuple[str, ...], "--language", "For the card, such as en; repeats."] = (),
-    dry_run: Annotated[bool, "Print what would be sent, and the card."] = False,
+    languages: Annotated[tuple[str, ...], "--language", "For the card, such as en; repeat for more."] = (),
+    dry_run: Annotated[bool, "Only print what would be sent, and the card."] = False,
 ) -> Shown[dict[Literal["commit"], str] | PublicationPlan]:
-    """Publish the model in FOLDER, a model folder or a run, as OWNER/NAME or to OWNER/NAME@BRANCH, in one commit.
+    """Publish the model in FOLDER, a model folder or a run, as OWNER/NAME or OWNER/NAME@BRANCH, in one commit.
 
-    Its README.md is the model card; without one, a card is written from the configuration, the tokenizer and the run
-    that the folder is part of. Other files in the folder are not sent.
+    Its README.md is the model card; without one, a card is made from the configuration, the tokenizer and the run that
+    the folder belongs to. Other files in the folder are not sent.
 
     litebert hub push runs/mine OWNER/mine --private
     litebert hub push runs/mine OWNER/mine --license apache-2.0 --language en --dry-run

@@ -1,4 +1,4 @@
-"""A run: its measures, page and model, and the plan of one that has not begun; the commands of `litebert runs`."""
+"""Runs: measures, report and model, or the plan of a run that has not begun; and the commands of `litebert runs`."""
 
 import time
 from collections.abc import Iterator
@@ -34,7 +34,7 @@ class Planned(TypedDict):
     disk_bytes: int
     steps: int
     seconds: float
-    tokens: NotRequired[int]  # the largest number that pretraining will read
+    tokens: NotRequired[int]  # the most that pretraining will read
 
 
 class Trained(TypedDict):
@@ -46,8 +46,8 @@ class Trained(TypedDict):
 class Run(on_disk.Run):
     """A run on disk, finished or not; a fine-tuning with several seeds is one run with `seeds`.
 
-    `exit_code` is 0 unless a signal stopped the run: rerun the same call to resume. A dry run has a `plan`: its text is
-    for people, its `value` has the numbers.
+    `exit_code` is 0 unless a signal stopped the run; repeat the same call to resume. A dry run has a `plan`: its text
+    is for people, its `value` has the numbers.
     """
 
     exit_code: int = 0
@@ -55,7 +55,7 @@ class Run(on_disk.Run):
 
     @property
     def result(self) -> dict[str, Json]:
-        """The measures of the last step and of the best evaluation (of seeds: medians); of pretraining, the last."""
+        """The measures of the last step and of the best evaluation, as medians over seeds; in pretraining, the last."""
         if self.seeds:
             ended = [each for each in self.seeds if each.outcome]
             medians = tables.ends_of(tables.reached_by(self))
@@ -69,7 +69,7 @@ class Run(on_disk.Run):
 
     @property
     def metrics(self) -> "DataFrame | list[dict[str, Json]]":
-        """Every row of metrics.jsonl: a DataFrame where pandas is installed, else a list."""
+        """All rows of metrics.jsonl: a DataFrame if pandas is installed, else a list."""
         rows = self._log()
         if self.seeds:
             rows = [{"seed": run.settings.get("train.seed"), **row} for run in self.seeds for row in run._log()]
@@ -81,22 +81,22 @@ class Run(on_disk.Run):
 
     @property
     def report(self) -> Path:
-        """The page about this run, written now if it is not there yet."""
+        """The path of report.html, which is written now if it does not exist yet."""
         path = self.folder / REPORT_FILE
         return path if path.is_file() else self.write_report()
 
     def write_report(self) -> Path:
-        """Write report.html again, for each seed and for all together, and return its path."""
+        """Write report.html again, for each seed and for all seeds together, and return the path of the latter."""
         for run in self.seeds:
             write_report(run.folder)
         return write_report(self.folder)
 
     def model(self, *, precision: "Precision" = "fp32") -> Model:
-        """Load the model of the last step; that of the best evaluation is in `folder / "best"`."""
+        """Load the model of the last step; the model of the best evaluation is in `folder / "best"`."""
         path = self.folder / "model"
         if not path.is_dir():
             advice = "run.seeds[0].model()" if self.seeds else "rerun the command to resume"
-            raise LitebertError("LB-922", f"{path} is not there yet", next=advice)
+            raise LitebertError("LB-922", f"{path} does not exist yet", next=advice)
         return Model.load(path, precision=precision)
 
     def __fspath__(self) -> str:  # litebert.load(run), litebert.evaluate(run)
@@ -113,10 +113,10 @@ class Run(on_disk.Run):
     def _log(self) -> list[dict[str, Json]]:
         return read_metrics(self.folder) if (self.folder / METRICS_FILE).is_file() else []
 
-    # What the shell shows
+    # Output in the shell
 
     def __str__(self) -> str:
-        """Write the plan of a dry run; the measures of a finished run, and where its model and report are."""
+        """Return the plan of a dry run, or the measures of a finished run with the paths of its model and report."""
         if self.plan is not None or self.exit_code or not self.is_finished:
             return self.plan.text if self.plan else "" if self.exit_code else repr(self)
         page = self.folder / REPORT_FILE
@@ -160,7 +160,7 @@ class Run(on_disk.Run):
 
 
 def concluded(run: Run, *, quiet: bool = False, was_finished: bool = False) -> Run:
-    """Write the report of a finished run; say if there was nothing to do, or that it stopped."""
+    """Write the report of a finished run; print a line if there was nothing to do, or if the run was stopped."""
     said = ""
     if run.exit_code:
         said = "stopped with a checkpoint; rerun the command to resume"
@@ -169,7 +169,7 @@ def concluded(run: Run, *, quiet: bool = False, was_finished: bool = False) -> R
     try:
         if not run.exit_code:
             run.write_report()
-    except LitebertError as error:  # the model is written; only its page failed
+    except LitebertError as error:  # the model is written; only the report failed
         said = f"{said}\n{error}".strip()
     if said and not quiet:
         say(said)
@@ -185,12 +185,12 @@ def runs_tail(
     rows: Annotated[int, Ge(1), "Last rows to print."] = 10,
     follow: Annotated[bool, "Print new rows until the run is finished."] = False,
 ) -> Iterator[Shown[dict[str, Cell]]]:
-    """Print the last rows of a run's log, while it trains or afterwards; as JSON, one row a line.
+    """Print the last rows of a run's log, during or after training; with --json, one row per line.
 
     litebert runs tail runs/mine --rows 3
     litebert runs tail runs/mine --follow
     """
-    Run.open(run)  # refuses what is not a run
+    Run.open(run)  # raises if it is not a run
     num_shown = max(0, len(read_log(run)[0]) - rows)
     while True:
         is_finished = (run / "model" / "config.json").is_file()
@@ -212,7 +212,7 @@ def runs_average(
     last: Annotated[int, Ge(1), "Checkpoints to average."] = 1,
     force: Annotated[bool, "Replace the model if it exists."] = False,
 ) -> str:
-    """Write the mean of the last checkpoints of a run (by default, the last alone) as a model.
+    """Write the mean of the last checkpoints of a run (by default, only the last one) as a model.
 
     litebert runs average runs/mine --output models/last
     litebert runs average runs/mine --last 3 --output models/averaged
@@ -224,15 +224,15 @@ def runs_average(
 
 
 def runs_clean(
-    folder: Path, *, dry_run: Annotated[bool, "Say what would be removed, and stop."] = False
+    folder: Path, *, dry_run: Annotated[bool, "Only print what would be removed."] = False
 ) -> Shown[dict[str, int]]:
-    """Remove the checkpoints of finished runs, and what failed runs left behind; models stay. JSON has their bytes.
+    """Remove the checkpoints of finished runs, and leftovers of failed ones; models stay. JSON lists their bytes.
 
     litebert runs clean runs/mine
     litebert runs clean runs --dry-run
     """
     if not folder.is_dir():
-        raise LitebertError("LB-888", f"there is no folder {folder}", next="litebert runs list")
+        raise LitebertError("LB-888", f"the folder {folder} does not exist", next="litebert runs list")
     sizes = dict[str, int]()
     for record in sorted(folder.rglob(RUN_FILE)):
         run = on_disk.Run(record.parent)
@@ -249,7 +249,7 @@ def runs_clean(
 
 
 def report(run: Path) -> Shown[dict[Literal["report"], str]]:
-    """Write report.html into the folder RUN, finished or not, and print its path.
+    """Write report.html for RUN, finished or not, into its folder, and print its path.
 
     litebert report runs/mine
     litebert report runs/mine --json

@@ -1,4 +1,4 @@
-"""What callers give: settings, paths and their types; the packaged recipes; the settings of a run; progress."""
+"""Arguments of callers: settings, paths and their types; the packaged recipes; the settings of a run; progress."""
 
 import inspect
 import json
@@ -26,11 +26,11 @@ from litebert.settings import Description, Setting, Settings, describe, settings
 Overrides: TypeAlias = Mapping[str, Any] | Sequence[str]
 Paths: TypeAlias = str | Path | Sequence[str | Path]
 Runs = Annotated[str | Path, "Folder of the runs."]
-Quiet = Annotated[bool, "No progress on stderr."]
+Quiet = Annotated[bool, "Print no progress on stderr."]
 
 
 def overrides(given: Overrides) -> Settings:
-    """Return dotted settings.
+    """Return settings by their dotted names.
 
     >>> overrides({"train.steps": 5})["train.steps"].value
     5
@@ -41,7 +41,7 @@ def overrides(given: Overrides) -> Settings:
 
 
 def flags(values: Mapping[str, Any]) -> Settings:
-    """Return arguments as settings, paths as text; None means that one was not given."""
+    """Return arguments as settings, with paths as text; leave out any that is None, which means not given."""
     return {
         name: Setting(os.fspath(value) if isinstance(value, os.PathLike) else value)
         for name, value in values.items()
@@ -50,9 +50,9 @@ def flags(values: Mapping[str, Any]) -> Settings:
 
 
 def require_types(function: Callable[..., object], values: Mapping[str, object]) -> None:
-    """Check arguments against the annotations of a function; settings are checked further where they are read."""
+    """Check arguments against the annotations of a function; settings are also checked where they are read."""
 
-    def plain(given: object) -> object:  # a run stands for its folder, and NumPy has whole numbers, too
+    def plain(given: object) -> object:  # a run is given as its folder, and NumPy integers are integers, too
         if isinstance(given, list | tuple):
             return type(given)(map(plain, given))
         if isinstance(given, Integral) and not isinstance(given, bool):
@@ -78,18 +78,18 @@ def paths(given: Paths) -> list[str]:
     """
     found = [os.fspath(path) for path in ([given] if isinstance(given, str | os.PathLike) else given)]
     if "" in found:
-        raise LitebertError("LB-538", "a path is empty", received=found, next="name a file or a folder; . is this one")
+        raise LitebertError("LB-538", "a path is empty", received=found, next="give a file or folder; . is this folder")
     return found
 
 
 @contextmanager
 def progress(title: str, *, total: int | None = None, is_quiet: bool = False) -> Iterator[Callable[[int], None]]:
-    """Give a function to count items that are done; shown in a bar on a terminal, elsewhere in lines, on stderr."""
+    """Yield a function that counts finished items; show them on stderr, in a bar on a terminal, else in lines."""
     is_live, started, done = sys.stderr.isatty(), time.monotonic(), 0
     due = started + (0 if is_live else 3)  # seconds
 
     def line() -> str:
-        rate = done / max(time.monotonic() - started, 1e-9)  # items a second
+        rate = done / max(time.monotonic() - started, 1e-9)  # items per second
         rest = max(0, (total or 0) - done)
         left = f"  left {duration(rest / rate)}" if rest and rate else ""
         return f"{title}  {done:,}{'' if total is None else f'/{total:,}'}{left}  {rate:,.0f}/s"
@@ -104,10 +104,10 @@ def progress(title: str, *, total: int | None = None, is_quiet: bool = False) ->
 
     yield advance
     if is_live and done and not is_quiet:
-        say(line())  # in place of the bar
+        say(line())  # replaces the bar
 
 
-# ---- the recipes that come with the package: TOML files that say their data, hardware and result --------------------
+# ---- packaged recipes: TOML files, with comments on data, hardware and results --------------------------------------
 
 RecipeKind = Literal["pretrain", "finetune"]
 
@@ -124,7 +124,7 @@ def recipes(kind: str = "*") -> dict[str, Path]:
 def recipe_settings(kind: RecipeKind, name: str) -> Settings:
     """Return the settings of a recipe of one kind, or of a TOML file.
 
-    A task that another package registered needs no recipe: it gets the default settings.
+    A task that another package has registered needs no recipe: it gets the default settings.
     """
     if Path(name).suffix == ".toml":
         return settings_from_toml(Path(name))
@@ -152,7 +152,7 @@ def recipes_show(name: str) -> str:
 
 
 def recipes_list() -> Shown[dict[str, dict[str, str]]]:
-    """List the recipes with their first line.
+    """List the recipes with a line about each.
 
     litebert recipes list
     litebert recipes list --json
@@ -164,7 +164,7 @@ def recipes_list() -> Shown[dict[str, dict[str, str]]]:
     return Shown(found, "\n".join(lines))
 
 
-# ---- the settings there are, and those of a run ---------------------------------------------------------------------
+# ---- all settings, and those of a run -------------------------------------------------------------------------------
 
 
 def config_list(kind: RecipeKind = "pretrain") -> Shown[list[Description]]:
@@ -185,7 +185,7 @@ class SettingsOfRun(TypedDict):
 
 
 def config_show(run: Path) -> Shown[SettingsOfRun]:
-    """Show the settings a run was made with, and where each value came from.
+    """Show the settings of a run, and where each value came from.
 
     litebert config show runs/mine
     litebert config show runs/mrpc --json

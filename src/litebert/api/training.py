@@ -1,4 +1,4 @@
-"""Training as functions: `pretrain`, `distil`, `finetune`; and a look at a file before one."""
+"""Training as functions: `pretrain`, `distil`, `finetune`; and a check of a file before fine-tuning."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -24,15 +24,15 @@ from litebert.settings import DEFAULT, Setting, resolve
 from litebert.tasks.check import DataReport, check_files
 from litebert.tokenizer import Tokenizer
 
-if TYPE_CHECKING:  # what needs torch is imported where it is used, so that `litebert pretrain --help` loads none
+if TYPE_CHECKING:  # whatever needs torch is imported where it is used: `litebert pretrain --help` loads none
     from litebert.train.finetune import Prepared
     from litebert.train.loop import Estimate
 
-# What `pretrain` and `distil` have in common, with its help in the shell.
+# The options that `pretrain` and `distil` share, with their help in the shell.
 CorpusFolder = Annotated[str | Path | None, "A corpus instead of texts: a folder, or a URL."]
-Minutes = Annotated[float | None, "Choose the steps so that training takes about this long here."]
+Minutes = Annotated[float | None, "Choose the steps so that training takes about this long on this machine."]
 Name = Annotated[str, "Name of the run."]
-VocabSize = Annotated[int, Ge(1), "Pieces, with TEXT; fewer if the text is small."]
+VocabSize = Annotated[int, Ge(1), "Pieces of a vocabulary made from texts; fewer if these are small."]
 HeldOut = Annotated[float, "Share kept for evaluation."]
 DryRun = Annotated[bool, "Print the plan and stop."]
 
@@ -56,11 +56,11 @@ def pretrain(
     dry_run: DryRun = False,
     quiet: Quiet = False,
 ) -> Run:
-    """Pretrain an ALBERT from texts, or from a corpus, with a report; do the same again to resume.
+    """Pretrain an ALBERT on texts, or on a corpus, and write a report; repeat the command to resume.
 
-    The vocabulary and the corpus are made from the texts first. Settings override the recipe: `train.steps=1000` in the
-    shell, `settings={"train.steps": 1000}` in Python. All that can be checked is checked before any work. A dry run
-    measures a few steps and writes nothing; its result has a `plan`.
+    A vocabulary and a corpus are made from the texts first. Settings override the recipe: `train.steps=1000` in the
+    shell, `settings={"train.steps": 1000}` in Python. Whatever can be checked is checked before any work begins. A dry
+    run measures a few steps and writes nothing; its result has a `plan`.
 
     litebert pretrain my-text.txt --preset mini --minutes 30 --name mine
     litebert pretrain --corpus corpora/wiki --recipe paper-base train.steps=1000
@@ -72,11 +72,11 @@ def pretrain(
     from litebert.train.run import choose_device
     from litebert.train.sources import Sources, shares_of
 
-    # what can be checked before any work
+    # checks that are possible before any work
     folder, inputs, size = _run_folder(runs, name), paths(texts), count(vocab_size, "vocab_size")
     start = None if start is None else fspath(start)
     if bool(inputs) == (corpus is not None):
-        what, received = "pretraining needs texts, or else a corpus", f"{len(inputs)} texts and --corpus {corpus}"
+        what, received = "pretraining needs either texts or a corpus", f"{len(inputs)} texts and --corpus {corpus}"
         raise LitebertError("LB-523", what, received=received, next="litebert pretrain --help")
     require_share(held_out)
     sources = find_texts(inputs) if inputs else ()
@@ -86,7 +86,7 @@ def pretrain(
     chosen = overrides(settings)
     if minutes is not None and "train.steps" in chosen:
         received, advice = f"--minutes {minutes:g} and train.steps", "omit --minutes, or train.steps"
-        raise LitebertError("LB-106", "the run has two lengths", received=received, next=advice)
+        raise LitebertError("LB-106", "the length of the run is set twice", received=received, next=advice)
     given = flags({"data.corpus": str(corpus or folder / "corpus"), "model.preset": preset})
     given |= flags({"start.model": start, "train.minutes": minutes})
     recipe = recipe or ("further" if start else "laptop")
@@ -94,7 +94,7 @@ def pretrain(
     has_corpus = corpus is not None or (folder / "corpus" / "corpus.json").is_file()
 
     def plan() -> tuple[PretrainConfig, Shown[Planned]]:
-        """Measure what the run will need; writes nothing, trains no vocabulary."""
+        """Measure what the run will need; write nothing, train no vocabulary."""
         say("measuring a few steps on this machine")
         known = None if has_corpus else size if start is None else Tokenizer.load(locate(start)).vocab_size
         config, needs = pretraining.plan(resolved, folder, vocab_size=known)
@@ -120,7 +120,7 @@ def pretrain(
         return config, _plan_of(lines, needs, train, folder, tokens=tokens)
 
     def build() -> None:
-        """Train a vocabulary, unless a model is continued, and build the corpus; what is there already stays."""
+        """Train a vocabulary, unless training starts from a model, and build the corpus; keep what already exists."""
         speak = (lambda _: None) if quiet else say
         vocabulary = folder / "tokenizer" if start is None else locate(start)
         if start is None and not (vocabulary / "tokenizer_config.json").exists():
@@ -137,7 +137,7 @@ def pretrain(
     with joined(choose_device(resolved.config.train.device)) as world:
         quiet = quiet or not world.is_first
         if teacher := resolved.config.distil.teacher:
-            locate(teacher)  # before a vocabulary is trained for nothing
+            locate(teacher)  # raises before a vocabulary is trained for nothing
         was_finished = Run(folder).is_finished
         if not was_finished and not quiet:
             config, planned = plan()
@@ -168,11 +168,11 @@ def distil(
     dry_run: DryRun = False,
     quiet: Quiet = False,
 ) -> Run:
-    """Distil TEACHER into an ALBERT that also fills blanks and orders sentences; do the same again to resume.
+    """Distil TEACHER into an ALBERT that also fills blanks and orders sentences; repeat the command to resume.
 
     The teacher is a model folder or a name on the Hub: an ALBERT, a BERT, a sentence-transformers folder. The student
-    starts from its layers and learns from its hidden states and text vectors, with a vocabulary of its own. All else is
-    as in `pretrain`.
+    starts from its layers and learns from its hidden states and text vectors, but has its own vocabulary. Everything
+    else is as in `pretrain`.
 
     litebert distil all-MiniLM-L6-v2 my-text.txt --minutes 60 --name mine
     litebert distil models/teacher --corpus corpora/wiki model.num_hidden_groups=2
@@ -184,10 +184,10 @@ def distil(
 
 
 def _run_folder(runs: str | Path, name: str) -> Path:
-    """Return the folder of a run; a name that leads out of `runs` is refused."""
+    """Return the folder of a run; raise for a name that leads out of `runs`."""
     parts = Path(name).parts
     if not parts or Path(name).is_absolute() or ".." in parts or not name.isprintable():
-        what = f"this is not the name of a folder below {runs}"
+        what = f"this is not a name for a folder below {runs}"
         raise LitebertError("LB-920", what, received=name, next="choose another name, such as mine or mine/first")
     return Path(runs) / name
 
@@ -200,7 +200,7 @@ def _plan_of(
     notes: Sequence[str] = (),
     **more: int,
 ) -> Shown[Planned]:
-    """Add to the lines of a plan what the run needs, and what each of several processes holds and sends."""
+    """Return a plan: its lines, what the run needs, and what each of several processes holds and sends."""
     from litebert.distributed import world_size
 
     seconds, size, batch_size = train.steps * needs.seconds_per_step, world_size(), train.batch_size
@@ -212,7 +212,7 @@ def _plan_of(
     }
     if size > 1:
         gradients = 4 * needs.num_parameters  # bytes
-        sent = 2 * (size - 1) / size * gradients  # by each process in a ring all-reduce (Patarasuk and Yuan, 2009)
+        sent = 2 * (size - 1) / size * gradients  # by each process, in a ring all-reduce (Patarasuk and Yuan, 2009)
         share = f"{batch_size / size:,.4g} of {batch_size:,} sequences of a step"
         held = f"all weights, gradients and moments ({4 * gradients / 1e6:,.0f} MB)"
         facts["processes"] = f"{size}; each holds {held} and {share}, and sends {sent / 1e6:,.1f} MB a step"
@@ -230,20 +230,20 @@ def finetune(
     dev: Annotated[str | Path | None, "Your own evaluation file, for a TASK that is a file."] = None,
     columns: Annotated[Sequence[str], "--column", "ROLE=NAME: text=review, label=stars, ..."] = (),
     problem: Annotated[Problem | None, "Kind of your own task, if the guess is wrong."] = None,
-    recipe: Annotated[str | None, "A name, or a TOML file; the task's own by default."] = None,
+    recipe: Annotated[str | None, "A name, or a TOML file; by default, the task's recipe."] = None,
     epochs: Annotated[float | None, "Passes over the data."] = None,
-    name: Annotated[str | None, "Name of the run; the task's by default."] = None,
+    name: Annotated[str | None, "Name of the run; by default, that of the task."] = None,
     runs: Runs = "runs",
-    seeds: Annotated[Sequence[int], "Several runs, 1,2,3: median, mean and spread."] = (),
+    seeds: Annotated[Sequence[int], "Several runs, 1,2,3, with median, mean and spread."] = (),
     random: Annotated[bool, "Start from random weights, as a control."] = False,
     teacher: Annotated[str | Path | None, "Also learn from a run fine-tuned on this task."] = None,
     settings: Overrides = (),
     dry_run: DryRun = False,
     quiet: Quiet = False,
 ) -> Run:
-    """Fine-tune a model on a named task, or on your own CSV, JSONL or Parquet file; do the same again to resume.
+    """Fine-tune a model on a named task, or on your own CSV, JSONL or Parquet file; repeat the command to resume.
 
-    Without a model it starts from the packaged one. With several seeds there is a run for each, in `run.seeds`.
+    Without a model, training starts from the packaged one. With several seeds, `run.seeds` has a run for each.
 
     litebert finetune reviews.csv --model models/mine --column text=body --epochs 2
     litebert finetune mrpc --model models/mine --data glue
@@ -259,7 +259,7 @@ def finetune(
     task = "table" if own else fspath(task)
     require_task(task)
     if own is None and data is None and not any(str(each).startswith("data.") for each in settings):
-        expected = "the folder of a named task, or a file of your own instead of its name"
+        expected = "the folder of a named task, or your own file instead of its name"
         advice = f"litebert finetune {task} --data FOLDER"
         raise LitebertError("LB-531", f"the data of {task} is missing: --data", expected=expected, next=advice)
     folder = _run_folder(runs, name or (own.name.split(".")[0] if own else task))
@@ -274,7 +274,7 @@ def finetune(
     trained = seeded or {folder: resolved}
 
     def planned() -> "tuple[Prepared, Shown[Planned]]":
-        """Measure what the run will need, on a few of its examples; writes nothing."""
+        """Measure what the run will need, on a few of its examples; write nothing."""
         prepared, needs = fine_tuning.plan_finetuning(resolved, folder)
         train, optim = prepared.config.train, prepared.config.optim
         shape, key, task = prepared.network_config, prepared.key_measure, prepared.dataset
@@ -305,13 +305,13 @@ def finetune(
             say(described.text)
             prepared = None if seeds else first
         for each, settled in trained.items():
-            # after a signal the other seeds wait for the next call
+            # after a signal, the remaining seeds wait for the next call
             code = code or fine_tuning.finetune(settled, each, prepared=prepared, is_quiet=quiet, world=world)
         run = Run(folder, code)
         return concluded(run, quiet=quiet, was_finished=was_finished) if world.is_first else run
 
 
-# ---- before a fine-tuning -------------------------------------------------------------------------------------------
+# ---- before fine-tuning ---------------------------------------------------------------------------------------------
 
 
 def data_check(
@@ -320,9 +320,9 @@ def data_check(
     problem: Annotated[Problem | None, "Kind of your own task, if the guess is wrong."] = None,
     model: Annotated[str | None, "Count pieces with its vocabulary."] = None,
 ) -> DataReport:
-    """Say what a file of examples contains and what is wrong with it.
+    """Report what a file of examples contains and what is wrong with it.
 
-    The first FILE is the one to train on; the others, to evaluate on, are compared with it. The exit code is 3 if
+    The first FILE is for training; the others are for evaluation and are compared with it. The exit code is 3 if
     something would stop the training.
 
     litebert data check reviews.csv --column text=body --model models/mine
