@@ -1,7 +1,7 @@
-"""The command line: a table of commands, each made from a function when it is used, and the outermost frame.
+"""The command line: a table of commands, each made from a function when it is used, and the error handling around them.
 
-`litebert --help` imports none of the functions and no torch. A mistake becomes four lines and an exit code: 1 user,
-2 wrong words, 3 damaged data, 4 memory or disk, 5 training that is not finite, 130 Ctrl-C, 141 a reader that left.
+`litebert --help` imports neither these functions nor torch. An error becomes four lines and an exit code: 1 user error,
+2 wrong usage, 3 damaged data, 4 memory or disk, 5 training that is not finite, 130 Ctrl-C, 141 a closed pipe.
 """
 
 import os
@@ -21,35 +21,35 @@ if TYPE_CHECKING:
 VERBS = {
     "answer": "answer a question with a span of a text",
     "choose": "choose among several answers",
-    "classify": "say which label a text has",
+    "classify": "predict the labels of texts",
     "completion": "complete verbs and options in your shell",
-    "config": "list every setting, or show one run's with the origin of each value",
+    "config": "list every setting, or show those of a run with the origin of each value",
     "corpus": "build a corpus from text; check a text or a corpus",
     "data": "check examples before a long run",
-    "distil": "distil a teacher into a small model, with text",
-    "doctor": "check this machine, with a self-test of a few seconds",
+    "distil": "distil a teacher into a small model, using text",
+    "doctor": "check this machine, including a self-test of a few seconds",
     "embed": "compute vectors of texts",
-    "evaluate": "measure fine-tuned models, an ensemble, or a prediction file",
-    "explain": "say how much each word adds to an answer",
-    "export": "write a model for Google's code, for ONNX, for torch.export",
+    "evaluate": "evaluate models, an ensemble, or a prediction file",
+    "explain": "show how much each word adds to an answer",
+    "export": "write a model for Google's code, for ONNX, for torch.export, for a web page",
     "fill": "fill [MASK] in a sentence",
     "finetune": "fine-tune a model on a task, or on your own examples",
     "glue": "fine-tune on every GLUE task in a folder, and print the table",
     "help": "show the help of a verb",
-    "hub": "fetch a model from the Hugging Face Hub, or put one there",
-    "import": "read Google's checkpoints, and Hugging Face's old ones",
+    "hub": "fetch a model from the Hugging Face Hub, or publish one",
+    "import": "convert checkpoints from Google and from Hugging Face",
     "order": "say which of two sentences comes first, or where a text breaks",
-    "predict": "answer a complete split or file, in the form that a leaderboard wants",
+    "predict": "answer a complete split or file, in the format of a leaderboard",
     "pretrain": "pretrain an ALBERT from text or from a corpus",
     "quantize": "write an eight-bit copy of a model, for inference on a CPU",
     "recipes": "list or show the packaged recipes",
     "report": "write a run's report.html again",
     "runs": "list, compare, follow, average and clean runs",
-    "score": "say how likely texts are",
+    "score": "compute how likely texts are",
     "search": "find the texts nearest to a query",
     "serve": "answer over HTTP, with a page to try the model at /",
-    "similar": "say how near two texts are",
-    "sizes": "parameters, bytes and compute of every preset",
+    "similar": "compute how similar two texts are",
+    "sizes": "show parameters, bytes and compute of every preset",
     "study": "repeat the paper's experiments: layers, ablations, costs",
     "tag": "tag every word of a text",
     "tokenizer": "train a vocabulary; encode a text",
@@ -75,7 +75,7 @@ MODULES = {
     "study.findings": "study ablation, study cost, study layers, study page",
 }
 HOMES = {name: module for module, names in MODULES.items() for name in names.split(", ")}
-"""The module of a command's function, which is called as the command: `corpus_build` is "corpus build" of a group.
+"""The module of each command's function, which has the command's name: `corpus_build` is "corpus build".
 
 The other verbs answer texts; see `litebert.inference.verbs`.
 """
@@ -88,12 +88,12 @@ def function_of(name: str) -> Callable[..., object]:
 
 
 class Commands(click.Group):
-    """Commands by name, all verbs or those of one group; their functions are imported when they are called."""
+    """Commands by name, either all verbs or those of one group; their functions are imported on first use."""
 
     def __init__(self, name: str, **how: Any) -> None:
         words = (each.partition(" ") for each in HOMES)
         names = VERBS if name == "litebert" else [own for group, _, own in words if group == name]
-        lazy: Any = dict.fromkeys(names)  # click lists names, and suggests one
+        lazy: Any = dict.fromkeys(names)  # click uses the names for lists and suggestions
         super().__init__(name, **how, commands=lazy)
 
     def get_command(self, _: click.Context, cmd_name: str) -> click.Command | None:
@@ -111,7 +111,7 @@ class Commands(click.Group):
         return verb_command(name)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the commands with their summaries; of the verbs, without importing their functions."""
+        """List the commands with their summaries; for verbs, without importing their functions."""
         rows = sorted(VERBS.items())
         if self.name != "litebert":
             commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
@@ -135,27 +135,27 @@ def cli(debug: bool) -> None:
 
 
 class UsageError(LitebertError):
-    """An argument or option that the command line does not know."""
+    """A command line that cannot be parsed."""
 
     exit_code = 2
 
 
 def main() -> None:
-    """Run the command line; a user's mistake is a message and an exit code, never a traceback."""
+    """Run the command line; a user's mistake gives a message and an exit code, never a traceback."""
     signal.signal(signal.SIGINT, _interrupted)
-    # Threads that spin while they wait cost 3.7 times the processor time where a core is busy.
+    # Threads that spin while they wait cost 3.7 times the processor time if a core is busy.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     sys.exit(run(sys.argv[1:]))
 
 
 def _interrupted(_: int, __: "FrameType | None") -> None:
-    """Raise where Python code can catch it; a second Ctrl-C ends the process at once."""
+    """Raise an exception that Python code can catch; a second Ctrl-C ends the process at once."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     raise KeyboardInterrupt
 
 
 def run(words: Sequence[str]) -> int:
-    """Run a command and return its exit code; only a fault in litebert prints a traceback.
+    """Run a command and return its exit code; only a bug in litebert prints a traceback.
 
     `--debug` may be anywhere before `--`.
     """
@@ -174,7 +174,7 @@ def run(words: Sequence[str]) -> int:
         except click.exceptions.NoArgsIsHelpError as shown:
             print(shown.format_message())
         sys.stdout.flush()
-    except BrokenPipeError:  # the reader left
+    except BrokenPipeError:  # the reader has closed the pipe
         _discard_stdout()
         return 128 + signal.SIGPIPE
     except (KeyboardInterrupt, click.Abort):
@@ -182,7 +182,7 @@ def run(words: Sequence[str]) -> int:
         return 128 + signal.SIGINT
     except Exception as error:
         found = as_litebert_error(error)
-        if isinstance(error, click.ClickException):  # in our form of four lines
+        if isinstance(error, click.ClickException):  # convert to our four lines
             asked = error.ctx if isinstance(error, click.UsageError) else None
             what, received = error.format_message().rstrip("."), " ".join(typed) or "nothing"
             advice = f"{asked.command_path if asked else 'litebert'} --help"
@@ -199,7 +199,7 @@ def run(words: Sequence[str]) -> int:
 
 
 def _discard_stdout() -> None:
-    """Keep the interpreter from failing again on a stdout that cannot be written."""
+    """Keep the interpreter from failing again on a stdout that cannot be written to."""
     try:
         sys.stdout.flush()
     except (OSError, ValueError):

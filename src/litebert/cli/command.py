@@ -1,10 +1,10 @@
-"""A command of the shell, made from a function.
+"""Commands of the shell, made from functions.
 
-The signature says everything: positional parameters are arguments and keyword-only ones options; their types become
-checks, and what `Annotated` notes are the limits of a number (`Ge(1)`), an option's name where it is not that of the
-parameter ("--column"), and its help. The docstring is the help of the command. A parameter whose type is a dataclass
-stands for the options of its fields. What the function returns is printed: as `str(found)` for people, with --json as
-JSON, and the items of an iterator as they come. Its `notes` go to stderr, and its `exit_code` ends the process.
+The signature defines everything: positional parameters become arguments, keyword-only ones options, and types become
+checks. `Annotated` adds the limits of a number (`Ge(1)`), the name of an option if it differs from the parameter's
+("--column"), and its help. The docstring is the help of the command. A parameter with a dataclass as its type adds an
+option for each field. The return value is printed: as `str(found)` for people, as JSON with --json, and the items of
+an iterator one by one. Its `notes` go to stderr, and a nonzero `exit_code` ends the process.
 """
 
 import inspect
@@ -29,7 +29,7 @@ PRINTED = {"json": "JSON", "csv": "CSV", "markdown": "Markdown"}
 
 
 def command_of(function: Callable[..., object], name: str) -> click.Command:
-    """Return the command of a function."""
+    """Return the command made from a function."""
     hints, signature = get_type_hints(function, include_extras=True), inspect.signature(function)
     params: list[click.Parameter] = []
     records: dict[str, type] = {}
@@ -39,7 +39,7 @@ def command_of(function: Callable[..., object], name: str) -> click.Command:
         if isinstance(hint, type) and is_dataclass(hint):
             records[each.name] = hint
             params += options_of(hint)
-        elif each.name == "settings":  # KEY=VALUE among the texts, or alone
+        elif each.name == "settings":  # KEY=VALUE among the texts, or on its own
             if texts is None:
                 params.append(click.Argument(["settings"], nargs=-1, metavar="[KEY=VALUE]..."))
             else:
@@ -70,13 +70,13 @@ def command_of(function: Callable[..., object], name: str) -> click.Command:
 
 
 def options_of(record: type) -> list[click.Parameter]:
-    """Return the options of the fields of a dataclass."""
+    """Return an option for each field of a dataclass."""
     hints = get_type_hints(record, include_extras=True)
     return [option(f.name, hints[f.name], ABSENT if f.default is MISSING else f.default) for f in fields(record)]
 
 
 def option(name: str, hint: Any, default: Any) -> click.Option:
-    """Return the option of a keyword-only parameter."""
+    """Return the option for a keyword-only parameter."""
     kind, is_several, notes = _apart(hint)
     words = [note for note in notes if isinstance(note, str)]
     flag = next((word for word in words if word.startswith("--")), "--" + name.replace("_", "-"))
@@ -97,7 +97,7 @@ def option(name: str, hint: Any, default: Any) -> click.Option:
 
 
 def argument(name: str, hint: Any, default: Any = ABSENT) -> click.Argument:
-    """Return the argument of a positional parameter."""
+    """Return the argument for a positional parameter."""
     kind, is_several, notes = _apart(hint)
     metavar = f"{name.upper()}{'...' if is_several else ''}"
     is_required = Required in notes or default is ABSENT
@@ -112,9 +112,9 @@ def argument(name: str, hint: Any, default: Any = ABSENT) -> click.Argument:
 
 
 def _apart(hint: Any) -> tuple[Any, bool, list[Any]]:
-    """Return the type of one value, whether there can be several, and the notes; None is one if it is allowed.
+    """Return the type of one value, whether several are allowed, and the notes, with None among them if it is allowed.
 
-    Where paths and strings are allowed, alone or several, words are several strings: str | Path | Sequence[str | Path].
+    For str | Path | Sequence[str | Path], the type is str and several are allowed.
     """
     parts, notes, is_several = [hint], list[Any](), False
     if get_origin(hint) is Annotated:
@@ -132,21 +132,21 @@ def _apart(hint: Any) -> tuple[Any, bool, list[Any]]:
 
 
 def is_setting(word: str) -> bool:
-    """Tell KEY=VALUE from a text or a path."""
+    """Return whether a word is KEY=VALUE, not a text or a path."""
     return re.match(r"[A-Za-z_][\w.]*=", word) is not None and not Path(word).exists()
 
 
 def help_of(docstring: str) -> str:
-    """Return the help of a command: the paragraphs of the docstring; those of commands keep their lines."""
+    """Return the help of a command: its docstring; paragraphs of example commands keep their line breaks."""
     paragraphs = inspect.cleandoc(docstring).split("\n\n")
     return "\n\n".join(f"\b\n{each}" if each.startswith("litebert ") else each for each in paragraphs)
 
 
-# ---- what is printed ------------------------------------------------------------------------------------------------
+# ---- output ---------------------------------------------------------------------------------------------------------
 
 
 def present(found: object, written_as: str | None = None) -> None:
-    """Print what a function returned, in the first process of several, and end the process if it failed."""
+    """Print what a function returned (of several processes, only in the first); end the process if it failed."""
     if isinstance(found, Iterator):
         for each in found:
             show_json(each) if written_as == "json" else show(str(each))
@@ -162,12 +162,12 @@ def present(found: object, written_as: str | None = None) -> None:
 
 
 def show(text: str) -> None:
-    """Print a text; characters that would control the terminal are written as escapes."""
+    """Print a text; control characters of the terminal are escaped."""
     click.echo(harmless(text))
 
 
 def show_json(value: Any, *, indent: int | None = None) -> None:
-    """Print a value, or what its `as_json` gives unless that is None; with --json nothing else goes to stdout."""
+    """Print a value, or what its `as_json` returns unless this is None; with --json, stdout gets nothing else."""
     from pydantic_core import to_jsonable_python
 
     if hasattr(value, "as_json") and (value := value.as_json()) is None:
@@ -179,14 +179,14 @@ def show_json(value: Any, *, indent: int | None = None) -> None:
         raise NonFiniteError("LB-928", "a result is NaN or infinity, which JSON cannot hold", next=advice) from error
 
 
-# ---- how a word becomes a value -------------------------------------------------------------------------------------
+# ---- parsing words into values --------------------------------------------------------------------------------------
 
 _OPTION = re.compile(r"--?[A-Za-z][A-Za-z0-9-]*(=.*)?", re.DOTALL)
 _MARK = "\0"  # marks a text for the parser; no argument of a process can contain this character
 
 
 class TextCommand(click.Command):
-    """A command on texts: an argument that cannot be the name of an option is a text, also if it begins with a dash."""
+    """A command for texts: an argument that cannot be an option's name is a text, even if it starts with a dash."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         options = (each for each in self.params if isinstance(each, click.Option) and not each.is_flag)
@@ -208,7 +208,7 @@ def _unmarked(value: Any) -> Any:
 
 
 class Real(click.FloatRange):
-    """A number within limits; click's own takes NaN for one within any."""
+    """A number within limits; unlike click's type, it refuses NaN."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         number = super().convert(value, param, ctx)
@@ -216,7 +216,7 @@ class Real(click.FloatRange):
 
 
 def numbers(words: Any) -> Any:
-    """Read whole numbers: 1,2,3. What is no text is a default, which is read already."""
+    """Parse whole numbers: 1,2,3. Anything but a string is a default, which needs no parsing."""
     if isinstance(words, str) and not re.fullmatch(r"\d+(,\d+)*", words):
         raise click.BadParameter(f"{words!r} is not a list of whole numbers from 0, such as 1,2,3")
     return tuple(map(int, words.split(","))) if isinstance(words, str) else words

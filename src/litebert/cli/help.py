@@ -1,4 +1,4 @@
-"""The commands about litebert itself: help, the schemas of what is printed with --json, completion, and the doctor."""
+"""The commands about litebert itself: help, the schemas of --json output, shell completion, and the doctor."""
 
 import platform
 import sys
@@ -24,7 +24,7 @@ from litebert.errors import as_litebert_error, free_bytes, no_such_name
 def help(  # noqa: A001
     *verb: str, schema: Annotated[bool, "The JSON Schema of what VERB prints with --json."] = False
 ) -> None:
-    """Show the help of a verb, as VERB --help does.
+    """Show the help of a verb, like VERB --help.
 
     litebert help corpus build
     litebert help --schema fill
@@ -36,7 +36,7 @@ def help(  # noqa: A001
 
 
 def completion(shell: Literal["bash", "zsh", "fish"]) -> None:
-    """Print the script that completes verbs and options in SHELL.
+    """Print a script for completion of verbs and options in SHELL.
 
     litebert completion bash >> ~/.bashrc
     litebert completion fish > ~/.config/fish/completions/litebert.fish
@@ -49,12 +49,12 @@ def completion(shell: Literal["bash", "zsh", "fish"]) -> None:
 # ---- schemas --------------------------------------------------------------------------------------------------------
 
 
-class AnsweredRow(TypedDict):  # a row of a file with its answer; one such object is printed per line
+class AnsweredRow(TypedDict):  # a row of a file with its answer; one object per line
     row: int
     answer: JsonValue
 
 
-class SkippedRow(TypedDict):  # a row of a file that has no answer, and why
+class SkippedRow(TypedDict):  # a row of a file without an answer, and why
     row: int
     error: str
 
@@ -74,11 +74,11 @@ OUTPUTS: dict[str, Any] = {
     "similar": Cosine,
     "tag": list[list[Tagged]],
 }
-"""What the verbs print with `--json` for typed texts; for a file they print a line for each row."""
+"""The `--json` output of the verbs for typed texts; for a file, they print a line per row."""
 
 
 def schema_of(command: str) -> dict[str, JsonValue]:
-    """Return the JSON Schema of what a command prints with `--json`: what its function or its `as_json` returns."""
+    """Return the JSON Schema of a command's `--json` output, from the return type of its function or `as_json`."""
     plain: list[Any] = [OUTPUTS[command], AnsweredRow, SkippedRow] if command in OUTPUTS else []
     if command in HOMES:
         returned = get_type_hints(function_of(command), include_extras=True).get("return")
@@ -87,7 +87,7 @@ def schema_of(command: str) -> dict[str, JsonValue]:
         for each in get_args(returned) if get_origin(returned) in (Union, UnionType) else [returned]:
             if as_json := getattr(each, "as_json", None):
                 found = get_type_hints(as_json)["return"]
-                plain.append(get_args(each)[0] if isinstance(found, TypeVar) else found)  # of Shown[Built] it is Built
+                plain.append(get_args(each)[0] if isinstance(found, TypeVar) else found)  # for Shown[Built], Built
             elif each not in (NoneType, None, str):
                 plain.append(each)
     if not plain:
@@ -105,7 +105,7 @@ OPTIONAL = ("google_crc32c", "huggingface_hub", "matplotlib", "onnx", "pyarrow",
 
 @dataclass(frozen=True)
 class Check:
-    """One check, and what to do if it fails."""
+    """The result of one check, and what to do if it failed."""
 
     name: str
     is_good: bool
@@ -114,7 +114,7 @@ class Check:
 
 
 def doctor() -> Shown[list[Check]]:
-    """Check Python, torch, device, disk and threads; train and answer for a few seconds.
+    """Check Python, torch, device, disk and threads; test training and answering for a few seconds.
 
     The exit code is 1 if something is wrong.
 
@@ -150,7 +150,7 @@ def doctor() -> Shown[list[Check]]:
 
 
 def _train_and_answer() -> None:
-    """Lower the loss of a tiny network, and fill a blank with the packaged model."""
+    """Check that training lowers the loss of a tiny network, and fill a blank with the packaged model."""
     import torch
 
     from litebert.inference import Model

@@ -1,9 +1,9 @@
 """The verbs of a model on texts, files of texts and standard input, made from `inference.verbs`.
 
-Answers that go to a file stand in `OUTPUT.unfinished` first, whatever the format of the output: a line of JSON with
-the command, then one for each row with a digest of what was answered. A rerun cuts off a half-written line, checks
-that the rows before are the ones it reads now, and continues. At the end the rows are written in the output's own
-format, atomically.
+Answers to a file are first written to `OUTPUT.unfinished`, whatever the output's format: a line of JSON with the
+command, then one for each row, with a digest of the row. A rerun cuts off a half-written line, checks that the rows
+before it are the same as in its input, and continues. At the end, all rows are written to the output in its format,
+atomically.
 """
 
 import base64
@@ -40,21 +40,21 @@ from litebert.tasks.own.table import HEADERS, SYNONYMS, open_table
 CHUNK = 256  # rows that are answered, and written, together
 Numbered: TypeAlias = tuple[int, "Row | LitebertError"]
 Answered: TypeAlias = tuple[int, "Row | LitebertError", Any]
-"""A row with its number in the input, and its answer, or the error that says why it has none."""
+"""A row with its number in the input, and its answer, or the error that explains why there is none."""
 
 
 @dataclass(frozen=True)
 class Loading:
-    """How a model is loaded."""
+    """Options for loading a model."""
 
     model: Annotated[str | None, "A model folder, a run, or a name on the Hub; by default the packaged model."] = None
     precision: Annotated[
-        Literal["fp32", "bf16"], "bf16 is several times faster where the machine has it, and within 1 %."
+        Literal["fp32", "bf16"], "bf16 is several times faster if the machine supports it, and within 1 %."
     ] = "fp32"
     depth: Annotated[int | None, "Apply only this many steps; for models trained with train.exits=true."] = None
 
     def load(self) -> Model:
-        """Load the model; print its name, and notes on what its files do not say, on stderr."""
+        """Load the model; print its name, and notes on what its files leave uncertain, on stderr."""
         found = Model.load(self.model, precision=self.precision, depth=self.depth)
         say(f"model: {found.source if self.model else PACKAGED}")
         found.remark = say
@@ -65,7 +65,7 @@ class Loading:
 
 @dataclass(frozen=True)
 class Bulk:
-    """Which columns of files are read, and where answers go."""
+    """Options for files: which columns to read, and where to write answers."""
 
     columns: Annotated[tuple[str, ...], "--column", "Column of a CSV, JSONL or Parquet file, [ROLE=]NAME."] = ()
     output: Annotated[Path | None, "A .jsonl or .csv file (vectors: also .npy); rerun to resume."] = None
@@ -92,7 +92,7 @@ TYPED: dict[str, list[click.Parameter]] = {
         option("context", Annotated[str | None, "The text that the question is about."], None),
     ],
 }
-"""What is typed for a verb that takes other than texts."""
+"""The arguments of the verbs that take more than a list of texts."""
 
 EXAMPLES: dict[str, str] = {
     "fill": """
@@ -127,7 +127,7 @@ litebert choose questions.csv --column choice1=A --column choice2=B --model runs
 
 
 def verb_command(name: str) -> click.Command:
-    """Return the command of a verb: what is typed, and the options of its method, of loading and of files."""
+    """Return the command of a verb: its arguments, and the options of its method, of loading and of files."""
     verb, method = VERBS[name], getattr(Model, name)
     hints = get_type_hints(method, include_extras=True)
     params = [*TYPED.get(name, [argument("texts", tuple[str, ...])])]
@@ -145,7 +145,7 @@ def verb_command(name: str) -> click.Command:
 
 
 def _answer(verb: Verb, loading: Loading, bulk: Bulk, options: dict[str, Any], typed: dict[str, Any]) -> None:
-    """Answer what is typed in the terminal; the rows of files chunk by chunk, in the terminal or in a file."""
+    """Answer typed texts in the terminal; answer rows of files in chunks, in the terminal or in a file."""
     sources, rows, shared = _read_words(verb, typed)
     model = loading.load()
     answer = partial(verb.answer, model, **options)
@@ -153,7 +153,7 @@ def _answer(verb: Verb, loading: Loading, bulk: Bulk, options: dict[str, Any], t
         if verb.name in ("embed", "classify"):
             seconds = [row["second"] for row in rows if "second" in row]
             if longer := model.too_long([row["text"] for row in rows], seconds or None):
-                say(f"note: longer than the model reads at once: text {', '.join(str(each + 1) for each in longer)}")
+                say(f"note: longer than the model can read: text {', '.join(str(each + 1) for each in longer)}")
         found = answer(rows)
         if bulk.as_json:
             shown = [verb.plain(each) for each in found]
@@ -161,7 +161,7 @@ def _answer(verb: Verb, loading: Loading, bulk: Bulk, options: dict[str, Any], t
             show_json(shown if is_list else shown[0])
             return
         for row, each in zip(rows, found, strict=True):
-            line = verb.line(row, each)  # without the question, which stands above it
+            line = verb.line(row, each)  # without the question, which is in the command
             show(line.partition("\n")[2] if verb.name in ("answer", "choose") else line)
         return
 
@@ -184,7 +184,7 @@ def _answer(verb: Verb, loading: Loading, bulk: Bulk, options: dict[str, Any], t
         if file.num_done:
             say(f"resuming after {counted(file.num_done, 'row')}")
             total = None if total is None else max(0, total - file.num_done)
-    is_quiet = bulk.quiet or (file is None and sys.stdout.isatty())  # where rows are seen, they are the progress
+    is_quiet = bulk.quiet or (file is None and sys.stdout.isatty())  # printed rows show the progress
     with closing(file) if file else nullcontext(), progress("rows answered", total=total, is_quiet=is_quiet) as advance:
         for chunk in answer_rows(file.resume(numbered) if file else numbered, verb, answer):
             num_rows += len(chunk)
@@ -209,11 +209,11 @@ def _answer(verb: Verb, loading: Loading, bulk: Bulk, options: dict[str, Any], t
         raise LitebertError("LB-940", "no row has an answer", received=bad[0][1].what, next=advice)
 
 
-# ---- words: texts that are typed, or files --------------------------------------------------------------------------
+# ---- arguments: typed texts, or files -------------------------------------------------------------------------------
 
 
 def _read_words(verb: Verb, given: dict[str, Any]) -> tuple[list[Source], list[Row], Row]:
-    """Return the files that words name, or the rows that they are; and what rows of files have in common."""
+    """Return the files named by the arguments, or the typed rows; and the parts that all rows of files share."""
     texts, pairs, choices = (given.pop(name, ()) for name in ("texts", "pairs", "choices"))
     context, file = (given.pop(name, None) for name in ("context", "file"))
     typed = {role: word for role, word in given.items() if word is not None}
@@ -229,7 +229,7 @@ def _read_words(verb: Verb, given: dict[str, Any]) -> tuple[list[Source], list[R
     words = [*texts, *typed.values(), *choices]
     sources = find_sources(words)
     if pairs and (sources or len(pairs) != len(texts)):
-        received = f"{len(words)} texts or files and {len(pairs)} --pair; of a file, --column second=NAME is the pair"
+        received = f"{len(words)} texts or files and {len(pairs)} --pair; for a file, use --column second=NAME instead"
         raise LitebertError("LB-946", "each typed text needs one --pair", received=received, next=example)
     if sources:
         return sources, [], shared
@@ -246,11 +246,11 @@ def _read_words(verb: Verb, given: dict[str, Any]) -> tuple[list[Source], list[R
     return [], list(rows), shared
 
 
-ROWS = (".txt", *inputs.TABLES)  # the kinds of files whose rows are answered
+ROWS = (".txt", *inputs.TABLES)  # the kinds of files with rows to answer
 
 
 def find_sources(words: Sequence[str]) -> list[Source]:
-    """Look up the files that words name, "-" for standard input; none if they are texts. A mixture is refused."""
+    """Return the files that words name, "-" for standard input, or none if they are texts; raise for a mixture."""
     there = list(map(_names_a_file, words))
     if any(there) and not all(there):
         received = f"the file {words[there.index(True)]} and the text {words[there.index(False)]!r}"
@@ -259,7 +259,7 @@ def find_sources(words: Sequence[str]) -> list[Source]:
 
 
 def _names_a_file(word: str) -> bool:
-    """Tell the name of a file, with any ending of a compression, from a text: a text of several words may end so."""
+    """Return whether a word is the name of a file, compressed or not; a text of several words may end like one."""
     kind = word.lower().removesuffix(".gz").removesuffix(".zst")
     return word == "-" or (kind.endswith(ROWS) and (word.split() == [word] or os.path.isfile(word)))  # noqa: PTH113
 
@@ -272,7 +272,7 @@ def _find(word: str) -> Source:
 
 
 def _count_rows(sources: Sequence[Source]) -> int | None:
-    """Estimate the rows of files by their lines; None where the lines cannot be counted."""
+    """Estimate the number of rows in files by their lines; return None if the lines cannot be counted."""
     if any(each is inputs.STANDARD_INPUT or each.kind == ".parquet" or each.compression for each in sources):
         return None
     num_lines = sum(piece.count(b"\n") for each in sources for piece in inputs.read_pieces(each))
@@ -282,11 +282,11 @@ def _count_rows(sources: Sequence[Source]) -> int | None:
 def rows_of(
     sources: Sequence[Source], columns: Sequence[str], verb: Verb, shared: Row, trained: Mapping[str, str]
 ) -> Iterator[Numbered]:
-    """Yield the rows of files, numbered from 1 through all of them.
+    """Yield the rows of files, numbered from 1 across all files.
 
-    A row of a text file is a line, blank ones are passed over; of a table, a record, not counting the names of its
-    columns. `columns` are choices such as text=body, or body alone for the first role; `shared` are the parts that
-    all rows without their own have; `trained` are the columns, by role, of the table that the model was trained on.
+    A row is a line of a text file, where blank lines are skipped, or a record of a table, not counting its header.
+    `columns` are choices such as text=body, or just body for the first role. `shared` are parts for all rows that lack
+    them. `trained` are the columns, by role, of the table that the model was trained on.
     """
     roles, chosen, has_header = verb.roles, dict[str, str](), None
     for choice in columns:
@@ -306,16 +306,16 @@ def rows_of(
         if source.kind != ".txt":
             table = open_table(Path(source.name), has_header=has_header)
             if has_header is None and not set(chosen.values()) <= set(table.columns):
-                table = open_table(Path(source.name), has_header=True)  # a chosen name is in a header
+                table = open_table(Path(source.name), has_header=True)  # a chosen name must be in a header
         there = table.columns if table else (roles[0],)
-        # a column is the chosen one, one with the name of the role, that of the training, or one with a usual name
+        # a role's column: the chosen one, the one with the name of the role, that of the training, or a usual name
         names = {role: role for role in roles}
         names |= {role: name for role, name in usual if role in roles and role not in there and name in there}
         names |= chosen if table else {}
         for role in (*(role for role in roles[: verb.num_needed] if role not in shared), *(chosen if table else ())):
             if names[role] not in there:
                 what, do = f"{source.name} has no column {names[role]}", "correct" if role in chosen else "add"
-                received = ", ".join(map(str, there))[:200] + " alone, a line each" * (table is None)
+                received = ", ".join(map(str, there))[:200] + " only, one per line" * (table is None)
                 raise RequestError("LB-944", what, received=received, next=f"{do} --column {role}=NAME")
         for number, (place, row) in enumerate(table.scan() if table else inputs.read_lines(source), before + 1):
             if isinstance(row, str):
@@ -342,7 +342,7 @@ def _no_text(what: str) -> LitebertError:
 def answer_rows(
     rows: Iterable[Numbered], verb: Verb, answer: Callable[[list[Row]], Sequence[Any]]
 ) -> Iterator[list[Answered]]:
-    """Yield answers in order, a chunk at a time; a row that cannot be answered has an error."""
+    """Yield answers in order, a chunk at a time; a row that cannot be answered gets an error."""
     remaining = iter(rows)
     while chunk := list(islice(remaining, CHUNK)):
         good: dict[int, Row] = {}
@@ -352,13 +352,13 @@ def answer_rows(
                 found[number] = row
             elif row[verb.roles[0]].strip():
                 good[number] = row
-            else:  # any answer would be an accident
+            else:  # an answer would be meaningless
                 found[number] = _no_text(f"the {verb.roles[0]} is blank")
         try:
             found |= zip(good, answer(list(good.values())) if good else (), strict=True)
-        except RequestError:  # what is wrong with the request is wrong with every row
+        except RequestError:  # the request is wrong, and so it is for every row
             raise
-        except LitebertError:  # one of the rows is refused: each by itself
+        except LitebertError:  # one of the rows is refused: answer each separately
             for number, row in good.items():
                 try:
                     found[number] = answer([row])[0]
@@ -368,16 +368,16 @@ def answer_rows(
 
 
 def record_of(verb: Verb, number: int, answer: Any) -> dict[str, Any]:
-    """Return what is written for a row: its number with its answer, or with what is wrong."""
+    """Return the record to write for a row: its number with its answer or its error."""
     if isinstance(answer, LitebertError):
         return {"row": number, "error": answer.what}
     return {"row": number, "answer": to_jsonable_python(verb.plain(answer))}
 
 
 class AnswerFile:
-    """The output of a bulk command while it is written; a second process that begins it is refused.
+    """The output of a bulk command while it is being written; a second process that opens it is refused.
 
-    `num_done` rows were answered before; `resume` passes over them.
+    `num_done` rows were answered before; `resume` skips them.
     """
 
     def __init__(self, path: Path, verb: Verb, model: Model, command: Mapping[str, Json], *, force: bool) -> None:
@@ -388,18 +388,18 @@ class AnswerFile:
             raise LitebertError("LB-914", what, expected=expected, next="--output answers.jsonl")
         self._path, self._write, self._verb = path, formats[path.suffix], verb
         self._unfinished = path.with_name(f"{path.name}.unfinished")
-        # the weights count, not their name; cards and reports do not
+        # the files of the model count, not their folder; cards and reports do not
         files = [p for p in Path(model.source).glob("*") if p.is_file() and p.suffix not in (".md", ".html")]
         hashes = "".join(f"{path.name} {hash_file(path)}\n" for path in sorted(files)) or model.source
         begun_by: dict[str, Json] = {"verb": verb.name, "model": _digest(hashes, 16), **command}
-        require_new(path, force=force)  # now: hashing takes time, in which another process may have finished it
+        require_new(path, force=force)  # only now: hashing takes time, and another process may have finished it
         self._log = open_log(self._unfinished)
         if force:
             self._log.truncate(0)
         self.num_done = max(0, sum(1 for _ in self._lines()) - 1)
         if self.num_done and {**json.loads(next(self._lines())), "pid": 0} != {**begun_by, "pid": 0}:
             raise self._begun_by_another("another model, verb or option")
-        if self.num_done == 0:  # a command that failed before its first row binds no other
+        if self.num_done == 0:  # a command that failed before its first row does not restrict the next one
             self._log.truncate(0)
             self._append([json.dumps({**begun_by, "pid": os.getpid()})])
 
@@ -409,12 +409,12 @@ class AnswerFile:
         return LitebertError("LB-942", what, received=received, next=advice)
 
     def resume(self, rows: Iterable[Numbered]) -> Iterator[Numbered]:
-        """Return the rows that are left, after a check that those before are the ones that were answered."""
+        """Return the remaining rows, after checking that the rows before them are those that were answered."""
         remaining = iter(rows)
         for record in islice(self._records(), self.num_done):
             number, row = next(remaining, (0, {}))
             if (record["row"], record["of"]) != (number, _digest_of(row)):
-                raise self._begun_by_another(f"an input whose row {record['row']} was another")
+                raise self._begun_by_another(f"an input with another row {record['row']}")
         return remaining
 
     def write(self, chunk: Sequence[Answered]) -> None:
@@ -422,18 +422,18 @@ class AnswerFile:
         lines = []
         for number, row, answer in chunk:
             record = record_of(self._verb, number, answer) | {"of": _digest_of(row)}
-            if self._path.suffix == ".npy" and "answer" in record:  # 4 bytes a number instead of 20
+            if self._path.suffix == ".npy" and "answer" in record:  # 4 bytes per number instead of 20
                 record["answer"] = base64.b64encode(np.asarray(answer, "<f4").tobytes()).decode()
             lines.append(json.dumps(record, ensure_ascii=False))
         self._append(lines)
 
     def finish(self) -> None:
-        """Write all rows in the format of the output, and remove the unfinished file."""
+        """Write all rows to the output in its format, and remove the unfinished file."""
         write_stream(self._path, self._write())
         self._unfinished.unlink()
 
     def close(self) -> None:
-        self._log.close()  # which lets another process continue
+        self._log.close()  # releases its lock, so that another process can continue
 
     def _append(self, lines: Sequence[str]) -> None:
         with disk_errors(self._unfinished):
@@ -453,7 +453,7 @@ class AnswerFile:
             yield _encode(json.dumps(record, ensure_ascii=False))
 
     def _csv(self) -> Iterator[bytes]:
-        """A column for each field of the answers, which all have the same ones."""
+        """Yield a CSV file with a column for each field of the answers, which all have the same fields."""
         first = next((record for record in self._records() if "answer" in record), {})
         names = ["row", *(name for name in _flat(first) if name not in ("row", "of")), "error"]
         for record in chain([dict(zip(names, names, strict=True))], self._records()):
@@ -462,7 +462,7 @@ class AnswerFile:
             yield _encode(line.getvalue())
 
     def _npy(self) -> Iterator[bytes]:
-        """One float32 array, a vector per row; a row without an answer is NaN."""
+        """Yield one float32 array with a vector per row; a row without an answer is NaN."""
         found = (base64.b64decode(record["answer"]) for record in self._records() if "answer" in record)
         missing = np.full(len(next(found, b"")) // 4, np.nan, dtype="<f4").tobytes()
         header, shape = io.BytesIO(), (sum(1 for _ in self._records()), len(missing) // 4)  # (rows, hidden)
@@ -473,7 +473,7 @@ class AnswerFile:
 
 
 def _encode(line: str) -> bytes:
-    """Return a line in UTF-8; half a character, which JSON can hold, is the escape that JSON has for it."""
+    """Return a line in UTF-8; a lone surrogate, which JSON can represent, becomes JSON's escape for it."""
     return f"{line}\n".encode("utf-8", "backslashreplace")
 
 
@@ -486,7 +486,7 @@ def _digest_of(row: Row | LitebertError) -> str:
 
 
 def _flat(record: Mapping[str, object], prefix: str = "") -> dict[str, object]:
-    """Return nested tables as columns of one name, `values.positive`; cells without line breaks, lists as JSON."""
+    """Return nested tables as columns with dotted names, `values.positive`; remove line breaks, write lists as JSON."""
     flat: dict[str, object] = {}
     for name, value in record.items():
         if isinstance(value, Mapping):
@@ -498,7 +498,7 @@ def _flat(record: Mapping[str, object], prefix: str = "") -> dict[str, object]:
     return flat
 
 
-# ---- two verbs that are not asked row by row ------------------------------------------------------------------------
+# ---- two verbs that do not answer row by row ------------------------------------------------------------------------
 
 
 def search(
@@ -529,12 +529,12 @@ def search(
 def explain(
     verb: str,
     *texts: str,
-    answer: Annotated[str | None, "The answer to explain; else the model's own."] = None,
+    answer: Annotated[str | None, "The answer to explain; by default, the model's."] = None,
     loading: Loading,
 ) -> Explanation:
-    """Say how much each word of the texts adds to an answer.
+    """Show how much each word of the texts adds to an answer.
 
-    VERB is answer, choose, classify, fill, order or similar, and TEXTS are what it takes. The numbers add up to the
+    VERB is answer, choose, classify, fill, order or similar, and TEXTS are its arguments. The numbers add up to the
     score of the answer minus its score with every word masked (integrated gradients).
 
     litebert explain similar "A man plays a guitar." "Somebody makes music."
