@@ -37,7 +37,7 @@ ADVICE: Advice = {
     "empty text": ("warning", "an example without text teaches nothing"),
     "rare label": ("warning", "too few to learn from: add examples, or merge labels"),
     "one label in most rows": ("warning", "do not judge by accuracy; see task.class_weights"),
-    "lost character": ("warning", "U+FFFD stands for lost bytes: reconvert the text"),
+    "lost character": ("warning", "U+FFFD marks lost bytes: convert the text again"),
     "unknown piece": ("warning", "the vocabulary lacks these characters"),
     "too long": ("warning", "raise task.max_length, or accept that texts are cut"),
     "no labels": ("note", "can be answered, but neither trained nor evaluated on"),

@@ -408,9 +408,9 @@ def guess_columns(
     if shape is None:
         shapes_of = ([each for each in ROLES_OF if role in ROLES_OF[each]] for role in chosen.names)
         tokens, answers = usual("tokens"), usual("answers")
-        told = next((shapes[0] for shapes in shapes_of if len(shapes) == 1), None)
-        if told:
-            shape = told
+        implied = next((shapes[0] for shapes in shapes_of if len(shapes) == 1), None)
+        if implied:
+            shape = implied
         elif tokens and (usual("tags") or has_list(cells[tokens[0]])):
             shape = "words"
         elif (usual("question") and usual("context")) and (
