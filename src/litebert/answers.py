@@ -93,7 +93,7 @@ def _data_frame(answers: Sequence[Any]) -> "DataFrame":
 
 @dataclass(frozen=True)
 class Filling(Tabular):
-    """One way to fill the blanks of a text; `offsets` are the start and end of each blank."""
+    """One way to fill the blanks of a text; `offsets` are the start and end of each [MASK] in the text as given."""
 
     text: str
     words: tuple[str, ...]
@@ -203,7 +203,7 @@ class SpanFound(Tabular):
 
 @dataclass(frozen=True)
 class Match(Tabular):
-    """A text, its number among those searched, and its cosine similarity to the query."""
+    """A text, its number among those searched, from 0, and its cosine similarity to the query."""
 
     number: int
     text: str

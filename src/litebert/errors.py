@@ -150,7 +150,7 @@ def _system_error(error: OSError, written: Path | None = None) -> LitebertError:
         advice = "free some space or choose another folder, then rerun; nothing incomplete has its final name"
         return ResourceError("LB-001", f"the disk is full while writing {name}", received=free, next=advice)
     if number in (errno.EACCES, errno.EROFS, errno.EPERM):
-        return LitebertError("LB-250", f"{name} may not be read or written", received=said, next=look)
+        return LitebertError("LB-250", f"no permission to read or write {name}", received=said, next=look)
     if number == errno.ENOENT:
         return LitebertError("LB-251", f"{name} does not exist", received=said, next=look)
     if number in (errno.EMFILE, errno.ENFILE):

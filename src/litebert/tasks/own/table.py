@@ -131,7 +131,7 @@ def open_table(path: Path, *, has_header: bool | None = None) -> TableFile:
 
 # How a delimited file is written: its delimiter, its quotes, whether it has a header
 #
-# The sniffer of the csv module reads no header, and takes letters for delimiters where texts are long.
+# csv.Sniffer is not enough: it takes letters for delimiters if texts are long.
 
 
 def guess_dialect(lines: Sequence[str], *, kind: str) -> Dialect:
