@@ -1,3 +1,3 @@
-"""What these tests share: the desk of the contract, where small models and runs lie."""
+"""The desk of the contract's tests, which has small models and runs."""
 
 from tests.contract.tiny import desk as desk

@@ -1,4 +1,4 @@
-"""The commands: their help and its examples, what they leave on a terminal, and the edge that a mistake reaches."""
+"""The commands: the examples of their help, escaped output, errors instead of tracebacks, and files of answers."""
 
 import os
 import re
@@ -32,10 +32,10 @@ def test_the_examples_of_every_command_parse(name: str) -> None:
 # ---- the terminal ---------------------------------------------------------------------------------------------------
 
 
-def test_control_labels_that_nobody_escapes_steer_the_terminal(
+def test_control_labels_that_are_not_escaped_steer_the_terminal(
     desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """That they are escaped is tested in the contract."""
+    """The contract's tests check that labels are escaped."""
     model = Path(shutil.copytree(desk.reviews / "model", tmp_path / "m"))
     config = model / "config.json"
     config.write_text(config.read_text().replace('"bad"', '"\\u001b[31mbad\\u009b0m"'))
@@ -54,12 +54,12 @@ def test_control_without_the_boundary_a_mistake_is_a_traceback(monkeypatch: pyte
 
 
 LONG = {"doctor", "serve", "study cost"}
-"""What works for minutes, or until it is stopped, whatever it is told."""
+"""Commands that run for minutes, or until they are stopped, whatever their arguments."""
 
 
 @pytest.fixture
 def bad(tmp_path: Path, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Give paths and values that commands do not expect, in a folder of their own."""
+    """Return paths and values that commands do not expect, in a folder of their own."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "binary.csv").write_bytes(bytes(range(256)) * 9)
     (tmp_path / "empty.txt").write_bytes(b"")
@@ -79,7 +79,7 @@ def bad(tmp_path: Path, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> list[str
 @pytest.mark.parametrize(
     ("number", "seed"), [(40, 2_026), *(pytest.param(100, seed, marks=pytest.mark.slow) for seed in range(10))]
 )
-def test_bad_commands_are_messages(bad: list[str], number: int, seed: int) -> None:
+def test_bad_commands_give_errors_without_a_traceback(bad: list[str], number: int, seed: int) -> None:
     home = Path.cwd()
     for place in range(number):
         generator = rng.stream(seed, "fuzz", 0, place)
@@ -105,14 +105,14 @@ def test_bad_commands_are_messages(bad: list[str], number: int, seed: int) -> No
 # ---- files of answers -----------------------------------------------------------------------------------------------
 
 
-def test_a_corrected_command_takes_over_an_output_without_rows(desk: Desk, tmp_path: Path) -> None:
+def test_a_corrected_command_reuses_an_output_without_rows(desk: Desk, tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("body\nAnna left.\n")
     words = ("embed", tmp_path / "t.csv", "--model", desk.base, "--output", tmp_path / "v.npy")
     assert litebert(*words).code == 1
     assert litebert(*words, "--column", "body").code == 0
 
 
-def test_rows_without_an_answer_are_known_again_when_the_command_is_rerun(
+def test_rows_without_an_answer_are_not_repeated_when_the_command_is_rerun(
     desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "t.jsonl").write_text('{"text": "Anna left."}\n{"text": " "}\n{"text": null}\n')

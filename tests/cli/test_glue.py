@@ -16,7 +16,7 @@ PEOPLE = ("Anna", "Bert", "Clara", "David")
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    """Give all tasks of GLUE, a few lines each."""
+    """Write the files of all tasks of GLUE, a few lines each."""
     folder = tmp_path / "data"
     for task in GLUE_TASKS:
         for split in task.splits:
@@ -44,13 +44,13 @@ def text(number: int) -> str:
     return f"{who} sees {whom} in the garden."
 
 
-def called(desk: Desk, data: Path, *words: object) -> Done:
+def run_glue(desk: Desk, data: Path, *words: object) -> Done:
     runs = data.parent / "runs"
     return litebert("glue", "--model", desk.base, "--data", data, "--runs", runs, *QUICK, *words)
 
 
-def test_tasks_are_trained_once_and_stand_in_one_table_beside_the_paper(desk: Desk, data: Path) -> None:
-    shown = called(desk, data, "--tasks", "rte,stsb", "--json").ok
+def test_tasks_are_trained_once_and_are_in_one_table_with_the_papers_scores(desk: Desk, data: Path) -> None:
+    shown = run_glue(desk, data, "--tasks", "rte,stsb", "--json").ok
     assert "the best evaluation, which was chosen on dev itself" in shown.stderr
     assert f"started from {desk.base}, which is none of the published models" in shown.stderr
     runs, found = data.parent / "runs" / "glue", shown.json
@@ -63,19 +63,19 @@ def test_tasks_are_trained_once_and_stand_in_one_table_beside_the_paper(desk: De
 
     log = runs / "rte" / "metrics.jsonl"
     before = log.stat().st_mtime_ns
-    again = called(desk, data, "--tasks", "rte,stsb", "--csv")
+    again = run_glue(desk, data, "--tasks", "rte,stsb", "--csv")
     assert log.stat().st_mtime_ns == before
     rows = list(csv.DictReader(again.stdout.splitlines()))
     assert [(row["task"], float(row["last"])) for row in rows] == [(row["task"], row["last"]) for row in found]
-    people = called(desk, data, "--tasks", "rte,stsb").stdout
+    people = run_glue(desk, data, "--tasks", "rte,stsb").stdout
     assert people.splitlines()[0].split()[:4] == ["task", "measure", "last", "best"]
 
 
 @pytest.mark.slow
-def test_all_tasks_leave_as_one_archive(desk: Desk, data: Path) -> None:
+def test_all_tasks_are_submitted_as_one_archive(desk: Desk, data: Path) -> None:
     output = data.parent / "submission"
 
-    found = called(desk, data, "--submission", output, "--json").ok
+    found = run_glue(desk, data, "--submission", output, "--json").ok
     assert [row["task"] for row in found.json] == [task.name for task in GLUE_TASKS if task.name != "ax"]
     with zipfile.ZipFile(output / "glue.zip") as archive:
         assert archive.namelist() == list(SUBMISSION_FILES)
@@ -86,7 +86,7 @@ def test_all_tasks_leave_as_one_archive(desk: Desk, data: Path) -> None:
             assert (output / name).read_text("utf-8").splitlines() == lines
 
 
-def test_what_cannot_be_done_whole_is_refused_before_training(desk: Desk, data: Path, tmp_path: Path) -> None:
+def test_incomplete_tasks_or_data_are_refused_before_training(desk: Desk, data: Path, tmp_path: Path) -> None:
     submission = ("--submission", data.parent / "submission")
     refused: dict[tuple[object, ...], tuple[str, ...]] = {
         ("--tasks", "rte", *submission): ("LB-826",),
@@ -94,10 +94,10 @@ def test_what_cannot_be_done_whole_is_refused_before_training(desk: Desk, data: 
         ("--tasks", "ax"): ("LB-529",),
     }
     for words, said in refused.items():
-        assert_error(called(desk, data, *words), 1, *said)
-    assert_error(called(desk, tmp_path / "none"), 1, "LB-530")
+        assert_error(run_glue(desk, data, *words), 1, *said)
+    assert_error(run_glue(desk, tmp_path / "none"), 1, "LB-530")
     (data / "QQP" / "test.tsv").unlink()
-    assert_error(called(desk, data, *submission), 1, "LB-820")
+    assert_error(run_glue(desk, data, *submission), 1, "LB-820")
     (data / "RTE" / "dev.tsv").unlink()
-    assert_error(called(desk, data, "--tasks", "wnli,rte"), 1, "LB-820")
+    assert_error(run_glue(desk, data, "--tasks", "wnli,rte"), 1, "LB-820")
     assert not (data.parent / "runs").exists()

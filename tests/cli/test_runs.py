@@ -57,7 +57,7 @@ def test_every_run_is_one_line_with_the_same_numbers_in_every_format(runs: Path)
     assert [[list(map(float, pair)) for pair in each] for each in found] == [[list(r[-3:-1]) for r in LISTED]] * 3
 
 
-def test_what_speaks_against_a_run_stands_in_the_list_and_in_the_comparison(tmp_path: Path) -> None:
+def test_doubts_about_a_run_are_in_the_list_and_in_the_comparison(tmp_path: Path) -> None:
     first = {"step": 0, "masked_lm_loss": 4.757, "masked_lm_accuracy": 0.3, "masked_lm_baseline": 0.05}
     then = {"step": 30, "masked_lm_loss": 4.98, "masked_lm_accuracy": 0.05, "masked_lm_baseline": 0.05}
     for name in ("one", "two"):
@@ -69,7 +69,7 @@ def test_what_speaks_against_a_run_stands_in_the_list_and_in_the_comparison(tmp_
         assert words in compared
 
 
-def test_runs_that_are_not_finished_damaged_or_absent_are_told_apart(runs: Path, tmp_path: Path) -> None:
+def test_unfinished_damaged_and_missing_runs_are_distinguished(runs: Path, tmp_path: Path) -> None:
     (runs / "cola" / "result.json").unlink()
     (runs / "cola" / "model" / "config.json").unlink()
     line = litebert("runs", "list", "--runs", runs).stdout.splitlines()[1]
@@ -86,7 +86,7 @@ def test_runs_that_are_not_finished_damaged_or_absent_are_told_apart(runs: Path,
     assert_error(litebert("runs", "list", "--runs", tmp_path / "none"), 1, "LB-655")
 
 
-def test_only_settings_that_differ_are_compared_with_who_set_them(runs: Path) -> None:
+def test_only_settings_that_differ_are_compared_with_their_origins(runs: Path) -> None:
     finetuning(runs, "faster", 0.65, optim__learning_rate=1e-4)
     lines = litebert("runs", "compare", runs / "cola", runs / "faster").stdout.splitlines()
     assert lines[0].split() == ["of", "name", str(runs / "cola"), str(runs / "faster")]
@@ -106,11 +106,11 @@ def test_only_settings_that_differ_are_compared_with_who_set_them(runs: Path) ->
 def test_a_comparison_gives_medians_of_seeds_with_means_and_deviations_below(runs: Path) -> None:
     one, seeds = str(runs / "cola"), str(runs / "glue" / "cola")
     words = ("runs", "compare", one, seeds)
-    told = {(row["of"], row["name"]): (row[one], row[seeds]) for row in litebert(*words, "--json").json}
-    assert told["last", "accuracy"] == (0.6123, 0.5)
-    assert told["last, mean of 3", "accuracy"] == (None, 0.4)
-    assert told["last, deviation", "accuracy"] == (None, 0.2646)
-    assert told["setting", "train.seed"] == ("1 (flag)", "[1, 2, 10] (flag)")
+    shown = {(row["of"], row["name"]): (row[one], row[seeds]) for row in litebert(*words, "--json").json}
+    assert shown["last", "accuracy"] == (0.6123, 0.5)
+    assert shown["last, mean of 3", "accuracy"] == (None, 0.4)
+    assert shown["last, deviation", "accuracy"] == (None, 0.2646)
+    assert shown["setting", "train.seed"] == ("1 (flag)", "[1, 2, 10] (flag)")
     assert "| last | accuracy | 0.6123 | 0.5000 |" in litebert(*words, "--markdown").stdout
 
 

@@ -16,7 +16,7 @@ CORPUS = {"data.corpus": Setting("c", "test")}
 NAMES = [setting.name for setting in describe(PretrainConfig)]
 
 
-def test_later_layers_win_and_every_value_knows_its_origin() -> None:
+def test_later_layers_win_and_every_value_has_its_origin() -> None:
     recipe = {"model.preset": Setting("tiny", "recipe r"), "train.seed": Setting(1, "recipe r")}
     typed = settings_from_words(["train.seed=2", "model.hidden_act=relu"])
     resolved = resolve(PretrainConfig, CORPUS, recipe, typed)
@@ -64,14 +64,14 @@ def test_a_bad_value_is_one_clear_error(word: str, said: str) -> None:
     assert said in error.value.expected and value in error.value.received
 
 
-def test_every_setting_says_what_it_may_be() -> None:
+def test_every_setting_has_allowed_values_and_a_description() -> None:
     for setting in [*describe(PretrainConfig), *describe(FinetuneConfig)]:
         assert setting.allowed and setting.description, setting
 
 
 def test_what_is_missing_unknown_or_not_toml_is_one_clear_error(write: Callable[[str, str], Path]) -> None:
-    for word, told in (("train.seed=1", "data.corpus is missing"), ("model.preset=bsae-v2", "LB-100(?s:.*)base-v2")):
-        with pytest.raises(LitebertError, match=told):
+    for word, message in (("train.seed=1", "data.corpus is missing"), ("model.preset=bsae-v2", "LB-100(?s:.*)base-v2")):
+        with pytest.raises(LitebertError, match=message):
             resolve(PretrainConfig, settings_from_words([word]))
     with pytest.raises(LitebertError, match=r"LB-102(?s:.*)section\.name=value"):
         settings_from_words(["seed"])

@@ -54,7 +54,7 @@ def _pretrain(corpus: Path, runs: Path, name: str) -> Job:
 
 
 def _together(jobs: list[Job], size: int, *, stop_after: int | None = None) -> None:
-    """Run the jobs in processes that find each other in the environment alone.
+    """Run the jobs in processes that find each other only through the environment.
 
     With `stop_after` the last process is sent a SIGTERM in that step.
     """
@@ -80,7 +80,7 @@ def films(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def teacher(small_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A network as BERT's: embeddings as wide as the layers, none of them shared."""
+    """Write a network like BERT's: embeddings as wide as the layers, none of which are shared."""
     folder = tmp_path_factory.mktemp("teacher")
     tokenizer = Tokenizer.load(small_model)
     sizes = {**NETWORK, "embedding_size": 32, "intermediate_size": 64, "vocab_size": tokenizer.vocab_size}
@@ -92,7 +92,7 @@ def teacher(small_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
 
 @pytest.fixture(scope="module")
 def runs(corpus: Path, small_model: Path, teacher: Path, films: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Each job once by one process, once by two, and once by one and then by two."""
+    """Run each job with one process and with two, and a pretraining with one and then with two."""
     folder = tmp_path_factory.mktemp("runs")
 
     def jobs(name: str) -> list[Job]:
@@ -116,7 +116,7 @@ def runs(corpus: Path, small_model: Path, teacher: Path, films: Path, tmp_path_f
 
 
 def require_alike(alone: Path, other: Path) -> None:
-    """Require the same rows in two logs, but for the clock; norms of gradients and first steps of students vary."""
+    """Require the same rows in two logs, but for the clock; gradient norms and a student's first steps may vary."""
     pairs = list(zip(read_metrics(alone), read_metrics(other), strict=True))
     assert len(pairs) > 6
     for expected, row in pairs:
@@ -178,7 +178,7 @@ def test_too_small_a_batch_is_refused(corpus: Path, tmp_path: Path) -> None:
     assert not begin(tmp_path, resolved, data={})
 
 
-# torchrun: a process is killed or asked to stop; nothing is lost, nobody is left behind
+# torchrun: a process is killed or asked to stop; nothing is lost, no process is left behind
 
 LONGER = {"train.steps": 60, "train.batch_size": 8, "train.eval_every": 20, "train.eval_sequences": 16}
 LONGER |= {"train.save_every": 4, "train.log_every": 2, "train.loader_workers": 1}
@@ -187,7 +187,7 @@ Start = Callable[..., "subprocess.Popen[str]"]
 
 @pytest.fixture
 def start(corpus: Path, tmp_path: Path) -> Iterator[Start]:
-    """Start a run of two processes; whatever is left of it at the end is a failure."""
+    """Return a function that starts a run of two processes; fail if any process is left at the end."""
     mark = {"LITEBERT_TEST_MARK": str(tmp_path)}
 
     def begin(name: str, *options: str) -> "subprocess.Popen[str]":
@@ -252,7 +252,7 @@ def test_a_process_killed_a_restart_and_a_preemption_change_no_bit(start: Start,
 
 
 @pytest.mark.slow
-def test_killing_the_launcher_leaves_nobody(start: Start, tmp_path: Path) -> None:
+def test_killing_the_launcher_leaves_no_process(start: Start, tmp_path: Path) -> None:
     launcher = start("orphaned")
     _wait_for_step(tmp_path / "orphaned", 2)
     launcher.kill()

@@ -1,4 +1,4 @@
-"""The notebook runs; tables and sentences are what the metrics say; every promise has its tests."""
+"""The notebook runs; tables and sentences agree with the metrics; every promise has its tests."""
 
 import importlib
 import re
@@ -70,7 +70,7 @@ def test_every_promise_names_its_tests() -> None:
 
 
 @pytest.mark.parametrize("named", sorted(set(NAMED.findall(PAGE))), ids=lambda named: named[1])
-def test_a_named_test_is_there_and_runs_when_the_page_says(named: tuple[str, str, str]) -> None:
+def test_a_named_test_exists_and_is_slow_if_the_page_says_so(named: tuple[str, str, str]) -> None:
     file, name, marker = named
     source = (ROOT / "tests" / file).read_text("utf-8")
     found = re.search(rf"((?:^@.*\n(?:    .*\n|\).*\n)*)*)^def {name}\(", source, re.MULTILINE)

@@ -1,4 +1,4 @@
-"""The examples: prose out of the documentation of Python, and the files that start training on several machines."""
+"""The examples: prose from the documentation of Python, and the files that start training on several machines."""
 
 import importlib
 import re
@@ -19,7 +19,7 @@ FOLDER = Path(__file__).parents[2] / "examples"
 
 @pytest.fixture(scope="module")
 def prose() -> Iterator[ModuleType]:
-    """Give the script as a module, found by its worker processes too."""
+    """Return the script as a module that its worker processes can import too."""
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(FOLDER / "quickstart"))
         yield importlib.import_module("python_prose")
@@ -44,7 +44,7 @@ NO_PROSE = [
 FRAGMENTS = ["lock of the door.", "Open the door.", "The lock (of the door is open.", "Ключ лежит in the house."]
 
 
-def test_markup_becomes_plain_words_and_what_is_no_prose_is_left_out(prose: ModuleType) -> None:
+def test_markup_becomes_plain_words_and_other_blocks_are_left_out(prose: ModuleType) -> None:
     assert {markup: " ".join(prose.find_sentences(markup)) for markup in MARKUP} == MARKUP
     first, last = "The lock is on the door.", "Nobody has the key of it."
     for block in NO_PROSE:
@@ -72,7 +72,7 @@ async def knock():
 '''
 
 
-def test_docstrings_of_a_module_come_in_their_order(prose: ModuleType, tmp_path: Path) -> None:
+def test_docstrings_of_a_module_are_returned_in_order(prose: ModuleType, tmp_path: Path) -> None:
     path = tmp_path / "house.py"
     path.write_text(MODULE)
     assert prose.module_sentences(path) == [

@@ -1,4 +1,4 @@
-"""A kind of attention, a command and a rival from outside the package, each made from its how-to page alone."""
+"""A third-party kind of attention, command and rival, each made only from its how-to page."""
 
 import json
 import sys
@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def made_by_page(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch, module: str = "") -> dict[str, object]:
-    """Write the first block of Python of a page as a module, if it is one, and run the other; return its names."""
+    """Run the last block of Python of a page, and return its names; a block before it is written as a module."""
     *files, use = ((ROOT / "docs" / "extending" / f"{name}.md").read_text("utf-8")).split("```python\n")[1:]
     for file in files:
         (folder / f"{module}.py").write_text(file.split("```")[0])
@@ -37,13 +37,13 @@ def made_by_page(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch, modul
 
 @pytest.fixture
 def albert(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Albert:
-    monkeypatch.setitem(ATTENTION_KINDS, "causal", None)  # what the page sets leaves with the test
+    monkeypatch.setitem(ATTENTION_KINDS, "causal", None)  # undo what the page registers
     made = made_by_page("attention", tmp_path, monkeypatch, "causal")["albert"]
     assert isinstance(made, Albert)
     return made
 
 
-def test_the_attention_of_the_page_reads_what_stands_before(albert: Albert) -> None:
+def test_the_attention_of_the_page_reads_only_earlier_tokens(albert: Albert) -> None:
     whole, short = (Batch.from_lists([[2, 8, 9, 11, 3][:n]]) for n in (5, 3))
     with torch.no_grad():
         expected = albert(whole)
@@ -91,7 +91,7 @@ def test_the_command_of_the_page_has_help_checks_and_json(tmp_path: Path, monkey
     assert "FILE" in call()
 
 
-def test_the_rival_of_the_page_gives_what_ours_gives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_rival_of_the_page_gives_the_same_states_as_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(ROOT))
     from benchmarks.speed.rivals import RIVALS, load, names
     from benchmarks.texts import Texts

@@ -1,4 +1,4 @@
-"""Every kernel gives what the formula gives, for all tokens and for those that are read."""
+"""Every attention kernel gives what the formula gives, for all tokens and for selected query rows."""
 
 from functools import partial
 
@@ -56,7 +56,7 @@ def test_a_kernel_gives_what_its_formula_gives(
 
 @pytest.mark.parametrize("num_queries", [1, 40])
 @pytest.mark.parametrize("num_keys", [40, 300, 1_100])  # several runs; and more scores than a run may hold
-def test_attention_by_onnxruntime_is_torchs(num_queries: int, num_keys: int) -> None:
+def test_attention_by_onnxruntime_equals_that_of_torch(num_queries: int, num_keys: int) -> None:
     draws = torch.Generator().manual_seed(0)
     q, k, v = (torch.randn(9, 96, n, 8, generator=draws) for n in (num_queries, num_keys, num_keys))
     is_key = (torch.arange(num_keys) < torch.arange(1, 10)[:, None] * num_keys / 9)[:, None, None]
@@ -75,7 +75,7 @@ def test_the_memory_of_a_token_in_local_attention_does_not_grow_with_the_length(
 
 
 class _Largest(torch.utils._python_dispatch.TorchDispatchMode):
-    """Note the largest tensor that any operator makes."""
+    """Record the size of the largest tensor that any operator makes."""
 
     numel = 0
 
@@ -88,7 +88,7 @@ class _Largest(torch.utils._python_dispatch.TorchDispatchMode):
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-def test_variable_length_attention_on_cuda_is_the_formula() -> None:
+def test_variable_length_attention_on_cuda_equals_the_formula() -> None:
     torch.manual_seed(0)
     rows = torch.randn(3, 150, 2, 64, device="cuda").bfloat16().unbind(0)
     batch = _batch((100, 3, 47)).to("cuda")

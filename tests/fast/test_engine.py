@@ -1,4 +1,4 @@
-"""The engine, in training, packed, in eight bits and by graphs, gives what the plain network gives; so do copies."""
+"""The engine gives what the plain network gives: in training, packed, in eight bits, by graphs, and in copies."""
 
 import copy
 import pickle
@@ -25,7 +25,7 @@ BATCH = Batch.from_lists([each.tolist() for each in IDS.split(LENGTHS)])
 
 
 def make(dtype: torch.dtype = torch.float32, **changes: object) -> AlbertForPretraining:
-    """Make the same network at every call, with large enough weights to tell steps apart."""
+    """Make the same network at every call, with weights large enough that its steps differ."""
     sizes = {"vocab_size": 60, "embedding_size": 16, "hidden_size": 64, "num_attention_heads": 4}
     sizes |= {"intermediate_size": 160, "num_hidden_layers": 3, "max_position_embeddings": 96}
     config = AlbertConfig(**{**sizes, "initializer_range": 0.06, **changes})
@@ -53,7 +53,7 @@ WAYS = [
 @pytest.mark.parametrize("changes", SHAPES)
 @torch.inference_mode()
 def test_every_state_is_that_of_the_plain_network(changes: dict[str, object]) -> None:
-    short = Batch.from_lists([BATCH.ids[3:43].tolist()])  # alone, so that a graph computes it
+    short = Batch.from_lists([BATCH.ids[3:43].tolist()])  # a single one, so that a graph computes it
     for each, read in ((BATCH, READ), (short, torch.tensor([7, 0]))):
         plain = make(**changes).albert
         expected, last = list(plain.states(each)), plain(each, read)
@@ -110,7 +110,7 @@ def test_gradient_checkpointing_changes_no_bit(dtype: torch.dtype) -> None:
     assert all(map(torch.equal, *found))
 
 
-def test_in_bf16_small_gradients_survive_beside_large_ones() -> None:
+def test_in_bf16_small_gradients_survive_next_to_large_ones() -> None:
     network = make(torch.bfloat16).train()
     accelerate(network.albert)
     _computed(network)
@@ -119,20 +119,20 @@ def test_in_bf16_small_gradients_survive_beside_large_ones() -> None:
     assert not torch.equal(summed, summed.bfloat16().float())  # bits that bf16 does not have
 
 
-# What was packed, and when it is forgotten or packed anew
+# Packed weights, and when they are discarded or packed again
 
 CHANGES: dict[str, Callable[[Albert], object]] = {
     "train": lambda network: network.train(),
     "load": lambda network: network.load_state_dict(make(initializer_range=0.1).albert.state_dict()),
     "move": lambda network: network.to(torch.float64).to(torch.float32),
-    "write": lambda network: network.feed_forward[0].output.bias[0].add_(3.0),  # of all, a norm would take it away
+    "write": lambda network: network.feed_forward[0].output.bias[0].add_(3.0),  # a norm would undo a shift of all
 }
 
 
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("prepare", [WAYS[1], WAYS[3]])
 @torch.no_grad()
-def test_what_was_packed_is_forgotten_when_the_weights_may_change(
+def test_packed_weights_are_discarded_when_the_weights_may_change(
     change: str, prepare: Callable[[AlbertForPretraining], None]
 ) -> None:
     network, short = make(hidden_act="gelu"), Batch.from_lists([[2, 7, 9, 3]])
@@ -163,7 +163,7 @@ def test_a_copy_computes_the_same_in_the_same_way(
     assert is_packed(copied.albert) == is_packed(network.albert) == (kind not in ("plain", "training"))
     if kind == "training":
         assert all(map(torch.equal, *(_computed(each.train()) for each in (network, copied))))
-    elif kind != "plain":  # packed anew, in its own memory
+    elif kind != "plain":  # packed again, in its own memory
         assert copied.albert.engine.stamps != network.albert.engine.stamps
 
 
@@ -172,10 +172,10 @@ def test_a_copy_computes_the_same_in_the_same_way(
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-6), (torch.bfloat16, 1e-2)])
 @pytest.mark.parametrize("num_rows", [1, 17, 128, 1_000])
-def test_private_kernels_multiply_rightly_any_number_of_rows(
+def test_private_kernels_multiply_any_number_of_rows_correctly(
     dtype: torch.dtype, tolerance: float, num_rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where torch has renamed them, everything works, slower; this test says so."""
+    """If torch renames them, everything still works, only slower; this test notices it."""
     draws = torch.Generator().manual_seed(0)
     weight, bias, x, y = (torch.randn(*s, generator=draws) for s in ((70, 90), (70,), (num_rows, 90), (num_rows, 70)))
     try:
@@ -212,7 +212,7 @@ def test_eight_bits_stay_close_with_their_kernels_and_without() -> None:
 
 @pytest.mark.skipif(not int8.kernels_work(), reason="this CPU has no eight-bit products that are right at the ends")
 @torch.no_grad()
-def test_channels_far_from_zero_cost_eight_bits_little() -> None:
+def test_eight_bits_stay_close_with_channels_far_from_zero() -> None:
     network = make(initializer_range=0.02).albert
     for name, parameter in network.named_parameters():
         if name.endswith("norm.bias") and "embedding" not in name:

@@ -54,7 +54,7 @@ def test_the_command_makes_the_same_copy_and_warns_of_one_that_differs_much(
     assert "measure it with --evaluate" in CliRunner().invoke(cli, words).stderr
 
 
-def test_what_eight_bits_cannot_be_used_or_made_for_is_refused(folder: Path, eight: Path, tmp_path: Path) -> None:
+def test_unsupported_uses_of_eight_bit_copies_are_refused(folder: Path, eight: Path, tmp_path: Path) -> None:
     output = tmp_path / "out"
     calls = [
         ("LB-663", lambda: load_model(eight)),  # for training

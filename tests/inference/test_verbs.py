@@ -1,4 +1,4 @@
-"""Verbs on strings: what the network computed, at any depth, in little memory, never NaN, and explained by words."""
+"""Verbs on strings: the network's results for any head, in little memory, never NaN, and explained by words."""
 
 import math
 from collections.abc import Callable
@@ -47,7 +47,7 @@ def test_a_score_and_several_labels_are_read_as_trained(
     assert head is SCORE or found.labels == tuple(name for name, value in found.values.items() if value >= 0.5)
 
 
-def test_an_empty_pair_is_none(write: Write) -> None:
+def test_an_empty_second_text_is_no_pair(write: Write) -> None:
     model = litebert.load(write(LABELS))
     mixed = model.classify(["Anna walked.", "A"], ["", "It was quiet."])
     for found, alone in zip(mixed, (model.classify("Anna walked."), model.classify("A", "It was quiet.")), strict=True):
@@ -62,7 +62,7 @@ def test_tag_answers_every_word_of_texts_of_any_length_and_says_where_it_is(writ
         assert [text[each.start : each.end] for each in tagged] == [each.word for each in tagged]
 
 
-def test_a_model_that_can_tell_says_that_there_is_no_answer(write: Write) -> None:
+def test_a_conditional_head_can_answer_that_there_is_no_answer(write: Write) -> None:
     model = litebert.load(write(SPANS_OR_NONE))
     head = model.network.head
     for sign in (1, -1):
@@ -99,7 +99,7 @@ HEADS = {"fill": "masked_lm.dense", "classify": "head.", "answer or none": "head
 
 
 @pytest.mark.parametrize(("verb", "weight"), [*((verb, ONE_MATRIX) for verb in VERBS), *HEADS.items()])
-def test_every_verb_refuses_what_is_no_number(write: Write, verb: str, weight: str) -> None:
+def test_every_verb_refuses_non_finite_outputs(write: Write, verb: str, weight: str) -> None:
     head, call = VERBS[verb]
     model = litebert.load(write(head, far_too_large=weight))
     with pytest.raises(DamagedError, match=r"LB-472[\s\S]*3e\+38[\s\S]*weight") as caught:
@@ -107,10 +107,10 @@ def test_every_verb_refuses_what_is_no_number(write: Write, verb: str, weight: s
     assert weight in str(caught.value) or weight in HEADS.values()
 
 
-def test_control_without_the_check_such_outputs_are_answers(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_control_without_the_check_such_outputs_are_given(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("litebert.folder.model.refuse_non_finite", lambda _: None)
     with pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"):
-        test_every_verb_refuses_what_is_no_number(write, "embed", ONE_MATRIX)
+        test_every_verb_refuses_non_finite_outputs(write, "embed", ONE_MATRIX)
 
 
 MEASURE = """
@@ -129,7 +129,7 @@ text = "Anna walked to the house; there she found nothing but \\u201cballs\\u201
 call = {"answer": lambda t: model.answer("Who?", t), "embed": model.embed}[verb]
 call(text * 99)
 long = text * (size // len(text))
-Path("/proc/self/clear_refs").write_text("5")  # used() begins again at what is taken now
+Path("/proc/self/clear_refs").write_text("5")  # used() starts again from the current memory
 before = used()
 call(long)
 print(used() - before)
@@ -146,7 +146,7 @@ def test_a_long_text_takes_little_memory_besides_itself(verb: str, kind: str, si
     assert int(more) < megabytes * 1_000_000
 
 
-def test_where_the_answer_grows_with_the_text_a_longer_one_is_refused() -> None:
+def test_verbs_whose_answer_grows_with_the_text_refuse_a_very_long_one() -> None:
     model = litebert.load()
     for verb in (model.fill, model.score, model.order):
         with pytest.raises(LitebertError, match=r"LB-935[\s\S]*1,000,001 characters"):
@@ -208,7 +208,7 @@ def test_the_score_is_that_of_the_verbs_answer() -> None:
     assert math.exp(chosen.score) == pytest.approx(choice.probabilities[choice.index], rel=1e-4)
 
 
-def test_the_network_that_threads_share_stays_as_it_is() -> None:
+def test_explaining_leaves_the_network_that_threads_share_unchanged() -> None:
     model = _model(None)
     before = model.embed(PHRASES)
     with ThreadPoolExecutor(3) as pool:

@@ -1,4 +1,4 @@
-"""Measures are those of their field, of conlleval and of the official scripts, and nothing cannot be measured.
+"""Measures are those of their field, of conlleval and of the official scripts; empty inputs are refused.
 
 Expected values of answers were printed by evaluate-v1.1.py and evaluate-v2.0.py, those of tags worked out by hand.
 """
@@ -22,7 +22,7 @@ from litebert.metrics import (
 
 
 def test_labels_and_scores_are_measured_by_the_measures_of_their_field() -> None:
-    """The numbers are scikit-learn's and scipy's; here, which ones and when."""
+    """scikit-learn and scipy compute the numbers; this tests which ones are given, and when."""
     wanted, found = np.array([0, 1, 1, 0]), np.array([0, 1, 0, 0])
     two = classification_measures(wanted, np.eye(2)[found])
     assert two == pytest.approx({"accuracy": 3 / 4, "f1": 2 / 3, "matthews": 3**-0.5})  # f1 of label 1
@@ -35,7 +35,7 @@ def test_labels_and_scores_are_measured_by_the_measures_of_their_field() -> None
     ranks = np.corrcoef([1, 2, 3.5, 3.5], [1, 4, 2.5, 2.5])[0, 1]  # ties share their mean rank
     pearson = np.corrcoef([1, 2, 3, 3], [1, 3, 2, 2])[0, 1]
     assert scores == pytest.approx({"pearson": pearson, "spearman": ranks, "mse": 3 / 4})
-    never = regression_measures(np.arange(3.0), np.array([0.1, 0.1, 0.1]))  # but by rounding
+    never = regression_measures(np.arange(3.0), np.array([0.1, 0.1, 0.1]))  # constant, but for rounding
     assert (never["pearson"], never["spearman"]) == (0.0, 0.0)
 
 
@@ -107,7 +107,7 @@ def test_empty_missing_and_doubtful_answers_count_as_officially() -> None:
     assert (partly["exact"], partly["total"]) == (100.0, 1)
 
 
-def test_nothing_cannot_be_measured() -> None:
+def test_empty_inputs_are_refused() -> None:
     none, marks = np.zeros((0, 2)), np.zeros((0, 2), dtype=np.int64)
     calls = [(squad1_measures, {}, {}), (squad2_measures, GOLD, {}), (threshold_measures, GOLD, {}, {})]
     calls += [(tagging_measures, [[]], [[]]), (classification_measures, marks[:, 0], none)]

@@ -1,5 +1,5 @@
-"""The network: its blocks, sizes and first weights, its depth (what it computes: tests/folder, beside transformers);
-and the head that reads vectors of texts: what it is given, and from which model it is chosen."""
+"""The network: its blocks, sizes, initial weights and depth (tests/folder compares its outputs with transformers);
+and the head that reads text vectors: its inputs, and for which models it is chosen."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -50,7 +50,7 @@ def test_plans_name_the_blocks_of_each_step() -> None:
         assert "".join(str(step.feed_forward) for step in plan) == feed_forward
 
 
-def test_weights_begin_as_a_normal_cut_at_two_sigma_the_same_of_one_generator() -> None:
+def test_weights_start_as_a_reproducible_normal_truncated_at_two_sigma() -> None:
     config = SMALL.model_copy(update={"vocab_size": 5_000})
     networks = [AlbertForPretraining(config, generator=torch.Generator().manual_seed(5)) for _ in range(2)]
     first, second = (network.state_dict() for network in networks)
@@ -65,7 +65,7 @@ def test_weights_begin_as_a_normal_cut_at_two_sigma_the_same_of_one_generator() 
 
 
 @torch.no_grad()
-def test_the_head_at_the_depth_answers() -> None:
+def test_the_head_at_the_chosen_depth_answers() -> None:
     head, batch = HeadConfig(kind="sequence-classification", labels=("a", "b")), Batch.from_lists([[2, 7, 3], [2, 8]])
     network, single = (AlbertForTask(SMALL, head, has_exits=has_exits).eval() for has_exits in (True, False))
     by_step, states = network.by_step(batch), list(single.albert.states(batch))
@@ -85,7 +85,7 @@ def test_a_sequence_that_is_too_long_or_empty_is_refused() -> None:
         Batch.from_lists([[2, 3], []])
 
 
-# The head that reads vectors of texts
+# The head that reads text vectors
 
 OF_PAIRS = AlbertConfig(vocab_size=90, embedding_size=16, hidden_size=32, num_attention_heads=4, num_hidden_layers=2)
 HEAD = HeadConfig(kind="vector-classification", labels=("no", "yes"))
@@ -94,7 +94,7 @@ ROWS = [f"{who} {a}.,{who} {b}.,{'same' if a == b else 'other'}" for who in ("An
 Plan = Callable[..., Prepared]
 
 
-def test_a_text_is_its_mean_and_a_pair_how_its_means_differ() -> None:
+def test_a_text_is_read_as_its_mean_and_a_pair_as_how_its_means_differ() -> None:
     network = AlbertForTask(OF_PAIRS, HEAD, generator=torch.Generator().manual_seed(1)).eval()
     batch = Batch.from_lists([[2, 7, 8, 3], [2, 7, 3, 9, 10, 3]], [[0] * 4, [0, 0, 0, 1, 1, 1]])
     hidden = network.albert(batch)
@@ -131,7 +131,7 @@ STARTS += [(None, ("model.pooling=mean",), True), ("mean", ("train.exits=true",)
 
 
 @pytest.mark.parametrize(("pooling", "words", "is_mean"), STARTS)
-def test_the_head_follows_the_vectors_of_the_start(
+def test_the_head_follows_the_pooling_of_the_start(
     plan: Plan, pooling: str | None, words: tuple[str, ...], is_mean: bool
 ) -> None:
     prepared = plan(*words, pooling=pooling)
@@ -141,9 +141,7 @@ def test_the_head_follows_the_vectors_of_the_start(
     assert (config.optim.bias_correction, config.optim.head_rate_scale) == ((True, 10) if is_mean else (None, 1))
 
 
-def test_such_a_run_learns_its_head_faster_and_its_model_answers_and_is_the_start_of_another(
-    plan: Plan, tmp_path: Path
-) -> None:
+def test_a_run_with_a_vector_head_learns_it_faster_and_its_model_can_start_another(plan: Plan, tmp_path: Path) -> None:
     with pytest.raises(LitebertError, match="LB-518"):  # a head after every step has no mean
         plan("model.pooling=mean", "train.exits=true", pooling=None)
     prepared = plan("train.steps=60", "optim.learning_rate=1e-3", "optim.head_rate_scale=3")

@@ -1,4 +1,4 @@
-"""Small made-up corpora: shards of random pieces, and one whose tokens tell where they stand."""
+"""Small artificial corpora: shards of random pieces, and one whose token ids give their positions."""
 
 from types import SimpleNamespace
 
@@ -19,12 +19,12 @@ def shard(seed: int, *, num_documents: int) -> Shard:
 
 
 def tokenizer(size: int, starts_word: np.ndarray) -> SimpleNamespace:
-    """Give what sampling reads of a tokenizer."""
+    """Return what sampling reads of a tokenizer."""
     return SimpleNamespace(vocab_size=size, cls_id=2, sep_id=3, mask_id=4, starts_word=starts_word)
 
 
 CORPUS = [shard(1, num_documents=60), shard(2, num_documents=40)]
-STARTS = rng.uniform(0, "test-starts", np.arange(1_000)) < 0.72  # as many pieces start a word in English text
+STARTS = rng.uniform(0, "test-starts", np.arange(1_000)) < 0.72  # the share of pieces that start a word in English text
 TOKENIZER = tokenizer(1_000, STARTS)
 
 # 20 documents of 12 sentences of 10 tokens; token i has the id 5 + i, and every piece is a word

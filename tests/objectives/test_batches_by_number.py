@@ -1,4 +1,4 @@
-"""Batches found by number, the same whoever asks, also in large corpora; and made ahead in other processes."""
+"""Batches by number: the same for every reader, also in large corpora, and prefetched by other processes."""
 
 import gc
 import hashlib
@@ -46,7 +46,7 @@ def sequences_of(batch: PretrainingBatch) -> list[list[int]]:
 
 
 def rows_of(batches: Iterable[PretrainingBatch]) -> list[bytes]:
-    """Return all of each sequence, sorted: its ids as they were and as they are, where it is masked, its label."""
+    """Return everything about each sequence, sorted: its ids before and after masking, its masked places, its label."""
     rows = []
     for batch in batches:
         is_masked = np.isin(np.arange(len(batch.ids)), batch.masked_positions)
@@ -68,7 +68,7 @@ def test_any_batch_is_the_same_in_any_order_and_has_the_longest_sequences_first(
 
 
 @pytest.mark.parametrize("sentence", ["order", "order-official", "next", "none"])
-def test_a_batch_is_consistent_and_its_text_stands_in_the_corpus(sentence: str) -> None:
+def test_a_batch_is_consistent_and_its_text_is_in_the_corpus(sentence: str) -> None:
     config = ObjectiveConfig(sentence=sentence, max_seq_length=50)
     batch = Loader([NUMBERED], Sampling(NUMBERS, config, batch_size=200, seed=3)).batch(0)
     assert {array.dtype for array in vars(batch).values() if array is not None} == {np.dtype("i8")}
@@ -111,7 +111,7 @@ def test_a_document_of_one_sentence_is_a_segment_without_a_label() -> None:
     assert by_length[12] == NO_LABEL and by_length[23] in (0, 1)
 
 
-# Corpora of several windows: no more is held than two of them.
+# Corpora of several windows: at most two windows are held in memory.
 
 SHARDS = [shard(seed, num_documents=12 + seed) for seed in range(8)]
 SIZES = ((len(each.documents) - 1, len(each.sentences) - 1, each.tokens.size) for each in SHARDS)
@@ -120,7 +120,7 @@ WINDOW = 3 * max(each.tokens for each in COUNTS)
 
 
 class Opened:
-    """Open shards, and remember which are still held."""
+    """Open shards, and track which are still in memory."""
 
     def __init__(self, shards: Sequence[Shard]) -> None:
         self.shards, self.held, self.most = shards, list[weakref.ref[Shard]](), 0
@@ -161,7 +161,7 @@ def test_any_batch_of_many_windows_is_the_same_in_any_order_while_two_windows_ar
     for step in reversed(steps):
         assert_equal(backwards.batch(step), batches[step])
     corpora = [_windowed(Opened(SHARDS), seed) for seed in (3, 4)]
-    mixes = [Mixed(corpora, [1, 9_999], batch_size=4, seed=1).batch(0) for _ in range(2)]  # the second corpus alone
+    mixes = [Mixed(corpora, [1, 9_999], batch_size=4, seed=1).batch(0) for _ in range(2)]  # only the second corpus
     assert_equal(*mixes)
 
 
@@ -181,13 +181,13 @@ def test_a_billion_documents_take_no_more_memory_than_two_windows() -> None:
             assert len(windowed.batch(step).offsets) == 13
 
 
-# Made ahead in other processes: the same in the same order, and no process left behind.
+# Prefetched by other processes: the same batches in the same order, and no process is left behind.
 
 STEPS = range(30, 230)
 
 
 def digest(steps: Iterable[tuple[PretrainingBatch, ...]]) -> str:
-    """Hash all that a run sees, step by step, whatever share a sequence is in."""
+    """Hash everything that a run sees, step by step, whichever rank has a sequence."""
     return hashlib.blake2b(b"".join(chain.from_iterable(map(rows_of, steps)))).hexdigest()
 
 
@@ -205,12 +205,12 @@ def test_batches_do_not_depend_on_workers_depth_or_ranks(expected: str, workers:
 
 
 def test_an_error_in_a_worker_reaches_the_reader_whole_and_workers_end_with_the_iterator() -> None:
-    told = set()
+    messages = set()
     for workers in (0, 1):
         with pytest.raises(LitebertError, match=r"LB-400: .*\n.*0 documents\n.*1 sentence") as caught:
             next(prefetch(partial(Loader, [], GIVEN), range(5), workers=workers))
-        told.add(str(caught.value))
-    assert len(told) == 1 and not multiprocessing.active_children()
+        messages.add(str(caught.value))
+    assert len(messages) == 1 and not multiprocessing.active_children()
     batches = prefetch(OPEN, range(10**9), workers=2)
     next(batches)
     batches.close()
@@ -222,7 +222,7 @@ def the_worker() -> multiprocessing.Process:
     return worker
 
 
-# SIGBUS: what the system sends to a reader of a file cut off
+# SIGBUS: what the system sends to the reader of a mapped file that was truncated
 @pytest.mark.parametrize(("number", "message"), [(signal.SIGKILL, r"LB-403: .*\n.*code -9"), (signal.SIGBUS, "LB-344")])
 def test_a_killed_worker_is_reported(number: int, message: str) -> None:
     batches = prefetch(OPEN, range(10**9), workers=1)
@@ -254,7 +254,7 @@ def test_workers_end_when_their_parent_is_killed() -> None:
         os.close(worker)
 
 
-@pytest.mark.parametrize("batch_size", [8, 300])  # a batch of 300 does not fit a pipe: one is half sent
+@pytest.mark.parametrize("batch_size", [8, 300])  # a batch of 300 does not fit into a pipe: it is half sent
 def test_a_worker_that_is_stopped_is_replaced(batch_size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sampling, "STUCK_SECONDS", 1.5)
     opener = partial(Loader, CORPUS, replace(GIVEN, batch_size=batch_size))
@@ -277,7 +277,7 @@ def test_control_batches_counted_by_each_reader_depend_on_the_ranks(
         test_batches_do_not_depend_on_workers_depth_or_ranks(expected, 0, 2)
 
 
-def test_control_a_worker_that_nobody_replaces_stays_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_control_a_worker_that_is_not_replaced_stays_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sampling, "STUCK_SECONDS", 1e9)
     batches = prefetch(OPEN, range(10**9), workers=1)
     next(batches)

@@ -1,5 +1,5 @@
-"""One sample: its place in a shuffled epoch, its sentences, what is cut off and what is masked, as the official loops
-choose them with the same draws; and the shares that the official script was measured to give on real text."""
+"""One sample: its place in a shuffled epoch, its sentences, what is cut off and what is masked, compared with the
+official loops on the same draws; and the shares that were measured for the official script on real text."""
 
 import gzip
 import re
@@ -30,7 +30,7 @@ def test_every_length_up_to_2000_is_a_bijection() -> None:
         np.testing.assert_array_equal(np.sort(order), np.arange(length))
 
 
-def test_a_billion_places_do_not_collide_and_seed_and_epoch_shuffle_anew() -> None:
+def test_a_billion_places_do_not_collide_and_seed_and_epoch_change_the_order() -> None:
     length, places = 10**9 + 7, np.arange(10_000)
     ends = np.concatenate([places, length - 1 - places])
     order = permutation(1, "test", 0, length, ends)
@@ -141,11 +141,11 @@ def test_a_random_second_is_whole_sentences_of_another_document_of_any_shard() -
         other_documents.add(start // 12)
     assert other_documents == set(range(20)) - {1}
     alone = Shard(NUMBERED.tokens[:120], NUMBERED.sentences[:13], NUMBERED.documents[:2])
-    assert framed(instance._replace(start=0, middle=2, end=4), [alone])[1]  # its own second
-    assert len(framed(instance._replace(target=2))[1]) == 10  # even where none is needed
+    assert framed(instance._replace(start=0, middle=2, end=4), [alone])[1]  # the second from the same document
+    assert len(framed(instance._replace(target=2))[1]) == 10  # a sentence, even if the target is reached
 
 
-def test_surplus_tokens_leave_both_ends_with_equal_chance() -> None:
+def test_surplus_tokens_are_cut_from_both_ends_with_equal_chance() -> None:
     instance = Instance(shard=0, start=12, middle=22, end=24, kind=IN_ORDER, target=120)
     fronts = []
     for sample in range(2_000):

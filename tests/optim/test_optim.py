@@ -1,4 +1,4 @@
-"""Schedules, update rules and state of the optimizers: formulas for any shape, and the edges.
+"""Schedules, update rules and state of the optimizers: formulas for any shape, and edge cases.
 
 `contract/test_exact_numbers.py` compares LAMB and AdamW with upstream's formula.
 """
@@ -103,7 +103,7 @@ def test_bias_corrected_adamw_equals_that_of_torch() -> None:
         ours.grad, theirs.grad = double(gradient), double(gradient)
         optimizer.step()
         reference.step()
-        # torch decays before the update and ours beside it: they differ by lr^2 times the decay
+        # torch decays before the update and ours as part of it: they differ by lr^2 times the decay
         torch.testing.assert_close(ours, theirs, rtol=0, atol=2e-6)
 
 
@@ -133,7 +133,7 @@ def test_a_step_in_portions_equals_a_step_parameter_by_parameter(
 
 
 @pytest.mark.parametrize("kind", [AdamW, Lamb])
-def test_what_has_no_gradient_stays(kind: type[MomentOptimizer]) -> None:
+def test_a_parameter_without_a_gradient_is_unchanged(kind: type[MomentOptimizer]) -> None:
     idle, busy = Parameter(torch.ones(2)), Parameter(torch.ones(2))
     busy.grad = torch.ones(2)
     kind([idle, busy]).step()
@@ -224,7 +224,7 @@ def test_training_continues_bit_equal_from_saved_state(name: str, more: dict[str
     assert all(torch.equal(tensor, found[key]) for key, tensor in state_tensors(optimizer).items())
     weights = [parameter.clone() for parameter in model.parameters()]
     assert all(map(torch.equal, weights, resumed.parameters()))
-    if "average_decay" in more:  # the average takes the place of the weights, and gives it back
+    if "average_decay" in more:  # the average replaces the weights only inside the block
         with averaged(optimizer), averaged(again):
             assert all(map(torch.equal, model.parameters(), resumed.parameters()))
             assert not all(map(torch.equal, model.parameters(), weights))
@@ -232,7 +232,7 @@ def test_training_continues_bit_equal_from_saved_state(name: str, more: dict[str
 
 
 @pytest.mark.parametrize(
-    ("dropped", "added", "told"),
+    ("dropped", "added", "message"),
     [
         ("bias/adam_v", {}, "bias/adam_v"),
         ("", {"other/adam_v": torch.ones(2)}, "other/adam_v"),
@@ -242,18 +242,18 @@ def test_training_continues_bit_equal_from_saved_state(name: str, more: dict[str
     ],
 )
 def test_the_state_of_another_model_is_refused_and_changes_nothing(
-    dropped: str, added: dict[str, Tensor], told: str
+    dropped: str, added: dict[str, Tensor], message: str
 ) -> None:
     optimizer = Lamb(parameter_groups(torch.nn.Linear(3, 2).named_parameters(), weight_decay=0.01), lr=0.1)
     live = state_tensors(optimizer)
     assert list(live) == ["weight/adam_m", "weight/adam_v", "bias/adam_m", "bias/adam_v"]
     tensors = {name: torch.ones_like(each) for name, each in live.items() if name != dropped}
-    with pytest.raises(LitebertError, match=f"LB-423(?s:.*){told}"):
+    with pytest.raises(LitebertError, match=f"LB-423(?s:.*){message}"):
         load_state_tensors(optimizer, tensors | added)
     assert not any(tensor.any() for tensor in live.values())
 
 
-def test_hidden_matrices_are_muons_and_tables_classifiers_and_vectors_are_adams() -> None:
+def test_muon_gets_the_hidden_matrices_and_adam_tables_classifiers_and_vectors() -> None:
     model = network()
     optimizer = build_optimizer(MUON, model.named_parameters())
     matrices = {name for group in optimizer.param_groups if group["is_matrix"] for name in group["param_names"]}
@@ -265,7 +265,7 @@ def test_hidden_matrices_are_muons_and_tables_classifiers_and_vectors_are_adams(
 
 
 @pytest.mark.parametrize("shape", [(48, 16), (16, 48), (16, 16)])
-def test_it_moves_matrices_as_torchs_muon_does(shape: tuple[int, int]) -> None:
+def test_muon_moves_matrices_as_that_of_torch_does(shape: tuple[int, int]) -> None:
     generator = torch.Generator().manual_seed(3)
     start = torch.randn(shape, generator=generator)
     ours, theirs = (torch.nn.Parameter(start.clone()) for _ in range(2))

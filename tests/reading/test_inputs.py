@@ -46,7 +46,7 @@ def test_files_may_be_compressed_in_one_member_or_several(source: Find, suffix: 
 
 
 @pytest.mark.parametrize("piece_bytes", [1 << 18, 1_000])
-def test_bytes_that_are_no_utf8_have_a_line(source: Find, monkeypatch: pytest.MonkeyPatch, piece_bytes: int) -> None:
+def test_bytes_not_in_utf8_are_named_by_line(source: Find, monkeypatch: pytest.MonkeyPatch, piece_bytes: int) -> None:
     monkeypatch.setattr(sources, "PIECE_BYTES", piece_bytes)
     with pytest.raises(LitebertError, match=r"line 20,001: not UTF-8(?s:.*)iconv -f WINDOWS-1252") as caught:
         list(read_lines(source("latin.txt", MANY + b"caf\xe9 noir\n" + MANY)))
@@ -118,14 +118,14 @@ REFUSED = {
 }
 
 
-def test_what_is_no_text_is_refused(write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_inputs_that_are_no_text_are_refused(write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("folder.txt").mkdir()
     write("empty.txt", "")
-    for name, told in REFUSED.items():
-        if told.startswith("LB-304"):
+    for name, message in REFUSED.items():
+        if message.startswith("LB-304"):
             write(name, "{}")
-        with pytest.raises(LitebertError, match=told):
+        with pytest.raises(LitebertError, match=message):
             find_input(name)
     with pytest.raises(LitebertError, match="there is no input"):
         find_texts([])
@@ -142,7 +142,7 @@ MISSING = [("a.txt.zst", "pyarrow", "data"), ("a.parquet", "pyarrow", "data"), (
 
 
 @pytest.mark.parametrize(("name", "package", "extra"), MISSING)
-def test_missing_package_names_its_extra(
+def test_an_error_for_a_missing_package_names_its_extra(
     write: Write, monkeypatch: pytest.MonkeyPatch, name: str, package: str, extra: str
 ) -> None:
     for module in (package, *(name for name in sys.modules if name.startswith(f"{package}."))):
@@ -172,8 +172,8 @@ def test_line_that_is_no_object_or_has_no_text_is_refused_with_its_number(write:
         with pytest.raises(LitebertError, match=r"a\.jsonl, line 3: not (JSON|an object)") as caught:
             parse_row(line, "a.jsonl, line 3")
         assert len(str(caught.value)) < 700
-    for row, told in NO_TEXTS:
-        with pytest.raises(LitebertError, match=told):
+    for row, message in NO_TEXTS:
+        with pytest.raises(LitebertError, match=message):
             list(texts_of(row, "text", "a.jsonl, line 3"))
     path = write("a.jsonl", '{"text": "one\\n\\ntwo"}\n\n{"text": ""}\n{"text": [[], ["a\\ud800b"]]}\n')
     assert read(path) == [(1, "one\n\ntwo"), (3, ""), (4, "a\ufffdb")]

@@ -1,4 +1,4 @@
-"""Write tiny checkpoints with real TensorFlow, and beside each what is in it; or read one into an .npz.
+"""Write tiny checkpoints with real TensorFlow, each with its contents as .npz; or read a checkpoint into an .npz.
 
 python tests/tensorflow/checkpoints.py tests/interop/google/fixtures
 python tests/tensorflow/checkpoints.py PREFIX OUTPUT.npz
@@ -71,7 +71,7 @@ def conditional_spans():
 
 
 def drawn(shapes, seed, dtype="float32"):
-    """Give every variable its numbers and its type."""
+    """Draw the numbers of every variable, and add its type."""
     generator = np.random.default_rng(seed)
     return {
         name: ((generator.integers(-127, 128, shape) / 64).astype(np.float32), dtype) for name, shape in shapes.items()
@@ -79,7 +79,7 @@ def drawn(shapes, seed, dtype="float32"):
 
 
 def write(folder, variables, *, name="model.ckpt-best", devices=1, step=None, config=CONFIG):
-    """Save variables in a TF1 graph, on so many devices and so in as many data files."""
+    """Save variables from a TF1 graph on a number of devices, and so in as many data files."""
     import tensorflow as tf
 
     v1 = tf.compat.v1
@@ -128,7 +128,7 @@ def write_special(folder):
 
 
 def write_all(target):
-    """Write every fixture into a folder that is not there yet."""
+    """Write every fixture into a new folder."""
     shapes = encoder() | pretraining_heads()
     slots = {f"{name}/{slot}": shape for name, shape in shapes.items() for slot in ("adam_m", "adam_v")}
     write(target / "pretraining", drawn(shapes | slots, 1), devices=3, step=7)

@@ -21,7 +21,7 @@ SHAPE = {"vocab_size": 3_000, "embedding_size": 32, "hidden_size": 64, "num_atte
 
 
 def _run(*words: Path) -> None:
-    """Run checkpoints.py with TensorFlow's Python; skip where that has none."""
+    """Run checkpoints.py with TensorFlow's Python; skip if it has no TensorFlow."""
     code = "import importlib.util as u, sys; sys.exit(not u.find_spec('tensorflow'))"
     if subprocess.run([PYTHON, "-c", code], check=False).returncode:
         pytest.skip(f"tensorflow is not installed for {PYTHON}: set LITEBERT_TENSORFLOW_PYTHON")
@@ -30,7 +30,7 @@ def _run(*words: Path) -> None:
     assert done.returncode == 0, done.stderr[-3_000:]
 
 
-def test_what_tensorflow_writes_is_what_is_committed_and_is_read_bit_for_bit(tmp_path: Path) -> None:
+def test_fixtures_are_what_tensorflow_writes_and_are_read_bit_for_bit(tmp_path: Path) -> None:
     _run(tmp_path / "theirs")
     for path in sorted(FIXTURES.rglob("*.data-*")):
         if path.parent.name != "objects":  # TF2 writes the names of its own objects into it

@@ -1,4 +1,4 @@
-"""A small vocabulary trained on sentences written here, and the official one where the data is."""
+"""A small vocabulary trained on generated sentences, and the official one if the real data is available."""
 
 import gzip
 import json
@@ -24,7 +24,7 @@ THINGS = (
 
 @pytest.fixture(scope="session")
 def sentences() -> list[str]:
-    """Give 729 sentences with numbers enough for pieces such as `▁2,`."""
+    """Return 729 sentences with enough numbers for pieces such as `▁2,`."""
     return [
         f"In {1700 + 7 * k % 311}, {who} {did} {137 * k % 9000:,} {what}, or № {k}."
         for k, (who, did, what) in enumerate(product(*(words.split(", ") for words in (SUBJECTS, VERBS, THINGS))))
@@ -55,6 +55,6 @@ def paragraphs(real_data: Path) -> list[str]:
 
 @pytest.fixture(scope="session")
 def make_model() -> Callable[[dict[str, float]], bytes]:
-    """Give a writer of sentencepiece models: special pieces first, then those given."""
+    """Return a function that builds a sentencepiece model: special pieces first, then the given ones."""
     special = [Piece(name, 0.0, 2 if name == "<unk>" else 3) for name in ("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]")]
     return lambda scores: write_model([*special, *(Piece(text, score, 1) for text, score in scores.items())], b"")

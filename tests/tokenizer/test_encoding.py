@@ -1,4 +1,4 @@
-"""Encoding any string, alone or in batches, framed or not; offsets, long texts, commas after digits; and back."""
+"""Encoding any string, alone or in batches, framed or not; offsets, long texts, commas after digits; and decoding."""
 
 import unicodedata
 from collections.abc import Callable
@@ -72,7 +72,7 @@ def test_batches_on_any_number_of_threads_and_threads_that_share_a_tokenizer_equ
         assert list(pool.map(lambda text: own.encode(text).offsets, sentences)) == offsets
 
 
-def test_special_names_are_text_until_asked_for_and_frames_can_be_forced_and_forbidden(own: Tokenizer) -> None:
+def test_special_names_are_text_unless_requested_and_frames_can_be_forced_and_forbidden(own: Tokenizer) -> None:
     text = "Jürgen [SEP]<pad> weighed [MASK]ripe <unk>"
     assert {own.pad_id, own.cls_id, own.sep_id, own.mask_id}.isdisjoint(own.encode(text).ids)
     encoding = own.encode(text, special_tokens=True)
@@ -83,7 +83,7 @@ def test_special_names_are_text_until_asked_for_and_frames_can_be_forced_and_for
     assert own.encode("ripe", "boats", frame=False).ids == own.encode("ripe").ids + own.encode("boats").ids
 
 
-def test_decoding_shows_the_unknown(own: Tokenizer) -> None:
+def test_decoding_marks_unknown_pieces(own: Tokenizer) -> None:
     assert own.decode(own.encode("boats 日本").ids) == "boats  ⁇"
 
 

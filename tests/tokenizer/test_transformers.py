@@ -1,4 +1,4 @@
-"""transformers reads our folder and gives our ids; its own tokenizer.json is read, or refused in clear words."""
+"""transformers reads our folder and gives our ids; its own tokenizer.json is read, or refused with a clear error."""
 
 import gzip
 import json
@@ -24,8 +24,8 @@ from litebert.tokenizer.tokenizer_json import read_tokenizer_json
 Maker = Callable[..., bytes]
 Change = Callable[[dict[str, Json]], object]
 CHINESE = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "want", "##ed", "un", "博", "推", "!", "é"]
-# Of Unicode 3.2, which every table in play knows; without what `litebert.tokenizer.tokenizer_json`
-# says is read otherwise: two letters by whose side a capital sigma changes, and the joiners.
+# Characters of Unicode 3.2, which all tables involved have, without those that `litebert.tokenizer.tokenizer_json`
+# documents as read differently: two letters next to which a capital sigma changes, and the joiners.
 OLD_CHARACTERS = [
     chr(code)
     for code in range(sys.maxunicode + 1)
@@ -35,7 +35,7 @@ OLD_CHARACTERS = [
 
 
 def only_json(source: Path, folder: Path) -> Path:
-    """Copy what transformers 5 saves of a tokenizer."""
+    """Copy the files that transformers 5 saves of a tokenizer."""
     folder.mkdir(parents=True, exist_ok=True)
     for name in ("tokenizer.json", "tokenizer_config.json"):
         shutil.copyfile(source / name, folder / name)
@@ -50,7 +50,7 @@ def rewritten(folder: Path, change: Change) -> Path:
 
 
 def as_version_4(table: dict[str, Json]) -> None:
-    """Turn what version 5 made of a bare spiece.model into what version 4 made of it."""
+    """Change a table that version 5 made from a bare spiece.model into the one that version 4 made."""
     for row in table["model"]["vocab"]:
         row[1] -= 100 * ends_in_number_comma(row[0])
     blanks = {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "}
@@ -72,7 +72,7 @@ def theirs(saved: Path) -> TokenizersBackend:
 
 @pytest.fixture(scope="module")
 def own_made(own_model: bytes, saved: Path, theirs: TokenizersBackend) -> dict[str, Path]:
-    """Save a vocabulary in each way there is to a folder that has no spiece.model."""
+    """Save a vocabulary in every way that leads to a folder without spiece.model."""
     folder = saved.parent
     files.write_bytes(folder / "bare" / "spiece.model", own_model)
     made = {name: folder / name for name in ("v5 of bare", "v5 of ours", "v5 twice", "v5 auto")}
@@ -113,7 +113,7 @@ def test_special_ids_odd_texts_pairs_and_the_end_of_texts_are_the_same(
 
 @given(st.text(st.sampled_from(OLD_CHARACTERS)))
 @settings(max_examples=500, deadline=None)
-def test_any_text_reaches_the_vocabulary_alike(own: Tokenizer, theirs: TokenizersBackend, text: str) -> None:
+def test_any_text_is_normalized_alike(own: Tokenizer, theirs: TokenizersBackend, text: str) -> None:
     ours = own._model._processor.normalize(Normalizer().normalize(text))
     steps = theirs.backend_tokenizer.normalizer
     assert ours == "".join("▁" + word for word in steps.normalize_str(text).split())
@@ -128,7 +128,7 @@ def test_real_text_is_the_same_but_for_ties_and_number_commas(
     different = differing(official, AutoTokenizer.from_pretrained(tmp_path), paragraphs[:3000])
     assert len(different) <= 3
     for ours, theirs in different:
-        # A tie within 32-bit rounding over a whole text, or ours split a comma off a number where they part.
+        # Scores tie within 32-bit rounding over the whole text, or ours split a comma off a number where they diverge.
         is_tie = abs(sum(scores[k] for k in ours) - sum(scores[k] for k in theirs)) < 0.01
         place = next(k for k, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b)
         pieces = [official.piece(k) for k in ours[place - 1 : place + 3]]
@@ -148,7 +148,7 @@ def test_every_maker_of_a_tokenizer_json_gives_the_same_bytes(
     own: Tokenizer, own_made: dict[str, Path], tmp_path: Path
 ) -> None:
     found = {name: read_tokenizer_json(path / "tokenizer.json") for name, path in own_made.items()}
-    assert {name for name in found if found[name][1:] != found["ours"][1:]} == set()  # but for the path
+    assert {name for name in found if found[name][1:] != found["ours"][1:]} == set()  # except for the path
     assert found["ours"].settings == Normalizer()
     Tokenizer.load(own_made["v5 of bare"]).save(tmp_path)
     assert (tmp_path / "spiece.model").read_bytes() == found["ours"].data
@@ -179,8 +179,8 @@ def test_case_and_accents_are_those_of_the_pipeline(
     own_model: bytes, tmp_path: Path, lowercase: bool, keep_accents: bool
 ) -> None:
     files.write_bytes(tmp_path / "spiece.model", own_model)
-    said: dict[str, Json] = {"do_lower_case": lowercase, "keep_accents": keep_accents}
-    files.write_json(tmp_path / "tokenizer_config.json", said)
+    chosen: dict[str, Json] = {"do_lower_case": lowercase, "keep_accents": keep_accents}
+    files.write_json(tmp_path / "tokenizer_config.json", chosen)
     expected = Tokenizer.load(tmp_path)
     expected.save(tmp_path / "ours")
     AlbertTokenizer.from_pretrained(tmp_path).save_pretrained(tmp_path / "theirs")
@@ -189,11 +189,11 @@ def test_case_and_accents_are_those_of_the_pipeline(
         (tmp_path / name / "tokenizer_config.json").unlink()
         tokenizer = Tokenizer.load(tmp_path / name)
         assert tokenizer.encode("Jürgen ΟΔΟΣ").ids == expected.encode("Jürgen ΟΔΟΣ").ids
-        files.write_json(tmp_path / name / "tokenizer_config.json", {"do_lower_case": not lowercase})  # counts more
+        files.write_json(tmp_path / name / "tokenizer_config.json", {"do_lower_case": not lowercase})  # has priority
         assert Tokenizer.load(tmp_path / name).encode("Jürgen").ids != expected.encode("Jürgen").ids
 
 
-def test_scores_that_cannot_tell_and_no_character_map_are_read_as_such(make_model: Maker, tmp_path: Path) -> None:
+def test_ambiguous_scores_and_a_missing_character_map_are_read_unchanged(make_model: Maker, tmp_path: Path) -> None:
     files.write_bytes(tmp_path / "spiece.model", make_model({"▁": -1.0, "1": -2.0, ",": -2.5, "1,": -0.5}))
     first = Tokenizer.load(tmp_path)
     first.save(tmp_path / "saved")
@@ -205,7 +205,7 @@ def test_scores_that_cannot_tell_and_no_character_map_are_read_as_such(make_mode
     assert rebuilt(only)[0][-1].score == pytest.approx(-100.3)
 
 
-def test_names_that_are_called_special_are_no_text(own_made: dict[str, Path], tmp_path: Path) -> None:
+def test_names_that_are_marked_as_special_are_no_text(own_made: dict[str, Path], tmp_path: Path) -> None:
     def add(table: dict[str, Json]) -> None:
         for name, special in {"[e1]": True, "[e2]": False}.items():
             table["added_tokens"].append({"id": len(table["model"]["vocab"]), "content": name, "special": special})
@@ -232,7 +232,7 @@ def test_wordpiece_of_transformers_has_the_ids_of_its_vocabulary(tmp_path: Path,
 
 
 def put(*keys: str | int, value: Json) -> Change:
-    """Return a change of one place in the table."""
+    """Return a function that changes one place in the table."""
 
     def change(table: dict[str, Json]) -> None:
         for key in keys[:-1]:

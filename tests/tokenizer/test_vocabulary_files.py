@@ -1,4 +1,4 @@
-"""Vocabulary files: trained, found, saved; harm is refused before native code, mutations crash nothing."""
+"""Vocabulary files: trained, found, saved; harmful ones are refused before native code, mutations crash nothing."""
 
 import math
 import re
@@ -18,7 +18,7 @@ from litebert.tokenizer.models import MAX_MODEL_BYTES, check_charsmap, read_mode
 from tests.memory import run_in_child
 
 
-def test_a_run_its_folder_and_its_file_load_alike_with_the_settings_beside(own: Tokenizer, tmp_path: Path) -> None:
+def test_a_run_its_folder_and_its_file_load_alike_with_their_settings(own: Tokenizer, tmp_path: Path) -> None:
     folder = tmp_path / "run" / "model"
     own.save(folder, max_length=128)
     config = folder / "tokenizer_config.json"
@@ -43,9 +43,9 @@ def test_what_is_no_tokenizer_is_refused(tmp_path: Path) -> None:
             Tokenizer.load(tmp_path / name)
 
 
-def piece(text: str = "a", **said: float) -> bytes:
+def piece(text: str = "a", **fields: float) -> bytes:
     """Return a sentencepiece model of one piece; appended to another, it adds its piece."""
-    return ModelProto(pieces=[ModelProto.SentencePiece(piece=text, **said)]).SerializeToString()
+    return ModelProto(pieces=[ModelProto.SentencePiece(piece=text, **fields)]).SerializeToString()
 
 
 DAMAGE = {
@@ -116,14 +116,14 @@ def test_real_character_maps_are_sound_and_ruined_ones_are_not(own_model: bytes)
         with pytest.raises(ValueError, match=words):
             check_charsmap(data)
     ruined = bytearray(own_model)
-    ruined[own_model.index(charsmap) + 19] |= 0x80  # makes a leaf, which nothing leads to, of an inner unit
+    ruined[own_model.index(charsmap) + 19] |= 0x80  # turns an inner unit into a leaf that nothing leads to
     with pytest.raises(DamagedError, match="sentencepiece refuses it"):
         Tokenizer.from_model(bytes(ruined))
 
 
 @pytest.mark.parametrize("number", [2_000, pytest.param(20_000, marks=pytest.mark.slow)])
 def test_mutated_models_are_refused_or_work(own_model: bytes, number: int) -> None:
-    """Those that pass the reader are loaded and used natively in this process: it must survive."""
+    """Models that pass the reader are used by native code in this process, which must survive."""
     text = "In 1905, Jürgen weighed 12,000 ½ ﬁne (boats)\u200b 日本 e\u0301 가"
     num_accepted = 0
     for case in range(number):
@@ -171,8 +171,8 @@ except LitebertError as error:
     assert run_in_child(script) == ["LB-201", "True", "True"]
 
 
-def test_control_sentencepiece_takes_what_the_reader_refuses(own_model: bytes) -> None:
-    """In a child: the native code may not survive."""
+def test_control_sentencepiece_accepts_what_the_reader_refuses(own_model: bytes) -> None:
+    """In a child process, which the native code may crash."""
     script = """
 import sys
 from sentencepiece import SentencePieceProcessor
