@@ -2,9 +2,9 @@
 
     OMP_NUM_THREADS=1 python -m benchmarks.adaptive_depth MODEL OUT [--steps 1000] [--seeds 1,2]
 
-OUT gets a run with a head after every step and a plain one for each seed, trained as in benchmarks/tasks; the same
-command goes on where it stopped. Times are CPU time of one thread, the least of several rounds in which all ways take
-turns; batches hold the texts in the order of the file.
+For each seed, OUT gets a run with a head after every step and a plain one, trained as in benchmarks/tasks; rerun the
+command to resume. Times are CPU times of one thread, the minimum of several interleaved rounds; batches hold the texts
+in the order of the file.
 """
 
 import sys
@@ -32,7 +32,7 @@ SIZES = (1, 32)
 
 
 def main(model: str, out: Path, *, steps: int = 1_000, seeds: tuple[int, ...] = (1,), rounds: int = 5) -> None:
-    """Train what is not there, measure, print a table for each seed."""
+    """Train the runs that are missing, measure them, and print a table for each seed."""
     torch.set_num_threads(1)
     for seed in seeds:
         runs = {}
@@ -48,7 +48,7 @@ def main(model: str, out: Path, *, steps: int = 1_000, seeds: tuple[int, ...] = 
 
 @torch.inference_mode()
 def measured(runs: Mapping[str, Finetuned], rounds: int) -> list[list[str]]:
-    """Ask the same texts in every way; ratios are to every step of the network with exits."""
+    """Classify the same texts at every depth; ratios are to all steps of the network with exits."""
     model, network, plain = runs["exits"], runs["exits"].network, runs["plain"].network
     examples = model.dataset.read(DATA / "glue", "dev")
     features = model.dataset.family.features(examples, model.tokenizer, max_length=128, training=False)
@@ -66,7 +66,7 @@ def measured(runs: Mapping[str, Finetuned], rounds: int) -> list[list[str]]:
     times = {name: 1e3 * min(seconds) / len(labels) for name, seconds in take_turns(calls, rounds=rounds).items()}
     lines = []
     for name in ways:
-        # no figures of a way that answers a text otherwise alone than in a batch
+        # a text must get the same answer alone and in a batch
         torch.testing.assert_close(answers[name, 1], answers[name, 32], rtol=1e-4, atol=1e-4)
         accuracy = (answers[name, 32].argmax(1) == labels).float().mean()
         cells = [name, f"{100 * accuracy:.1f}"]

@@ -17,7 +17,7 @@ from benchmarks.texts import VOCABULARY, documents
 from litebert.cli.command import command_of
 
 CHAPTERS = 2_000
-"""Of 60 books and more, some 30 MB."""
+"""From more than 60 books, about 30 MB."""
 
 
 def measure(path: str, output: str) -> tuple[float, float, int]:
@@ -29,12 +29,12 @@ def measure(path: str, output: str) -> tuple[float, float, int]:
 
 
 def main(*, megabytes: tuple[int, ...] = (100, 1_000)) -> None:
-    """Print one line a build."""
+    """Print one line per build."""
     lines = []
     for kind, size in ((kind, size) for kind in ("jsonl", "txt") for size in megabytes):
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / f"input.{kind}"
-            with path.open("wb") as file:  # a row each, or text that ends where the file ends
+            with path.open("wb") as file:  # one row per chapter, or a single document that ends with the file
                 for chapter in cycle(islice(documents(), CHAPTERS)):
                     row = json.dumps({"text": chapter}, ensure_ascii=False) + "\n"
                     file.write((row if kind == "jsonl" else f"{chapter}\n\n").encode())

@@ -1,15 +1,15 @@
-"""Measure litebert beside transformers on one CUDA device, in some minutes.
+"""Measure litebert and transformers on one CUDA device, in a few minutes.
 
     python -m pip install --target vendored pydantic jaxtyping sentencepiece sentencex protobuf
     PYTHONPATH=vendored:src python -m benchmarks.gpu --out gpu
 
 It needs Python 3.11, torch 2.10 or newer and numpy, and the packages of the first line (without the network: `pip
-download` them elsewhere, then `--no-index --find-links FOLDER`); litebert is read from src/. Where transformers is
+download` them elsewhere, then `--no-index --find-links FOLDER`); litebert is read from src/. If transformers is
 missing, its rows are left out.
 
-It writes gpu.json and gpu.md. Everything is bf16 with random weights and random tokens; rivals take turns, each beside
-the GEMM that shares are taken of. FLOPs are counted with all layers unrolled and all tokens in all layers, so work that
-is skipped exactly counts as done. A section that fails is left out with its reason.
+It writes gpu.json and gpu.md. Everything is bf16 with random weights and random tokens; rivals take turns, together
+with the GEMM to which shares refer. FLOPs are counted with all layers unrolled and all tokens in all layers, so work
+that is skipped exactly counts as done. A section that fails is left out, and the reason is printed.
 
     python -m benchmarks.gpu --device cpu --preset tiny --smoke --out smoke
 
@@ -46,7 +46,7 @@ GEMM = "GEMM in the same turns"
 
 
 class Run(NamedTuple):
-    """What is timed, with tokens and operations of one call."""
+    """A timed call, with its tokens and operations."""
 
     call: Callable[[], object]
     tokens: int = 0
@@ -55,7 +55,7 @@ class Run(NamedTuple):
 
 @dataclass
 class Bench:
-    """The device, the network, how much is computed (`tokens` a step), and the figures so far by section."""
+    """The device, the network, how much is computed (`tokens` per step), and the figures so far by section."""
 
     device: torch.device
     config: AlbertConfig
@@ -74,7 +74,7 @@ class Bench:
             torch.cuda.synchronize()
 
     def figure(self, name: str, value: float, unit: str = "", *, share: float | None = None) -> None:
-        """Note a figure; `share` is the part of the GEMM's rate that it reaches."""
+        """Record a figure; `share` is the fraction of the GEMM's rate that it reaches."""
         self.rows.append({"section": self.section, "name": name, "value": value, "unit": unit, "share": share})
 
     def network(self) -> AlbertForPretraining:
@@ -100,7 +100,7 @@ class Bench:
         return made_up(sorted(lengths.tolist(), reverse=True), vocab_size=self.config.vocab_size)
 
     def in_turns(self, runs: Mapping[str, Run]) -> dict[str, float]:
-        """Return the median seconds of one call of each; turns of about 0.3 s, the device waited for at both ends."""
+        """Return the median seconds per call of each run, in turns of about 0.3 s that begin and end synchronised."""
 
         def turn(run: Run, count: int) -> None:
             for _ in range(count):
@@ -108,7 +108,7 @@ class Bench:
             self.wait()
 
         for run in runs.values():
-            turn(run, 1 if self.is_smoke else 3)  # kernels and compilers start
+            turn(run, 1 if self.is_smoke else 3)  # warms up kernels and compilers
         first = take_turns({n: partial(turn, r, 1) for n, r in runs.items()}, rounds=1, clock=time.perf_counter)
         counts = {name: 1 if self.is_smoke else max(1, round(0.3 / seconds[0])) for name, seconds in first.items()}
         calls = {name: partial(turn, run, counts[name]) for name, run in runs.items()}
@@ -116,7 +116,7 @@ class Bench:
         return {name: float(np.median(seconds)) / counts[name] for name, seconds in taken.items()}
 
     def rates(self, runs: Mapping[str, Run]) -> None:
-        """Note tokens a second and shares of the GEMM in the same turns, and what the first is beside the others."""
+        """Record tokens per second, shares of the GEMM in the same turns, and speedups of the first over the others."""
         size = 512 if self.is_smoke else 8_192
         left, right = (torch.randn(size, size, device=self.device).bfloat16() for _ in range(2))
         taken = self.in_turns({GEMM: Run(lambda: left @ right), **runs})
@@ -178,7 +178,7 @@ def ragged_lengths(bench: Bench) -> None:
 
 
 def encoders(bench: Bench, texts: Texts) -> dict[str, Callable[[], torch.Tensor]]:
-    """Return what computes the hidden states of every token, in both libraries."""
+    """Return the calls that compute the hidden states of every token, in both libraries."""
     ours, batch = bench.network().eval(), Batch.from_lists(texts.ids, texts.segments).to(bench.device)
     if bench.is_cuda:
         pack(ours.albert)
@@ -204,7 +204,7 @@ def inference(bench: Bench) -> None:
 
 
 def memory(bench: Bench) -> None:
-    """Measure bytes a token as the slope of the peak over two sizes; it needs a CUDA device."""
+    """Measure bytes per token as the slope of the peak over two sizes; this needs a CUDA device."""
 
     def peak(make: Callable[[Texts], Run], tokens: int) -> int:
         run = make(bench.fixed(128, tokens))
@@ -235,7 +235,7 @@ SECTIONS: dict[str, Callable[[Bench], None]] = {
 
 
 def measure(bench: Bench, sections: Sequence[str]) -> dict[str, str]:
-    """Measure section after section; return why those that failed did."""
+    """Measure section after section; return the reasons of those that failed."""
     failures = {}
     for bench.section in sections:
         try:
@@ -269,9 +269,9 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=Path("gpu"), help="path of the .json and .md")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--preset", default="base-v2")
-    parser.add_argument("--tokens", type=int, default=0, help="of a pretraining step; 0: by memory")
+    parser.add_argument("--tokens", type=int, default=0, help="tokens of a pretraining step; 0: by memory")
     parser.add_argument("--sections", nargs="+", default=list(SECTIONS), choices=list(SECTIONS))
-    parser.add_argument("--smoke", action="store_true", help="one round of little: does it run?")
+    parser.add_argument("--smoke", action="store_true", help="one small round, to check that it runs")
     options = parser.parse_args()
     torch.set_float32_matmul_precision("high")
     device, tokens, name = torch.device(options.device), options.tokens, platform.machine()

@@ -1,4 +1,4 @@
-"""How many of our functions a text passes on its way to an answer, and a batch through one step.
+"""Count litebert's functions that a text passes on its way to an answer, and a batch on its way through one step.
 
     python -m benchmarks.hops [--names]
 

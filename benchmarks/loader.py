@@ -1,6 +1,6 @@
 """How fast one core makes masked pretraining pairs: python -m benchmarks.loader.
 
-The corpus is made up: 2,000 documents of 40 sentences of 8 to 40 pieces, 72 % of them start a word.
+The corpus is made up: 2,000 documents of 40 sentences of 8 to 40 pieces, 72 % of which start a word.
 CPU time of one process, median and extremes of 7 rounds after a warm-up.
 """
 
@@ -22,7 +22,7 @@ NUM_DOCUMENTS, SENTENCES_PER_DOCUMENT, VOCAB_SIZE, BATCH_SIZE = 2_000, 40, 30_00
 
 
 def corpus() -> tuple[Shard, Any]:
-    """Make the corpus, and what sampling reads of its tokenizer."""
+    """Make the corpus, and the part of its tokenizer that sampling reads."""
     lengths = rng.integers(0, "benchmark-length", 8, 40, np.arange(NUM_DOCUMENTS * SENTENCES_PER_DOCUMENT))
     sentences = np.concatenate(([0], np.cumsum(lengths)))
     tokens = rng.integers(0, "benchmark-token", 5, VOCAB_SIZE - 1, np.arange(sentences[-1]))
@@ -33,7 +33,7 @@ def corpus() -> tuple[Shard, Any]:
 
 
 def open_loader(length: int, batch_size: int, sentence: str = "order") -> Loader:
-    """Open the corpus, in a worker process too: nothing here loads torch."""
+    """Open the corpus, also in a worker process: nothing here imports torch."""
     shard, tokenizer = corpus()
     config = ObjectiveConfig.model_validate({"sentence": sentence, "max_seq_length": length})
     return Loader([shard], Sampling(tokenizer, config, batch_size, seed=1))

@@ -1,4 +1,4 @@
-"""What all benchmarks share: turns and clocks, memory of processes, the machine's name, tables in Markdown."""
+"""Shared parts of the benchmarks: interleaved timing, memory of processes, the machine's name, tables in Markdown."""
 
 import json
 import os
@@ -21,7 +21,7 @@ PACKAGES += ["fastapi", "uvicorn"]
 
 
 def seconds_of(call: Call, clock: Callable[[], float] = time.process_time) -> float:
-    """Return the seconds of one call: of the processor, which other work on the machine disturbs least."""
+    """Return the seconds of one call, by default CPU time, which other work on the machine disturbs least."""
     start = clock()
     call()
     return clock() - start
@@ -37,8 +37,8 @@ def take_turns(
 ) -> dict[str, list[float]]:
     """Return the seconds of each call in each round.
 
-    Every call is made once a round, in an order that changes from round to round, so that a busy machine is busy for
-    all. There are `rounds`, and up to `most` while `seconds` last.
+    Every call is made once per round, in an order that changes from round to round, so that a busy machine slows down
+    all of them. There are at least `rounds` rounds, and up to `most` until `seconds` are over.
     """
     taken: dict[str, list[float]] = {name: [] for name in calls}
     order, begun, done = np.random.default_rng(1), time.perf_counter(), 0
@@ -50,7 +50,7 @@ def take_turns(
 
 
 def memory(process: int | str = "self") -> dict[str, float]:
-    """Return what a process holds in MB (Linux); in Pss, a shared page counts in equal parts to its owners."""
+    """Return what a process holds in MB (Linux); in Pss, a shared page is divided equally among its owners."""
     lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()[1:]
     return {name: int(value.split()[0]) / 1e3 for name, value in (line.split(":") for line in lines)}
 
@@ -60,13 +60,13 @@ def peak_bytes(work: Call | None = None) -> int:
     if work is not None:
         Path("/proc/self/clear_refs").write_text("5")  # sets VmHWM back to VmRSS
         work()
-    # ru_maxrss would be that of the parent process where that one is larger
+    # ru_maxrss would be that of the parent process if that is larger
     status = Path("/proc/self/status").read_text()
     return int(status.partition("VmHWM:")[2].split()[0]) * 1024
 
 
 def apart(function: Callable[..., Any], *given: object, environment: Mapping[str, str] = {}) -> Any:
-    """Return what a function of a script gives in a process of its own, as JSON; what it prints is shown."""
+    """Return the result of a script's function, run in its own process and passed as JSON; its output is shown."""
     module = function.__module__ if function.__module__ != "__main__" else sys.modules["__main__"].__spec__.name
     code = (
         f"import contextlib, json, sys\nfrom {module} import {function.__name__} as call\n"
@@ -93,7 +93,7 @@ def recorded(text: str, section: str) -> str:
 
 
 def machine() -> str:
-    """Name the processor, what it can multiply, the load, and the versions of everyone."""
+    """Describe the processor, its instruction sets for products, the load, and the versions of all packages."""
     info = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
     names = [line.split(":")[1].strip() for line in info if line.startswith("model name")]
     flags = next((line.split() for line in info if line.startswith("flags")), [])
@@ -108,5 +108,5 @@ def machine() -> str:
 
 
 def installed(package: str) -> str | None:
-    """Return the version of a package that is installed."""
+    """Return the version of a package, or None if it is not installed."""
     return version(package) if find_spec(package) else None

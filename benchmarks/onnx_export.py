@@ -1,8 +1,8 @@
-"""Our ONNX files beside transformers' own export: python -m benchmarks.onnx_export.
+"""Our ONNX files compared with transformers' own export: python -m benchmarks.onnx_export.
 
-One network of base-v2's shape with random weights goes four ways: our export in float32 and int8, and torch.onnx.export
-of transformers' AlbertModel, then onnxruntime's documented quantize_dynamic. Bytes, nodes and products are counted in
-the files; times are medians of rounds in which all take turns, with OMP_NUM_THREADS threads each.
+One network of base-v2's shape with random weights is exported in four ways: our export in float32 and int8, and
+torch.onnx.export of transformers' AlbertModel, then onnxruntime's documented quantize_dynamic. Bytes, nodes and products are
+counted in the files; times are medians of interleaved rounds, with OMP_NUM_THREADS threads each.
 """
 
 import logging
@@ -55,7 +55,7 @@ def exported(rectangle: PaddedNetwork, theirs: torch.nn.Module, folder: Path) ->
 
 
 def main(*, shape: str = "base-v2", rounds: int = 7) -> None:
-    """Export, count, time, and print a row for each way."""
+    """Export, count, time, and print a row for each program."""
     warnings.simplefilter("ignore")
     logging.getLogger().setLevel(logging.ERROR)
     transformers.logging.set_verbosity_error()

@@ -1,4 +1,4 @@
-"""The tables of scale_map.md that follow from the assumptions below alone: python -m benchmarks.scale_map."""
+"""The tables of scale_map.md that follow only from the assumptions below: python -m benchmarks.scale_map."""
 
 import math
 
@@ -13,10 +13,10 @@ GPUS = (8, 64, 512)
 GPU_FLOPS, UTILISATION = 990e12, 0.4
 """One H100 in bf16 without sparsity (data sheet), and the share of it that is assumed."""
 NODE_BYTES, NETWORK_BYTES = 450e9, 50e9
-"""Bytes a second in one direction for each GPU: inside a node, and 400 Gbit/s between nodes."""
+"""Bytes per second in one direction for each GPU: inside a node, and 400 Gbit/s between nodes."""
 TOKENS_A_STEP = 4_096 * 512
 SAVE_SECONDS, RESTART_SECONDS = 5.0, 120.0
-"""What a checkpoint of xxlarge and a restart are taken to cost where the best time between two is computed."""
+"""Assumed cost of a checkpoint of xxlarge and of a restart, to compute the best interval between checkpoints."""
 FAILURE_HOURS = 50_000
 """Mean time between failures of one GPU with its share of the node (Llama 3, arXiv 2407.21783: 419
 unexpected interruptions of 16,384 GPUs in 54 days, one in about 50,000 GPU hours)."""

@@ -1,4 +1,4 @@
-"""One pretraining step of the same network on the same tokens: litebert's, and transformers' as its users take it."""
+"""One pretraining step of the same network on the same tokens: litebert's, and transformers' as its users run it."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -78,7 +78,7 @@ def our_step(network: AlbertForPretraining, texts: Texts, *, optimizer: str = "a
 SHARED = ["vocab_size", "embedding_size", "hidden_size", "intermediate_size", "hidden_act", "layer_norm_eps"]
 SHARED += ["num_hidden_layers", "num_attention_heads", "hidden_dropout_prob", "attention_probs_dropout_prob"]
 SHARED += ["max_position_embeddings"]
-"""Settings that both libraries call the same."""
+"""Settings with the same name in both libraries."""
 
 
 def their_network(config: AlbertConfig, ours: AlbertForPretraining | None = None) -> nn.Module:
@@ -93,7 +93,7 @@ def their_network(config: AlbertConfig, ours: AlbertForPretraining | None = None
         weights = {n: values for name, values in ours.state_dict().items() for n in tensor_names(name, config)}
         unknown = theirs.load_state_dict(weights, strict=False).unexpected_keys
         assert not unknown, unknown
-        if not config.projects_embeddings:  # as wide as the layers: transformers projects all the same
+        if not config.projects_embeddings:  # as wide as the layers: transformers projects anyway
             nn.init.eye_(theirs.albert.encoder.embedding_hidden_mapping_in.weight)
             nn.init.zeros_(theirs.albert.encoder.embedding_hidden_mapping_in.bias)
     return theirs.train()
@@ -102,7 +102,7 @@ def their_network(config: AlbertConfig, ours: AlbertForPretraining | None = None
 def their_step(network: nn.Module, texts: Texts, *, precision: str = "bf16", forward: Any = None) -> Step:
     """Return the step of transformers' Trainer: autocast in bf16, torch's fused AdamW, a padded rectangle.
 
-    `forward` is the network as compiled, if it is.
+    `forward` is the compiled network, if there is one.
     """
     device = next(network.parameters()).device
     inputs = {name: torch.from_numpy(values) for name, values in texts.padded().items()}

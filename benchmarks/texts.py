@@ -52,7 +52,7 @@ TABLES = {
 
 
 def labelled(task: str) -> list[dict[str, str]]:
-    """Return the labelled rows of a task: `a`, `b` where it has pairs, and `label`."""
+    """Return the labelled rows of a task, with `a`, `b` if it has pairs, and `label`."""
     if task == "imdb":
         sides = ((side, rows(DATA / f"imdb/train-{side}.jsonl.gz")) for side in ("neg", "pos"))
         return [{"a": row["text"], "label": side} for side, found in sides for row in found]

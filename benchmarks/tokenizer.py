@@ -1,4 +1,4 @@
-"""Our tokenizer beside transformers', on Wikipedia paragraphs: python -m benchmarks.tokenizer --threads 1.
+"""Our tokenizer compared with transformers', on Wikipedia paragraphs: python -m benchmarks.tokenizer --threads 1.
 
 `AlbertTokenizer` runs transformers' own pipeline for ALBERT, `AutoTokenizer` the one that we write (its ids are ours).
 Wall time; medians and the extremes of interleaved rounds.
@@ -46,7 +46,7 @@ def contenders(texts: list[str], threads: int) -> dict[str, Call]:
 
 
 def main(*, threads: int = 1, rounds: int = 7, megabytes: float = 3.0) -> None:
-    """Print megabytes a second and the ratio to transformers' AlbertTokenizer."""
+    """Print megabytes per second and the ratio to transformers' AlbertTokenizer."""
     os.environ["TOKENIZERS_PARALLELISM"] = "false" if threads == 1 else "true"
     os.environ["RAYON_NUM_THREADS"] = str(threads)
     texts, num_bytes = read_paragraphs(int(megabytes * 1e6))
@@ -56,7 +56,7 @@ def main(*, threads: int = 1, rounds: int = 7, megabytes: float = 3.0) -> None:
     reference = median(rates["transformers AlbertTokenizer"])
     spreads = {name: f"{median(r):.2f} ({min(r):.2f}-{max(r):.2f})" for name, r in rates.items()}
     lines = [[name, spreads[name], f"{median(r) / reference:.2f}"] for name, r in rates.items()]
-    print(table(["contender", "MB/s, median (least-most)", "times AlbertTokenizer"], lines))
+    print(table(["contender", "MB/s, median (minimum-maximum)", "times AlbertTokenizer"], lines))
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
 """Memory of one pretraining step: python -m benchmarks.training_memory [--presets base,xxlarge].
 
-Each measurement is a process of its own, with a made-up batch of sequences of 512 tokens. Shown is the peak resident
-memory (VmHWM) of one whole step (forward, backward, update) above what was held before, in GB. transformers'
+Each measurement runs in its own process, with a made-up batch of sequences of 512 tokens. The figure is the peak
+resident memory (VmHWM) of one whole step (forward, backward, update) above the memory held before, in GB. transformers'
 AlbertForPreTraining has no gradient checkpointing, so it is shown without.
 
-One and two sequences are measured first. Where their slope says that the whole batch fits --limit and --seconds, it is
-measured as well; if not, the figure is extrapolated, and marked ~.
+One and two sequences are measured first. If their slope predicts that the whole batch fits --limit and --seconds, it is
+measured as well; otherwise the figure is extrapolated, and marked ~.
 """
 
 import resource
@@ -31,7 +31,7 @@ class Measured(NamedTuple):
 
 
 def measure(preset: str, rival: str, precision: str, sequences: int, limit: float) -> Measured:
-    """Take one step in this process, which may not pass `limit` GB."""
+    """Take one step in this process, which may not use more than `limit` GB."""
     from benchmarks.steps import DTYPES, our_step, their_network, their_step
     from benchmarks.texts import made_up
     from litebert.config import preset as preset_of
@@ -58,7 +58,7 @@ def main(
     presets: str = PRESETS,
     precisions: str = "fp32,bf16",
     sequences: int = 8,
-    limit: Annotated[float, "GB that no process may pass."] = 12,
+    limit: Annotated[float, "GB that no process may exceed."] = 12,
     seconds: Annotated[float, "Longest step of a whole batch."] = 120,
 ) -> None:
     """Print a row for each preset and precision."""

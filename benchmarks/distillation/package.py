@@ -1,8 +1,8 @@
 """Write the packaged model: `python -m benchmarks.distillation.package RUN [RUN ...] OUT [--weights 2 --weights 3]`.
 
-Of several runs it is the (weighted) mean; each must have started from the one before. The
+With several runs it is their (weighted) mean; each must have started from the one before. The
 matrices are in float8, the rest in bf16, the tokenizer is compact JSON, and the files that
-sentence-transformers reads are there; the card is written by hand. If the last run has not learnt
+sentence-transformers reads are included; the card is written by hand. If the last run has not learnt
 sentence order, its head is omitted, and the pooler, which only that head had trained, is fitted to
 the vectors.
 """
@@ -31,7 +31,7 @@ from litebert.train.sources import loader_for
 LEAST_ORDER_ACCURACY = 0.6
 NUM_TEXTS, NUM_CHECKED = 4_000, 400
 LENGTH = 8.0
-"""Of the vector that the pooler is fitted to: its 384 numbers are then about .4, below tanh's 1."""
+"""Length of the vectors that the pooler is fitted to: its 384 numbers are then about .4, below tanh's 1."""
 RIDGE = 1e-2
 
 
@@ -39,7 +39,7 @@ RIDGE = 1e-2
 def fit_pooler(network: AlbertForPretraining, corpora: list[str]) -> float:
     """Fit the pooler of [CLS] to the mean-pooled vector by ridge regression; return its R2.
 
-    Each corpus gives the same number of texts of at most 64 pieces; R2 is of the last ones.
+    Each corpus gives the same number of texts of at most 64 pieces; R2 is measured on the last ones.
     """
     objective = ObjectiveConfig(sentence="none", max_seq_length=64, short_seq_prob=0.8)
     states, vectors = [], []
@@ -70,9 +70,9 @@ def fit_pooler(network: AlbertForPretraining, corpora: list[str]) -> float:
 
 
 def shorten_vocabulary(path: Path) -> None:
-    """Write a tokenizer.json anew without indentation, escapes, and digits that 32 bits do not have.
+    """Rewrite a tokenizer.json without indentation, escapes, and digits beyond the precision of 32 bits.
 
-    Scores that encode a rule keep theirs, by which the reader knows them: those that were lowered, those of more bits.
+    Scores that encode a rule keep all digits, by which the reader recognises them: lowered ones, and ones of more bits.
     """
     pipeline = json.loads(path.read_text("utf-8"))
     for row in pipeline["model"]["vocab"]:
@@ -86,7 +86,7 @@ def main(runs: tuple[Path, ...], out: Path, *, weights: tuple[float, ...] = ()) 
     """Write the folder; its JSON without indentation, since every byte is shipped."""
     run = Run.open(runs[-1])
     out.mkdir(parents=True)
-    # The last run first: its network has the head of sentence order, which what it started from may lack. This head
+    # The last run first: its network has the head of sentence order, which its start may lack. This head
     # and the pooler that it trained are the last run's own; a mean with a pooler fitted to vectors would be neither.
     network, last = (
         mean_network([run / "model" for run in reversed(runs)], weights[::-1]),
@@ -95,7 +95,7 @@ def main(runs: tuple[Path, ...], out: Path, *, weights: tuple[float, ...] = ()) 
     assert isinstance(network, AlbertForPretraining) and isinstance(last.network, AlbertForPretraining)
     network.albert.pooler, network.sentence_order = last.network.albert.pooler, last.network.sentence_order
     if run.evaluations[-1].values["sentence_order_accuracy"] < LEAST_ORDER_ACCURACY:
-        network.sentence_order.to("meta")  # what holds no numbers is not written
+        network.sentence_order.to("meta")  # tensors without data are not written
         corpora = [str(run.settings["data.corpus"]), *(run.settings.get("data.mix") or ())]
         print(f"pooler fitted, R2 {fit_pooler(network, corpora):.2f}")
     save_model(network, out, dtype=torch.bfloat16)

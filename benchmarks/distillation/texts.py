@@ -1,10 +1,10 @@
 """Write the texts of the packaged model: `python -m benchmarks.distillation.texts OUT`.
 
 Needs LITEBERT_TEST_DATA with text/books.jsonl.gz, text/wiki_articles.jsonl.gz and squad/train-v1.1.json.gz. Each
-chapter, each article, all paragraphs of a SQuAD article and all its questions are a document. `sample.jsonl` holds
-every tenth chapter and all else, for the vocabulary. Two files have sentences, each a document of its own:
-`everyday.txt` those of text/everyday.jsonl.gz, and `sentences.txt` those of 6 to 40 words of all articles and of every
-third chapter, without the documents that a corpus of these texts holds out (a hundredth).
+chapter, each article, all paragraphs of a SQuAD article and all its questions are a document. `sample.jsonl` has
+every tenth chapter and everything else, for the vocabulary. Two files have single sentences, each a document:
+`everyday.txt` those of text/everyday.jsonl.gz, and `sentences.txt` those of 6 to 40 words from all articles and from
+every third chapter, except from the documents that a corpus of these texts holds out (1 %).
 """
 
 import json
@@ -38,7 +38,7 @@ def main(out: Path) -> None:
 
 
 def _documents() -> Iterator[tuple[int, str]]:
-    """Yield (every how many go into the sample, text)."""
+    """Yield (N, text), where one in N of these texts goes into the sample."""
     for book in rows(DATA / "text" / "books.jsonl.gz"):
         yield from ((10, chapter["text"]) for chapter in book["chapters"])
     for article in rows(DATA / "text" / "wiki_articles.jsonl.gz"):

@@ -2,8 +2,8 @@
 
     python -m benchmarks.pretraining.ablation --corpus corpora/wiki --presets tiny --pieces 800000
 
-A run that is finished is not repeated, so that the command can be stopped and given again. The
-tables go to standard output; `benchmarks/pretraining/RESULTS.md` holds the last ones.
+Finished runs are not repeated, so the command can be stopped and rerun. The tables go to
+standard output; `benchmarks/pretraining/RESULTS.md` has the last ones.
 """
 
 from pathlib import Path
@@ -53,7 +53,7 @@ def main(
     pieces: Annotated[int, "Pieces of each run."] = 5_000_000,
     batch: Annotated[int, "Sequences of 128 in one step."] = 16,
     runs: Path = Path("runs/ablation"),
-    variants: Annotated[tuple[int, ...], "Numbers from 0, separated by commas; all without."] = (),
+    variants: Annotated[tuple[int, ...], "Numbers from 0, separated by commas; all if omitted."] = (),
 ) -> None:
     """Train every variant, and print the tables."""
     torch.set_num_threads(1)

@@ -1,6 +1,6 @@
-"""A training step of the small presets on one core, beside transformers: python -m benchmarks.pretraining.step.
+"""A training step of the small presets on one core, compared with transformers: python -m benchmarks.pretraining.step.
 
-Both train the same shape on 16 x 128 pieces in bf16, one thread, in turn. The clock is this process's CPU time, so that
+Both train the same shape on 16 x 128 pieces in bf16, one thread, in turns. Times are CPU times of this process, so that
 other work on the machine counts less; each figure is the median of the rounds' ratios to litebert with AdamW.
 """
 
@@ -19,7 +19,7 @@ SEQUENCES, LENGTH, VOCAB_SIZE = 16, 128, 16_000
 
 
 def main(*, presets: str = "mini,small", rounds: int = 7) -> None:
-    """Time the steps in turn, and print the table."""
+    """Time the steps in turns, and print the table."""
     torch.set_num_threads(1)
     print(f"{machine()}\n")
     texts, lines = made_up([LENGTH] * SEQUENCES, vocab_size=VOCAB_SIZE), []

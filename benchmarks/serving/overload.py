@@ -3,7 +3,7 @@
 `python -m benchmarks.serving.overload [--model FOLDER] [--seconds 60] [--times 5]`
 
 First the capacity is measured with clients that wait for their answers, then requests arrive at a
-fixed rate whether or not the ones before are answered (an open loop), then one client alone again.
+fixed rate whether or not earlier ones are answered (an open loop), then a single client again.
 The server has one core, the load another.
 """
 
@@ -27,7 +27,7 @@ Connection: TypeAlias = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 async def ask(port: int, idle: list[Connection], body: bytes) -> tuple[int, bool]:
-    """Send one request over an idle connection, or a new one; return status and Retry-After.
+    """Send one request over an idle connection, or a new one; return its status, and whether Retry-After was set.
 
     An idle connection that the server has closed meanwhile is replaced, as clients do.
     """
@@ -47,7 +47,7 @@ async def ask(port: int, idle: list[Connection], body: bytes) -> tuple[int, bool
 
 
 async def arrivals(port: int, texts: Iterable[str], *, rate: float, seconds: float) -> list[tuple[int, float, bool]]:
-    """Send requests at a fixed rate; return status, seconds, and whether Retry-After was there."""
+    """Send requests at a fixed rate; return status, seconds, and whether Retry-After was set."""
     found, idle, bodies = [], list[Connection](), [body_of([text]).encode() for text in texts]
 
     async def timed(body: bytes) -> None:

@@ -1,7 +1,7 @@
 """A rival: an engine behind FastAPI, as its users write it.
 
 `python -m benchmarks.serving.rival MODEL --engine onnxruntime --port 9001`; /v1/embed computes each request alone,
-/v1/embed-together what waits in padded batches.
+/v1/embed-together computes waiting requests in padded batches.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ class Body(BaseModel):
 
 
 def embedder(model: Path, engine: str, precision: str) -> Embed:
-    """Load a model in an engine, on one thread; return what gives the mean-pooled vector of each text."""
+    """Load a model in an engine, on one thread; return a function that gives the mean-pooled vector of each text."""
     torch.set_num_threads(1)
     tokenizer = AutoTokenizer.from_pretrained(model)
     with tempfile.TemporaryDirectory() as scratch:
@@ -54,7 +54,7 @@ def embedder(model: Path, engine: str, precision: str) -> Embed:
 
 
 def make_app(embed: Embed) -> FastAPI:
-    """Compute each request alone in FastAPI's thread pool, or whatever waits together, at most MAX_BATCH requests."""
+    """Compute each request alone in FastAPI's thread pool, or waiting requests together, at most MAX_BATCH."""
     queue: asyncio.Queue[tuple[list[str], asyncio.Future[list[list[float]]]]] = asyncio.Queue()
 
     async def compute() -> None:

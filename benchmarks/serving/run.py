@@ -1,10 +1,10 @@
-"""litebert serve beside other engines behind FastAPI: same weights, same load, one core.
+"""litebert serve compared with other engines behind FastAPI: same weights, same load, one core.
 
 `python -m benchmarks.serving.run [--model FOLDER] [--record benchmarks/serving/RESULTS.md]`
 
 All servers are pinned to one core with one thread each; the load goes to one of them at a time, in turns, so that a
-busy machine is busy for all. Ratios are medians over the rounds. CPU time per request, summed over the processes of a
-server, is the figure that other work on the core disturbs least.
+busy machine slows down all of them. Ratios are medians over the rounds. CPU time per request, summed over the processes
+of a server, is the figure that other work on the core disturbs least.
 """
 
 import http.client
@@ -32,11 +32,11 @@ MODEL = Path("src/litebert/model")
 OURS = "litebert serve"
 ENGINES = ("transformers", "onnxruntime", "openvino")
 PATHS = {"": "/v1/embed", ", padded batches": "/v1/embed-together"}
-"""A rival's routes, and what its name is followed by."""
+"""A rival's routes, by the suffix of its name."""
 
 
 class Load(NamedTuple):
-    """So many clients, each of which asks again as soon as it is answered."""
+    """A number of clients, each of which sends its next request as soon as it is answered."""
 
     name: str
     texts: Sequence[str]
@@ -91,7 +91,7 @@ def post(link: http.client.HTTPConnection, path: str, texts: Sequence[str]) -> l
 
 
 def body_of(texts: Sequence[str]) -> str:
-    """Ask for plain means, whatever a model's own settings are; the rivals give nothing else."""
+    """Return a request for plain means, whatever a model's own settings are; the rivals give nothing else."""
     return json.dumps({"texts": list(texts), "pooling": "mean", "normalize": False})
 
 
@@ -141,7 +141,7 @@ def main(
     requests: int = 200,
     load: Annotated[str, "Only the loads whose names contain this."] = "",
     core: int = min(os.sched_getaffinity(0)),
-    bf16: Annotated[bool, "Compute in bf16 here, and add the rivals that can."] = False,
+    bf16: Annotated[bool, "Run litebert in bf16, and add the rivals that support it."] = False,
     record: Annotated[Path | None, "Replace the last run in this Markdown file."] = None,
 ) -> None:
     """Measure all servers in turns; print the page of results."""
@@ -173,7 +173,7 @@ def main(
                     measured = measure(each, *route)
                     if number:  # the first round warms up
                         found.setdefault(each.name, {}).setdefault(name, []).append(measured)
-    precision = "litebert in bf16, the others in float32 where nothing is said" if bf16 else "float32"
+    precision = "litebert in bf16, the others in float32 unless stated" if bf16 else "float32"
     text = (
         f"`python -m benchmarks.serving.run --rounds {rounds} --requests {requests}{' --bf16' * bf16}`, model {model}, "
         f"{precision}, one core for every server, {rounds} rounds of {requests} requests ({requests // 2} of one short "

@@ -1,9 +1,9 @@
-"""From a model folder to the first answer, and the memory it takes, in processes of their own.
+"""Time from a model folder to the first answer, and the memory it takes, in separate processes.
 
     python -m benchmarks.speed.cold ROOT litebert bf16      what one of these processes runs
 
-Time and memory count from after the imports. Such a process does one thing for each line it reads,
-`answer` (the first time it loads) or `fork` (four children answer, too), and writes what it took.
+Time and memory count from after the imports. Such a process reads one command per line, `answer`
+(the first time, it also loads) or `fork` (four children answer, too), and prints what it took.
 """
 
 import json
@@ -25,10 +25,10 @@ PROGRAMS = {"litebert": ("fp32", "bf16", "int8"), "transformers": ("fp32", "bf16
 
 
 def measure(root: Path, *, is_quick: bool) -> list[dict[str, Any]]:
-    """Measure every program at every precision that is there.
+    """Measure every program at each of its precisions.
 
-    `values` are seconds to the first answer, by the wall and of a core, megabytes that it took (resident, and of these
-    anonymous), and those of four processes together: started, and forked from one that has answered.
+    `values` are the seconds to the first answer (wall time, CPU time), the megabytes it took (resident, anonymous), and
+    those of four processes together: started separately, and forked from one that has answered.
     """
     if not VOCABULARY.is_file():
         print("no vocabulary: set LITEBERT_TEST_DATA")
@@ -59,7 +59,7 @@ def measure(root: Path, *, is_quick: bool) -> list[dict[str, Any]]:
 
 
 class Worker:
-    """A process that has done its imports and waits to be told."""
+    """A process that has done its imports and waits for commands."""
 
     def __init__(self, root: Path, program: str, precision: str) -> None:
         words = [sys.executable, "-m", "benchmarks.speed.cold", str(root), program, precision]
@@ -88,13 +88,13 @@ def main(root: Path, program: str, precision: str) -> None:
 
 
 def loader(program: str) -> Callable[[Path, str], Callable[[], object]]:
-    """Import a program; return what loads a model, and gives what answers."""
+    """Import a program; return a function that loads a model and returns the call that answers."""
     if program == "litebert":
         import litebert.folder.model  # noqa: F401 torch and all else that loading imports
         from litebert.inference import Model
 
         def load_ours(root: Path, precision: str) -> Callable[[], object]:
-            is_int8 = precision == "int8"  # which a folder has, or has not
+            is_int8 = precision == "int8"  # a property of the folder
             model = Model.load(root / "int8") if is_int8 else Model.load(root / "model", precision=precision)
             return lambda: model.embed([TEXT])
 

@@ -28,7 +28,7 @@ CALIBRATION = {"SST-2": 3, "NLI": 3, "IMDB": 1}
 SKIPPED = 10_000, 3_000, 5_000
 EXAMPLE = tuple(torch.from_numpy(values) for values in made_up([8, 8], vocab_size=1_000).padded().values())
 BERT_SHAPES = {"minilm-l6": (6, 384, 12), "bert-base": (12, 768, 12)}
-"""Layers, hidden size and heads of all-MiniLM-L6-v2 and of BERT-base, beside our presets."""
+"""Layers, hidden size and heads of all-MiniLM-L6-v2 and of BERT-base, which are not presets of ours."""
 
 
 def count_products(model: onnx.ModelProto) -> tuple[int, int]:
@@ -69,7 +69,7 @@ def export_all(root: Path, shape: str) -> None:
         export_onnx(model, root, is_quantised=True)
         export_openvino(model, root, is_quantised=True)
     shutil.rmtree(root / "int8", ignore_errors=True)
-    # what `litebert quantize` does, with the texts that NNCF is given
+    # what `litebert quantize` does, with the texts that NNCF gets
     network = load_model(model).network
     batches = [Batch.from_lists(texts.ids, texts.segments) for texts in calibration_texts()]
     to_int8(network, calibrate(network.albert, batches))
@@ -92,8 +92,8 @@ class LastHiddenState(torch.nn.Module):
 def export_onnx(model: Path, root: Path, *, is_quantised: bool) -> None:
     """Export with free batch and length; fold constants and quantise if asked.
 
-    Shared weights stand behind a transposition, where `quantize_dynamic` as documented finds 1 of 73 products; folded
-    before, all. That they are all int8 is checked.
+    Shared weights are behind a transposition, so `quantize_dynamic` as documented finds 1 of 73 products; after
+    constants are folded, it finds all, which is checked.
     """
     axes = {0: torch.export.Dim("batch", max=4_096), 1: torch.export.Dim("length", min=2, max=512)}
     names = {"input_names": list(made_up([1]).padded()), "output_names": ["last_hidden_state"]}
@@ -113,12 +113,12 @@ def export_onnx(model: Path, root: Path, *, is_quantised: bool) -> None:
     quantize_dynamic(root / "folded.onnx", root / "int8.onnx", weight_type=QuantType.QInt8, per_channel=True)
     model = onnx.load(root / "int8.onnx")
     floating, integer = count_products(model)
-    assert integer and not floating, "a rival in eight bits is one in all its products"
+    assert integer and not floating, "an int8 rival must be int8 in all its products"
     print(f"onnxruntime int8: {floating} products in float, {integer} in int8")
 
 
 def export_openvino(model: Path, root: Path, *, is_quantised: bool) -> None:
-    """Convert; quantise with NNCF, if asked, on real texts where they are at hand."""
+    """Convert; quantise with NNCF, if asked, on real texts if they are available."""
     import openvino
 
     converted = openvino.convert_model(LastHiddenState(model).eval(), example_input=EXAMPLE)
@@ -136,7 +136,7 @@ def export_openvino(model: Path, root: Path, *, is_quantised: bool) -> None:
 
 
 def calibration_texts() -> list[Texts]:
-    """Return texts far behind those that are timed; made-up ones where there are none."""
+    """Return texts from far behind those that are timed; made-up ones if there are none."""
     if not VOCABULARY.is_file():
         return [made_up([64] * 16, seed=seed) for seed in range(4)]
     chosen = zip(CALIBRATION.items(), SKIPPED, strict=True)

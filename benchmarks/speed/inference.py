@@ -1,4 +1,4 @@
-"""The encoder on rectangles, and on real texts as they arrive, every rival in one process."""
+"""The encoder on rectangles, and on real texts as they arrive, with every rival in one process."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -19,7 +19,7 @@ STREAMS = {"SST-2": (4, 2), "NLI": (3, 2), "IMDB": (1, 1)}
 
 @torch.inference_mode()
 def measure(root: Path, *, is_quick: bool, names: Sequence[str]) -> list[Row]:
-    """Time every rival on every work; what it computes is compared token by token."""
+    """Time every rival on every work, and compare its outputs token by token."""
     chosen = {name: rivals.load(name, root) for name in names}
     config, rows = read_config(root / "model"), list[Row]()
 

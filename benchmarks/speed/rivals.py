@@ -1,4 +1,4 @@
-"""Everyone who computes the encoder: a class each, and the registry (docs/extending/rival.md)."""
+"""The programs that compute the encoder: one class each, and the registry (docs/extending/rival.md)."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -53,7 +53,7 @@ class Transformers(Rival):
 
 
 class Compiled(Transformers):
-    """The same with each layer compiled: as fast as compiling all, in a tenth of the time.
+    """The same with each layer compiled: as fast as compiling everything, in a tenth of the time.
 
     Weights are frozen, which lets the compiler pack them; rectangles are compiled for their shape,
     real texts once for all lengths.

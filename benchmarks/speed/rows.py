@@ -1,4 +1,4 @@
-"""Compare contenders: equal outputs first, then times in turns; one row of figures for each, and the tables of them."""
+"""Compare contenders: equal outputs first, then times in turns; one row of figures for each, and their tables."""
 
 import os
 import time
@@ -66,10 +66,10 @@ class Row:
 
 
 def compare(work: str, contenders: Sequence[Contender], *, num_tokens: int, flops: int, **turns: float) -> list[Row]:
-    """Return a row for each contender; the reference must be among them, and `turns` is what `take_turns` is told.
+    """Return a row for each contender; the reference must be among them, and `turns` are arguments of `take_turns`.
 
-    On one thread the time is that of the processor, and the least counts: neither feels what else the machine does. On
-    more threads it is the wall's, and the median counts; look at the load beside it.
+    On one thread it is the minimum of the CPU times, which other work on the machine disturbs least. On more threads it
+    is the median of the wall times; look at the load next to it.
     """
     threads = torch.get_num_threads()
     clock, of_rounds = (time.process_time, min) if threads == 1 else (time.perf_counter, median)
@@ -107,7 +107,7 @@ def added(work: str, parts: Sequence[Sequence[Row]]) -> list[Row]:
 
 
 def products() -> dict[str, Call]:
-    """Return the yardstick by precision, on random numbers; private operators of torch, hence here alone.
+    """Return the yardstick by precision, on random numbers; it uses private operators of torch, hence only here.
 
     The int8 product is of unsigned activations, zero at 128, and signed weights.
     """
@@ -127,7 +127,7 @@ def products() -> dict[str, Call]:
     return calls
 
 
-# The tables: what litebert is beside the best rival, then every contender
+# The tables: litebert and the best rival, then every contender
 
 LEGEND = """\
 One network with random weights; all contenders of a part in one process,
@@ -158,7 +158,7 @@ def document(figures: dict[str, list[dict[str, Any]]], shape: str) -> str:
 
 
 def summary(rows: Sequence[Row]) -> str:
-    """Return one line a work: litebert's ratio, and in brackets the best rival's."""
+    """Return one line per work: litebert's ratio, and in brackets the best rival's."""
     lines = []
     for work in dict.fromkeys(row.work for row in rows):
         cells = [work]

@@ -1,9 +1,9 @@
-"""litebert beside its rivals on a CPU, with the tables: `make bench`.
+"""litebert and its rivals on a CPU, with the tables: `make bench`.
 
     python -m benchmarks.speed.run [PART ...] [--quick] [--threads 1,2] [--record RESULTS.md]
 
-Parts: inference, pretraining, finetuning, cold. Each, for each number of threads, has a process of its own, shared by
-all its contenders. Exported models, figures (JSON) and tables (Markdown) lie in --folder; what was exported once is
+Parts: inference, pretraining, finetuning, cold. Each, for each number of threads, runs in its own process, shared by
+all its contenders. Exported models, figures (JSON) and tables (Markdown) are written to --folder; existing exports are
 used again.
 """
 
@@ -60,11 +60,11 @@ def main(
     preset: Annotated[str, "base-v2, another preset, minilm-l6 or bert-base."] = "base-v2",
     quick: Annotated[bool, "Three minutes: fewer texts and turns."] = False,
     threads: tuple[int, ...] = (1, 2),
-    names: Annotated[tuple[str, ...], "Contenders only, 'litebert fp32' for instance; may be repeated."] = (),
+    names: Annotated[tuple[str, ...], "Only these contenders, for instance 'litebert fp32'; may be repeated."] = (),
     folder: Path = Path("build/speed"),
     record: Annotated[Path | None, "Replace the section in this Markdown file."] = None,
 ) -> None:
-    """Run the parts one after the other, then write what they found."""
+    """Run the parts one after the other, then write their results."""
     from benchmarks.speed.rows import document
 
     start, folder = time.perf_counter(), folder / preset

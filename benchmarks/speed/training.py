@@ -1,4 +1,4 @@
-"""A pretraining step, and an epoch of fine-tuning on SST-2's first sentences, beside transformers."""
+"""A pretraining step, and an epoch of fine-tuning on SST-2's first sentences, compared with transformers."""
 
 import itertools
 import math
@@ -53,7 +53,7 @@ def _theirs(root: Path, name: str, texts: Texts) -> Contender:
 
 
 def finetuning(root: Path, *, is_quick: bool, names: Sequence[str]) -> list[Row]:
-    """Time an epoch of 8 steps, of 3 in a quick run; one step before is not timed."""
+    """Time an epoch of 8 steps, or 3 in a quick run, after one step that is not timed."""
     if not VOCABULARY.is_file():
         print("no SST-2: set LITEBERT_TEST_DATA")
         return []
@@ -79,7 +79,7 @@ def finetuning(root: Path, *, is_quick: bool, names: Sequence[str]) -> list[Row]
 
 
 def our_epoch(root: Path, name: str, examples: Examples) -> Contender:
-    """The steps of `litebert finetune`, without its evaluations and checkpoints."""
+    """Return the steps of `litebert finetune`, without its evaluations and checkpoints."""
     network = load_model(root / "classifier", dtype=DTYPES[name.split()[1]]).network
     features, family = [feature for feature, _ in examples], DATASETS["sst2"].family
     task = Finetuning(network, family, features=features, held_out={}, train=TrainConfig(batch_size=BATCH_SIZE))
@@ -98,7 +98,7 @@ def our_epoch(root: Path, name: str, examples: Examples) -> Contender:
 
 
 def their_epoch(root: Path, name: str, examples: Examples) -> Contender:
-    """The Trainer with its defaults, given its tokenizer: it pads to a batch's longest text."""
+    """Return the Trainer with its defaults and a tokenizer: it pads to a batch's longest text."""
     import transformers
 
     model = transformers.AlbertForSequenceClassification.from_pretrained(root / "classifier")

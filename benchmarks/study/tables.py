@@ -1,6 +1,6 @@
-"""The tables of the studies out of the metrics files beside this script: python -m benchmarks.study.tables.
+"""Make the tables of the studies from the metrics files next to this script: python -m benchmarks.study.tables.
 
-A table stands between `<!-- NAME -->` and `<!-- end -->`, where NAME.json is its metrics file; what
+A table is between `<!-- NAME -->` and `<!-- end -->`, where NAME.json is its metrics file; what
 is between them is replaced. tests/docs/test_pages.py compares them.
 """
 
@@ -67,7 +67,7 @@ def _layers() -> str:
 
 
 def _shown(cells: Iterable[object]) -> list[str]:
-    """Write numbers with three digits after the point, counts without."""
+    """Format floats with three decimals, and counts without any."""
     return [
         ", ".join(_shown(cell)) if isinstance(cell, list) else f"{cell:.3f}" if isinstance(cell, float) else str(cell)
         for cell in cells

@@ -1,9 +1,9 @@
-"""Fine-tune a model on real tasks, and the same network from random weights as control.
+"""Fine-tune a model on real tasks, and the same network from random weights as a control.
 
     python -m benchmarks.tasks.run MODEL OUT NAME [--random] [--seeds 1,2] [--tasks a,b] [--rate 1e-4] [--rows 500]
     python -m benchmarks.tasks.run --table OUT
 
-With --rows, a task is a table of its training file's rows: so many to train on, as many others to evaluate on. Needs
+With --rows N, a task is a table of N rows of its training file to train on, and N others to evaluate on. Needs
 LITEBERT_TEST_DATA (glue, nli, imdb, squad, race). OUT/NAME gets a run for each task and seed; rerun the command to
 resume. The table has a row for each task and measure, a column for each NAME.
 """
@@ -40,7 +40,7 @@ TASKS["race-middle"] += ["train.steps=150", "train.eval_every=150"]
 SQUAD = [f"data.folder={DATA / 'squad'}", "task.doc_stride=48", "train.steps=500", "train.eval_every=500"]
 TASKS |= {name: [f"task.name={name}", *SQUAD] for name in ("squad", "squad2")}
 FEW = ["task.name=table", "task.max_length=64", "train.precision=fp32", "train.log_every=1000"]
-FEW += ["train.save_every=100000", "train.eval_every=1000000"]  # the last step alone
+FEW += ["train.save_every=100000", "train.eval_every=1000000"]  # only after the last step
 SHOWN = {"cola": ["matthews"], "stsb": ["pearson", "spearman"], "mrpc": ["accuracy", "f1"]}
 SHOWN |= {"squad": ["exact", "f1"], "squad2": ["exact", "f1"]}
 
@@ -89,13 +89,13 @@ def main(
     random: bool = False,
     seeds: tuple[int, ...] = (1,),
     tasks: str = ",".join(TASKS),
-    rate: Annotated[float | None, "Learning rate; the default of the task without it."] = None,
-    epochs: Annotated[int | None, "The default of the task without it."] = None,
-    rows: Annotated[int | None, "Train on so many rows, of sst2, imdb, cola, mrpc, rte, sick, snli or stsb."] = None,
+    rate: Annotated[float | None, "Learning rate; the task's default if omitted."] = None,
+    epochs: Annotated[int | None, "The task's default if omitted."] = None,
+    rows: Annotated[int | None, "Train on this many rows of sst2, imdb, cola, mrpc, rte, sick, snli or stsb."] = None,
     set: Annotated[tuple[str, ...], "Another setting, as KEY=VALUE."] = (),
     table: Annotated[Path | None, "Print the table of this folder."] = None,
 ) -> None:
-    """Run each task with each seed; of our own tables, a fifth, chosen by a hash of the text, is evaluated on."""
+    """Run each task with each seed; of our own tables, a fifth, chosen by a hash of the text, is held out."""
     if table:
         print(results(table))
         return

@@ -2,7 +2,7 @@
 
     python -m benchmarks.pretraining.words.sentences litebert runs/words
 
-A word fits if it is among those beside the sentence, which were written down before any model was asked.
+A word fits if it is among those listed with the sentence, which were written down before any model was asked.
 """
 
 import sys
