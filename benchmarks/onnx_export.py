@@ -1,8 +1,8 @@
 """Our ONNX files compared with transformers' own export: python -m benchmarks.onnx_export.
 
 One network of base-v2's shape with random weights is exported in four ways: our export in float32 and int8, and
-torch.onnx.export of transformers' AlbertModel, then onnxruntime's documented quantize_dynamic. Bytes, nodes and products are
-counted in the files; times are medians of interleaved rounds, with OMP_NUM_THREADS threads each.
+torch.onnx.export of transformers' AlbertModel, then onnxruntime's documented quantize_dynamic. Bytes, nodes and
+products are counted in the files; times are medians of interleaved rounds, with OMP_NUM_THREADS threads each.
 """
 
 import logging
