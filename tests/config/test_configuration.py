@@ -69,7 +69,7 @@ def test_every_setting_has_allowed_values_and_a_description() -> None:
         assert setting.allowed and setting.description, setting
 
 
-def test_what_is_missing_unknown_or_not_toml_is_one_clear_error(write: Callable[[str, str], Path]) -> None:
+def test_missing_or_unknown_settings_and_invalid_toml_are_one_clear_error(write: Callable[[str, str], Path]) -> None:
     for word, message in (("train.seed=1", "data.corpus is missing"), ("model.preset=bsae-v2", "LB-100(?s:.*)base-v2")):
         with pytest.raises(LitebertError, match=message):
             resolve(PretrainConfig, settings_from_words([word]))

@@ -37,7 +37,7 @@ def test_a_model_is_loaded_by_any_of_its_names(desk: Desk, monkeypatch: pytest.M
     assert isinstance(found, Model) and found.classify(TEXTS) == expected
 
 
-def test_what_names_no_model_is_one_clear_error(desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_path_without_a_model_is_one_clear_error(desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:1")
     monkeypatch.setenv("HF_HOME", str(tmp_path / "hub"))
     (tmp_path / "empty").mkdir()
@@ -79,7 +79,7 @@ def model() -> Model:
     return litebert.load()
 
 
-def test_it_takes_eight_megabytes_at_most_and_its_card_says_what_it_was_made_of(model: Model) -> None:
+def test_the_packaged_model_takes_eight_megabytes_at_most_and_its_card_names_its_origin(model: Model) -> None:
     assert not model.notes  # such as that its file has no hash
     files = [path for path in Path(model.source).rglob("*") if path.is_file()]
     assert sum(path.stat().st_size for path in files) <= 8_000_000
@@ -88,7 +88,7 @@ def test_it_takes_eight_megabytes_at_most_and_its_card_says_what_it_was_made_of(
     assert "license: apache-2.0" in card
 
 
-def test_it_fills_embeds_and_predicts_the_order_of_sentences(model: Model) -> None:
+def test_the_packaged_model_fills_embeds_and_predicts_the_order_of_sentences(model: Model) -> None:
     assert {"fill", "order", "embed"} <= set(model.verbs)
     assert "door" in [filling.words[0] for filling in model.fill("He closed the [MASK].", top=20)]
     found = model.fill("She [MASK] the door.", top=5)
@@ -165,7 +165,7 @@ def test_a_classifier_learns_and_its_copy_predicts_the_same() -> None:
 
 
 @pytest.mark.parametrize(("texts", "labels"), [(["a"], [1, 2]), (["a", "b"], [1, 1])])
-def test_what_cannot_be_fitted_is_refused(texts: list[str], labels: list[int]) -> None:
+def test_labels_that_cannot_be_fitted_are_refused(texts: list[str], labels: list[int]) -> None:
     with pytest.raises(LitebertError) as caught:
         LitebertClassifier().fit(texts, labels)
     assert caught.value.next

@@ -70,7 +70,7 @@ ANSWERS = {name: (v.run, lambda m, v=v: v.ask(m, v.rows[0]), v.fields) for name,
 
 
 @pytest.mark.parametrize("name", sorted(ANSWERS.keys() - {"embed", "similar"}))
-def test_an_answer_has_its_fields_and_is_a_table(loaded: Callable[[str], Model], name: str) -> None:
+def test_an_answer_has_its_fields_and_converts_to_a_table(loaded: Callable[[str], Model], name: str) -> None:
     run, ask, names = ANSWERS[name]
     found = ask(loaded(run))
     answers = list(found) if isinstance(found, tuple) else [found]
@@ -156,7 +156,7 @@ def test_embeddings_do_not_depend_on_the_rest_of_the_batch(model: Model) -> None
 @pytest.mark.parametrize(
     "wrong", [3, None, [3], ["a", None], b"bytes", {"a"}, {"a": "b"}, pd.DataFrame({"text": ["a"]})]
 )
-def test_what_is_no_text_is_one_clear_error(model: Model, wrong: object) -> None:
+def test_inputs_that_are_no_text_are_one_clear_error(model: Model, wrong: object) -> None:
     with pytest.raises(LitebertError, match="LB-611"):
         model.embed(wrong)  # type: ignore[arg-type]
     with pytest.raises(LitebertError, match="LB-611"):
@@ -202,7 +202,7 @@ def test_several_threads_get_the_answers_of_one(model: Model) -> None:
         assert list(pool.map(model.fill, texts)) == [model.fill(text) for text in texts]
 
 
-def test_answers_are_frozen_readable_and_tables(model: Model) -> None:
+def test_answers_are_frozen_readable_and_convertible_to_tables(model: Model) -> None:
     found = model.fill("Anna [MASK].", top=2)
     assert repr(found).startswith("Results of 2:\n  Filling(text='Anna ")
     assert repr(model) == f"Model({model.source!r}, verbs: fill, score, order, embed)"
@@ -231,6 +231,6 @@ REFUSED: dict[str, tuple[str, Callable[[Model], object]]] = {
 
 
 @pytest.mark.parametrize(("code", "call"), REFUSED.values(), ids=REFUSED)
-def test_what_cannot_be_asked_is_one_clear_error(model: Model, code: str, call: Callable[[Model], object]) -> None:
+def test_impossible_calls_are_one_clear_error(model: Model, code: str, call: Callable[[Model], object]) -> None:
     with pytest.raises(LitebertError, match=code):
         call(model)

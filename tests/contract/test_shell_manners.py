@@ -260,7 +260,7 @@ def test_a_warm_up_longer_than_the_time_takes_a_tenth_of_the_steps_that_fit(desk
         assert litebert(*words, "train.loader_workers=0", *manner).ok
         (tmp_path / "albert" / "model" / "config.json").unlink()
     rates = re.findall(r'"learning_rate": ([^,]+)', (tmp_path / "albert" / "metrics.jsonl").read_text("utf-8"))
-    assert max(map(float, rates)) > 0.001  # of 0.003
+    assert max(map(float, rates)) > 0.001  # the peak is 0.003
 
 
 def test_a_training_with_non_finite_numbers_exits_with_five(desk: Desk, tmp_path: Path) -> None:

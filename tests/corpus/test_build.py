@@ -56,7 +56,7 @@ def test_corpus_decodes_to_its_documents_and_sentences(write: Write, build: Buil
     assert [*sizes] == ["<u2", "<u4"]
 
 
-def test_what_has_no_token_is_left_out_and_counted(write: Write, build: Build) -> None:
+def test_documents_and_sentences_without_a_token_are_left_out_and_counted(write: Write, build: Build) -> None:
     path = write("a.ndjson", rows(["one\n\u200b\ntwo", "", " \n ", "\u200b", "three"]))
     summary = build(path, sentences="line")
     assert texts_of(Corpus.open(summary.path, verify=True)) == [["one", "two"], ["three"]]

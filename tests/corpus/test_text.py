@@ -23,7 +23,7 @@ Find = Callable[[str, bytes | str], Source]
 BLANK_LINE, FILE, LINE = TextSettings(), TextSettings(documents="file"), TextSettings(sentences="line")
 
 
-def test_blank_lines_end_documents_where_asked_and_passages_of_a_long_one(
+def test_blank_lines_end_documents_on_request_and_passages_of_a_long_one(
     source: Find, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = source("a.txt", "\n\none\ntwo\n \t\n\nthree\n")
@@ -112,7 +112,7 @@ def findings(report: CheckReport) -> dict[str, Finding]:
     return {finding.kind: finding for finding in report.findings}
 
 
-TROUBLE = [
+PROBLEMS = [
     ("mojibake", "The cafÃ© isnâ€™t open.", 2, ""),
     ("replacement character", "A lost \ufffd and \ufffd.", 2, ""),
     ("control character", "A bell \x07 rang.", 1, ""),
@@ -122,9 +122,9 @@ TROUBLE = [
 ]
 
 
-def test_trouble_is_found_with_its_line(write: Write, vocabulary: Path) -> None:
+def test_problems_are_found_with_their_line(write: Write, vocabulary: Path) -> None:
     (good,) = stories(1)
-    for kind, line, times, example in TROUBLE:
+    for kind, line, times, example in PROBLEMS:
         path = write("a.txt", "\n".join([*good, line, *good]))
         tokenizer = vocabulary if kind == "unknown token" else None
         found = findings(check_text([path], sentences="line", tokenizer=tokenizer))[kind]
@@ -139,7 +139,7 @@ def test_clean_text_has_nothing_to_correct_and_a_single_document_gives_a_warning
     assert (found.severity, found.advice.endswith("blank lines between documents")) == ("warning", True)
 
 
-def test_trouble_between_documents_is_found(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_problems_between_documents_are_found(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     texts = [" ".join(story) for story in stories(20)]
     first, second = write("a.jsonl", rows([*texts, texts[3]])), write("b.txt", texts[5].replace(". ", ".\n\n"))
     found = findings(check_text([first, second], documents="file"))["duplicate document"]
@@ -160,7 +160,7 @@ def test_trouble_between_documents_is_found(write: Write, monkeypatch: pytest.Mo
     assert "line 2: not UTF-8" in found.example and "iconv" in found.advice
 
 
-def test_trouble_in_a_corpus_is_found(write: Write, build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_problems_in_a_corpus_are_found(write: Write, build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
     texts = [" ".join(story) for story in [*stories(40), *stories(5)]]
     odd = ["Only one lantern.", "word " * 600 + ". Two.", "A ☃ melts. Two boots."]
     found = findings(check_corpus(build(write("a.jsonl", rows(texts + odd)), held_out=0.2).path))

@@ -55,7 +55,7 @@ def test_the_attention_of_the_page_reads_only_earlier_tokens(albert: Albert) -> 
     assert albert.attention[0].query.weight.grad.isfinite().all()
 
 
-def test_its_map_its_files_and_its_exports_follow_from_its_record(albert: Albert, corpus: Path, tmp_path: Path) -> None:
+def test_its_map_files_and_exports_follow_from_its_record(albert: Albert, corpus: Path, tmp_path: Path) -> None:
     tokenizer = Tokenizer.load(corpus / "tokenizer")
     folder = tmp_path / "model"
     folder.mkdir()

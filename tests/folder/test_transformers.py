@@ -101,7 +101,7 @@ BERTS = ("PreTraining", "MaskedLM", "SequenceClassification", "TokenClassificati
 
 
 @pytest.mark.parametrize("name", [*BERTS, "MultipleChoice"])
-def test_every_bert_equals_theirs(tmp_path: Path, name: str) -> None:
+def test_every_bert_equals_that_of_transformers(tmp_path: Path, name: str) -> None:
     cls, labels = getattr(hf, f"BertFor{name}"), {"num_labels": 3} if name.endswith("Classification") else {}
     theirs = drawn(cls(hf.BertConfig(**THEIRS, **labels)))
     theirs.save_pretrained(tmp_path)

@@ -81,7 +81,7 @@ class LoopbackHub:
             raise HTTPException(404, headers={"X-Error-Code": "EntryNotFound"})
         data = repository.files[path]
         fault = self.fault if request.method == "GET" and path == "model.safetensors" else ""
-        half = data[: len(data) // 2]  # "cut off" ends there whatever is asked for
+        half = data[: len(data) // 2]  # "cut off" ends there, whatever range is requested
         sent = {"other bytes": data[::-1], "cut off": half, "short length": half}.get(fault, data)
         headers = {"ETag": f'"{_entry(path, data)["etag"]}"', "X-Repo-Commit": repository.commit}
         return Response(sent, headers=headers | {"Content-Length": str(len(data if fault == "cut off" else sent))})

@@ -211,7 +211,7 @@ def test_a_published_model_is_the_one_in_the_folder(hub, folder: Path, monkeypat
     assert draft.private and draft.branches == {"main", "draft"}
 
 
-def test_what_should_not_be_sent_is_refused(hub, folder: Path) -> None:
+def test_pushes_that_should_not_be_sent_are_refused(hub, folder: Path) -> None:
     before = hub.add("me/public", folder).commit
     with pytest.raises(LitebertError, match="LB-632"):
         hub_push(folder, "me/public", private=True)

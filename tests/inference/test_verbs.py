@@ -54,7 +54,7 @@ def test_an_empty_second_text_is_no_pair(write: Write) -> None:
         assert found.values == pytest.approx(alone.values, abs=1e-5)
 
 
-def test_tag_answers_every_word_of_texts_of_any_length_and_says_where_it_is(write: Write) -> None:
+def test_tag_answers_every_word_of_texts_of_any_length_with_its_place(write: Write) -> None:
     model = litebert.load(write(TAGS))
     for text in (" Anna walked. ", "  " + " ".join([CONTEXT] * 12)):
         tagged = model.tag(text)

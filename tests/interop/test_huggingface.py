@@ -221,7 +221,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_is_no_state_dict_is_refused_in_little_memory(tmp_path: Path, name: str) -> None:
+def test_a_file_without_a_state_dict_is_refused_in_little_memory(tmp_path: Path, name: str) -> None:
     path = tmp_path / "pytorch_model.bin"
     path.write_bytes(REFUSED[name])
     if "4 GB" in name:
@@ -260,7 +260,7 @@ def _inputs() -> dict[str, Tensor]:
 
 @pytest.fixture
 def used(monkeypatch: pytest.MonkeyPatch) -> Callable[[], bool]:
-    """Return a function that returns whether the engine has computed since the last call."""
+    """Return a function that tells whether the engine has run since the last call."""
     calls, original = list[int](), Batch.from_padded
     monkeypatch.setattr(Batch, "from_padded", lambda *rows: calls.append(1) or original(*rows))
     return lambda: bool([calls.pop() for _ in list(calls)])
@@ -350,7 +350,7 @@ def test_pipelines_and_sentence_transformers_run_on_the_engine(used: Callable[[]
     assert used()
 
 
-def test_the_signature_is_kept_twice_is_the_same_as_once_and_other_models_are_refused() -> None:
+def test_optimize_keeps_the_signature_can_be_repeated_and_refuses_other_models() -> None:
     model = random_model("BertModel")
     expected = inspect.signature(model.forward)
     litebert.optimize(litebert.optimize(model))

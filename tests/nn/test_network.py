@@ -108,7 +108,7 @@ def test_a_text_is_read_as_its_mean_and_a_pair_as_how_its_means_differ() -> None
 
 @pytest.fixture
 def plan(corpus: Path, tmp_path: Path) -> Plan:
-    """Return a function that prepares a run on pairs, from a model of text vectors or not."""
+    """Return a function that prepares a run on pairs, by default from a model with text vectors."""
     pairs, start = tmp_path / "pairs.csv", tmp_path / "start"
     pairs.write_text("\n".join(["text,second,label", *ROWS]) + "\n")
     tokenizer = Tokenizer.load(corpus / "tokenizer")

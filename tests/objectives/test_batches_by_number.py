@@ -166,7 +166,7 @@ def test_any_batch_of_many_windows_is_the_same_in_any_order_while_two_windows_ar
 
 
 @pytest.mark.parametrize(("sentence", "length"), [("order", 64), ("next", 256), ("none", 256)])
-def test_the_estimate_is_near_the_plan(sentence: str, length: int) -> None:
+def test_the_estimated_number_of_samples_is_near_the_plan(sentence: str, length: int) -> None:
     config = ObjectiveConfig(sentence=sentence, max_seq_length=length)
     plan = plan_epoch(Library(SHARDS), config, seed=1, purpose="train", epoch=0)
     assert sum(estimated_samples(COUNTS, config)) == pytest.approx(len(plan), rel=0.2)

@@ -352,7 +352,7 @@ def test_a_deeper_row_starts_from_the_row_before(small: Ablate, tmp_path: Path) 
 
 
 @pytest.mark.usefixtures("small")
-def test_what_cannot_be_afforded_is_predicted_and_not_trained(
+def test_rows_that_cannot_be_afforded_are_predicted_and_not_trained(
     corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["study", "ablation", "width", "--corpus", str(corpus), "--output", str(tmp_path), "--scale", "small"]

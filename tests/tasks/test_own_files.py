@@ -174,7 +174,7 @@ def test_file_that_cannot_be_read_is_refused(name: str, content: str, code: str,
         rows(table)
 
 
-def test_what_is_missing_or_endless_is_refused(write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_and_endless_files_are_refused(write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "folder.csv").mkdir()
     for name in ("missing.csv", "folder.csv"):
         with pytest.raises(LitebertError, match="LB-303"):
@@ -218,7 +218,7 @@ def test_words_are_read_with_the_tag_in_the_last_column(write: Write) -> None:
     assert rows(alone) == [{"tokens": ["Anna", "went"]}, {"tokens": ["home"]}]
 
 
-def test_cells_are_texts_labels_numbers_and_lists() -> None:
+def test_cells_are_read_as_texts_labels_numbers_and_lists() -> None:
     for cell in (None, "", float("nan"), [], {}):
         assert (text_of(cell), label_of(cell), number_of(cell)) == (None, None, None)
     assert {number_of(cell) for cell in ("inf", "1e999", "1e39", "1_000", "", "x", True, None, 10**400)} == {None}
@@ -320,7 +320,7 @@ DECIDED: list[tuple[str, list[Any], str]] = [
 
 
 @pytest.mark.parametrize(("name", "cells", "problem"), DECIDED)
-def test_labels_decide_the_problem(name: str, cells: list[Any], problem: str) -> None:
+def test_labels_decide_the_kind_of_problem(name: str, cells: list[Any], problem: str) -> None:
     rows = [{name: cell} for cell in cells]
     assert TextRows.settle(rows, "a.csv", Columns({"label": (name,)}), None)[0].problem == problem
 
@@ -442,7 +442,7 @@ REFUSED: dict[str, tuple[str, str, dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_cannot_be_learnt_is_refused(name: str, write: Write) -> None:
+def test_rows_that_cannot_be_learnt_are_refused(name: str, write: Write) -> None:
     file, content, chosen, code = REFUSED[name]
     with pytest.raises(LitebertError, match=code):
         read_examples(write, file, content, **chosen)

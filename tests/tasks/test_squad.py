@@ -50,7 +50,7 @@ def tokenizer() -> Tokenizer:
 
 
 def write_squad(path: Path, examples: Sequence[SpanExample], **changes: Json) -> Path:
-    """Write a file in SQuAD's layout, one paragraph per question; `changes` sets their fields, None omits one."""
+    """Write a file in SQuAD's layout, one paragraph per question; `changes` sets fields of each, None omits one."""
     articles: list[Json] = []
     for one in examples:
         answers: Json = [{"text": each.text, "answer_start": each.start} for each in one.answers or ()]
@@ -173,7 +173,7 @@ CONTEXT = "Ada met Bob, and Ada left with Bob at noon."
 
 
 def _window(start: int, stop: int, counts: range) -> spans.SpanFeature:
-    """Show some words of the context after a question of two pieces; those in `counts` have most context here."""
+    """Make a window of some words of the context, after two pieces; those in `counts` have most context here."""
     ends = [place for place, letter in enumerate(CONTEXT + " ") if letter == " "]
     words = list(zip([0, *[end + 1 for end in ends]], ends, strict=False))[start:stop]
     length, most = 4 + len(words) + 1, np.array([place in counts for place in range(start, stop)])

@@ -278,7 +278,7 @@ CANNOT_BE_USED: list[tuple[str | Change, str]] = [
 ]
 
 
-def test_what_cannot_be_used_is_one_clear_error(own_made: dict[str, Path], tmp_path: Path) -> None:
+def test_an_unusable_tokenizer_json_is_one_clear_error(own_made: dict[str, Path], tmp_path: Path) -> None:
     (tmp_path / "vocab.txt").write_text("".join(f"{piece}\n" for piece in CHINESE))
     Tokenizer.load(tmp_path).save(chinese := tmp_path / "chinese")
     for change, message in CANNOT_BE_USED:

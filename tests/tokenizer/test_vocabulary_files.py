@@ -34,7 +34,7 @@ def test_a_run_its_folder_and_its_file_load_alike_with_their_settings(own: Token
         Tokenizer.load(folder)
 
 
-def test_what_is_no_tokenizer_is_refused(tmp_path: Path) -> None:
+def test_a_path_without_a_tokenizer_is_refused(tmp_path: Path) -> None:
     with open(tmp_path / "h.model", "wb") as file:
         file.truncate(MAX_MODEL_BYTES + 1)
     named = {"": 213, "missing": 213, "tokenizer.json": 213, "spiece.model": "004", "h.model": "004"}
@@ -219,7 +219,7 @@ def test_the_largest_and_the_smallest_size_are_named_and_work(sentences: list[st
     assert size(300, is_limit=True) == 300 < size(8_000, is_limit=True) < 8_000
 
 
-def test_what_cannot_be_trained_on_is_refused() -> None:
+def test_texts_that_cannot_be_trained_on_are_refused() -> None:
     def failing() -> Iterator[str]:
         yield "a line"
         raise OSError("the disk is gone")

@@ -110,7 +110,7 @@ def _pretrain(place: Path, *words: object, **how: Any) -> subprocess.CompletedPr
     return subprocess.run(command, cwd=place, env=environment, capture_output=True, check=False, **how)
 
 
-def test_without_home_and_utf8_and_under_long_odd_names_a_run_works(tmp_path: Path, corpus: Path) -> None:
+def test_a_run_works_without_home_and_utf8_and_with_long_odd_names(tmp_path: Path, corpus: Path) -> None:
     place, name = tmp_path / "größe und 日本", "n" * 200
     place.mkdir()
     done = _pretrain(place, "--corpus", corpus, "--name", name, "train.batch_size=2")

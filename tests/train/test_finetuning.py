@@ -65,7 +65,7 @@ def words(films: Path) -> list[str]:
 
 @pytest.fixture(scope="module")
 def configure(words: list[str]) -> Configure:
-    """Return a function that makes the configuration of a run of seconds with changes."""
+    """Return a function that makes the configuration of a run of a few seconds, with changes."""
     given = ["task.name=table", *words, *PACE.split()]
     return lambda *changes: resolve(FinetuneConfig, settings_from_words([*given, *changes]))
 

@@ -69,7 +69,7 @@ def tokenizer(stories: Path) -> Tokenizer:
 
 @pytest.fixture(scope="module")
 def folder_of(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Folders:
-    """Return a function that returns the model folder of a kind of head, which it writes once."""
+    """Return a function that writes the model folder of a kind of head, once, and returns it."""
 
     @cache
     def folder(kind: str) -> Path:

@@ -157,7 +157,7 @@ class TestInChromium:
         for each in ODD[4:]:
             assert _ask(page, "encode", {"text": each}) == model.tokenizer.encode_ids([each])[0]
 
-    def test_a_person_uses_it_with_the_keyboard(self, page) -> None:
+    def test_a_person_can_use_it_with_the_keyboard(self, page) -> None:
         page.get_by_role("button", name="Search by meaning").press("Enter")
         page.get_by_label("What are you looking for?").fill("money and finance")
         page.get_by_label("What are you looking for?").press("Enter")
@@ -168,7 +168,7 @@ class TestInChromium:
         page.get_by_role("button", name="Fill", exact=True).click()
         page.get_by_text("Put [MASK] where a word is missing.").wait_for()
 
-    def test_axe_finds_nothing(self, page) -> None:
+    def test_axe_finds_no_violation(self, page) -> None:
         from axe_playwright_python.sync_playwright import Axe
 
         assert Axe().run(page).violations_count == 0
