@@ -52,7 +52,7 @@ def run_glue(desk: Desk, data: Path, *words: object) -> Done:
 def test_tasks_are_trained_once_and_are_in_one_table_with_the_papers_scores(desk: Desk, data: Path) -> None:
     shown = run_glue(desk, data, "--tasks", "rte,stsb", "--json").ok
     assert "the best evaluation, which was chosen on dev itself" in shown.stderr
-    assert f"started from {desk.base}, which is none of the published models" in shown.stderr
+    assert f"started from {desk.base}, which is not one of the published models" in shown.stderr
     runs, found = data.parent / "runs" / "glue", shown.json
     reached = json.loads((runs / "rte" / "result.json").read_text())
     last, best = (round(100 * reached[each]["accuracy"], 2) for each in ("last", "best"))

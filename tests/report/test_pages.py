@@ -153,7 +153,7 @@ PLAIN = [  # measures before, now and without learning; how to use the model; se
     "tiny: 3 layers of 128, 2 heads, sharing all",
     "Tokens seen 160,000",
     "Measure At step 0 At step 40 Without learning",
-    "Masked-LM loss 10.0000 5.0000 10.3090, all tokens alike",
+    "Masked-LM loss 10.0000 5.0000 10.3090, uniform guess",
     "Masked-LM accuracy 0.0% 30.0% 5.4%, commonest token",
     "Sentence order accuracy 50.0% 80.0% 50.0%, chance",
     'litebert fill "The cat sat on the [MASK]." --model {folder}/model',
@@ -165,7 +165,7 @@ PLAIN = [  # measures before, now and without learning; how to use the model; se
     "Nothing unusual was noted",
 ]
 NO_GAIN = [
-    "The model names 5.4% of the masked tokens; always giving the commonest gets 5.4%: no gain over that.",
+    "The model predicts 5.4% of the masked tokens; always giving the commonest gets 5.4%: no gain over that.",
     "no better than chance on 1,024 sequences.",
 ]
 RESUME = ["Not finished: step 30 of 40. There is no model yet.", "At step 0 At step 20", "to resume it"]
@@ -221,12 +221,12 @@ BASE = "albert/albert-base-v2"
 FINETUNED_PLAIN = [  # last and best; without learning; published figures and their caveats; answers; use
     "Fine-tuning run mrpc Finished after 40 steps.",
     "Last step, 40 Best evaluation, step 20 Without learning accuracy, key measure 0.7000 0.7500 0.7500 f1 0.3500",
-    "with the highest accuracy of 2 (best/): it was chosen on the examples",
+    "with the highest accuracy of 2 (best/): it was chosen on the same examples",
     "Task mrpc Started from models/mine Network 12 layers of 768",
     "New, not pretrained head.dense Trained on 3,668 examples",
     "Evaluated on dev: 4 examples",
     "Accuracy 0.7000 is no better than always giving the commonest label.",
-    "started from models/mine, which is none of the published models",
+    "started from models/mine, which is not one of the published models",
     "not comparable with yours",
     "xxlarge-v1 accuracy 90.9 70.0 75.0 Table 9, row ALBERT (1.5M)",
     "Expected answered not_equivalent answered equivalent Right not_equivalent 1 0 100.0% equivalent 2 1 33.3%",
@@ -239,9 +239,9 @@ FINETUNED_PLAIN = [  # last and best; without learning; published figures and th
     'litebert classify "A text." --pair "Its pair." --model {folder}/model',
     'model.classify(["A text."], ["Its pair."])',
 ]
-NO_FIGURE = ["from the published base-v2, of which there is no figure on mrpc", "are not comparable with yours"]
+NO_FIGURE = ["from the published base-v2, which has no figure on mrpc", "are not comparable with yours"]
 OF_BASE = [
-    "the run started from the published base-v2: compare yours",
+    "the run started from the published base-v2: compare your figures",
     "base-v2 accuracy 92.9 70.0 75.0 README L33-44, row V2 ALBERT-base",
 ]
 TWO_SETS = [
@@ -255,7 +255,7 @@ UNFINISHED = [
     "The last evaluation so far Measure At step 20 accuracy 0.7500",
     "Rerun the litebert finetune command that began this run to resume it",
 ]
-OF_NONE = [f"started from random weights, shaped as {BASE}, which is none of"]
+OF_NONE = [f"started from random weights, shaped as {BASE}, which is not one of"]
 OWN = {"task": "table", "data__folder": None, "data__train": "mine.csv"}
 SPANS = [row(expected="the Nile", answer="Nile river", confidence=0.75, score=0.5)]
 SPANS += [row(expected="", answer="Nile", confidence=0.7, score=0.0)]
@@ -283,7 +283,7 @@ FINETUNED: dict[str, tuple[dict[str, Any], list[str], list[str]]] = {
     "without confidence": ({"rows": [row(), row(confidence=None)]}, [], ["Calibration"]),
     "several labels": ({"rows": [row(), row(answer="equivalent, not_equivalent")]}, [], ["Calibration"]),
     "spans": ({"rows": SPANS, "labels": ()}, OF_SPANS, ["Confusion"]),
-    "numbers": ({"rows": NUMBERS}, ["far not told 5 0.1 A text. near not told 3 2.9"], ["Confusion"]),
+    "numbers": ({"rows": NUMBERS}, ["far unknown 5 0.1 A text. near unknown 3 2.9"], ["Confusion"]),
 }
 
 

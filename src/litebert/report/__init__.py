@@ -1,1 +1,1 @@
-"""What runs reached: pages that open anywhere, tables for the terminal and for machines, figures."""
+"""Reports of runs: self-contained pages, tables for the terminal and for programs, figures."""

@@ -1,6 +1,6 @@
-"""The page: sections of words, figures and tables, shown by one template and one style sheet.
+"""Pages: sections of text, figures and tables, rendered with one template and one style sheet.
 
-Its figures are curves by step, rows beside the paper's, and reliability; drawn with matplotlib, inline or as a file.
+Figures are curves by step, rows of a table, and reliability diagrams; matplotlib draws them, inline or as files.
 """
 
 import html
@@ -23,10 +23,10 @@ from litebert.runs import LogRow, Run
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-MOST_POINTS, MOST_MARKED = 120, 50  # of a curve; so many are also drawn one by one
+MOST_POINTS, MOST_MARKED = 120, 50  # points of a curve; up to the second number, each also gets a marker
 PALETTE = {"paper": "#fcfbf8", "panel": "#f4f2ed", "ink": "#24272c", "quiet": "#5b616b", "grid": "#e0ddd5"}
 PALETTE |= {"train": "#2a69ac", "held-out": "#b04a12", "rule": "#6d6a63"}
-"""The light colours; an inline figure names the page's variables, which page.css sets anew for the dark."""
+"""The light colours; inline figures use the page's variables instead, which page.css redefines for dark mode."""
 DASHED: dict[str, Any] = {"color": PALETTE["rule"], "linestyle": (0, (5, 3)), "linewidth": 1.1}
 LEGEND: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0, 1), "borderaxespad": 0.2, "ncols": 3}
 SIZE = (5.4, 2.9)  # inches; the page scales them
@@ -40,7 +40,7 @@ SETTINGS |= {"legend.labelcolor": PALETTE["ink"]}
 
 @dataclass(frozen=True)
 class Figure:
-    """What a page can show: `description` is the figure in words, `fill` draws it."""
+    """A figure of a page: `description` is its content as text, `fill` draws it."""
 
     title: str
     caption: str
@@ -61,7 +61,7 @@ class Point(NamedTuple):
 
 
 class Line(NamedTuple):
-    """One curve; `color` is a name of the palette."""
+    """One curve; `color` is a name in the palette."""
 
     label: str
     color: str
@@ -75,12 +75,12 @@ def curve_of(rows: Sequence[LogRow], name: str, *, most_points: int = MOST_POINT
     >>> curve_of(rows, "loss", most_points=2)
     [Point(step=2, mean=3.0, low=2.0, high=4.0), Point(step=4, mean=1.0, low=1.0, high=1.0)]
     """
-    values: dict[int, list[float]] = {}  # by step; of several seeds, one each
+    values: dict[int, list[float]] = {}  # by step; with several seeds, one value from each
     for row in rows:
         if name in row.values:
             values.setdefault(row.step, []).append(row.values[name])
     steps, points = sorted(values), []
-    size = max(1, math.ceil(len(steps) / most_points))  # so many neighbouring steps become one point
+    size = max(1, math.ceil(len(steps) / most_points))  # this many neighbouring steps become one point
     for at in range(0, len(steps), size):
         merged = steps[at : at + size]
         some = [value for step in merged for value in values[step]]
@@ -99,7 +99,7 @@ def chart(
 ) -> list[Figure]:
     """Return curves as a figure, or none if no line has a point; `write` turns values into text.
 
-    `rule` is a value to compare with, the same at every step, and its name.
+    `rule` is the name and the value of a constant to compare with.
     """
     lines = [line for line in lines if line.points]
     if not lines:
@@ -140,7 +140,7 @@ def chart(
 def chart_of(
     run: Run, name: str, title: str, caption: str, write: Callable[[float], str], **style: Any
 ) -> list[Figure]:
-    """Return the figure of one number of a run, or of the mean of its seeds."""
+    """Return the figure of one value of a run, or of its mean over seeds."""
     runs = run.seeds or (run,)
     training = [row for each in runs for row in each.training]
     held_out = [row for each in runs for row in each.evaluations]
@@ -152,7 +152,7 @@ def chart_of(
 
 
 def rate_charts(run: Run) -> list[Figure]:
-    """Return the figures that any training has: learning rate, gradient norm, speed."""
+    """Return the figures of any training: learning rate, gradient norm, speed."""
     norms = [row.values["gradient_norm"] for row in run.training if "gradient_norm" in row.values]
     clip = run.settings.get("optim.clip_norm")
     # A limit far above the norms would flatten their curve.
@@ -171,7 +171,7 @@ def rate_charts(run: Run) -> list[Figure]:
 
 
 def rows_figure(title: str, caption: str, rows: Mapping[str, Sequence[float]]) -> Figure:
-    """Return the rows of a table from top to bottom, each as the mean of its values and their deviation."""
+    """Return a figure of rows from top to bottom, each with the mean and deviation of its values."""
 
     def fill(axes: "Axes") -> None:
         places = range(len(rows), 0, -1)
@@ -186,12 +186,12 @@ def rows_figure(title: str, caption: str, rows: Mapping[str, Sequence[float]]) -
 
 
 def reliability_figure(title: str, bins: Sequence[tuple[float, float, int]]) -> Figure:
-    """Return how often answers are right by their confidence; a bin is its mean confidence, accuracy and count."""
+    """Return a figure of accuracy by confidence; each bin is its mean confidence, accuracy and count."""
     said = (f"{sure:.0%} sure, {right:.0%} right ({count:,})" for sure, right, count in bins)
 
     def fill(axes: "Axes") -> None:
         axes.plot([sure for sure, _, _ in bins], [right for _, right, _ in bins], "o-", color=PALETTE["train"])
-        axes.plot((0, 1), (0, 1), label="should be", **DASHED)
+        axes.plot((0, 1), (0, 1), label="ideal", **DASHED)
         axes.set(xlim=(0, 1), ylim=(0, 1), xlabel="confidence", ylabel="right")
         axes.xaxis.set_major_formatter("{x:.0%}")
         axes.yaxis.set_major_formatter("{x:.0%}")
@@ -204,7 +204,7 @@ def reliability_figure(title: str, bins: Sequence[tuple[float, float, int]]) -> 
 
 
 def picture(figure: Figure, *, is_inline: bool = False) -> str:
-    """Return a figure as an SVG file, in the light colours; the same figure gives the same bytes."""
+    """Return a figure as SVG text, in the light colours; the same figure always gives the same bytes."""
     try:
         from matplotlib import style
         from matplotlib.figure import Figure as Canvas
@@ -222,12 +222,12 @@ def picture(figure: Figure, *, is_inline: bool = False) -> str:
 
 
 def draw(figure: Figure) -> str:
-    """Return an SVG element for a page, in its light and dark colours, with a description for screen readers."""
+    """Return an SVG element for a page, with light and dark colours and a description for screen readers."""
     svg = picture(figure, is_inline=True).replace("xlink:href", "href")
     for name, light in PALETTE.items():
         svg = svg.replace(light, f"var(--{name})")
-    svg = re.sub(r"<defs>\s*<style.*?</style>\s*</defs>", "", svg, flags=re.DOTALL)  # it would hold for the whole page
-    svg = re.sub(r'<g id="[^"]*"(/?)>', r"<g\1>", svg)  # ids that every figure has
+    svg = re.sub(r"<defs>\s*<style.*?</style>\s*</defs>", "", svg, flags=re.DOTALL)  # it would apply to the whole page
+    svg = re.sub(r'<g id="[^"]*"(/?)>', r"<g\1>", svg)  # every figure has the same ids
     opening = f'<svg role="img" aria-label="{html.escape(figure.description)}"'
     found = re.search(r'<svg [^>]*(viewBox="[^"]*")[^>]*>(.*)', svg, re.DOTALL)  # of any size
     assert found
@@ -239,26 +239,26 @@ def draw(figure: Figure) -> str:
 
 @dataclass(frozen=True)
 class Section:
-    """A part of a page, shown in this order: a section that has nothing of it is left out."""
+    """A part of a page, with its content in this order; a section without content is left out."""
 
     title: str
     words: Sequence[str] = ()
-    figures: Sequence[Figure] = ()  # side by side where there is room
+    figures: Sequence[Figure] = ()  # side by side if there is room
     tables: Sequence[Table] = ()
-    folded: Sequence[Table] = ()  # until the reader opens them
-    commands: Mapping[str, Sequence[str]] = field(default_factory=dict)  # lines to copy, by what they are for
+    folded: Sequence[Table] = ()  # collapsed until the reader opens them
+    commands: Mapping[str, Sequence[str]] = field(default_factory=dict)  # lines to copy, by their purpose
 
 
 @dataclass(frozen=True)
 class Page:
-    """A page: its title, its overview, its sections, and the files that it was written from."""
+    """A page: title, overview, sections, and the files that it was made from."""
 
     name: str
     kind: str
     sections: Sequence[Section]
     sources: str
     status: str = ""
-    facts: Mapping[str, str] = field(default_factory=dict)  # what is empty is not shown
+    facts: Mapping[str, str] = field(default_factory=dict)  # empty ones are not shown
 
     def html(self) -> str:
         folder = files("litebert.report")

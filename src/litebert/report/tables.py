@@ -1,6 +1,6 @@
-"""Tables: the same numbers in the terminal, as JSON, CSV or Markdown; what runs reached, as such tables.
+"""Tables for the terminal, with the same numbers as JSON, CSV or Markdown; and tables of the results of runs.
 
-Runs are listed, compared with each other, and set beside published figures, with the reasons not to trust them.
+Runs are listed, compared with each other and with published figures, with any reasons not to trust them.
 """
 
 import csv
@@ -27,7 +27,7 @@ Cell: TypeAlias = str | int | float | bool | None
 LONGEST_VALUE = 300  # characters of a setting
 DEEPEST = 3  # levels of folders to search: `litebert glue` writes runs two levels deep, or three with seeds
 DECIMALS = 4  # measures are rounded once, so that every format has the same numbers
-WORSE = 0.01  # nats that a held-out loss may lie above the lowest one before that is worth a word
+WORSE = 0.01  # nats that a held-out loss may lie above the lowest one without a doubt being reported
 NEAREST = ("base-v2", "base-v1", "xxlarge-v1")
 """The model cited if the run's own has no published figures: the smallest that has some."""
 
@@ -36,8 +36,8 @@ NEAREST = ("base-v2", "base-v1", "xxlarge-v1")
 class Table:
     """Rows under headings; unknown values are None.
 
-    A command that prints a table writes its notes on stderr, and ends with its exit code. On a page, the first column
-    names the rows, and `style` is a class of page.css.
+    A command that prints a table writes its notes to stderr, and ends with its exit code. On a page, the first column
+    has the row headings, and `style` is a class in page.css.
 
     >>> print(Table(("run", "f1"), (("one", 0.5), ("two", None))))
     run      f1
@@ -59,11 +59,11 @@ class Table:
     formats: ClassVar = ("json", "csv", "markdown")
 
     def words(self) -> list[list[str]]:
-        """Return the rows as text: measures have decimals and counts none."""
+        """Return the rows as text: measures have decimals, counts have none."""
         return [[word(cell, decimals=self.decimals) for cell in row] for row in self.rows]
 
     def _is_number(self, column: int) -> bool:
-        """Tell whether a column has numbers alone, which stand to the right."""
+        """Return whether a column has only numbers, which are aligned to the right."""
         kinds = {type(row[column]) for row in self.rows} - {type(None)}
         return bool(kinds) and not kinds & {str, bool}
 
@@ -83,7 +83,7 @@ class Table:
         return "\n".join([f"**{self.title}**", "", *lines] if self.title else lines)
 
     def as_csv(self) -> str:
-        """Return CSV with a line of headings; unknown values are empty."""
+        """Return CSV with a header line; unknown values are empty."""
         buffer = io.StringIO()
         writer = csv.writer(buffer, lineterminator="\n")
         writer.writerow(self.headings)
@@ -95,7 +95,7 @@ class Table:
 
 
 def word(cell: Cell, *, decimals: int = DECIMALS) -> str:
-    """Return a cell as text; a measure that is a count has no decimals.
+    """Return a cell as text; counts have no decimals.
 
     >>> word(0.68382), word(10570.0), word(20), word(float("nan")), word(None), word(True)
     ('0.6838', '10,570', '20', 'not finite', '-', 'yes')
@@ -126,11 +126,11 @@ def written(value: Json) -> str:
     return text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}…"
 
 
-# ---- what runs reached, and doubts about it -------------------------------------------------------------------------
+# ---- results of runs, and doubts about them -------------------------------------------------------------------------
 
 
 def reached_by(run: Run) -> list[Result]:
-    """Return what a run reached, or what each of its seeds did; nothing if it did not get so far."""
+    """Return the results of a run, or of each of its seeds; none if it has no evaluation yet."""
     if run.kind == "fine-tuning":
         return [each.outcome for each in run.seeds or (run,) if each.outcome]
     measure = "masked_lm_accuracy"
@@ -142,7 +142,7 @@ def reached_by(run: Run) -> list[Result]:
 
 
 def ends_of(results: Sequence[Result]) -> dict[str, dict[str, Spread]]:
-    """Summarise each measure of the last steps, and of the best evaluations, that all seeds have."""
+    """Summarise the measures that all seeds have, of the last steps and of the best evaluations."""
     ends: dict[str, dict[str, Spread]] = {}
     for end in ("last", "best") if results else ():
         measures = [getattr(each, end).values for each in results]
@@ -152,12 +152,12 @@ def ends_of(results: Sequence[Result]) -> dict[str, dict[str, Spread]]:
 
 
 def medians(results: Sequence[Result]) -> list[float | None]:
-    """Return the medians of the key measure: of the last steps, and of the best evaluations."""
+    """Return the medians of the key measure, over the last steps and over the best evaluations."""
     return [measures[results[0].key_measure].median for measures in ends_of(results).values()] or [None, None]
 
 
 def start_of(run: Run) -> str:
-    """Name the model that a run started from, or of which it took only the shape."""
+    """Return the name of the model that a run started from, or took only the shape of."""
     is_random = run.settings.get("model.random") is True
     return f"{'random weights, shaped as ' if is_random else ''}{run.setting('model.start')}"
 
@@ -173,7 +173,7 @@ def sentence_task(run: Run) -> str:
 
 
 def doubts_of(run: Run) -> list[str]:
-    """Return reasons not to trust what a run reached, in clauses; of several seeds, those of any."""
+    """Return reasons not to trust the results of a run, as clauses; for several seeds, those of any seed."""
     if run.kind == "fine-tuning":
         return list(dict.fromkeys(doubt for result in reached_by(run) for doubt in result.doubts))
     if not run.evaluations:
@@ -181,9 +181,9 @@ def doubts_of(run: Run) -> list[str]:
     last, found = run.evaluations[-1], list[str]()
     accuracy, baseline = (last.values.get(f"masked_lm_{name}", math.nan) for name in ("accuracy", "baseline"))
     if round(accuracy, 3) <= round(baseline, 3):
-        said = f"the model names {share(accuracy)} of the masked tokens; always giving the commonest gets "
+        said = f"the model predicts {share(accuracy)} of the masked tokens; always giving the commonest gets "
         found.append(f"{said}{share(baseline)}: no gain over that")
-    # Two standard errors of a coin that is tossed once per sequence: 2 sqrt(p (1 - p) / n), p = 1/2.
+    # Two standard errors of a coin tossed once per sequence: 2 sqrt(p (1 - p) / n), p = 1/2.
     order, number = last.values.get("sentence_order_accuracy", math.nan), run.settings.get("train.eval_sequences")
     if isinstance(number, int) and number > 0 and abs(order - 0.5) < 1 / math.sqrt(number):
         found.append(f"{sentence_task(run)}: {share(order)} right, no better than chance on {number:,} sequences")
@@ -194,13 +194,13 @@ def doubts_of(run: Run) -> list[str]:
     return found
 
 
-# ---- the runs in a folder, and some of them side by side ------------------------------------------------------------
+# ---- listing the runs in a folder, and comparing runs ---------------------------------------------------------------
 
 
 def runs_list(*, runs: Annotated[Path, "Folder of the runs."] = Path("runs")) -> Table:
-    """List the runs in a folder: what was trained, how far, and with which result.
+    """List the runs in a folder: what was trained, for how long, and with which results.
 
-    `last` is the last step, `best` the best evaluation; over several seeds, their medians.
+    `last` is the last step, `best` the best evaluation; for several seeds, these are medians.
 
     litebert runs list
     litebert runs list --runs experiments --csv
@@ -239,10 +239,10 @@ def _runs_below(folder: Path, depth: int) -> Iterator[Run]:
 
 
 def runs_compare(*runs: Annotated[Path, Required]) -> Table:
-    """Say how runs differ, a column per run: settings with their origins, then measures.
+    """Show how runs differ, with a column per run: settings with their origins, then measures.
 
-    A folder with the runs of several seeds counts as one run, with the medians of its measures; below them stand their
-    means and deviations.
+    A folder with the runs of several seeds counts as one run, with the medians of its measures; means and deviations
+    follow below.
 
     litebert runs compare runs/mrpc runs/mrpc-further
     litebert runs compare runs/one runs/two --markdown
@@ -272,7 +272,7 @@ def runs_compare(*runs: Annotated[Path, Required]) -> Table:
             origins = [run.file.origins.get(key[1]) if key[0] == "setting" else None for run in opened.values()]
             cells = zip((each.get(key) for each in facts), origins, strict=True)
             rows.append((*key, *(f"{text} ({origin})" if text and origin else text for text, origin in cells)))
-    # all kinds of last steps before those of best evaluations
+    # all rows of last steps come before those of best evaluations
     keys = dict.fromkeys(key for each in measures for key in each)
     rows += [
         (*key, *(each.get(key) for each in measures)) for key in sorted(keys, key=lambda key: key[0][:4] != "last")
@@ -288,11 +288,11 @@ def _rounded(value: float) -> float:
     return int(value) if is_count else round(float(value), DECIMALS)
 
 
-# ---- beside published figures; GLUE ---------------------------------------------------------------------------------
+# ---- comparison with published figures; GLUE ------------------------------------------------------------------------
 
 
 def published_on_dev(task: str) -> "list[PublishedScore]":
-    from litebert.tasks.named import published  # torch comes with it
+    from litebert.tasks.named import published  # imports torch
 
     return [score for score in published() if (score.task, score.split) == (task, "dev")]
 
@@ -304,21 +304,21 @@ def preset_of(run: Run) -> str | None:
 
 
 def comparability(run: Run) -> str:
-    """Say whether there are figures of exactly the model that the run started from."""
+    """Return a sentence on whether there are figures for exactly the model that the run started from."""
     preset, task = preset_of(run), run.setting("task.name")
     if preset and any(score.model == preset for score in published_on_dev(task)):
         return (
-            f"By its name the run started from the published {preset}: compare yours with its "
-            "figures, as far as the settings are those of the paper."
+            f"Judging by its name, the run started from the published {preset}: compare your figures with "
+            "its figures, as far as the settings are those of the paper."
         )
-    model = f"{start_of(run)}, which is none of the published models"
+    model = f"{start_of(run)}, which is not one of the published models"
     if preset:
-        model = f"the published {preset}, of which there is no figure on {task}"
+        model = f"the published {preset}, which has no figure on {task}"
     return f"The run started from {model}: the figures show what others reach, and are not comparable with yours."
 
 
 def percent(task: str, value: float) -> float:
-    """Return a measure in percent, as papers write it; those of SQuAD's official script are already.
+    """Return a measure in percent, as in papers; those of SQuAD's official script already are.
 
     >>> percent("mrpc", 0.68), percent("squad", 68.0)
     (68.0, 68.0)
@@ -327,7 +327,7 @@ def percent(task: str, value: float) -> float:
 
 
 def named(measure: str, names: Sequence[str]) -> str | None:
-    """Find a measure among names, where either may begin with the name of a held-out set.
+    """Find a measure among names; either may start with the name of a held-out set.
 
     >>> named("accuracy", ["dev_matched_accuracy", "dev_mismatched_accuracy"])
     'dev_matched_accuracy'
@@ -337,13 +337,13 @@ def named(measure: str, names: Sequence[str]) -> str | None:
 
 
 def glue_table(runs: Mapping[str, Run]) -> Table:
-    """Return a row per finished task, in percent, and notes on how to read it; for several seeds, their median."""
+    """Return a table of finished tasks, in percent (for several seeds, medians), with notes on how to read it."""
     rows = list[tuple[Cell, ...]]()
     for task, run in runs.items():
         reached = reached_by(run)
         measure = reached[0].key_measure
         yours = [None if value is None else round(percent(task, value), 2) for value in medians(reached)]
-        # that of the model itself, or else of the smallest ALBERT that has one
+        # the published score of the model itself, or else of the smallest ALBERT that has one
         by_model = {s.model: s for s in reversed(published_on_dev(task)) if named(measure, [s.measure])}
         score = next((by_model[model] for model in (preset_of(run), *NEAREST) if model in by_model), None)
         cited = (score.percent, score.model, f"{score.table}, row {score.row}") if score else (None, None, None)
@@ -351,7 +351,7 @@ def glue_table(runs: Mapping[str, Run]) -> Table:
     headings = ("task", "measure", "last", "best", "seeds", "published", "model", "source")
     notes = (
         "Percent on dev. last: the last step; best: the best evaluation, which was chosen on dev "
-        "itself. Over several seeds, both are medians.",
+        "itself. For several seeds, both are medians.",
         *dict.fromkeys(comparability(run) for run in runs.values()),
     )
     return Table(headings, rows, decimals=2, notes=notes)

@@ -1,6 +1,6 @@
-"""The page of a training: of a pretraining, or of a fine-tuning with one seed or several.
+"""The report of a training run: pretraining, or fine-tuning with one or several seeds.
 
-It says what was reached beside what no learning reaches; last step and best evaluation stand side by side.
+It compares results with the baseline of no learning, and shows last step and best evaluation side by side.
 """
 
 import math
@@ -25,26 +25,26 @@ from litebert.settings import fields_of
 
 REPORT_FILE = "report.html"
 MOST_NOTES = 50
-MOST_MEASURES = 2  # drawn as long as no key measure is known
-MOST_LABELS, MOST_PAIRS = 12, 20  # above so many labels, so many of the commonest confusions replace the matrix
+MOST_MEASURES = 2  # to draw while the key measure is not known yet
+MOST_LABELS, MOST_PAIRS = 12, 20  # with more labels than this, the commonest confusions replace the matrix
 MOST_ERRORS, LONGEST_ID, LONGEST_ANSWER, LONGEST_TEXT = 20, 40, 120, 280
 NUM_BINS = 15  # Guo et al. 2017, "On Calibration of Modern Neural Networks", section 5
-BETWEEN = " ¦ "  # the two texts of a pair in files of answers
+BETWEEN = " ¦ "  # separates the two texts of a pair in files of answers
 Answers: TypeAlias = Mapping[str, Sequence[AnswerRow]]
 Told: TypeAlias = tuple[dict[str, str], list[Section], list[str], str]
-"""What a kind of run adds to a page: facts, sections, and how to use its model in the shell and in Python."""
+"""The parts of a page for one kind of run: facts, sections, and how to use its model in the shell and in Python."""
 
 
 def write_report(folder: Path) -> Path:
     """Write `report.html` into the folder of a run, finished or not, or of several seeds, and return its path.
 
-    The page depends on the files of the run alone: the same run gives the same bytes. It loads nothing.
+    The page depends only on the files of the run: the same run gives the same bytes. It loads nothing else.
     """
     run = Run.open(folder)
     facts, sections, shell, python = _pretraining(run) if run.kind == "pretraining" else _finetuning(run)
     seeds, report = [each.seed for each in run.seeds], f"litebert report {shlex.quote(str(run.folder))}"
 
-    # how far it is, and what to do next
+    # progress, and what to do next
     if seeds:
         status = f"{len(tables.reached_by(run))} of {len(seeds)} seeds are finished."
         pages = [f"litebert report {shlex.quote(str(each.folder))}" for each in run.seeds]
@@ -84,14 +84,14 @@ def write_report(folder: Path) -> Path:
     both = Table(("Name", "Value"), cells, "Versions, machine and data; hashes are blake2b", "names")
     sections.append(Section("Environment and data", tables=[both]))
 
-    if not seeds:  # what happened, and what it took; an unknown figure is empty
+    if not seeds:  # events, and resources used; an unknown figure is empty
         speeds = [row.values["tokens_per_second"] for row in run.training if "tokens_per_second" in row.values]
         timed = [row.values for row in run.training if row.values.get("tokens_per_second", 0) > 0]
         seconds = sum(row.get("tokens", 0) / row["tokens_per_second"] for row in timed)
         notes = [(row.step, row.text) for row in run.rows if row.kind == "note"]
         facts |= {
             "Tokens seen": f"{run.tokens:,}" if run.tokens else "",
-            "Time, evaluations not counted": duration(seconds) if seconds else "",
+            "Time, without evaluations": duration(seconds) if seconds else "",
             "Median speed": f"{statistics.median(speeds):,.0f} tokens/s" if speeds else "",
             "Notes": f"{len(notes):,}, listed below" if notes else "",
         }
@@ -119,7 +119,7 @@ def _sentences(clauses: Sequence[str]) -> list[str]:
 
 
 def _pretraining(run: Run) -> Told:
-    # torch comes with it, which only a page needs
+    # imports torch, which only a page needs
     from litebert.tasks.pretraining import pretraining_measures
 
     # each measure as a curve, and in a table of the first and the last evaluation
@@ -130,7 +130,7 @@ def _pretraining(run: Run) -> Told:
     for each in pretraining_measures():
         if not each.title:
             continue
-        # What is reached without any learning: a number, or a measure of its own.
+        # The level without any learning: a number, or the name of another measure.
         is_number = isinstance(each.chance, float)
         level = each.chance if isinstance(each.chance, float) else last.get(each.chance or "", math.nan)
         rule = ("chance" if is_number else "commonest token", level) if math.isfinite(level) else None
@@ -138,7 +138,7 @@ def _pretraining(run: Run) -> Told:
         drawn += chart_of(run, each.name, title, each.caption, write, rule=rule)
         unlearnt = f"{write(level)}, {rule[0]}" if rule else "-"
         if each.name == "masked_lm_loss" and isinstance(vocabulary, int):
-            unlearnt = f"{write(math.log(vocabulary))}, all tokens alike"
+            unlearnt = f"{write(math.log(vocabulary))}, uniform guess"
         if any(each.name in values for values in ends.values()):
             reached = (write(values.get(each.name, math.nan)) for values in ends.values())
             rows.append((title, *reached, unlearnt))
@@ -168,9 +168,9 @@ def _pretraining(run: Run) -> Told:
 
 
 def _finetuning(run: Run) -> Told:
-    """Tell of one run, or of several seeds: their medians and their spread."""
+    """Return the parts of the page for one run, or for several seeds: medians and spread."""
     parts, results, setting = run.seeds or (run,), tables.reached_by(run), run.setting
-    answers = read_answers(run.folder)  # of several seeds, their own pages have them
+    answers = read_answers(run.folder)  # for several seeds, these are on the page of each
     sets = [name.removesuffix(" examples") for name in run.file.data if name.endswith(" examples")]
 
     # the loss, and the key measure on each held-out set, or the first measures of an unfinished run
@@ -202,7 +202,7 @@ def _finetuning(run: Run) -> Told:
         "Seed": ", ".join(str(each.seed) for each in run.seeds) or str(run.settings.get("train.seed", "unknown")),
     }
 
-    # how to ask the model: by the example of its head
+    # how to use the model: the example of its head
     classes = run.config.get("architectures")
     kind = kind_of_class(str(classes[0])) if isinstance(classes, list) and classes else None
     place, python = shlex.quote(str(run.folder)), "verbs"
@@ -227,9 +227,9 @@ def _result(run: Run, results: Sequence[Result]) -> Section:
                 cells.append(f"{word(found.median)}{several}" if found else None)
             rows.append([*cells, results[0].baseline.get(name)])
         words = [
-            "The last step is what training ended with (model/). The best evaluation is that with "
-            f"the highest {key} of {results[0].num_evaluations:,} (best/): it was chosen on the examples "
-            "that it is measured on, which flatters it. Compare each with figures chosen likewise.",
+            "The last step is where training ended (model/). The best evaluation is the one with the "
+            f"highest {key} of {results[0].num_evaluations:,} (best/): it was chosen on the same examples "
+            "that it is measured on, which flatters it. Compare each with figures chosen the same way.",
             *_sentences(tables.doubts_of(run)),
         ]
         caption = "Measured on held-out examples, without dropout"
@@ -240,7 +240,7 @@ def _result(run: Run, results: Sequence[Result]) -> Section:
         shown.append(Table(("Measure", *headings, "Without learning"), rows, caption))
     elif run.evaluations:
         row = run.evaluations[-1]
-        words = ["The run is not finished; its best evaluation is chosen when it is."]
+        words = ["The run is not finished; its best evaluation is chosen at the end."]
         shown.append(Table(("Measure", f"At step {row.step:,}"), [*row.values.items()], "The last evaluation so far"))
     if run.seeds:
         by_seed = list[list[Cell]]()
@@ -255,7 +255,7 @@ def _result(run: Run, results: Sequence[Result]) -> Section:
 
 
 def _published(run: Run, results: Sequence[Result]) -> Section:
-    """Return published figures beside the reader's own, which are medians over seeds."""
+    """Return published figures next to those of the run, which are medians over seeds."""
     yours, task, rows = tables.ends_of(results), run.setting("task.name"), list[list[Cell]]()
     for score in tables.published_on_dev(task):
         cells: list[Cell] = [score.model, score.measure, f"{score.percent:.1f}"]
@@ -270,13 +270,13 @@ def _published(run: Run, results: Sequence[Result]) -> Section:
     return Section("Published figures, and yours", words, tables=shown)
 
 
-# ---- answers: which labels are mistaken, how sure the model is, what is worst ---------------------------------------
+# ---- answers: which labels are confused, how confident the model is, the worst errors -------------------------------
 
 
 def _judged(run: Run, answers: Answers) -> list[Section]:
     names = run.config.get("id2label")
     labels = [str(name) for name in names.values()] if isinstance(names, dict) else []
-    # where each answer is one of several labels: not text, not a number, not a set of labels
+    # splits in which each answer is one of several labels: not text, not a number, not a set of labels
     known = set(labels if len(labels) > 1 else ())
     single = {
         split: rows for split, rows in answers.items() if all({each.expected, each.answer} <= known for each in rows)
@@ -296,16 +296,16 @@ def _judged(run: Run, answers: Answers) -> list[Section]:
             caption = f"{split}: the {len(wrong[:MOST_PAIRS])} commonest of {len(wrong):,} confusions"
             confusion = Table(("Expected", "Answered", "Times"), wrong[:MOST_PAIRS], caption)
         matrices.append(confusion)
-    words = ["What the last step answers: a row for each label that was right."] if single else []
+    words = ["The answers of the last step, with a row for each correct label."] if single else []
     confused = Section("Confusion", words, tables=matrices)
 
     said, drawn = list[str](), list[Figure]()
-    for split, rows in (single if labels else answers).items():  # no set of labels, no tags
+    for split, rows in (single if labels else answers).items():  # not sets of labels, not tags
         confidences = [row.confidence for row in rows if row.confidence is not None]
         if len(confidences) < len(rows):
             continue
         sure, right = np.array(confidences), np.array([row.is_right for row in rows])
-        places = np.ceil(sure * NUM_BINS)  # a bin has its upper edge, not its lower one
+        places = np.ceil(sure * NUM_BINS)  # a bin includes its upper edge, not its lower one
         in_bins = [places == place for place in np.unique(places)]
         bins = [(float(sure[each].mean()), float(right[each].mean()), int(each.sum())) for each in in_bins]
         error = sum(count * abs(confidence - accuracy) for confidence, accuracy, count in bins) / len(rows)
@@ -319,24 +319,24 @@ def _judged(run: Run, answers: Answers) -> list[Section]:
     calibration = Section("Calibration", [what, *said] if said else [], drawn)
 
     def rank(row: AnswerRow) -> tuple[float, str]:
-        """How wrong, times how confident (1 if unknown), the worst first."""
+        """Return how wrong, times how confident (1 if unknown): sorts the worst first."""
         return ((row.score or 0.0) - 1) * (1.0 if row.confidence is None else row.confidence), row.id
 
     worst = list[Table]()
     for split, rows in answers.items():
         wrong_rows, cells = sorted((row for row in rows if not row.is_right), key=rank), list[tuple[str, ...]]()
         for row in wrong_rows[:MOST_ERRORS]:
-            confident = "not told" if row.confidence is None else f"{row.confidence:.1%}"
+            confident = "unknown" if row.confidence is None else f"{row.confidence:.1%}"
             told = [shortened(text or "", LONGEST_ANSWER) or "(none)" for text in (row.expected, row.answer)]
             cells.append((shortened(row.id, LONGEST_ID), confident, *told, shortened(row.text, LONGEST_TEXT)))
         caption = f"{split}: the worst {len(cells)} of {len(wrong_rows):,} errors in {len(rows):,}"
         worst.append(Table(("Id", "Sure", "Expected", "Answered", "Text"), cells, caption, "texts"))
-    words = ["What the last step gets wrong: what it was surest of, or farthest off, comes first."]
+    words = ["The errors of the last step: the most confident, or the farthest off, come first."]
     return [confused, calibration, Section("Worst errors", words if answers else [], tables=worst)]
 
 
 def shortened(text: str, most: int) -> str:
-    """Return a text on one line, without unprintable characters and cut if it is too long.
+    """Return a text on one line, with unprintable characters replaced, and cut if it is too long.
 
     >>> shortened("one\\n two\\x00 three", 9)
     'one two\\ufffd …'
