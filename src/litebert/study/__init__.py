@@ -1,6 +1,6 @@
-"""Studies of the architecture: the paper's experiments repeated, and here what needs no experiment.
+"""Studies of the architecture: repetitions of the paper's experiments and, in this file, figures that need none.
 
-That is the parameters and FLOPs of a network, computed from its configuration alone; `litebert sizes` for the presets.
+These are a network's parameters and FLOPs, computed from its configuration; `litebert sizes` shows the presets.
 """
 
 from dataclasses import asdict, dataclass
@@ -11,9 +11,9 @@ from litebert.config import PRESETS, AlbertConfig, preset
 from litebert.report.tables import Table
 
 MASKED_SHARE = 0.15
-"""Share of the tokens that the masked LM head reads."""
+"""Share of the tokens that the masked-LM head reads."""
 PAPER_TOKENS = 125_000 * 4_096 * 512
-"""Paper 4.1: the steps, sequences and pieces of every comparison run."""
+"""Paper 4.1: steps x sequences x pieces of every comparison run."""
 PAPER_PARAMETERS = {
     "base": "12M",
     "large": "18M",
@@ -27,10 +27,10 @@ PAPER_PARAMETERS = {
 
 @dataclass(frozen=True)
 class Sizes:
-    """Parameter counts, bytes, and FLOPs per token at sequence lengths 128 and 512; training takes three times as many.
+    """Parameters, bytes, and FLOPs per token at sequence lengths 128 and 512 (training takes three times as many).
 
-    Each layer norm counts with the sub-layer it follows. The word table is also the output layer of the masked LM and
-    counts once, in `embeddings`. FLOPs include the masked-LM head at 15 % of the tokens, and exclude what is computed
+    Each layer norm counts with the sub-layer that it follows. The word table is also the output layer of the masked LM;
+    it counts once, in `embeddings`. FLOPs include the masked-LM head at 15 % of the tokens, but not what is computed
     once per sequence (pooler, sentence order).
     """
 
@@ -86,7 +86,7 @@ def sizes_of(config: AlbertConfig) -> Sizes:
 
 
 def forward_flops(config: AlbertConfig, *, seq_length: int) -> int:
-    """Return the FLOPs of one token's forward pass; every step counts, so sharing saves none.
+    """Return the FLOPs of the forward pass per token; every step counts, so sharing saves nothing.
 
     A multiplication and an addition are two FLOPs. The rule 6N is far too low for shared weights.
 
@@ -109,8 +109,8 @@ def sizes(
     litebert sizes
     litebert sizes --preset base-v2 --preset bert-base --json
 
-    FLOPs are those of one token's forward pass at lengths 128 and 512 (training: three times as many). The formula is
-    V*E + E*H + L*(4H^2 + 2*4H^2) + H^2; its cost is that times the paper's 125,000 steps of 4,096 x 512 tokens.
+    FLOPs are per token of a forward pass at lengths 128 and 512 (training: three times as many). The formula is
+    V*E + E*H + L*(4H^2 + 2*4H^2) + H^2; the cost is the formula times the paper's 125,000 steps of 4,096 x 512 tokens.
     "paper" is Table 1, as printed.
     """
     found = {name: sizes_of(preset(name)) for name in presets or PRESETS}

@@ -1,6 +1,6 @@
-"""The paper's tables: their rows as settings (ablation.toml), what was measured, and whether its order is reproduced.
+"""The paper's tables: rows as settings (ablation.toml), our results, and whether the paper's ordering is reproduced.
 
-Nothing here trains or needs torch; see `trials`.
+Nothing here trains or needs torch; for training, see `trials`.
 """
 
 import math
@@ -22,27 +22,27 @@ from litebert.study import forward_flops
 Words = tuple[str, ...]
 
 MEASURE = "mask_token_accuracy"
-"""What rows are compared by. Only positions that show [MASK] count: at the others the answer may be in sight."""
+"""The measure that compares rows. Only positions with [MASK] count: at others, the answer may be visible."""
 ALWAYS_SHOWN = (MEASURE, "masked_lm_loss", "sentence_order_accuracy")
 CROSSED = ("nsp_accuracy", "nsp_commonest", "sop_accuracy", "sop_commonest")
-"""Measures of a table whose rows are measured on both sentence objectives."""
-CLEAR = 2.0  # standard errors; a smaller difference does not count
+"""Measures of a table in which rows are evaluated on both sentence objectives."""
+CLEAR = 2.0  # in standard errors; a smaller difference does not count
 
 # ---- scales and tables, as described in ablation.toml ---------------------------------------------------------------
 
 
 class Scale(BaseModel, frozen=True, extra="forbid"):
-    """How large the networks of a study are, and how long they are trained."""
+    """The sizes of the networks in a study, and the length of their training."""
 
-    shapes: dict[str, tuple[int, int, int]]  # hidden size, layers, head size, for the paper's shapes of these names
-    embedding_sizes: dict[int, int]  # for the paper's sizes
-    usual_embedding: int  # of all other tables; 0 makes it equal to H
+    shapes: dict[str, tuple[int, int, int]]  # hidden size, layers, head size, by name of the paper's shape
+    embedding_sizes: dict[int, int]  # by the paper's size
+    usual_embedding: int  # for all other tables; 0 makes it equal to H
     steps: int
     training: Words
 
 
 class Variant(BaseModel, frozen=True, extra="forbid"):
-    """One row of a table: a network of the scale, settings, and the paper's figure if it has one."""
+    """One row of a table: a network at the scale, settings, and the paper's figure if there is one."""
 
     label: str
     shape: Literal["base", "large"] = "base"
@@ -83,15 +83,15 @@ class Grid(BaseModel, frozen=True, extra="forbid"):
     title: str
     source: str
     rows: tuple[Variant, ...]
-    crosses_objectives: bool = False  # each row is measured on next sentence and on sentence order, too
-    equals_compute: bool = False  # rows have the FLOPs of their mean
+    crosses_objectives: bool = False  # each row is also evaluated on next sentence and on sentence order
+    equals_compute: bool = False  # all rows get the same FLOPs, their geometric mean
 
     def variants(self, scale: Scale) -> dict[str, Variant]:
-        """Return the rows at a scale by label."""
+        """Return the rows at a scale, by label."""
         found = {row.label: row for row in self.rows if row.num_layers(scale) % row.groups == 0}
         if not self.equals_compute:
             return found
-        # The output layer is left out: the vocabulary has no pieces but the special ones.
+        # The output layer is left out: the vocabulary has only the special pieces.
         words = {label: (*scale.training, *row.words(scale), "model.vocab_size=6") for label, row in found.items()}
         flops = {label: training_flops(each) for label, each in words.items()}
         middle = math.exp(fmean(map(math.log, flops.values())))
@@ -110,23 +110,23 @@ def described() -> _File:
 
 
 def config_of(words: Sequence[str]) -> PretrainConfig:
-    """Return the configuration that settings give; the corpus may be among them."""
+    """Return the configuration with these settings; the corpus may be among them."""
     return resolve(PretrainConfig, settings_from_words(["data.corpus=none", *words])).config
 
 
 def training_flops(words: Sequence[str]) -> float:
-    """Return the FLOPs of a training; a backward pass costs two forward passes."""
+    """Return the FLOPs of a training run; a backward pass costs as much as two forward passes."""
     config = config_of(words)
     length = config.objective.max_seq_length
     tokens = config.train.steps * config.train.batch_size * length
     return 3 * forward_flops(config.model, seq_length=length) * tokens
 
 
-# ---- what was measured ----------------------------------------------------------------------------------------------
+# ---- results --------------------------------------------------------------------------------------------------------
 
 
 class Trial(BaseModel):
-    """The result of one training; `table` counts the embeddings, `body` all other parameters."""
+    """The result of one training run; `table` counts the embeddings, `body` all other parameters."""
 
     label: str
     seed: int
@@ -141,7 +141,7 @@ class Trial(BaseModel):
 
 
 class AblationRow(BaseModel):
-    """One row: what was measured with each seed, or only what it would cost."""
+    """One row: the results of each seed, or only the predicted cost."""
 
     label: str
     part: str = ""
@@ -151,13 +151,13 @@ class AblationRow(BaseModel):
     predicted_cpu_seconds: float
 
     def values(self, name: str) -> list[float]:
-        """Return one measure or probe of all seeds that have it."""
+        """Return a measure or probe from all seeds that have it."""
         found = [trial.measures | trial.probes for trial in self.trials]
         return [each[name] for each in found if name in each]
 
 
 class Ablation(BaseModel):
-    """A table of the paper with our rows, exactly as in NAME.json of the output folder."""
+    """A table of the paper with our rows, exactly as in NAME.json in the output folder."""
 
     name: str
     title: str
@@ -167,7 +167,7 @@ class Ablation(BaseModel):
 
     @property
     def verdict(self) -> str:
-        """Say in one sentence what was and was not reproduced."""
+        """What was and was not reproduced, in a few sentences."""
         trained = [row for row in self.rows if row.trials]
         if not trained:
             return "Nothing was trained: the costs are predictions."
@@ -193,19 +193,19 @@ class Ablation(BaseModel):
 
     @property
     def columns(self) -> list[str]:
-        """The measures and probes to show: those of two rows at least, as one row may be measured for another table."""
+        """The measures and probes to show: those of at least two rows, since one may have some from another table."""
         counts = Counter(n for row in self.rows for n in {n for t in row.trials for n in (*t.measures, *t.probes)})
         probes = {name for row in self.rows for trial in row.trials for name in trial.probes}
         return [n for n in (*ALWAYS_SHOWN, *CROSSED, *sorted(probes)) if counts[n] > (n not in ALWAYS_SHOWN)]
 
 
-# ---- whether our rows are in the paper's order, as far as the noise allows ------------------------------------------
+# ---- whether our rows are in the paper's order, as far as noise allows to say ---------------------------------------
 
 
 def ordering(paper: Sequence[float | None], ours: Sequence[Sequence[float]]) -> str:
-    """Say whether two columns have the same order; `ours` has the values of all seeds for each row.
+    """Return a clause on whether two columns have the same order; `ours` has the values of all seeds for each row.
 
-    Rows without a figure, and equal figures, are not compared.
+    Rows without a figure, or with equal figures, are not compared.
     """
     agreements = []
     for (one, other), difference in differences(ours).items():
@@ -224,9 +224,9 @@ def ordering(paper: Sequence[float | None], ours: Sequence[Sequence[float]]) -> 
 
 
 def differences(ours: Sequence[Sequence[float]]) -> dict[tuple[int, int], float]:
-    """Return, for each pair of measured rows, by how much the second mean is larger: 0 where the seeds cannot tell.
+    """Return for each pair of measured rows by how much the second mean is larger, or 0 if the seeds do not decide.
 
-    The deviation between seeds is pooled over the rows. A row with one seed is not put above or below another.
+    The deviation between seeds is pooled over the rows. A row with only one seed is never above or below another.
 
     >>> differences([[1.0, 1.1], [2.0, 2.1], [1.1, 1.2], []])
     {(0, 1): 1.0, (0, 2): 0.0, (1, 2): -0.9}

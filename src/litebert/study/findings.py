@@ -1,6 +1,6 @@
-"""The commands of `litebert study`: what each finds, as a record in a JSON file, a conclusion, tables and figures.
+"""The commands of `litebert study`: findings as a record in a JSON file, a conclusion, tables and figures.
 
-What is imported in the functions needs torch, which `litebert study layers --help` does without.
+Imports inside functions need torch, which `litebert study layers --help` does not load.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -29,12 +29,12 @@ COLORS = ("train", "held-out", "ink", "rule", "quiet")
 Verdict = Literal["converges", "closes in", "oscillates", "wanders"]
 Record = TypeVar("Record", bound=BaseModel)
 Found = TypeVar("Found")
-Output = Annotated[Path | None, "Folder of metrics and figures."]
+Output = Annotated[Path | None, "Folder for metrics and figures."]
 
 
 @dataclass(frozen=True)
 class Study(Generic[Found]):
-    """What the paper found and what we found, the sentence that compares them, and the files that were written."""
+    """What the paper found and what we found, a sentence that compares them, and the files that were written."""
 
     found: Found
     name: str
@@ -63,7 +63,7 @@ class Study(Generic[Found]):
         return (self.finding, *map(str, self.written))
 
     def write(self, folder: Path | None, records: Mapping[str, BaseModel]) -> "Study[Found]":
-        """Write records by name as metrics files, and the figures."""
+        """Write the records as metrics files by name, and the figures."""
         if folder is None:
             return self
         files = {f"{name}.json": record.model_dump_json(indent=2) for name, record in records.items()}
@@ -74,7 +74,7 @@ class Study(Generic[Found]):
 
 
 def read_findings(record: type[Record], folder: Path, name: str) -> list[Record]:
-    """Return the records in the metrics files of this name, which may have a *."""
+    """Return the records in the metrics files with this name, which may contain a *."""
     paths = sorted(folder.glob(f"{name}.json"))
     return [record.model_validate(read_json(path, command="litebert study --help")) for path in paths]
 
@@ -83,10 +83,10 @@ def read_findings(record: type[Record], folder: Path, name: str) -> list[Record]
 
 
 class StepChange(BaseModel):
-    """Input and output of one step: means over the tokens of the texts."""
+    """Input and output of one step compared: means over the tokens of the texts."""
 
     step: int
-    block: int  # the one that the step applies, numbered by first use
+    block: int  # the block that the step applies, numbered by first use
     l2: float  # distance of input and output
     angle: float  # in degrees
     norm: float  # length of the output
@@ -94,13 +94,13 @@ class StepChange(BaseModel):
 
 
 class Fate(BaseModel):
-    """Where the iterates stand at a depth beyond the trained one; `models.fate_of` has the criteria."""
+    """The behaviour of the iterates at a depth beyond the trained one; `models.fate_of` has the criteria."""
 
     depth: int
     verdict: Verdict
     residual: float  # mean over the last 8 steps
-    period: int  # of 2 to 8 steps, after which the states come closest to where they were
-    return_residual: float  # how close they come
+    period: int  # 2 to 8 steps, after which the states come closest to where they were
+    return_residual: float  # their distance then
 
 
 class Layers(BaseModel):
@@ -118,7 +118,7 @@ class Layers(BaseModel):
 
     @property
     def summary(self) -> str:
-        """Say in one sentence what happens beyond the trained depth."""
+        """What happens beyond the trained depth, in two sentences."""
         blocks = self.steps[-1].block
         repeated = "its shared step" if blocks == 1 else f"the last of its {blocks} blocks"
         if 1 < blocks == self.num_steps:
@@ -134,15 +134,14 @@ class Layers(BaseModel):
 def study_layers(
     *models: str | Path,
     texts: Annotated[Path, "A file with one text per line."],
-    limit: Annotated[int, Ge(1), "Texts read."] = 32,
+    limit: Annotated[int, Ge(1), "Maximum texts to read."] = 32,
     depths: Annotated[tuple[int, ...], "Depths to report."] = (24, 48, 96),
     output: Output = None,
 ) -> Study[list[Layers]]:
-    """Compare the input and the output of every step, and apply the last step further.
+    """Compare the input and the output of every step, and go on applying the last step.
 
-    Reports at each depth whether the states converge (a step moves them by less than 1 %), oscillate (they return
-    within 8 steps), close in (steps shrink by half), or wander. Without a model, the one that comes with the package is
-    measured.
+    This reports at each depth whether the states converge (a step moves them by less than 1 %), oscillate (they return
+    within 8 steps), close in (steps shrink by half), or wander. Without a model, the packaged model is measured.
 
     litebert study layers --texts my-text.txt
     litebert study layers runs/mine models/bert --texts my-text.txt --depths 24,48,96 --output study
@@ -179,12 +178,12 @@ def of_layers(found: Sequence[Layers]) -> Study[list[Layers]]:
 
     fate_headings = ("model", "depth", "verdict", "residual", "period", "return", "|eigenvalue|", "at the end")
     step_headings = ("model", "step", "block", "L2", "angle", "norm", "residual")
-    moved_by = "Share of its length by which a step moves a state."
+    moved_by = "How far a step moves a state, as a share of its length."
     return Study(
         list(found),
         name="layers",
         title="Figure 1: what each step changes",
-        paper="The distances of ALBERT-large oscillate and do not go to zero: no fixed point. Figure 1 prints no "
+        paper="The distances of ALBERT-large oscillate and do not go to zero: no fixed point. Figure 1 gives no "
         "numbers and names no texts.",
         finding=" ".join(each.summary for each in found),
         tables=[
@@ -206,24 +205,24 @@ def study_ablation(
     name: str,
     *,
     corpus: Annotated[Path, "Corpus folder."],
-    output: Annotated[Path, "Folder of runs, metrics and figures."] = Path("study"),
-    scale: Annotated[str, "tiny, or paper: full scale."] = "tiny",
+    output: Annotated[Path, "Folder for runs, metrics and figures."] = Path("study"),
+    scale: Annotated[str, "tiny, or paper (full scale)."] = "tiny",
     seeds: Annotated[tuple[int, ...], "Seeds, separated by commas."] = (1, 2),
     rows: Annotated[tuple[str, ...], "--row", "Train only this row; may be repeated."] = (),
     afford: Annotated[
-        float, Ge(0), "CPU minutes that a row may take; the cost of longer rows is predicted. 0: train none, inf: all."
+        float, Ge(0), "CPU minutes that a row may take; longer rows are only predicted. 0: train none, inf: all."
     ] = 10.0,
     probes: Annotated[
         tuple[str, ...],
         "--probe",
-        "TASK=PATH: fine-tune each row at a fixed budget, on sst2, squad, race-middle, or a file of your own.",
+        "TASK=PATH: fine-tune each row at a fixed budget, on sst2, squad, race-middle, or your own file.",
     ] = (),
-    more: Annotated[Path | None, "Second corpus, for the table `data` alone."] = None,
+    more: Annotated[Path | None, "Second corpus, only for the table `data`."] = None,
 ) -> Study[Ablation]:
-    """Train the rows of a table of the paper, and say whether its ordering is reproduced.
+    """Train the rows of a table of the paper, and report whether its ordering is reproduced.
 
     NAME is embedding (Table 3), sharing (4), sentence (5), time (6), data (7), dropout (8), depth (11), width (12),
-    ngram or groups; or what the authors name as future work: masking or attention. A trained row is not trained again:
+    ngram or groups; or masking or attention, which the authors name as future work. A trained row is not trained again:
     rerun the command to resume.
 
     litebert study ablation sharing --corpus corpora/mine
@@ -240,7 +239,7 @@ def study_ablation(
             raise no_such_name("LB-746", f"there is no {kind} of this name", given, known, next=HELP)
     for probe in probes:
         if not all(probe.partition("=")):
-            wanted = "TASK=PATH: a named task and its folder, or a name and a file of your own"
+            wanted = "TASK=PATH: a named task and its folder, or a name and your own file"
             raise LitebertError("LB-762", "a probe is a task and its data", received=probe, expected=wanted, next=HELP)
     if more is None and any(variant.has_more_data for variant in variants.values()):
         again = "litebert study ablation data --corpus CORPUS --more CORPUS"
@@ -263,12 +262,12 @@ def study_ablation(
                     say(f"{name}, {row.label}, seed {seed}")
                 trained = bench.trial(variant, seed, probes)
             row.trials += [trained] if trained else []
-            write_json(output / f"{name}.json", found.model_dump(mode="json"))  # after each training: they take long
+            write_json(output / f"{name}.json", found.model_dump(mode="json"))  # after each row: training takes long
     return of_ablation(found).write(output, {name: found})
 
 
 def of_ablation(found: Ablation) -> Study[Ablation]:
-    """Return a table of the paper with our rows beside it, and its figure."""
+    """Return a table with the paper's figures next to ours, and its figure."""
     headings = ["row", "paper", "seeds", *(f"{name}{end}" for name in found.columns for end in ("", " ±"))]
     headings += ["tokens", "CPU s", "table", "body", "predicted CPU s", "predicted FLOPs"]
     rows, points = list[list[Cell]](), dict[str, list[float]]()
@@ -299,7 +298,7 @@ def of_ablation(found: Ablation) -> Study[Ablation]:
 
 
 class ClaimResult(BaseModel):
-    """One claim as measured here; pairs are (own, that of the network beside), speeds are relative to that one."""
+    """One claim as measured here; pairs are (this network, the one beside it), speeds are relative to the latter."""
 
     name: str
     beside: str
@@ -311,9 +310,9 @@ class ClaimResult(BaseModel):
     training_seconds: tuple[float, float]  # CPU seconds of one process
 
     def speed_at(self, gigabits: int) -> float:
-        """Return the ratio of speeds of a step followed by a ring all-reduce, which sends the gradients about twice."""
+        """Return the ratio of speeds of a step with a ring all-reduce, which sends the gradients about twice."""
         own, other = (
-            seconds + 2 * 32 * number / (gigabits * 1e9)  # gradients are in float32: 32 bits a parameter
+            seconds + 2 * 32 * number / (gigabits * 1e9)  # gradients are in float32: 32 bits per parameter
             for seconds, number in zip(self.training_seconds, self.parameters, strict=True)
         )
         return other / own
@@ -332,16 +331,16 @@ class Costs(BaseModel):
 
 def study_cost(
     *,
-    tokens: Annotated[int, Ge(8), "Tokens of a step."] = 64,
-    seq_length: Annotated[int, Ge(8), Le(512), "Tokens of a sequence."] = 64,
-    rounds: Annotated[int, Ge(1), "Measurements of each time; their median counts."] = 3,
+    tokens: Annotated[int, Ge(8), "Tokens per step."] = 64,
+    seq_length: Annotated[int, Ge(8), Le(512), "Tokens per sequence."] = 64,
+    rounds: Annotated[int, Ge(1), "Measurements of each time; the median is reported."] = 3,
     precision: Literal["fp32", "bf16"] = "fp32",
     output: Output = None,
 ) -> Study[Costs]:
     """Time a training step and inference of ALBERT-large, ALBERT-xxlarge and BERT-large.
 
     The networks have random weights; BERT-large alone needs 5 GB. The times of data-parallel training are computed: the
-    measured step, then the ring all-reduce of its gradients.
+    measured step plus a ring all-reduce of its gradients.
 
     litebert study cost
     litebert study cost --precision bf16 --tokens 512 --rounds 5
@@ -378,7 +377,7 @@ def of_costs(found: Costs) -> Study[Costs]:
         found,
         name="cost",
         title="Speed and cost (paper: Table 2, 4.3)",
-        paper="ALBERT-large trains 1.7 times as fast as BERT-large, ALBERT-xxlarge 0.3 times, on many TPUs with their "
+        paper="ALBERT-large trains 1.7 times as fast as BERT-large, ALBERT-xxlarge 0.3 times, on many TPUs, including "
         "communication.",
         finding=" ".join(said),
         tables=[Table(headings, rows, title, decimals=2)],
@@ -391,7 +390,7 @@ def of_costs(found: Costs) -> Study[Costs]:
 def study_page(
     folder: Path, *, html: Annotated[Path, "The page to write."], force: Annotated[bool, "Replace the page."] = False
 ) -> Shown[dict[str, str | dict[str, str]]]:
-    """Write one page of all studies whose metrics files are in FOLDER, and print its path.
+    """Write one page of all studies that have metrics files in FOLDER, and print its path.
 
     litebert study page study --html study.html
     litebert study page study --html study.html --force
@@ -402,7 +401,7 @@ def study_page(
     studies += [of_ablation(each) for name in described().tables for each in read_findings(Ablation, folder, name)]
     studies += map(of_costs, read_findings(Costs, folder, "cost"))
     if not studies:
-        what, expected = f"there is no metrics file of a study in {folder}", "the folder that --output of a study names"
+        what, expected = f"there is no metrics file of a study in {folder}", "the --output folder of a study"
         raise LitebertError("LB-764", what, expected=expected, next="litebert study layers --help")
     sections = [
         Section(each.title, [f"The paper: {each.paper}", f"Here: {each.finding}"], each.figures, each.tables)

@@ -1,7 +1,7 @@
-"""Studies of models: each step and beyond (Figure 1), and the paper's claims of cost.
+"""Measurements of models: each step and beyond (Figure 1), and the paper's claims about cost.
 
-Times are CPU seconds of this process; what is compared is timed one after the other in every round, so that other work
-on the machine cancels.
+Times are CPU seconds of this process. Networks that are compared are timed one after the other in every round, so that
+the influence of other work on the machine cancels out.
 """
 
 import math
@@ -25,23 +25,23 @@ from litebert.study import MASKED_SHARE, findings, forward_flops, sizes_of
 
 SEED = 12_345
 
-# ---- Figure 1: what each step changes, and where the network goes beyond its depth ----------------------------------
+# ---- Figure 1: what each step changes, and what happens beyond the trained depth ------------------------------------
 #
 # The paper compares the input and the output of each layer and finds that they "are oscillating rather than converging"
-# (3.1). It gives neither its texts nor a criterion; ours are these.
+# (3.1). It gives neither its texts nor a criterion; these are our criteria.
 
 STILL = 0.01  # a state that moves by less than this share of its length in a step has converged
-RETURN = 0.5  # states oscillate if after some period they are within this share of a step of where they were
-CLOSING = 0.5  # iterates close in on a point if the steps shrank by this factor since half the depth
+RETURN = 0.5  # states oscillate if, after some period, they are back to within this share of a step
+CLOSING = 0.5  # iterates close in on a point if the steps have shrunk by this factor since half the depth
 MOST_PERIOD, WINDOW = 8, 8
-LEAST_DEPTH = MOST_PERIOD + WINDOW  # at a smaller depth there are too few states to find a period
+LEAST_DEPTH = MOST_PERIOD + WINDOW  # at a smaller depth, there are too few states to find a period
 
 
 def measure_layers(model: Model, texts: Sequence[str], *, depths: Sequence[int] = (24, 48, 96)) -> findings.Layers:
-    """Measure each step of a model over the pieces of texts, [CLS] and [SEP] not counted; judge at `depths`.
+    """Measure each step of a model over the pieces of texts, without [CLS] and [SEP]; classify it at `depths`.
 
-    Beyond the trained depth the block of the last step is applied again and again. With one block that continues the
-    plan; with several (groups, or no sharing) only the last can be iterated, because an equilibrium is the fixed point
+    Beyond the trained depth, the block of the last step is applied again and again. With one block, this continues the
+    plan; with several (groups, or no sharing), only the last can be iterated, because an equilibrium is the fixed point
     of one map.
     """
     encoded = [ids for ids in model.tokenizer.encode_ids(texts) if ids]
@@ -56,20 +56,20 @@ def measure_layers(model: Model, texts: Sequence[str], *, depths: Sequence[int] 
 
 @torch.no_grad()
 def layers_of(albert: Albert, batch: Batch, counted: Tensor, *, source: str, depths: Sequence[int]) -> findings.Layers:
-    """Measure an encoder on a batch; `counted` (tokens,) is true for the tokens that enter the means."""
+    """Measure an encoder on a batch; `counted` (tokens,) is true for tokens that enter the means."""
     trained, blocks = len(albert.plan), list(dict.fromkeys(albert.plan))
     if not depths or max(depths) <= trained or min(depths) < LEAST_DEPTH:
-        what, wanted = "these depths do not lie beyond the trained one", f"from {LEAST_DEPTH} on, one above {trained}"
+        what, wanted = "these depths are not beyond the trained one", f"from {LEAST_DEPTH} on, one above {trained}"
         raise LitebertError("LB-761", what, expected=wanted, next="litebert study layers --help")
     layout, steps, state = Layout(batch), accelerate(albert).steps(albert), next(albert.states(batch))
     at_depth = end = state.float()  # (tokens, hidden); the engine may pad its rows
     changes, fates, recent = list[findings.StepChange](), list[findings.Fate](), [end[counted]]
     for number in range(1, max(depths) + 1):
-        place = min(number, trained) - 1  # the last step again beyond the plan
+        place = min(number, trained) - 1  # beyond the plan, the last step again
         state = steps[place](state, layout)
         end = state[: len(batch.ids)].float()
         before, after = recent[-1], end[counted]
-        distance = (after - before).norm(dim=-1)  # (tokens,), as all four
+        distance = (after - before).norm(dim=-1)  # (tokens,), like all four
         angle = F.cosine_similarity(before, after, dim=-1).clamp(-1, 1).arccos().rad2deg()
         each = {"l2": distance, "angle": angle, "norm": after.norm(dim=-1), "residual": distance / before.norm(dim=-1)}
         means = {name: float(values.mean()) for name, values in each.items()}
@@ -94,7 +94,7 @@ def fate_of(residuals: Sequence[float], recent: Sequence[Tensor]) -> findings.Fa
     """Classify the last iterates: converged, periodic, slowing down, or none of these."""
 
     def moved(lag: int) -> float:
-        """How far the last states are from those `lag` steps before, relative to their size."""
+        """Return how far the last states are from those `lag` steps before, relative to their size."""
         pairs = zip(recent[-WINDOW - lag : -lag], recent[-WINDOW:], strict=True)
         return fmean(float(((b - a).norm(dim=-1) / a.norm(dim=-1)).mean()) for a, b in pairs)
 
@@ -113,11 +113,11 @@ def fate_of(residuals: Sequence[float], recent: Sequence[Tensor]) -> findings.Fa
 
 @torch.enable_grad()
 def dominant_eigenvalue(albert: Albert, batch: Batch, state: Tensor, *, power_steps: int = 40) -> float:
-    """Return its modulus: iterate v -> J v / |J v| at a state of the first sequence, all of its tokens together.
+    """Return its modulus by iterating v -> J v / |J v| at a state of the first sequence, all of its tokens together.
 
     It is the geometric mean of the growth |J v| / |v| over the second half of the iterations, because a complex pair
-    makes the growth oscillate. The plain blocks are used: a product with the Jacobian differentiates
-    twice, which the fused blocks cannot.
+    makes the growth oscillate. Plain blocks are used: a product with the Jacobian differentiates twice, which fused
+    blocks do not support.
     """
     length, last = batch.lengths[0], albert.plan[-1]
     alone = Batch.from_lists([batch.ids[:length].tolist()], [batch.segments[:length].tolist()])
@@ -139,7 +139,7 @@ def dominant_eigenvalue(albert: Albert, batch: Batch, state: Tensor, *, power_st
     return math.exp(fmean(growths[len(growths) // 2 :]))
 
 
-# ---- the paper's claims of speed and cost: training step, inference, memory, gradients ------------------------------
+# ---- the paper's claims about speed and cost: training step, inference, memory, gradients ---------------------------
 
 
 def measure_costs(
@@ -151,9 +151,9 @@ def measure_costs(
     rounds: int,
     precision: Precision = "fp32",
 ) -> findings.Costs:
-    """Time a training step and a forward pass of each network and of one beside it; take the ratio of each round.
+    """Time a training step and a forward pass of each network and of the one `beside` it; take the ratio per round.
 
-    A claim is a network and how many times as fast it is according to the paper.
+    A claim is a network and its relative speed according to the paper.
     """
     batch, results = Batch.from_lists([[5] * seq_length] * max(1, tokens // seq_length)), list[findings.ClaimResult]()
     for name, (config, paper) in claims.items():
@@ -163,7 +163,7 @@ def measure_costs(
             draws = torch.Generator().manual_seed(SEED)
             networks.append(AlbertForPretraining(shape, dtype=DTYPES[precision], generator=draws).train())
             accelerate(networks[-1].albert)
-            forward_seconds(networks[-1], batch)  # the first call of a kernel prepares it
+            forward_seconds(networks[-1], batch)  # warm-up: the first call prepares the kernels
         steps = [[step_seconds(each, batch) for each in networks] for _ in range(rounds)]
         for each in networks:
             pack(each.albert.eval())
@@ -186,7 +186,7 @@ def measure_costs(
 
 
 def step_seconds(network: AlbertForPretraining, batch: Batch) -> float:
-    """Return the CPU seconds of a forward and a backward pass and a plain update, which touches every weight once."""
+    """Return the CPU seconds of a forward pass, a backward pass and a plain update, which touches every weight once."""
     masked = torch.arange(0, len(batch.ids), round(1 / MASKED_SHARE))
     begun = time.process_time()
     output = network(batch, masked)

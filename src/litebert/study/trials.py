@@ -1,4 +1,4 @@
-"""Rows of an ablation: trained with a seed, measured on held-out text, probed and recorded."""
+"""Train the rows of an ablation with each seed, evaluate them on held-out text, probe them, record the results."""
 
 import json
 import os
@@ -30,7 +30,7 @@ from litebert.train.run import threads, write_model
 EVALUATION_SEED, EVALUATION_SEQUENCES = 12_345, 1_024
 """The held-out sequences and masks are the same for every row and seed."""
 PROBE_STEPS, PROBE_BATCH_SIZE, PROBE_LEARNING_RATE = 200, 32, 3e-4
-"""What a probe may spend on a row; it is the same for every row."""
+"""The budget of a probe, the same for every row."""
 RATE_TOKENS = 1_024
 TRIAL_FILE, CPU_FILE = "trial.json", "cpu.json"
 EVERY_ROW: Words = ("train.eval_at_start=false", "train.eval_sequences=8", "train.keep_checkpoints=1")
@@ -51,7 +51,7 @@ def measured_rate(scale: Scale) -> float:
 
 @dataclass(frozen=True)
 class Bench:
-    """Where the rows of a table are trained, on what, and at which scale."""
+    """The place, corpus and scale for training the rows of a table."""
 
     grid: Grid
     scale_name: str
@@ -97,7 +97,7 @@ class Bench:
         return recorded.model_copy(update={"label": variant.label})
 
     def trial(self, variant: Variant, seed: int, probes: Sequence[str] = ()) -> Trial:
-        """Train, measure and probe a row; what its record has already is not done again."""
+        """Train, evaluate and probe a row; skip whatever its record already has."""
         folder, trial = self.folder(variant, seed), self.finished(variant, seed) or self._trained(variant, seed)
         if self.grid.crosses_objectives and "nsp_accuracy" not in trial.measures:
             for name, sentence in (("nsp", "next"), ("sop", "order")):
@@ -111,21 +111,21 @@ class Bench:
         return trial
 
     def _trained(self, variant: Variant, seed: int) -> Trial:
-        """Train and measure a row, that which it starts from first."""
+        """Train and evaluate a row, after the row that it starts from."""
         folder, words = self.folder(variant, seed), self.words(variant, seed)
         if variant.start:
             before = self.variants[variant.start]
             self.trial(before, seed)
-            # A copy of its model with another depth; the weights are shared by all layers.
+            # Copy its model with another depth; all layers share their weights.
             source, start = self.folder(before, seed) / "run" / "model", folder / "start"
             if not (start / "config.json").is_file():
                 network, depth = load_model(source).network, variant.num_layers(self.scale)
                 deeper = AlbertForPretraining(network.config.model_copy(update={"num_hidden_layers": depth}))
                 deeper.load_state_dict(network.state_dict())
                 write_model(start, deeper, Tokenizer.load(source))
-            # The start has a shape of its own.
+            # The start defines the shape.
             words = (*(w for w in words if not w.startswith(("model.", "start."))), f"start.model={start}")
-        # The CPU time of this process and its children adds up over interruptions.
+        # The CPU time of this process and its children, added up over interruptions.
         path, begun = folder / CPU_FILE, sum(os.times()[:4])
         earlier = float(str(read_json(path, command=f"rm {path}")["seconds"])) if path.is_file() else 0.0
         try:
@@ -148,7 +148,7 @@ class Bench:
             body=sizes.total - sizes.embeddings,
             measures=measure(network, self.corpus, config, sentence=config.objective.sentence),
         )
-        write_json(folder / TRIAL_FILE, trial.model_dump(mode="json"))  # before probes, which take long
+        write_json(folder / TRIAL_FILE, trial.model_dump(mode="json"))  # before the probes, which take long
         return trial
 
 
@@ -163,7 +163,7 @@ def _network(folder: Path) -> AlbertForPretraining:
 
 
 def measure(network: AlbertForPretraining, corpus: Path, config: PretrainConfig, *, sentence: str) -> dict[str, float]:
-    """Measure held-out text under one masking (15 %, runs of up to 3 words) for every row."""
+    """Evaluate on held-out text, with the same masking for every row (15 %, runs of up to 3 words)."""
     held_out = Corpus.open(corpus).held_out()
     assert held_out is not None, "a study needs a corpus with a held-out part"
     tokenizer: Tokenizer = held_out.tokenizer()
@@ -181,7 +181,7 @@ def measure(network: AlbertForPretraining, corpus: Path, config: PretrainConfig,
 def probe_measure(folder: Path, task: str, data: Path, *, seed: int) -> float:
     """Fine-tune the model of a trial, unless this was done before, and return the task's key measure.
 
-    `data` is the folder of a named task, or a file of one's own.
+    `data` is the folder of a named task, or any file of examples.
     """
     run, model = folder / f"probe-{task}", folder / "run" / "model"
     longest = read_config(model).max_position_embeddings
