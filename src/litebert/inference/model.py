@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from litebert.tasks.kinds.spans import SpanAnswer
 
 log = logging.getLogger("litebert")
-PACKAGED = "the one that comes with litebert"  # the packaged model in messages
+PACKAGED = "the packaged model"  # its name in messages
 MAX_CHARACTERS = 1_000_000  # the longest text for `fill`, `tag`, `score` and `order`: their answers grow with the text
 MASK = "[MASK]"
 _HEADS = {"fill": "masked_lm", "score": "masked_lm", "order": "sentence_order"}  # the pretraining heads by verb

@@ -137,7 +137,7 @@ def read_bundle(prefix: Path) -> Bundle:
                 is_possible = entry.size == math.prod(shape) * dtype.itemsize
             if not is_possible or entry.shard_id >= header.num_shards:
                 raise ValueError(f"{entry.size:,} bytes at {entry.offset:,} of file {entry.shard_id:,}, shape {shape}")
-            if not key.startswith(b"\0"):  # such a key is of a slice; the whole variable has its own entry
+            if not key.startswith(b"\0"):  # that is a slice; the whole variable has its own entry
                 entries[key.decode()] = entry
     except (ValueError, IndexError, DecodeError) as error:
         what = f"{path} is cut off, damaged, or of a kind that litebert does not read"

@@ -120,7 +120,7 @@ def read_torch_file(path: Path) -> dict[str, Tensor]:
 
 
 def _is_whole(value: object) -> bool:
-    """Whether a value is a tensor with all its numbers in the file, not a view that repeats one of them 2^50 times."""
+    """Return whether a value is a tensor with all its numbers in the file, not one number expanded 2^50 times."""
     return isinstance(value, Tensor) and value.is_cpu and value.nbytes <= value.untyped_storage().nbytes()
 
 

@@ -178,7 +178,7 @@ class Ablation(BaseModel):
                 for (one, other), by in more.items()
                 if one == 0
             )
-            said = f"By {MEASURE}, beside {self.rows[0].label}: {beside} (scale {self.scale})."
+            said = f"By {MEASURE}, compared with {self.rows[0].label}: {beside} (scale {self.scale})."
             return f"The paper has no figures for this table. {said}"
         verdicts = []
         for part in dict.fromkeys(row.part for row in self.rows):  # rows are compared within their part
@@ -199,7 +199,7 @@ class Ablation(BaseModel):
         return [n for n in (*ALWAYS_SHOWN, *CROSSED, *sorted(probes)) if counts[n] > (n not in ALWAYS_SHOWN)]
 
 
-# ---- whether our rows are in the paper's order, as far as noise allows to say ---------------------------------------
+# ---- whether our rows are in the paper's order, within the noise between seeds --------------------------------------
 
 
 def ordering(paper: Sequence[float | None], ours: Sequence[Sequence[float]]) -> str:

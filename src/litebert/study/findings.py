@@ -370,7 +370,7 @@ def of_costs(found: Costs) -> Study[Costs]:
             f"{each.paper_speed}), inference {speeds[3]:.2f} times."
         )
     title = (
-        f"Speeds as multiples of the network beside; {found.tokens} tokens, sequences of {found.seq_length}, "
+        f"Speeds relative to the second network; {found.tokens} tokens, sequences of {found.seq_length}, "
         f"{found.precision}, {found.threads} threads, {found.rounds} interleaved rounds of CPU time"
     )
     return Study(

@@ -157,7 +157,7 @@ def measure_costs(
     """
     batch, results = Batch.from_lists([[5] * seq_length] * max(1, tokens // seq_length)), list[findings.ClaimResult]()
     for name, (config, paper) in claims.items():
-        say(f"{name} beside {beside[0]}")
+        say(f"{name} against {beside[0]}")
         pair, networks = (config, beside[1]), list[AlbertForPretraining]()
         for shape in pair:
             draws = torch.Generator().manual_seed(SEED)

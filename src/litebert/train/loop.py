@@ -265,7 +265,7 @@ class Clock:
         progress.stride = (self.planned - progress.position) / max(1, MIN_STEPS - step, round(rest * pace))
 
 
-# ---- what a run will need, by measurements on this machine ---------------------------------------------------------
+# ---- what a run will need, estimated by measurements on this machine -----------------------------------------------
 
 PROBE_FLOPS, PROBE_SECONDS = 2e11, 1.0  # size of a probe (some seconds on the slowest cores); how long it is repeated
 ROUNDS = 4  # measurements for each number of threads; the first is a warm-up

@@ -52,7 +52,7 @@ def pretrain(resolved: Resolved[PretrainConfig], folder: Path, *, is_quiet: bool
         if begin(folder, settled, data=sources.described(), world=world):
             return 0
         with threads(settings.threads):
-            # a student takes its teacher's weights on the CPU, before either moves
+            # a student is initialised from its teacher on the CPU, before either moves
             device = choose_device(settings.device)
             teacher = (
                 Teacher.load(locate(named), sources.tokenizer, dtype=DTYPES[settings.precision]) if named else None
@@ -102,7 +102,7 @@ def task_of(
     )
 
 
-# ---- what is settled before a run -----------------------------------------------------------------------------------
+# ---- settings that are completed before a run -----------------------------------------------------------------------
 
 
 def plan(
@@ -197,7 +197,7 @@ def shape_of_student(resolved: Resolved[PretrainConfig]) -> AlbertConfig:
 
 
 def _is_usual(origin: str) -> bool:
-    """Whether a value is a default or comes with a preset: nobody chose it by name."""
+    """Return whether a value of the network is a default or from a preset, rather than chosen by name."""
     return origin == DEFAULT or origin.startswith("preset ")
 
 
@@ -262,4 +262,4 @@ def take_start(
                 next="litebert import google PATH --optimizer, or set start.optimizer=false",
             ) from error
         load_state_tensors(optimizer, state)
-        log.say("took its optimizer's state, too")
+        log.say("also loaded its optimizer's state")

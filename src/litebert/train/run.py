@@ -39,7 +39,7 @@ STATUS_SECONDS = 0.2  # between two updates of the progress bar
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP)
 
 
-# ---- the time in which a run is trained -----------------------------------------------------------------------------
+# ---- the lock and the signals of a run ------------------------------------------------------------------------------
 
 
 @dataclass
@@ -204,7 +204,7 @@ def write_model(folder: Path, network: Network, tokenizer: Tokenizer, *, has_car
             write_card(staged, name=str(folder))
 
 
-# ---- how it goes: lines on stderr, rows in metrics.jsonl -------------------------------------------------------------
+# ---- progress: lines on stderr, rows in metrics.jsonl ---------------------------------------------------------------
 
 
 @dataclass
