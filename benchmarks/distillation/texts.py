@@ -2,9 +2,10 @@
 
 Needs LITEBERT_TEST_DATA with text/books.jsonl.gz, text/wiki_articles.jsonl.gz and squad/train-v1.1.json.gz. Each
 chapter, each article, all paragraphs of a SQuAD article and all its questions are a document. `sample.jsonl` has
-every tenth chapter and everything else, for the vocabulary. Two files have single sentences, each a document:
-`everyday.txt` those of text/everyday.jsonl.gz, and `sentences.txt` those of 6 to 40 words from all articles and from
-every third chapter, except from the documents that a corpus of these texts holds out (1 %).
+every tenth chapter and everything else, for the vocabulary. `everyday.txt` has the sentences of text/everyday.jsonl.gz,
+each a document. Two files have short documents from all articles and every third chapter, except from the documents
+that a corpus of these texts holds out (1 %): `sentences.txt` has single sentences of 6 to 40 words, `pairs.txt` has two
+sentences in a row, of 4 to 40 words each.
 """
 
 import json
@@ -23,18 +24,21 @@ HELD_OUT = 0.01
 
 def main(out: Path) -> None:
     out.mkdir(parents=True)
-    sentences = dict[str, None]()
+    sentences, pairs = dict[str, None](), dict[str, None]()
     for number, (every, text) in enumerate(_documents(), 1):
         row = json.dumps({"text": text})
         append_line(out / f"text-{number % NUM_FILES}.jsonl", row)
         if number % every == 0:
             append_line(out / "sample.jsonl", row)
         if (every == 1 or number % 3 == 0) and not is_held_out(text, HELD_OUT):
-            found = (" ".join(sentence.split()) for sentence in split_sentences(text, TextSettings()))
-            sentences.update(dict.fromkeys(sentence for sentence in found if 6 <= sentence.count(" ") + 1 <= 40))
+            found = [" ".join(sentence.split()) for sentence in split_sentences(text, TextSettings())]
+            sentences.update(dict.fromkeys(sentence for sentence in found if 6 <= len(sentence.split()) <= 40))
+            for pair in zip(found[::2], found[1::2], strict=False):
+                if all(4 <= len(each.split()) <= 40 for each in pair) and not all(each.endswith("?") for each in pair):
+                    pairs["\n".join(pair)] = None
     everyday = dict.fromkeys(" ".join(row["text"].split()) for row in rows(DATA / "text" / "everyday.jsonl.gz"))
-    for name, lines in (("everyday", everyday), ("sentences", sentences)):
-        write_text(out / f"{name}.txt", "".join(f"{line}\n\n" for line in lines))
+    for name, documents in (("everyday", everyday), ("sentences", sentences), ("pairs", pairs)):
+        write_text(out / f"{name}.txt", "".join(f"{document}\n\n" for document in documents))
 
 
 def _documents() -> Iterator[tuple[int, str]]:
