@@ -123,7 +123,7 @@ def test_fill_ranks_words_by_the_probability_of_the_network(model: Model) -> Non
     # Each word is listed once: the probabilities of "▁x" and "x" are added up.
     pieces = (model.tokenizer.piece(place) for place in range(5, model.tokenizer.vocab_size))
     assert sorted(f.words[0] for f in everything) == sorted({piece.removeprefix("▁") for piece in pieces} - {""})
-    every_pair = model.fill("[MASK] walked to the [MASK].", top=10**6)  # filled together
+    every_pair = model.fill("[MASK] walked to the [MASK].", top=10**6)
     two = model.fill("[MASK] walked to the [MASK].", top=50)
     assert len(every_pair) == len(everything) ** 2
     assert [filling.words for filling in two] == [filling.words for filling in every_pair[:50]]

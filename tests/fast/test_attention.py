@@ -55,7 +55,7 @@ def test_a_kernel_gives_what_its_formula_gives(
 
 
 @pytest.mark.parametrize("num_queries", [1, 40])
-@pytest.mark.parametrize("num_keys", [40, 300, 1_100])  # several runs; and more scores than a run may hold
+@pytest.mark.parametrize("num_keys", [40, 300, 1_100])  # one run; several; too many scores for any run
 def test_attention_by_onnxruntime_equals_that_of_torch(num_queries: int, num_keys: int) -> None:
     draws = torch.Generator().manual_seed(0)
     q, k, v = (torch.randn(9, 96, n, 8, generator=draws) for n in (num_queries, num_keys, num_keys))

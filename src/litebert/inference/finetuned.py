@@ -167,7 +167,7 @@ def quantize(
             ids, segments = frame_ids(tokenizer, each, None, max_length=longest)
             features.append(Feature((ids,), (segments,), None, number))
     else:
-        opened = Finetuned.open(model, task=task, precision="fp32")  # int8 is packed beside fp32
+        opened = Finetuned.open(model, task=task, precision="fp32")  # whatever it was trained in
         network, tokenizer, dataset = opened.network, opened.tokenizer, opened.dataset
         rows = dataset.read(data, "train")
         chosen = rows[:: max(1, len(rows) // _NUM_EXAMPLES)][:_NUM_EXAMPLES]

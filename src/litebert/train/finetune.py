@@ -162,8 +162,8 @@ def prepare(resolved: Resolved[FinetuneConfig], folder: Path) -> Prepared:
     tokenizer, shape = Tokenizer.load(start), read_config(start)
     dataset: Dataset[Any, Any] = open_dataset(config.task, config.data)
 
-    # A classifier's head reads by default the mean of the tokens, if the starting model pools text vectors like this,
-    # because such a model has no pooler. Otherwise, and in other tasks, the head reads [CLS].
+    # By default a classifier's head reads the mean of the tokens if the starting model makes its text vectors like
+    # this, since its [CLS] was not trained to hold the text. Otherwise, and in other tasks, the head reads [CLS].
     pooling, is_of_texts = config.model.pooling, isinstance(dataset.family, TextClassification)
     has_choice = is_of_texts and not train.exits
     has_wrong_exits = train.exits and (not is_of_texts or config.teacher.run is not None)
