@@ -20,7 +20,7 @@ from litebert.config import ObjectiveConfig, PretrainConfig
 from litebert.files import read_json, write_json, write_text
 from litebert.folder import SentenceVectors, save_model, write_sentence_transformers
 from litebert.folder.model import load_model, write_weights
-from litebert.nn import AlbertForPretraining, pooled
+from litebert.nn import AlbertForPretraining, pool_rows
 from litebert.runs import Run
 from litebert.tasks.pretraining import micro_batches
 from litebert.tokenizer import Tokenizer
@@ -52,7 +52,7 @@ def fit_pooler(network: AlbertForPretraining, corpora: list[str]) -> float:
             (work,) = micro_batches(masked, None, torch.device("cpu"))
             *_, hidden = network.albert.states(work.batch)
             states.append(hidden[work.batch.first_tokens].double())
-            vectors.append(F.normalize(pooled(hidden, work.batch, "mean").double(), dim=-1))
+            vectors.append(F.normalize(pool_rows(hidden, work.batch, "mean").double(), dim=-1))
     order = torch.randperm(sum(map(len, states)), generator=torch.Generator().manual_seed(1))
     x, wanted = torch.cat(states)[order], LENGTH * torch.cat(vectors)[order]
     fitted = slice(None, -NUM_CHECKED)

@@ -22,7 +22,7 @@ from litebert.cli.command import command_of
 from litebert.config import FinetuneConfig
 from litebert.files import write_text
 from litebert.metrics import Spread
-from litebert.rng import hashed
+from litebert.rng import random_bits
 from litebert.runs import Run
 from litebert.settings import resolve, settings_from_words
 from litebert.train.finetune import finetune
@@ -103,14 +103,14 @@ def main(
     for task in tasks.split(","):
         fixed = [*COMMON, *TASKS[task]]
         if rows:
-            drawn = sorted(labelled(task), key=lambda row: int(hashed(1, row["a"] + row.get("b", ""), 0)))
+            drawn = sorted(labelled(task), key=lambda row: int(random_bits(1, row["a"] + row.get("b", ""), 0)))
             parts = {"train": drawn[:rows], "dev": drawn[rows : 2 * rows]}
             kind = "regression" if task == "stsb" else "classification"
             fixed = [*FEW, *two_tables(parts, out / "data", task), f"data.problem={kind}"]
         elif "task.name=table" in fixed:
             parts = {"train": [], "dev": []}
             for row in labelled(task):
-                parts["train" if int(hashed(0, row["a"], 0)) % 5 else "dev"].append(row)
+                parts["train" if int(random_bits(0, row["a"], 0)) % 5 else "dev"].append(row)
             fixed += two_tables(parts, out / "data", task)
         for seed in seeds:
             words = [*fixed, f"model.start={model}", f"train.seed={seed}", *given]

@@ -52,7 +52,7 @@ class World:
         self.sum_([held])
         return list(map(float, held))
 
-    def of_first(self, number: float) -> float:
+    def broadcast(self, number: float) -> float:
         return self.totals(number if self.is_first else 0.0)[0]
 
     def sum_(self, tensors: Sequence[Tensor]) -> None:
@@ -72,7 +72,7 @@ class World:
                 for tensor in tensors:
                     dist.broadcast(tensor.detach(), src=0)
 
-    def gathered(self, value: Value) -> list[Value]:
+    def gather(self, value: Value) -> list[Value]:
         """Return the values of all processes, by rank."""
         if self.size == 1:
             return [value]
@@ -132,7 +132,7 @@ def _incomplete(error: ValueError) -> LitebertError:
 
 
 @contextmanager
-def joined(device: torch.device) -> Iterator[World]:
+def join_world(device: torch.device) -> Iterator[World]:
     """Connect to the other processes, if there are any, for the duration of the block.
 
     Sums on a GPU use nccl; those on a CPU, such as counts, use gloo. If the block succeeds, all processes disconnect

@@ -100,7 +100,7 @@ def missing_package(package: str, *, extra: str, needed_for: str) -> LitebertErr
 
 def _on_one_line(text: str) -> str:
     """Escape line breaks and control characters, which file names may contain, as Python's strings do."""
-    return harmless(text).replace("\n", "\\n").replace("\t", "\\t")
+    return escape_control(text).replace("\n", "\\n").replace("\t", "\\t")
 
 
 # ---- system failures: files, disk, memory ---------------------------------------------------------------------------
@@ -144,7 +144,7 @@ def _system_error(error: OSError, written: Path | None = None) -> LitebertError:
     path = Path(os.fsdecode(error.filename)) if isinstance(error.filename, str | bytes) and error.filename else written
     name = f"{str(path)[:120]}{'…' * (len(str(path)) > 120)}" if path else "the file"
     said, number = error.strerror or str(error) or type(error).__name__, error.errno
-    look = f"ls -ld {_existing(path)}" if path else "check the paths that the command names"
+    look = f"ls -ld {_deepest_existing(path)}" if path else "check the paths that the command names"
     if number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
         free = f"{free_bytes(written or path or Path.cwd()):,} bytes free"
         advice = "free some space or choose another folder, then rerun; nothing incomplete has its final name"
@@ -158,7 +158,7 @@ def _system_error(error: OSError, written: Path | None = None) -> LitebertError:
     return LitebertError("LB-255", f"the system cannot read or write {name}", received=said, next=look)
 
 
-def _existing(path: Path) -> Path:
+def _deepest_existing(path: Path) -> Path:
     """Return the deepest part of a path that exists."""
     return next((part for part in (path, *path.absolute().parents) if os.path.lexists(part)), Path.cwd())
 
@@ -167,7 +167,7 @@ def free_bytes(path: Path) -> int:
     """Return the free bytes of the disk that holds `path` or its nearest existing parent."""
     import shutil  # takes 5 ms, which `--help` should not spend
 
-    return shutil.disk_usage(_existing(path)).free
+    return shutil.disk_usage(_deepest_existing(path)).free
 
 
 # ---- lines and progress bars in a terminal; control characters in a text never reach it -----------------------------
@@ -176,12 +176,12 @@ _CLEAR = "\r\x1b[K"
 _BAR = 30
 
 
-def harmless(text: str) -> str:
+def escape_control(text: str) -> str:
     r"""Return a text with control and direction characters escaped; line breaks and tabs stay.
 
     The escapes are those of JSON, so JSON text keeps its meaning.
 
-    >>> harmless("red \x1b[31m\n")
+    >>> escape_control("red \x1b[31m\n")
     'red \\u001b[31m\n'
     """
     if text.isascii() and text.isprintable():
@@ -192,19 +192,19 @@ def harmless(text: str) -> str:
     )
 
 
-def counted(number: int, what: str) -> str:
+def format_count(number: int, what: str) -> str:
     """Format a count for people.
 
-    >>> counted(1, "layer"), counted(3_000, "row")
+    >>> format_count(1, "layer"), format_count(3_000, "row")
     ('1 layer', '3,000 rows')
     """
     return f"{number:,} {what}{'s' * (number != 1)}"
 
 
-def duration(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """Format a time span for people.
 
-    >>> duration(75), duration(7_260), duration(500_000)
+    >>> format_duration(75), format_duration(7_260), format_duration(500_000)
     ('1m15s', '2h01m', '5.8 days')
     """
     minutes, rest = divmod(round(seconds), 60)
@@ -220,7 +220,7 @@ def say(text: str) -> None:
     If nothing reads stderr any more, as in `2>&1 | head`, the work continues silently.
     """
     try:
-        print(f"{_CLEAR if sys.stderr.isatty() else ''}{harmless(text)}", file=sys.stderr, flush=True)
+        print(f"{_CLEAR if sys.stderr.isatty() else ''}{escape_control(text)}", file=sys.stderr, flush=True)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
 
@@ -231,5 +231,5 @@ def show_status(done: int, total: int, text: str) -> None:
         import shutil
 
         share = min(1.0, done / max(1, total))
-        bar = f"{'━' * round(share * _BAR):<{_BAR}}  {share:4.0%}  {harmless(text)}"
+        bar = f"{'━' * round(share * _BAR):<{_BAR}}  {share:4.0%}  {escape_control(text)}"
         print(f"{_CLEAR}{bar[: shutil.get_terminal_size().columns - 1]}", end="", file=sys.stderr, flush=True)

@@ -147,7 +147,7 @@ _ARTICLE = re.compile(r"\b(?:a|an|the)\b")
 _WITHOUT_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
-def normalized_answer(text: str) -> str:
+def normalize_answer(text: str) -> str:
     """Return an answer in lower case without punctuation, English articles or extra space."""
     bare = text.lower().translate(_WITHOUT_PUNCTUATION)
     return " ".join(_ARTICLE.sub(" ", bare).split())
@@ -155,7 +155,7 @@ def normalized_answer(text: str) -> str:
 
 def word_f1(wanted: str, found: str, *, of_nothing: float = 1.0) -> float:
     """Return the F1 of the words of two answers; `of_nothing` if neither has words, which version 1.1 counts as 0."""
-    one, other = normalized_answer(wanted).split(), normalized_answer(found).split()
+    one, other = normalize_answer(wanted).split(), normalize_answer(found).split()
     if not one and not other:
         return of_nothing
     num_shared = sum((Counter(one) & Counter(other)).values())  # a word counts as often as it occurs in both
@@ -167,7 +167,7 @@ def word_f1(wanted: str, found: str, *, of_nothing: float = 1.0) -> float:
 
 def exact_and_f1(wanted: Sequence[str], found: str, *, of_nothing: float = 1.0) -> tuple[float, float]:
     """Return the highest exact match and F1 against any right answer; 0 without a right answer."""
-    exact = any(normalized_answer(answer) == normalized_answer(found) for answer in wanted)
+    exact = any(normalize_answer(answer) == normalize_answer(found) for answer in wanted)
     return float(exact), max((word_f1(answer, found, of_nothing=of_nothing) for answer in wanted), default=0.0)
 
 
@@ -252,6 +252,6 @@ def raw_scores(gold: Gold, predictions: Mapping[str, str]) -> dict[str, tuple[fl
     found = {}
     for key, answers in gold.items():
         if key in predictions:
-            wanted = [answer for answer in answers if normalized_answer(answer)] or [""]  # "": has no answer
+            wanted = [answer for answer in answers if normalize_answer(answer)] or [""]  # "": has no answer
             found[key] = exact_and_f1(wanted, predictions[key])
     return found

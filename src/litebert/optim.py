@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.optim.optimizer import Optimizer, ParamsT
 
 from litebert.config import OptimConfig
-from litebert.errors import LitebertError, counted, did_you_mean
+from litebert.errors import LitebertError, did_you_mean, format_count
 
 STATE_NAMES = ("adam_m", "adam_v")  # of each parameter, named as upstream: the moving averages of g and g squared
 MOST_WARMUP = 0.1  # the longest warm-up of a run by the clock, as a share of its steps
@@ -31,8 +31,8 @@ class MomentOptimizer(Optimizer):
     """Step against m / (sqrt(v) + eps) + weight_decay p, as upstream's optimization.py does.
 
     With `bias_correction`, m and v are divided by 1 - beta^t (Kingma and Ba, arXiv 1412.6980). With `average_decay`, an
-    exponential moving average of the weights is kept: see `averaged`. `momentum` is Muon's. In each group, `is_adapted`
-    says whether LAMB scales its steps, and `is_matrix` whether Muon updates it.
+    exponential moving average of the weights is kept: see `use_average`. `momentum` is Muon's. In each group,
+    `is_adapted` says whether LAMB scales its steps, and `is_matrix` whether Muon updates it.
     """
 
     _scales_by_norms = False
@@ -177,14 +177,14 @@ class Muon(MomentOptimizer):
         moments = [state["muon_m"] for state in states]
         torch._foreach_lerp_(moments, gradients, 1 - group["momentum"])  # m += (1 - mu) (g - m)
         ahead = torch._foreach_lerp(gradients, moments, group["momentum"])  # Nesterov's look-ahead
-        updates = tuple(orthogonalised(each) for each in ahead)
+        updates = tuple(orthogonalise(each) for each in ahead)
         # Rows are outputs: a tall matrix may move further for the same change of its outputs.
         torch._foreach_mul_(updates, [max(1, p.shape[0] / p.shape[1]) ** 0.5 for p in parameters])
         torch._foreach_add_(updates, parameters, alpha=group["weight_decay"])
         return updates
 
 
-def orthogonalised(matrix: Tensor) -> Tensor:
+def orthogonalise(matrix: Tensor) -> Tensor:
     """Return approximately U V^T of a matrix U S V^T: all its singular values end near 1.
 
     Five Newton-Schulz steps on the matrix divided by its norm, in bf16 where that is fast, with the quintic that moves
@@ -207,7 +207,7 @@ def orthogonalised(matrix: Tensor) -> Tensor:
 
 
 @contextmanager
-def averaged(optimizer: Optimizer) -> Iterator[None]:
+def use_average(optimizer: Optimizer) -> Iterator[None]:
     """Within the block, replace the weights with their average, if one is kept; restore them bit for bit afterwards."""
     kept = [(p.detach(), state["average"]) for p, state in optimizer.state.items() if "average" in state]
     weights = [parameter.clone() for parameter, _ in kept]
@@ -361,7 +361,7 @@ def load_state_tensors(optimizer: MomentOptimizer, tensors: Mapping[str, Tensor]
     if wrong:
         raise LitebertError(
             "LB-423",
-            f"the optimizer state belongs to another model ({counted(len(wrong), 'tensor')})",
+            f"the optimizer state belongs to another model ({format_count(len(wrong), 'tensor')})",
             received=f"{wrong[0]} of {theirs.get(wrong[0], 'nothing')}",
             expected=ours.get(wrong[0]) or did_you_mean(wrong[0], ours),
             next="resume with the model configuration the checkpoint was written with",

@@ -27,10 +27,10 @@ def stream(seed: int, purpose: str, step: int, sample: int = 0) -> np.random.Gen
 
 def torch_seed(seed: int, purpose: str, step: int, rank: int = 0) -> int:
     """Return a 63-bit seed for torch's generators at one step of one rank."""
-    return int(hashed(seed, purpose, np.int64(step), np.int64(rank)) >> np.uint64(1))
+    return int(random_bits(seed, purpose, np.int64(step), np.int64(rank)) >> np.uint64(1))
 
 
-def hashed(seed: int, purpose: str, *indices: IntLike) -> Hashes:
+def random_bits(seed: int, purpose: str, *indices: IntLike) -> Hashes:
     """Return 64 random bits for each combination of indices (arrays broadcast together).
 
     Each index is added and mixed in by SplitMix64's finaliser (Steele, Lea and Flood, OOPSLA 2014).
@@ -47,7 +47,7 @@ def hashed(seed: int, purpose: str, *indices: IntLike) -> Hashes:
 
 def uniform(seed: int, purpose: str, *indices: IntLike) -> NDArray[np.float64]:
     """Return numbers in [0, 1), one for each combination of indices."""
-    return (hashed(seed, purpose, *indices) >> np.uint64(11)).astype(np.float64) * 2.0**-53  # 53 bits of mantissa
+    return (random_bits(seed, purpose, *indices) >> np.uint64(11)).astype(np.float64) * 2.0**-53  # 53 bits of mantissa
 
 
 def integers(seed: int, purpose: str, low: IntLike, high: IntLike, *indices: IntLike) -> Ints:
@@ -68,15 +68,15 @@ def permutation(seed: int, purpose: str, step: int, length: int, positions: Ints
     half_bits = np.uint64(max(1, (int(length - 1).bit_length() + 1) // 2))
     mask = (np.uint64(1) << half_bits) - np.uint64(1)
 
-    def shuffled(values: Hashes) -> Hashes:
+    def shuffle(values: Hashes) -> Hashes:
         left, right = values >> half_bits, values & mask
         for round_index in range(4):
-            left, right = right, left ^ (hashed(seed, purpose, step, round_index, right.astype(np.int64)) & mask)
+            left, right = right, left ^ (random_bits(seed, purpose, step, round_index, right.astype(np.int64)) & mask)
         return (left << half_bits) | right
 
-    values = shuffled(positions.astype(np.uint64))
+    values = shuffle(positions.astype(np.uint64))
     while (outside := values >= length).any():
-        values[outside] = shuffled(values[outside])
+        values[outside] = shuffle(values[outside])
     return values.astype(np.int64)
 
 

@@ -15,7 +15,7 @@ from pydantic import BaseModel, Field, JsonValue, TypeAdapter, ValidationError, 
 
 from litebert.errors import DamagedError, LitebertError
 from litebert.files import Json, append_line, as_path, read_json, write_text
-from litebert.settings import refused
+from litebert.settings import describe_invalid
 
 RUN_FILE, METRICS_FILE, RESULT_FILE, ANSWERS = "run.json", "metrics.jsonl", "result.json", "answers"
 DAMAGED_FILE = "metrics.damaged"
@@ -32,7 +32,7 @@ def _read_record(kind: type[Record], path: Path) -> Record | None:
     try:
         return kind.model_validate(read_json(path, command=f"ls {path.parent}"))
     except ValidationError as error:
-        raise _damaged(path, refused(error)) from error
+        raise _damaged(path, describe_invalid(error)) from error
 
 
 # ---- run.json: settings with their origins, data, environment -------------------------------------------------------
@@ -104,7 +104,7 @@ def read_log(folder: Path) -> tuple[list[dict[str, Json]], dict[int, tuple[str, 
             LogRow.model_validate(row := json.loads(text))
             rows.append(row)
         except (ValueError, OverflowError, RecursionError) as error:
-            damaged[number] = (text, refused(error) if isinstance(error, ValidationError) else str(error))
+            damaged[number] = (text, describe_invalid(error) if isinstance(error, ValidationError) else str(error))
     return rows, damaged
 
 
@@ -184,7 +184,7 @@ def read_answers(folder: Path) -> dict[str, list[AnswerRow]]:
             try:
                 row = record.validate_json(line, strict=True) if line else None
             except ValidationError as error:
-                raise _damaged(path, f"line {number}: {refused(error)}") from error
+                raise _damaged(path, f"line {number}: {describe_invalid(error)}") from error
             if row and row.expected is not None:
                 found.setdefault(path.stem, []).append(row)
     return found

@@ -37,10 +37,10 @@ def is_typed(origin: str) -> bool:
     return origin == FLAG or origin.startswith(_TYPED)
 
 
-def named_in(origin: str | None, kind: Literal["recipe", "preset"]) -> str | None:
+def name_in(origin: str | None, kind: Literal["recipe", "preset"]) -> str | None:
     """Return the name of the recipe or preset that a value comes from, or None.
 
-    >>> named_in("preset mini (recipe laptop)", "preset"), named_in("recipe mrpc", "preset")
+    >>> name_in("preset mini (recipe laptop)", "preset"), name_in("recipe mrpc", "preset")
     ('mini', None)
     """
     return origin.removeprefix(f"{kind} ").partition(" (")[0] if origin and origin.startswith(f"{kind} ") else None
@@ -96,7 +96,7 @@ class Resolved(Generic[Schema]):
 
     def measured(self, config: Schema) -> "Resolved[Schema]":
         """Return the configuration completed by measurements; changed settings get the origin `MEASURED`."""
-        before, after = flattened(self.config), flattened(config)
+        before, after = flatten(self.config), flatten(config)
         changed = {name: MEASURED for name, value in after.items() if before[name] != value}
         return Resolved(config, self.origins | changed)
 
@@ -134,12 +134,12 @@ def resolve(schema: type[Schema], *layers: Settings) -> Resolved[Schema]:
         found = merged.get(name, Setting(name, DEFAULT))
         is_missing = first["type"] == "missing"
         what = f"{name} is missing" if is_missing else f"{name} cannot have this value (from {found.origin})"
-        received, should = None if is_missing else repr(found.value), wanted(first)
+        received, should = None if is_missing else repr(found.value), expected_value(first)
         raise LitebertError("LB-104", what, received=received, expected=should, next=listing) from error
     return Resolved(config, {key: merged[key].origin if key in merged else DEFAULT for key in known})
 
 
-def flattened(config: BaseModel) -> dict[str, Json]:
+def flatten(config: BaseModel) -> dict[str, Json]:
     """Return a configuration as dotted names and values."""
     return _dotted(config.model_dump(mode="json"))
 
@@ -202,18 +202,18 @@ class Description:
 def describe(schema: type[BaseModel]) -> list[Description]:
     """Describe every setting by its dotted name."""
     return [
-        Description(n, "required" if f.is_required() else repr(f.default), allowed(f), f.description or "")
+        Description(n, "required" if f.is_required() else repr(f.default), describe_allowed(f), f.description or "")
         for n, f in fields_of(schema).items()
     ]
 
 
-def allowed(field: FieldInfo) -> str:
+def describe_allowed(field: FieldInfo) -> str:
     """Describe the values that a setting may have.
 
     >>> from litebert.config import OptimConfig
-    >>> allowed(OptimConfig.model_fields["learning_rate"])
+    >>> describe_allowed(OptimConfig.model_fields["learning_rate"])
     'a number above 0, at most 10'
-    >>> allowed(OptimConfig.model_fields["schedule"])
+    >>> describe_allowed(OptimConfig.model_fields["schedule"])
     'official, linear or wsd'
     """
     kinds = [kind for kind in get_args(field.annotation) if kind is not NoneType]
@@ -231,13 +231,13 @@ def allowed(field: FieldInfo) -> str:
     return f"{words}, or null" if is_optional else words
 
 
-def wanted(error: ErrorDetails) -> str:
+def expected_value(error: ErrorDetails) -> str:
     """Return what a refused value should have been: `less than 50`."""
     return error["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
 
 
-def refused(error: ValidationError) -> str:
+def describe_invalid(error: ValidationError) -> str:
     """Describe what is wrong with the first refused value of a record: `seed should be a valid integer`."""
     first = error.errors(include_url=False)[0]
     place = ".".join(map(str, first["loc"])) or "the content"
-    return f"{place}{' should be' if first['msg'].startswith('Input should be ') else ':'} {wanted(first)}"
+    return f"{place}{' should be' if first['msg'].startswith('Input should be ') else ':'} {expected_value(first)}"

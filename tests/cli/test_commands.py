@@ -40,7 +40,7 @@ def test_control_labels_that_are_not_escaped_steer_the_terminal(
     config = model / "config.json"
     config.write_text(config.read_text().replace('"bad"', '"\\u001b[31mbad\\u009b0m"'))
     assert "\x9b" not in litebert("classify", "Anna", "--model", model).stdout
-    monkeypatch.setattr("litebert.cli.command.harmless", str)
+    monkeypatch.setattr("litebert.cli.command.escape_control", str)
     assert "\x9b" in litebert("classify", "Anna", "--model", model).stdout
 
 

@@ -15,7 +15,7 @@ import torch
 
 import litebert
 from litebert.config import AlbertConfig, PretrainConfig
-from litebert.distributed import World, joined, world_size
+from litebert.distributed import World, join_world, world_size
 from litebert.errors import LitebertError
 from litebert.folder import save_model
 from litebert.nn import AlbertForPretraining
@@ -167,7 +167,7 @@ def test_an_incomplete_environment_is_refused(monkeypatch: pytest.MonkeyPatch, w
     assert world_size() == 1
     for name, value in {"WORLD_SIZE": "2", **wrong}.items():
         monkeypatch.setenv(name, value)
-    with pytest.raises(LitebertError, match="LB-262"), joined(torch.device("cpu")):
+    with pytest.raises(LitebertError, match="LB-262"), join_world(torch.device("cpu")):
         pass
 
 

@@ -11,7 +11,7 @@ from litebert.metrics import (
     classification_measures,
     entities,
     multi_label_measures,
-    normalized_answer,
+    normalize_answer,
     regression_measures,
     squad1_measures,
     squad2_measures,
@@ -79,7 +79,7 @@ def test_answers_are_normalised_as_officially() -> None:
         "1,905%": "1905",
         "an": "",
     }
-    assert {text: normalized_answer(text) for text in expected} == expected
+    assert {text: normalize_answer(text) for text in expected} == expected
 
 
 def test_measures_of_answers_are_the_official_ones() -> None:

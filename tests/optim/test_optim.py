@@ -24,14 +24,14 @@ from litebert.optim import (
     MomentOptimizer,
     Muon,
     Schedule,
-    averaged,
     build_optimizer,
     build_schedule,
     clip_gradients,
     load_state_tensors,
-    orthogonalised,
+    orthogonalise,
     parameter_groups,
     state_tensors,
+    use_average,
 )
 
 # Learning rates
@@ -225,7 +225,7 @@ def test_training_continues_bit_equal_from_saved_state(name: str, more: dict[str
     weights = [parameter.clone() for parameter in model.parameters()]
     assert all(map(torch.equal, weights, resumed.parameters()))
     if "average_decay" in more:  # the average replaces the weights only inside the block
-        with averaged(optimizer), averaged(again):
+        with use_average(optimizer), use_average(again):
             assert all(map(torch.equal, model.parameters(), resumed.parameters()))
             assert not all(map(torch.equal, model.parameters(), weights))
         assert all(map(torch.equal, model.parameters(), weights))
@@ -278,4 +278,4 @@ def test_muon_moves_matrices_as_that_of_torch_does(shape: tuple[int, int]) -> No
         reference.step()
     moved, expected = ours - start, theirs - start
     assert (moved - expected).norm() < 0.02 * expected.norm()
-    assert not orthogonalised(torch.zeros(shape)).any()
+    assert not orthogonalise(torch.zeros(shape)).any()

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from litebert.errors import LitebertError
 from litebert.files import Json, write_json, write_text
-from litebert.metrics import normalized_answer
+from litebert.metrics import normalize_answer
 from litebert.nn import AlbertForTask
 from litebert.reading.source import find_file
 from litebert.tasks.kinds import spans
@@ -106,7 +106,7 @@ def test_the_target_of_an_answer_decodes_to_its_text(official: Tokenizer, contex
     (window,) = _windows(asked, official)
     encoding = official.encode("What?", context)
     assert (window.ids[0], window.segments[0]) == (encoding.ids, encoding.segments)
-    assert normalized_answer(_found(asked, window)) == normalized_answer(piece or text)
+    assert normalize_answer(_found(asked, window)) == normalize_answer(piece or text)
     assert text in _found(asked, window)
 
 
@@ -159,7 +159,7 @@ def test_targets_of_real_answers_decode_unless_they_end_inside_a_piece(official:
         ((answer,), found) = example.answers or (), _found(example, window)
         seen.add(example.id)
         assert answer.text in found
-        if normalized_answer(found) != normalized_answer(answer.text):
+        if normalize_answer(found) != normalize_answer(answer.text):
             num_cut += 1  # it starts or ends inside a piece
             starts, stops = zip(*official.encode(example.context).offsets, strict=True)
             assert answer.start not in starts or answer.start + len(answer.text) not in stops

@@ -12,7 +12,7 @@ from litebert.corpus import build_corpus, check_corpus, check_text
 from litebert.corpus.build import BuildProgress, CorpusSummary
 from litebert.corpus.shards import MANIFEST, PLAN
 from litebert.corpus.text import read_texts
-from litebert.errors import LitebertError, duration, say
+from litebert.errors import LitebertError, format_duration, say
 from litebert.hub import PACKAGED_NAME, locate
 from litebert.reading.findings import CheckReport
 from litebert.tokenizer import Tokenizer, train_tokenizer
@@ -122,7 +122,7 @@ def corpus_build(
 
     def show(progress: BuildProgress) -> None:
         seconds, is_done = progress.seconds_left, progress.parts_done == progress.num_parts
-        left = "" if seconds is None or is_done else f"  left {duration(seconds)}"
+        left = "" if seconds is None or is_done else f"  left {format_duration(seconds)}"
         speed = f"  {progress.tokens_per_second:,.0f} tok/s" if progress.tokens_per_second >= 1 else ""
         say(f"part {progress.parts_done}/{progress.num_parts}  {progress.tokens:,} tokens{speed}{left}")
 

@@ -13,7 +13,7 @@ from typing_extensions import TypedDict
 
 from litebert import runs as on_disk
 from litebert.answers import Shown
-from litebert.errors import LitebertError, counted, say
+from litebert.errors import LitebertError, format_count, say
 from litebert.files import STAGING_MARK, Json, locked, read_json, readable_bytes, remove_folder
 from litebert.inference import Model
 from litebert.report import tables
@@ -104,7 +104,7 @@ class Run(on_disk.Run):
 
     def __repr__(self) -> str:
         state = "finished" if self.is_finished else "not finished"
-        several = f", {counted(len(self.seeds), 'seed')}" if self.seeds else ""
+        several = f", {format_count(len(self.seeds), 'seed')}" if self.seeds else ""
         return f"Run({str(self.folder)!r}: {self.kind}{several}, {state})"
 
     def _repr_html_(self) -> str:

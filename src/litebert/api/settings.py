@@ -18,7 +18,7 @@ from typing_extensions import TypedDict
 
 from litebert.answers import Shown
 from litebert.config import FinetuneConfig, PretrainConfig
-from litebert.errors import LitebertError, duration, no_such_name, say, show_status
+from litebert.errors import LitebertError, format_duration, no_such_name, say, show_status
 from litebert.runs import Run
 from litebert.settings import Description, Setting, Settings, describe, settings_from_toml, settings_from_words
 
@@ -91,7 +91,7 @@ def progress(title: str, *, total: int | None = None, is_quiet: bool = False) ->
     def line() -> str:
         rate = done / max(time.monotonic() - started, 1e-9)  # items per second
         rest = max(0, (total or 0) - done)
-        left = f"  left {duration(rest / rate)}" if rest and rate else ""
+        left = f"  left {format_duration(rest / rate)}" if rest and rate else ""
         return f"{title}  {done:,}{'' if total is None else f'/{total:,}'}{left}  {rate:,.0f}/s"
 
     def advance(number: int) -> None:

@@ -15,7 +15,7 @@ from litebert.api.settings import Overrides, Quiet, Runs, flags, overrides, path
 from litebert.config import FinetuneConfig, PretrainConfig, Problem, TrainConfig
 from litebert.corpus.build import require_share
 from litebert.corpus.text import TextSettings, require_text
-from litebert.errors import LitebertError, counted, duration, say
+from litebert.errors import LitebertError, format_count, format_duration, say
 from litebert.hub import locate, packaged_model
 from litebert.inference import PACKAGED
 from litebert.inference.inputs import count
@@ -66,7 +66,7 @@ def pretrain(
     litebert pretrain --corpus corpora/wiki --recipe paper-base train.steps=1000
     """
     require_types(pretrain, locals())
-    from litebert.distributed import joined
+    from litebert.distributed import join_world
     from litebert.train import pretrain as pretraining
     from litebert.train.loop import most_tokens
     from litebert.train.run import choose_device
@@ -100,8 +100,8 @@ def pretrain(
         config, needs = pretraining.plan(resolved, folder, vocab_size=known)
         train, model, data, tokens = config.train, config.model, str(corpus), config.train.steps * most_tokens(config)
         if corpus is None:
-            megabytes = sum(source.size for source in sources) / 1e6
-            data = f"{counted(len(sources), 'file')}, {megabytes:,.1f} MB; {held_out:.1%} of the documents are held out"
+            number, megabytes = format_count(len(sources), "file"), sum(source.size for source in sources) / 1e6
+            data = f"{number}, {megabytes:,.1f} MB; {held_out:.1%} of the documents are held out"
         elif config.data.mix:
             shares = shares_of(config, Sources.open(config).corpus.path)
             data = ", ".join(f"{share:.1%} {path}" for path, share in shares.items())
@@ -116,7 +116,7 @@ def pretrain(
         }
         if train.minutes is not None:
             before = "" if has_corpus else ", after the corpus is made"
-            lines["time"] = f"{duration(60 * train.minutes)} of training{before}"
+            lines["time"] = f"{format_duration(60 * train.minutes)} of training{before}"
         return config, _plan_of(lines, needs, train, folder, tokens=tokens)
 
     def build() -> None:
@@ -134,7 +134,7 @@ def pretrain(
 
     if dry_run:
         return Run(folder, plan=plan()[1])
-    with joined(choose_device(resolved.config.train.device)) as world:
+    with join_world(choose_device(resolved.config.train.device)) as world:
         quiet = quiet or not world.is_first
         if teacher := resolved.config.distil.teacher:
             locate(teacher)  # raises before a vocabulary is trained for nothing
@@ -207,7 +207,7 @@ def _plan_of(
     facts = {
         "memory": f"{needs.memory_bytes / 2**30:.2f} GiB",
         "disk": f"{needs.disk_bytes / 2**30:.2f} GiB",
-        "time": f"{duration(seconds)} on this machine, without evaluations",
+        "time": f"{format_duration(seconds)} on this machine, without evaluations",
         **lines,
     }
     if size > 1:
@@ -249,7 +249,7 @@ def finetune(
     litebert finetune mrpc --model models/mine --data glue
     """
     require_types(finetune, locals())
-    from litebert.distributed import joined
+    from litebert.distributed import join_world
     from litebert.tasks.named import require_task
     from litebert.train import finetune as fine_tuning
     from litebert.train.run import choose_device
@@ -297,7 +297,7 @@ def finetune(
 
     if dry_run:
         return Run(folder, plan=planned()[1])
-    with joined(choose_device(resolved.config.train.device)) as world:
+    with join_world(choose_device(resolved.config.train.device)) as world:
         quiet = quiet or not world.is_first
         was_finished, prepared, code = all(Run(each).is_finished for each in trained), None, 0
         if not was_finished and not quiet:

@@ -22,7 +22,7 @@ from typing import Annotated, Any, Literal, Required, Union, get_args, get_origi
 import click
 from annotated_types import Ge, Gt, Le
 
-from litebert.errors import NonFiniteError, harmless, say
+from litebert.errors import NonFiniteError, escape_control, say
 
 ABSENT: Any = inspect.Parameter.empty
 PRINTED = {"json": "JSON", "csv": "CSV", "markdown": "Markdown"}
@@ -163,7 +163,7 @@ def present(found: object, written_as: str | None = None) -> None:
 
 def show(text: str) -> None:
     """Print a text; control characters of the terminal are escaped."""
-    click.echo(harmless(text))
+    click.echo(escape_control(text))
 
 
 def show_json(value: Any, *, indent: int | None = None) -> None:

@@ -29,7 +29,7 @@ from pydantic_core import to_jsonable_python
 from litebert.answers import Explanation, Match, Shown
 from litebert.api.settings import Quiet, progress
 from litebert.cli.command import TextCommand, argument, help_of, option, options_of, show, show_json
-from litebert.errors import LitebertError, RequestError, counted, disk_errors, say
+from litebert.errors import LitebertError, RequestError, disk_errors, format_count, say
 from litebert.files import Json, hash_file, open_log, require_new, write_stream
 from litebert.inference.model import PACKAGED, Model
 from litebert.inference.verbs import CHOICES, VERBS, Row, Verb
@@ -182,7 +182,7 @@ def _answer(verb: Verb, loading: Loading, bulk: Bulk, options: dict[str, Any], t
         command = {"options": options, "precision": loading.precision, "depth": loading.depth}
         file = AnswerFile(bulk.output, verb, model, {**command, "columns": list(bulk.columns)}, force=bulk.force)
         if file.num_done:
-            say(f"resuming after {counted(file.num_done, 'row')}")
+            say(f"resuming after {format_count(file.num_done, 'row')}")
             total = None if total is None else max(0, total - file.num_done)
     is_quiet = bulk.quiet or (file is None and sys.stdout.isatty())  # printed rows show the progress
     with closing(file) if file else nullcontext(), progress("rows answered", total=total, is_quiet=is_quiet) as advance:
@@ -203,7 +203,7 @@ def _answer(verb: Verb, loading: Loading, bulk: Bulk, options: dict[str, Any], t
         say(f"row {number} skipped: {error.what}{f' ({error.received})' if error.received else ''}")
     if file or bad:
         skipped = f", {len(bad):,} of them skipped" if bad else ""
-        say(f"{counted(num_rows, 'row')}{skipped}{f': {bulk.output}' if bulk.output else ''}")
+        say(f"{format_count(num_rows, 'row')}{skipped}{f': {bulk.output}' if bulk.output else ''}")
     if bad and len(bad) == num_rows and not (file and file.num_done):
         advice = f"correct the rows, or choose another column: --column {verb.roles[0]}=NAME"
         raise LitebertError("LB-940", "no row has an answer", received=bad[0][1].what, next=advice)

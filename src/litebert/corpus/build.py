@@ -117,7 +117,7 @@ def build_corpus(
             shared = plan.model_copy(update={"inputs": ()})
             build = partial(build_part, plan=shared, tokenizer=place, output=folder.absolute())
             jobs = [partial(build, f"{number:05d}", group) for number, group in enumerate(groups)]
-            with _reported(folder, len(jobs), sum(source.size for source in sources), report):
+            with _report_progress(folder, len(jobs), sum(source.size for source in sources), report):
                 if cluster:
                     run_on_ray(jobs)
                 else:
@@ -333,14 +333,14 @@ def _clean(output: Path) -> None:
 
 
 @contextmanager
-def _reported(output: Path, num_parts: int, num_bytes: int, report: Report | None) -> Iterator[None]:
+def _report_progress(output: Path, num_parts: int, num_bytes: int, report: Report | None) -> Iterator[None]:
     """Call `report` once per second, from a thread, and once at the end of the block."""
     if report is None:
         yield
         return
     started, done, tokens_before = time.monotonic(), threading.Event(), 0
 
-    def look() -> BuildProgress:
+    def read_progress() -> BuildProgress:
         notes = [json.loads(path.read_bytes()) for path in (output / disk.PARTS).glob("*.progress")]
         bytes_read, tokens = (sum(note[name] for note in notes) for name in ("bytes", "tokens"))
         rate = (tokens - tokens_before) / max(time.monotonic() - started, 1e-9)
@@ -349,9 +349,9 @@ def _reported(output: Path, num_parts: int, num_bytes: int, report: Report | Non
 
     def run() -> None:
         while not done.wait(SECONDS_BETWEEN):
-            report(look())
+            report(read_progress())
 
-    tokens_before = look().tokens
+    tokens_before = read_progress().tokens
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
     try:
@@ -359,7 +359,7 @@ def _reported(output: Path, num_parts: int, num_bytes: int, report: Report | Non
     finally:
         done.set()
         thread.join()
-    report(look())
+    report(read_progress())
 
 
 # ---- the parts, in processes of this machine or as tasks of a Ray cluster -------------------------------------------

@@ -23,7 +23,7 @@ from litebert.corpus.text import TextSettings
 from litebert.errors import DamagedError
 from litebert.files import Json, hash_file, read_json, staged_folder, write_json
 from litebert.rng import Hashes, Ints
-from litebert.settings import refused
+from litebert.settings import describe_invalid
 
 MANIFEST, PLAN, SHARD, PARTS = "corpus.json", "build.json", "shard.json", "parts"
 HELD_OUT, TOKENIZER = "held-out", "tokenizer"
@@ -127,7 +127,7 @@ def read_record(path: Path, model: type[Wanted]) -> Wanted:
         return model.model_validate(value)
     except ValidationError as error:
         what = f"{path} is damaged or from another version"
-        raise DamagedError("LB-323", what, received=refused(error), next=advice) from error
+        raise DamagedError("LB-323", what, received=describe_invalid(error), next=advice) from error
 
 
 def write_record(path: Path, record: Section) -> None:

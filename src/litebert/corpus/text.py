@@ -150,7 +150,7 @@ def split_sentences(text: str, settings: TextSettings) -> Iterator[str]:
     >>> list(split_sentences("Dr. Smith came. He\\nleft.\\n\\nEnd", TextSettings()))
     ['Dr. Smith came.', 'He\\nleft.', 'End']
     """
-    found = iter(text.split("\n")) if settings.sentences == "line" else _segmented(text, settings.language)
+    found = iter(text.split("\n")) if settings.sentences == "line" else _segment(text, settings.language)
     for sentence in found:
         if stripped := sentence.strip():
             yield stripped
@@ -169,7 +169,7 @@ def sentence_chunks(text: str, settings: TextSettings) -> Iterator[list[str]]:
     yield held
 
 
-def _segmented(text: str, language: str) -> Iterator[str]:
+def _segment(text: str, language: str) -> Iterator[str]:
     for paragraph in _BLANK_LINE.split(text):
         for block in _blocks(paragraph):
             for sentence in sentencex.segment(language, block):
@@ -179,12 +179,12 @@ def _segmented(text: str, language: str) -> Iterator[str]:
                 # sentencex keeps long quotations whole: hide the marks, then cut the original. An opening mark becomes
                 # a capital letter, a closing one a space, so each stays with the sentence that it opens or closes.
                 start = 0
-                for piece in sentencex.segment(language, _QUOTATION_MARK.sub(_hidden, sentence)):
+                for piece in sentencex.segment(language, _QUOTATION_MARK.sub(_hide_mark, sentence)):
                     yield sentence[start : start + len(piece)]
                     start += len(piece)
 
 
-def _hidden(mark: re.Match[str]) -> str:
+def _hide_mark(mark: re.Match[str]) -> str:
     return "A" if mark.start() == 0 or mark.string[mark.start() - 1].isspace() else " "
 
 

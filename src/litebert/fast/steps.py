@@ -24,7 +24,7 @@ from torch.utils.checkpoint import checkpoint
 from litebert.config import Activation, Backend
 from litebert.errors import DamagedError, no_such_name
 from litebert.fast.attention import Attend, Kernel, Layout, attend_of, fastest
-from litebert.nn import ACTIVATIONS, Albert, AttentionBlock, Batch, Network, filled
+from litebert.nn import ACTIVATIONS, Albert, AttentionBlock, Batch, Network, pad_rows
 
 # The dtype of activations for each precision.
 DTYPES: dict[str, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
@@ -64,15 +64,15 @@ def block(
     mixing: Mixing, widening: Widening, x: Float[Tensor, "rows hidden"], layout: Layout
 ) -> Float[Tensor, "query_rows hidden"]:
     """Return norm(x + attention(x)), then norm(x + feed_forward(x)), for the queries of the layout."""
-    num_tokens, x = layout.batch.ids.shape[0], filled(x)
+    num_tokens, x = layout.batch.ids.shape[0], pad_rows(x)
     projected = torch.unflatten(mixing.project(x, None), -1, (3, *mixing.heads))  # (rows, 3, heads, head_size)
     if x.shape[0] > num_tokens:  # a slice costs a copy in the backward pass
         projected = projected[:num_tokens]
     query, key, value = projected.unbind(1)
     mixed = mixing.attend(query[layout.queries], key, value, layout, mixing.dropout_prob)
     # Selected here, not with the query above: the order in which gradients of x are summed affects their last bits.
-    x = filled(x[layout.queries])
-    x = mixing.norm(mixing.output(filled(mixed).flatten(-2), x))
+    x = pad_rows(x[layout.queries])
+    x = mixing.norm(mixing.output(pad_rows(mixed).flatten(-2), x))
     return widening.norm(widening.output(widening.intermediate(x, None), x))
 
 

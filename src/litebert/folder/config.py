@@ -14,7 +14,7 @@ from litebert.config import ATTENTION_KINDS, HEADS, PRESETS, AlbertConfig, HeadC
 from litebert.errors import LitebertError
 from litebert.files import Json, read_capped, read_json, write_json
 from litebert.folder.names import ALBERT, BERT, TensorNames, damaged_model, groups_on_disk
-from litebert.settings import refused
+from litebert.settings import describe_invalid
 
 CONFIG_FILE = "config.json"
 _OURS_ALONE = {"sharing", "embedding_projection", "attention"}
@@ -127,7 +127,7 @@ def build_config(fields: dict[str, Json], path: Path) -> AlbertConfig:
         return AlbertConfig.model_validate(fields, strict=True)  # or True would count as 1
     except ValidationError as error:
         what = f"{path} does not describe a network that can be built"
-        raise damaged_model("LB-601", what, refused(error)) from error
+        raise damaged_model("LB-601", what, describe_invalid(error)) from error
 
 
 def read_head(folder: Path) -> HeadConfig | None:
@@ -150,7 +150,7 @@ def read_head(folder: Path) -> HeadConfig | None:
         return HeadConfig.model_validate(fields)
     except ValidationError as error:
         what = f"{source} does not describe a {kind} head that can be built"
-        raise damaged_model("LB-661", what, refused(error)) from error
+        raise damaged_model("LB-661", what, describe_invalid(error)) from error
 
 
 def doubts(config: AlbertConfig) -> dict[str, str]:
@@ -229,7 +229,7 @@ def read_sentence_vectors(folder: Path) -> SentenceVectors | None:
             raise ValueError(f"pooling {mode}")
     except ValueError as error:
         what = f"{path} describes vectors that litebert cannot compute: only mean, cls or max, perhaps normalised"
-        said = refused(error) if isinstance(error, ValidationError) else error
+        said = describe_invalid(error) if isinstance(error, ValidationError) else error
         raise LitebertError("LB-672", what, received=said, next=f"to use only the encoder, delete {path}") from error
     longest = settings.get("max_seq_length") or tokenizer.get("model_max_length")
     known, default = prompts.get("prompts"), str(prompts.get("default_prompt_name") or "")

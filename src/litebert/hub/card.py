@@ -11,7 +11,7 @@ from litebert.files import hash_file, read_capped, write_text
 from litebert.folder.config import architecture
 from litebert.folder.model import head_of, load_model, weights_path
 from litebert.runs import MeasuredStep, Run, is_run
-from litebert.settings import DEFAULT, SUITED, is_typed, named_in
+from litebert.settings import DEFAULT, SUITED, is_typed, name_in
 from litebert.tokenizer import Tokenizer
 
 CARD_FILE = "README.md"
@@ -123,9 +123,9 @@ def _training(run: Run, kept: str) -> dict[str, object]:
         words = ["finetune", own] if task == "table" else ["finetune", task, "--data", "DATA"]
         start = "" if origins.get("model.start") == DEFAULT else "--model"
     words += [start, "MODEL"] if start else []
-    recipes = sorted({recipe for origin in origins.values() if (recipe := named_in(origin, "recipe"))})
+    recipes = sorted({recipe for origin in origins.values() if (recipe := name_in(origin, "recipe"))})
     words += ["--recipe", recipes[0]] if recipes else []
-    presets = {preset for origin in origins.values() if is_typed(origin) and (preset := named_in(origin, "preset"))}
+    presets = {preset for origin in origins.values() if is_typed(origin) and (preset := name_in(origin, "preset"))}
     words += [word for name in presets for word in ("--preset", name)]
     words += ["--name", run.name]
     for name, origin in sorted(origins.items()):

@@ -17,7 +17,7 @@ from litebert.folder import INT8_FILE, load_model, save_model, weights_path
 from litebert.hub.transfer import locate
 from litebert.inference.inputs import open_network
 from litebert.interop import Quantized
-from litebert.nn import AlbertForTask, by_length
+from litebert.nn import AlbertForTask, group_by_length
 from litebert.runs import RUN_FILE, Run
 from litebert.settings import RETIRED, Schema, Setting, resolve
 from litebert.tasks.finetuning import answer
@@ -183,7 +183,7 @@ def quantize(
     held_out = features[::_HELD_OUT_EVERY]
     used = [feature for number, feature in enumerate(features) if number % _HELD_OUT_EVERY]
     of_used, of_rest = (
-        [joined([some[number] for number in group]) for group in by_length([each.num_tokens for each in some])]
+        [joined([some[number] for number in group]) for group in group_by_length([each.num_tokens for each in some])]
         for some in (used, held_out)
     )
     albert = network.albert

@@ -89,13 +89,13 @@ def framed(
 
     Sequences are cut to what the model can read, or to `longest`; batches are on the network's device.
     """
-    from litebert.nn import Batch, by_length
+    from litebert.nn import Batch, group_by_length
     from litebert.tasks.kinds.family import frame_ids
 
     longest = min(longest or 1 << 30, network.config.max_position_embeddings)
     device = network.albert.embedding.norm.weight.device  # a plain parameter even in eight bits
     sizes = [len(a) + len(b) + 3 for a, b in zip(first, second or [()] * len(first), strict=True)]
-    for rows in by_length([min(size, longest) for size in sizes]):
+    for rows in group_by_length([min(size, longest) for size in sizes]):
         if second is None:
             batch = Batch.from_lists([[tokenizer.cls_id, *first[n][: longest - 2], tokenizer.sep_id] for n in rows])
         else:
@@ -106,10 +106,10 @@ def framed(
 
 def pool(network: "Network", batch: "Batch", pooling: Pooling) -> "Tensor":
     """Return one float32 vector for each sequence, (sequences, hidden): [CLS], or its tokens' mean or maximum."""
-    from litebert.nn import pooled
+    from litebert.nn import pool_rows
 
     states: Tensor = network.albert(batch, batch.first_tokens if pooling == "cls" else None).float()
-    return states if pooling == "cls" else pooled(states, batch, pooling)
+    return states if pooling == "cls" else pool_rows(states, batch, pooling)
 
 
 def window(places: Sequence[int], size: int, room: int) -> slice:

@@ -81,7 +81,7 @@ def sequence_of(batch: Batch) -> Int[Tensor, " tokens"]:
     return numbers.repeat_interleave(batch.offsets.diff(), output_size=len(batch.ids))
 
 
-def pooled(hidden: Float[Tensor, "tokens hidden"], batch: Batch, pooling: str) -> Float[Tensor, "sequences hidden"]:
+def pool_rows(hidden: Float[Tensor, "tokens hidden"], batch: Batch, pooling: str) -> Float[Tensor, "sequences hidden"]:
     """Return one vector per sequence: the state of its [CLS] ("cls"), or the "mean" or "max" of its states."""
     if pooling == "cls":
         return hidden[batch.first_tokens]
@@ -93,16 +93,16 @@ def device_of(network: nn.Module) -> torch.device:
     return next(network.parameters()).device
 
 
-def moved(tensor: Tensor, device: torch.device | str) -> Tensor:
+def move(tensor: Tensor, device: torch.device | str) -> Tensor:
     """Move a tensor to a device; to a GPU, copy from pinned memory, so that the host does not wait."""
     is_to_gpu = torch.device(device).type == "cuda" and tensor.device.type == "cpu"
     return tensor.pin_memory().to(device, non_blocking=True) if is_to_gpu else tensor.to(device)
 
 
-def by_length(lengths: Sequence[int]) -> Iterator[list[int]]:
+def group_by_length(lengths: Sequence[int]) -> Iterator[list[int]]:
     """Yield groups of indices of similar length, longest first, each of at most TOKENS_AT_ONCE tokens.
 
-    >>> list(by_length([3, 9, 5]))
+    >>> list(group_by_length([3, 9, 5]))
     [[1, 2, 0]]
     """
     group: list[int] = []
@@ -115,13 +115,13 @@ def by_length(lengths: Sequence[int]) -> Iterator[list[int]]:
         yield group
 
 
-def filled(values: Shaped[Tensor, "rows ..."]) -> Shaped[Tensor, "more_rows ..."]:
+def pad_rows(values: Shaped[Tensor, "rows ..."]) -> Shaped[Tensor, "more_rows ..."]:
     """Append zero rows, which belong to no sequence, to reach one of at most 16 row counts per power of two.
 
     Matrix kernels are compiled or selected per shape, and a ragged batch has a new shape in every step. On a CPU in
     bf16, the first product of a shape takes about five times as long as later ones. At most 1/16 more rows are added.
 
-    >>> [len(filled(torch.ones(rows))) for rows in (16, 100, 4_001)]
+    >>> [len(pad_rows(torch.ones(rows))) for rows in (16, 100, 4_001)]
     [16, 100, 4096]
     """
     rows = values.shape[0]  # len() of a tensor takes 1 us, as long as a small kernel

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from litebert.config import AlbertConfig, HeadConfig
-from litebert.nn.batch import Batch, filled
+from litebert.nn.batch import Batch, pad_rows
 from litebert.nn.model import ACTIVATIONS, Albert, initialise
 
 
@@ -30,7 +30,7 @@ class MaskedLMHead(nn.Module):
     ) -> Float[Tensor, "masked vocab"]:
         """Score every piece of the vocabulary at each position, in the dtype of `hidden`; the norm is in float32."""
         dtype, dense = hidden.dtype, self.dense
-        x = filled(hidden)  # the number of masked tokens differs from batch to batch
+        x = pad_rows(hidden)  # the number of masked tokens differs from batch to batch
         x = self.activation(F.linear(x, dense.weight.to(dtype), dense.bias.to(dtype)))  # (rows, embed)
         x = self.norm(x.to(self.norm.weight.dtype)).to(dtype)
         return F.linear(x, table.to(dtype), self.bias.to(dtype))[: len(hidden)]

@@ -25,7 +25,7 @@ from litebert import rng
 from litebert.config import ObjectiveConfig
 from litebert.corpus import Shard
 from litebert.corpus.shards import Counts
-from litebert.errors import DamagedError, LitebertError, ResourceError, counted
+from litebert.errors import DamagedError, LitebertError, ResourceError, format_count
 from litebert.objectives import sequences
 from litebert.objectives.sequences import Draws, Instance, Library, PretrainingBatch, Sample, sentence_objective
 from litebert.rng import Ints
@@ -138,9 +138,9 @@ class Loader(Samples):
         self.epoch_size = len(self._plan(epoch=0))
         if not self.epoch_size:
             sentence = sentence_objective(given.config.sentence)
-            fewest = counted(1 if sentence.keeps_single_sentences else sentence.fewest_sentences, "sentence")
+            fewest = format_count(1 if sentence.keeps_single_sentences else sentence.fewest_sentences, "sentence")
             what = f"the corpus has no training sequence for objective.sentence = {given.config.sentence!r}"
-            received = counted(self._library.num_documents, "document")
+            received = format_count(self._library.num_documents, "document")
             expected = f"a document of {fewest} or more"
             advice = "give more text, or separate its documents (--documents blank-line)"
             raise LitebertError("LB-400", what, received=received, expected=expected, next=advice)

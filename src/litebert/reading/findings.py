@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from litebert.errors import DamagedError, counted
+from litebert.errors import DamagedError, format_count
 
 Severity = Literal["error", "warning", "note"]
 Advice: TypeAlias = Mapping[str, tuple[Severity, str]]
@@ -39,7 +39,7 @@ class CheckReport:
 
     def __str__(self) -> str:
         """Return a report for people, a paragraph for each finding."""
-        checked = [counted(number, name.removesuffix("s")) for name, number in self.counts.items()]
+        checked = [format_count(number, name.removesuffix("s")) for name, number in self.counts.items()]
         lines = [f"checked {', '.join(checked)}" if checked else "stopped"]
         for finding in self.findings:
             lines += [

@@ -227,7 +227,7 @@ def _whole_lines(source: Source) -> Iterator[bytes]:
     held, num_lines, is_first = bytearray(), 0, True
     longest = MAX_JSON_BYTES if source.kind == ".json" else MAX_LINE_BYTES
     try:
-        for piece in _typed() if source is STANDARD_INPUT else read_pieces(source):
+        for piece in _read_stdin() if source is STANDARD_INPUT else read_pieces(source):
             if is_first:
                 piece = piece.removeprefix(b"\xef\xbb\xbf")
                 is_first = not piece
@@ -251,7 +251,7 @@ def _whole_lines(source: Source) -> Iterator[bytes]:
         yield bytes(held)
 
 
-def _typed() -> Iterator[bytes]:
+def _read_stdin() -> Iterator[bytes]:
     """Yield standard input as it arrives; nothing if it is closed."""
     if sys.stdin is not None:
         file = cast(BufferedIOBase, sys.stdin.buffer)

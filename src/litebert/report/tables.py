@@ -17,7 +17,7 @@ from litebert.errors import LitebertError
 from litebert.files import Json
 from litebert.metrics import Spread
 from litebert.runs import Result, Run, is_run
-from litebert.settings import named_in
+from litebert.settings import name_in
 
 if TYPE_CHECKING:
     from litebert.tasks.named import PublishedScore
@@ -163,7 +163,7 @@ def start_of(run: Run) -> str:
 
 
 def network_of(run: Run) -> str:
-    preset = named_in(run.file.origins.get("model.hidden_size"), "preset")
+    preset = name_in(run.file.origins.get("model.hidden_size"), "preset")
     shape = f"{run.setting('model.num_hidden_layers')} layers of {run.setting('model.hidden_size')}"
     return f"{preset}: {shape}" if preset else shape
 

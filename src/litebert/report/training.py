@@ -15,7 +15,7 @@ import numpy as np
 from pydantic_core import to_jsonable_python
 
 from litebert.config import HEADS, FinetuneConfig, PretrainConfig, kind_of_class
-from litebert.errors import duration
+from litebert.errors import format_duration
 from litebert.files import Json, write_text
 from litebert.report import tables
 from litebert.report.page import Figure, Page, Section, chart_of, rate_charts, reliability_figure
@@ -91,7 +91,7 @@ def write_report(folder: Path) -> Path:
         notes = [(row.step, row.text) for row in run.rows if row.kind == "note"]
         facts |= {
             "Tokens seen": f"{run.tokens:,}" if run.tokens else "",
-            "Time, without evaluations": duration(seconds) if seconds else "",
+            "Time, without evaluations": format_duration(seconds) if seconds else "",
             "Median speed": f"{statistics.median(speeds):,.0f} tokens/s" if speeds else "",
             "Notes": f"{len(notes):,}, listed below" if notes else "",
         }

@@ -29,7 +29,7 @@ from litebert.serve import Options
 from litebert.serve import guard as limits
 from litebert.serve.batching import Attention, Job, ServedModel, Steps, attention, count_tokens, steps
 from litebert.serve.guard import Bodies, Gate, HttpError, Metrics, digest, problem, reply
-from litebert.settings import wanted
+from litebert.settings import expected_value
 
 # Requests and answers as records, which validate requests and describe both in /openapi.json
 
@@ -352,7 +352,7 @@ def _explained(error: ValidationError) -> HttpError:
     first = found[0]
     is_unknown = first["type"] == "extra_forbidden"
     field = ".".join(map(str, first["loc"][:-1] if is_unknown else first["loc"]))
-    expected = "only the fields that /docs lists" if is_unknown else wanted(first)
+    expected = "only the fields that /docs lists" if is_unknown else expected_value(first)
     return invalid(f"{field or 'the body'} is not valid", expected, field)
 
 

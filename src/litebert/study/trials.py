@@ -15,7 +15,7 @@ from litebert.files import read_json, write_json
 from litebert.folder import load_model, read_config
 from litebert.nn import AlbertForPretraining, Batch
 from litebert.objectives import Loader, Sampling
-from litebert.rng import hashed
+from litebert.rng import random_bits
 from litebert.runs import Run
 from litebert.settings import resolve, settings_from_words
 from litebert.study import forward_flops, sizes_of
@@ -87,7 +87,7 @@ class Bench:
         named = [config_of(self.words(variant, seed)).model_dump_json(exclude_defaults=True)]
         if variant.start:
             named.append(self.folder(self.variants[variant.start], seed).name)
-        return self.runs / f"{self.scale_name}-{int(hashed(0, json.dumps(named))):016x}"
+        return self.runs / f"{self.scale_name}-{int(random_bits(0, json.dumps(named))):016x}"
 
     def finished(self, variant: Variant, seed: int) -> Trial | None:
         path = self.folder(variant, seed) / TRIAL_FILE

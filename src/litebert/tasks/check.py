@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from litebert.errors import LitebertError, RequestError, counted
+from litebert.errors import LitebertError, RequestError, format_count
 from litebert.reading.findings import Advice, CheckReport, Findings
 from litebert.reading.tables import Row
 from litebert.tasks.own.table import LEARNT, TableFile, chosen_columns, open_table
@@ -70,7 +70,7 @@ class SplitReport:
 
     def __str__(self) -> str:
         """Write the report for people."""
-        lines = [f"{self.name}: {counted(self.num_rows, 'row')}"]
+        lines = [f"{self.name}: {format_count(self.num_rows, 'row')}"]
         if total := sum(self.labels.values()):
             ranked = sorted(self.labels.items(), key=lambda item: -item[1])
             shown = [f"{label} ({count:,}, {count / total:.1%})" for label, count in ranked[:_SHOWN_LABELS]]

@@ -19,7 +19,7 @@ from litebert.config import DistilConfig
 from litebert.distributed import ALONE, World
 from litebert.fast import sum_dtype
 from litebert.folder import Pooling, SentenceVectors, load_model, read_sentence_vectors
-from litebert.nn import PRETRAINING_HEADS, Albert, AlbertForPretraining, Batch, device_of, moved, pooled
+from litebert.nn import PRETRAINING_HEADS, Albert, AlbertForPretraining, Batch, device_of, move, pool_rows
 from litebert.nn.model import FeedForwardBlock
 from litebert.objectives import PretrainingBatch, Samples, prefetch
 from litebert.rng import Ints
@@ -76,13 +76,13 @@ class Teacher:
         # difference of running sums, which float32 would round away
         bounds = align(ours, theirs)
         numbers = np.flatnonzero(bounds[1] > bounds[0])
-        kept, first, stop = (moved(torch.from_numpy(x), device) for x in (numbers, *(each[numbers] for each in bounds)))
+        kept, first, stop = (move(torch.from_numpy(x), device) for x in (numbers, *(each[numbers] for each in bounds)))
         targets = []
         for x in (states[layer] for layer in layers):
             whole = torch.cat([x.new_zeros(1, x.shape[1]), x])  # (their tokens + 1, hidden)
             sums = whole.to(sum_dtype(device)).cumsum(0)
             targets.append(((sums[stop] - sums[first]) / (stop - first)[:, None]).float())
-        return kept, targets, pooled(states[-1].float(), batch, self.pooling)
+        return kept, targets, pool_rows(states[-1].float(), batch, self.pooling)
 
 
 def align(student: Sequence[Sequence[Span]], teacher: Sequence[Sequence[Span]]) -> tuple[Ints, Ints]:
@@ -304,7 +304,7 @@ class Distillation(Task[Lesson]):
             learnt = self.pretraining.loss(work.pretraining, logits)
             total = total + self.distil.pretraining * learnt.total
             return Loss(total, torch.cat([learnt.sums, sums, sums.new_zeros(2)]))
-        vectors = pooled(states[-1].float(), work.batch, self.teacher.pooling)
+        vectors = pool_rows(states[-1].float(), work.batch, self.teacher.pooling)
         distances = 1 - F.cosine_similarity(vectors, work.vectors.float(), dim=-1)  # (texts,)
         (num_texts,) = work.world.totals(len(distances))
         total = total + self.distil.vectors * distances.sum() / num_texts

@@ -18,9 +18,9 @@ from litebert.config import FinetuneConfig, TeacherConfig, TrainConfig
 from litebert.distributed import ALONE, World
 from litebert.errors import LitebertError
 from litebert.fast import accelerate, is_packed, pack
-from litebert.nn import AlbertForTask, Batch, Network, by_length, device_of, moved
+from litebert.nn import AlbertForTask, Batch, Network, device_of, group_by_length, move
 from litebert.runs import AnswerRow
-from litebert.settings import DEFAULT, SUITED, Resolved, named_in
+from litebert.settings import DEFAULT, SUITED, Resolved, name_in
 from litebert.tasks.kinds.family import Answer, Example, Family, Feature, Output, Scoring, joined, targets_of
 from litebert.tasks.pretraining import Loss, MicroBatch, Task, summed
 from litebert.tokenizer import Tokenizer
@@ -77,8 +77,8 @@ class Finetuning(Task[FinetuningWork], Generic[Example, Answer]):
             for first in range(0, len(features), size):
                 part = features[first : first + size]
                 given = [feature.teacher for feature in part if feature.teacher is not None]
-                wanted = moved(torch.from_numpy(np.concatenate(given)), device) if given else None
-                batch, targets = joined(part).to(device), moved(targets_of(part), device)
+                wanted = move(torch.from_numpy(np.concatenate(given)), device) if given else None
+                batch, targets = joined(part).to(device), move(targets_of(part), device)
                 weight = sum(feature.weight for feature in part)
                 works.append(FinetuningWork(batch, targets, weight, step_weight, wanted))
             yield works
@@ -113,9 +113,9 @@ class Finetuning(Task[FinetuningWork], Generic[Example, Answer]):
         for name, held_out in self.held_out.items():
             # processes share the groups of similar length
             features, outputs = held_out.features, dict[int, Output]()
-            groups = list(by_length([feature.num_tokens for feature in features]))
+            groups = list(group_by_length([feature.num_tokens for feature in features]))
             mine = [features[number] for number in chain.from_iterable(world.share(groups))]
-            found = world.gathered(outputs_of(self.network, self.family.outputs, mine))
+            found = world.gather(outputs_of(self.network, self.family.outputs, mine))
             for rank, theirs in enumerate(found):
                 outputs.update(zip(chain.from_iterable(groups[rank :: world.size]), theirs, strict=True))
             ordered = [outputs[number] for number in range(len(features))]
@@ -180,7 +180,7 @@ def outputs_of(
     if not is_packed(network.albert):
         pack(network.albert)
     device, outputs = device_of(network), dict[int, Output]()
-    for numbers in by_length([feature.num_tokens for feature in features]):
+    for numbers in group_by_length([feature.num_tokens for feature in features]):
         batch = joined([features[number] for number in numbers]).to(device)
         outputs.update(zip(numbers, read(network, batch), strict=True))
         if progress is not None:
@@ -284,7 +284,7 @@ def with_suited(
         return resolved
     config, origins = resolved.config, resolved.origins
     size, peak, steps = MEAN_DEFAULTS if reads_mean else CLS_DEFAULTS
-    free = {name for name, origin in origins.items() if origin == DEFAULT or named_in(origin, "recipe")}
+    free = {name for name, origin in origins.items() if origin == DEFAULT or name_in(origin, "recipe")}
     optim: dict[str, float] = {"learning_rate": peak * min(1.0, size / hidden_size), "warmup_steps": 0.1}
     if reads_mean:
         optim |= {"bias_correction": True, "head_rate_scale": MEAN_HEAD_SCALE}

@@ -21,7 +21,7 @@ from litebert import rng
 from litebert.config import EarlyConfig, TrainConfig
 from litebert.distributed import ALONE, World
 from litebert.fast import accelerate, pack, sum_dtype
-from litebert.nn import Albert, AlbertForPretraining, Batch, Network, device_of, moved
+from litebert.nn import Albert, AlbertForPretraining, Batch, Network, device_of, move
 from litebert.objectives import NO_LABEL, PretrainingBatch, Samples, prefetch
 
 EPSILON = 1e-5  # added to the number of masked tokens, as upstream (run_pretraining.py L337)
@@ -276,7 +276,7 @@ def micro_batches(
         labels = batch.sentence_labels
 
         def on_device(array: Any) -> Tensor:
-            return moved(torch.from_numpy(array), device)
+            return move(torch.from_numpy(array), device)
 
         yield PretrainingWork(
             batch=Batch(

@@ -20,7 +20,7 @@ from pydantic import BaseModel, Field, ValidationError
 from litebert import files
 from litebert.errors import NoVocabularyError
 from litebert.files import Json
-from litebert.settings import refused
+from litebert.settings import describe_invalid
 from litebert.tokenizer import models
 from litebert.tokenizer.models import Normalizer, Piece, UnigramModel, WordPieceModel, ends_in_number_comma
 
@@ -219,7 +219,7 @@ def read_tokenizer_json(path: Path) -> VocabularyFile:
         data = "".join(f"{word}\n" for word in words).encode("utf-8", "surrogatepass")
         return VocabularyFile(path, ".txt", data, Normalizer(lowercase=lowercase))
     except ValueError as error:
-        fault = refused(error) if isinstance(error, ValidationError) else error
+        fault = describe_invalid(error) if isinstance(error, ValidationError) else error
         raise models.damaged_vocabulary(str(path), fault) from error
 
 

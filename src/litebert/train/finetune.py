@@ -21,7 +21,7 @@ from litebert.folder import load_model, read_config, read_head, read_sentence_ve
 from litebert.hub import locate
 from litebert.hub.card import write_card
 from litebert.nn import AlbertForTask
-from litebert.optim import averaged, build_optimizer, build_schedule
+from litebert.optim import build_optimizer, build_schedule, use_average
 from litebert.runs import RESULT_FILE, AnswerRow, Result, Run, is_run
 from litebert.settings import Resolved
 from litebert.tasks.finetuning import Finetuning, LabelledSet, baseline, doubts, taught, with_suited
@@ -86,7 +86,7 @@ def finetune(
         if not world.is_first:
             return 0
         # answers, result and cards first: a run that has its model is finished
-        with averaged(optimizer):
+        with use_average(optimizer):
             answers = dict[str, list[AnswerRow]]()
             for name, given_answers in task.answers().items():
                 answers[name] = family.rows(held_out[name].examples, given_answers)

@@ -23,7 +23,7 @@ from litebert.errors import LitebertError, NonFiniteError
 from litebert.fast import DTYPES, checkpoint_gradients, sum_dtype
 from litebert.files import sync_file
 from litebert.nn import AlbertForPretraining, Batch, device_of
-from litebert.optim import MomentOptimizer, averaged, build_optimizer, build_schedule, clip_gradients, state_tensors
+from litebert.optim import MomentOptimizer, build_optimizer, build_schedule, clip_gradients, state_tensors, use_average
 from litebert.runs import METRICS_FILE, Run
 from litebert.tasks.pretraining import Pretraining, PretrainingWork, Task, Work
 from litebert.tokenizer import Tokenizer
@@ -83,7 +83,7 @@ def train(
 
     def evaluate() -> dict[str, float]:
         nonlocal best
-        with averaged(optimizer):  # the optimizer's average of the weights, if it keeps one
+        with use_average(optimizer):  # the optimizer's average of the weights, if it keeps one
             measures = task.evaluate()
             value = measures.get(key_measure or "", -math.inf)
             if world.is_first and best < value < math.inf:
@@ -252,7 +252,7 @@ class Clock:
 
     def adjust(self, progress: RunProgress, seconds_to_end: float) -> None:
         """Set the time spent, and the stride by the pace of the last 20 % of the time; keep `seconds_to_end` free."""
-        left, step = self.world.of_first(self.ends - self.now()), progress.step
+        left, step = self.world.broadcast(self.ends - self.now()), progress.step
         progress.seconds = self.seconds - left
         if not self._seen:
             self._seen.append((left, step))
@@ -261,7 +261,7 @@ class Clock:
             return
         self._seen.append((left, step))
         # the rest of the schedule is spread over the steps that fit the rest of the time
-        rest, pace = left - self.world.of_first(seconds_to_end), (step - before) / (left_before - left)
+        rest, pace = left - self.world.broadcast(seconds_to_end), (step - before) / (left_before - left)
         progress.stride = (self.planned - progress.position) / max(1, MIN_STEPS - step, round(rest * pace))
 
 

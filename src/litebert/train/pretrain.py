@@ -18,9 +18,9 @@ from litebert.folder import read_config, start_from
 from litebert.hub import locate
 from litebert.nn import AlbertForPretraining
 from litebert.objectives.sequences import log_frequencies
-from litebert.optim import MomentOptimizer, averaged, build_optimizer, load_state_tensors
+from litebert.optim import MomentOptimizer, build_optimizer, load_state_tensors, use_average
 from litebert.runs import Run
-from litebert.settings import DEFAULT, MEASURED, TOKENIZER, Resolved, is_typed, wanted
+from litebert.settings import DEFAULT, MEASURED, TOKENIZER, Resolved, expected_value, is_typed
 from litebert.tasks.distillation import Distillation, Teacher, begin_as_teacher
 from litebert.tasks.pretraining import Pretraining, Task, attend_locally
 from litebert.tokenizer import Tokenizer
@@ -72,7 +72,7 @@ def pretrain(resolved: Resolved[PretrainConfig], folder: Path, *, is_quiet: bool
             if not train(task, config, log, optimizer, sources.tokenizer, key_measure=key):
                 return opened.exit_code()
         if world.is_first:
-            with averaged(optimizer):
+            with use_average(optimizer):
                 write_model(folder / "model", network, sources.tokenizer, has_card=True)
         return 0
 
@@ -193,7 +193,7 @@ def shape_of_student(resolved: Resolved[PretrainConfig]) -> AlbertConfig:
     try:
         return AlbertConfig.model_validate(shape)
     except ValidationError as error:  # too many groups for the depth that it takes from its teacher
-        raise _other_shape(resolved, "num_hidden_groups", wanted(error.errors(include_url=False)[0])) from error
+        raise _other_shape(resolved, "num_hidden_groups", expected_value(error.errors(include_url=False)[0])) from error
 
 
 def _is_usual(origin: str) -> bool:

@@ -22,12 +22,12 @@ import litebert
 from litebert import files, runs
 from litebert.config import FinetuneConfig, PretrainConfig, TrainConfig
 from litebert.distributed import ALONE, World, world_size
-from litebert.errors import LitebertError, counted, duration, say, show_status
+from litebert.errors import LitebertError, format_count, format_duration, say, show_status
 from litebert.files import Json
 from litebert.folder import save_model
 from litebert.hub.card import write_card
 from litebert.nn import Network
-from litebert.settings import RETIRED, Resolved, difference, flattened
+from litebert.settings import RETIRED, Resolved, difference, flatten
 from litebert.tasks.pretraining import pretraining_measures
 from litebert.tokenizer import Tokenizer
 
@@ -60,7 +60,7 @@ class Session:
 
     def exit_code(self) -> int:
         """Return the exit code of a run stopped before its last step: 128 + the signal of a process, or 0."""
-        number = max(self.world.gathered(self.signal_number))
+        number = max(self.world.gather(self.signal_number))
         return 128 + number if number else 0
 
 
@@ -118,7 +118,7 @@ def begin(
 
     Return whether the run is finished, that is, has a model: this is written last.
     """
-    settings = flattened(resolved.config)
+    settings = flatten(resolved.config)
     for name in ("train.batch_size", "distil.texts") if settings.get("distil.teacher") else ("train.batch_size",):
         if (size := int(str(settings[name]))) < world.size:
             raise LitebertError(
@@ -228,7 +228,7 @@ class RunLog:
         for line in runs.truncate_after(self.session.folder, step or -1) if self.session.world.is_first else ():
             self.say(f"line {line} of metrics.jsonl is damaged, moved to {runs.DAMAGED_FILE}")
         self._since, self._last_step, self.total_steps = time.monotonic(), step, total_steps
-        verb, on = "resuming" if step else "training", counted(torch.get_num_threads(), "thread")
+        verb, on = "resuming" if step else "training", format_count(torch.get_num_threads(), "thread")
         self.say(f"{verb} from step {step:,} of {total_steps:,} on {on}")
 
     def advance(self, step: int, total_steps: int) -> None:
@@ -295,10 +295,10 @@ class RunLog:
     def _left(self, step: int, pace: float) -> str:
         """Return the time of the remaining steps and evaluations: one at each `eval_every`, and one at the end."""
         if self.ends is not None:
-            return duration(max(0.0, self.ends - time.monotonic()))
+            return format_duration(max(0.0, self.ends - time.monotonic()))
         steps, every = self.train.steps, self.train.eval_every
         evaluations = (steps - 1) // every - step // every + 1
-        return duration(max(0.0, pace * (steps - step) + evaluations * self.evaluation_seconds))
+        return format_duration(max(0.0, pace * (steps - step) + evaluations * self.evaluation_seconds))
 
     def _words(self, measures: dict[str, float]) -> str:
         """Abbreviate the measures of pretraining; name the first few of any other task in full."""

@@ -21,7 +21,7 @@ from torch.nn import functional as F
 
 from litebert import metrics
 from litebert.config import PROBLEMS, AlbertConfig, HeadConfig
-from litebert.nn import AlbertForTask, Batch, moved
+from litebert.nn import AlbertForTask, Batch, move
 from litebert.runs import AnswerRow
 from litebert.tasks.kinds.family import NEVER, Feature, Output, Scoring, frame_ids
 from litebert.tokenizer import Tokenizer
@@ -349,7 +349,7 @@ class MultipleChoice(Scoring[ChoiceExample, Scores]):
     def logits(self, network: AlbertForTask, batch: Batch) -> Tensor:
         """Return the logits (questions, num_choices); choices that a question lacks get NEVER."""
         logits = network(batch).view(-1, self.num_choices)
-        is_lacking = moved(torch.tensor([length == 1 for length in batch.lengths]), logits.device)
+        is_lacking = move(torch.tensor([length == 1 for length in batch.lengths]), logits.device)
         masked: Tensor = logits.masked_fill(is_lacking.view_as(logits), NEVER)
         return masked
 

@@ -13,7 +13,7 @@ from litebert.errors import LitebertError, say
 from litebert.metrics import squad1_measures, squad2_measures, threshold_measures
 from litebert.reading.source import Source, find_file, find_files
 from litebert.reading.tables import read_json, scan_json, scan_json_lines
-from litebert.settings import refused
+from litebert.settings import describe_invalid
 from litebert.tasks.kinds import spans
 from litebert.tasks.kinds.family import Dataset
 from litebert.tasks.kinds.spans import ConditionalSpanAnswering, SpanAnswer, SpanAnswering, SpanExample
@@ -81,7 +81,7 @@ def checked(kind: TypeAdapter[Part], row: object, place: str, what: str) -> Part
     except ValidationError as error:
         given, advice = error.errors()[0]["input"], "correct it, or choose the file that was meant"
         fault = f"{place}: not {what}"
-        raise LitebertError("LB-801", fault, received=given, expected=refused(error), next=advice) from error
+        raise LitebertError("LB-801", fault, received=given, expected=describe_invalid(error), next=advice) from error
 
 
 # SQuAD: the files

@@ -535,7 +535,7 @@ def drawn(groups: Sequence[tuple[str, str]], share: float) -> NDArray[np.bool_]:
     stratum_of = dict(sorted(zip(keys, (stratum for _, stratum in groups), strict=True), reverse=True))
     digests = [blake2b(key.encode("utf-8", "surrogatepass"), digest_size=8).digest() for key in stratum_of]
     hashes = np.array([int.from_bytes(digest, "little", signed=True) for digest in digests], dtype=np.int64)
-    draws = dict(zip(stratum_of, rng.hashed(0, "held-out rows", hashes), strict=True))
+    draws = dict(zip(stratum_of, rng.random_bits(0, "held-out rows", hashes), strict=True))
     order = sorted(stratum_of, key=lambda key: (stratum_of[key], draws[key]))
     number = max(1, round(share * len(order))) if order else 0
     chosen = {order[int((n + 0.5) * len(order) / number)] for n in range(number)}  # evenly spaced: from every stratum
