@@ -24,7 +24,7 @@ from benchmarks.speed.exports import count_products
 from litebert.cli.command import command_of
 from litebert.config import preset
 from litebert.folder import save_model
-from litebert.interop.export.onnx import quantise, start, to_graph
+from litebert.interop.export.onnx import quantise, start_session, to_graph
 from litebert.interop.export.program import INPUTS, Inputs, PaddedNetwork, RunBatch, dynamic_shapes, padded, quiet
 from litebert.nn import AlbertForPretraining, Batch
 
@@ -81,7 +81,7 @@ def main(*, shape: str = "base-v2", rounds: int = 7) -> None:
         return dict(zip(NAMES, (batch.to_padded(hidden).numpy(), pooled.numpy()), strict=True))
 
     runners: dict[str, RunBatch] = {"transformers fp32": their_outputs, "litebert": our_outputs}
-    runners |= {name: start(data) for name, data in files.items()}
+    runners |= {name: start_session(data) for name, data in files.items()}
     times: dict[str, dict[str, float]] = {name: {} for name in runners}
     for rows in SHAPES:
         calls = {name: partial(run, full_rectangle(*rows)) for name, run in runners.items()}

@@ -10,7 +10,7 @@ import torch
 from litebert.config import PRESETS, AlbertConfig, FinetuneConfig, HeadConfig
 from litebert.errors import LitebertError
 from litebert.folder import SentenceVectors, save_model, write_sentence_transformers
-from litebert.inference.finetuned import Finetuned, measured
+from litebert.inference.finetuned import Finetuned, measure_split
 from litebert.interop.google import export_checkpoint
 from litebert.nn import Albert, AlbertForPretraining, AlbertForTask, Batch, depth_plan
 from litebert.optim import build_optimizer
@@ -153,7 +153,7 @@ def test_a_run_with_a_vector_head_learns_it_faster_and_its_model_can_start_anoth
     assert finetune(prepared.resolved, tmp_path / "run", is_quiet=True) == 0
     result = Run(tmp_path / "run").outcome
     assert result.last.values["accuracy"] > result.baseline["accuracy"]
-    assert measured([Finetuned.open(tmp_path / "run")], tmp_path / "pairs.csv", "dev")[0] == result.last.values
+    assert measure_split([Finetuned.open(tmp_path / "run")], tmp_path / "pairs.csv", "dev")[0] == result.last.values
     with pytest.raises(LitebertError, match="LB-709"):
         export_checkpoint(tmp_path / "run" / "model", tmp_path / "google")
     next_run = plan(f"model.start={tmp_path / 'run' / 'model'}", pooling=None)

@@ -19,7 +19,7 @@ from litebert.files import hash_file
 from litebert.folder import load_model, save_model, start_from
 from litebert.hub.card import model_card
 from litebert.inference import Model
-from litebert.inference.finetuned import Finetuned, ensemble_answers, measured
+from litebert.inference.finetuned import Finetuned, ensemble_answers, measure_split
 from litebert.nn import AlbertForPretraining, AlbertForTask
 from litebert.runs import Run, read_metrics
 from litebert.settings import RETIRED, SUITED, Resolved, Setting, resolve, settings_from_words
@@ -100,7 +100,7 @@ def test_a_task_is_learnt_and_last_and_best_are_reported_as_they_are_on_disk(lea
     assert result["best"]["step"] == rows[accuracies.index(1.0)]["step"] < result["last"]["step"]
     assert result["last"]["step"] == rows[-1]["step"] == 90
     for kept, model in {"last": learnt, "best": learnt / "best"}.items():
-        measures, _, _ = measured([Finetuned.open(model)], films / "dev.csv", "dev")
+        measures, _, _ = measure_split([Finetuned.open(model)], films / "dev.csv", "dev")
         assert measures["accuracy"] == pytest.approx(result[kept]["accuracy"])
 
 

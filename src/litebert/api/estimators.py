@@ -21,7 +21,7 @@ from litebert.errors import LitebertError
 from litebert.files import write_stream
 from litebert.folder import Pooling
 from litebert.inference import Model
-from litebert.inference.inputs import several
+from litebert.inference.inputs import as_list
 
 Labels: TypeAlias = NDArray[np.generic]
 
@@ -64,12 +64,12 @@ class LitebertVectorizer(TransformerMixin, _TakesTexts):  # type: ignore[misc]
 
     def fit(self, X: Sequence[str], y: object = None) -> Self:  # noqa: ARG002, N803
         """Check the texts; no parameter depends on them."""
-        several(X, "fit")
+        as_list(X, "fit")
         return self
 
     def transform(self, X: Sequence[str]) -> NDArray[np.float32]:  # noqa: N803
         """Return the vectors of texts, one row per text."""
-        return self._model.embed(several(X, "transform"), pooling=self.pooling, normalize=self.normalize)
+        return self._model.embed(as_list(X, "transform"), pooling=self.pooling, normalize=self.normalize)
 
     def get_feature_names_out(self, input_features: object = None) -> Labels:  # noqa: ARG002
         """Return the names of the columns."""
@@ -99,7 +99,7 @@ class LitebertClassifier(ClassifierMixin, _TakesTexts):  # type: ignore[misc]
 
     def fit(self, X: Sequence[str], y: Sequence[object]) -> Self:  # noqa: N803
         """Fine-tune on texts with one label each; there must be at least two classes."""
-        texts = several(X, "fit")
+        texts = as_list(X, "fit")
         check_classification_targets(y)
         self.classes_, numbers = np.unique(np.asarray(y), return_inverse=True)
         if len(texts) != len(numbers) or len(self.classes_) < 2:
@@ -131,7 +131,7 @@ class LitebertClassifier(ClassifierMixin, _TakesTexts):  # type: ignore[misc]
         """Return the probability of each class: one row per text, with columns in the order of `classes_`."""
         check_is_fitted(self)
         names = [f"class {number}" for number in range(len(self.classes_))]
-        answers = self._model.classify(several(X, "predict"))
+        answers = self._model.classify(as_list(X, "predict"))
         rows = [[answer.values[name] for name in names] for answer in answers]
         return np.array(rows, dtype=np.float64).reshape(-1, len(names))
 

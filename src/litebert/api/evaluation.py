@@ -101,13 +101,13 @@ def evaluate(
         raise LitebertError("LB-525", what, received=received, expected=expected, next="litebert evaluate --help")
     run = Run.of(chosen[0]) if chosen else None
     measure: Callable[..., Evaluation]
-    kind, measure = "a fine-tuned model", _of_finetuned
+    kind, measure = "a fine-tuned model", _evaluate_finetuned
     if predictions is not None:
-        kind, measure = "a prediction file", _of_predictions
+        kind, measure = "a prediction file", _evaluate_predictions
     elif on is not None:
-        kind, measure = "a measure without fine-tuning", _without_tuning
+        kind, measure = "a measure without fine-tuning", _evaluate_zero_shot
     elif len(chosen) == 1 and (run.kind == "pretraining" if run else task is None):
-        kind, measure = "a pretrained model", _of_pretrained
+        kind, measure = "a pretrained model", _evaluate_pretrained
     # the options that apply are the arguments of the measuring function; any other option is refused
     takes = inspect.signature(measure).parameters
     for name, each in inspect.signature(evaluate).parameters.items():
@@ -122,14 +122,14 @@ def evaluate(
     return measure(**{name: given[name] for name in takes})
 
 
-def _of_predictions(predictions: str | Path, data: str | Path, null_odds: str | Path | None) -> Evaluation:
+def _evaluate_predictions(predictions: str | Path, data: str | Path, null_odds: str | Path | None) -> Evaluation:
     from litebert.tasks.named.questions import score_predictions
 
     odds = None if null_odds is None else Path(null_odds)
     return Evaluation({"predictions": score_predictions(Path(data), Path(predictions), null_odds=odds)})
 
 
-def _without_tuning(
+def _evaluate_zero_shot(
     models: Sequence[str], on: str, data: str | Path, limit: int | None, precision: Precision | None
 ) -> Evaluation:
     from litebert.inference import Model
@@ -139,7 +139,7 @@ def _without_tuning(
     return Evaluation({on: MEASURES[on](model, Path(data), limit=limit)})
 
 
-def _of_finetuned(
+def _evaluate_finetuned(
     models: Sequence[str],
     data: str | Path | None,
     split: str | None,
@@ -150,23 +150,23 @@ def _of_finetuned(
     quiet: bool,
 ) -> Evaluation:
     """Evaluate a fine-tuned model, or the average of several, and compare with the constant baseline."""
-    from litebert.inference.finetuned import data_of, measured
+    from litebert.inference.finetuned import data_of, measure_split
     from litebert.tasks.finetuning import doubts
 
     with progress("examples evaluated", is_quiet=quiet) as advance:
-        opened = _opened(models, quiet, advance, task=task, columns=columns, depth=depth, precision=precision)
+        opened = _open_models(models, quiet, advance, task=task, columns=columns, depth=depth, precision=precision)
         folder = Path(data) if data is not None else data_of(models[0])
         dataset, family = opened[0].dataset, opened[0].dataset.family
         measures, baseline, said = dict[str, dict[str, float]](), dict[str, dict[str, float]](), list[str]()
         for name in [split] if split else dataset.dev_splits:
-            measures[name], examples, answers = measured(opened, folder, name)
+            measures[name], examples, answers = measure_split(opened, folder, name)
             baseline[name] = family.measures(examples, family.constant(examples, examples))
             rows = {name: family.rows(examples, answers)}
             said += doubts(dataset.key_measure, measures[name], baseline[name], rows, family.baseline)
     return Evaluation(measures, baseline, tuple(said), family.baseline)
 
 
-def _opened(models: Sequence[str], quiet: bool, advance: Callable[[int], None], **how: Any) -> "list[Finetuned]":
+def _open_models(models: Sequence[str], quiet: bool, advance: Callable[[int], None], **how: Any) -> "list[Finetuned]":
     from litebert.inference.finetuned import Finetuned
 
     opened = [Finetuned.open(path, progress=advance, **how) for path in models]
@@ -175,19 +175,19 @@ def _opened(models: Sequence[str], quiet: bool, advance: Callable[[int], None], 
     return opened
 
 
-def _of_pretrained(
+def _evaluate_pretrained(
     models: Sequence[str], data: str | Path | None, columns: Sequence[str], precision: Precision | None
 ) -> Evaluation:
     """Evaluate on masked LM and sentence order; without a sentence-order head, only on masked LM."""
     from litebert.fast import DTYPES, refuse_non_finite
     from litebert.folder import load_model
-    from litebert.inference.finetuned import recorded_config, trained_in
+    from litebert.inference.finetuned import precision_of, recorded_config
     from litebert.nn import AlbertForPretraining
     from litebert.tasks.pretraining import Pretraining
 
     run, folder = Run.of(models[0]), locate(models[0])
     config = None if run is None else recorded_config(PretrainConfig, run)
-    loaded = load_model(folder, dtype=DTYPES[precision or trained_in(config)])
+    loaded = load_model(folder, dtype=DTYPES[precision or precision_of(config)])
     of_order = {name for name in loaded.missing if name.startswith("sentence_order.")}
     if not isinstance(loaded.network, AlbertForPretraining) or loaded.missing - of_order:
         what, received = f"{folder} lacks the masked-LM head", ", ".join(sorted(loaded.missing)[:5]) or "another head"
@@ -249,7 +249,7 @@ class Predictions:
         return f"Predictions({', '.join(f'{split}: {len(rows):,} answers' for split, rows in self.rows.items())})"
 
 
-def _answers(
+def _answer_splits(
     models: "Sequence[Finetuned]", dataset: "Dataset[Any, Any]", data: Path, splits: Sequence[str]
 ) -> Predictions:
     """Answer every example of the splits; several models are averaged."""
@@ -295,13 +295,13 @@ def predict(
     if output is not None and not force:
         require_new(Path(output))
     with progress("examples predicted", is_quiet=quiet) as advance:
-        opened = _opened(chosen, quiet, advance, task=task, columns=columns, precision=precision)
+        opened = _open_models(chosen, quiet, advance, task=task, columns=columns, precision=precision)
         dataset = opened[0].dataset
         if data is None and dataset.name == OWN:  # never the training file, unless it is given
             advice = f"litebert predict {chosen[0]} --data FILE --output FOLDER"
             raise LitebertError("LB-923", "there are no examples to answer: give a file with --data", next=advice)
         folder = Path(data) if data is not None else data_of(chosen[0])
-        found = _answers(opened, dataset, folder, [split] if split else dataset.test_splits)
+        found = _answer_splits(opened, dataset, folder, [split] if split else dataset.test_splits)
     if not found.files:
         what, advice = f"{dataset.name} has no split without labels", f"add --split {dataset.dev_splits[0]}"
         raise LitebertError("LB-527", what, expected=f"one of {', '.join(dataset.dev_splits)}", next=advice)
@@ -392,7 +392,7 @@ def glue(
         for task, source in answered.items():
             parts = trained[source].seeds or (trained[source],)
             models = [Finetuned.open(part.folder) for part in parts]
-            files |= _answers(models, DATASETS[task], folder, DATASETS[task].test_splits).files
+            files |= _answer_splits(models, DATASETS[task], folder, DATASETS[task].test_splits).files
         for file, text in files.items():
             write_text(Path(submission) / file, text)
         archive = Path(submission) / "glue.zip"

@@ -159,7 +159,7 @@ class Run(on_disk.Run):
         return {"model": str(self.folder / "model"), "report": str(page) if page.is_file() else None}
 
 
-def concluded(run: Run, *, quiet: bool = False, was_finished: bool = False) -> Run:
+def conclude(run: Run, *, quiet: bool = False, was_finished: bool = False) -> Run:
     """Write the report of a finished run; print a line if there was nothing to do, or if the run was stopped."""
     said = ""
     if run.exit_code:

@@ -10,7 +10,7 @@ from annotated_types import Ge
 
 from litebert.answers import Shown
 from litebert.api.corpus import Column, Documents, Sentences, Texts, corpus_build, train_vocabulary, vocabulary_path
-from litebert.api.runs import Planned, Run, concluded
+from litebert.api.runs import Planned, Run, conclude
 from litebert.api.settings import Overrides, Quiet, Runs, flags, overrides, paths, recipe_settings, require_types
 from litebert.config import FinetuneConfig, PretrainConfig, Problem, TrainConfig
 from litebert.corpus.build import require_share
@@ -18,7 +18,7 @@ from litebert.corpus.text import TextSettings, require_text
 from litebert.errors import LitebertError, format_count, format_duration, say
 from litebert.hub import locate, packaged_model
 from litebert.inference import PACKAGED
-from litebert.inference.inputs import count
+from litebert.inference.inputs import require_count
 from litebert.reading.source import find_texts, is_url
 from litebert.settings import DEFAULT, Setting, resolve
 from litebert.tasks.check import DataReport, check_files
@@ -73,7 +73,7 @@ def pretrain(
     from litebert.train.sources import Sources, shares_of
 
     # checks that are possible before any work
-    folder, inputs, size = _run_folder(runs, name), paths(texts), count(vocab_size, "vocab_size")
+    folder, inputs, size = _run_folder(runs, name), paths(texts), require_count(vocab_size, "vocab_size")
     start = None if start is None else fspath(start)
     if bool(inputs) == (corpus is not None):
         what, received = "pretraining needs either texts or a corpus", f"{len(inputs)} texts and --corpus {corpus}"
@@ -146,7 +146,7 @@ def pretrain(
         if corpus is None and not (was_finished and has_corpus):
             world.from_first(build)
         run = Run(folder, pretraining.pretrain(resolved, folder, is_quiet=quiet, world=world))
-        return concluded(run, quiet=quiet, was_finished=was_finished) if world.is_first else run
+        return conclude(run, quiet=quiet, was_finished=was_finished) if world.is_first else run
 
 
 def distil(
@@ -273,7 +273,7 @@ def finetune(
     seeded = {folder / f"seed-{seed}": resolve(FinetuneConfig, chosen | flags({"train.seed": seed})) for seed in seeds}
     trained = seeded or {folder: resolved}
 
-    def planned() -> "tuple[Prepared, Shown[Planned]]":
+    def plan() -> "tuple[Prepared, Shown[Planned]]":
         """Measure what the run will need, on a few of its examples; write nothing."""
         prepared, needs = fine_tuning.plan_finetuning(resolved, folder)
         train, optim = prepared.config.train, prepared.config.optim
@@ -296,19 +296,19 @@ def finetune(
         return prepared, _plan_of(lines, needs, train, folder, task.notes)
 
     if dry_run:
-        return Run(folder, plan=planned()[1])
+        return Run(folder, plan=plan()[1])
     with join_world(choose_device(resolved.config.train.device)) as world:
         quiet = quiet or not world.is_first
         was_finished, prepared, code = all(Run(each).is_finished for each in trained), None, 0
         if not was_finished and not quiet:
-            first, described = planned()
+            first, described = plan()
             say(described.text)
             prepared = None if seeds else first
         for each, settled in trained.items():
             # after a signal, the remaining seeds wait for the next call
             code = code or fine_tuning.finetune(settled, each, prepared=prepared, is_quiet=quiet, world=world)
         run = Run(folder, code)
-        return concluded(run, quiet=quiet, was_finished=was_finished) if world.is_first else run
+        return conclude(run, quiet=quiet, was_finished=was_finished) if world.is_first else run
 
 
 # ---- before fine-tuning ---------------------------------------------------------------------------------------------

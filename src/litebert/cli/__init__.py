@@ -142,13 +142,13 @@ class UsageError(LitebertError):
 
 def main() -> None:
     """Run the command line; a user's mistake gives a message and an exit code, never a traceback."""
-    signal.signal(signal.SIGINT, _interrupted)
+    signal.signal(signal.SIGINT, _raise_interrupt)
     # Threads that spin while they wait cost 3.7 times the processor time if a core is busy.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     sys.exit(run(sys.argv[1:]))
 
 
-def _interrupted(_: int, __: "FrameType | None") -> None:
+def _raise_interrupt(_: int, __: "FrameType | None") -> None:
     """Raise an exception that Python code can catch; a second Ctrl-C ends the process at once."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     raise KeyboardInterrupt

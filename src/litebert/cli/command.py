@@ -77,7 +77,7 @@ def options_of(record: type) -> list[click.Parameter]:
 
 def option(name: str, hint: Any, default: Any) -> click.Option:
     """Return the option for a keyword-only parameter."""
-    kind, is_several, notes = _apart(hint)
+    kind, is_several, notes = _parse_hint(hint)
     words = [note for note in notes if isinstance(note, str)]
     flag = next((word for word in words if word.startswith("--")), "--" + name.replace("_", "-"))
     meaning = next((word for word in words if not word.startswith("--")), "")
@@ -98,7 +98,7 @@ def option(name: str, hint: Any, default: Any) -> click.Option:
 
 def argument(name: str, hint: Any, default: Any = ABSENT) -> click.Argument:
     """Return the argument for a positional parameter."""
-    kind, is_several, notes = _apart(hint)
+    kind, is_several, notes = _parse_hint(hint)
     metavar = f"{name.upper()}{'...' if is_several else ''}"
     is_required = Required in notes or default is ABSENT
     return click.Argument(
@@ -111,7 +111,7 @@ def argument(name: str, hint: Any, default: Any = ABSENT) -> click.Argument:
     )
 
 
-def _apart(hint: Any) -> tuple[Any, bool, list[Any]]:
+def _parse_hint(hint: Any) -> tuple[Any, bool, list[Any]]:
     """Return the type of one value, whether several are allowed, and the notes, with None among them if it is allowed.
 
     For str | Path | Sequence[str | Path], the type is str and several are allowed.
@@ -126,7 +126,7 @@ def _apart(hint: Any) -> tuple[Any, bool, list[Any]]:
         parts, is_several = [get_args(hint)[0]], True
     else:
         return hint, False, []
-    kinds, severals, inner = zip(*map(_apart, parts), strict=True)
+    kinds, severals, inner = zip(*map(_parse_hint, parts), strict=True)
     notes += [note for notes in inner for note in notes]
     return (str if str in kinds else kinds[0]), is_several or any(severals), notes
 
@@ -197,13 +197,13 @@ class TextCommand(click.Command):
             for before, word in zip(["", *args], args[:end], strict=False)
         ]
         rest = super().parse_args(ctx, marked + args[end:])
-        ctx.params = {name: _unmarked(value) for name, value in ctx.params.items()}
+        ctx.params = {name: _unmark(value) for name, value in ctx.params.items()}
         return rest
 
 
-def _unmarked(value: Any) -> Any:
+def _unmark(value: Any) -> Any:
     if isinstance(value, tuple):
-        return tuple(map(_unmarked, value))
+        return tuple(map(_unmark, value))
     return type(value)(str(value).removeprefix(_MARK)) if isinstance(value, str | Path) else value
 
 

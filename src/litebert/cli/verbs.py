@@ -455,10 +455,10 @@ class AnswerFile:
     def _csv(self) -> Iterator[bytes]:
         """Yield a CSV file with a column for each field of the answers, which all have the same fields."""
         first = next((record for record in self._records() if "answer" in record), {})
-        names = ["row", *(name for name in _flat(first) if name not in ("row", "of")), "error"]
+        names = ["row", *(name for name in _flatten(first) if name not in ("row", "of")), "error"]
         for record in chain([dict(zip(names, names, strict=True))], self._records()):
             line = io.StringIO()
-            csv.DictWriter(line, names, extrasaction="ignore", lineterminator="").writerow(_flat(record))
+            csv.DictWriter(line, names, extrasaction="ignore", lineterminator="").writerow(_flatten(record))
             yield _encode(line.getvalue())
 
     def _npy(self) -> Iterator[bytes]:
@@ -485,12 +485,12 @@ def _digest_of(row: Row | LitebertError) -> str:
     return _digest(row.what if isinstance(row, LitebertError) else json.dumps(dict(row), sort_keys=True))
 
 
-def _flat(record: Mapping[str, object], prefix: str = "") -> dict[str, object]:
+def _flatten(record: Mapping[str, object], prefix: str = "") -> dict[str, object]:
     """Return nested tables as columns with dotted names, `values.positive`; remove line breaks, write lists as JSON."""
     flat: dict[str, object] = {}
     for name, value in record.items():
         if isinstance(value, Mapping):
-            flat |= _flat(value, "" if name == "answer" else f"{prefix}{name}.")
+            flat |= _flatten(value, "" if name == "answer" else f"{prefix}{name}.")
         elif isinstance(value, list | tuple):
             flat[f"{prefix}{name}"] = json.dumps(value, ensure_ascii=False)
         else:

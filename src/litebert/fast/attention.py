@@ -171,21 +171,21 @@ def rectangles(
     if isinstance(layout.queries, slice):  # for a few queries, the copies that `others` make do not pay
         kernels += others
     mixed = list[Tensor]()
-    found, order = arranged(layout.query_lengths, layout.batch.lengths, query.dtype == torch.float32)
+    found, order = arrange(layout.query_lengths, layout.batch.lengths, query.dtype == torch.float32)
     for count, queries, keys, is_key in found:
         parts = (
             x[rows] if isinstance(rows, slice) else x.index_select(0, rows)  # four times as fast as x[rows]
             for x, rows in ((query, queries), (key, keys), (value, keys))
         )
         q, k, v = (torch.unflatten(x, 0, (count, -1)).transpose(1, 2) for x in parts)  # (sequences, heads, width, size)
-        kernel = _fastest(kernels, query.dtype, q.shape[1], _rounded(k.shape[2]), q.shape[3])
+        kernel = _choose_kernel(kernels, query.dtype, q.shape[1], _round_up(k.shape[2]), q.shape[3])
         mixed.append(kernel(q, k, v, is_key).transpose(1, 2).flatten(0, 1))
     joined = mixed[0] if len(mixed) == 1 else torch.cat(mixed)
     return joined if order is None else joined.index_select(0, order)
 
 
 @lru_cache(maxsize=8)
-def arranged(
+def arrange(
     query_lengths: tuple[int, ...], key_lengths: tuple[int, ...], is_exact: bool
 ) -> tuple[list[Rectangle], Int[Tensor, " queries"] | None]:
     """Group sequences of similar lengths in rectangles; also return the order that restores the queries, if they moved.
@@ -197,7 +197,7 @@ def arranged(
     by_width: dict[int, list[int]] = {}
     for number, length in enumerate(key_lengths):
         is_long = is_exact and min(length, query_lengths[number]) > _LONG
-        by_width.setdefault(length if is_long else _rounded(length), []).append(number)
+        by_width.setdefault(length if is_long else _round_up(length), []).append(number)
     own_queries, own_keys = (torch.split(torch.arange(sum(each)), list(each)) for each in (query_lengths, key_lengths))
     found, joined = [], []
     for width, members in by_width.items():
@@ -217,7 +217,7 @@ def arranged(
     return found, None if torch.equal(places, torch.arange(len(order))) else order
 
 
-def _rounded(length: int) -> int:
+def _round_up(length: int) -> int:
     """Round a length up to one of the few widths."""
     return 16 if length <= 16 else -(-length // 32) * 32
 
@@ -230,13 +230,13 @@ def _as_slice(rows: Int[Tensor, "sequences width"]) -> slice | Tensor:
 
 
 @lru_cache
-def _fastest(kernels: tuple[Kernel, ...], dtype: torch.dtype, heads: int, width: int, head_size: int) -> Kernel:
+def _choose_kernel(kernels: tuple[Kernel, ...], dtype: torch.dtype, heads: int, width: int, head_size: int) -> Kernel:
     """Return the kernel that is fastest on this CPU for sequences of about this width, timed once."""
     if len(kernels) == 1:
         return kernels[0]
     x = torch.full((max(1, 256 // width), width, heads, head_size), 0.5, dtype=dtype).transpose(1, 2)
     is_key = torch.ones(x.shape[0], 1, 1, width, dtype=torch.bool)
-    seconds = fastest(*(partial(kernel, x, x, x, is_key) for kernel in kernels), rounds=7)
+    seconds = time_each(*(partial(kernel, x, x, x, is_key) for kernel in kernels), rounds=7)
     return kernels[seconds.index(min(seconds))]
 
 
@@ -247,7 +247,7 @@ def masked(
     query: OfQueries, key: OfTokens, value: OfTokens, layout: Layout, dropout_prob: float, *, visible: Visible
 ) -> OfQueries:
     """Mask the scores of all pairs of tokens: this defines any kind, but memory grows with the square of length."""
-    mixed = attention(_everywhere(query, layout), key, value, layout.batch, visible, dropout_prob)
+    mixed = attention(_scatter_queries(query, layout), key, value, layout.batch, visible, dropout_prob)
     return mixed[layout.queries]
 
 
@@ -261,7 +261,7 @@ def local(
     batch, window, num_tokens = layout.batch, attention_window, len(key)
     size = max(window, _SMALLEST_BLOCK)
     missing = -num_tokens % size  # tokens that are missing from the last block
-    everywhere = _everywhere(query, layout)
+    everywhere = _scatter_queries(query, layout)
     scaled = everywhere * query.shape[-1] ** -0.5
     first = batch.first_tokens[sequence_of(batch)]  # (tokens,): each token's own [CLS]
     to_first = (scaled * key[first]).sum(-1)  # (tokens, heads)
@@ -292,7 +292,7 @@ def local(
     return mixed.index_copy(0, batch.first_tokens, to_all)[layout.queries]
 
 
-def _everywhere(query: Tensor, layout: Layout) -> Tensor:
+def _scatter_queries(query: Tensor, layout: Layout) -> Tensor:
     """Return one row per token, with zeros for tokens that are not queries."""
     if isinstance(layout.queries, slice):
         return query
@@ -300,7 +300,7 @@ def _everywhere(query: Tensor, layout: Layout) -> Tensor:
 
 
 @torch.inference_mode()
-def fastest(*choices: Callable[[], object], rounds: int) -> list[float]:
+def time_each(*choices: Callable[[], object], rounds: int) -> list[float]:
     """Return the shortest time of each choice, in seconds; the runs are interleaved, after a warm-up."""
     for run in choices:
         run()

@@ -15,7 +15,7 @@ from torch.nn import functional as F
 
 from litebert.config import ATTENTION_KINDS, Activation
 from litebert.errors import missing_package
-from litebert.fast.attention import Kernel, Layout, fastest
+from litebert.fast.attention import Kernel, Layout, time_each
 from litebert.fast.int8 import is_int8
 from litebert.fast.steps import Step, projection
 from litebert.nn import Albert, AttentionBlock, Batch, FeedForwardBlock
@@ -79,7 +79,7 @@ def attention_graph(num_threads: int) -> Kernel:
     """Return a kernel for attention in float32; a sequence with too many scores to hold is left to torch."""
 
     @lru_cache
-    def started(head_size: int, has_mask: bool) -> onnxruntime.InferenceSession:
+    def start(head_size: int, has_mask: bool) -> onnxruntime.InferenceSession:
         text = _ATTENTION.format(scale=head_size**-0.5, **_MASKING[has_mask])
         return _session(onnx.parser.parse_model(text), num_threads)
 
@@ -91,7 +91,7 @@ def attention_graph(num_threads: int) -> Kernel:
         inputs = {name: x.transpose(1, 2).float().contiguous() for name, x in inputs.items()}
         if is_key is not None:
             inputs["mask"] = torch.zeros(is_key.shape).masked_fill_(~is_key, -torch.inf)
-        session, number = started(query.shape[3], is_key is not None), max(1, _AT_ONCE // scores_each)
+        session, number = start(query.shape[3], is_key is not None), max(1, _AT_ONCE // scores_each)
         mixed = [
             torch.from_numpy(session.run(None, {name: x[at : at + number].numpy() for name, x in inputs.items()})[0])
             for at in range(0, len(query), number)
@@ -101,30 +101,30 @@ def attention_graph(num_threads: int) -> Kernel:
     return attend
 
 
-def with_graphs(albert: Albert, steps: Sequence[Step], *, is_forced: bool) -> Sequence[Step]:
+def add_graphs(albert: Albert, steps: Sequence[Step], *, is_forced: bool) -> Sequence[Step]:
     """Return steps that use a graph for a single short text; unchanged steps if that is impossible or not faster."""
     config = albert.config
     is_float = albert.dtype == torch.float32 and not is_int8(albert)
     has_operators = config.hidden_act in _FUSED and ATTENTION_KINDS[config.attention].is_exported
     if not (is_float and has_operators) or albert.embedding.word.weight.device.type != "cpu":
         return steps
-    graphs = {(i, j): _compiled(albert.attention[i], albert.feed_forward[j]) for i, j in set(albert.plan)}
+    graphs = {(i, j): _compile_step(albert.attention[i], albert.feed_forward[j]) for i, j in set(albert.plan)}
     if not is_forced:  # unless a graph is faster on a text of 16 tokens (a test of 20 ms), keep the steps
         x, layout = torch.full((16, config.hidden_size), 0.5), Layout(Batch.from_lists([[0] * 16]))
-        ours, theirs = fastest(partial(graphs[albert.plan[0]], x), partial(steps[0], x, layout), rounds=15)
+        ours, theirs = time_each(partial(graphs[albert.plan[0]], x), partial(steps[0], x, layout), rounds=15)
         if ours >= theirs:
             return steps
-    return [partial(_alone_by, graphs[number], step) for number, step in zip(albert.plan, steps, strict=True)]
+    return [partial(_run_step, graphs[number], step) for number, step in zip(albert.plan, steps, strict=True)]
 
 
-def _alone_by(graph: Graph, step: Step, x: Tensor, layout: Layout) -> Tensor:
+def _run_step(graph: Graph, step: Step, x: Tensor, layout: Layout) -> Tensor:
     """Compute a single short text with the graph, anything else with the step."""
     lengths = layout.batch.lengths
     is_alone = len(lengths) == 1 and lengths[0] <= _MOST_ROWS and isinstance(layout.queries, slice)
     return graph(x[: lengths[0]]) if is_alone else step(x, layout)
 
 
-def _compiled(attention: AttentionBlock, feed_forward: FeedForwardBlock) -> Graph:
+def _compile_step(attention: AttentionBlock, feed_forward: FeedForwardBlock) -> Graph:
     """Write a step in onnxruntime's fused operators, and start a session; products are x W, so W is transposed."""
     (heads, head_size), size = attention.heads, attention.output.in_features
     parameters: dict[str, Tensor] = {f"mix.{name}": parameter for name, parameter in attention.named_parameters()}

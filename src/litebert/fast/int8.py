@@ -211,7 +211,7 @@ def int8_steps(albert: Albert, *, others: tuple[Kernel, ...] = ()) -> list[steps
     norms = [steps.norm_of(each.norm, torch.float32) for each in feed_forward]
     hidden, wide_size = albert.config.hidden_size, albert.config.intermediate_size
 
-    def bound(step: int, i: int, j: int) -> steps.Step:
+    def bind(step: int, i: int, j: int) -> steps.Step:
         of_input, of_mixed, of_middle, of_wide = (ByteGrid.over(*ends) for ends in ranges[step].tolist())
         parts = torch.split(biases[step], [3 * hidden, hidden, wide_size, hidden])
         project_bias, mix_bias, widen_bias, output_bias = parts
@@ -234,7 +234,7 @@ def int8_steps(albert: Albert, *, others: tuple[Kernel, ...] = ()) -> list[steps
         )
         return partial(steps.block, mixing, widening)
 
-    return [bound(step, i, j) for step, (i, j) in enumerate(albert.plan)]
+    return [bind(step, i, j) for step, (i, j) in enumerate(albert.plan)]
 
 
 # Calibration, on texts like those that the model will read
@@ -246,12 +246,12 @@ def calibrate(albert: Albert, batches: Iterable[Batch]) -> Int8Calibration:
     observers = [[Observer() for _ in SITES] for _ in albert.plan]
     remaining = chain(*observers)
 
-    def observed(weight: Tensor, bias: Tensor, dtype: torch.dtype, activation: Activation, _: float) -> steps.Linear:
+    def observe(weight: Tensor, bias: Tensor, dtype: torch.dtype, activation: Activation, _: float) -> steps.Linear:
         observer, linear = next(remaining), steps.packed_linear(weight, bias, dtype, activation)
         return lambda x, residual: linear(observer.see(x), residual)
 
     # The products of a step are made in the order of SITES.
-    seen_steps = [step for each in albert.plan for step in steps.make_steps(albert, observed, plan=[each])]
+    seen_steps = [step for each in albert.plan for step in steps.make_steps(albert, observe, plan=[each])]
     for batch in batches:  # the network itself is never modified
         for _ in steps.Engine()(albert, batch, steps=seen_steps):
             pass
@@ -261,15 +261,15 @@ def calibrate(albert: Albert, batches: Iterable[Batch]) -> Int8Calibration:
         mixing, widening = albert.attention[i], albert.feed_forward[j]
         first, mixed, second, wide = (observer.total / observer.num_rows for observer in seen)  # means by channel
         parts = [project(first) for project in (mixing.query, mixing.key, mixing.value)]
-        parts += [_corrected(mixing.output, mixed), widening.intermediate(second)]
-        biases.append(torch.cat([*parts, _corrected(widening.output, wide) + second]))  # (5 hidden + intermediate,)
+        parts += [_correct_bias(mixing.output, mixed), widening.intermediate(second)]
+        biases.append(torch.cat([*parts, _correct_bias(widening.output, wide) + second]))  # (5 hidden + intermediate,)
         shifts.append(torch.stack([first, second]))  # (2, hidden)
         centres: tuple[Tensor | float, ...] = (first, 0.0, second, 0.0)
         ranges.append([each.range(centre) for each, centre in zip(seen, centres, strict=True)])
     return Int8Calibration(torch.tensor(ranges), torch.stack(shifts), torch.stack(biases))
 
 
-def _corrected(linear: nn.Linear, mean: Tensor) -> Tensor:
+def _correct_bias(linear: nn.Linear, mean: Tensor) -> Tensor:
     """Return the bias, corrected for the effect of rounding the weights on the mean product."""
     lost: Tensor = linear(mean) - Int8Linear(linear)(mean)
     return linear.bias + lost

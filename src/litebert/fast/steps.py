@@ -23,7 +23,7 @@ from torch.utils.checkpoint import checkpoint
 
 from litebert.config import Activation, Backend
 from litebert.errors import DamagedError, no_such_name
-from litebert.fast.attention import Attend, Kernel, Layout, attend_of, fastest
+from litebert.fast.attention import Attend, Kernel, Layout, attend_of, time_each
 from litebert.nn import ACTIVATIONS, Albert, AttentionBlock, Batch, Network, pad_rows
 
 # The dtype of activations for each precision.
@@ -162,14 +162,14 @@ class Engine:
 
             self.stamps, others = stamps, tuple[Kernel, ...]()
             if self.backend != "torch":
-                from litebert.fast.graphs import attention_graph, with_graphs
+                from litebert.fast.graphs import add_graphs, attention_graph
 
                 others = (attention_graph(torch.get_num_threads()),)
             has_int8 = is_int8(albert) and kernels_work()  # without these kernels, rounded weights are used in float32
             make = int8_steps if has_int8 else partial(make_steps, linear=packed_linear)
             self.packed = make(albert, others=others)
             if self.backend != "torch":
-                self.packed = with_graphs(albert, self.packed, is_forced=self.backend == "onnxruntime")
+                self.packed = add_graphs(albert, self.packed, is_forced=self.backend == "onnxruntime")
         return self.packed[: albert.depth]
 
     def __getstate__(self) -> dict[str, Any]:
@@ -330,7 +330,7 @@ def pays(dtype: torch.dtype) -> bool:
         pairs = [(ours(x, y).float(), theirs(x, y).float()) for x in rows for y in (None, x)]
     except (AttributeError, RuntimeError):  # torch has no kernel of this name, or none in this dtype for this CPU
         return False
-    packed, unpacked = fastest(*(partial(linear, rows[-1], None) for linear in (ours, theirs)), rounds=5)
+    packed, unpacked = time_each(*(partial(linear, rows[-1], None) for linear in (ours, theirs)), rounds=5)
     return packed < 1.3 * unpacked and all(torch.allclose(*pair, rtol=0.01, atol=tolerance) for pair in pairs)
 
 
@@ -365,5 +365,5 @@ def _likes_pieces(num_threads: int, dtype: torch.dtype) -> bool:
     weight, x = (torch.full((rows, 768), 0.5, dtype=dtype) for rows in (768, 2 * _PIECE))
     product = onednn(weight, weight[0].clone(), "linear")
     parts = torch.split(x, _PIECE)
-    whole, pieces = fastest(lambda: product(x, None), lambda: [product(part, None) for part in parts], rounds=5)
+    whole, pieces = time_each(lambda: product(x, None), lambda: [product(part, None) for part in parts], rounds=5)
     return pieces < 0.8 * whole

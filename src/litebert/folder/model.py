@@ -122,7 +122,7 @@ def build_network(
     for_inference: bool = False,
 ) -> LoadedModel:
     """Build a network from tensors under Hugging Face's names; without a head, for pretraining."""
-    named = on_disk.canonical(tensors, source, layout)
+    named = on_disk.canonicalise(tensors, source, layout)
     if config.embedding_size == config.hidden_size:  # a projection is kept unless it is the identity
         weight, bias = (named.get(name) for name in on_disk.PROJECTION)
         size = config.hidden_size  # may be absurd: an identity is made only if the file has a matrix of that shape
@@ -174,7 +174,7 @@ def build_network(
         if not fits or tensor.shape != expected.shape:
             theirs, ours = (f"{each.dtype} of shape {list(each.shape)}"[6:] for each in (tensor, expected))
             raise damaged_model("LB-606", f"{place} does not match the configuration", theirs, ours)
-        parameters[name] = widened(tensor, place)
+        parameters[name] = widen(tensor, place)
         is_backwards = name == "albert.ranges" and bool((tensor[..., 0] > 0).any() or (tensor[..., 1] < 0).any())
         if is_backwards or (name.endswith(".scale") and bool((tensor <= 0).any())):
             numbers = f"from {float(tensor.min()):.4g} to {float(tensor.max()):.4g}"
@@ -302,7 +302,7 @@ def _incomplete(path: Path, received: object) -> DamagedError:
     return damaged_model("LB-603", what, received, expected)
 
 
-def widened(tensor: Tensor, place: str) -> Tensor:
+def widen(tensor: Tensor, place: str) -> Tensor:
     """Return floats as float32, which must be finite, and integers unchanged; errors name the `place`, FILE: TENSOR."""
     if not tensor.is_floating_point():
         return tensor

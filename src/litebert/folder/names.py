@@ -134,7 +134,7 @@ def identity_projection(config: AlbertConfig) -> dict[str, Tensor]:
     return dict(zip(PROJECTION, (torch.eye(size), torch.zeros(size)), strict=True))
 
 
-def canonical(tensors: dict[str, Tensor], source: Path, layout: TensorNames = ALBERT) -> dict[str, Tensor]:
+def canonicalise(tensors: dict[str, Tensor], source: Path, layout: TensorNames = ALBERT) -> dict[str, Tensor]:
     """Add the prefix that an encoder lacks if it was saved by itself; drop buffers and tied copies."""
     named = {}
     for name, tensor in tensors.items():

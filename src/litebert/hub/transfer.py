@@ -65,7 +65,7 @@ def locate(name_or_path: str | PathLike[str], *, legacy_pickle: bool = False) ->
     A path whose first folder exists, and one that looks local (runs/mine, mine/model), is never looked up on the Hub.
     """
     path, text = as_path(name_or_path, "a model"), str(name_or_path)
-    found = _found(path)
+    found = _describe_path(path)
     if found == "a folder":
         return path / "model" if is_run(path) else path
     if text == PACKAGED_NAME and found == "nothing":
@@ -76,18 +76,18 @@ def locate(name_or_path: str | PathLike[str], *, legacy_pickle: bool = False) ->
         return pull(name[1], name[2], legacy_pickle=legacy_pickle)
 
     # Suggest the run or model of this name in the usual folders, or a folder with a similar name.
-    parent = next(parent for parent in path.absolute().parents if _found(parent) == "a folder")
+    parent = next(parent for parent in path.absolute().parents if _describe_path(parent) == "a folder")
     missing, similar = path.absolute().relative_to(parent).parts[0], ""
     with suppress(OSError):
         hint = did_you_mean(missing, [entry.name for entry in parent.iterdir() if entry.is_dir()])
         similar = f" ({hint})" if hint.startswith("did") else ""
-    usual = [folder / path for folder in (Path("runs"), Path("models")) if _found(folder / path) == "a folder"]
+    usual = [folder / path for folder in (Path("runs"), Path("models")) if _describe_path(folder / path) == "a folder"]
     next_step = f"--model {quote(str(usual[0]))}" if usual else f"ls {quote(str(parent))}"
     what, expected = f"there is no model folder {text[:200]!r}", f"a folder{similar}; or a name on the Hub, such as "
     raise LitebertError("LB-620", what, received=found, expected=expected + "albert/albert-base-v2", next=next_step)
 
 
-def _found(path: Path) -> str:
+def _describe_path(path: Path) -> str:
     """Describe what is at a path, or why it cannot be read."""
     try:
         return "a folder" if path.is_dir() else "a file" if path.exists() else "nothing"

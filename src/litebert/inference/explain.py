@@ -20,7 +20,7 @@ from torch.nn import functional as F
 from litebert.answers import Explanation, WordAttribution
 from litebert.errors import LitebertError, did_you_mean, no_such_name
 from litebert.fast import is_int8
-from litebert.inference.inputs import by_word, pool, window
+from litebert.inference.inputs import pool, sum_by_word, window
 from litebert.inference.model import Model
 from litebert.nn import Batch
 from litebert.tasks.kinds.spans import SPAN_FAMILIES
@@ -108,7 +108,7 @@ def explain(model: Model, verb: str, texts: Sequence[str], answer: str | None) -
         next(left)  # [CLS]
         for part in sequence:
             *of_part, _ = islice(left, len(part.ids) + 1)  # with its [SEP]
-            for _, begin, end, value in by_word(part.text, part.offsets, of_part):
+            for _, begin, end, value in sum_by_word(part.text, part.offsets, of_part):
                 name, first = (part.name, part.prompt) if end > part.prompt else ("prompt", 0)
                 begin = max(begin, first)
                 attributions.append(WordAttribution(part.text[begin:end], name, begin - first, end - first, value))
@@ -119,17 +119,17 @@ def explain(model: Model, verb: str, texts: Sequence[str], answer: str | None) -
 # The question that each verb asks the network, on sequences that keep the place of each token in its text
 
 
-def _part(model: Model, name: str, text: str, *, special: bool = False) -> Part:
+def _encode_part(model: Model, name: str, text: str, *, special: bool = False) -> Part:
     """Encode a text without [CLS] and [SEP]; with `special`, a [MASK] in it is a blank."""
     encoding = model.tokenizer.encode(text, special_tokens=special, frame=False)
     return Part(name, text, encoding.ids, encoding.offsets)
 
 
-def _framed(model: Model, **texts: str | None) -> list[Part]:
+def _encode_parts(model: Model, **texts: str | None) -> list[Part]:
     """Encode one or two texts; if they do not fit, cut the longer one at its end."""
     longest = model.network.config.max_position_embeddings
     given = {name: model.tokenizer.beginning(text, longest) for name, text in texts.items() if text is not None}
-    parts = [_part(model, name, text) for name, text in given.items()]
+    parts = [_encode_part(model, name, text) for name, text in given.items()]
     sizes = [len(part.ids) for part in parts]
     while sum(sizes) + len(parts) + 1 > longest:
         sizes[0 if sizes[0] > sizes[-1] else -1] -= 1
@@ -141,9 +141,9 @@ def _classify(model: Model, answer: str | None, text: str, pair: str | None = No
     found, network = model.classify(text, pair), model.begin("classify", text)[0]
     labels, family = list(found.values), TextClassification.of(network.head_config)
     likeliest = found.labels[0] if found.labels else max(labels, key=found.values.__getitem__)
-    label = 0 if family.is_number else _place(answer or likeliest, labels)
+    label = 0 if family.is_number else _index_of(answer or likeliest, labels)
     return Question(
-        [_framed(model, text=text, pair=pair)],
+        [_encode_parts(model, text=text, pair=pair)],
         lambda network, batch: family.log_values(network(batch))[:, label],
         labels[label],
         "score" if family.is_number else "log-probability",
@@ -154,7 +154,7 @@ def _fill(model: Model, answer: str | None, text: str) -> Question:
     """Score the words in the blanks: the sum of their log-probabilities."""
     likeliest = model.fill(text, top=1)  # raises if the text cannot be filled
     tokenizer, room = model.tokenizer, model.network.config.max_position_embeddings - 2
-    part = _part(model, "text", text, special=True)
+    part = _encode_part(model, "text", text, special=True)
     blanks = [place for place, id_ in enumerate(part.ids) if id_ == tokenizer.mask_id]
 
     # the piece that spells each word; if two do, the one that begins a word
@@ -179,13 +179,13 @@ def _fill(model: Model, answer: str | None, text: str) -> Question:
 def _order(model: Model, answer: str | None, first: str, second: str) -> Question:
     """Score the order as given, or swapped."""
     names = ["in order", "swapped"]
-    label = _place(answer or names[0 if model.order(first, second).is_in_order else 1], names)
+    label = _index_of(answer or names[0 if model.order(first, second).is_in_order else 1], names)
 
     def score(network: Any, batch: Batch) -> Tensor:
         logits: Tensor = network.sentence_order(network.albert.pool(network.albert(batch, batch.first_tokens)))
         return logits.log_softmax(-1)[:, label]
 
-    return Question([_framed(model, first=first, second=second)], score, names[label])
+    return Question([_encode_parts(model, first=first, second=second)], score, names[label])
 
 
 def _similar(model: Model, _: str | None, first: str, second: str) -> Question:
@@ -199,7 +199,7 @@ def _similar(model: Model, _: str | None, first: str, second: str) -> Question:
 
     sequences = []
     for name, text in {"first": first, "second": second}.items():
-        part = _part(model, name, model.tokenizer.beginning(vectors.prompt + text, longest))
+        part = _encode_part(model, name, model.tokenizer.beginning(vectors.prompt + text, longest))
         sequences.append([part.cut(slice(longest - 2))._replace(prompt=len(vectors.prompt))])
     return Question(sequences, score, f"{float(model.similar(first, second)):.3f}", "cosine")
 
@@ -207,11 +207,11 @@ def _similar(model: Model, _: str | None, first: str, second: str) -> Question:
 def _choose(model: Model, answer: str | None, question: str, context: str, choice: str, *choices: str) -> Question:
     """Score a choice against the others."""
     listed = [choice, *choices]
-    chosen = _place(answer or model.choose(question, listed, context=context).text, listed)
+    chosen = _index_of(answer or model.choose(question, listed, context=context).text, listed)
     room, sequences = model.network.config.max_position_embeddings - 3, []
-    read = _part(model, "context", model.tokenizer.beginning(context, room))
+    read = _encode_part(model, "context", model.tokenizer.beginning(context, room))
     for number, text in enumerate(question_texts(ChoiceExample("0", context, question, tuple(listed))), start=1):
-        asked = _part(model, f"choice {number}", text).cut(slice(-min(MultipleChoice.max_qa_length, room), None))
+        asked = _encode_part(model, f"choice {number}", text).cut(slice(-min(MultipleChoice.max_qa_length, room), None))
         sequences.append([read.cut(slice(room - len(asked.ids))), asked])
     return Question(
         sequences,
@@ -233,7 +233,7 @@ def _answer(model: Model, answer: str | None, question: str, context: str) -> Qu
         raise _no_such(answer, "words of the context")
     network: Any = model.network
     family = SPAN_FAMILIES[network.head_config.kind]
-    posed = _part(model, "question", question).cut(slice(family.max_query_length))
+    posed = _encode_part(model, "question", question).cut(slice(family.max_query_length))
     ids, offsets = model.tokenizer.encode_arrays(context)
     inside: list[int] = np.flatnonzero((offsets[:, 0] < stop) & (offsets[:, 1] > start)).tolist()
     room = network.config.max_position_embeddings - len(posed.ids) - 3  # [CLS] question [SEP] context [SEP]
@@ -254,7 +254,7 @@ QUESTIONS: dict[str, Callable[..., Question]] = {
 """The verbs with explainable answers, and the question of each: (model, answer, its texts) -> question."""
 
 
-def _place(answer: str, answers: Sequence[str]) -> int:
+def _index_of(answer: str, answers: Sequence[str]) -> int:
     """Return the index of an answer among the possible ones."""
     if answer not in answers:
         raise _no_such(answer, did_you_mean(answer, answers))

@@ -72,7 +72,7 @@ class Finetuned:
                 roles = {str(word).partition("=")[0]: str(word) for word in [*old, *columns]}
                 settled["columns"] = list(roles.values())
         dataset = open_dataset(settings, where, settled=settled)
-        used = precision or trained_in(config)
+        used = precision or precision_of(config)
         network = open_network(folder, used, depth).network
         own, wanted = getattr(network, "head_config", None), dataset.family.head
         if own and own.labels == numbered_labels(len(wanted.labels)):  # placeholder names
@@ -105,7 +105,7 @@ def ensemble_answers(models: Sequence[Finetuned], examples: Sequence[Any]) -> li
     return [first.family.averaged(each) for each in zip(*answers, strict=True)] if len(answers) > 1 else answers[0]
 
 
-def measured(models: Sequence[Finetuned], data: Path, split: str) -> tuple[dict[str, float], list[Any], list[Any]]:
+def measure_split(models: Sequence[Finetuned], data: Path, split: str) -> tuple[dict[str, float], list[Any], list[Any]]:
     """Return measures, examples and answers of one labelled split."""
     dataset = models[0].dataset
     require_same_data({str(model.folder): model.dataset for model in models}, data)
@@ -126,7 +126,7 @@ def data_of(folder: str | PathLike[str]) -> Path:
     return Path(str(data.folder or data.train))
 
 
-def trained_in(config: PretrainConfig | FinetuneConfig | None) -> Precision:
+def precision_of(config: PretrainConfig | FinetuneConfig | None) -> Precision:
     """Return the precision that a run was trained in; fp32 without a run."""
     recorded = config.train.precision if config else "fp32"
     return "fp32" if recorded == "auto" else recorded
@@ -173,7 +173,7 @@ def quantize(
         chosen = rows[:: max(1, len(rows) // _NUM_EXAMPLES)][:_NUM_EXAMPLES]
         length = min(opened.task.max_length, network.config.max_position_embeddings)
         features = dataset.family.features(chosen, tokenizer, max_length=length, training=False)
-        before = {split: measured([opened], data, split)[0] for split in dataset.dev_splits if evaluate}
+        before = {split: measure_split([opened], data, split)[0] for split in dataset.dev_splits if evaluate}
     if len(features) < _HELD_OUT_EVERY:
         what = f"{len(features)} texts are too few to calibrate on"
         expected = f"a few hundred, at least {_HELD_OUT_EVERY}"
@@ -197,5 +197,5 @@ def quantize(
         save_model(network, staged)
         tokenizer.save(staged, max_length=network.config.max_position_embeddings)
     old, new = (sum(path.stat().st_size for path in each.glob("*.safetensors")) for each in (folder, output))
-    after = {} if data is None else {split: measured([opened], data, split)[0] for split in before}
+    after = {} if data is None else {split: measure_split([opened], data, split)[0] for split in before}
     return Quantized(str(output), len(used), old, new, error, before, after)

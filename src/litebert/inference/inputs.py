@@ -19,10 +19,10 @@ Texts: TypeAlias = str | Iterable[str]
 Pooling: TypeAlias = Literal["mean", "cls", "max"]
 
 
-def several(texts: Texts, verb: str) -> list[str]:
+def as_list(texts: Texts, verb: str) -> list[str]:
     """Return one text or several as a list.
 
-    >>> several("one", "fill"), several(("one", "two"), "fill")
+    >>> as_list("one", "fill"), as_list(("one", "two"), "fill")
     (['one'], ['one', 'two'])
     """
     found = list(texts) if is_list(texts) else [texts]
@@ -40,16 +40,16 @@ def is_list(texts: object) -> bool:
     return isinstance(texts, Iterable) and is_flat and not isinstance(texts, str | bytes | Mapping | Set)
 
 
-def paired(texts: Texts, pairs: Texts | None, verb: str) -> tuple[list[str], list[str] | None]:
+def as_pairs(texts: Texts, pairs: Texts | None, verb: str) -> tuple[list[str], list[str] | None]:
     """Return the texts, and the second text of each pair; None without pairs."""
-    listed, seconds = several(texts, verb), None if pairs is None else several(pairs, verb)
+    listed, seconds = as_list(texts, verb), None if pairs is None else as_list(pairs, verb)
     if seconds is not None and len(seconds) != len(listed):
         what = f"{len(listed)} texts and {len(seconds)} pairs do not match"
         raise LitebertError("LB-931", what, next="give one pair for each text")
     return listed, seconds
 
 
-def count(value: int, name: str, *, least: int = 1) -> int:
+def require_count(value: int, name: str, *, least: int = 1) -> int:
     """Return a count, such as the number of answers, if it is a whole number and not below `least`."""
     if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
         what = f"{name} is a whole number, {least} or more"
@@ -77,7 +77,7 @@ def open_network(folder: Path, precision: "Precision", depth: int | None) -> "Lo
 # Sequences of pieces
 
 
-def framed(
+def frame_batches(
     network: "Network",
     tokenizer: "Tokenizer",
     first: Sequence[Sequence[int]],
@@ -126,12 +126,12 @@ def window(places: Sequence[int], size: int, room: int) -> slice:
     return slice(start, start + room)
 
 
-def by_word(
+def sum_by_word(
     text: str, offsets: Sequence[tuple[int, int]], values: Sequence[float]
 ) -> list[tuple[str, int, int, float]]:
     """Add up the values of the pieces of each word, (word, start, end, value); words end at white space.
 
-    >>> by_word("a cat", [(0, 1), (2, 3), (3, 5)], [1.0, 2.0, 3.0])
+    >>> sum_by_word("a cat", [(0, 1), (2, 3), (3, 5)], [1.0, 2.0, 3.0])
     [('a', 0, 1, 1.0), ('cat', 2, 5, 5.0)]
     """
     words: list[tuple[str, int, int, float]] = []

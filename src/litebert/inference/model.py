@@ -123,8 +123,8 @@ class Model:
         import torch
 
         network, texts = self.begin("fill", text, is_bounded=True)
-        tokenizer, room, top = self.tokenizer, network.config.max_position_embeddings - 2, inputs.count(top, "top")
-        encoded = tokenizer.encode_ids(texts, special_tokens=True)
+        tokenizer, top = self.tokenizer, inputs.require_count(top, "top")
+        encoded, room = tokenizer.encode_ids(texts, special_tokens=True), network.config.max_position_embeddings - 2
         for number, ids in enumerate(encoded):
             blanks = [place for place, id_ in enumerate(ids) if id_ == tokenizer.mask_id]
             if not blanks:
@@ -134,7 +134,7 @@ class Model:
                 encoded[number] = ids[inputs.window(blanks, len(ids), room)]
 
         found: list[Results[answers.Filling]] = [Results()] * len(texts)
-        for rows, batch in inputs.framed(network, tokenizer, encoded):
+        for rows, batch in inputs.frame_batches(network, tokenizer, encoded):
             words: list[list[tuple[str, float]]] = []  # for each blank, the likeliest words with their probabilities
             with torch.inference_mode():
                 places = (batch.ids == tokenizer.mask_id).nonzero().flatten()
@@ -192,7 +192,7 @@ class Model:
                 span = inputs.window([place], len(encodings[row].ids), room)
                 copies.append(encodings[row].ids[span])
                 copies[-1][place - span.start] = self.tokenizer.mask_id
-            for numbers, batch in inputs.framed(network, self.tokenizer, copies):
+            for numbers, batch in inputs.frame_batches(network, self.tokenizer, copies):
                 chosen = [some[number] for number in numbers]
                 with torch.inference_mode():
                     places = (batch.ids == self.tokenizer.mask_id).nonzero().flatten()
@@ -207,7 +207,7 @@ class Model:
         for each, encoding, values in zip(texts, encodings, found, strict=True):
             total = math.fsum(values)
             perplexity = math.exp(min(700.0, -total / max(1, len(values))))  # per piece
-            words = tuple(answers.WordScore(*word) for word in inputs.by_word(each, encoding.offsets, values))
+            words = tuple(answers.WordScore(*word) for word in inputs.sum_by_word(each, encoding.offsets, values))
             scores.append(answers.Score(each, total, perplexity, words))
         return scores[0] if isinstance(text, str) else Results(scores)
 
@@ -244,7 +244,7 @@ class Model:
         longest = network.config.max_position_embeddings
         ids = self.tokenizer.encode_ids([self.tokenizer.beginning(text, longest) for text in texts])
         first, second, found = ids[: len(firsts)], ids[len(firsts) :], [0.0] * len(firsts)
-        for rows, batch in inputs.framed(network, self.tokenizer, first, second):
+        for rows, batch in inputs.frame_batches(network, self.tokenizer, first, second):
             with torch.inference_mode():
                 pooled = network.albert.pool(network.albert(batch, batch.first_tokens))
                 probabilities = network.sentence_order(pooled).float().softmax(-1)[:, 0]  # label 0 is "in order"
@@ -273,12 +273,12 @@ class Model:
             example = 'model.embed(texts, pooling="mean")'
             raise no_such_name("LB-674", "there is no such pooling", str(pooling), get_args(Pooling), next=example)
         is_unit = own.normalize if normalize is None else normalize
-        longest = own.max_length if max_length is None else inputs.count(max_length, "max_length", least=3)
+        longest = own.max_length if max_length is None else inputs.require_count(max_length, "max_length", least=3)
         positions = network.config.max_position_embeddings
         beginnings = [tokenizer.beginning(own.prompt + text, positions) for text in listed]
         encoded = tokenizer.encode_ids(beginnings)
         found = np.zeros((len(encoded), network.config.hidden_size), dtype=np.float32)
-        for rows, batch in inputs.framed(network, tokenizer, encoded, longest=longest):
+        for rows, batch in inputs.frame_batches(network, tokenizer, encoded, longest=longest):
             with torch.inference_mode():
                 pooled = inputs.pool(network, batch, pooling or own.pooling)  # (texts, hidden)
                 found[rows] = (torch.nn.functional.normalize(pooled) if is_unit else pooled).cpu().numpy()
@@ -299,8 +299,8 @@ class Model:
 
         `progress` is called with the number of texts after each batch.
         """
-        remaining = iter(texts if inputs.is_list(texts) else inputs.several(texts, "embed_batches"))
-        while batch := list(islice(remaining, inputs.count(batch_size, "batch_size"))):
+        remaining = iter(texts if inputs.is_list(texts) else inputs.as_list(texts, "embed_batches"))
+        while batch := list(islice(remaining, inputs.require_count(batch_size, "batch_size"))):
             yield self.embed(batch, pooling=pooling, normalize=normalize, max_length=max_length)
             if progress is not None:
                 progress(len(batch))
@@ -320,7 +320,7 @@ class Model:
 
     def search(self, query: str, texts: Iterable[str], *, top: Top = 10) -> Results[answers.Match]:
         """Return the texts nearest to a query by cosine similarity, best first."""
-        top = inputs.count(top, "top")  # before the texts are embedded
+        top = inputs.require_count(top, "top")  # before the texts are embedded
         return self.index(texts).search(query, top=top)
 
     def too_long(self, texts: Texts, pairs: Texts | None = None) -> list[int]:
@@ -328,7 +328,7 @@ class Model:
 
         `order`, `embed`, `classify` and `choose` cut these at the end.
         """
-        columns = [column for column in inputs.paired(texts, pairs, "too_long") if column is not None]
+        columns = [column for column in inputs.as_pairs(texts, pairs, "too_long") if column is not None]
         room = self.network.config.max_position_embeddings - 1 - len(columns)  # next to [CLS] and each [SEP]
         read = ([self.tokenizer.beginning(text, room + 1) for text in column] for column in columns)
         rows = zip(*map(self.tokenizer.encode_ids, read), strict=True)
@@ -351,7 +351,7 @@ class Model:
         from litebert.tasks.kinds.text import TextClassification, TextExample
 
         network, listed = self.begin("classify", texts)
-        _, seconds = inputs.paired(listed, pairs, "classify")
+        _, seconds = inputs.as_pairs(listed, pairs, "classify")
         family = TextClassification.of(network.head_config)
         rows = zip(listed, seconds or [""] * len(listed), strict=True)
         examples = [TextExample("", first, second or None) for first, second in rows]
@@ -388,7 +388,7 @@ class Model:
 
         A context longer than the model can read is cut at its end.
         """
-        return self.choose_all([(question, inputs.several(choices, "choose"), context)])[0]
+        return self.choose_all([(question, inputs.as_list(choices, "choose"), context)])[0]
 
     def choose_all(self, asked: Sequence[tuple[str, Sequence[str], str]]) -> list[answers.Choice]:
         """Return which choice answers each question; an item of `asked` is (question, choices, context)."""
@@ -413,7 +413,7 @@ class Model:
         The best comes first. A SQuAD 2.0 model may find no answer: then an empty text comes first. `no_answer` of each
         span is the probability that there is none. A context of any length is read in overlapping windows.
         """
-        return self.answer_all([(question, inputs.several(context, "answer"))], top=top)[0]
+        return self.answer_all([(question, inputs.as_list(context, "answer"))], top=top)[0]
 
     def answer_all(
         self, asked: Sequence[tuple[str, Sequence[str]]], *, top: int = 1
@@ -426,7 +426,7 @@ class Model:
 
         network, _ = self.begin("answer", [text for question, contexts in asked for text in (question, *contexts)])
         examples = [SpanExample("", str(question), str(text)) for question, texts in asked for text in texts]
-        top = inputs.count(top, "top")
+        top = inputs.require_count(top, "top")
         family = SPAN_FAMILIES[network.head_config.kind]
         parts: list[list[SpanAnswer]] = [[] for _ in examples]
         windows = family.windows(examples, self.tokenizer, max_length=network.config.max_position_embeddings)
@@ -473,12 +473,12 @@ class Model:
     def verbs(self) -> tuple[str, ...]:
         """The verbs that this model's weights support."""
         head = getattr(self.network, "head_config", None)
-        own = (head.record.verb,) if head else tuple(verb for verb in _HEADS if not self._lacking(verb))
+        own = (head.record.verb,) if head else tuple(verb for verb in _HEADS if not self._missing_weights(verb))
         return (*own, "embed")
 
     def begin(self, verb: str, texts: Texts, *, is_bounded: bool = False) -> tuple[Any, list[str]]:
         """Return the network, if its head supports this verb, and the texts as a list; warn once of their language."""
-        found = [texts] if isinstance(texts, str) else inputs.several(texts, verb)
+        found = [texts] if isinstance(texts, str) else inputs.as_list(texts, verb)
         if is_bounded and (longest := max(map(len, found), default=0)) > MAX_CHARACTERS:
             what, received = f"this text is too long for {verb}: the answer grows with it", f"{longest:,} characters"
             expected, advice = f"at most {MAX_CHARACTERS:,}", "split the text into chapters, one per row of a file"
@@ -494,7 +494,7 @@ class Model:
             self.remark = None
         return self.network, found
 
-    def _lacking(self, verb: str) -> list[str]:
+    def _missing_weights(self, verb: str) -> list[str]:
         """Return the weights of a verb's pretraining head, or of the encoder, that the file lacks."""
         absent = [name for name in self._missing if name.startswith((f"{_HEADS[verb]}.", "albert."))]
         return sorted(name for name in absent if verb == "order" or "pooler" not in name)
@@ -503,7 +503,7 @@ class Model:
         head = getattr(self.network, "head_config", None)
         has = f"a {head.kind} head" if head else "pretraining heads only"
         if verb in _HEADS:
-            has = has if head else f"no {', '.join(self._lacking(verb)[:3])}"
+            has = has if head else f"no {', '.join(self._missing_weights(verb)[:3])}"
             what = f"{self.source} cannot {verb}: its file lacks weights for that"
             expected = f"the {_HEADS[verb]} head; files from the hub often lack sentence order"
             advice = "use a model that litebert pretrained, or pretrain this one further"

@@ -43,7 +43,7 @@ def _choices(row: Row) -> list[str]:
     return [row[name] for name in CHOICES if name in row]
 
 
-def _of_texts(verb: str) -> Callable[..., list[Any]]:
+def _method(verb: str) -> Callable[..., list[Any]]:
     return lambda model, rows, **options: list(getattr(model, verb)(_column(rows), **options))
 
 
@@ -103,13 +103,13 @@ def _choice_line(row: Row, found: Choice) -> str:
 
 
 _TABLE = (
-    Verb("fill", _of_texts("fill"), lambda _, found: "\n".join(f"{f.probability:6.1%}  {f.text}" for f in found)),
-    Verb("score", _of_texts("score"), lambda _, s: f"{s.log_likelihood:9.2f}  {s.perplexity:9.2f}  {s.text[:70]}"),
+    Verb("fill", _method("fill"), lambda _, found: "\n".join(f"{f.probability:6.1%}  {f.text}" for f in found)),
+    Verb("score", _method("score"), lambda _, s: f"{s.log_likelihood:9.2f}  {s.perplexity:9.2f}  {s.text[:70]}"),
     Verb("order", _order, _order_line, ("first", "second"), plain=lambda found: getattr(found, "joins", found)),
-    Verb("embed", _of_texts("embed"), _vector_line, plain=lambda vector: vector.tolist()),
+    Verb("embed", _method("embed"), _vector_line, plain=lambda vector: vector.tolist()),
     Verb("similar", _similar, lambda _, x: f"{x:.4f}", ("first", "second"), 2, lambda x: {"cosine": x}),
     Verb("classify", _classify, _labels_line, ("text", "second")),
-    Verb("tag", _of_texts("tag"), lambda _, found: "  ".join(f"{each.word}/{each.tag}" for each in found)),
+    Verb("tag", _method("tag"), lambda _, found: "  ".join(f"{each.word}/{each.tag}" for each in found)),
     Verb("answer", _answer, _spans_line, ("question", "context"), 2),
     Verb("choose", _choose, _choice_line, ("question", "context", *CHOICES)),
 )

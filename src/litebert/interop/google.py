@@ -21,11 +21,11 @@ from litebert.config import ATTENTION_KINDS, HEADS, PRESETS, AlbertConfig, HeadC
 from litebert.errors import DamagedError, LitebertError, NoVocabularyError, disk_errors
 from litebert.files import Json, read_json, require_new, staged_folder, write_bytes, write_json, write_text
 from litebert.folder.config import build_config, doubts
-from litebert.folder.model import build_network, head_of, load_model, read_weights, save_model, widened, write_weights
-from litebert.folder.names import GOOGLE, canonical, groups_on_disk, tensor_names
+from litebert.folder.model import build_network, head_of, load_model, read_weights, save_model, widen, write_weights
+from litebert.folder.names import GOOGLE, canonicalise, groups_on_disk, tensor_names
 from litebert.interop import GoogleExport, ModelImport
 from litebert.interop.bundle import Bundle, read_bundle, write_bundle
-from litebert.interop.huggingface import copy_tokenizer, imported
+from litebert.interop.huggingface import copy_tokenizer, report_of
 from litebert.tokenizer.tokenizer import read_vocabulary
 
 OPTIMIZER_FILE, STATE_FILE = "optimizer.safetensors", "state.json"  # as in the checkpoints of a run
@@ -71,7 +71,7 @@ def import_checkpoint(
     head may not.
     """
     require_new(output, force=None)
-    with checkpoint_at(path, workplace=output.absolute().parent) as prefix:
+    with open_checkpoint(path, workplace=output.absolute().parent) as prefix:
         bundle = read_bundle(prefix)
         entries = {name.removeprefix("module/"): entry for name, entry in bundle.entries.items()}  # TF-Hub's names
         bundle = replace(bundle, entries=entries)
@@ -80,7 +80,7 @@ def import_checkpoint(
             what, names = f"{prefix} is not a checkpoint of an ALBERT", f"{len(entries)}: {', '.join(entries)}"
             raise LitebertError("LB-719", what, received=names, expected=f"{_WORDS}, {GOOGLE.encoder}encoder/...")
         task = find_head(bundle, kind=head, labels=tuple(labels))
-        beside = config or _beside(prefix, (CONFIG_FILE, "albert_config*.json", "bert_config*.json"))
+        beside = config or _find_beside(prefix, (CONFIG_FILE, "albert_config*.json", "bert_config*.json"))
         if beside is None:
             what = f"there is no {CONFIG_FILE} next to the checkpoint {prefix}"
             raise LitebertError("LB-715", what, next="give the one that belongs to it with --config")
@@ -110,14 +110,14 @@ def import_checkpoint(
         wanted = {name: tensor_names(name, settings, task, GOOGLE)[0] for name in parameters}
         # Google's graph has a pooler under every head, used or not: it is kept for an export back to Google's format.
         is_idle = loaded.network.albert.pooler is None
-        idle = {name: widened(tensors[each], each) for name, each in _POOLER.items() if is_idle and each in tensors}
+        idle = {name: widen(tensors[each], each) for name, each in _POOLER.items() if is_idle and each in tensors}
 
-        vocabulary, step = tokenizer or _beside(prefix, _VOCABULARIES), None
+        vocabulary, step = tokenizer or _find_beside(prefix, _VOCABULARIES), None
         with staged_folder(output) as staged:
             save_model(loaded.network, staged, also=idle)
             if has_optimizer:  # a variable that never had a gradient has no moments: zeros
                 moments = {
-                    name + slot: widened(tensor(each + slot), f"{prefix}: {each}{slot}")
+                    name + slot: widen(tensor(each + slot), f"{prefix}: {each}{slot}")
                     if each + slot in entries
                     else torch.zeros(parameters[name].shape)
                     for name, each in wanted.items()
@@ -131,7 +131,7 @@ def import_checkpoint(
             else:
                 notes += copy_tokenizer(vocabulary, staged, settings)
     used = {wanted[name] for name in parameters.keys() - loaded.missing} | {_POOLER[name] for name in idle}
-    return replace(imported(path, output, loaded, notes), optimizer_step=step, unused=tuple(sorted({*stored} - used)))
+    return replace(report_of(path, output, loaded, notes), optimizer_step=step, unused=tuple(sorted({*stored} - used)))
 
 
 def find_head(bundle: Bundle, *, kind: str | None, labels: tuple[str, ...]) -> HeadConfig | None:
@@ -224,12 +224,12 @@ def export_checkpoint(model: Path, output: Path) -> GoogleExport:
     if len(parameters) < len(network.state_dict()):
         notes.append("the heads after inner steps, which Google's graph does not have, are omitted")
     if network.albert.pooler is None:
-        stored = canonical(read_weights(model)[0], model)
+        stored = canonicalise(read_weights(model)[0], model)
         if not _POOLER.keys() <= stored.keys():
             notes.append("the pooler, which Google's graph has but this head does not use, is zeros")
             shapes = ((config.hidden_size, config.hidden_size), (config.hidden_size,))
             stored = {name: torch.zeros(shape) for name, shape in zip(_POOLER, shapes, strict=True)}
-        weights |= as_variables({name: widened(stored[name], f"{model}: {name}") for name in _POOLER})
+        weights |= as_variables({name: widen(stored[name], f"{model}: {name}") for name in _POOLER})
 
     vocabulary = {}
     try:  # Google's code cannot read tokenizer.json: if necessary, the vocabulary is made from it
@@ -261,7 +261,7 @@ _PART = re.compile(r"\.(index|meta|data-\d{5}-of-\d{5})$")
 
 
 @contextmanager
-def checkpoint_at(path: Path, *, workplace: Path) -> Iterator[Path]:
+def open_checkpoint(path: Path, *, workplace: Path) -> Iterator[Path]:
     """Yield the prefix of the checkpoint at a path; an archive is unpacked into `workplace` for that time."""
     is_archive = False
     if path.is_file():
@@ -288,7 +288,7 @@ def checkpoint_at(path: Path, *, workplace: Path) -> Iterator[Path]:
         yield found[0]
 
 
-def _beside(prefix: Path, patterns: tuple[str, ...]) -> Path | None:
+def _find_beside(prefix: Path, patterns: tuple[str, ...]) -> Path | None:
     """Return the first file that matches the patterns, next to a checkpoint or in its TF-Hub module's assets."""
     module = prefix.parent.parent if prefix.parent.name == "variables" else prefix.parent
     places = (prefix.parent, module, module / "assets")

@@ -70,7 +70,7 @@ def import_model(
             notes.append(f"{error.what}: add spiece.model or vocab.txt to work on texts")
         if vectors := settings.read_sentence_vectors(source):
             settings.write_sentence_transformers(staged, vectors)
-    return imported(source, output, loaded, notes)
+    return report_of(source, output, loaded, notes)
 
 
 def copy_tokenizer(source: Path, folder: Path, config: AlbertConfig) -> list[str]:
@@ -81,7 +81,7 @@ def copy_tokenizer(source: Path, folder: Path, config: AlbertConfig) -> list[str
     return [] if fits else [f"the tokenizer has {tokenizer.vocab_size:,} pieces, the network {config.vocab_size:,}"]
 
 
-def imported(source: Path, output: Path, loaded: folders.LoadedModel, notes: Iterable[str]) -> ModelImport:
+def report_of(source: Path, output: Path, loaded: folders.LoadedModel, notes: Iterable[str]) -> ModelImport:
     """Return the report of an import."""
     parameters = {name: each for name, each in loaded.network.state_dict().items() if name not in loaded.missing}
     return ModelImport(

@@ -22,7 +22,7 @@ from litebert.folder import read_head
 from litebert.hub import packaged_model
 from litebert.interop import ExportReport
 from litebert.interop.export import onnx as web
-from litebert.interop.export.onnx import PAGE, export_web, read_runtime, vocabulary
+from litebert.interop.export.onnx import PAGE, export_web, read_runtime, vocabulary_table
 from litebert.tokenizer import Tokenizer
 
 NODE = shutil.which("node")
@@ -57,7 +57,7 @@ def test_the_page_gives_our_ids_for_ten_thousand_texts(name: str, size: int, rea
     shutil.copy(PAGE / "tokenizer.js", tmp_path)
     (tmp_path / "package.json").write_text('{"type": "module"}')
     (tmp_path / "compare.js").write_text(COMPARE)
-    given, command = json.dumps([vocabulary(folder, tokenizer), texts]), [str(NODE), "compare.js"]
+    given, command = json.dumps([vocabulary_table(folder, tokenizer), texts]), [str(NODE), "compare.js"]
     done = subprocess.run(command, cwd=tmp_path, input=given, check=True, stdout=subprocess.PIPE, text=True)
     rows = zip(texts, tokenizer.encode_ids(texts), json.loads(done.stdout), strict=True)
     wrong = [(text, ours, theirs) for text, ours, theirs in rows if ours != theirs]

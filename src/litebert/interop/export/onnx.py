@@ -44,32 +44,32 @@ def export_onnx(folder: Path, output: Path, *, int8: bool = False, has_head: boo
     wrong outputs with it on a few texts.
     """
     beside = program.require_free(output, suffix=".onnx", source=folder)
-    data, report = _checked(program.open_source(folder, has_head=has_head), output, int8=int8)
+    data, report = _convert(program.open_source(folder, has_head=has_head), output, int8=int8)
     for path, contents in (beside | {output: data}).items():
         write_bytes(path, contents)
     return report
 
 
-def _checked(
+def _convert(
     source: program.SourceModel, output: Path, *, int8: bool, table_bits: int = 8
 ) -> tuple[bytes, ExportReport]:
     """Return the file and its report, after checking its outputs in onnxruntime against those of the network."""
     graph, notes = to_graph(source.padded), tuple[str, ...]()
     data = graph.SerializeToString()
-    parity = program.require_near(start(data), source, output)
+    parity = program.require_near(start_session(data), source, output)
     if int8:
         small = quantise(graph, table_bits=table_bits)
         floats = {tensor.name for tensor in small.graph.initializer if tensor.data_type == onnx.TensorProto.FLOAT}
         products = [node for node in small.graph.node if node.op_type in ("MatMul", "Gemm")]
         assert not any(floats.intersection(node.input) for node in products), "a weight is left in float"
         data = small.SerializeToString()
-        parity = program.require_near(start(data), source, output, is_int8=True)
+        parity = program.require_near(start_session(data), source, output, is_int8=True)
         if not parity.correlation >= _GOOD_CORRELATION:
             notes = ("int8 changes these outputs visibly: evaluate the file on your own data before use",)
     return data, ExportReport(output, source.padded.output_names, len(data), parity, notes)
 
 
-def start(model: bytes) -> program.RunBatch:
+def start_session(model: bytes) -> program.RunBatch:
     """Return a function that runs a graph in onnxruntime, with as many threads as torch."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = torch.get_num_threads()
@@ -209,12 +209,12 @@ def export_web(folder: Path, output: Path, *, runtime: Path | None = None) -> Ex
     searches by vectors. Large files are compressed; the page unpacks them.
     """
     require_new(output, force=None)
-    table = vocabulary(folder, Tokenizer.load(folder))
+    table = vocabulary_table(folder, Tokenizer.load(folder))
     script, binary = read_runtime(runtime)
     head = read_head(folder)
     has_head = head is None or head.record.verb in _VERBS.values()
     source = program.open_source(folder, has_head=has_head, has_states=True)
-    model, report = _checked(source, output, int8=True, table_bits=_TABLE_BITS)
+    model, report = _convert(source, output, int8=True, table_bits=_TABLE_BITS)
     verbs = (*(_VERBS[name] for name in report.outputs if name in _VERBS), "search")
     place, vectors = folder.resolve(), read_sentence_vectors(folder) or SentenceVectors()
     compressed = {
@@ -242,7 +242,7 @@ def export_web(folder: Path, output: Path, *, runtime: Path | None = None) -> Ex
     return ExportReport(output, verbs, sum(map(len, files.values())), report.parity, notes)
 
 
-def vocabulary(folder: Path, tokenizer: Tokenizer) -> dict[str, Json]:
+def vocabulary_table(folder: Path, tokenizer: Tokenizer) -> dict[str, Json]:
     """Return the tokenizer of a folder as a table for `tokenizer.js`."""
     found = read_vocabulary(folder)
     if found.suffix != ".model":
