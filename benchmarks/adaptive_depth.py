@@ -22,7 +22,7 @@ from litebert.config import FinetuneConfig
 from litebert.inference.finetuned import Finetuned
 from litebert.nn import AlbertForTask, Batch
 from litebert.settings import resolve, settings_from_words
-from litebert.tasks.kinds.family import joined
+from litebert.tasks.kinds.family import collate
 from litebert.train.finetune import finetune
 
 SETTINGS = ["task.name=sst2", f"data.folder={DATA / 'glue'}", "task.max_length=128", "optim.learning_rate=1e-4"]
@@ -52,7 +52,7 @@ def measured(runs: Mapping[str, Finetuned], rounds: int) -> list[list[str]]:
     model, network, plain = runs["exits"], runs["exits"].network, runs["plain"].network
     examples = model.dataset.read(DATA / "glue", "dev")
     features = model.dataset.family.features(examples, model.tokenizer, max_length=128, training=False)
-    batches = {size: [joined(features[i : i + size]) for i in range(0, len(features), size)] for size in SIZES}
+    batches = {size: [collate(features[i : i + size]) for i in range(0, len(features), size)] for size in SIZES}
     labels, depth = torch.tensor([int(example.label) for example in examples]), network.config.num_steps
     ways: dict[str, Callable[[Batch], Tensor]] = {"trained without exits": plain}
     for number in range(depth, 0, -1):

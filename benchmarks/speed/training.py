@@ -17,7 +17,7 @@ from litebert.folder import load_model, read_config, save_model, start_from
 from litebert.nn import AlbertForTask
 from litebert.optim import build_optimizer
 from litebert.tasks.finetuning import Finetuning
-from litebert.tasks.kinds.family import Feature, joined
+from litebert.tasks.kinds.family import Feature, collate
 from litebert.tasks.kinds.text import TextExample
 from litebert.tasks.named.glue import DATASETS
 from litebert.tokenizer import Tokenizer
@@ -92,7 +92,7 @@ def our_epoch(root: Path, name: str, examples: Examples) -> Contender:
 
     @torch.inference_mode()
     def logits() -> Any:
-        return network.eval()(joined(features[:BATCH_SIZE])).float().numpy()
+        return network.eval()(collate(features[:BATCH_SIZE])).float().numpy()
 
     return Contender(name, lambda: steps(math.ceil(len(features) / BATCH_SIZE)), logits, warm=lambda: steps(1))
 

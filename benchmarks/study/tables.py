@@ -12,7 +12,7 @@ from pathlib import Path
 from benchmarks.measure import table as markdown
 from litebert.files import write_text
 from litebert.metrics import Spread
-from litebert.study.ablation import ALWAYS_SHOWN, CROSSED, MEASURE, Ablation, described
+from litebert.study.ablation import ALWAYS_SHOWN, CROSSED, MEASURE, Ablation, read_grids
 from litebert.study.findings import Layers, read_findings
 
 HERE = Path(__file__).parent
@@ -29,7 +29,7 @@ def table(name: str) -> str:
     """Return one ablation as a table in Markdown, and its verdict; or the rows of another file."""
     if name == "layers":
         return f"{_layers()}\n"
-    if name not in described().tables:
+    if name not in read_grids().tables:
         values = json.loads((HERE / f"{name}.json").read_text("utf-8")).values()
         lists = [rows for rows in values if isinstance(rows, list)]
         return "\n\n".join(markdown(list(rows[0]), [_shown(row.values()) for row in rows]) for rows in lists) + "\n"

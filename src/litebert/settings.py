@@ -94,7 +94,7 @@ class Resolved(Generic[Schema]):
     config: Schema
     origins: dict[str, str]
 
-    def measured(self, config: Schema) -> "Resolved[Schema]":
+    def fill_measured(self, config: Schema) -> "Resolved[Schema]":
         """Return the configuration completed by measurements; changed settings get the origin `MEASURED`."""
         before, after = flatten(self.config), flatten(config)
         changed = {name: MEASURED for name, value in after.items() if before[name] != value}

@@ -21,8 +21,8 @@ from litebert.inference.measures import blimp, retrieval, sts
 from litebert.nn import Albert, Batch
 from litebert.settings import resolve, settings_from_words
 from litebert.study import PAPER_PARAMETERS, forward_flops, sizes_of
-from litebert.study.ablation import Ablation, Scale, config_of, described, ordering, training_flops
-from litebert.study.findings import Layers, of_costs, read_findings, study_ablation
+from litebert.study.ablation import Ablation, Scale, config_of, ordering, read_grids, training_flops
+from litebert.study.findings import Layers, read_findings, report_costs, study_ablation
 from litebert.study.models import dominant_eigenvalue, fate_of, layers_of, measure_costs
 from litebert.study.trials import Bench
 from litebert.train import loop
@@ -195,7 +195,7 @@ def test_a_claim_is_measured_with_its_bytes_and_its_network_time() -> None:
     assert result.parameters == (sizes_of(shape).total, sizes_of(unshared).total)
     (own, other), (sends, other_sends) = result.training_seconds, (64 * number / 1e9 for number in result.parameters)
     assert result.speed_at(1) == pytest.approx((other + other_sends) / (own + sends))
-    assert f"{sorted(result.training_speeds)[1]:.2f} times as fast" in of_costs(found).finding
+    assert f"{sorted(result.training_speeds)[1]:.2f} times as fast" in report_costs(found).finding
 
 
 # ---- zero-shot measures equal a direct computation of their definitions ---------------------------------------------
@@ -258,19 +258,19 @@ def small(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Abla
     training += ("optim.learning_rate=0.003", "train.batch_size=8")
     sizes = {"embedding_sizes": {64: 4, 128: 8, 256: 12, 768: 16}, "usual_embedding": 8}
     small = Scale(shapes={"base": (16, 2, 8), "large": (16, 2, 8)}, **sizes, steps=3, training=training)
-    monkeypatch.setitem(described().scales, "small", small)
+    monkeypatch.setitem(read_grids().scales, "small", small)
     monkeypatch.setattr("litebert.study.trials.EVALUATION_SEQUENCES", 16)
     fixed = {"corpus": corpus, "output": tmp_path, "scale": "small"}
     return lambda name, **given: study_ablation(name, **fixed, **{"seeds": (1,), **given}).found
 
 
 def bench(grid: str, scale: str) -> Bench:
-    return Bench(described().tables[grid], scale, Path("corpus"), Path("runs"), Path("more"))
+    return Bench(read_grids().tables[grid], scale, Path("corpus"), Path("runs"), Path("more"))
 
 
 @pytest.mark.parametrize("scale", ["paper", "tiny"])
 def test_every_row_of_every_table_is_a_valid_configuration(scale: str) -> None:
-    for grid in described().tables:
+    for grid in read_grids().tables:
         place = bench(grid, scale)
         assert len(place.variants) > 1
         for variant in place.variants.values():

@@ -22,9 +22,9 @@ from litebert.folder import load_model, save_model
 from litebert.nn import AlbertForPretraining, AlbertForTask, Batch
 from litebert.optim import build_optimizer
 from litebert.runs import AnswerRow
-from litebert.tasks.finetuning import Finetuning, LabelledSet, answer, doubts, taught
+from litebert.tasks.finetuning import Finetuning, LabelledSet, add_teacher_logits, answer, doubts
 from litebert.tasks.kinds import text
-from litebert.tasks.kinds.family import Family, joined, targets_of
+from litebert.tasks.kinds.family import Family, collate, targets_of
 from litebert.tasks.kinds.spans import ConditionalSpanAnswering, GoldAnswer, SpanAnswering, SpanExample
 from litebert.tasks.kinds.tagging import IGNORED, TagAnswer, TagExample, TokenClassification, encode_words
 from litebert.tasks.kinds.text import ChoiceExample, MultipleChoice, Scores, TextClassification, TextExample
@@ -199,7 +199,7 @@ def test_teacher_mixes_its_share_into_the_loss(name: str, small_tokenizer: Token
     family, examples, *_ = FAMILIES[name]
     network = trained(family, examples, small_tokenizer).eval()
     plain = family.features(examples, small_tokenizer, max_length=32, training=True)
-    own = taught(family, plain, examples, network, small_tokenizer, max_length=32)
+    own = add_teacher_logits(family, plain, examples, network, small_tokenizer, max_length=32)
     task = Finetuning(network, family, own, {}, TrainConfig(batch_size=len(own), steps=1))
     ((work,),) = task.batches(0, 1)
     assert work.wanted is not None
@@ -213,7 +213,7 @@ def test_teacher_mixes_its_share_into_the_loss(name: str, small_tokenizer: Token
 def test_a_teacher_that_does_not_fit_is_refused(student: str, small_tokenizer: Tokenizer) -> None:
     network, (family, examples, *_) = trained(*FAMILIES["classification"][:2], small_tokenizer), FAMILIES[student]
     with pytest.raises(LitebertError, match="LB-884"):
-        taught(family, [], examples, network, small_tokenizer, max_length=32)
+        add_teacher_logits(family, [], examples, network, small_tokenizer, max_length=32)
 
 
 # Choices and tags
@@ -255,7 +255,7 @@ def test_questions_with_two_to_four_choices_have_the_loss_and_the_answers_of_eac
     losses = [F.cross_entropy(logits[None], torch.tensor([e.label])) for logits, e in zip(alone, ALL, strict=True)]
     family = MultipleChoice()
     features = family.features(ALL, tokenizer, max_length=64, training=True)
-    found = family.losses(made, joined(features), targets_of(features))
+    found = family.losses(made, collate(features), targets_of(features))
     torch.testing.assert_close(found, torch.stack(losses), rtol=1e-5, atol=1e-6)
     answers = answer(made, tokenizer, family, ALL, max_length=64)
     for logits, scores in zip(alone, answers, strict=True):

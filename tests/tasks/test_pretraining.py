@@ -27,7 +27,7 @@ from litebert.tasks import pretraining
 from litebert.tasks.distillation import Teacher, align, convert
 from litebert.tasks.pretraining import OFFSETS, Loss, Pretraining, masked_loss, micro_batches, num_local_heads
 from litebert.tokenizer import Tokenizer, train_tokenizer
-from litebert.train.pretrain import completed, new_network, shape_of_student, task_of
+from litebert.train.pretrain import complete, new_network, shape_of_student, task_of
 from litebert.train.sources import Sources
 
 CONFIG = AlbertConfig(
@@ -360,7 +360,7 @@ def test_a_student_begins_on_the_cpu_and_learns_on_any_device(
     """On the meta device, as on a GPU, every operation refuses tensors of two devices."""
     resolved = _resolved(teacher_folder, SETTINGS | {"data.corpus": str(corpus)})
     sources = Sources.open(resolved.config)
-    config, _ = completed(resolved, sources, tmp_path)
+    config, _ = complete(resolved, sources, tmp_path)
     teacher = Teacher.load(teacher_folder, sources.tokenizer, dtype=torch.float32)
     network = new_network(config, sources, teacher)
     network.to("meta").train()

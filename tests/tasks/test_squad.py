@@ -21,7 +21,7 @@ from litebert.metrics import normalize_answer
 from litebert.nn import AlbertForTask
 from litebert.reading.source import find_file
 from litebert.tasks.kinds import spans
-from litebert.tasks.kinds.family import Family, Feature, joined, targets_of
+from litebert.tasks.kinds.family import Family, Feature, collate, targets_of
 from litebert.tasks.kinds.spans import GoldAnswer, ProposedSpan, SpanAnswer, SpanAnswering, SpanExample
 from litebert.tasks.named import DATASETS
 from litebert.tasks.named.questions import read_squad, score_predictions
@@ -205,7 +205,7 @@ def test_proposals_are_those_of_a_search_over_all_pairs(seed: int, number: int, 
     random = np.random.Generator(np.random.Philox(seed))
     logits = tuple(random.integers(-3, 4, (2, len(window.ids[0]))).astype(np.float32) for window in WINDOWS)
     family = SpanAnswering(num_starts=number, num_ends=number, max_answer_length=longest, n_best=4)
-    rows = family.outputs(lambda _: torch.from_numpy(np.concatenate(logits, axis=1).T), joined(WINDOWS))  # type: ignore[arg-type]
+    rows = family.outputs(lambda _: torch.from_numpy(np.concatenate(logits, axis=1).T), collate(WINDOWS))  # type: ignore[arg-type]
     (answered,) = family.answers([SpanExample("q", "Who?", CONTEXT)], WINDOWS, rows)
     searched: dict[str, tuple[str, float, int]] = {}  # a text in two places is proposed once, where it scores best
     for score, text, begin in sorted(_search(logits, number=number, longest=longest), key=lambda p: -p[0]):
@@ -232,7 +232,7 @@ def test_a_question_on_an_empty_context_is_answered_as_officially() -> None:
     for family, text, null_score in ((SpanAnswering(), "empty", None), (spans.ConditionalSpanAnswering(), "", 1e6)):
         (found,) = family.answers(blank, [], [])
         assert (found.text, found.null_score) == (text, null_score)
-        assert (family.merged([]).text, family.merged([]).null_score) == (text, null_score)
+        assert (family.merge([]).text, family.merge([]).null_score) == (text, null_score)
 
 
 # Losses, the beam and rows
@@ -246,7 +246,7 @@ def _scored(network: AlbertForTask, feature: Feature, starts: Tensor | int) -> s
     """Score spans on [CLS], or on the context before its [SEP]."""
     last = len(feature.ids[0]) - 1
     allowed = torch.tensor([[n == 0 or (s == 1 and n < last) for n, s in enumerate(feature.segments[0])]])
-    return network.head(network.albert(joined([feature]))[None], allowed, starts)
+    return network.head(network.albert(collate([feature]))[None], allowed, starts)
 
 
 @BOTH
@@ -256,7 +256,7 @@ def test_the_loss_is_half_of_the_official_cross_entropies(family: SpanAnswering,
     assert feature.target is not None
     start, end, is_impossible = map(int, feature.target)
     assert not is_impossible
-    batch = joined([feature])
+    batch = collate([feature])
     if isinstance(family, spans.ConditionalSpanAnswering):
         scored = _scored(network, feature, torch.tensor([[start]]))
         no_answer = -(1 - scored.no_answer[0].sigmoid()).log()
@@ -272,7 +272,7 @@ def test_the_official_beam_is_five_starts_with_five_ends_each(tokenizer: Tokeniz
     family = spans.ConditionalSpanAnswering(max_answer_length=1_000)
     network = _network(family, tokenizer)
     (feature, *_) = family.features(VOYAGES[:1], tokenizer, max_length=96, training=False)
-    (rows,) = family.outputs(network, joined([feature]))
+    (rows,) = family.outputs(network, collate([feature]))
     scored = _scored(network, feature, 5)
     expected = {
         (int(start), int(end)): float(scored.start[0, start] + scored.end[0, n, end])
@@ -307,7 +307,7 @@ THRESHOLDS = {
 def test_the_official_threshold_has_its_quirks_and_a_given_one_is_used(name: str) -> None:
     rows, official, texts, f1, right = THRESHOLDS[name]
     examples, answers = _questions(rows)
-    assert ",".join(each.text for each in spans.with_threshold(examples, answers)) == texts
+    assert ",".join(each.text for each in spans.tune_threshold(examples, answers)) == texts
     measured = spans.ConditionalSpanAnswering().measures(examples, answers)
     assert (measured["f1"], measured["threshold"]) == (pytest.approx(f1), official)
     assert measured["best_f1"] == 100.0
@@ -315,7 +315,7 @@ def test_the_official_threshold_has_its_quirks_and_a_given_one_is_used(name: str
     measured = family.measures(examples, answers)
     assert (measured["f1"], measured["threshold"]) == (100.0, right)
     silent = ["" if bad else "Ada" for bad, _ in rows]
-    fixed = spans.with_threshold(examples, [family.merged([each]) for each in answers])
+    fixed = spans.tune_threshold(examples, [family.merge([each]) for each in answers])
     assert [each.text for each in fixed] == silent
 
 
@@ -323,7 +323,7 @@ def test_without_labels_even_odds_decide_and_nothing_is_measured() -> None:
     unlabelled = [SpanExample("q", "Who?", "Ada left.")]
     for null_score, text in ((-0.5, "Ada"), (0.5, "")):
         _, answers = _questions([(False, null_score)])
-        (given,) = spans.with_threshold(unlabelled, [spans.ConditionalSpanAnswering().averaged(answers)])
+        (given,) = spans.tune_threshold(unlabelled, [spans.ConditionalSpanAnswering().averaged(answers)])
         assert given.text == text
         with pytest.raises(LitebertError, match="LB-430"):
             spans.ConditionalSpanAnswering().measures(unlabelled, answers)

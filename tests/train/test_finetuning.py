@@ -23,7 +23,7 @@ from litebert.inference.finetuned import Finetuned, ensemble_answers, measure_sp
 from litebert.nn import AlbertForPretraining, AlbertForTask
 from litebert.runs import Run, read_metrics
 from litebert.settings import RETIRED, SUITED, Resolved, Setting, resolve, settings_from_words
-from litebert.tasks.finetuning import MAX_EPOCHS, with_suited
+from litebert.tasks.finetuning import MAX_EPOCHS, adapt_defaults
 from litebert.tokenizer import Tokenizer, train_tokenizer
 from litebert.train.finetune import finetune, plan_finetuning, prepare
 
@@ -169,13 +169,13 @@ def test_small_networks_get_measured_defaults_and_given_values_stay(words: list[
     prepared = prepare(configured("optim.learning_rate=2e-5", "train.steps=3"), tmp_path / "b")
     assert (prepared.config.optim.learning_rate, prepared.config.train.steps) == (2e-5, 3)
     published = resolve(FinetuneConfig, settings_from_words(["task.name=sst2", "data.folder=x", "model.start=y"]))
-    assert with_suited(published, 768, 500) is published
+    assert adapt_defaults(published, 768, 500) is published
     for size, rows, reads_mean, expected in (
         (256, 500, False, (1e-4, 0.1, 10, 1.0)),
         (512, 67_349, False, (5e-5, 0.1, 3, 1.0)),
         (384, 500, True, (2e-4, 0.1, 5, 10.0)),
     ):
-        small = with_suited(configured(), size, rows, reads_mean=reads_mean).config
+        small = adapt_defaults(configured(), size, rows, reads_mean=reads_mean).config
         optim = small.optim
         assert (optim.learning_rate, optim.warmup_steps, small.train.epochs, optim.head_rate_scale) == expected
 

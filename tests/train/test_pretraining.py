@@ -88,7 +88,7 @@ def test_minutes_become_steps_once_and_a_run_uses_its_plans_measurement(tmp_path
     planned, _ = plan(resolved, tmp_path)
     # More threads than any measurement chooses: the plan alone can have set them.
     train = planned.train.model_copy(update={"threads": torch.get_num_threads() + 1})
-    measured = resolved.measured(resolved.config.model_copy(update={"train": train}))
+    measured = resolved.fill_measured(resolved.config.model_copy(update={"train": train}))
     assert pretrain(measured, tmp_path, is_quiet=True) == 0
     recorded = Run(tmp_path).settings
     assert (recorded["train.threads"], recorded["train.steps"]) == (train.threads, train.steps)

@@ -58,7 +58,7 @@ class Run(on_disk.Run):
         """The measures of the last step and of the best evaluation, as medians over seeds; in pretraining, the last."""
         if self.seeds:
             ended = [each for each in self.seeds if each.outcome]
-            medians = tables.ends_of(tables.reached_by(self))
+            medians = tables.ends_of(tables.results_of(self))
             reached: dict[str, Json] = {
                 end: {name: each.median for name, each in found.items()} for end, found in medians.items()
             }

@@ -141,7 +141,7 @@ def pretrain(
         was_finished = Run(folder).is_finished
         if not was_finished and not quiet:
             config, planned = plan()
-            resolved = resolved.measured(resolved.config.model_copy(update={"train": config.train}))
+            resolved = resolved.fill_measured(resolved.config.model_copy(update={"train": config.train}))
             say(planned.text)
         if corpus is None and not (was_finished and has_corpus):
             world.from_first(build)

@@ -21,7 +21,7 @@ from litebert.nn import AlbertForTask, group_by_length
 from litebert.runs import RUN_FILE, Run
 from litebert.settings import RETIRED, Schema, Setting, resolve
 from litebert.tasks.finetuning import answer
-from litebert.tasks.kinds.family import Dataset, Feature, frame_ids, joined
+from litebert.tasks.kinds.family import Dataset, Feature, collate, frame_ids
 from litebert.tasks.named import open_dataset
 from litebert.tasks.own.dataset import require_same_data
 from litebert.tokenizer import Tokenizer
@@ -183,7 +183,7 @@ def quantize(
     held_out = features[::_HELD_OUT_EVERY]
     used = [feature for number, feature in enumerate(features) if number % _HELD_OUT_EVERY]
     of_used, of_rest = (
-        [joined([some[number] for number in group]) for group in group_by_length([each.num_tokens for each in some])]
+        [collate([some[number] for number in group]) for group in group_by_length([each.num_tokens for each in some])]
         for some in (used, held_out)
     )
     albert = network.albert

@@ -434,7 +434,7 @@ class Model:
             found = family.answers(examples, group, outputs_of(network, family.outputs, group))
             for number in {each.example for each in group}:
                 parts[number].append(found[number])
-        merged = (family.merged(of_context) for of_context in parts)
+        merged = (family.merge(of_context) for of_context in parts)
 
         ranked = []
         for _, contexts in asked:

@@ -90,12 +90,12 @@ class Samples(ABC):
     batch_size: int
 
     @abstractmethod
-    def made(self, start: int, stop: int) -> Iterator[Sample]:
+    def make(self, start: int, stop: int) -> Iterator[Sample]:
         """Yield the samples with the numbers start, start + 1, ... stop - 1."""
 
     def samples(self, start: int, stop: int) -> PretrainingBatch:
         """Return these samples as one batch."""
-        return sequences.collate(self.made(start, stop))
+        return sequences.collate(self.make(start, stop))
 
     def batch(self, step: int, *, rank: int = 0, world_size: int = 1) -> PretrainingBatch:
         """Return one rank's share of the batch of one step.
@@ -145,7 +145,7 @@ class Loader(Samples):
             advice = "give more text, or separate its documents (--documents blank-line)"
             raise LitebertError("LB-400", what, received=received, expected=expected, next=advice)
 
-    def made(self, start: int, stop: int) -> Iterator[Sample]:
+    def make(self, start: int, stop: int) -> Iterator[Sample]:
         given, sentence = self._given, sentence_objective(self._given.config.sentence)
         while start < stop:
             epoch, first = divmod(start, self.epoch_size)
@@ -223,7 +223,7 @@ class Windowed(Samples):
             size, stop = size + pieces, stop + samples
         return [*windows, Window(epoch, len(windows), tuple(shards), range(first, stop))]
 
-    def made(self, start: int, stop: int) -> Iterator[Sample]:
+    def make(self, start: int, stop: int) -> Iterator[Sample]:
         while start < stop:
             epoch, position = divmod(start, self.epoch_size)
             windows = self.windows(epoch)
@@ -236,7 +236,7 @@ class Windowed(Samples):
             }
             first = position - window.samples.start
             count = min(stop - start, window.samples.stop - position)  # the rest is in the next window
-            yield from self._held[window].result().made(first, first + count)
+            yield from self._held[window].result().make(first, first + count)
             start += count
 
     def _open(self, window: Window) -> Loader:
@@ -288,10 +288,10 @@ class Mixed(Samples):
         self._counts = counts_in_cycle(weights)
         self._ends = np.cumsum(self._counts)
 
-    def made(self, start: int, stop: int) -> Iterator[Sample]:
+    def make(self, start: int, stop: int) -> Iterator[Sample]:
         corpora, numbers = self.places(np.arange(start, stop))
         for corpus, number in zip(corpora.tolist(), numbers.tolist(), strict=True):
-            yield from self._corpora[corpus].made(number, number + 1)
+            yield from self._corpora[corpus].make(number, number + 1)
 
     def places(self, numbers: Ints) -> tuple[Ints, Ints]:
         """Return the corpus of each sample, and its number within that corpus."""

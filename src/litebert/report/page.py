@@ -17,7 +17,7 @@ import jinja2
 
 import litebert
 from litebert.errors import missing_package
-from litebert.report.tables import Table, share, word
+from litebert.report.tables import Table, format_cell, format_share
 from litebert.runs import LogRow, Run
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ def chart(
         axes.grid(visible=False, axis="x")
         axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
         axes.xaxis.set_major_formatter("{x:,.0f}")
-        axes.yaxis.set_major_formatter((lambda x, _: f"{100 * x:g}%") if write is share else "{x:,g}")
+        axes.yaxis.set_major_formatter((lambda x, _: f"{100 * x:g}%") if write is format_share else "{x:,g}")
         if rule or len(lines) > 1:
             axes.legend(**LEGEND)
 
@@ -181,7 +181,7 @@ def rows_figure(title: str, caption: str, rows: Mapping[str, Sequence[float]]) -
             if values:
                 axes.errorbar(fmean(values), place, xerr=stdev(values) if len(values) > 1 else 0.0, **dots)
 
-    said = (f"{label}: {word(fmean(values) if values else None)}" for label, values in rows.items())
+    said = (f"{label}: {format_cell(fmean(values) if values else None)}" for label, values in rows.items())
     return Figure(title, caption, f"{title}: {'; '.join(said)}.", fill)
 
 

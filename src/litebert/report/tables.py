@@ -60,7 +60,7 @@ class Table:
 
     def words(self) -> list[list[str]]:
         """Return the rows as text: measures have decimals, counts have none."""
-        return [[word(cell, decimals=self.decimals) for cell in row] for row in self.rows]
+        return [[format_cell(cell, decimals=self.decimals) for cell in row] for row in self.rows]
 
     def _is_number(self, column: int) -> bool:
         """Return whether a column has only numbers, which are aligned to the right."""
@@ -87,18 +87,18 @@ class Table:
         buffer = io.StringIO()
         writer = csv.writer(buffer, lineterminator="\n")
         writer.writerow(self.headings)
-        writer.writerows([word(cell) if isinstance(cell, bool) else cell for cell in row] for row in self.rows)
+        writer.writerows([format_cell(cell) if isinstance(cell, bool) else cell for cell in row] for row in self.rows)
         return buffer.getvalue().rstrip("\n")
 
     def as_json(self) -> list[dict[str, Cell]]:
         return [dict(zip(self.headings, row, strict=True)) for row in self.rows]
 
 
-def word(cell: Cell, *, decimals: int = DECIMALS) -> str:
+def format_cell(cell: Cell, *, decimals: int = DECIMALS) -> str:
     """Return a cell as text; counts have no decimals.
 
-    >>> word(0.68382), word(10570.0), word(20), word(float("nan")), word(None), word(True)
-    ('0.6838', '10,570', '20', 'not finite', '-', 'yes')
+    >>> [format_cell(cell) for cell in (0.68382, 10570.0, 20, float("nan"), None, True)]
+    ['0.6838', '10,570', '20', 'not finite', '-', 'yes']
     """
     if cell is None or isinstance(cell, str):
         return "-" if cell is None else cell
@@ -110,15 +110,15 @@ def word(cell: Cell, *, decimals: int = DECIMALS) -> str:
     return f"{cell:,.0f}" if is_count else f"{cell:,.{decimals}f}"
 
 
-def share(value: float) -> str:
+def format_share(value: float) -> str:
     return f"{value:.1%}" if math.isfinite(value) else "not finite"
 
 
-def written(value: Json) -> str:
+def format_value(value: Json) -> str:
     """Return a setting as written in a recipe; a long one is truncated.
 
-    >>> written(20_000), written(1e-12), written("lamb"), written(True), written(None)
-    ('20000', '1e-12', 'lamb', 'true', 'unset')
+    >>> [format_value(value) for value in (20_000, 1e-12, "lamb", True, None)]
+    ['20000', '1e-12', 'lamb', 'true', 'unset']
     """
     if value is None:
         return "unset"
@@ -129,7 +129,7 @@ def written(value: Json) -> str:
 # ---- results of runs, and doubts about them -------------------------------------------------------------------------
 
 
-def reached_by(run: Run) -> list[Result]:
+def results_of(run: Run) -> list[Result]:
     """Return the results of a run, or of each of its seeds; none if it has no evaluation yet."""
     if run.kind == "fine-tuning":
         return [each.outcome for each in run.seeds or (run,) if each.outcome]
@@ -175,18 +175,18 @@ def sentence_task(run: Run) -> str:
 def doubts_of(run: Run) -> list[str]:
     """Return reasons not to trust the results of a run, as clauses; for several seeds, those of any seed."""
     if run.kind == "fine-tuning":
-        return list(dict.fromkeys(doubt for result in reached_by(run) for doubt in result.doubts))
+        return list(dict.fromkeys(doubt for result in results_of(run) for doubt in result.doubts))
     if not run.evaluations:
         return []
     last, found = run.evaluations[-1], list[str]()
     accuracy, baseline = (last.values.get(f"masked_lm_{name}", math.nan) for name in ("accuracy", "baseline"))
     if round(accuracy, 3) <= round(baseline, 3):
-        said = f"the model predicts {share(accuracy)} of the masked tokens; always giving the commonest gets "
-        found.append(f"{said}{share(baseline)}: no gain over that")
+        said = f"the model predicts {format_share(accuracy)} of the masked tokens; always giving the commonest gets "
+        found.append(f"{said}{format_share(baseline)}: no gain over that")
     # Two standard errors of a coin tossed once per sequence: 2 sqrt(p (1 - p) / n), p = 1/2.
-    order, number = last.values.get("sentence_order_accuracy", math.nan), run.settings.get("train.eval_sequences")
-    if isinstance(number, int) and number > 0 and abs(order - 0.5) < 1 / math.sqrt(number):
-        found.append(f"{sentence_task(run)}: {share(order)} right, no better than chance on {number:,} sequences")
+    order, size = last.values.get("sentence_order_accuracy", math.nan), run.settings.get("train.eval_sequences")
+    if isinstance(size, int) and size > 0 and abs(order - 0.5) < 1 / math.sqrt(size):
+        found.append(f"{sentence_task(run)}: {format_share(order)} right, no better than chance on {size:,} sequences")
     losses = [(row.values.get("masked_lm_loss", math.inf), row.step) for row in run.evaluations]
     (lowest, step), reached = min(losses), losses[-1][0]
     if lowest + WORSE < reached < math.inf:
@@ -218,7 +218,7 @@ def runs_list(*, runs: Annotated[Path, "Folder of the runs."] = Path("runs")) ->
             is_timed = run.settings.get("train.minutes") is not None  # its steps are an estimate
             steps = None if is_timed else run.settings.get("train.steps")
             progress = (min(each.step for each in parts), steps if isinstance(steps, int) else None)
-            reached = reached_by(run)
+            reached = results_of(run)
             ends = (None if value is None else round(value, DECIMALS) for value in medians(reached))
             measured = (all(each.has_model for each in parts), reached[0].key_measure if reached else None, *ends)
             name, doubts = str(run.folder.relative_to(runs)), "; ".join(doubts_of(run)) or None
@@ -256,15 +256,15 @@ def runs_compare(*runs: Annotated[Path, Required]) -> Table:
         seeds: dict[str, Json] = {"train.seed": [each.seed for each in run.seeds]} if run.seeds else {}
         environment = {"litebert": run.file.litebert, **run.file.environment}
         kinds = {"setting": {**run.settings, **seeds}, "data": run.file.data, "environment": environment}
-        facts.append({(kind, name): written(value) for kind, named in kinds.items() for name, value in named.items()})
-        reached, measured = reached_by(run), dict[tuple[str, str], Cell]()
+        facts.append({(kind, name): format_value(x) for kind, named in kinds.items() for name, x in named.items()})
+        reached, measured = results_of(run), dict[tuple[str, str], Cell]()
         for kind, spread_of in ends_of(reached).items():
             step = Spread.of([getattr(each, kind).step for each in reached])
             for name, spread in {"step": step, **spread_of}.items():
-                measured[kind, name] = _rounded(spread.median)
+                measured[kind, name] = _round(spread.median)
                 if spread.number > 1:
-                    measured[f"{kind}, mean of {spread.number}", name] = _rounded(spread.mean)
-                    measured[f"{kind}, deviation", name] = _rounded(spread.spread)
+                    measured[f"{kind}, mean of {spread.number}", name] = _round(spread.mean)
+                    measured[f"{kind}, deviation", name] = _round(spread.spread)
         measures.append(measured)
     rows = list[tuple[Cell, ...]]()
     for key in dict.fromkeys(key for each in facts for key in each):
@@ -283,7 +283,7 @@ def runs_compare(*runs: Annotated[Path, Required]) -> Table:
     return Table(("of", "name", *opened), rows)
 
 
-def _rounded(value: float) -> float:
+def _round(value: float) -> float:
     is_count = abs(value) > 1 and float(value).is_integer()
     return int(value) if is_count else round(float(value), DECIMALS)
 
@@ -292,9 +292,9 @@ def _rounded(value: float) -> float:
 
 
 def published_on_dev(task: str) -> "list[PublishedScore]":
-    from litebert.tasks.named import published  # imports torch
+    from litebert.tasks.named import published_scores  # imports torch
 
-    return [score for score in published() if (score.task, score.split) == (task, "dev")]
+    return [score for score in published_scores() if (score.task, score.split) == (task, "dev")]
 
 
 def preset_of(run: Run) -> str | None:
@@ -326,10 +326,10 @@ def percent(task: str, value: float) -> float:
     return value if task.startswith("squad") else 100 * value
 
 
-def named(measure: str, names: Sequence[str]) -> str | None:
+def find_measure(measure: str, names: Sequence[str]) -> str | None:
     """Find a measure among names; either may start with the name of a held-out set.
 
-    >>> named("accuracy", ["dev_matched_accuracy", "dev_mismatched_accuracy"])
+    >>> find_measure("accuracy", ["dev_matched_accuracy", "dev_mismatched_accuracy"])
     'dev_matched_accuracy'
     """
     fits = (name for name in names if name.endswith(f"_{measure}") or measure.endswith(f"_{name}"))
@@ -340,11 +340,11 @@ def glue_table(runs: Mapping[str, Run]) -> Table:
     """Return a table of finished tasks, in percent (for several seeds, medians), with notes on how to read it."""
     rows = list[tuple[Cell, ...]]()
     for task, run in runs.items():
-        reached = reached_by(run)
+        reached = results_of(run)
         measure = reached[0].key_measure
         yours = [None if value is None else round(percent(task, value), 2) for value in medians(reached)]
         # the published score of the model itself, or else of the smallest ALBERT that has one
-        by_model = {s.model: s for s in reversed(published_on_dev(task)) if named(measure, [s.measure])}
+        by_model = {s.model: s for s in reversed(published_on_dev(task)) if find_measure(measure, [s.measure])}
         score = next((by_model[model] for model in (preset_of(run), *NEAREST) if model in by_model), None)
         cited = (score.percent, score.model, f"{score.table}, row {score.row}") if score else (None, None, None)
         rows.append((task, measure, *yours, len(reached), *cited))

@@ -19,7 +19,7 @@ from litebert.errors import format_duration
 from litebert.files import Json, write_text
 from litebert.report import tables
 from litebert.report.page import Figure, Page, Section, chart_of, rate_charts, reliability_figure
-from litebert.report.tables import Cell, Table, share, word, written
+from litebert.report.tables import Cell, Table, format_cell, format_share, format_value
 from litebert.runs import AnswerRow, Result, Run, read_answers
 from litebert.settings import fields_of
 
@@ -46,7 +46,7 @@ def write_report(folder: Path) -> Path:
 
     # progress, and what to do next
     if seeds:
-        status = f"{len(tables.reached_by(run))} of {len(seeds)} seeds are finished."
+        status = f"{len(tables.results_of(run))} of {len(seeds)} seeds are finished."
         pages = [f"litebert report {shlex.quote(str(each.folder))}" for each in run.seeds]
         words = "Confusion, calibration and the worst errors are on the page of each seed:"
         sections.append(Section("Each seed", commands={words: [*pages, report]}))
@@ -68,9 +68,9 @@ def write_report(folder: Path) -> Path:
     for name, value in (run.settings | ({"train.seed": ", ".join(map(str, seeds))} if seeds else {})).items():
         default, meaning = "unknown", "not a setting of this version"
         if field := fields.get(name):
-            default = "required" if field.is_required() else written(to_jsonable_python(field.default))
+            default = "required" if field.is_required() else format_value(to_jsonable_python(field.default))
             meaning = field.description or ""
-        settings.append((name, written(value), default, run.file.origins.get(name, "unknown"), meaning))
+        settings.append((name, format_value(value), default, run.file.origins.get(name, "unknown"), meaning))
     headings = ("Setting", "Value", "Default", "Set by", "Meaning")
     differing = [row for row in settings if row[1] != row[2]]
     first = Table(headings, differing, "Settings that differ from their defaults", "names")
@@ -78,9 +78,7 @@ def write_report(folder: Path) -> Path:
     sections.append(Section("Settings", tables=[first], folded=[every]))
 
     told: dict[str, Json] = {"litebert": run.file.litebert, **run.file.environment, **run.file.data}
-    cells = [
-        (name, value if value is None or isinstance(value, int) else written(value)) for name, value in told.items()
-    ]
+    cells = [(name, value if isinstance(value, int | None) else format_value(value)) for name, value in told.items()]
     both = Table(("Name", "Value"), cells, "Versions, machine and data; hashes are blake2b", "names")
     sections.append(Section("Environment and data", tables=[both]))
 
@@ -134,7 +132,8 @@ def _pretraining(run: Run) -> Told:
         is_number = isinstance(each.chance, float)
         level = each.chance if isinstance(each.chance, float) else last.get(each.chance or "", math.nan)
         rule = ("chance" if is_number else "commonest token", level) if math.isfinite(level) else None
-        title, write = each.title.replace("Sentence order", tables.sentence_task(run)), share if each.is_share else word
+        title = each.title.replace("Sentence order", tables.sentence_task(run))
+        write = format_share if each.is_share else format_cell
         drawn += chart_of(run, each.name, title, each.caption, write, rule=rule)
         unlearnt = f"{write(level)}, {rule[0]}" if rule else "-"
         if each.name == "masked_lm_loss" and isinstance(vocabulary, int):
@@ -169,7 +168,7 @@ def _pretraining(run: Run) -> Told:
 
 def _finetuning(run: Run) -> Told:
     """Return the parts of the page for one run, or for several seeds: medians and spread."""
-    parts, results, setting = run.seeds or (run,), tables.reached_by(run), run.setting
+    parts, results, setting = run.seeds or (run,), tables.results_of(run), run.setting
     answers = read_answers(run.folder)  # for several seeds, these are on the page of each
     sets = [name.removesuffix(" examples") for name in run.file.data if name.endswith(" examples")]
 
@@ -183,9 +182,9 @@ def _finetuning(run: Run) -> Told:
     drawn = chart_of(run, "loss", "Training loss", "Lower is better.", "{:.3g}".format)
     for name in measured:
         rule = ("without learning", unlearnt[name]) if name in unlearnt else None
-        drawn += chart_of(run, name, f"Held-out {name}", "Higher is better.", word, rule=rule)
+        drawn += chart_of(run, name, f"Held-out {name}", "Higher is better.", format_cell, rule=rule)
     drawn += [] if run.seeds else rate_charts(run)
-    sections = [_result(run, results), _published(run, results), _curves(drawn, run), *_judged(run, answers)]
+    sections = [_result(run, results), _published(run, results), _curves(drawn, run), *_answer_sections(run, answers)]
 
     shape = [parts[0].config.get(name) for name in ("num_hidden_layers", "hidden_size")]
     counts = {name: f"{run.file.data[f'{name} examples']:,} examples" for name in sets}
@@ -223,8 +222,8 @@ def _result(run: Run, results: Sequence[Result]) -> Section:
         for name, last in ends["last"].items():
             cells: list[Cell] = [f"{name}, key measure" if name == key else name]
             for found in (last, ends["best"].get(name)):
-                several = f"; {word(found.mean)} ± {word(found.spread)}" if found and run.seeds else ""
-                cells.append(f"{word(found.median)}{several}" if found else None)
+                several = f"; {format_cell(found.mean)} ± {format_cell(found.spread)}" if found and run.seeds else ""
+                cells.append(f"{format_cell(found.median)}{several}" if found else None)
             rows.append([*cells, results[0].baseline.get(name)])
         words = [
             "The last step is where training ended (model/). The best evaluation is the one with the "
@@ -260,7 +259,7 @@ def _published(run: Run, results: Sequence[Result]) -> Section:
     for score in tables.published_on_dev(task):
         cells: list[Cell] = [score.model, score.measure, f"{score.percent:.1f}"]
         for measures in yours.values():
-            name = tables.named(score.measure, list(measures))
+            name = tables.find_measure(score.measure, list(measures))
             cells.append(f"{tables.percent(task, measures[name].median):.1f}" if name else None)
         rows.append([*cells, f"{score.table}, row {score.row}"])
     ends = {"last": "last step", "best": "best evaluation"}
@@ -273,7 +272,7 @@ def _published(run: Run, results: Sequence[Result]) -> Section:
 # ---- answers: which labels are confused, how confident the model is, the worst errors -------------------------------
 
 
-def _judged(run: Run, answers: Answers) -> list[Section]:
+def _answer_sections(run: Run, answers: Answers) -> list[Section]:
     names = run.config.get("id2label")
     labels = [str(name) for name in names.values()] if isinstance(names, dict) else []
     # splits in which each answer is one of several labels: not text, not a number, not a set of labels
@@ -327,18 +326,18 @@ def _judged(run: Run, answers: Answers) -> list[Section]:
         wrong_rows, cells = sorted((row for row in rows if not row.is_right), key=rank), list[tuple[str, ...]]()
         for row in wrong_rows[:MOST_ERRORS]:
             confident = "unknown" if row.confidence is None else f"{row.confidence:.1%}"
-            told = [shortened(text or "", LONGEST_ANSWER) or "(none)" for text in (row.expected, row.answer)]
-            cells.append((shortened(row.id, LONGEST_ID), confident, *told, shortened(row.text, LONGEST_TEXT)))
+            told = [shorten(text or "", LONGEST_ANSWER) or "(none)" for text in (row.expected, row.answer)]
+            cells.append((shorten(row.id, LONGEST_ID), confident, *told, shorten(row.text, LONGEST_TEXT)))
         caption = f"{split}: the worst {len(cells)} of {len(wrong_rows):,} errors in {len(rows):,}"
         worst.append(Table(("Id", "Sure", "Expected", "Answered", "Text"), cells, caption, "texts"))
     words = ["The errors of the last step: the most confident, or the farthest off, come first."]
     return [confused, calibration, Section("Worst errors", words if answers else [], tables=worst)]
 
 
-def shortened(text: str, most: int) -> str:
+def shorten(text: str, most: int) -> str:
     """Return a text on one line, with unprintable characters replaced, and cut if it is too long.
 
-    >>> shortened("one\\n two\\x00 three", 9)
+    >>> shorten("one\\n two\\x00 three", 9)
     'one two\\ufffd …'
     """
     line = "".join(letter if letter.isprintable() else "\ufffd" for letter in " ".join(text.split()))

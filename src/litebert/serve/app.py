@@ -310,19 +310,19 @@ def create_app(service: Service, api_keys: Sequence[str] = ()) -> Starlette:
         may: dict[str, Any] = {"allow_methods": ["GET", "POST"], "allow_headers": ["Authorization", "Content-Type"]}
         around.insert(0, Middleware(CORSMiddleware, allow_origins=origins, **may))
     kinds = (HttpError, ValidationError, HTTPException, ClientDisconnect, Exception)
-    return Starlette(routes=routes, middleware=around, exception_handlers=dict.fromkeys(kinds, _refused))
+    return Starlette(routes=routes, middleware=around, exception_handlers=dict.fromkeys(kinds, _answer_error))
 
 
 # Errors, and the description of the interface
 
 
-async def _refused(_: Request, error: Exception) -> Response:
+async def _answer_error(_: Request, error: Exception) -> Response:
     """Turn an exception into a response; async, or starlette would run it in a thread, which waits for the model."""
     if isinstance(error, ClientDisconnect):
         return Response(status_code=499)  # for the metrics; no client receives it
     headers: Mapping[str, str] = {}
     if isinstance(error, ValidationError):
-        error = _explained(error)
+        error = _as_http_error(error)
     elif isinstance(error, HTTPException):
         what, headers = "no route has this address and method", error.headers or {}
         error = HttpError("LB-961", what, status=error.status_code, next="GET /docs lists every route")
@@ -340,7 +340,7 @@ def invalid(what: str, expected: str, field: str = "") -> HttpError:
     return HttpError("LB-954", what, status=422, expected=expected, next=next_step, param=field)
 
 
-def _explained(error: ValidationError) -> HttpError:
+def _as_http_error(error: ValidationError) -> HttpError:
     """Return an error with the field and what it should be, but never its value or an unknown key."""
     found = error.errors(include_url=False, include_input=False)
     if missing := [str(each["loc"][-1]) for each in found if each["type"] == "missing"]:

@@ -128,17 +128,17 @@ class ServedModel:
             self._arrived.notify()
         watching, reason = list[asyncio.Task[None]](), ""
 
-        def give_up(error: Exception) -> None:
+        def fail(error: Exception) -> None:
             if not job.done.done():
                 job.done.set_exception(error)
 
         async def watch() -> None:
             await left()
-            give_up(ClientDisconnect())
+            fail(ClientDisconnect())
 
         # Most answers arrive before it is worth watching the connection.
         timers = [
-            self._loop.call_later(timeout_ms / 1_000, give_up, TimeoutError()),
+            self._loop.call_later(timeout_ms / 1_000, fail, TimeoutError()),
             self._loop.call_later(UNWATCHED_SECONDS, lambda: watching.append(self._loop.create_task(watch()))),
         ]
         try:

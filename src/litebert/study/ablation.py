@@ -104,7 +104,7 @@ class _File(BaseModel, frozen=True, extra="forbid"):
 
 
 @cache
-def described() -> _File:
+def read_grids() -> _File:
     """Return the scales and the tables of ablation.toml."""
     return _File.model_validate(tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8")))
 

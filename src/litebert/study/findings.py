@@ -21,7 +21,7 @@ from litebert.metrics import Spread
 from litebert.reading.source import find_file, read_lines
 from litebert.report.page import Figure, Line, Page, Point, Section, chart, picture, rows_figure
 from litebert.report.tables import Cell, Table
-from litebert.study.ablation import MEASURE, Ablation, AblationRow, described, training_flops
+from litebert.study.ablation import MEASURE, Ablation, AblationRow, read_grids, training_flops
 
 HELP = "litebert study ablation --help"
 GIGABITS = (1, 10, 100)
@@ -157,10 +157,10 @@ def study_layers(
         model = Model.load(path)
         say(model.source)
         found.append(measure_layers(model, lines, depths=sorted(depths)))
-    return of_layers(found).write(output, {f"layers-{Path(each.source).name}": each for each in found})
+    return report_layers(found).write(output, {f"layers-{Path(each.source).name}": each for each in found})
 
 
-def of_layers(found: Sequence[Layers]) -> Study[list[Layers]]:
+def report_layers(found: Sequence[Layers]) -> Study[list[Layers]]:
     fates, steps = list[list[Cell]](), list[list[Cell]]()
     for each in found:
         moduli = (each.eigenvalue_at_depth, each.eigenvalue_at_end)
@@ -168,7 +168,7 @@ def of_layers(found: Sequence[Layers]) -> Study[list[Layers]]:
         judged = [step for step in each.beyond if step.step in {fate.depth for fate in each.fates}]
         steps += [[each.source, *step.model_dump().values()] for step in (*each.steps, *judged)]
 
-    def drawn(title: str, caption: str, value: Callable[[StepChange], float], *, beyond: bool = False) -> list[Figure]:
+    def draw(title: str, caption: str, value: Callable[[StepChange], float], *, beyond: bool = False) -> list[Figure]:
         lines = []
         for each, color in zip(found, cycle(COLORS), strict=False):
             shown = [*each.steps, *each.beyond] if beyond else each.steps
@@ -191,9 +191,9 @@ def of_layers(found: Sequence[Layers]) -> Study[list[Layers]]:
             Table(step_headings, steps, "Each trained step, and the depths judged"),
         ],
         figures=[
-            *drawn("L2 distance of input and output", "Means over tokens.", lambda step: step.l2),
-            *drawn("Angle of input and output, degrees", "Means over tokens.", lambda step: step.angle),
-            *drawn("Residual beyond the trained depth", moved_by, lambda step: step.residual, beyond=True),
+            *draw("L2 distance of input and output", "Means over tokens.", lambda step: step.l2),
+            *draw("Angle of input and output, degrees", "Means over tokens.", lambda step: step.angle),
+            *draw("Residual beyond the trained depth", moved_by, lambda step: step.residual, beyond=True),
         ],
     )
 
@@ -230,7 +230,7 @@ def study_ablation(
     litebert study ablation width --corpus corpora/mine --scale paper --afford 0
     """
     require_replaceable(output, as_folder=True)
-    tables, scales = described().tables, described().scales
+    tables, scales = read_grids().tables, read_grids().scales
     variants = tables[name].variants(scales[scale]) if name in tables and scale in scales else {}
     asked: list[tuple[str, str, Mapping[str, object]]] = [("table", name, tables), ("scale", scale, scales)]
     asked += [("row", label, variants) for label in rows]
@@ -244,10 +244,10 @@ def study_ablation(
     if more is None and any(variant.has_more_data for variant in variants.values()):
         again = "litebert study ablation data --corpus CORPUS --more CORPUS"
         raise LitebertError("LB-829", "this table compares one corpus with two of the same vocabulary", next=again)
-    from litebert.study.trials import Bench, measured_rate
+    from litebert.study.trials import Bench, measure_rate
 
     bench = Bench(tables[name], scale, corpus.absolute(), output / "runs", more and more.absolute())
-    rate, measured = measured_rate(bench.scale), list[AblationRow]()
+    rate, measured = measure_rate(bench.scale), list[AblationRow]()
     for label, variant in variants.items():
         flops = training_flops(bench.words(variant, 0))
         predicted = {"predicted_flops": flops, "predicted_cpu_seconds": float(f"{flops / rate:.3g}")}
@@ -256,17 +256,17 @@ def study_ablation(
     for seed in seeds:
         for row in found.rows:
             variant = variants[row.label]
-            trained = bench.finished(variant, seed)
+            trained = bench.read_trial(variant, seed)
             if row.predicted_flops / rate <= 60 * afford and (not rows or row.label in rows):
                 if not trained:
                     say(f"{name}, {row.label}, seed {seed}")
                 trained = bench.trial(variant, seed, probes)
             row.trials += [trained] if trained else []
             write_json(output / f"{name}.json", found.model_dump(mode="json"))  # after each row: training takes long
-    return of_ablation(found).write(output, {name: found})
+    return report_ablation(found).write(output, {name: found})
 
 
-def of_ablation(found: Ablation) -> Study[Ablation]:
+def report_ablation(found: Ablation) -> Study[Ablation]:
     """Return a table with the paper's figures next to ours, and its figure."""
     headings = ["row", "paper", "seeds", *(f"{name}{end}" for name in found.columns for end in ("", " ±"))]
     headings += ["tokens", "CPU s", "table", "body", "predicted CPU s", "predicted FLOPs"]
@@ -352,10 +352,10 @@ def study_cost(
     claims = {"ALBERT-large": (preset("large-v2"), 1.7), "ALBERT-xxlarge": (preset("xxlarge-v2"), 0.3)}  # Table 2, 4.3
     given = {"tokens": tokens, "seq_length": seq_length, "rounds": rounds}
     found = measure_costs(claims, ("BERT-large", preset("bert-large")), **given, precision=precision)
-    return of_costs(found).write(output, {"cost": found})
+    return report_costs(found).write(output, {"cost": found})
 
 
-def of_costs(found: Costs) -> Study[Costs]:
+def report_costs(found: Costs) -> Study[Costs]:
     headings = ["networks", "paper", "training step", "low", "high", "inference", "low", "high", "by FLOPs"]
     headings += ["gradient MB", "beside", *(f"at {speed} Gbit/s" for speed in GIGABITS)]
     rows, said = list[list[Cell]](), []
@@ -397,9 +397,9 @@ def study_page(
     """
     require_new(html, force=force)
     layers = read_findings(Layers, folder, "layers-*")
-    studies: list[Study[Any]] = [of_layers(layers)] if layers else []
-    studies += [of_ablation(each) for name in described().tables for each in read_findings(Ablation, folder, name)]
-    studies += map(of_costs, read_findings(Costs, folder, "cost"))
+    studies: list[Study[Any]] = [report_layers(layers)] if layers else []
+    studies += [report_ablation(each) for name in read_grids().tables for each in read_findings(Ablation, folder, name)]
+    studies += map(report_costs, read_findings(Costs, folder, "cost"))
     if not studies:
         what, expected = f"there is no metrics file of a study in {folder}", "the --output folder of a study"
         raise LitebertError("LB-764", what, expected=expected, next="litebert study layers --help")

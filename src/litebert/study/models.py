@@ -93,13 +93,13 @@ def layers_of(albert: Albert, batch: Batch, counted: Tensor, *, source: str, dep
 def fate_of(residuals: Sequence[float], recent: Sequence[Tensor]) -> findings.Fate:
     """Classify the last iterates: converged, periodic, slowing down, or none of these."""
 
-    def moved(lag: int) -> float:
+    def change_over(lag: int) -> float:
         """Return how far the last states are from those `lag` steps before, relative to their size."""
         pairs = zip(recent[-WINDOW - lag : -lag], recent[-WINDOW:], strict=True)
         return fmean(float(((b - a).norm(dim=-1) / a.norm(dim=-1)).mean()) for a, b in pairs)
 
-    depth, residual = len(residuals), moved(1)
-    by_lag = {lag: moved(lag) for lag in range(2, MOST_PERIOD + 1)}
+    depth, residual = len(residuals), change_over(1)
+    by_lag = {lag: change_over(lag) for lag in range(2, MOST_PERIOD + 1)}
     returning = [lag for lag, distance in by_lag.items() if distance < RETURN * residual]
     period = returning[0] if returning else min(by_lag, key=by_lag.__getitem__)
     half_way = fmean(residuals[max(0, depth // 2 - WINDOW) : depth // 2])

@@ -19,7 +19,7 @@ from litebert.rng import random_bits
 from litebert.runs import Run
 from litebert.settings import resolve, settings_from_words
 from litebert.study import forward_flops, sizes_of
-from litebert.study.ablation import Grid, Scale, Trial, Variant, Words, config_of, described
+from litebert.study.ablation import Grid, Scale, Trial, Variant, Words, config_of, read_grids
 from litebert.study.models import step_seconds
 from litebert.tasks.pretraining import Pretraining
 from litebert.tokenizer import Tokenizer
@@ -37,7 +37,7 @@ EVERY_ROW: Words = ("train.eval_at_start=false", "train.eval_sequences=8", "trai
 EVERY_ROW += ("train.loader_workers=0", "train.log_every=50")
 
 
-def measured_rate(scale: Scale) -> float:
+def measure_rate(scale: Scale) -> float:
     """Return the FLOPs per CPU second of training steps of the scale's base network on this machine."""
     config = config_of((*scale.training, *Variant(label="base").words(scale)))
     length = config.objective.max_seq_length
@@ -61,7 +61,7 @@ class Bench:
 
     @property
     def scale(self) -> Scale:
-        return described().scales[self.scale_name]
+        return read_grids().scales[self.scale_name]
 
     @cached_property
     def variants(self) -> dict[str, Variant]:
@@ -89,7 +89,7 @@ class Bench:
             named.append(self.folder(self.variants[variant.start], seed).name)
         return self.runs / f"{self.scale_name}-{int(random_bits(0, json.dumps(named))):016x}"
 
-    def finished(self, variant: Variant, seed: int) -> Trial | None:
+    def read_trial(self, variant: Variant, seed: int) -> Trial | None:
         path = self.folder(variant, seed) / TRIAL_FILE
         if not path.is_file():
             return None
@@ -98,7 +98,7 @@ class Bench:
 
     def trial(self, variant: Variant, seed: int, probes: Sequence[str] = ()) -> Trial:
         """Train, evaluate and probe a row; skip whatever its record already has."""
-        folder, trial = self.folder(variant, seed), self.finished(variant, seed) or self._trained(variant, seed)
+        folder, trial = self.folder(variant, seed), self.read_trial(variant, seed) or self._train(variant, seed)
         if self.grid.crosses_objectives and "nsp_accuracy" not in trial.measures:
             for name, sentence in (("nsp", "next"), ("sop", "order")):
                 values = measure(_network(folder), self.corpus, config_of(trial.settings), sentence=sentence)
@@ -110,7 +110,7 @@ class Bench:
         write_json(folder / TRIAL_FILE, trial.model_dump(mode="json"))
         return trial
 
-    def _trained(self, variant: Variant, seed: int) -> Trial:
+    def _train(self, variant: Variant, seed: int) -> Trial:
         """Train and evaluate a row, after the row that it starts from."""
         folder, words = self.folder(variant, seed), self.words(variant, seed)
         if variant.start:

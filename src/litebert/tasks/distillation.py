@@ -23,7 +23,7 @@ from litebert.nn import PRETRAINING_HEADS, Albert, AlbertForPretraining, Batch, 
 from litebert.nn.model import FeedForwardBlock
 from litebert.objectives import PretrainingBatch, Samples, prefetch
 from litebert.rng import Ints
-from litebert.tasks.pretraining import Loss, MicroBatch, Pretraining, PretrainingWork, Task, micro_batches, summed
+from litebert.tasks.pretraining import Loss, MicroBatch, Pretraining, PretrainingWork, Task, micro_batches, stack_sums
 from litebert.tokenizer import Tokenizer
 
 Span = tuple[int, int]
@@ -125,7 +125,7 @@ def begin_as_teacher(student: AlbertForPretraining, teacher: Teacher, sample: Pr
     convert(student, teacher)
     embedding = student.albert.embedding
     assert isinstance(embedding.projection, nn.Linear)
-    plain = replace(sample, ids=unmasked(sample))
+    plain = replace(sample, ids=unmask(sample))
     kept, (targets,), _ = teacher.read(plain.ids, plain.offsets, [0])  # the input of its first layer
     (work,) = micro_batches(plain, None, torch.device("cpu"))
     words, positions = embedding.word(work.batch.ids), embedding.position(work.batch.positions)
@@ -272,7 +272,7 @@ class Distillation(Task[Lesson]):
 
     def _lesson(self, batch: PretrainingBatch, share: float, world: World, *, is_masked: bool) -> Lesson:
         """Let the teacher read a batch; the student gets it masked or, like the teacher, plain."""
-        ids = unmasked(batch)
+        ids = unmask(batch)
         read = batch if is_masked else replace(batch, ids=ids)
         (work,) = micro_batches(read, None, device_of(self.network), world)
         if is_masked and not self.distil.hidden:
@@ -295,7 +295,7 @@ class Distillation(Task[Lesson]):
             hidden = (torch.stack(errors[:-1]).mean() + errors[-1]) / 2 if errors[1:] else errors[0]
             read = work.share
         total = work.share * (self.distil.hidden * hidden)  # each lesson is weighted by its share of the tokens
-        sums = summed(hidden * read, hidden.new_full((), read / work.world.size))
+        sums = stack_sums(hidden * read, hidden.new_full((), read / work.world.size))
         if work.vectors is None:
             assert work.pretraining is not None
             masked = work.pretraining.masked_positions
@@ -308,7 +308,7 @@ class Distillation(Task[Lesson]):
         distances = 1 - F.cosine_similarity(vectors, work.vectors.float(), dim=-1)  # (texts,)
         (num_texts,) = work.world.totals(len(distances))
         total = total + self.distil.vectors * distances.sum() / num_texts
-        of_vectors = summed(distances.sum(), distances.new_full((), len(distances)))
+        of_vectors = stack_sums(distances.sum(), distances.new_full((), len(distances)))
         return Loss(total, torch.cat([sums.new_zeros(self.pretraining.num_sums), sums, of_vectors]))
 
     def measures(self, sums: Sequence[float]) -> dict[str, float]:
@@ -330,7 +330,7 @@ class Distillation(Task[Lesson]):
         return values | {name: measured[name] for name in ("hidden_error", "vector_error")}
 
 
-def unmasked(batch: PretrainingBatch) -> Ints:
+def unmask(batch: PretrainingBatch) -> Ints:
     """Return the ids of a batch as they were before they were masked, shape (tokens,)."""
     ids: Ints = batch.ids.copy()
     ids[batch.masked_positions] = batch.masked_ids

@@ -21,8 +21,8 @@ from litebert.fast import accelerate, is_packed, pack
 from litebert.nn import AlbertForTask, Batch, Network, device_of, group_by_length, move
 from litebert.runs import AnswerRow
 from litebert.settings import DEFAULT, SUITED, Resolved, name_in
-from litebert.tasks.kinds.family import Answer, Example, Family, Feature, Output, Scoring, joined, targets_of
-from litebert.tasks.pretraining import Loss, MicroBatch, Task, summed
+from litebert.tasks.kinds.family import Answer, Example, Family, Feature, Output, Scoring, collate, targets_of
+from litebert.tasks.pretraining import Loss, MicroBatch, Task, stack_sums
 from litebert.tokenizer import Tokenizer
 
 
@@ -68,7 +68,7 @@ class Finetuning(Task[FinetuningWork], Generic[Example, Answer]):
     def batches(self, start: int, stop: int) -> Iterator[Sequence[FinetuningWork]]:
         train, device = self.train, device_of(self.network)
         for step in range(start, stop):
-            numbers = drawn(len(self.features), step, batch_size=train.batch_size, seed=train.seed)
+            numbers = draw_indices(len(self.features), step, batch_size=train.batch_size, seed=train.seed)
             features = [self.features[number] for number in numbers]
             features.sort(key=lambda feature: -feature.num_tokens)  # memory peaks in the first micro-batch
             step_weight = sum(feature.weight for feature in features) or 1.0
@@ -78,7 +78,7 @@ class Finetuning(Task[FinetuningWork], Generic[Example, Answer]):
                 part = features[first : first + size]
                 given = [feature.teacher for feature in part if feature.teacher is not None]
                 wanted = move(torch.from_numpy(np.concatenate(given)), device) if given else None
-                batch, targets = joined(part).to(device), move(targets_of(part), device)
+                batch, targets = collate(part).to(device), move(targets_of(part), device)
                 weight = sum(feature.weight for feature in part)
                 works.append(FinetuningWork(batch, targets, weight, step_weight, wanted))
             yield works
@@ -89,26 +89,26 @@ class Finetuning(Task[FinetuningWork], Generic[Example, Answer]):
         if teacher is None or work.wanted is None:
             losses = family.losses(self.network, work.batch, work.targets)
         else:
-            assert isinstance(family, Scoring), "`taught` refuses other kinds"
+            assert isinstance(family, Scoring), "`add_teacher_logits` refuses other kinds"
             logits = family.logits(self.network, work.batch)  # (features, outputs), like the teacher's
             imitated = family.imitation(logits, work.wanted.view_as(logits), teacher.temperature)
             losses = (1 - teacher.weight) * family.losses_of(logits, work.targets) + teacher.weight * imitated
         total = losses.sum()
-        return Loss(total / work.step_weight, summed(total, total.new_full((), work.weight)))
+        return Loss(total / work.step_weight, stack_sums(total, total.new_full((), work.weight)))
 
     def measures(self, sums: Sequence[float]) -> dict[str, float]:
         return {"loss": sums[0] / (sums[1] or 1.0)}
 
     def evaluate(self) -> dict[str, float]:
-        self._answers = self._answered(self.world)
+        self._answers = self._compute_answers(self.world)
         self.network.train()
         return measures_of(self.family, self.held_out, self._answers)
 
     def answers(self) -> dict[str, list[Answer]]:
         """Return answers to every held-out set, the last evaluation's if no step has followed it; in one process."""
-        return self._answers or self._answered(ALONE)
+        return self._answers or self._compute_answers(ALONE)
 
-    def _answered(self, world: World) -> dict[str, list[Answer]]:
+    def _compute_answers(self, world: World) -> dict[str, list[Answer]]:
         answers = dict[str, list[Answer]]()
         for name, held_out in self.held_out.items():
             # processes share the groups of similar length
@@ -135,10 +135,10 @@ def measures_of(
     return measured
 
 
-def drawn(num_features: int, step: int, *, batch_size: int, seed: int) -> list[int]:
+def draw_indices(num_features: int, step: int, *, batch_size: int, seed: int) -> list[int]:
     """Return the indices of one step's features; each epoch visits every feature once, in random order.
 
-    >>> sorted(drawn(4, 0, batch_size=2, seed=1) + drawn(4, 1, batch_size=2, seed=1))
+    >>> sorted(draw_indices(4, 0, batch_size=2, seed=1) + draw_indices(4, 1, batch_size=2, seed=1))
     [0, 1, 2, 3]
     """
     epochs, positions = np.divmod(np.arange(step * batch_size, (step + 1) * batch_size), num_features)
@@ -181,7 +181,7 @@ def outputs_of(
         pack(network.albert)
     device, outputs = device_of(network), dict[int, Output]()
     for numbers in group_by_length([feature.num_tokens for feature in features]):
-        batch = joined([features[number] for number in numbers]).to(device)
+        batch = collate([features[number] for number in numbers]).to(device)
         outputs.update(zip(numbers, read(network, batch), strict=True))
         if progress is not None:
             progress(len(numbers))
@@ -191,7 +191,7 @@ def outputs_of(
 # Learning from the softened logits of another fine-tuned run, too (arXiv 1503.02531)
 
 
-def taught(
+def add_teacher_logits(
     family: Family[Any, Any],
     features: Sequence[Feature],
     examples: Sequence[Any],
@@ -272,7 +272,7 @@ MEAN_DEFAULTS = 384, 2e-4, 75
 MEAN_HEAD_SCALE = 10.0
 
 
-def with_suited(
+def adapt_defaults(
     resolved: Resolved[FinetuneConfig], hidden_size: int, num_features: int, *, reads_mean: bool = False
 ) -> Resolved[FinetuneConfig]:
     """Set rate, warm-up and epochs for a network smaller than the published ones.

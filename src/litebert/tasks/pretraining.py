@@ -75,7 +75,7 @@ class Task(ABC, Generic[Work]):
         """Measure the network on held-out data; leave it in training mode."""
 
 
-def summed(*values: Tensor) -> Tensor:
+def stack_sums(*values: Tensor) -> Tensor:
     """Return values as `Loss.sums`, in a dtype precise enough to be summed over a run."""
     exact = sum_dtype(values[0].device)
     return torch.stack([value.detach().to(exact) for value in values])
@@ -135,7 +135,7 @@ class Objective:
 def masked_lm_objective(logits: Tensor, work: PretrainingWork) -> Loss:
     """Return the mean cross-entropy of the masked tokens, from logits (masked, vocab)."""
     loss, count = masked_loss(logits, work.masked_ids), logits.new_full((), len(logits), dtype=torch.int64)
-    return Loss(loss / (work.step_masked + EPSILON), summed(loss, _correct(logits, work.masked_ids), count))
+    return Loss(loss / (work.step_masked + EPSILON), stack_sums(loss, _correct(logits, work.masked_ids), count))
 
 
 def sentence_objective(logits: Tensor, work: PretrainingWork) -> Loss | None:
@@ -145,7 +145,7 @@ def sentence_objective(logits: Tensor, work: PretrainingWork) -> Loss | None:
         return None
     # selecting rows by a mask would make the host wait for a GPU
     loss = F.cross_entropy(logits, labels, reduction="sum", ignore_index=NO_LABEL)
-    return Loss(loss / work.step_sequences, summed(loss, _correct(logits, labels), (labels != NO_LABEL).sum()))
+    return Loss(loss / work.step_sequences, stack_sums(loss, _correct(logits, labels), (labels != NO_LABEL).sum()))
 
 
 OBJECTIVES: dict[str, Objective] = {

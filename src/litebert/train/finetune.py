@@ -24,12 +24,12 @@ from litebert.nn import AlbertForTask
 from litebert.optim import build_optimizer, build_schedule, use_average
 from litebert.runs import RESULT_FILE, AnswerRow, Result, Run, is_run
 from litebert.settings import Resolved
-from litebert.tasks.finetuning import Finetuning, LabelledSet, baseline, doubts, taught, with_suited
+from litebert.tasks.finetuning import Finetuning, LabelledSet, adapt_defaults, add_teacher_logits, baseline, doubts
 from litebert.tasks.kinds.family import Dataset, Feature
 from litebert.tasks.kinds.text import TextClassification
 from litebert.tasks.named import open_dataset
 from litebert.tokenizer import Tokenizer
-from litebert.train.loop import Estimate, faster_precision, process_bytes, scaled, train
+from litebert.train.loop import Estimate, faster_precision, measure_needs, process_bytes, train
 from litebert.train.run import RunLog, begin, choose_device, session, threads, write_model
 
 PROBED = 8  # the most features in the larger of a plan's two probes
@@ -200,7 +200,7 @@ def prepare(resolved: Resolved[FinetuneConfig], folder: Path) -> Prepared:
         described["teacher"] = hash_file(weights_path(teacher))
         network = load_model(teacher).network.to(choose_device(train.device))
         longest = min(config.task.max_length, network.config.max_position_embeddings)
-        features = taught(family, features, examples, network, Tokenizer.load(teacher), max_length=longest)
+        features = add_teacher_logits(family, features, examples, network, Tokenizer.load(teacher), max_length=longest)
     described |= {"training examples": len({each.example for each in features}), "training features": len(features)}
     held_out = {}
     for split in dataset.dev_splits:
@@ -209,7 +209,7 @@ def prepare(resolved: Resolved[FinetuneConfig], folder: Path) -> Prepared:
         described[f"{split} examples"] = len(labelled)
 
     # the defaults that suit the network and the data, then steps, evaluations, and this machine's precision
-    suited = with_suited(resolved, shape.hidden_size, len(features), reads_mean=pooling == "mean")
+    suited = adapt_defaults(resolved, shape.hidden_size, len(features), reads_mean=pooling == "mean")
     train = suited.config.train
     steps, precision = train.steps or max(1, round(train.epochs * len(features) / train.batch_size)), train.precision
     build_schedule(suited.config.optim, total_steps=steps)  # raises for a warm-up that is too long, before any work
@@ -220,7 +220,7 @@ def prepare(resolved: Resolved[FinetuneConfig], folder: Path) -> Prepared:
     train = train.model_copy(update={"steps": steps, "eval_every": eval_every, "precision": precision})
     model = config.model.model_copy(update={"pooling": pooling})
     return Prepared(
-        resolved=suited.measured(suited.config.model_copy(update={"model": model, "train": train})),
+        resolved=suited.fill_measured(suited.config.model_copy(update={"model": model, "train": train})),
         network_config=shape,
         dataset=dataset,
         tokenizer=tokenizer,
@@ -261,7 +261,7 @@ def plan_finetuning(resolved: Resolved[FinetuneConfig], folder: Path) -> tuple[P
 
     at_once = train.micro_batch_size or train.batch_size
     large, mean = min(PROBED, max(2, at_once)), prepared.mean_tokens
-    needs = scaled(
+    needs = measure_needs(
         make(features=prepared.features, train=train),
         config,
         probe(max(1, large // 2)),

@@ -291,10 +291,10 @@ def estimate(config: PretrainConfig, device: torch.device) -> Estimate:
     network = AlbertForPretraining(config.model, dtype=DTYPES[train.precision]).to(device)
     if train.gradient_checkpointing:
         checkpoint_gradients(network.albert)
-    return scaled(
+    return measure_needs(
         Pretraining(network, held_out=(), train=train),
         config,
-        *(_made_up(config, device, times) for times in (1, 2)),
+        *(_dummy_work(config, device, times) for times in (1, 2)),
         tokens_per_step=(WITH_TEACHER if config.distil.teacher else 1.0) * most_tokens(config),
         tokens_at_once=(train.micro_batch_size or train.batch_size) * length,
         bytes_before=before,
@@ -308,7 +308,7 @@ def most_tokens(config: PretrainConfig) -> int:
     return config.train.batch_size * config.objective.max_seq_length + texts
 
 
-def scaled(
+def measure_needs(
     task: Task[Work],
     config: PretrainConfig | FinetuneConfig,
     small: Work,
@@ -352,7 +352,7 @@ def scaled(
     )
 
 
-def with_steps_for(config: PretrainConfig, device: torch.device) -> tuple[PretrainConfig, Estimate]:
+def fit_steps(config: PretrainConfig, device: torch.device) -> tuple[PretrainConfig, Estimate]:
     """Choose the threads, and as many steps as fit `train.minutes` with their evaluations; also return the needs."""
     number = config.train.threads or faster_threads(config, device)
     with threads(number):
@@ -371,7 +371,7 @@ def faster_threads(config: PretrainConfig, device: torch.device) -> int:
     if every == 1 or device.type != "cpu":
         return every
     network = AlbertForPretraining(config.model, dtype=DTYPES[config.train.precision])
-    step = partial(_backward, Pretraining(network, held_out=(), train=config.train), _made_up(config, device, 1))
+    step = partial(_backward, Pretraining(network, held_out=(), train=config.train), _dummy_work(config, device, 1))
     times: dict[int, list[float]] = {1: [], every: []}
     for _ in range(ROUNDS):
         for number, taken in times.items():
@@ -394,7 +394,7 @@ def process_bytes(device: torch.device) -> int:
     return torch.cuda.memory_allocated(device) if device.type == "cuda" else memory_bytes()
 
 
-def _made_up(config: PretrainConfig, device: torch.device, times: int) -> PretrainingWork:
+def _dummy_work(config: PretrainConfig, device: torch.device, times: int) -> PretrainingWork:
     """Return a micro-batch of made-up tokens with as many masks as the real ones."""
     model, length = config.model, _length(config)
     per_token = 6 * model.num_steps * (4 * model.hidden_size + 2 * model.intermediate_size) * model.hidden_size  # FLOPs

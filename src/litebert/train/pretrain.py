@@ -25,7 +25,7 @@ from litebert.tasks.distillation import Distillation, Teacher, begin_as_teacher
 from litebert.tasks.pretraining import Pretraining, Task, attend_locally
 from litebert.tokenizer import Tokenizer
 from litebert.train.checkpoint import OPTIMIZER_FILE
-from litebert.train.loop import Estimate, estimate, faster_precision, train, with_steps_for
+from litebert.train.loop import Estimate, estimate, faster_precision, fit_steps, train
 from litebert.train.run import RunLog, begin, choose_device, session, threads, write_model
 from litebert.train.sources import Sources, loader_for, plain_texts
 
@@ -40,16 +40,16 @@ def pretrain(resolved: Resolved[PretrainConfig], folder: Path, *, is_quiet: bool
     """Pretrain as configured, or resume an interrupted run of the same configuration; return the exit code."""
     with session(folder, world) as opened:
         sources = Sources.open(resolved.config)
-        found = world.from_first(lambda: completed(resolved, sources, folder)[0].model_dump(mode="json"))
+        found = world.from_first(lambda: complete(resolved, sources, folder)[0].model_dump(mode="json"))
         config = PretrainConfig.model_validate(found)
         settings, start, named = config.train, config.start.model, config.distil.teacher
-        settled = resolved.measured(config)
+        settled = resolved.fill_measured(config)
         for name, origin in settled.origins.items():  # the shape comes from the vocabulary or the starting model
             if name.startswith("model.") and origin == MEASURED:
                 of_text = not start and (name == "model.vocab_size" or name.endswith("_token_id"))
                 begins = start or named
                 settled.origins[name] = f"start {begins}" if begins and not of_text else TOKENIZER
-        if begin(folder, settled, data=sources.described(), world=world):
+        if begin(folder, settled, data=sources.describe(), world=world):
             return 0
         with threads(settings.threads):
             # a student is initialised from its teacher on the CPU, before either moves
@@ -113,11 +113,11 @@ def plan(
     Give `vocab_size` if the corpus, and therefore the vocabulary, does not exist yet.
     """
     sources = Sources.open(resolved.config) if vocab_size is None else None
-    config, needs = completed(resolved, sources, folder, vocab_size=vocab_size)
+    config, needs = complete(resolved, sources, folder, vocab_size=vocab_size)
     return config, needs or estimate(config, choose_device(config.train.device))
 
 
-def completed(
+def complete(
     resolved: Resolved[PretrainConfig], sources: Sources | None, folder: Path, *, vocab_size: int | None = None
 ) -> tuple[PretrainConfig, Estimate | None]:
     """Fill in what depends on the data, and what depends on this machine: precision, threads and steps.
@@ -148,7 +148,7 @@ def completed(
     if is_begun:
         changed |= {name: run.settings[f"train.{name}"] for name in ("threads", "steps")}
     config = config.model_copy(update={"train": train.model_copy(update=changed)})
-    return (config, None) if is_planned or is_begun else with_steps_for(config, device)
+    return (config, None) if is_planned or is_begun else fit_steps(config, device)
 
 
 def shape_of_start(resolved: Resolved[PretrainConfig], tokenizer: Tokenizer | None) -> AlbertConfig:

@@ -49,7 +49,7 @@ class Sources:
         mixed = shares_of(config, corpus.path) if data.mix else {}  # checks that they are complete, with one vocabulary
         return cls(corpus, held_out, corpus.tokenizer(), tuple(mixed)[1:])
 
-    def described(self) -> dict[str, Json]:
+    def describe(self) -> dict[str, Json]:
         """Describe the data that a run depends on, for run.json."""
         return {
             "tokenizer": self.tokenizer.hash,

@@ -239,7 +239,7 @@ def frame_ids(
     return [*ids, *b, tokenizer.sep_id], segments + [1] * (len(b) + 1)
 
 
-def joined(features: Sequence[Feature]) -> Batch:
+def collate(features: Sequence[Feature]) -> Batch:
     """Lay the sequences of features end to end."""
     return Batch.from_lists(
         [ids for feature in features for ids in feature.ids],

@@ -392,7 +392,7 @@ class SpanAnswering(Family[SpanExample, SpanAnswer]):
         n_best = [replace(span, probability=power / sum(powers)) for span, power in zip(spans, powers, strict=True)]
         return SpanAnswer(tuple(n_best), min(nulls, default=self.of_no_window), self.null_threshold)
 
-    def merged(self, answers: Sequence[SpanAnswer]) -> SpanAnswer:
+    def merge(self, answers: Sequence[SpanAnswer]) -> SpanAnswer:
         """Return the answer to a question, given the answers from parts of its windows."""
         spans = [span for each in answers for span in each.n_best if span != self.nothing]
         nulls = [each.null_score for each in answers if each.null_score is not None]
@@ -415,7 +415,7 @@ class SpanAnswering(Family[SpanExample, SpanAnswer]):
 
     def measures(self, examples: Sequence[SpanExample], answers: Sequence[SpanAnswer], /) -> dict[str, float]:
         """Return `exact` and `f1` in percent, as evaluate-v1.1.py does."""
-        wanted, found, _ = compared(examples, answers)
+        wanted, found, _ = answers_by_id(examples, answers)
         measured = squad1_measures(wanted, found)
         return {name: measured[name] for name in ("exact", "f1")}
 
@@ -432,7 +432,7 @@ class SpanAnswering(Family[SpanExample, SpanAnswer]):
         return " | ".join(dict.fromkeys(one.text for one in example.answers))
 
     def rows(self, examples: Sequence[SpanExample], answers: Sequence[SpanAnswer], /) -> list[AnswerRow]:
-        return super().rows(examples, with_threshold(examples, answers))
+        return super().rows(examples, tune_threshold(examples, answers))
 
     def in_words(self, example: SpanExample, answer: SpanAnswer, /) -> tuple[str, float | None, float | None]:
         """Return the answer, the probability of it or of "no answer", and its F1."""
@@ -485,7 +485,7 @@ class ConditionalSpanAnswering(SpanAnswering):
 
     def measures(self, examples: Sequence[SpanExample], answers: Sequence[SpanAnswer], /) -> dict[str, float]:
         """Return the measures of evaluate-v2.0.py, in percent, and the threshold used."""
-        wanted, found, nulls = compared(examples, answers)
+        wanted, found, nulls = answers_by_id(examples, answers)
         of_best = threshold_measures(wanted, found, nulls)
         threshold = of_best["best_f1_threshold"] if self.null_threshold is None else self.null_threshold
         kept = {key: text if nulls[key] < threshold else "" for key, text in found.items()}
@@ -510,12 +510,12 @@ def likeliest(scores: NDArray[np.floating], number: int) -> NDArray[np.int64]:
 # "no answer", tuned or not.
 
 
-def with_threshold(examples: Sequence[SpanExample], answers: Sequence[SpanAnswer]) -> Sequence[SpanAnswer]:
+def tune_threshold(examples: Sequence[SpanExample], answers: Sequence[SpanAnswer]) -> Sequence[SpanAnswer]:
     """Return the answers as the official files have them.
 
     If no threshold was set and right answers are known, it is tuned on them.
     """
-    wanted, found, nulls = compared(examples, answers)
+    wanted, found, nulls = answers_by_id(examples, answers)
     if not (wanted and nulls) or answers[0].threshold is not None:
         return answers
     threshold = threshold_measures(wanted, found, nulls)["best_f1_threshold"]
@@ -527,7 +527,7 @@ def gold(examples: Sequence[SpanExample]) -> dict[str, list[str]]:
     return {each.id: [one.text for one in each.answers] for each in examples if each.answers is not None}
 
 
-def compared(
+def answers_by_id(
     examples: Sequence[SpanExample], answers: Sequence[SpanAnswer]
 ) -> tuple[dict[str, list[str]], dict[str, str], dict[str, float]]:
     """Return by question: the right answers, where they are known; the best proposal; the null score."""

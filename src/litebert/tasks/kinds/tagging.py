@@ -97,7 +97,7 @@ class TokenClassification(Family[TagExample, TagAnswer]):
 
     def measures(self, examples: Sequence[TagExample], answers: Sequence[TagAnswer], /) -> dict[str, float]:
         """Compare whole entities (precision, recall, F1) and single tags (accuracy)."""
-        return tagging_measures([*map(self.labels, examples)], [self._named(answer.best) for answer in answers])
+        return tagging_measures([*map(self.labels, examples)], [self._tag_names(answer.best) for answer in answers])
 
     def averaged(self, answers: Sequence[TagAnswer], /) -> TagAnswer:
         """Return the mean probability of each tag."""
@@ -117,16 +117,16 @@ class TokenClassification(Family[TagExample, TagAnswer]):
 
     def in_words(self, example: TagExample, answer: TagAnswer, /) -> tuple[str, float | None, float | None]:
         """Return the tags, the mean of their probabilities, and the share of right ones."""
-        words, tags, confidence, score = " ".join(self._named(answer.best)), example.tags, None, None
+        words, tags, confidence, score = " ".join(self._tag_names(answer.best)), example.tags, None, None
         if example.words:
             confidence = float(answer.probabilities.max(axis=1).mean())
             score = None if tags is None else float(np.mean([a == b for a, b in zip(tags, answer.best, strict=True)]))
         return words, confidence, score
 
     def labels(self, example: TagExample, /) -> tuple[str, ...]:
-        return self._named(example.tags or ())
+        return self._tag_names(example.tags or ())
 
-    def _named(self, tags: Sequence[int]) -> tuple[str, ...]:
+    def _tag_names(self, tags: Sequence[int]) -> tuple[str, ...]:
         return tuple(self.head.labels[tag] for tag in tags)
 
 

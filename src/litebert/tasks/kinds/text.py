@@ -167,7 +167,7 @@ class MultiLabel(TextClassification):
     key_measure: ClassVar[str] = "micro_f1"
 
     def target(self, example: TextExample, /) -> NDArray[np.float32]:
-        return np.array(self._marked([label_of(example)])[0], dtype=np.float32)
+        return np.array(self._multi_hot([label_of(example)])[0], dtype=np.float32)
 
     def losses_of(self, logits: Tensor, targets: Tensor) -> Tensor:
         return F.binary_cross_entropy_with_logits(logits, targets.view_as(logits), reduction="none").mean(1)
@@ -181,18 +181,18 @@ class MultiLabel(TextClassification):
         return F.logsigmoid(logits)
 
     def measured(self, labels: Sequence[Label], values: NDArray[np.floating]) -> dict[str, float]:
-        return metrics.multi_label_measures(self._marked(labels), values)
+        return metrics.multi_label_measures(self._multi_hot(labels), values)
 
     def commonest(self, labels: Sequence[Label]) -> tuple[float, ...]:
         """Return the commonest combination of labels."""
         common = Counter(tuple(np.ravel(label).astype(int)) for label in labels).most_common(1)[0][0]
-        return tuple(map(float, self._marked([common])[0]))
+        return tuple(map(float, self._multi_hot([common])[0]))
 
     def named(self, answer: Scores) -> tuple[str, ...]:
         chances = zip(self.head.labels, answer.values, strict=True)
         return tuple(name for name, chance in chances if chance >= metrics.MARKED_FROM)
 
-    def _marked(self, labels: Sequence[Label]) -> NDArray[np.int64]:
+    def _multi_hot(self, labels: Sequence[Label]) -> NDArray[np.int64]:
         """Return 0 or 1 for each label, (examples, labels)."""
         marked = np.zeros((len(labels), len(self.head.labels)), dtype=np.int64)
         for row, label in zip(marked, labels, strict=True):

@@ -80,7 +80,7 @@ class PublishedScore:
 
 
 @cache
-def published() -> tuple[PublishedScore, ...]:
+def published_scores() -> tuple[PublishedScore, ...]:
     """Return every published score, table by table."""
     tables = tomllib.loads(Path(__file__).with_name("published.toml").read_text(encoding="utf-8"))["tables"]
     return tuple(

@@ -72,7 +72,7 @@ _TEXTS, _NUMBERS = TypeAdapter(dict[str, str]), TypeAdapter(dict[str, float])
 Part = TypeVar("Part")
 
 
-def checked(kind: TypeAdapter[Part], row: object, place: str, what: str) -> Part:
+def validate(kind: TypeAdapter[Part], row: object, place: str, what: str) -> Part:
     """Return an object of a file after validation; errors name its place and call it `what`."""
     if isinstance(row, LitebertError):
         raise row
@@ -94,7 +94,7 @@ def read_squad(source: Source) -> tuple[list[SpanExample], bool]:
     """
     examples, is_version_2 = list[SpanExample](), False
     for number, row in scan_json(source):
-        one = checked(_QUESTION, row, source.place(number), "a question of SQuAD")
+        one = validate(_QUESTION, row, source.place(number), "a question of SQuAD")
         found = [(answer.text, answer.answer_start) for answer in one.answers or ()]
         answers = spans.gold_answers(one.context, found, f"{source.name}, question {one.id}")
         # An empty list means "no answer", unless is_impossible=false says that the answer is merely unknown.
@@ -121,7 +121,7 @@ def read_split(version: str, folder: Path, split: str) -> list[SpanExample]:
 
 def submission(_: str, examples: Sequence[SpanExample], answers: Sequence[SpanAnswer]) -> dict[str, str]:
     """Write predictions.json, nbest_predictions.json and, for 2.0, null_odds.json."""
-    ids, answers = [example.id for example in examples], spans.with_threshold(examples, answers)
+    ids, answers = [example.id for example in examples], spans.tune_threshold(examples, answers)
     names = ("text", "probability", "start_log_prob", "end_log_prob")
     n_best = [
         [dict(zip(names, (x.text, x.probability, x.start_score, x.end_score), strict=True)) for x in answer.n_best]
@@ -147,7 +147,7 @@ def score_predictions(dataset: Path, predictions: Path, *, null_odds: Path | Non
     examples, is_version_2 = read_squad(source)
     wanted, found = (
         spans.gold(examples),
-        checked(_TEXTS, read_json(find_file(predictions)), str(predictions), "question id to answer"),
+        validate(_TEXTS, read_json(find_file(predictions)), str(predictions), "question id to answer"),
     )
     if wanted.keys().isdisjoint(found):
         received, asked = (f"ids such as {next(iter(ids), 'none')}" for ids in (found, wanted))
@@ -164,7 +164,7 @@ def score_predictions(dataset: Path, predictions: Path, *, null_odds: Path | Non
         return squad1_measures(wanted, found) | unanswered
     if null_odds is None:
         return squad2_measures(wanted, found) | unanswered
-    nulls = checked(_NUMBERS, read_json(find_file(null_odds)), str(null_odds), "question id to number")
+    nulls = validate(_NUMBERS, read_json(find_file(null_odds)), str(null_odds), "question id to number")
     if lacking := [key for key in wanted if key in found and key not in nulls]:
         what = f"{null_odds} lacks the scores of questions that are answered"
         received, advice = f"no null score for {lacking[0]}", "write both files in one go, or omit --null-odds"
@@ -186,7 +186,7 @@ def read_race(groups: Sequence[str], folder: Path, split: str) -> list[ChoiceExa
         inside = [f"{split}/{group}/{name}" for name in ("all.txt", "*.txt")]
         for source in find_files(folder, [*(f"RACE/{path}" for path in inside), *inside, f"{split}-{group}.jsonl"]):
             for number, row in scan_json_lines(source):
-                passage = checked(_PASSAGE, row, source.place(number), "a passage of RACE")
+                passage = validate(_PASSAGE, row, source.place(number), "a passage of RACE")
                 rows = zip(passage.questions, passage.options, passage.answers, strict=True)
                 for index, (question, options, answer) in enumerate(rows):
                     key, right = f"{passage.id}-{index}", LETTERS.index(answer)

@@ -37,9 +37,9 @@ from litebert.tasks.own.table import (
     Role,
     RowShape,
     TableFile,
-    are_worded,
     chosen_columns,
     guess_columns,
+    have_words,
     label_of,
     list_of,
     number_of,
@@ -145,7 +145,7 @@ def _are_numbers(labels: Iterable[str]) -> bool:
     return bool(filled) and all(number_of(label) is not None for label in filled)
 
 
-def in_order(labels: Iterable[str | None]) -> tuple[str, ...]:
+def sort_labels(labels: Iterable[str | None]) -> tuple[str, ...]:
     """Return labels sorted by number or by name, so that the order of rows does not matter."""
     names = {label for label in labels if label is not None}
     if all(number_of(label) is not None for label in names):
@@ -210,7 +210,7 @@ class TextRows(RowReading[TextExample, Scores]):
             return cls(columns, found, (name,)), f"numbers in column {name}"
         if found == "multi-label":
             written = "".join(single)
-            labels = in_order([*(label for cell in single for label in labels_in(cell, written)), *listed])
+            labels = sort_labels([*(label for cell in single for label in labels_in(cell, written)), *listed])
             return cls(columns, found, labels), f"{len(labels)} labels, any number of them per row"
         if problem is None and len(single) > max(20, single.total() // 2):
             what = f"{file}: column {name} does not look like labels"
@@ -218,7 +218,7 @@ class TextRows(RowReading[TextExample, Scores]):
             advice = "--column label=NAME; or, if these are labels, --problem classification"
             raise LitebertError("LB-862", what, received=received, next=advice)
         missing = MISSING if _are_numbers(single) else ()
-        labels = in_order(label for label in single if label.lower() not in missing)
+        labels = sort_labels(label for label in single if label.lower() not in missing)
         require_choice(labels, file, name)
         shown = ", ".join(f"{label} ({single[label]:,})" for label in labels[:_SHOWN_LABELS])
         return cls(columns, found, labels), f"{len(labels)} labels: {shown}" + ", …" * (len(labels) > _SHOWN_LABELS)
@@ -283,7 +283,7 @@ class WordRows(RowReading[TagExample, TagAnswer]):
 
     @classmethod
     def settle(cls, rows: Iterable[Row], file: str, columns: Columns, _: str | None) -> tuple[Self, str]:
-        labels = in_order(label_of(tag) for row in rows for tag in members_of(columns.cell(row, "tags")))
+        labels = sort_labels(label_of(tag) for row in rows for tag in members_of(columns.cell(row, "tags")))
         require_choice(labels, file, columns.all("tags")[0])
         return cls(columns, "token-classification", labels), f"{len(labels)} tags: {', '.join(labels)}"
 
@@ -458,7 +458,7 @@ def settle(table: TableFile, columns: Sequence[str], problem: str | None) -> tup
         f"problem: {reading.problem}; {about}",
     ]
     # A column that is not read although it looks like the other half of a pair
-    text, worded = found.all("text"), [name for name in unused if are_worded([row.get(name) for row in sample])]
+    text, worded = found.all("text"), [name for name in unused if have_words([row.get(name) for row in sample])]
     if text and worded and not chosen.all("text") and not found.all("second"):
         pair = pair_flags([name for name in sample[0] if name in (*text, worded[0])])
         notes.append(f"warning: not used, though it looks like text: {', '.join(worded)}; for pairs: {pair}")
@@ -511,7 +511,7 @@ def table_dataset(
             examples = [replace(example, id=str(number)) for number, example in numbered.items()]
         if not is_train or dev or split == "test":
             return examples
-        is_out = drawn([reading.group(example) for example in examples], held_out)
+        is_out = draw_held_out([reading.group(example) for example in examples], held_out)
         return [example for example, out in zip(examples, is_out, strict=True) if out == (split == "dev")]
 
     family, words = reading.family, list(reading.columns.words())
@@ -520,12 +520,12 @@ def table_dataset(
     return Dataset("table", family, read, family.key_measure, write, notes=said, train=train, settled=settled)
 
 
-def drawn(groups: Sequence[tuple[str, str]], share: float) -> NDArray[np.bool_]:
+def draw_held_out(groups: Sequence[tuple[str, str]], share: float) -> NDArray[np.bool_]:
     """Draw a share of the distinct keys, given (key, stratum): the same share of each stratum, and at least one key.
 
     Equal keys are drawn together unless all keys are equal; if their strata differ, the first by name counts.
 
-    >>> drawn([*zip("abcdef", "xxxyyy")], 0.34).tolist()
+    >>> draw_held_out([*zip("abcdef", "xxxyyy")], 0.34).tolist()
     [True, False, False, False, True, False]
     """
     keys = [key for key, _ in groups]

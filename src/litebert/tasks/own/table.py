@@ -46,10 +46,10 @@ CHOSEN: Sequence[str] = _USUAL["chosen"]  # more names of the label column, if r
 KNOWN_NAMES = frozenset([*CHOSEN, *(name for names in (*NAMES.values(), *PAIRS) for name in names)])
 
 
-def normal(name: str) -> str:
+def normalize_name(name: str) -> str:
     """Return a column's name normalised for comparison: letters and digits, in lower case.
 
-    >>> normal("Review Text"), normal("sentence_A")
+    >>> normalize_name("Review Text"), normalize_name("sentence_A")
     ('reviewtext', 'sentencea')
     """
     return "".join(filter(str.isalnum, name)).lower()
@@ -153,7 +153,7 @@ def guess_dialect(lines: Sequence[str], *, kind: str) -> Dialect:
         rows = [(size, cells) for _, size, cells in dialect.rows(lines) if isinstance(cells, list)]
         first = next((cells for _, cells in rows if cells), [])
         num_fitting = sum(size for size, cells in rows if len(cells) in (0, len(first)))
-        is_named = len(first) > 1 and any(normal(cell) in KNOWN_NAMES for cell in first)
+        is_named = len(first) > 1 and any(normalize_name(cell) in KNOWN_NAMES for cell in first)
         return len(first) > 1, dialect.delimiter == tables.NO_DELIMITER, is_named, num_fitting / len(lines)
 
     return max((Dialect(mark, each) for mark, several in quotings.items() for each in several), key=fit)
@@ -162,7 +162,7 @@ def guess_dialect(lines: Sequence[str], *, kind: str) -> Dialect:
 def guess_header(rows: Sequence[Sequence[str]]) -> bool:
     """Return whether the first row has the names of the columns."""
     first, rest = [cell.strip() for cell in rows[0]], rows[1:]
-    num_known = sum(normal(cell) in KNOWN_NAMES for cell in first)
+    num_known = sum(normalize_name(cell) in KNOWN_NAMES for cell in first)
     below = [[row[index].strip() for row in rest if index < len(row)] for index in range(len(first))]
     columns = list(zip(first, below, strict=True))
     if num_known > 1:
@@ -328,7 +328,7 @@ def strings_of(cells: Iterable[object]) -> list[str]:
     return [value for value in values if value is not None and number_of(value) is None]
 
 
-def are_worded(cells: Sequence[object]) -> bool:
+def have_words(cells: Sequence[object]) -> bool:
     """Return whether most cells have several words."""
     values = strings_of(cells)
     if not values or len(values) * 2 < len(cells):
@@ -372,19 +372,19 @@ def guess_columns(
     What was chosen is kept; if `shape` is None, it is guessed, too.
     """
     cells = {name: [row.get(name) for row in sample] for name in names}
-    by_normal = {normal(name): name for name in reversed(names)}  # the first of several counts
+    by_normal = {normalize_name(name): name for name in reversed(names)}  # the first of several counts
     found = dict(chosen.names)
 
-    def free() -> list[str]:
+    def free_columns() -> list[str]:
         taken = {*chain(*found.values())}
         return [name for name in names if name not in taken]
 
-    def usual(role: Role, more: Sequence[str] = ()) -> Names:
+    def find_usual(role: Role, more: Sequence[str] = ()) -> Names:
         """Return the chosen column of a role, or the first free one with a usual name."""
         there = (by_normal.get(name) for name in (*more, *NAMES[role]))
-        return found.get(role) or next(((name,) for name in there if name in free()), ())
+        return found.get(role) or next(((name,) for name in there if name in free_columns()), ())
 
-    def only(role: Role, candidates: Sequence[str]) -> Names:
+    def require_one(role: Role, candidates: Sequence[str]) -> Names:
         """Return the only candidate for a role; with none or several, raise: the user must choose."""
         if len(candidates) == 1:
             return tuple(candidates)
@@ -399,22 +399,22 @@ def guess_columns(
         )
 
     # Choices are in a column of lists or objects, or in columns that are numbered: ending0, ending1, …
-    choices = usual("choices")
+    choices = find_usual("choices")
     listed = cells[choices[0]] if choices else ()
     if "choices" not in found and not any(isinstance(cell, Mapping) or list_of(cell) is not None for cell in listed):
-        choices = _numbered(names)
+        choices = _find_numbered(names)
 
     # The shape of the rows: by a chosen role that only one shape has, then by the names and contents of columns
     if shape is None:
         shapes_of = ([each for each in ROLES_OF if role in ROLES_OF[each]] for role in chosen.names)
-        tokens, answers = usual("tokens"), usual("answers")
+        tokens, answers = find_usual("tokens"), find_usual("answers")
         implied = next((shapes[0] for shapes in shapes_of if len(shapes) == 1), None)
         if implied:
             shape = implied
-        elif tokens and (usual("tags") or has_list(cells[tokens[0]])):
+        elif tokens and (find_usual("tags") or has_list(cells[tokens[0]])):
             shape = "words"
-        elif (usual("question") and usual("context")) and (
-            usual("start") or (answers and "answer_start" in str(cells[answers[0]]))
+        elif (find_usual("question") and find_usual("context")) and (
+            find_usual("start") or (answers and "answer_start" in str(cells[answers[0]]))
         ):
             shape = "spans"
         else:
@@ -429,44 +429,44 @@ def guess_columns(
 
     # The columns with the usual names; a text column that was chosen is not made half of a guessed pair
     if shape == "choices":
-        found["choices"] = choices or only("choices", [])
+        found["choices"] = choices or require_one("choices", [])
     if shape == "texts" and not {"text", "second"} & {*found}:
         pairs = ([by_normal[name] for name in pair] for pair in PAIRS if {*pair} <= {*by_normal})
-        if pair := next((pair for pair in pairs if {*pair} <= {*free()}), None):
+        if pair := next((pair for pair in pairs if {*pair} <= {*free_columns()}), None):
             found["text"], found["second"] = (pair[0],), (pair[1],)
     for role in roles:
         if role != "second":
-            found[role] = usual(role, CHOSEN if (shape, role) == ("choices", "label") else ())
+            found[role] = find_usual(role, CHOSEN if (shape, role) == ("choices", "label") else ())
 
     # The others, by their contents
     if shape == "texts":
-        found["text"] = found["text"] or only("text", _like_text(free(), cells))
-        if not found["label"] and (like := [name for name in free() if are_labels(cells[name])]):
-            found["label"] = only("label", like)
+        found["text"] = found["text"] or require_one("text", _find_texts(free_columns(), cells))
+        if not found["label"] and (like := [name for name in free_columns() if are_labels(cells[name])]):
+            found["label"] = require_one("label", like)
     elif shape == "choices":
         if not found["question"] and not found["context"]:
-            found["question"] = only("question", _like_text(free(), cells))
+            found["question"] = require_one("question", _find_texts(free_columns(), cells))
     elif missing := [role for role in roles if not found[role] and role not in (*LEARNT, "id")]:
-        only(missing[0], [])
+        require_one(missing[0], [])
     return shape, Columns({role: found[role] for role in roles if found.get(role)}, chosen.has_header)
 
 
-def _numbered(names: Sequence[str]) -> Names:
+def _find_numbered(names: Sequence[str]) -> Names:
     """Return the largest set of columns whose names differ only in a final number or letter, if they are choices."""
     stems: dict[str, list[str]] = {}
     for name in names:
         if numbered := _NUMBERED.fullmatch(name):
-            stems.setdefault(normal(numbered[1]), []).append(name)
+            stems.setdefault(normalize_name(numbered[1]), []).append(name)
     alike = [group for stem, group in stems.items() if len(group) >= _FEWEST.get(stem, 99)]
     return max((tuple(group) for group in alike if not group[0].isdigit()), key=len, default=())
 
 
-def _like_text(free: Sequence[str], cells: Mapping[str, Sequence[object]]) -> list[str]:
+def _find_texts(free: Sequence[str], cells: Mapping[str, Sequence[object]]) -> list[str]:
     """Return the columns of mostly distinct texts; else of any texts; else of strings that are not labels."""
     if len(free) == 1:
         return [*free]
     strings = {name: values for name in free if (values := strings_of(cells[name]))}
-    texts = [name for name in strings if are_worded(cells[name])]
+    texts = [name for name in strings if have_words(cells[name])]
     varied = [name for name in texts if len({*strings[name]}) * 2 > len(strings[name])]
     return varied or texts or [name for name in strings if not are_labels(cells[name])]
 
