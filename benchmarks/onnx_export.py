@@ -25,7 +25,7 @@ from litebert.cli.command import command_of
 from litebert.config import preset
 from litebert.folder import save_model
 from litebert.interop.export.onnx import quantise, start_session, to_graph
-from litebert.interop.export.program import INPUTS, Inputs, PaddedNetwork, RunBatch, dynamic_shapes, padded, quiet
+from litebert.interop.export.program import INPUTS, Inputs, PaddedNetwork, RunBatch, dynamic_shapes, pad_network, quiet
 from litebert.nn import AlbertForPretraining, Batch
 
 NAMES = ("last_hidden_state", "pooler_output")
@@ -61,7 +61,7 @@ def main(*, shape: str = "base-v2", rounds: int = 7) -> None:
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     network = AlbertForPretraining(preset(shape), generator=torch.Generator().manual_seed(1)).eval()
-    rectangle = padded(network, has_head=False)
+    rectangle = pad_network(network, has_head=False)
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         save_model(network, folder)

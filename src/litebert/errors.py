@@ -36,14 +36,14 @@ class LitebertError(Exception):
         self.code, self.what, self.received, self.expected, self.next = code, what, None, expected, next
         if received is not None:
             text = str(received)
-            line = _on_one_line(text[: _LONGEST_RECEIVED + 1])
+            line = _escape_breaks(text[: _LONGEST_RECEIVED + 1])
             is_long = len(line) > _LONGEST_RECEIVED
             self.received = f"{line[:_LONGEST_RECEIVED]}… ({len(text):,} characters)" if is_long else line
 
     def __str__(self) -> str:
         more = {"received": self.received, "expected": self.expected, "next": self.next}
-        lines = [f"  {name + ':':<9} {_on_one_line(value)}" for name, value in more.items() if value]
-        return "\n".join([f"{self.code}: {_on_one_line(self.what)}", *lines])
+        lines = [f"  {name + ':':<9} {_escape_breaks(value)}" for name, value in more.items() if value]
+        return "\n".join([f"{self.code}: {_escape_breaks(self.what)}", *lines])
 
 
 class RequestError(LitebertError):
@@ -98,7 +98,7 @@ def missing_package(package: str, *, extra: str, needed_for: str) -> LitebertErr
     return LitebertError("LB-305", f"{needed_for} needs the package {package}", received="not installed", next=again)
 
 
-def _on_one_line(text: str) -> str:
+def _escape_breaks(text: str) -> str:
     """Escape line breaks and control characters, which file names may contain, as Python's strings do."""
     return escape_control(text).replace("\n", "\\n").replace("\t", "\\t")
 

@@ -205,10 +205,10 @@ def _staged_sibling(path: Path) -> Path:
 # ---- reading --------------------------------------------------------------------------------------------------------
 
 
-def readable_bytes(number: int) -> str:
+def format_bytes(number: int) -> str:
     """Format a size for people.
 
-    >>> readable_bytes(812), readable_bytes(5 << 20), readable_bytes(3 << 30)
+    >>> format_bytes(812), format_bytes(5 << 20), format_bytes(3 << 30)
     ('812 bytes', '5.0 MiB', '3.00 GiB')
     """
     if number < 1 << 20:

@@ -65,7 +65,7 @@ def settings_from_toml(path: Path, *, origin: str | None = None) -> Settings:
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         again = "litebert recipes show quickstart"
         raise LitebertError("LB-101", f"{path} is not valid TOML", received=error, next=again) from error
-    return {key: Setting(value, origin or str(path)) for key, value in _dotted(table).items()}
+    return {key: Setting(value, origin or str(path)) for key, value in _flatten_table(table).items()}
 
 
 def settings_from_words(words: Sequence[str]) -> Settings:
@@ -141,7 +141,7 @@ def resolve(schema: type[Schema], *layers: Settings) -> Resolved[Schema]:
 
 def flatten(config: BaseModel) -> dict[str, Json]:
     """Return a configuration as dotted names and values."""
-    return _dotted(config.model_dump(mode="json"))
+    return _flatten_table(config.model_dump(mode="json"))
 
 
 def difference(old: Mapping[str, Json], new: Mapping[str, Json]) -> list[str]:
@@ -159,7 +159,7 @@ RETIRED: dict[str, Json] = {
 """Settings of earlier versions that were removed, each with the value that had no effect."""
 
 
-def _dotted(table: Mapping[str, Json]) -> dict[str, Json]:
+def _flatten_table(table: Mapping[str, Json]) -> dict[str, Json]:
     """Return section.name and value for every section of a table; keys outside sections keep their names."""
     dotted: dict[str, Json] = {}
     for section, content in table.items():

@@ -38,7 +38,7 @@ def _difference(ours: Tensor, theirs: Tensor) -> float:
 
 def _pack_without_private_kernels(network: AlbertForPretraining) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(steps, "pays", lambda *_: False)
+        patch.setattr(steps, "packing_pays", lambda *_: False)
         pack(network.albert)
 
 
@@ -179,7 +179,7 @@ def test_private_kernels_multiply_any_number_of_rows_correctly(
     draws = torch.Generator().manual_seed(0)
     weight, bias, x, y = (torch.randn(*s, generator=draws) for s in ((70, 90), (70,), (num_rows, 90), (num_rows, 70)))
     try:
-        product = steps.onednn(weight.to(dtype), bias.to(dtype), "linear")
+        product = steps.onednn_linear(weight.to(dtype), bias.to(dtype), "linear")
     except RuntimeError as error:
         assert "needs the cpu support" in str(error)
         pytest.skip("this CPU has no products in bf16")

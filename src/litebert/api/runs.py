@@ -14,7 +14,7 @@ from typing_extensions import TypedDict
 from litebert import runs as on_disk
 from litebert.answers import Shown
 from litebert.errors import LitebertError, format_count, say
-from litebert.files import STAGING_MARK, Json, locked, read_json, readable_bytes, remove_folder
+from litebert.files import STAGING_MARK, Json, format_bytes, locked, read_json, remove_folder
 from litebert.inference import Model
 from litebert.report import tables
 from litebert.report.tables import Cell
@@ -243,8 +243,8 @@ def runs_clean(
                     sizes[str(path)] = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
                     if not dry_run:
                         remove_folder(path)
-    lines = [f"{path}  {readable_bytes(sizes[path])}" for path in sorted(sizes, key=lambda path: -sizes[path])]
-    note = f"{readable_bytes(sum(sizes.values()))} {'would be freed' if dry_run else 'freed'}"
+    lines = [f"{path}  {format_bytes(sizes[path])}" for path in sorted(sizes, key=lambda path: -sizes[path])]
+    note = f"{format_bytes(sum(sizes.values()))} {'would be freed' if dry_run else 'freed'}"
     return Shown(sizes, "\n".join(lines), (note,))
 
 

@@ -155,7 +155,7 @@ def corpus_push(corpus: Path, url: str) -> str:
         list(threads.map(lambda name: write_object(f"{url.rstrip('/')}/{name}", there[name]), there))
     # Readers recognise a corpus by its list of files, so the list comes after everything else.
     write_object(f"{url.rstrip('/')}/{LISTING}", "\n".join(there).encode())
-    return f"{url}  {files.readable_bytes(sum(path.stat().st_size for path in there.values()))}"
+    return f"{url}  {files.format_bytes(sum(path.stat().st_size for path in there.values()))}"
 
 
 def local_corpus(corpus: str | Path) -> Path:
@@ -231,7 +231,7 @@ def _make_room(url: str, folder: Path, records: Sequence[disk.ShardRecord], wind
                 files.remove_folder(path)
     room = min(limit, free_bytes(folder) + size_of(folder))
     if excess > 0 or windows * size > room:
-        received, expected = files.readable_bytes(windows * size), f"at most {files.readable_bytes(room)}"
+        received, expected = files.format_bytes(windows * size), f"at most {files.format_bytes(room)}"
         advice = "set a smaller data.window (three must fit), or LITEBERT_CORPUS_CACHE_GB, or XDG_CACHE_HOME"
         what = f"the cache has no room for {url}"
         raise ResourceError("LB-271", what, received=received, expected=expected, next=advice)

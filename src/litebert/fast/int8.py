@@ -204,7 +204,7 @@ def int8_steps(albert: Albert, *, others: tuple[Kernel, ...] = ()) -> list[steps
     """
     ranges, shifts, biases = (albert.get_buffer(name) for name in Int8Calibration._fields)
     attend = attend_of(albert.config, in_rectangles=True, others=others)
-    inner = torch.bfloat16 if steps.pays(torch.bfloat16) else torch.float32
+    inner = torch.bfloat16 if steps.packing_pays(torch.bfloat16) else torch.float32
     attention, feed_forward = albert.attention, albert.feed_forward
     first = [(Product(each.query, each.key, each.value), Product(each.output)) for each in attention]
     second = [(Product(each.intermediate), Product(each.output)) for each in feed_forward]

@@ -313,20 +313,20 @@ def packed_linear(
     weight: Tensor, bias: Tensor, dtype: torch.dtype, activation: Activation, _dropout_prob: float = 0.0
 ) -> Linear:
     """Return (x, y) -> activation(x W^T + b), or y + x W^T + b, on rows of `dtype`."""
-    if weight.device.type != "cpu" or not pays(dtype):
+    if weight.device.type != "cpu" or not packing_pays(dtype):
         return plain_linear(weight, bias, dtype, activation)
-    return onednn(weight.detach().to(dtype), bias.detach().to(dtype), activation)
+    return onednn_linear(weight.detach().to(dtype), bias.detach().to(dtype), activation)
 
 
 @lru_cache
-def pays(dtype: torch.dtype) -> bool:
+def packing_pays(dtype: torch.dtype) -> bool:
     """Return whether packed products exist here, are right, and are not slower (a check of 10 ms)."""
     draws = torch.Generator().manual_seed(0)
     weight, bias = (torch.randn(*shape, generator=draws).to(dtype) for shape in ((768, 768), (768,)))
     rows = [torch.randn(number, 768, generator=draws).to(dtype) for number in (1, 100, 128)]
     theirs, tolerance = plain_linear(weight, bias, dtype, "linear"), torch.finfo(dtype).eps * 768
     try:
-        ours = onednn(weight, bias, "linear")
+        ours = onednn_linear(weight, bias, "linear")
         pairs = [(ours(x, y).float(), theirs(x, y).float()) for x in rows for y in (None, x)]
     except (AttributeError, RuntimeError):  # torch has no kernel of this name, or none in this dtype for this CPU
         return False
@@ -334,7 +334,7 @@ def pays(dtype: torch.dtype) -> bool:
     return packed < 1.3 * unpacked and all(torch.allclose(*pair, rtol=0.01, atol=tolerance) for pair in pairs)
 
 
-def onednn(weight: Tensor, bias: Tensor, activation: Activation) -> Linear:
+def onednn_linear(weight: Tensor, bias: Tensor, activation: Activation) -> Linear:
     """Return the layer with its weight in the layout of oneDNN's kernels, which also fuse the sum or the activation."""
     blocked = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), None)
     product = torch.ops.mkldnn._linear_pointwise
@@ -363,7 +363,7 @@ def _likes_pieces(num_threads: int, dtype: torch.dtype) -> bool:
     if num_threads == 1:
         return False
     weight, x = (torch.full((rows, 768), 0.5, dtype=dtype) for rows in (768, 2 * _PIECE))
-    product = onednn(weight, weight[0].clone(), "linear")
+    product = onednn_linear(weight, weight[0].clone(), "linear")
     parts = torch.split(x, _PIECE)
     whole, pieces = time_each(lambda: product(x, None), lambda: [product(part, None) for part in parts], rounds=5)
     return pieces < 0.8 * whole

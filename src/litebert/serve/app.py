@@ -188,7 +188,7 @@ class Service:
     metrics: Metrics
     options: Options
 
-    def named(self, name: str | None) -> ServedModel:
+    def find_model(self, name: str | None) -> ServedModel:
         for model in self.models:
             if name is None or model.name == name:
                 return model
@@ -204,7 +204,7 @@ class Service:
 
     async def ask(self, request: Request, body: RequestBody, job: Job) -> tuple[ServedModel, str, list[Any]]:
         """Return the model named in a body, its version and its answers, unless the client disconnects first."""
-        model = self.named(body.model)
+        model = self.find_model(body.model)
         verbs = [*model.facts.get("verbs", ()), "steps", "attention", "explain"]
         needed = job.options["verb"] if job.verb == "explain" and job.options["verb"] != "similar" else job.verb
         if model.is_ready and needed not in verbs:

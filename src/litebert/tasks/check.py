@@ -117,17 +117,17 @@ def check_files(
     try:
         table = open_table(train, has_header=chosen_columns(columns).has_header)
         check.notes = [f"{train}: {table.writing}"]
-        good = partial(_Check(None, max_length).usable, table)  # errors in the other rows are found below
+        good = partial(_Check(None, max_length).usable_rows, table)  # errors in the other rows are found below
         reading, check.notes = settle(replace(table, scan=good), columns, problem)
     except RequestError:
         raise
     except LitebertError as error:
         check.add_error("unusable file", str(train), error)
         if check.notes:
-            deque(check.usable(table), maxlen=0)  # records the errors of single rows
+            deque(check.usable_rows(table), maxlen=0)  # records the errors of single rows
         return check.report()
 
-    check.split(table, reading, is_labelled=True)
+    check.add_split(table, reading, is_labelled=True)
     for path in others:
         try:
             table = reading.open(path, is_labelled=False)
@@ -138,7 +138,7 @@ def check_files(
         except LitebertError as error:
             check.add_error("unusable file", str(path), error)
         else:
-            check.split(table, reading, is_labelled=is_labelled)
+            check.add_split(table, reading, is_labelled=is_labelled)
     return check.report()
 
 
@@ -163,7 +163,7 @@ class _Check:
         example = ": ".join(filter(None, (reason, error.received)))
         self.found.add(kind, own or place, example, detail=error.code, advice=error.next)
 
-    def usable(
+    def usable_rows(
         self, table: TableFile, made_of: Callable[[int, Row], Any] = lambda _, row: row
     ) -> Iterator[tuple[int, Any]]:
         """Yield the rows of a table, or what is made of them; bad rows and an early end of the file are findings."""
@@ -178,10 +178,10 @@ class _Check:
         except LitebertError as error:
             self.add_error("unusable file", table.source.name, error)
 
-    def split(self, table: TableFile, reading: "RowReading[Any, Any]", *, is_labelled: bool) -> None:
+    def add_split(self, table: TableFile, reading: "RowReading[Any, Any]", *, is_labelled: bool) -> None:
         """Check the examples of a file."""
         name, place, family, is_train = table.source.name, table.source.place, reading.family, not self.splits
-        examples = self.usable(table, partial(reading.example_of, table, is_labelled=is_labelled))
+        examples = self.usable_rows(table, partial(reading.example_of, table, is_labelled=is_labelled))
         say, labels = partial(self.found.add, detail=name), Counter[str]()
         seen: dict[bytes, dict[str | None, list[int]]] = {}  # by texts and answer: the first row, the number of rows
         unknown, sizes = None if self.tokenizer is None else UnknownPieces(self.tokenizer), list[int]()

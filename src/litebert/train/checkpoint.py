@@ -131,8 +131,8 @@ class Checkpoints:
             raise ResourceError(
                 "LB-506",
                 f"the disk of {self.folder.parent} is too full for this run",
-                received=f"{files.readable_bytes(free)} free",
-                expected=f"{files.readable_bytes(needed)} for its checkpoints and its model",
+                received=f"{files.format_bytes(free)} free",
+                expected=f"{files.format_bytes(needed)} for its checkpoints and its model",
                 next="free some space, lower train.keep_checkpoints, or choose another --runs folder",
             )
 

@@ -287,7 +287,7 @@ class Estimate:
 
 def estimate(config: PretrainConfig, device: torch.device) -> Estimate:
     """Time a small batch of made-up tokens and one update, and scale to the real batch."""
-    before, train, length = process_bytes(device), config.train, _length(config)
+    before, train, length = process_bytes(device), config.train, _mean_length(config)
     network = AlbertForPretraining(config.model, dtype=DTYPES[train.precision]).to(device)
     if train.gradient_checkpointing:
         checkpoint_gradients(network.albert)
@@ -336,9 +336,9 @@ def measure_needs(
     # The difference leaves out what does not grow with the tokens: copies of the weights, which make a single probe of
     # a small batch in bf16 a third too high.
     growth = max(0, kept[1] - kept[0]) / max(1, tokens[1] - tokens[0])
-    seconds = _seconds(partial(_backward, task, large), device, PROBE_SECONDS)
+    seconds = _time_work(partial(_backward, task, large), device, PROBE_SECONDS)
     optimizer = build_optimizer(config.optim, task.network.named_parameters())
-    update = _seconds(optimizer.step, device, PROBE_SECONDS)
+    update = _time_work(optimizer.step, device, PROBE_SECONDS)
     num_parameters = sum(p.numel() for p in task.network.parameters())
     # weights, gradients and two moments in float32; one more of each while updating
     held = HEAP * (num_parameters * 4 * 5 + growth * tokens_at_once)
@@ -376,7 +376,7 @@ def faster_threads(config: PretrainConfig, device: torch.device) -> int:
     for _ in range(ROUNDS):
         for number, taken in times.items():
             with threads(number):
-                taken.append(_seconds(step, device))
+                taken.append(_time_work(step, device))
     return min(times, key=lambda number: median(times[number][1:]))
 
 
@@ -384,7 +384,7 @@ def faster_precision(device: torch.device) -> Literal["fp32", "bf16"]:
     """Time one matrix product in both precisions: depending on the machine, bf16 is much faster or much slower."""
     left, right = torch.ones(1_024, 512, device=device), torch.ones(512, 512, device=device)
     products = partial(torch.mm, left, right), partial(torch.mm, left.bfloat16(), right.bfloat16())
-    rounds = [[_seconds(product, device) for product in products] for _ in range(20)]
+    rounds = [[_time_work(product, device) for product in products] for _ in range(20)]
     fp32, bf16 = (min(times) for times in zip(*rounds, strict=True))
     return "bf16" if bf16 < 0.8 * fp32 else "fp32"
 
@@ -396,7 +396,7 @@ def process_bytes(device: torch.device) -> int:
 
 def _dummy_work(config: PretrainConfig, device: torch.device, times: int) -> PretrainingWork:
     """Return a micro-batch of made-up tokens with as many masks as the real ones."""
-    model, length = config.model, _length(config)
+    model, length = config.model, _mean_length(config)
     per_token = 6 * model.num_steps * (4 * model.hidden_size + 2 * model.intermediate_size) * model.hidden_size  # FLOPs
     at_once = config.train.micro_batch_size or config.train.batch_size
     number = times * max(1, min(int(PROBE_FLOPS / (per_token * length)), at_once // 2))
@@ -412,7 +412,7 @@ def _dummy_work(config: PretrainConfig, device: torch.device, times: int) -> Pre
     )
 
 
-def _length(config: PretrainConfig) -> int:
+def _mean_length(config: PretrainConfig) -> int:
     """Return the mean length of a full batch's sequences: short ones are half as long."""
     longest, short = config.objective.max_seq_length, config.objective.short_seq_prob
     return max(8, int(longest * (1 - short / 2)))
@@ -422,7 +422,7 @@ def _backward(task: Task[Work], work: Work) -> None:
     task.loss(work).total.backward()  # type: ignore[no-untyped-call]
 
 
-def _seconds(work: Callable[[], object], device: torch.device, repeated_for: float = 0.0) -> float:
+def _time_work(work: Callable[[], object], device: torch.device, repeated_for: float = 0.0) -> float:
     """Return the time of `work`, or the median of at least two repetitions after a warm-up."""
     times: list[float] = []
     while not times or (repeated_for and (len(times) < 3 or sum(times[1:]) < repeated_for)):

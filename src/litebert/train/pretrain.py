@@ -27,7 +27,7 @@ from litebert.tokenizer import Tokenizer
 from litebert.train.checkpoint import OPTIMIZER_FILE
 from litebert.train.loop import Estimate, estimate, faster_precision, fit_steps, train
 from litebert.train.run import RunLog, begin, choose_device, session, threads, write_model
-from litebert.train.sources import Sources, loader_for, plain_texts
+from litebert.train.sources import Sources, loader_for, plain_text_config
 
 FROM_TEACHER = ("hidden_size", "num_attention_heads", "intermediate_size", "hidden_act", "num_hidden_layers")
 # blocks of a student: with six layers, three reach in 2 minutes what one reaches in 115 (benchmarks/distillation)
@@ -92,7 +92,7 @@ def task_of(
     )
     if teacher is None:
         return task
-    plain = plain_texts(config)
+    plain = plain_text_config(config)
     return Distillation(
         task,
         teacher=teacher,
@@ -222,7 +222,7 @@ def new_network(config: PretrainConfig, sources: Sources, teacher: Teacher | Non
         return network  # `take_start` fills it
     corpus = sources.corpus
     if teacher:
-        texts = loader_for(corpus.path, config=plain_texts(config))
+        texts = loader_for(corpus.path, config=plain_text_config(config))
         begin_as_teacher(network, teacher, texts.samples(0, FIT_TEXTS))
     if config.start.attention == "local":
         attend_locally(network.albert, seed=config.train.seed)

@@ -101,7 +101,7 @@ def shares_of(config: PretrainConfig, corpus: Path) -> dict[Path, float]:
     return dict(zip((each.path for each in corpora), found, strict=True))
 
 
-def plain_texts(config: PretrainConfig) -> PretrainConfig:
+def plain_text_config(config: PretrainConfig) -> PretrainConfig:
     """Return the configuration that draws `distil.texts` plain texts of `distil.text_length` from the corpus."""
     distil = config.distil
     objective = ObjectiveConfig(sentence="none", max_seq_length=distil.text_length, short_seq_prob=SHORT_TEXTS)

@@ -23,7 +23,7 @@ from litebert.folder import save_model
 from litebert.interop import ExportReport
 from litebert.interop.export import program
 from litebert.interop.export.onnx import export_onnx, quantise, start_session, to_graph
-from litebert.interop.export.program import SourceModel, export_program, padded, require_near
+from litebert.interop.export.program import SourceModel, export_program, pad_network, require_near
 from litebert.nn import AlbertForPretraining, AlbertForTask, Batch
 from litebert.tokenizer import Tokenizer, train_tokenizer
 from tests.interop.transformers_models import SHAPE as SIZES
@@ -95,7 +95,7 @@ def exported(folder_of: Folders) -> Exports:
 
 def _source(kind: str, tokenizer: Tokenizer) -> SourceModel:
     network = build(kind)
-    return SourceModel(network, padded(network), tokenizer)
+    return SourceModel(network, pad_network(network), tokenizer)
 
 
 def _inputs(kind: str, batch: int, length: int) -> Arrays:
@@ -141,7 +141,7 @@ def _assert_equal(outputs: Arrays, network: Network, inputs: Arrays) -> None:
 )
 def test_every_plan_and_head_gives_the_outputs_of_the_ragged_network(kind: str, plan: dict[str, object]) -> None:
     network, inputs = build(kind, **plan), _inputs(kind, 2, 14)
-    rectangle = padded(network)
+    rectangle = pad_network(network)
     assert rectangle.output_names == OUTPUTS[kind]
     found = rectangle(*map(torch.from_numpy, inputs.values()))
     _assert_equal({n: x.numpy() for n, x in zip(OUTPUTS[kind], found, strict=True)}, network, inputs)
@@ -158,7 +158,7 @@ def test_only_outputs_whose_weights_are_in_the_file_are_given() -> None:
         network = build()
         for part in missing:
             network.get_submodule(part).to("meta")
-        assert padded(network).output_names == names
+        assert pad_network(network).output_names == names
 
 
 # --- files -----------------------------------------------------------------------------------------------------------
@@ -202,7 +202,7 @@ def test_the_file_has_each_weight_once_no_paths_and_the_tokenizer_next_to_it(exp
     assert [shapes.count(shape) for shape in ((700, 16), (32, 96), (32, 48), (48, 32))] == [1, 1, 1, 1]
     (table,) = [t.name for t in graph.initializer if tuple(t.dims) == (700, 16)]
     assert sorted(node.op_type for node in graph.node if table in node.input) == ["Gather", "Transpose"]
-    partial = to_graph(padded(build(sharing="attention"), has_head=False)).graph
+    partial = to_graph(pad_network(build(sharing="attention"), has_head=False)).graph
     shapes = [tuple(t.dims) for t in partial.initializer]
     assert (shapes.count((32, 96)), shapes.count((32, 48))) == (1, 2)  # a block of attention, two of feed-forward
     data = report.output.read_bytes()
@@ -288,7 +288,7 @@ def test_wrong_numbers_and_a_third_party_head_are_refused(tokenizer: Tokenizer) 
             require_near(run, source, Path("model.onnx"))
     source.network.head = torch.nn.Identity()
     with pytest.raises(LitebertError, match="LB-470"):
-        padded(source.network)
+        pad_network(source.network)
 
 
 def test_the_json_of_an_export_matches_its_schema(

@@ -118,7 +118,7 @@ class Affine(nn.Module):
         return product if self.bias is None else product + self.bias
 
 
-def padded(network: Network, *, has_head: bool = True, has_states: bool = False) -> PaddedNetwork:
+def pad_network(network: Network, *, has_head: bool = True, has_states: bool = False) -> PaddedNetwork:
     """Return the network for padded rectangles, without layers that have parameters missing from the file.
 
     Without a head, its outputs are `last_hidden_state`, and `pooler_output` if there is a pooler. With `has_states`,
@@ -249,7 +249,7 @@ def open_source(folder: Path, *, has_head: bool = True, has_states: bool = False
     attention = loaded.network.config.attention
     if not ATTENTION_KINDS[attention].is_exported:
         raise LitebertError("LB-470", f"attention {attention} cannot be exported", next="use the model with litebert")
-    rectangle = padded(loaded.network, has_head=has_head, has_states=has_states)
+    rectangle = pad_network(loaded.network, has_head=has_head, has_states=has_states)
     return SourceModel(loaded.network, rectangle, Tokenizer.load(folder))
 
 
