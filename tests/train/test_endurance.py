@@ -24,10 +24,7 @@ from .conftest import Configure, EachStep, at, checkpoints_of
 def test_a_long_run_leaks_nothing(
     tmp_path: Path, configure: Configure, each_step: EachStep, first: int, last: int, kept_bytes: int = 0
 ) -> None:
-    """Record memory and open files at five steps; require that some quarter of the run adds less than 500 KB.
-
-    A leak adds memory in every quarter, while an allocator takes new memory only now and then.
-    """
+    """Require a quarter of the run that adds less than 500 KB: a leak adds in each, an allocator only now and then."""
     steps = [first + (last - first) * part // 4 for part in range(5)]
     memory, files, kept = list[int](), list[int](), list[bytes]()
 
