@@ -153,7 +153,7 @@ class TestInChromium:
             assert theirs.get(each.words, 0) == pytest.approx(each.probability, abs=0.05)
         texts = ["A man plays a guitar.", "The bank raised its interest rates.", "bread"]
         for each, vector in zip(texts, model.embed(texts, normalize=True), strict=True):
-            assert np.array(_ask(page, "embed", {"text": each})) @ vector > 0.98
+            assert np.array(_ask(page, "embed", {"text": each})) @ vector > 0.97
         for each in ODD[4:]:
             assert _ask(page, "encode", {"text": each}) == model.tokenizer.encode_ids([each])[0]
 
