@@ -115,7 +115,7 @@ def runs(corpus: Path, small_model: Path, teacher: Path, films: Path, tmp_path_f
     return folder
 
 
-def require_alike(alone: Path, other: Path) -> None:
+def assert_alike(alone: Path, other: Path) -> None:
     """Require the same rows in two logs, but for the clock; gradient norms and a student's first steps may vary."""
     pairs = list(zip(read_metrics(alone), read_metrics(other), strict=True))
     assert len(pairs) > 6
@@ -132,7 +132,7 @@ def require_alike(alone: Path, other: Path) -> None:
 
 @pytest.mark.parametrize("verb", ["pretrain-two", "pretrain-joined", "distil-two", "finetune-two"])
 def test_every_row_of_the_log_equals_that_of_one_process(runs: Path, verb: str) -> None:
-    require_alike(runs / f"{verb.partition('-')[0]}-alone", runs / verb)
+    assert_alike(runs / f"{verb.partition('-')[0]}-alone", runs / verb)
 
 
 @pytest.mark.slow
@@ -142,7 +142,7 @@ def test_a_run_continues_with_one_then_two_then_four_processes(runs: Path, corpu
     _together([job], 2, stop_after=3)
     assert not (tmp_path / "growing" / "model").exists()
     _together([job], 4)
-    require_alike(runs / "pretrain-alone", tmp_path / "growing")
+    assert_alike(runs / "pretrain-alone", tmp_path / "growing")
 
 
 def test_the_result_is_whole_and_written_once(runs: Path) -> None:

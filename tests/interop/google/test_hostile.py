@@ -174,7 +174,7 @@ def _archive(*members: Member, mode: str = "w:gz") -> bytes:
     return file.getvalue()
 
 
-def _refused(folder: Path, archive: bytes, code: str) -> None:
+def assert_refused(folder: Path, archive: bytes, code: str) -> None:
     """Import an archive; require that it is refused in little memory and that no file is written anywhere."""
     path = folder / "in" / "x.tgz"
     path.parent.mkdir(exist_ok=True)
@@ -205,7 +205,7 @@ STRANGE = [
 
 @pytest.mark.parametrize(("members", "code"), STRANGE, ids=range(len(STRANGE)))
 def test_paths_to_elsewhere_and_special_files_are_refused(tmp_path: Path, members: list[Member], code: str) -> None:
-    _refused(tmp_path, _archive(*members), code)
+    assert_refused(tmp_path, _archive(*members), code)
     assert not Path("/litebert-escaped").exists()
 
 
@@ -214,16 +214,16 @@ def _bomb() -> bytes:
 
 
 def test_a_bomb_stops_at_a_hundred_times_its_size(tmp_path: Path) -> None:
-    _refused(tmp_path, _bomb(), r"LB-701[\s\S]*100 times")
+    assert_refused(tmp_path, _bomb(), r"LB-701[\s\S]*100 times")
     zeros_after_the_end = _archive(_file("a"), mode="w") + bytes(64 << 20)
-    _refused(tmp_path, gzip.compress(zeros_after_the_end), "LB-701")
+    assert_refused(tmp_path, gzip.compress(zeros_after_the_end), "LB-701")
 
 
 def test_many_empty_files_are_refused_at_once(tmp_path: Path) -> None:
     archive = _archive(*(_file(f"{n}", b"") for n in range(20_000)))
     assert len(archive) < 500_000
     begin = time.process_time()
-    _refused(tmp_path, archive, r"LB-701[\s\S]*more than 1,000 entries")
+    assert_refused(tmp_path, archive, r"LB-701[\s\S]*more than 1,000 entries")
     assert time.process_time() - begin < 2
 
 
@@ -248,7 +248,7 @@ LIES = {
 @pytest.mark.parametrize("name", [*LIES, "no gzip"])
 def test_headers_that_lie_are_refused_without_reading_what_they_promise(tmp_path: Path, name: str) -> None:
     archive = gzip.compress(LIES[name]) if name in LIES else b"\x1f\x8bnonsense"
-    _refused(tmp_path, archive, "LB-70[12]|LB-718")
+    assert_refused(tmp_path, archive, "LB-70[12]|LB-718")
 
 
 @given(st.binary(max_size=2_000), st.integers(2, 60))
@@ -277,4 +277,4 @@ def test_control_unchecked_names_are_written_elsewhere(tmp_path: Path, monkeypat
 
 def test_control_without_a_limit_a_bomb_is_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(google, "MAX_RATIO", 100_000)
-    _refused(tmp_path, _bomb(), "LB-718")  # unpacked: it holds no checkpoint
+    assert_refused(tmp_path, _bomb(), "LB-718")  # unpacked: it holds no checkpoint
