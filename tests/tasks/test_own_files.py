@@ -456,7 +456,7 @@ def test_other_files_are_read_as_the_training_file_was(write: Write) -> None:
     dataset = table_dataset(train, dev)
     assert len(dataset.read(train, "train")) == 20
     assert len(dataset.read(train, "dev")) == len(dataset.read(dev, "dev")) == 6
-    recalled = table_dataset(None, **dataset.settled)  # settings suffice without the training file
+    recalled = table_dataset(Path("gone.csv"), settled=dataset.settled)  # settings suffice without the training file
     assert (recalled.family, recalled.read(dev, "dev")) == (dataset.family, dataset.read(dev, "dev"))
     odd = write("odd.csv", "text,label\nso,pos\nno,negg\n")
     with pytest.raises(LitebertError, match=r"odd\.csv, line 3: the training data has no label") as caught:
@@ -492,6 +492,21 @@ def test_held_out_rows_do_not_depend_on_order_share_no_text_and_are_the_same_sha
         assert dev and {example.context for example in dev}.isdisjoint(example.context for example in train)
 
 
+def test_rows_trained_on_are_not_held_out_wherever_the_file_is(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    train, link = write("train.csv", reviews()), Path("link.csv")
+    monkeypatch.chdir(train.parent)
+    link.symlink_to(train)
+    dataset = table_dataset(Path(train.name))
+    held_out = dataset.read(train, "dev")
+    assert len(held_out) == 4
+    recalled = table_dataset(Path("elsewhere/train.csv"), settled=dataset.settled)
+    assert recalled.read(link, "dev") == recalled.read(write("copy.csv", reviews()), "dev") == held_out
+    train.write_text(reviews(50))
+    for path in (train, link):
+        with pytest.raises(LitebertError, match="LB-890"):
+            table_dataset(train, settled=dataset.settled).read(path, "dev")
+
+
 def test_rows_without_a_label_are_omitted_and_counted_on_request(write: Write) -> None:
     cells = [*(f"{n % 4}.5" for n in range(30)), "", "nan"]
     path = write("c.csv", "text,score\n" + "".join(f"row {n},{x}\n" for n, x in enumerate(cells)))
@@ -514,13 +529,13 @@ def test_answers_are_written_with_all_probabilities_and_blank_rows_have_none(wri
     assert written.splitlines() == lines
 
 
-def test_runs_of_other_columns_or_files_are_not_averaged(write: Write, tmp_path: Path) -> None:
+def test_runs_of_other_columns_or_files_are_not_averaged(write: Write) -> None:
     rows = "text,title,label\n" + "".join(f"row {n},line {n},{n % 2}\n" for n in range(20))
-    paths = [write("a.csv", rows), write("b.csv", rows)]
+    paths = [write("a.csv", rows), write("b.csv", f"{rows}one,more,0\n")]
     a, b = (table_dataset(path, columns=("text=text",)) for path in paths)
     other = table_dataset(paths[0], columns=("text=title",))
     require_same_data({"a": a, "also a": a}, paths[0])
-    require_same_data({"a": a, "b": b}, tmp_path / "new.csv")
+    require_same_data({"a": a, "b": b}, write("new.csv", "text,title,label\na,b,1\n"))
     for runs in ({"a": a, "b": b}, {"a": a, "other": other}):
         with pytest.raises(LitebertError, match="LB-880"):
             require_same_data(runs, paths[0])

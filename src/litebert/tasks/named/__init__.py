@@ -37,14 +37,11 @@ def open_dataset(
 ) -> Dataset[Any, Any]:
     """Return a data set, with the task's settings in its family.
 
-    `settled` is what a run recorded about a user's own files, in case the training file is gone.
+    `settled` is what a run recorded about a user's own files, which are then read as in its training.
     """
     require_task(task.name)
     if task.name != OWN:
         dataset = DATASETS[task.name]
-    elif settled and not (data.train and Path(data.train).exists()):
-        recorded: dict[str, Any] = {name: settled[name] for name in ("columns", "problem", "labels")}
-        dataset = table_dataset(None, **recorded)
     else:
         dataset = table_dataset(
             Path(str(data.train)),
@@ -53,6 +50,7 @@ def open_dataset(
             columns=data.columns,
             problem=data.problem,
             skips_unlabelled=data.missing_labels == "skip",
+            settled=settled,
         )
     # The settings of a task that its family has a field for
     names = {field.name for field in fields(dataset.family)} & set(TaskConfig.model_fields)

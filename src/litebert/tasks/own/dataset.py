@@ -26,6 +26,8 @@ from numpy.typing import NDArray
 from litebert import rng
 from litebert.config import HeadConfig
 from litebert.errors import LitebertError, did_you_mean
+from litebert.files import hash_file
+from litebert.reading.source import TABLES, find_input
 from litebert.reading.tables import Row
 from litebert.tasks.kinds.family import Answer, Dataset, Example, Family
 from litebert.tasks.kinds.spans import ConditionalSpanAnswering, SpanAnswer, SpanAnswering, SpanExample, gold_answers
@@ -466,40 +468,44 @@ def settle(table: TableFile, columns: Sequence[str], problem: str | None) -> tup
 
 
 def table_dataset(
-    train: Path | None,
+    train: Path,
     dev: Path | None = None,
     *,
     held_out: float = 0.1,
     columns: Sequence[str] = (),
     problem: str | None = None,
-    labels: Sequence[str] = (),
     skips_unlabelled: bool = False,
+    settled: Mapping[str, Any] | None = None,
 ) -> Dataset[Any, Any]:
     """Set up a data set from files, reading `train` once for its labels.
 
-    `columns` are assignments such as text=review or header=no; everything else is guessed. Without `train`, all of
-    `Dataset.settled` is needed. Without `dev`, the share `held_out` of `train` is evaluated on, the same share of
-    each label. These rows are chosen by a hash of their texts, so that equal ones stay together and the order of rows
-    does not matter. With `skips_unlabelled`, rows without a label are omitted and counted in the notes. For any other
-    file, `read` returns all rows: with labels as "train" or "dev", without as "test".
+    `columns` are assignments such as text=review or header=no; everything else is guessed. With `settled`, as a run
+    recorded it, nothing is, and `train` may be gone. Without `dev`, the share `held_out` of `train` is evaluated on,
+    the same share of each label. These rows are chosen by a hash of their texts, so that equal ones stay together and
+    the order of rows does not matter. With `skips_unlabelled`, rows without a label are omitted and counted in the
+    notes. For any other file, `read` returns all rows: with labels as "train" or "dev", without as "test".
     """
-    chosen, notes = chosen_columns(columns), list[str]()
-    if train:
-        reading, notes = settle(open_table(train, has_header=chosen.has_header), columns, problem)
+    notes = list[str]()
+    if settled:
+        kind = READINGS[SHAPES[settled["problem"]]]
+        reading = kind(chosen_columns(settled["columns"]), settled["problem"], tuple(settled["labels"]))
     else:
-        assert problem is not None, "without a training file, a record says what was settled"
-        reading = READINGS[SHAPES[problem]](chosen, problem, tuple(labels))
-    notes.append(f"evaluated on: {dev or f'{held_out * 100:g} % of the rows, the same share of each label'}")
-    for path in filter(None, (train, dev) if skips_unlabelled else ()):
-        number = sum(reading.lacks_label(row) for _, row in reading.open(path, is_labelled=True).rows())
-        notes.append(f"{path.name}: {number:,} rows without a label are omitted")
+        header = chosen_columns(columns).has_header
+        reading, notes = settle(open_table(train, has_header=header), columns, problem)
+        notes.append(f"evaluated on: {dev or f'{held_out * 100:g} % of the rows, the same share of each label'}")
+        for path in filter(None, (train, dev) if skips_unlabelled else ()):
+            number = sum(reading.lacks_label(row) for _, row in reading.open(path, is_labelled=True).rows())
+            notes.append(f"{path.name}: {number:,} rows without a label are omitted")
+        settled = {"columns": list(reading.columns.words()), "problem": reading.problem, "labels": list(reading.labels)}
+        settled |= {"train_hash": _hash(train)}
+    trained_on = settled.get("train_hash")
 
     def read(path: Path, split: str) -> list[Any]:
         """Return the examples of a split: a part of the training file, or all of another file."""
         if split not in ("train", "dev", "test"):
             advice = "--split dev for rows with labels, --split test for rows without"
             raise LitebertError("LB-867", f"your own files have no split {split}", next=advice)
-        is_labelled, is_train = split != "test", train is not None and path.absolute() == train.absolute()
+        is_labelled, is_train = split != "test", split != "test" and _is_train(path, train, trained_on)
         table = reading.open(dev if is_train and dev and split == "dev" else path, is_labelled=is_labelled)
         numbered = {
             number: reading.example_of(table, number, row, is_labelled=is_labelled)
@@ -509,15 +515,26 @@ def table_dataset(
         examples = list(numbered.values())
         if len({example.id for example in examples}) < len(examples):  # repeated ids: use row numbers instead
             examples = [replace(example, id=str(number)) for number, example in numbered.items()]
-        if not is_train or dev or split == "test":
+        if not is_train or dev:
             return examples
+        if trained_on not in (None, _hash(path)):
+            what = f"{path} is not as it was when trained on: rows held out now may have been trained on"
+            raise LitebertError("LB-890", what, next="restore it; or give a file of new rows another name")
         is_out = draw_held_out([reading.group(example) for example in examples], held_out)
         return [example for example, out in zip(examples, is_out, strict=True) if out == (split == "dev")]
 
-    family, words = reading.family, list(reading.columns.words())
-    settled = {"columns": words, "problem": reading.problem, "labels": list(reading.labels)}
-    said, write = tuple(notes), partial(answer_table, family)
-    return Dataset("table", family, read, family.key_measure, write, notes=said, train=train, settled=settled)
+    family, said = reading.family, tuple(notes)
+    write = partial(answer_table, family)
+    return Dataset("table", family, read, family.key_measure, write, notes=said, train=train, settled=dict(settled))
+
+
+def _is_train(path: Path, train: Path, trained_on: str | None) -> bool:
+    """Return whether a file is the training file, which may have changed, or a copy of what was trained on."""
+    return path.resolve() == train.resolve() or _hash(path) == trained_on
+
+
+def _hash(path: Path) -> str:
+    return hash_file(Path(find_input(str(path), TABLES).location))
 
 
 def draw_held_out(groups: Sequence[tuple[str, str]], share: float) -> NDArray[np.bool_]:
@@ -531,8 +548,9 @@ def draw_held_out(groups: Sequence[tuple[str, str]], share: float) -> NDArray[np
     keys = [key for key, _ in groups]
     if len(set(keys)) == 1:  # then rows are drawn by their numbers
         keys = [str(number) for number in range(len(keys))]
-    # of a key with several strata, the one that is set last counts: the first by name
-    stratum_of = dict(sorted(zip(keys, (stratum for _, stratum in groups), strict=True), reverse=True))
+    stratum_of = dict[str, str]()
+    for key, stratum in sorted(zip(keys, (stratum for _, stratum in groups), strict=True)):
+        stratum_of.setdefault(key, stratum)
     digests = [blake2b(key.encode("utf-8", "surrogatepass"), digest_size=8).digest() for key in stratum_of]
     hashes = np.array([int.from_bytes(digest, "little", signed=True) for digest in digests], dtype=np.int64)
     draws = dict(zip(stratum_of, rng.random_bits(0, "held-out rows", hashes), strict=True))
@@ -567,8 +585,9 @@ def require_same_data(datasets: Mapping[str, Dataset[Any, Any]], data: Path) -> 
     """Check that runs may be averaged: none may have trained on rows that others hold out."""
     own = {name: each for name, each in datasets.items() if each.settled}
     columns = {name: " ".join(each.settled["columns"]) for name, each in own.items()}
-    held_out_by = [each for each in own.values() if each.train and each.train.absolute() == data.absolute()]
-    if len({*columns.values()}) > 1 or 0 < len(held_out_by) < len(datasets):
+    trained = [(each.train, each.settled.get("train_hash")) for each in own.values() if each.train]
+    num_held_out = sum(_is_train(data, *each) for each in trained)
+    if len({*columns.values()}) > 1 or 0 < num_held_out < len(datasets):
         what = "these runs cannot be averaged: they read different columns, or do not hold out the same rows"
         received = "; ".join(f"{name}: {columns[name]}, trained on {each.train}" for name, each in own.items())
         advice = "evaluate them one by one; or add --column ROLE=NAME for all, or --data FILE that none was trained on"
