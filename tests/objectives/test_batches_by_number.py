@@ -256,7 +256,7 @@ def test_workers_end_when_their_parent_is_killed() -> None:
 
 @pytest.mark.parametrize("batch_size", [8, 300])  # a batch of 300 does not fit into a pipe: it is half sent
 def test_a_worker_that_is_stopped_is_replaced(batch_size: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sampling, "STUCK_SECONDS", 1.5)
+    monkeypatch.setattr(sampling, "STOPPED_SECONDS", 1.5)
     opener = partial(Loader, CORPUS, replace(GIVEN, batch_size=batch_size))
     steps, seen = range(3, 23), []
     for batch in prefetch(opener, steps, workers=1):
@@ -278,7 +278,7 @@ def test_control_batches_counted_by_each_reader_depend_on_the_ranks(
 
 
 def test_control_a_worker_that_is_not_replaced_stays_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sampling, "STUCK_SECONDS", 1e9)
+    monkeypatch.setattr(sampling, "STOPPED_SECONDS", 1e9)
     batches = prefetch(OPEN, range(10**9), workers=1)
     next(batches)
     worker = the_worker()

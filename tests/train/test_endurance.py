@@ -1,6 +1,7 @@
 """Leaks of a long run, signals that end a run, and the environment that a run needs."""
 
 import gc
+import multiprocessing
 import os
 import resource
 import signal
@@ -63,8 +64,13 @@ def default_signals() -> Iterator[None]:
 def test_every_signal_to_stop_leaves_a_checkpoint(
     tmp_path: Path, configure: Configure, each_step: EachStep, number: signal.Signals
 ) -> None:
-    each_step(at(6, signal.raise_signal, number))
-    code = pretrain(configure(), tmp_path, is_quiet=True)
+    def signal_all() -> None:  # as launchers do
+        for worker in multiprocessing.active_children():
+            os.kill(worker.pid, number)
+        signal.raise_signal(number)
+
+    each_step(at(6, signal_all))
+    code = pretrain(configure("train.loader_workers=1"), tmp_path, is_quiet=True)
     assert (code, (tmp_path / "model").exists()) == (128 + number, False)
     assert checkpoints_of(tmp_path)[-1].name == "step-000000006"
 

@@ -4,6 +4,7 @@ The plan of an epoch lists the sentences of each instance (create_pretraining_da
 is a function of (seed, purpose, epoch, shard, sentence), so none depends on another or on the order of the work.
 """
 
+import atexit
 import signal
 import time
 from abc import ABC, abstractmethod
@@ -38,7 +39,9 @@ TRIAL_DOCUMENTS, TRIAL_SENTENCES = 64, 1_000
 CYCLE = 10_000  # samples per cycle of a mix; each cycle has exactly the share of every corpus, in a new random order
 
 DEPTH = 2  # the most batches that a worker keeps ready, besides the one that it is making
-STUCK_SECONDS = 30.0  # a worker that uses no processor time for this long is replaced
+# Signals that ask a run to stop after its step. Launchers send them to the whole group, so workers ignore them.
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP)
+STOPPED_SECONDS = 30.0  # a worker that has been stopped (SIGSTOP) for this long is replaced
 
 
 # ---- the plan of an epoch -------------------------------------------------------------------------------------------
@@ -230,7 +233,7 @@ class Windowed(Samples):
             window = next(each for each in windows if position in each.samples)
             # All windows but this one and the next are released.
             is_last = window is windows[-1]
-            following = self._windows(epoch + 1)[0] if is_last else windows[window.number + 1]
+            following = self.windows(epoch + 1)[0] if is_last else windows[window.number + 1]
             self._held = {
                 each: self._held.get(each) or self._opener.submit(self._open, each) for each in (window, following)
             }
@@ -365,11 +368,9 @@ def prefetch(
         for index in range(len(steps)):
             place = index % workers
             batch = crew[place].receive()
-            if batch is None:  # stuck; a batch depends only on its number, so another worker makes the same ones
+            while batch is None:  # stopped; a batch depends only on its number, so another worker makes the same ones
                 crew[place] = start(steps[index::workers])
                 batch = crew[place].receive()
-            if batch is None:
-                raise _ended(f"no processor time used in {STUCK_SECONDS:.0f} seconds, twice in a row")
             yield batch
     finally:
         for worker in crew:
@@ -384,23 +385,22 @@ class _Worker:
         self._receiver, sender = context.Pipe(duplex=False)
         self._process = context.Process(target=serve, args=(sender,), daemon=True)
         self._process.start()
+        atexit.register(self._process.kill)  # else multiprocessing sends SIGTERM, which is ignored, and waits
         sender.close()  # now only the worker holds this end, so its death closes the pipe
         self._reader = ThreadPoolExecutor(1)
 
     def receive(self) -> PretrainingBatch | None:
-        """Wait for the next batch; if the worker is stuck, kill it and return None.
+        """Wait for the next batch; if the worker has been stopped for STOPPED_SECONDS, kill it and return None.
 
-        It is stuck if it uses no processor time for STUCK_SECONDS: the first batch of a large corpus may take longer,
-        but uses processor time. A thread reads the pipe, because a worker may get stuck in the middle of a message.
+        A thread reads the pipe, because a worker may be stopped in the middle of a message.
         """
         coming = self._reader.submit(self._receiver.recv)
-        stat, used, since = Path(f"/proc/{self._process.pid}/stat"), list[str](), time.monotonic()
+        stat, running = Path(f"/proc/{self._process.pid}/stat"), time.monotonic()  # when it was last seen running
         while not wait([coming], timeout=1).done:
-            # utime and stime, where the system provides them (Linux)
-            now_used = stat.read_text().rpartition(")")[2].split()[11:13] if stat.exists() else []
-            if now_used != used:
-                used, since = now_used, time.monotonic()
-            elif time.monotonic() - since > STUCK_SECONDS:
+            # Linux tells T, stopped by a signal, from S, which may be a slow disk or network
+            if not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] != "T":
+                running = time.monotonic()
+            elif time.monotonic() - running > STOPPED_SECONDS:
                 self.dismiss()
                 return None
         try:
@@ -411,27 +411,26 @@ class _Worker:
             if code == -signal.SIGBUS:  # a memory-mapped file became shorter
                 what, advice = "a file of the corpus was truncated while it was read", "litebert corpus check CORPUS"
                 raise DamagedError("LB-344", what, next=advice) from None
-            raise _ended(f"exit code {code}; -9 usually means out of memory") from None
+            what = "a process that prepares batches ended before its work was done"
+            advice = "rerun with train.loader_workers=0; in a script, put the call under if __name__ == '__main__':"
+            received = f"exit code {code}; -9 usually means out of memory"
+            raise ResourceError("LB-403", what, received=received, next=advice) from None
         if isinstance(message, LitebertError):
             raise message
         return message
 
     def dismiss(self) -> None:
         self._process.kill()  # a stopped process would not react to a gentler signal
+        atexit.unregister(self._process.kill)
         self._process.join()
         self._reader.shutdown()  # the pipe was closed with the process
         self._receiver.close()
 
 
-def _ended(received: str) -> ResourceError:
-    what = "a process that prepares batches ended before its work was done"
-    advice = "rerun with train.loader_workers=0; in a script, put the call under if __name__ == '__main__':"
-    return ResourceError("LB-403", what, received=received, next=advice)
-
-
 def _serve(open_loader: Callable[[], Samples], steps: range, rank: int, world_size: int, sender: Connection) -> None:
     """Run in a worker: make batches, while a thread sends the earlier ones, at most DEPTH of them."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the reader of the batches decides when to stop
+    for number in STOP_SIGNALS:  # the reader of the batches decides when to stop
+        signal.signal(number, signal.SIG_IGN)
     unsent: deque[Future[None]] = deque()
     with suppress(BrokenPipeError), ThreadPoolExecutor(1) as outbox:  # a broken pipe: the reader is gone
         try:

@@ -27,6 +27,7 @@ from litebert.files import Json
 from litebert.folder import save_model
 from litebert.hub.card import write_card
 from litebert.nn import Network
+from litebert.objectives.sampling import STOP_SIGNALS
 from litebert.settings import RETIRED, Resolved, difference, flatten
 from litebert.tasks.pretraining import pretraining_measures
 from litebert.tokenizer import Tokenizer
@@ -36,7 +37,6 @@ FREE_SETTINGS = {"train.log_every", "train.save_every", "train.keep_checkpoints"
 FREE_SETTINGS |= {"train.loader_workers"}
 FIRST_LINE_SECONDS, LATER_LINE_SECONDS = 4.0, 30.0  # the longest silence before the first and a later line of progress
 STATUS_SECONDS = 0.2  # between two updates of the progress bar
-STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP)
 
 
 # ---- the lock and the signals of a run ------------------------------------------------------------------------------
@@ -217,6 +217,7 @@ class RunLog:
     ends: float | None = None  # time.monotonic() at the end of a run by the clock; its number of steps is an estimate
     evaluation_seconds: float = 0.0  # of the last one
     total_steps: int = 0
+    tokens: int = 0  # since the last report, or the beginning
     _since: float = field(default_factory=time.monotonic)  # the last report, or the beginning
     _last_step: int = 0  # of that report
     _pace: float = 0.0  # seconds per step
@@ -254,11 +255,12 @@ class RunLog:
         pace = seconds / max(1, step - self._last_step)
         self._pace = 0.7 * self._pace + 0.3 * pace if self._pace else pace
         self._since, self._last_step = now, step
-        counts = {"tokens": tokens, "tokens_per_second": round(tokens / seconds, 1)}
+        speed, self.tokens = self.tokens / seconds, 0  # a resumed run reports steps that were done before, too
+        counts = {"tokens": tokens, "tokens_per_second": round(speed, 1)}
         self._record({"kind": "train", "step": step, **measures, **rates, **counts})
         self.say(
             f"step {step:>{len(str(self.total_steps))}}/{self.total_steps}  {self._words(measures)}  "
-            f"lr {rates['learning_rate']:.2e}  {tokens / seconds:,.0f} tok/s  left {self._left(step, self._pace)}  "
+            f"lr {rates['learning_rate']:.2e}  {speed:,.0f} tok/s  left {self._left(step, self._pace)}  "
             f"{memory_bytes() / 2**30:.1f} GB"
         )
 
