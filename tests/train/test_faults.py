@@ -18,7 +18,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from litebert.config import OptimConfig, TrainConfig
-from litebert.errors import LitebertError, NonFiniteError, ResourceError
+from litebert.errors import DamagedError, LitebertError, NonFiniteError, ResourceError
 from litebert.folder import load_model
 from litebert.optim import build_optimizer
 from litebert.runs import read_metrics
@@ -197,16 +197,17 @@ def _edit(old: str, new: str) -> Callable[[Path], object]:
 )
 def test_swapped_missing_and_foreign_files_are_noticed(saved: Path, damage: Callable[[Path], object]) -> None:
     damage(saved)
-    with pytest.raises(LitebertError, match=r"LB-(501|00\d)"):
+    with pytest.raises(DamagedError, match=r"LB-(501|005)"):
         verify(saved)
 
 
-def test_a_checkpoint_of_another_optimizer_is_skipped_and_changes_no_weight(saved: Path, small_model: Path) -> None:
-    network, problems = load_model(small_model).network, list[LitebertError]()
+def test_a_whole_checkpoint_that_does_not_fit_is_an_error_and_stays(saved: Path, small_model: Path) -> None:
+    network = load_model(small_model).network
     torch.nn.init.zeros_(network.albert.pooler.weight)
     optimizer = build_optimizer(OptimConfig(name="muon"), network.named_parameters())
-    assert Checkpoints(saved.parent, keep=1).restore_latest(network, optimizer, problems) is None
-    assert [problem.code for problem in problems] == ["LB-423"]
+    with pytest.raises(LitebertError, match="LB-423"):
+        Checkpoints(saved.parent, keep=1).restore_latest(network, optimizer, [])
+    verify(saved)
     assert not network.albert.pooler.weight.any()
 
 

@@ -94,7 +94,8 @@ class Checkpoints:
     def restore_latest(self, network: Network, optimizer: MomentOptimizer, problems: list[LitebertError]) -> Json:
         """Restore the newest checkpoint that is undamaged and finite; rename newer ones and append their `problems`.
 
-        Return its progress as stored, or None if no checkpoint is left.
+        Return its progress as stored, or None if no checkpoint is left. Other errors, such as a folder that cannot be
+        read, end the run and change nothing.
         """
         for path in self.newest_first():
             try:
@@ -109,7 +110,7 @@ class Checkpoints:
                 load_state_tensors(optimizer, tensors)  # first: if this raises, nothing has changed
                 network.load_state_dict(loaded.network.state_dict())
                 return progress
-            except LitebertError as error:
+            except DamagedError as error:
                 problems.append(error)
             except (SafetensorError, ValidationError) as error:
                 problems.append(_damaged(path, error))
@@ -144,6 +145,8 @@ def step_of(path: Path) -> int:
 
 def verify(path: Path) -> None:
     """Check that a checkpoint contains exactly the files in its manifest, with the same sizes and hashes."""
+    if not (path / MANIFEST_FILE).exists():
+        raise _damaged(path, f"it lacks {MANIFEST_FILE}")
     listed, present = files.read_json(path / MANIFEST_FILE, command=AGAIN), manifest_of(path, step_of(path))
     if listed != present:
         one, other = (x if isinstance(x := each.get("files"), dict) else {} for each in (listed, present))
