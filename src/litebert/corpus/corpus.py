@@ -150,6 +150,11 @@ def corpus_push(corpus: Path, url: str) -> str:
     AWS_ENDPOINT_URL=http://localhost:9000 litebert corpus push corpora/wiki s3://bucket/wiki
     """
     disk.read_record(corpus / disk.MANIFEST, disk.Manifest)  # check that it is a finished corpus
+    with suppress(FileNotFoundError):  # nothing is there yet, or what an interrupted push has left
+        b"".join(read_object(f"{url.rstrip('/')}/{LISTING}"))
+        if b"".join(read_object(f"{url.rstrip('/')}/{disk.MANIFEST}")) != (corpus / disk.MANIFEST).read_bytes():
+            # a reader fetches each file only once, and would mix the two
+            raise LitebertError("LB-619", f"{url} already holds another corpus", next="push it to another URL")
     there = {str(path.relative_to(corpus)): path for path in sorted(corpus.rglob("*")) if path.is_file()}
     with ThreadPoolExecutor(AT_ONCE) as threads:
         list(threads.map(lambda name: write_object(f"{url.rstrip('/')}/{name}", there[name]), there))

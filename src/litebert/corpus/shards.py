@@ -238,7 +238,7 @@ class ShardWriter:
 
     def _finish_shard(self, consumed: int) -> None:
         self._flush()
-        counts, stored = Counts(**self.counts), {}
+        counts, stored, folder = Counts(**self.counts), {}, Path(self._files["tokens"].name).parent
         for name, file in sorted(self._files.items()):
             file.seek(0)
             header = {"descr": self._plan.dtypes[name], "fortran_order": False, "shape": (counts.length(name),)}
@@ -247,7 +247,7 @@ class ShardWriter:
             path = Path(file.name)
             stored[path.name] = StoredFile(size=path.stat().st_size, blake2b=hash_file(path))
         record = ShardRecord(name=self._name, consumed=consumed, counts=counts, files=stored)
-        write_record(path.parent / SHARD, record)
+        write_record(folder / SHARD, record)
         self._stack.close()
         self.shards.append(record)
         self.counts.clear()
