@@ -149,8 +149,6 @@ def join_world(device: torch.device) -> Iterator[World]:
         store = PrefixStore(f"litebert/{store.add(f'visits/{rank}', 1)}", store)
         backend, timeout = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo", timedelta(seconds=SUM_SECONDS)
         dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=timeout)
-    except ValueError as error:
-        raise _incomplete(error) from error
     except RuntimeError as error:
         raise LitebertError(
             "LB-263",
@@ -159,15 +157,20 @@ def join_world(device: torch.device) -> Iterator[World]:
             next="check MASTER_ADDR, the firewall and GLOO_SOCKET_IFNAME or NCCL_SOCKET_IFNAME",
         ) from error
     world = World(rank, size, store)
-    yield world
-    world.from_first(lambda: None)  # the others wait until the first has written everything
-    dist.barrier()  # the first keeps the store open until the others have read this
-    dist.destroy_process_group()
+    try:
+        yield world
+        world.from_first(lambda: None)  # the others wait until the first has written everything
+        dist.barrier()  # the first keeps the store open until the others have read this
+    finally:
+        dist.destroy_process_group()  # so that a script can catch an error and train again
 
 
 @lru_cache(maxsize=1)
 def _rendezvous() -> tuple[Store, int, int]:
     """Connect to the store of the launcher or of the first process, once for all runs; also return rank and size."""
-    store, rank, size = next(rendezvous("env://", timeout=timedelta(seconds=JOIN_SECONDS)))
+    try:
+        store, rank, size = next(rendezvous("env://", timeout=timedelta(seconds=JOIN_SECONDS)))
+    except ValueError as error:
+        raise _incomplete(error) from error
     # a launcher that restarts its processes may reuse its store
     return PrefixStore(f"restart/{os.environ.get('TORCHELASTIC_RESTART_COUNT')}", store), rank, size
