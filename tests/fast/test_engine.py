@@ -197,7 +197,9 @@ def test_private_kernels_multiply_any_number_of_rows_correctly(
 def test_eight_bits_stay_close_with_their_kernels_and_without() -> None:
     exact, rows = make().albert, torch.tensor([60, 0, 2])
     eight = copy.deepcopy(exact)
-    to_int8(eight, calibrate(eight, [BATCH]))
+    calibration = calibrate(eight, [BATCH])
+    torch.testing.assert_close(calibration.shifts[1, 0], list(exact.states(BATCH))[1].mean(0), rtol=1e-4, atol=1e-5)
+    to_int8(eight, calibration)
     plain = eight(BATCH)  # in float32, with weights that were rounded
     pack(eight)
     found = eight(BATCH)

@@ -248,11 +248,17 @@ def calibrate(albert: Albert, batches: Iterable[Batch]) -> Int8Calibration:
 
     def observe(weight: Tensor, bias: Tensor, dtype: torch.dtype, activation: Activation, _: float) -> steps.Linear:
         observer, linear = next(remaining), steps.packed_linear(weight, bias, dtype, activation)
-        return lambda x, residual: linear(observer.see(x), residual)
+
+        def apply(x: Tensor, residual: Tensor | None) -> Tensor:
+            observer.see(x[:num_tokens])  # the rows after these are padding
+            return linear(x, residual)
+
+        return apply
 
     # The products of a step are made in the order of SITES.
     seen_steps = [step for each in albert.plan for step in steps.make_steps(albert, observe, plan=[each])]
     for batch in batches:  # the network itself is never modified
+        num_tokens = len(batch.ids)
         for _ in steps.Engine()(albert, batch, steps=seen_steps):
             pass
 
@@ -283,13 +289,12 @@ class Observer:
         self.total, self.num_rows, self._rows = torch.zeros(()), 0, list[Tensor]()
         self._draws = torch.Generator().manual_seed(0)
 
-    def see(self, x: Tensor) -> Tensor:
-        """Observe an input (rows, channels), and return it."""
+    def see(self, x: Tensor) -> None:
+        """Observe an input (rows, channels)."""
         self._low, self._high = self._low.minimum(x.amin(0)), self._high.maximum(x.amax(0))
         self.total, self.num_rows = self.total + x.sum(0), self.num_rows + len(x)
         size = (max(1, _NUM_DRAWN // x.shape[1]),)
         self._rows.append(x[torch.randint(len(x), size, generator=self._draws)])
-        return x
 
     def range(self, shift: Tensor | float) -> tuple[float, float]:
         """Return the range with the least rounding error, among shrunken versions of the range between the extremes.
