@@ -16,6 +16,7 @@ from litebert.errors import DamagedError, LitebertError
 from litebert.folder import INT8_FILE, load_model, read_config, start_from
 from litebert.inference.finetuned import quantize
 from litebert.nn import AlbertForPretraining
+from litebert.tasks.distillation import Teacher
 from litebert.tokenizer import Tokenizer
 
 from .random_model import save_random
@@ -59,6 +60,7 @@ def test_unsupported_uses_of_eight_bit_copies_are_refused(folder: Path, eight: P
     calls = [
         ("LB-663", lambda: load_model(eight)),  # for training
         ("LB-663", lambda: start_from(AlbertForPretraining(read_config(eight)), eight)),
+        ("LB-664", lambda: Teacher.load(eight, Tokenizer.load(folder), dtype=torch.float32)),
         ("LB-872", lambda: litebert.load(eight).explain("similar", *TEXTS[:2])),
         ("LB-617", lambda: quantize(eight, output, texts=TEXTS)),
         ("LB-618", lambda: quantize(folder, output, texts=TEXTS[:3])),

@@ -47,6 +47,7 @@ def test_any_string_encodes_with_offsets_in_order_and_inside_the_text(
         assert [tokenizer.id(piece) for piece in encoding.pieces] == encoding.ids
         assert encoding.offsets == [(start, end) for start, end in offsets.tolist()]
         assert len(encoding) == len(offsets) and ((offsets >= 0) & (offsets <= len(text))).all()
+        assert "".join(tokenizer.texts[id_] for id_ in encoding.ids).split() == tokenizer.decode(encoding.ids).split()
         assert (offsets[:, 0] <= offsets[:, 1]).all() and (np.diff(offsets, axis=0) >= 0).all()
     assert len(own.encode(text)) <= len(own._model.normalizer.normalize(text)) + 2
 

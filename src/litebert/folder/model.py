@@ -18,7 +18,7 @@ from torch import Tensor
 from litebert.config import ATTENTION_KINDS, AlbertConfig, HeadConfig
 from litebert.errors import DamagedError, LitebertError
 from litebert.fast import Int8Calibration, is_int8, pack, refuse_non_finite, to_int8
-from litebert.files import parse_json, read_json, write_stream
+from litebert.files import hash_file, parse_json, read_json, write_stream
 from litebert.folder import names as on_disk
 from litebert.folder.config import PUBLISHED_SHAPES, doubts, read_head, read_layout, write_config
 from litebert.folder.names import ALBERT, BERT, TensorNames, damaged_model
@@ -243,6 +243,11 @@ def weights_path(folder: Path) -> Path:
     """Return the single file with the weights; model.safetensors if there is none."""
     paths = [folder / name for name in (WEIGHTS_FILE, INT8_FILE, *map(OTHER_FILE.format, ATTENTION_KINDS))]
     return next((path for path in paths if path.is_file()), paths[0])
+
+
+def hash_weights(folder: Path) -> str:
+    """Return the blake2b of a folder's weights in hex; of weights in several files, those of all."""
+    return " ".join(map(hash_file, sorted(folder.glob("*.safetensors"))))
 
 
 def read_weights(folder: Path) -> tuple[dict[str, Tensor], bool]:

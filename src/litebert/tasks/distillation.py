@@ -17,7 +17,8 @@ from torch.nn import functional as F
 
 from litebert.config import DistilConfig
 from litebert.distributed import ALONE, World
-from litebert.fast import sum_dtype
+from litebert.errors import LitebertError
+from litebert.fast import is_int8, sum_dtype
 from litebert.folder import Pooling, SentenceVectors, load_model, read_sentence_vectors
 from litebert.nn import PRETRAINING_HEADS, Albert, AlbertForPretraining, Batch, device_of, move, pool_rows
 from litebert.nn.model import FeedForwardBlock
@@ -40,17 +41,19 @@ class Teacher:
 
     def __init__(self, encoder: Albert, tokenizer: Tokenizer, student: Tokenizer, *, pooling: Pooling = "mean") -> None:
         self.encoder, self.tokenizer, self.student, self.pooling = encoder.eval(), tokenizer, student, pooling
-        special = {student.pad_id, student.cls_id, student.sep_id, student.mask_id}
-        self._texts = [
-            "" if index in special else "?" if piece == "<unk>" else piece.replace("▁", " ")
-            for index, piece in enumerate(student.pieces)
-        ]
+        self._texts = ["?" if index == student.unk_id else text for index, text in enumerate(student.texts)]
 
     @classmethod
     def load(cls, folder: Path, student: Tokenizer, *, dtype: torch.dtype) -> "Teacher":
         """Read a model folder; a sentence-transformers folder also defines the pooling."""
         vectors = read_sentence_vectors(folder) or SentenceVectors()
         network = load_model(folder, dtype=dtype, for_inference=True).network
+        if is_int8(network.albert):
+            what, again = (
+                f"{folder} is an eight-bit model, which cannot teach",
+                "distil the model that it was made from",
+            )
+            raise LitebertError("LB-664", what, next=again)
         return cls(network.albert, Tokenizer.load(folder), student, pooling=vectors.pooling)
 
     @torch.no_grad()
@@ -168,9 +171,9 @@ def convert(student: AlbertForPretraining, teacher: Teacher) -> None:
     known = {piece: index for index, piece in enumerate(teacher.tokenizer.pieces)}
     special = dict(zip(teacher.student.special_ids, teacher.tokenizer.special_ids, strict=True))
     centred, rows = table - mean, list[Tensor]()
-    for index, piece in enumerate(teacher.student.pieces):
-        one = special[index] if index in special else known.get(f"##{piece}")  # continues a word, as BERT marks it
-        ids = teacher.tokenizer.encode(piece.replace("▁", " ")).ids if one is None else [one]
+    for index, text in enumerate(teacher.student.texts):
+        one = special[index] if index in special else known.get(f"##{text}")  # continues a word, as BERT marks it
+        ids = teacher.tokenizer.encode(text).ids if one is None else [one]
         rows.append(centred[ids].mean(0) if ids else table.new_zeros(table.shape[1]))
     embedding.word.weight[:, kept] = torch.stack(rows) @ basis.T
 
@@ -221,7 +224,7 @@ def _narrow(source: FeedForwardBlock, norm: nn.LayerNorm, size: int) -> dict[str
 
 @dataclass(frozen=True)
 class Lesson(MicroBatch):
-    """Masked pairs or plain texts, with the teacher's results on the same unmasked text.
+    """Sequences with the teacher's states of the same unmasked text.
 
     `targets` are its states (kept, hidden) for each step of the student, at the tokens `kept` (kept,) that have a
     counterpart; there are none for pairs that train only masked LM and sentence order (`distil.hidden` is 0).
@@ -230,10 +233,22 @@ class Lesson(MicroBatch):
 
     share: float
     world: World
-    pretraining: PretrainingWork | None  # of masked pairs
-    vectors: Tensor | None  # of plain texts: the teacher's, (texts, hidden)
     kept: Tensor | None
     targets: Sequence[Tensor]
+
+
+@dataclass(frozen=True)
+class PairsLesson(Lesson):
+    """Masked pairs of segments."""
+
+    pretraining: PretrainingWork
+
+
+@dataclass(frozen=True)
+class TextsLesson(Lesson):
+    """Plain texts, with the teacher's vectors (texts, hidden)."""
+
+    vectors: Tensor
 
 
 @dataclass(eq=False)
@@ -276,40 +291,43 @@ class Distillation(Task[Lesson]):
         read = batch if is_masked else replace(batch, ids=ids)
         (work,) = micro_batches(read, None, device_of(self.network), world)
         if is_masked and not self.distil.hidden:
-            return Lesson(work.batch, share, world, work, None, None, ())
+            return PairsLesson(work.batch, share, world, None, (), work)
         kept, targets, vectors = self.teacher.read(ids, batch.offsets, self._layers)
-        pretraining, of_texts = (work, None) if is_masked else (None, vectors)
-        return Lesson(work.batch, share, world, pretraining, of_texts, kept, targets)
+        if is_masked:
+            return PairsLesson(work.batch, share, world, kept, targets, work)
+        return TextsLesson(work.batch, share, world, kept, targets, vectors)
 
     def loss(self, work: Lesson) -> Loss:
         states = list(self.network.albert.states(work.batch))[1:]  # after each step, (tokens, hidden)
-        hidden, read = states[-1].new_zeros((), dtype=torch.float32), 0.0  # `read`: this lesson's share of the mean
-        if work.targets:
-            sizes = [target.square().sum() for target in work.targets]  # one for each step
-            work.world.sum_(sizes)  # errors are relative to all texts of the lesson
-            errors = [
-                (ours[work.kept].float() - target).square().sum() / size
-                for ours, target, size in zip(states, work.targets, sizes, strict=True)
-            ]
-            # the last step has half the weight
-            hidden = (torch.stack(errors[:-1]).mean() + errors[-1]) / 2 if errors[1:] else errors[0]
-            read = work.share
-        total = work.share * (self.distil.hidden * hidden)  # each lesson is weighted by its share of the tokens
-        sums = stack_sums(hidden * read, hidden.new_full((), read / work.world.size))
-        if work.vectors is None:
-            assert work.pretraining is not None
+        hidden, share = self.hidden_error(states, work), work.share if work.targets else 0.0
+        total = work.share * (self.distil.hidden * hidden)  # each lesson has its share of the tokens in this error
+        sums = stack_sums(hidden * share, hidden.new_full((), share / work.world.size))
+        if isinstance(work, PairsLesson):
             masked = work.pretraining.masked_positions
             heads = (PRETRAINING_HEADS[name] for name in self.network.heads)
             logits = self.network.read(*(states[-1][head.reads(work.batch, masked)] for head in heads))
             learnt = self.pretraining.loss(work.pretraining, logits)
             total = total + self.distil.pretraining * learnt.total
             return Loss(total, torch.cat([learnt.sums, sums, sums.new_zeros(2)]))
+        assert isinstance(work, TextsLesson)
         vectors = pool_rows(states[-1].float(), work.batch, self.teacher.pooling)
         distances = 1 - F.cosine_similarity(vectors, work.vectors.float(), dim=-1)  # (texts,)
         (num_texts,) = work.world.totals(len(distances))
         total = total + self.distil.vectors * distances.sum() / num_texts
         of_vectors = stack_sums(distances.sum(), distances.new_full((), len(distances)))
         return Loss(total, torch.cat([sums.new_zeros(self.pretraining.num_sums), sums, of_vectors]))
+
+    def hidden_error(self, states: Sequence[Tensor], work: Lesson) -> Tensor:
+        """Return the mean error of the student's states after each step, of which the last has half the weight."""
+        if not work.targets:
+            return states[-1].new_zeros((), dtype=torch.float32)
+        sizes = [target.square().sum() for target in work.targets]  # one for each step
+        work.world.sum_(sizes)  # errors are relative to all texts of the lesson
+        errors = [
+            (ours[work.kept].float() - target).square().sum() / size
+            for ours, target, size in zip(states, work.targets, sizes, strict=True)
+        ]
+        return (torch.stack(errors[:-1]).mean() + errors[-1]) / 2 if errors[1:] else errors[0]
 
     def measures(self, sums: Sequence[float]) -> dict[str, float]:
         *pretraining, hidden, lessons, vector, texts = sums

@@ -253,6 +253,17 @@ class Tokenizer:
         return self._model.ids.get(piece, self.unk_id)
 
     @cached_property
+    def texts(self) -> list[str]:
+        """The text of each piece within a sentence: a word begins with a space, and special pieces have no text."""
+        if isinstance(self._model, WordPieceModel):
+            texts = [piece[2:] if piece.startswith("##") else f" {piece}" for piece in self.pieces]
+        else:
+            texts = [piece.replace(models.SPACE, " ") for piece in self.pieces]
+        for index in self.special_ids:
+            texts[index] = ""
+        return texts
+
+    @cached_property
     def first_alike(self) -> NDArray[np.int64]:
         """For each id, the first id with the same text: `▁man` and `man` both read "man"."""
         first: dict[str, int] = {}

@@ -16,8 +16,8 @@ from litebert.config import DROPOUTS, AlbertConfig, FinetuneConfig
 from litebert.distributed import ALONE, World
 from litebert.errors import LitebertError
 from litebert.fast import DTYPES, checkpoint_gradients
-from litebert.files import hash_file, write_json, write_text
-from litebert.folder import load_model, read_config, read_head, read_sentence_vectors, start_from, weights_path
+from litebert.files import write_json, write_text
+from litebert.folder import hash_weights, load_model, read_config, read_head, read_sentence_vectors, start_from
 from litebert.hub import locate
 from litebert.hub.card import write_card
 from litebert.nn import AlbertForTask
@@ -197,7 +197,7 @@ def prepare(resolved: Resolved[FinetuneConfig], folder: Path) -> Prepared:
     if config.teacher.run:
         run = Path(config.teacher.run)
         teacher = run / "model" if is_run(run) else locate(config.teacher.run)
-        described["teacher"] = hash_file(weights_path(teacher))
+        described["teacher"] = hash_weights(teacher)
         network = load_model(teacher).network.to(choose_device(train.device))
         longest = min(config.task.max_length, network.config.max_position_embeddings)
         features = add_teacher_logits(family, features, examples, network, Tokenizer.load(teacher), max_length=longest)
