@@ -422,7 +422,8 @@ class PretrainConfig(Section):
     @model_validator(mode="after")
     def _check(self) -> Self:
         positions, train, warmup = self.model.max_position_embeddings, self.train, self.optim.warmup_steps
-        if (length := self.objective.max_seq_length) > positions:
+        # that of a starting model is known later
+        if (length := self.objective.max_seq_length) > positions and not self.start.model:
             name = "objective.max_seq_length"
             raise ValueError(f"{name} {length} must not exceed model.max_position_embeddings {positions}")
         if warmup >= train.steps > 1 and train.minutes is None:
@@ -430,6 +431,9 @@ class PretrainConfig(Section):
         if train.micro_batch_size and train.batch_size % train.micro_batch_size:
             sizes = f"train.batch_size {train.batch_size}", f"train.micro_batch_size {train.micro_batch_size}"
             raise ValueError(f"{sizes[0]} must be a multiple of {sizes[1]}")
+        for name, value in (("early.depth", self.early.depth), ("train.micro_batch_size", train.micro_batch_size)):
+            if self.distil.teacher and value:
+                raise ValueError(f"{name} must be null in distillation, which does not support it")
         return self
 
 

@@ -23,7 +23,7 @@ from litebert.tokenizer import Tokenizer, train_tokenizer
 from litebert.train.checkpoint import RunProgress, average_checkpoints
 from litebert.train.loop import MIN_STEPS, Clock
 from litebert.train.pretrain import plan, pretrain
-from litebert.train.sources import batches_of
+from litebert.train.sources import Sources, batches_of
 
 from .conftest import SMALL, Configure, checkpoints_of
 
@@ -67,6 +67,9 @@ REFUSED = {
     "objective.sentence=nxt": r"LB-431(?s:.*)did you mean next",
     "start.model=MODEL model.hidden_size=64": "LB-515",
     "start.model=MODEL start.optimizer=true": "LB-516",
+    "start.model=MODEL objective.max_seq_length=4096": "LB-519",
+    "distil.teacher=MODEL train.micro_batch_size=2": r"LB-104(?s:.*)must be null",
+    "distil.teacher=MODEL early.depth=1": r"LB-104(?s:.*)must be null",
 }
 
 
@@ -198,11 +201,14 @@ def test_each_of_the_corpora_gives_every_sample_once_and_exactly_its_share(corpu
     with pytest.raises(LitebertError, match="LB-268"):
         counts_in_cycle([1e9, 1.0])
     words = [f'data.mix=["{corpus / "held-out"}"]', "data.weights=[2, 1]", "train.batch_size=7"]
-    first, again = (batches_of(corpus, config=configure(*words).config) for _ in range(2))
+    config = configure(*words).config
+    first, again = (batches_of(corpus, config=config) for _ in range(2))
     whole = first.batch(5)
     parts = [first.batch(5, rank=rank, world_size=3) for rank in range(3)]
     assert np.array_equal(np.concatenate([part.ids for part in parts]), whole.ids)
     assert np.array_equal(again.batch(5).ids, whole.ids)
+    lengths = np.concatenate([np.diff(first.batch(step).offsets) for step in range(60)])
+    assert Sources.open(config).mean_length(config) == pytest.approx(lengths.mean(), rel=0.2)
 
 
 def _python(folder: Path, page: str, modules: list[str], *words: str) -> str:

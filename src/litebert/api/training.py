@@ -68,7 +68,7 @@ def pretrain(
     require_types(pretrain, locals())
     from litebert.distributed import join_world
     from litebert.train import pretrain as pretraining
-    from litebert.train.loop import most_tokens
+    from litebert.train.loop import tokens_of_step
     from litebert.train.run import choose_device
     from litebert.train.sources import Sources, shares_of
 
@@ -98,7 +98,12 @@ def pretrain(
         say("measuring a few steps on this machine")
         known = None if has_corpus else size if start is None else Tokenizer.load(locate(start)).vocab_size
         config, needs = pretraining.plan(resolved, folder, vocab_size=known)
-        train, model, data, tokens = config.train, config.model, str(corpus), config.train.steps * most_tokens(config)
+        train, model, data, tokens = (
+            config.train,
+            config.model,
+            str(corpus),
+            config.train.steps * tokens_of_step(config),
+        )
         if corpus is None:
             number, megabytes = format_count(len(sources), "file"), sum(source.size for source in sources) / 1e6
             data = f"{number}, {megabytes:,.1f} MB; {held_out:.1%} of the documents are held out"

@@ -117,21 +117,21 @@ class FeedForwardBlock(nn.Module):
         return x
 
 
-class Step(NamedTuple):
+class Blocks(NamedTuple):
     """The blocks that one step applies, as indices into the two lists of blocks."""
 
     attention: int
     feed_forward: int
 
 
-def depth_plan(config: AlbertConfig) -> tuple[Step, ...]:
+def depth_plan(config: AlbertConfig) -> tuple[Blocks, ...]:
     """Return the steps of a network, layer by layer and inner group by inner group.
 
     A plan expresses every kind of sharing in Table 4 of the paper, groups and inner groups; BERT has sharing `none`.
     Layer i uses group i * G // L (official modeling.py L1089, in integers).
 
     >>> depth_plan(AlbertConfig(num_hidden_layers=2, sharing="attention"))
-    (Step(attention=0, feed_forward=0), Step(attention=0, feed_forward=1))
+    (Blocks(attention=0, feed_forward=0), Blocks(attention=0, feed_forward=1))
     """
     groups, inner = config.num_hidden_groups, config.inner_group_num
     steps = []
@@ -140,7 +140,7 @@ def depth_plan(config: AlbertConfig) -> tuple[Step, ...]:
         shared = layer * groups // config.num_hidden_layers * inner + inner_index
         attention = shared if config.sharing in ("all", "attention") else own
         feed_forward = shared if config.sharing in ("all", "ffn") else own
-        steps.append(Step(attention, feed_forward))
+        steps.append(Blocks(attention, feed_forward))
     return tuple(steps)
 
 

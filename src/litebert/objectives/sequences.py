@@ -84,7 +84,7 @@ class SentenceObjective:
         return middle, np.full_like(end, IN_ORDER)
 
     def following(self, _draws: Draws, _start: Ints, end: Ints) -> Ints:
-        """Return where the next chunks start: no sentence is used twice."""
+        """Return where the next chunks start: after these."""
         return end
 
     def segments(self, library: Library, instance: Instance, generator: np.random.Generator) -> tuple[Tokens, Tokens]:

@@ -138,8 +138,8 @@ def masked_lm_objective(logits: Tensor, work: PretrainingWork) -> Loss:
     return Loss(loss / (work.step_masked + EPSILON), stack_sums(loss, _correct(logits, work.masked_ids), count))
 
 
-def sentence_objective(logits: Tensor, work: PretrainingWork) -> Loss | None:
-    """Return the mean cross-entropy of the sequences that have a label, from logits (sequences, 2)."""
+def sentence_order_objective(logits: Tensor, work: PretrainingWork) -> Loss | None:
+    """Return the cross-entropy of the sequences that have a label, a share of all, from logits (sequences, 2)."""
     labels = work.sentence_labels
     if labels is None:
         return None
@@ -154,7 +154,7 @@ OBJECTIVES: dict[str, Objective] = {
         Measure("masked_lm_accuracy", "acc {:.1%}", "Masked-LM accuracy",
                 "Share of the masked tokens that are named exactly.", "masked_lm_baseline"),
     )),
-    "sentence_order": Objective(sentence_objective, (
+    "sentence_order": Objective(sentence_order_objective, (
         Measure("sentence_order_loss", "sop {:.3f}"),
         Measure("sentence_order_accuracy", "acc {:.1%}", "Sentence order accuracy",
                 "Share of the sentence pairs that are judged right.", 0.5),
@@ -259,7 +259,7 @@ class Pretraining(Task[PretrainingWork]):
         if count:
             measured |= {"mask_token_loss": loss / count, "mask_token_accuracy": correct / count}
         ids = np.concatenate([batch.masked_ids for batch in self.held_out])
-        return measured | {"masked_lm_baseline": float(np.bincount(ids).max() / ids.size)}
+        return measured | {"masked_lm_baseline": float(np.bincount(ids, minlength=1).max() / max(1, ids.size))}
 
 
 def micro_batches(

@@ -7,7 +7,7 @@ import math
 import operator
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from statistics import median
@@ -18,7 +18,7 @@ from torch import Tensor
 
 from litebert import rng
 from litebert.config import FinetuneConfig, PretrainConfig
-from litebert.distributed import ALONE, World
+from litebert.distributed import ALONE, World, world_size
 from litebert.errors import LitebertError, NonFiniteError
 from litebert.fast import DTYPES, checkpoint_gradients, sum_dtype
 from litebert.files import sync_file
@@ -77,15 +77,19 @@ def train(
         log.ends = clock.ends
     left = progress.steps_left(settings.steps)
     log.begin(progress.step, progress.step + left)
+
+    def key_of(measures: Mapping[str, float]) -> float:
+        return measures.get(key_measure, -math.inf) if key_measure else -math.inf
+
     # the highest value of the key measure so far; a resumed run finds it in its log
     before = Run(folder).evaluations if key_measure and world.is_first else ()
-    best = max((row.values.get(key_measure or "", -math.inf) for row in before), default=-math.inf)
+    best = max(map(key_of, (row.values for row in before)), default=-math.inf)
 
     def evaluate() -> dict[str, float]:
         nonlocal best
         with use_average(optimizer):  # the optimizer's average of the weights, if it keeps one
             measures = task.evaluate()
-            value = measures.get(key_measure or "", -math.inf)
+            value = key_of(measures)
             if world.is_first and best < value < math.inf:
                 best = value
                 write_model(folder / "best", network, tokenizer)
@@ -158,6 +162,7 @@ def count(progress: RunProgress, result: "StepResult", config: PretrainConfig | 
         return
     progress.skipped_in_a_row, zeros = 0, (0.0,) * len(result.sums)
     progress.window_tokens += result.tokens
+    log.tokens += result.tokens
     progress.window = tuple(map(operator.add, progress.window or zeros, result.sums))
     if progress.first_loss is None or progress.trend is None:
         progress.first_loss = progress.trend = result.loss
@@ -285,9 +290,10 @@ class Estimate:
     disk_bytes: int
 
 
-def estimate(config: PretrainConfig, device: torch.device) -> Estimate:
-    """Time a small batch of made-up tokens and one update, and scale to the real batch."""
+def estimate(config: PretrainConfig, device: torch.device, mean_length: float | None = None) -> Estimate:
+    """Time a small batch of made-up tokens and one update, and scale to this process's share of the real batch."""
     before, train, length = process_bytes(device), config.train, _mean_length(config)
+    tokens = tokens_of_step(config, mean_length)
     network = AlbertForPretraining(config.model, dtype=DTYPES[train.precision]).to(device)
     if train.gradient_checkpointing:
         checkpoint_gradients(network.albert)
@@ -295,17 +301,17 @@ def estimate(config: PretrainConfig, device: torch.device) -> Estimate:
         Pretraining(network, held_out=(), train=train),
         config,
         *(_dummy_work(config, device, times) for times in (1, 2)),
-        tokens_per_step=(WITH_TEACHER if config.distil.teacher else 1.0) * most_tokens(config),
+        tokens_per_step=(WITH_TEACHER if config.distil.teacher else 1.0) * tokens / world_size(),
         tokens_at_once=(train.micro_batch_size or train.batch_size) * length,
         bytes_before=before,
     )
 
 
-def most_tokens(config: PretrainConfig) -> int:
-    """Return the largest number of tokens in a step: full sequences and, with a teacher, full plain texts."""
-    distil = config.distil
+def tokens_of_step(config: PretrainConfig, mean_length: float | None = None) -> int:
+    """Return the tokens of a step with sequences of that length, by default full ones; a teacher's texts are full."""
+    distil, length = config.distil, mean_length or config.objective.max_seq_length
     texts = distil.texts * distil.text_length if distil.teacher else 0
-    return config.train.batch_size * config.objective.max_seq_length + texts
+    return round(config.train.batch_size * length) + texts
 
 
 def measure_needs(
@@ -352,11 +358,13 @@ def measure_needs(
     )
 
 
-def fit_steps(config: PretrainConfig, device: torch.device) -> tuple[PretrainConfig, Estimate]:
+def fit_steps(
+    config: PretrainConfig, device: torch.device, mean_length: float | None
+) -> tuple[PretrainConfig, Estimate]:
     """Choose the threads, and as many steps as fit `train.minutes` with their evaluations; also return the needs."""
     number = config.train.threads or faster_threads(config, device)
     with threads(number):
-        needs = estimate(config, device)
+        needs = estimate(config, device, mean_length)
     train = config.train
     # an evaluation is a forward pass, a third of a step for each sequence
     evaluation = needs.seconds_per_step * train.eval_sequences / train.batch_size / 3

@@ -14,7 +14,7 @@ from litebert.distributed import ALONE, World
 from litebert.errors import LitebertError
 from litebert.fast import DTYPES, checkpoint_gradients
 from litebert.files import Json
-from litebert.folder import read_config, start_from
+from litebert.folder import hash_weights, read_config, start_from
 from litebert.hub import locate
 from litebert.nn import AlbertForPretraining
 from litebert.objectives.sequences import log_frequencies
@@ -49,7 +49,8 @@ def pretrain(resolved: Resolved[PretrainConfig], folder: Path, *, is_quiet: bool
                 of_text = not start and (name == "model.vocab_size" or name.endswith("_token_id"))
                 begins = start or named
                 settled.origins[name] = f"start {begins}" if begins and not of_text else TOKENIZER
-        if begin(folder, settled, data=sources.describe(), world=world):
+        of_teacher: dict[str, Json] = {"teacher": hash_weights(locate(named))} if named else {}
+        if begin(folder, settled, data=sources.describe() | of_teacher, world=world):
             return 0
         with threads(settings.threads):
             # a student is initialised from its teacher on the CPU, before either moves
@@ -126,13 +127,13 @@ def complete(
     the needs, if they were measured on the way.
     """
     config, tokenizer = resolved.config, sources.tokenizer if sources else None
-    model = config.model
     if config.start.model:
         model = shape_of_start(resolved, tokenizer)
-    elif tokenizer and not _is_usual(resolved.origins["model.vocab_size"]) and model.vocab_size != tokenizer.vocab_size:
-        raise _other_shape(resolved, "vocab_size", f"{tokenizer.vocab_size}, the pieces of {config.data.corpus}")
-    elif config.distil.teacher:
-        model = shape_of_student(resolved)
+    else:
+        is_open = _is_usual(resolved.origins["model.vocab_size"])
+        if tokenizer and not is_open and config.model.vocab_size != tokenizer.vocab_size:
+            raise _other_shape(resolved, "vocab_size", f"{tokenizer.vocab_size}, the pieces of {config.data.corpus}")
+        model = shape_of_student(resolved) if config.distil.teacher else config.model
     shape: dict[str, Json] = {"vocab_size": vocab_size}
     if tokenizer:
         shape = {"vocab_size": tokenizer.vocab_size, "pad_token_id": tokenizer.pad_id}
@@ -148,7 +149,9 @@ def complete(
     if is_begun:
         changed |= {name: run.settings[f"train.{name}"] for name in ("threads", "steps")}
     config = config.model_copy(update={"train": train.model_copy(update=changed)})
-    return (config, None) if is_planned or is_begun else fit_steps(config, device)
+    if is_planned or is_begun:
+        return config, None
+    return fit_steps(config, device, sources.mean_length(config) if sources else None)
 
 
 def shape_of_start(resolved: Resolved[PretrainConfig], tokenizer: Tokenizer | None) -> AlbertConfig:
@@ -164,6 +167,14 @@ def shape_of_start(resolved: Resolved[PretrainConfig], tokenizer: Tokenizer | No
             next=f"build the corpus with --tokenizer {start}, or add start.new_vocabulary=true",
         )
     shape, chosen = read_config(folder), resolved.config.model
+    if (length := resolved.config.objective.max_seq_length) > shape.max_position_embeddings:
+        raise LitebertError(
+            "LB-519",
+            f"objective.max_seq_length is more than the positions of {start}",
+            received=f"{length} ({resolved.origins['objective.max_seq_length']})",
+            expected=f"at most {shape.max_position_embeddings}",
+            next=f"set objective.max_seq_length={shape.max_position_embeddings}",
+        )
     if tokenizer:
         shape = shape.model_copy(update={"vocab_size": tokenizer.vocab_size})
     typed = [name for name in AlbertConfig.model_fields if is_typed(resolved.origins[f"model.{name}"])]
@@ -245,7 +256,8 @@ def take_start(
         same = zip(tokenizer.special_ids, former.special_ids, strict=True)
         known |= {tokenizer.pieces[new]: [old] for new, old in same}
         pieces = tokenizer.pieces
-        rows = [known.get(p) or former.encode(p.replace("▁", " ")).ids or [former.unk_id] for p in pieces]
+        both = zip(pieces, tokenizer.texts, strict=True)
+        rows = [known.get(piece) or former.encode(text).ids or [former.unk_id] for piece, text in both]
         shared = len(set(pieces) & set(former.pieces))
         log.say(f"a new vocabulary: {shared:,} of {len(pieces):,} pieces are shared")
     if fresh := start_from(network, folder, rows=rows).fresh:

@@ -15,7 +15,16 @@ from litebert.corpus.shards import MANIFEST
 from litebert.errors import LitebertError
 from litebert.files import Json, hash_file
 from litebert.objectives import SENTENCE_OBJECTIVES, PretrainingBatch, SentenceObjective
-from litebert.objectives.sampling import WINDOW_PIECES, Loader, Mixed, Samples, Sampling, Windowed, shares
+from litebert.objectives.sampling import (
+    WINDOW_PIECES,
+    Loader,
+    Mixed,
+    Samples,
+    Sampling,
+    Windowed,
+    estimated_samples,
+    shares,
+)
 from litebert.objectives.sequences import sentence_objective
 from litebert.tokenizer import Tokenizer
 
@@ -66,6 +75,16 @@ class Sources:
         batch_size = train.micro_batch_size or train.batch_size
         given = Sampling(self.tokenizer, config.objective, batch_size, train.seed, purpose="evaluation")
         return list(Loader(self.held_out.shards, given).once(train.eval_sequences))
+
+    def mean_length(self, config: PretrainConfig) -> float:
+        """Estimate the mean length of the run's sequences, in tokens, from the sizes of its corpora."""
+        mean, objective = 0.0, config.objective
+        parts = shares_of(config, self.corpus.path) if config.data.mix else {self.corpus.path: 1.0}
+        for path, share in parts.items():
+            shards = [record.counts for record in Corpus.without_shards(path).manifest.shards]
+            of_text = sum(each.tokens for each in shards) / max(1, sum(estimated_samples(shards, objective)))
+            mean += share * min(objective.max_seq_length, of_text + 3)  # with [CLS] and two [SEP]
+        return mean
 
     def batches(self, config: PretrainConfig) -> Callable[[], Samples]:
         """Return a function that opens the loader of a run; it is sent to worker processes, so it pickles small."""
