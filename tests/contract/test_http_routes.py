@@ -22,8 +22,8 @@ CALLS = {
     "tag": ("tag", {"texts": TEXTS}, ["tag", *TEXTS]),
     "choose": (
         "choose",
-        {"question": "Who?", "choices": ["Ada", "Bert"], "context": TEXTS[0]},
-        ["choose", "Who?", "Ada", "Bert", "--context", TEXTS[0]],
+        {"question": "Who?", "choices": [*"abcdefghijk"], "context": TEXTS[0]},
+        ["choose", "Who?", *"abcdefghijk", "--context", TEXTS[0]],
     ),
     "answer": ("answer", {"question": "Who?", "context": TEXTS[0]}, ["answer", "Who?", "--context", TEXTS[0]]),
     "explain": (

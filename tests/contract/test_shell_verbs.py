@@ -70,7 +70,7 @@ def test_rows_of_any_file_are_answered_like_typed_ones(desk: Desk, tmp_path: Pat
     words: list[object] = ["-"]
     typed = "".join(row.get("text", "") + "\n" for row in verb.rows)
     if kind != "stdin":
-        words = list(write_rows(tmp_path, verb.rows, kind))
+        words = [f"file://{path}" if kind == "tsv" else path for path in write_rows(tmp_path, verb.rows, kind)]
     done = litebert(name, *words, "--model", getattr(desk, verb.run), "--json", "--quiet", stdin=typed).ok
     assert [set(row) for row in done.rows] == [{"row", "answer"}] * len(verb.rows)
     assert [row["row"] for row in done.rows] == [*range(1, len(verb.rows) + 1)]

@@ -29,6 +29,7 @@ def of_texts(name: str, run: str, fields: set[str], shown: str, texts: list[str]
 
 PAIRS = [{"first": TEXTS[0], "second": text} for text in TEXTS[1:]]
 TYPED = [[TEXTS[0], text] for text in TEXTS[1:]]
+WHO = [["Ada", "Bert"], [*"abcdefghijk"], ["Ada", "Bert", "Carl"]]  # the choices of each row, not of one number
 VERBS = {
     "fill": of_texts("fill", "base", {"text", "words", "probability", "offsets"}, "house.", BLANKS),
     "score": of_texts("score", "base", {"text", "log_likelihood", "perplexity", "words"}, TEXTS[0]),
@@ -49,9 +50,9 @@ VERBS = {
     ),
     "choose": Verb(
         "choices",
-        [{"question": "Who?", "context": text, "choice1": "Ada", "choice2": "Bert"} for text in TEXTS],
-        [["Who?", "Ada", "Bert", "--context", text] for text in TEXTS],
-        lambda m, r: m.choose(r["question"], [r["choice1"], r["choice2"]], context=r["context"]),
+        [{"question": "Who?", "context": "A.", **{f"choice{n}": w for n, w in enumerate(each, 1)}} for each in WHO],
+        [["Who?", *each, "--context", "A."] for each in WHO],
+        lambda m, r: m.choose(r["question"], [r[name] for name in r if "choice" in name], context=r["context"]),
         {"index", "text", "probabilities"},
         "Bert",
     ),

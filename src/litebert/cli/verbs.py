@@ -14,12 +14,12 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, nullcontext
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, fields
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias, get_type_hints
+from typing import Annotated, Any, Self, TypeAlias, get_type_hints
 
 import click
 import numpy as np
@@ -29,6 +29,7 @@ from pydantic_core import to_jsonable_python
 from litebert.answers import Explanation, Match, Shown
 from litebert.api.settings import Quiet, progress
 from litebert.cli.command import TextCommand, argument, help_of, option, options_of, show, show_json
+from litebert.config import InferencePrecision
 from litebert.errors import LitebertError, RequestError, disk_errors, format_count, say
 from litebert.files import Json, hash_file, open_log, require_new, write_stream
 from litebert.inference.model import PACKAGED, Model
@@ -41,6 +42,7 @@ CHUNK = 256  # rows that are answered, and written, together
 Numbered: TypeAlias = tuple[int, "Row | LitebertError"]
 Answered: TypeAlias = tuple[int, "Row | LitebertError", Any]
 """A row with its number in the input, and its answer, or the error that explains why there is none."""
+Answering: TypeAlias = Callable[[list[Row]], Sequence[Any]]
 
 
 @dataclass(frozen=True)
@@ -48,9 +50,7 @@ class Loading:
     """Options for loading a model."""
 
     model: Annotated[str | None, "A model folder, a run, or a name on the Hub; by default the packaged model."] = None
-    precision: Annotated[
-        Literal["fp32", "bf16"], "bf16 is several times faster if the machine supports it, and within 1 %."
-    ] = "fp32"
+    precision: InferencePrecision = "fp32"
     depth: Annotated[int | None, "Apply only this many steps; for models trained with train.exits=true."] = None
 
     def load(self) -> Model:
@@ -145,24 +145,12 @@ def verb_command(name: str) -> click.Command:
 
 
 def _answer(verb: Verb, loading: Loading, bulk: Bulk, options: dict[str, Any], typed: dict[str, Any]) -> None:
-    """Answer typed texts in the terminal; answer rows of files in chunks, in the terminal or in a file."""
+    """Answer typed texts in the terminal; answer rows of files, or texts with --output, in chunks."""
     sources, rows, shared = _read_words(verb, typed)
     model = loading.load()
     answer = partial(verb.answer, model, **options)
     if rows and bulk.output is None:
-        if verb.name in ("embed", "classify"):
-            seconds = [row["second"] for row in rows if "second" in row]
-            if longer := model.too_long([row["text"] for row in rows], seconds or None):
-                say(f"note: longer than the model can read: text {', '.join(str(each + 1) for each in longer)}")
-        found = answer(rows)
-        if bulk.as_json:
-            shown = [verb.plain(each) for each in found]
-            is_list = verb.name in ("score", "classify", "tag", "embed") or len(rows) > 1
-            show_json(shown if is_list else shown[0])
-            return
-        for row, each in zip(rows, found, strict=True):
-            line = verb.line(row, each)  # without the question, which is in the command
-            show(line.partition("\n")[2] if verb.name in ("answer", "choose") else line)
+        _answer_typed(verb, model, rows, answer, as_json=bulk.as_json)
         return
 
     total: int | None = len(rows)
@@ -174,39 +162,63 @@ def _answer(verb: Verb, loading: Loading, bulk: Bulk, options: dict[str, Any], t
         columns = run.file.data.get("columns") if run else None  # of the table that the model was trained on
         trained = dict(str(each).split("=", 1) for each in columns) if isinstance(columns, list) else {}
         total, numbered = _count_rows(sources), rows_of(sources, bulk.columns, verb, shared, trained)
-    file, num_rows, bad = None, 0, list[tuple[int, LitebertError]]()
-    if bulk.output is not None:
-        if bulk.output.resolve() in [Path(source.location).resolve() for source in sources]:
-            what = f"the output {bulk.output} would replace the input"
-            raise LitebertError("LB-949", what, next="choose another --output")
-        command = {"options": options, "precision": loading.precision, "depth": loading.depth}
-        file = AnswerFile(bulk.output, verb, model, {**command, "columns": list(bulk.columns)}, force=bulk.force)
-        if file.num_done:
-            say(f"resuming after {format_count(file.num_done, 'row')}")
-            total = None if total is None else max(0, total - file.num_done)
-    is_quiet = bulk.quiet or (file is None and sys.stdout.isatty())  # printed rows show the progress
-    with closing(file) if file else nullcontext(), progress("rows answered", total=total, is_quiet=is_quiet) as advance:
-        for chunk in answer_rows(file.resume(numbered) if file else numbered, verb, answer):
+    if bulk.output and bulk.output.resolve() in [Path(source.location).resolve() for source in sources]:
+        what = f"the output {bulk.output} would replace the input"
+        raise LitebertError("LB-949", what, next="choose another --output")
+    num_before, num_rows, bad = 0, 0, list[tuple[int, LitebertError]]()
+    write: Callable[[Sequence[Answered]], None]
+    with ExitStack() as stack:
+        if bulk.output is None:
+            write = partial(_print_rows, verb, as_json=bulk.as_json)
+            is_quiet = bulk.quiet or sys.stdout.isatty()  # printed rows show the progress
+        else:
+            command = {"options": options, "precision": loading.precision, "depth": loading.depth}
+            opened = AnswerFile(bulk.output, verb, model, {**command, "columns": list(bulk.columns)}, force=bulk.force)
+            file = stack.enter_context(opened)
+            if num_before := file.num_done:
+                say(f"resuming after {format_count(num_before, 'row')}")
+                total = None if total is None else max(0, total - num_before)
+            numbered, write, is_quiet = file.resume(numbered), file.write, bulk.quiet
+        advance = stack.enter_context(progress("rows answered", total=total, is_quiet=is_quiet))
+        for chunk in answer_rows(numbered, verb, answer):
+            write(chunk)
             num_rows += len(chunk)
             bad += [(number, found) for number, _, found in chunk if isinstance(found, LitebertError)]
-            if file:
-                file.write(chunk)
-            for number, asked, given in () if file else chunk:
-                if bulk.as_json:
-                    show_json(record_of(verb, number, given))
-                elif not isinstance(asked, LitebertError) and not isinstance(given, LitebertError):
-                    show(verb.line(asked, given))
             advance(len(chunk))
-        if file:
-            file.finish()
     for number, error in bad[:5]:
         say(f"row {number} skipped: {error.what}{f' ({error.received})' if error.received else ''}")
-    if file or bad:
+    if bulk.output or bad:
         skipped = f", {len(bad):,} of them skipped" if bad else ""
         say(f"{format_count(num_rows, 'row')}{skipped}{f': {bulk.output}' if bulk.output else ''}")
-    if bad and len(bad) == num_rows and not (file and file.num_done):
+    if bad and len(bad) == num_rows and not num_before:
         advice = f"correct the rows, or choose another column: --column {verb.roles[0]}=NAME"
         raise LitebertError("LB-940", "no row has an answer", received=bad[0][1].what, next=advice)
+
+
+def _answer_typed(verb: Verb, model: Model, rows: list[Row], answer: Answering, *, as_json: bool) -> None:
+    """Print the answers to typed texts; JSON is one value."""
+    if verb.name in ("embed", "classify"):
+        seconds = [row["second"] for row in rows if "second" in row]
+        if longer := model.too_long([row["text"] for row in rows], seconds or None):
+            say(f"note: longer than the model can read: text {', '.join(str(each + 1) for each in longer)}")
+    found = answer(rows)
+    if as_json:
+        shown = [verb.plain(each) for each in found]
+        is_list = verb.name in ("score", "classify", "tag", "embed") or len(rows) > 1
+        show_json(shown if is_list else shown[0])
+        return
+    for row, each in zip(rows, found, strict=True):
+        line = verb.line(row, each)  # without the question, which is in the command
+        show(line.partition("\n")[2] if verb.name in ("answer", "choose") else line)
+
+
+def _print_rows(verb: Verb, chunk: Sequence[Answered], *, as_json: bool) -> None:
+    """Print answered rows; JSON is one value per row."""
+    for number, row, found in chunk:
+        if as_json:
+            show_json(record_of(verb, number, found))
+        elif not isinstance(row, LitebertError) and not isinstance(found, LitebertError):
+            show(verb.line(row, found))
 
 
 # ---- arguments: typed texts, or files -------------------------------------------------------------------------------
@@ -236,6 +248,9 @@ def _read_words(verb: Verb, given: dict[str, Any]) -> tuple[list[Source], list[R
     rows = [{"text": text} for text in texts]
     for row, second in zip(rows, pairs, strict=False):
         row["second"] = second
+    if len(choices) > len(CHOICES):
+        what, expected = f"a question has {len(choices)} choices", f"at most {len(CHOICES)}"
+        raise RequestError("LB-912", what, expected=expected, next=example)
     if typed:
         rows = [typed | dict(zip(CHOICES, choices, strict=False)) | shared]
     for row in rows:
@@ -296,7 +311,8 @@ def rows_of(
         role, _, name = choice.partition("=") if "=" in choice else (roles[0], "", choice)
         role = SYNONYMS.get(role, role)
         if role not in roles or not name:
-            what, wanted = f"{choice} does not choose a column", f"NAME, header=no, or ROLE=NAME of {', '.join(roles)}"
+            known = ", ".join(roles[:4]) + ", …" * (len(roles) > 4)
+            what, wanted = f"{choice} does not choose a column", f"NAME, header=no, or ROLE=NAME of {known}"
             raise RequestError("LB-915", what, expected=wanted, next=f"--column {roles[0]}=NAME")
         chosen[role] = name
     usual = [*((role, name) for name, role in SYNONYMS.items()), *trained.items()]
@@ -304,15 +320,17 @@ def rows_of(
     for source in sources:
         table = None
         if source.kind != ".txt":
-            table = open_table(Path(source.name), has_header=has_header)
+            table = open_table(source.name, has_header=has_header)
             if has_header is None and not set(chosen.values()) <= set(table.columns):
-                table = open_table(Path(source.name), has_header=True)  # a chosen name must be in a header
+                table = open_table(source.name, has_header=True)  # a chosen name must be in a header
         there = table.columns if table else (roles[0],)
         # a role's column: the chosen one, the one with the name of the role, that of the training, or a usual name
         names = {role: role for role in roles}
         names |= {role: name for role, name in usual if role in roles and role not in there and name in there}
-        names |= chosen if table else {}
-        for role in (*(role for role in roles[: verb.num_needed] if role not in shared), *(chosen if table else ())):
+        if table:
+            names |= chosen
+        needed = [role for role in roles[: verb.num_needed] if role not in shared]
+        for role in (*needed, *chosen) if table else needed:
             if names[role] not in there:
                 what, do = f"{source.name} has no column {names[role]}", "correct" if role in chosen else "add"
                 received = ", ".join(map(str, there))[:200] + " only, one per line" * (table is None)
@@ -324,9 +342,11 @@ def rows_of(
             elif isinstance(row, LitebertError):
                 yield number, row
             else:
-                values = {role: row.get(name) for role, name in names.items() if name in there}
-                texts = {role: value for role, value in values.items() if isinstance(value, str)}
-                empty = next((names[role] for role in values if role not in texts), None)
+                cells = {role: row.get(name) for role, name in names.items() if name in there}
+                # a part that is not needed may be empty, such as the third of two choices
+                filled = {role: cell for role, cell in cells.items() if role in needed or cell not in (None, "")}
+                texts = {role: cell for role, cell in filled.items() if isinstance(cell, str)}
+                empty = next((names[role] for role in filled if role not in texts), None)
                 what = f"{source.place(place)} has no text in column {empty}"
                 yield number, {**shared, **texts} if empty is None else _no_text(what)
         before = number
@@ -339,9 +359,7 @@ def _no_text(what: str) -> LitebertError:
 # ---- answers --------------------------------------------------------------------------------------------------------
 
 
-def answer_rows(
-    rows: Iterable[Numbered], verb: Verb, answer: Callable[[list[Row]], Sequence[Any]]
-) -> Iterator[list[Answered]]:
+def answer_rows(rows: Iterable[Numbered], verb: Verb, answer: Answering) -> Iterator[list[Answered]]:
     """Yield answers in order, a chunk at a time; a row that cannot be answered gets an error."""
     remaining = iter(rows)
     while chunk := list(islice(remaining, CHUNK)):
@@ -427,13 +445,15 @@ class AnswerFile:
             lines.append(json.dumps(record, ensure_ascii=False))
         self._append(lines)
 
-    def finish(self) -> None:
-        """Write all rows to the output in its format, and remove the unfinished file."""
-        write_stream(self._path, self._write())
-        self._unfinished.unlink()
+    def __enter__(self) -> Self:
+        return self
 
-    def close(self) -> None:
-        self._log.close()  # releases its lock, so that another process can continue
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """If all rows are answered, write the output in its format, and remove the unfinished file."""
+        with closing(self._log):  # releases its lock, so that another process can continue
+            if kind is None:
+                write_stream(self._path, self._write())
+                self._unfinished.unlink()
 
     def _append(self, lines: Sequence[str]) -> None:
         with disk_errors(self._unfinished):

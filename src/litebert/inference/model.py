@@ -398,7 +398,7 @@ class Model:
         network, _ = self.begin("choose", [text for question, _, context in asked for text in (question, context)])
         if not all(choices for _, choices, _ in asked):
             example = 'litebert choose "Who came?" Ada Nobody --context "Ada came."; in a file, choice1, choice2 ...'
-            raise RequestError("LB-912", "a question has no choices", next=example)
+            raise LitebertError("LB-912", "a question has no choices", next=example)
         family = MultipleChoice(num_choices=max(len(choices) for _, choices, _ in asked))
         examples = [ChoiceExample("", str(context), str(asking), tuple(choices)) for asking, choices, context in asked]
         found = answer(network, self.tokenizer, family, examples)

@@ -13,7 +13,7 @@ from litebert.answers import Choice, Classification, Coherence, Order, Results, 
 from litebert.inference.model import Model
 
 Row: TypeAlias = Mapping[str, str]
-CHOICES = tuple(f"choice{number}" for number in range(1, 10))
+CHOICES = tuple(f"choice{number}" for number in range(1, 33))  # of one question, at most
 
 
 @dataclass(frozen=True)

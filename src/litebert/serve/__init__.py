@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 from annotated_types import Ge, Gt, Le
 
-from litebert.config import Backend
+from litebert.config import Backend, InferencePrecision
 from litebert.errors import LitebertError, missing_package, say
 
 
@@ -16,9 +16,7 @@ class Options:
 
     host: Annotated[str, "Address to listen on."] = "127.0.0.1"
     port: Annotated[int, Ge(0), Le(65_535), "Port; 0 takes a free one."] = 8_000
-    precision: Annotated[
-        Literal["fp32", "bf16"], "bf16 is several times faster if the machine supports it, and within 1 %."
-    ] = "fp32"
+    precision: InferencePrecision = "fp32"
     backend: Annotated[
         Backend, "Kernels for attention and short texts in fp32; auto measures and picks the faster."
     ] = "auto"
@@ -48,7 +46,7 @@ def serve(*models: str, options: Options) -> None:
     named: dict[str, str | None] = {}
     for model in models:
         name, equals, path = model.partition("=")
-        if not equals:  # the name of runs/sst2/model is sst2
+        if not equals or "/" in name:  # a path, which may contain =; the name of runs/sst2/model is sst2
             parts, path = Path(model).absolute().parts, model
             name = parts[-2] if parts[-1] in ("model", "best") else parts[-1]
         named[name] = path

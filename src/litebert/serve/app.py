@@ -93,7 +93,7 @@ LEFT_OUT = ("self", "model", "progress", "max_length")  # arguments that request
 LIMITS: dict[str, Any] = {  # the type of arguments with this name
     **dict.fromkeys(("text", "first", "second", "question", "context"), Text),
     **dict.fromkeys(("texts", "pairs"), Texts),
-    "choices": Annotated[list[Text], Len(2, limits.MAX_TEXTS)],
+    "choices": Annotated[list[Text], Len(2, len(CHOICES))],
 }
 
 
@@ -123,7 +123,7 @@ def job_of(verb: str, body: RequestBody) -> Job:
     given = body.model_dump(exclude={"model", "timeout_ms"})
     texts, pairs = given.pop("texts", None), given.pop("pairs", None)
     if texts is None:
-        choices = dict(zip(CHOICES, given.pop("choices", ()), strict=False))
+        choices = dict(zip(CHOICES, given.pop("choices", ()), strict=False))  # no more than there are names
         roles = VERBS[verb].roles if verb in VERBS else ("text",)
         row = {role: text for role in roles if (text := given.pop(role, None)) is not None} | choices
         tokens = count_tokens(row.values())

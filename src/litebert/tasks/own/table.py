@@ -88,7 +88,7 @@ class TableFile:
         return good
 
 
-def open_table(path: Path, *, has_header: bool | None = None) -> TableFile:
+def open_table(path: str | Path, *, has_header: bool | None = None) -> TableFile:
     """Determine the format and the columns of a file.
 
     `has_header` says whether a .csv or .tsv file names its columns in the first line (None: guess); without a header,
