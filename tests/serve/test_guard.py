@@ -16,7 +16,7 @@ from litebert.inference.verbs import VERBS
 from litebert.nn import Batch
 from litebert.serve import Options
 from litebert.serve.app import ROUTES, Answer
-from litebert.serve.batching import attention, load, self_test
+from litebert.serve.batching import Job, answer_together, attention, load, self_test
 from litebert.serve.guard import Bodies, HttpError
 from litebert.serve.server import _listen
 from tests.contract.golden import near
@@ -57,6 +57,9 @@ def test_requests_of_a_verb_share_passes_and_equal_single_ones(folders: dict[str
     assert shared < len(passes) - shared
     for one, other in zip(together, alone, strict=True):
         assert to_jsonable_python(one) == near(to_jsonable_python(other), 1e-5)
+    if verb == "answer":  # a request that makes the model fail costs only itself
+        jobs = [Job(verb, [row], {}, 1, None) for row in (rows[0], {})]
+        assert [getattr(found, "status", 200) for found in answer_together(model, jobs)] == [200, 500]
 
 
 @pytest.mark.parametrize("value", [0.0, 1.0])

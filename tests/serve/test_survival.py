@@ -25,7 +25,7 @@ EMBED = ("/v1/embed", {"texts": ["Anna walked home."] * 8})
 
 @pytest.fixture(scope="module")
 def folder(make_model: Callable[..., Path], tmp_path_factory) -> Path:
-    return Path(shutil.copytree(make_model(), tmp_path_factory.mktemp("own") / "mortal"))
+    return Path(shutil.copytree(make_model(), tmp_path_factory.mktemp("rate=1") / "mortal"))
 
 
 @pytest.fixture(scope="module")
@@ -103,6 +103,15 @@ def test_a_damaged_model_is_one_clear_error_at_the_start(folder: Path, tmp_path:
         assert server.process.wait(120) == 3
         server.wait_for("LB-6")
         assert not [line for line in server.lines if "Traceback" in line]
+
+
+def test_sigterm_ends_a_server_that_is_still_loading(folder: Path, tmp_path: Path) -> None:
+    slow = Path(shutil.copytree(folder, tmp_path / "slow"))
+    os.mkfifo(slow / "more.safetensors")  # reading it waits for a writer
+    with serve(slow) as server:
+        assert server.ask("/ready").status == 503
+        server.process.send_signal(signal.SIGTERM)
+        assert server.process.wait(30) == 0
 
 
 # The examples of docs/serving.md and the Dockerfile, with the addresses and paths of this machine

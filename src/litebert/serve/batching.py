@@ -70,6 +70,7 @@ class ServedModel:
         self._loaded: tuple[Model | None, dict[str, Any]] = (None, {})
         self._jobs: deque[Job] = deque()
         self._arrived = threading.Condition()
+        self._loading = threading.Lock()  # held while files are being loaded
         self._is_stopping = False
         self._tokens_per_second = 1_000.0
         self._loop = asyncio.get_running_loop()
@@ -93,10 +94,14 @@ class ServedModel:
 
     async def start(self) -> None:
         """Load the model and start its thread; a later call replaces the model between two batches."""
-        self._loaded = await asyncio.to_thread(load, self._path, self._options)
+        self._loaded = await asyncio.to_thread(self._load)
         self._metrics.loads.labels(self.name).inc()
         if not self._thread.is_alive():
             self._thread.start()
+
+    def _load(self) -> tuple[Model, dict[str, Any]]:
+        with self._loading:
+            return load(self._path, self._options)
 
     async def reload(self) -> None:
         try:
@@ -107,13 +112,13 @@ class ServedModel:
             log.info("%s: reloaded, version %s", self.name, self.facts["version"])
 
     async def stop(self) -> bool:
-        """Let the thread finish its batch and end; return whether it has ended within a second."""
+        """Let the thread finish its batch and end; return whether it ends within a second, and nothing is loading."""
         with self._arrived:
             self._is_stopping = True
             self._arrived.notify()
         if self._thread.is_alive():
             await asyncio.to_thread(self._thread.join, 1)
-        return not self._thread.is_alive()
+        return not self._thread.is_alive() and not self._loading.locked()
 
     async def answer(self, job: Job, *, timeout_ms: int, left: Callable[[], Awaitable[None]]) -> tuple[str, list[Any]]:
         """Queue a job and wait for its answer, its deadline, or the client to disconnect (`left` returns)."""
@@ -126,40 +131,32 @@ class ServedModel:
                 raise refusal
             self._jobs.append(job)
             self._arrived.notify()
-        watching, reason = list[asyncio.Task[None]](), ""
-
-        def fail(error: Exception) -> None:
-            if not job.done.done():
-                job.done.set_exception(error)
-
-        async def watch() -> None:
-            await left()
-            fail(ClientDisconnect())
-
-        # Most answers arrive before it is worth watching the connection.
-        timers = [
-            self._loop.call_later(timeout_ms / 1_000, fail, TimeoutError()),
-            self._loop.call_later(UNWATCHED_SECONDS, lambda: watching.append(self._loop.create_task(watch()))),
-        ]
+        watching: asyncio.Future[None] | None = None
         try:
-            version, found = await job.done
-            return version, found
+            async with asyncio.timeout(timeout_ms / 1_000):
+                # Most answers arrive before it is worth watching the connection.
+                await asyncio.wait([job.done], timeout=UNWATCHED_SECONDS)
+                if not job.done.done():
+                    watching = asyncio.ensure_future(left())
+                    await asyncio.wait([job.done, watching], return_when=asyncio.FIRST_COMPLETED)
+                if not job.done.done():
+                    self._metrics.abandoned.labels(self.name, "client left").inc()
+                    raise ClientDisconnect
+                version, found = job.done.result()
+                return version, found
         except TimeoutError as error:
-            reason, late = "deadline", f"no answer within the deadline of {timeout_ms} ms"
-            advice = "send less, or allow a longer timeout_ms"
-            raise HttpError("LB-958", late, status=504, next=advice) from error
-        except ClientDisconnect:
-            reason = "client left"
-            raise
+            self._metrics.abandoned.labels(self.name, "deadline").inc()
+            what, advice = (
+                f"no answer within the deadline of {timeout_ms} ms",
+                "send less, or allow a longer timeout_ms",
+            )
+            raise HttpError("LB-958", what, status=504, next=advice) from error
         except asyncio.CancelledError:  # the server is stopping and cannot wait any longer
             raise unavailable() from None
         finally:
-            for timer in timers:
-                timer.cancel()
-            for task in watching:
-                task.cancel()
-            if reason:
-                self._metrics.abandoned.labels(self.name, reason).inc()
+            job.done.cancel()
+            if watching:
+                watching.cancel()
             with self._arrived:
                 if job in self._jobs:
                     self._jobs.remove(job)
@@ -233,15 +230,15 @@ def answer_together(model: Model, jobs: Sequence[Job]) -> list[list[Any] | HttpE
         if verb in INSIDE:
             return [[INSIDE[verb](model, rows[0]["text"], **options)]]
         found = iter(VERBS[verb].answer(model, rows, **options))
-    except LitebertError as error:
+    except Exception as error:
         if len(jobs) > 1:  # only the faulty request gets the error
             return [answer for job in jobs for answer in answer_together(model, [job])]
-        expected = error.expected or "another request"
-        return [HttpError(error.code, error.what, status=422, expected=expected, next=error.next)]
-    except Exception:
+        if isinstance(error, LitebertError):
+            expected = error.expected or "another request"
+            return [HttpError(error.code, error.what, status=422, expected=expected, next=error.next)]
         log.exception("%s failed", verb)
         advice = "report it with the lines of the server's log"
-        return [HttpError("LB-965", "the model failed on this request", status=500, next=advice)] * len(jobs)
+        return [HttpError("LB-965", "the model failed on this request", status=500, next=advice)]
     return [list(islice(found, len(job.rows))) for job in jobs]
 
 

@@ -59,6 +59,12 @@ def serve(paths: Mapping[str, str | None], options: Options) -> None:
             backlog=2_048,
         )
 
+        server, is_outdated, loop = uvicorn.Server(config), asyncio.Event(), asyncio.get_running_loop()
+        server.capture_signals = nullcontext  # type: ignore[assignment,method-assign]  # a signal is not a failure
+        loop.add_signal_handler(signal.SIGHUP, is_outdated.set)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, server.handle_exit, number, None)
+
         async def reload() -> None:
             """Reload all models after each signal, also after one during a reload: files may have changed since."""
             while await is_outdated.wait():
@@ -79,11 +85,6 @@ def serve(paths: Mapping[str, str | None], options: Options) -> None:
                 verbs, notes = ", ".join(model.facts["verbs"]), model.facts["notes"]
                 log.info("%s is ready: %s", model.name, "; ".join([verbs, *notes]))
 
-        server, is_outdated, loop = uvicorn.Server(config), asyncio.Event(), asyncio.get_running_loop()
-        server.capture_signals = nullcontext  # type: ignore[assignment,method-assign]  # a signal is not a failure
-        loop.add_signal_handler(signal.SIGHUP, is_outdated.set)
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, server.handle_exit, number, None)
         starting, reloading = loop.create_task(start()), loop.create_task(reload())
         await server.serve(sockets=[listener])
         reloading.cancel()
@@ -92,7 +93,7 @@ def serve(paths: Mapping[str, str | None], options: Options) -> None:
         if starting.done() and not starting.cancelled() and (failure := starting.exception()):
             raise failure
         if not all(have_ended):
-            os._exit(0)  # a normal exit would crash a thread that is still computing
+            os._exit(0)  # a normal exit would crash a thread that is computing, and wait for one that is loading
 
     with listener:
         bound, number = listener.getsockname()[:2]

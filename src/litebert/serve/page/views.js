@@ -101,7 +101,7 @@ function explanation(request) {
 
 const tag = {
   title: "Tag",
-  lead: "Every word gets a tag; words end at white space.",
+  lead: "Every word and punctuation mark gets a tag.",
   fields: [{ name: "texts", label: "Texts, one per line", rows: 4 }],
   examples: [{ texts: "Ada Lovelace lived in London ." }],
   body: ({ texts }) => ({ texts: lines(texts) }),
