@@ -19,19 +19,9 @@ from litebert.reading.tables import MAX_WORDS
 from litebert.tasks.kinds.spans import ConditionalSpanAnswering, SpanAnswering
 from litebert.tasks.kinds.tagging import TagExample
 from litebert.tasks.kinds.text import ChoiceExample, Scores, TextExample
+from litebert.tasks.own import table
 from litebert.tasks.own.dataset import TextRows, require_same_data, table_dataset
-from litebert.tasks.own.table import (
-    Columns,
-    TableFile,
-    chosen_columns,
-    guess_columns,
-    guess_header,
-    label_of,
-    list_of,
-    number_of,
-    open_table,
-    text_of,
-)
+from litebert.tasks.own.table import Columns, TableFile, label_of, list_of, number_of, open_table, text_of
 
 Write = Callable[[str, bytes | str], Path]
 STORY = "Anna took a red ball to the river in the morning."
@@ -121,7 +111,7 @@ HEADERS = [
 
 @pytest.mark.parametrize(("first", "rest", "is_header"), HEADERS)
 def test_a_header_is_distinguished_from_a_row(first: list[str], rest: list[list[str]], is_header: bool) -> None:
-    assert guess_header([first, *rest]) is is_header
+    assert table.guess_header([first, *rest]) is is_header
 
 
 def test_columns_without_names_are_called_by_their_numbers(write: Write) -> None:
@@ -251,7 +241,7 @@ def guessed(columns: str, *words: str) -> str:
     """Return what is guessed for four rows, given the name of each column and the kind of its cells."""
     kinds = dict(column.split(":") for column in columns.split())
     rows = [{name: KINDS[kind][n] for name, kind in kinds.items()} for n in range(4)]
-    shape, found = guess_columns(list(kinds), rows, chosen_columns(words, list(kinds)), None)
+    shape, found = table.guess_columns(list(kinds), rows, table.chosen_columns(words, list(kinds)), None)
     return " ".join([f"{shape}:", *found.words()])
 
 
@@ -464,8 +454,10 @@ def test_other_files_are_read_as_the_training_file_was(write: Write) -> None:
     assert "did you mean neg?" in caught.value.next
     new = write("new.csv", "text\nso, and so\nwell\n")  # needs no labels
     assert dataset.read(new, "test") == [TextExample("2", "so, and so"), TextExample("3", "well")]
+    txt, renamed = write("txt.csv", "txt,label\na b,pos\n"), ("text=txt",)  # which the training file does not have
     with pytest.raises(LitebertError, match=r"LB-851: there is no column text in .*txt\.csv"):
-        dataset.read(write("txt.csv", "txt,label\na b,pos\n"), "test")
+        dataset.read(txt, "test")
+    assert len(table_dataset(train, columns=renamed, settled=dataset.settled).read(txt, "dev")) == 1
     with pytest.raises(LitebertError, match="LB-867"):
         dataset.read(train, "validation")
     bare = table_dataset(write("bare.csv", "a fine film,pos\na dull film,neg\n" * 9))
@@ -501,6 +493,8 @@ def test_rows_trained_on_are_not_held_out_wherever_the_file_is(write: Write, mon
     assert len(held_out) == 4
     recalled = table_dataset(Path("elsewhere/train.csv"), settled=dataset.settled)
     assert recalled.read(link, "dev") == recalled.read(write("copy.csv", reviews()), "dev") == held_out
+    with pytest.raises(LitebertError, match="LB-890"):
+        table_dataset(train, columns=("text=label",), settled=dataset.settled).read(train, "dev")
     train.write_text(reviews(50))
     for path in (train, link):
         with pytest.raises(LitebertError, match="LB-890"):

@@ -68,9 +68,6 @@ class Finetuned:
         settled = dict(run.file.data) if run and "columns" in run.file.data else None
         if columns:
             where = where.model_copy(update={"columns": tuple(columns)})
-            if settled and isinstance(old := settled["columns"], list):  # the recorded roles, with some replaced
-                roles = {str(word).partition("=")[0]: str(word) for word in [*old, *columns]}
-                settled["columns"] = list(roles.values())
         dataset = open_dataset(settings, where, settled=settled)
         used = precision or precision_of(config)
         network = open_network(folder, used, depth).network

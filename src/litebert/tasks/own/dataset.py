@@ -480,15 +480,17 @@ def table_dataset(
     """Set up a data set from files, reading `train` once for its labels.
 
     `columns` are assignments such as text=review or header=no; everything else is guessed. With `settled`, as a run
-    recorded it, nothing is, and `train` may be gone. Without `dev`, the share `held_out` of `train` is evaluated on,
-    the same share of each label. These rows are chosen by a hash of their texts, so that equal ones stay together and
-    the order of rows does not matter. With `skips_unlabelled`, rows without a label are omitted and counted in the
-    notes. For any other file, `read` returns all rows: with labels as "train" or "dev", without as "test".
+    recorded it, nothing is, `columns` replace some of its columns, and `train` may be gone. Without `dev`, the share
+    `held_out` of `train` is evaluated on, the same share of each label. These rows are chosen by a hash of their texts,
+    so that equal ones stay together and the order of rows does not matter. With `skips_unlabelled`, rows without a
+    label are omitted and counted in the notes. For any other file, `read` returns all rows: with labels as "train" or
+    "dev", without as "test".
     """
     notes = list[str]()
     if settled:
         kind = READINGS[SHAPES[settled["problem"]]]
-        reading = kind(chosen_columns(settled["columns"]), settled["problem"], tuple(settled["labels"]))
+        roles = {word.partition("=")[0]: word for word in (*settled["columns"], *columns)}
+        reading = kind(chosen_columns(roles.values()), settled["problem"], tuple(settled["labels"]))
     else:
         header = chosen_columns(columns).has_header
         reading, notes = settle(open_table(train, has_header=header), columns, problem)
@@ -498,7 +500,8 @@ def table_dataset(
             notes.append(f"{path.name}: {number:,} rows without a label are omitted")
         settled = {"columns": list(reading.columns.words()), "problem": reading.problem, "labels": list(reading.labels)}
         settled |= {"train_hash": _hash(train)}
-    trained_on = settled.get("train_hash")
+    trained_on, words = settled.get("train_hash"), list(reading.columns.words())
+    has_other_columns = words != settled["columns"]
 
     def read(path: Path, split: str) -> list[Any]:
         """Return the examples of a split: a part of the training file, or all of another file."""
@@ -517,15 +520,15 @@ def table_dataset(
             examples = [replace(example, id=str(number)) for number, example in numbered.items()]
         if not is_train or dev:
             return examples
-        if trained_on not in (None, _hash(path)):
-            what = f"{path} is not as it was when trained on: rows held out now may have been trained on"
-            raise LitebertError("LB-890", what, next="restore it; or give a file of new rows another name")
+        if has_other_columns or trained_on not in (None, _hash(path)):
+            what = f"{path} or its columns are not as when trained on: rows held out now may have been trained on"
+            raise LitebertError("LB-890", what, next="restore them; or give a file of new rows another name")
         is_out = draw_held_out([reading.group(example) for example in examples], held_out)
         return [example for example, out in zip(examples, is_out, strict=True) if out == (split == "dev")]
 
     family, said = reading.family, tuple(notes)
-    write = partial(answer_table, family)
-    return Dataset("table", family, read, family.key_measure, write, notes=said, train=train, settled=dict(settled))
+    write, settled = partial(answer_table, family), {**settled, "columns": words}
+    return Dataset("table", family, read, family.key_measure, write, notes=said, train=train, settled=settled)
 
 
 def _is_train(path: Path, train: Path, trained_on: str | None) -> bool:
