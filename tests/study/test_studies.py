@@ -407,5 +407,7 @@ def test_an_interrupted_probe_can_be_resumed(small: Ablate, tmp_path: Path, monk
             small("sentence", rows=("none",), probes=(f"words={data}",))
     found = small("sentence", rows=("none",), probes=(f"words={data}",))
     assert len([*(tmp_path / "runs").glob("*/probe-words/result.json")]) == 1
+    with pytest.raises(LitebertError, match="LB-767"):
+        small("sentence", rows=("none",), probes=(f"words={tmp_path / 'others.tsv'}",))
     assert 0 <= found.rows[0].trials[0].probes["words"] <= 1
     assert found.rows[0].trials[0].measures == trained.rows[0].trials[0].measures

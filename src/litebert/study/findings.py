@@ -157,7 +157,18 @@ def study_layers(
         model = Model.load(path)
         say(model.source)
         found.append(measure_layers(model, lines, depths=sorted(depths)))
-    return report_layers(found).write(output, {f"layers-{Path(each.source).name}": each for each in found})
+    named = zip(_names(found), found, strict=True)
+    return report_layers(found).write(output, {f"layers-{name}": each for name, each in named})
+
+
+def _names(found: Sequence[Layers]) -> list[str]:
+    """Name models by the ends of their paths, long enough that they differ and none is only `model` or `best`."""
+    paths, names = [Path(each.source).absolute().parts[1:] for each in found], list[str]()
+    for length in range(1, max(map(len, paths)) + 1):
+        names = ["-".join(path[-length:]) for path in paths]
+        if len({*names}) == len({*paths}) and not {"model", "best"} & {*names}:
+            break
+    return names
 
 
 def report_layers(found: Sequence[Layers]) -> Study[list[Layers]]:
@@ -170,10 +181,10 @@ def report_layers(found: Sequence[Layers]) -> Study[list[Layers]]:
 
     def draw(title: str, caption: str, value: Callable[[StepChange], float], *, beyond: bool = False) -> list[Figure]:
         lines = []
-        for each, color in zip(found, cycle(COLORS), strict=False):
+        for name, each, color in zip(_names(found), found, cycle(COLORS), strict=False):
             shown = [*each.steps, *each.beyond] if beyond else each.steps
             points = [Point(step.step, value(step), value(step), value(step)) for step in shown]
-            lines.append(Line(Path(each.source).name, color, points))
+            lines.append(Line(name, color, points))
         return chart(title, caption, lines, "{:.3g}".format, is_logarithmic=beyond)
 
     fate_headings = ("model", "depth", "verdict", "residual", "period", "return", "|eigenvalue|", "at the end")

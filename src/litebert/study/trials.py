@@ -104,9 +104,13 @@ class Bench:
                 values = measure(_network(folder), self.corpus, config_of(trial.settings), sentence=sentence)
                 trial.measures[f"{name}_accuracy"] = values["sentence_order_accuracy"]
                 trial.measures[f"{name}_commonest"] = values["sentence_commonest"]
-        for task, _, data in (probe.partition("=") for probe in probes):
+        for task, data in ((task, Path(path)) for task, _, path in (probe.partition("=") for probe in probes)):
+            earlier = Run(folder / f"probe-{task}").settings
+            if earlier and str(data) not in (earlier.get("data.train"), earlier.get("data.folder")):
+                what, advice = f"the probe {task} of this study had other data", "choose another --output"
+                raise LitebertError("LB-767", what, received=data, next=advice)
             if task not in trial.probes:
-                trial.probes[task] = probe_measure(folder, task, Path(data), seed=seed)
+                trial.probes[task] = probe_measure(folder, task, data, seed=seed)
         write_json(folder / TRIAL_FILE, trial.model_dump(mode="json"))
         return trial
 
