@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from litebert.files import write_json, write_text
+from litebert.files import locked, write_json, write_text
 from tests.contract.shell import assert_error, litebert
 from tests.report.test_pages import finetuned
 
@@ -84,6 +84,7 @@ def test_unfinished_damaged_and_missing_runs_are_distinguished(runs: Path, tmp_p
     empty = litebert("runs", "list", "--runs", tmp_path / "empty")
     assert (empty.code, f"no runs in {tmp_path / 'empty'}" in empty.stderr) == (0, True)
     assert_error(litebert("runs", "list", "--runs", tmp_path / "none"), 1, "LB-655")
+    assert_error(litebert("runs", "tail", runs / "glue" / "cola"), 1, "glue/cola/seed-10")
 
 
 def test_only_settings_that_differ_are_compared_with_their_origins(runs: Path) -> None:
@@ -120,8 +121,11 @@ def test_clean_removes_checkpoints_of_finished_runs_and_what_failed_ones_left(ru
     needed = runs / "begun" / "checkpoints" / "step-5"
     for number, folder in enumerate([*waste, needed], start=1):
         write_text(folder / "weights", "x" * 1_000 * number)
-    planned = litebert("runs", "clean", runs, "--dry-run", "--json").json
-    assert planned == {str(waste[0]): 1_000, str(waste[1]): 2_000}
+    words, planned = ("runs", "clean", runs, "--dry-run", "--json"), {str(waste[0]): 1_000, str(waste[1]): 2_000}
+    assert litebert(*words).json == planned
+    with locked(runs / "mini"):  # as a training does
+        done = litebert(*words)
+    assert (done.json, "mini: another" in done.stderr) == ({str(waste[1]): 2_000}, True)
     assert all(folder.is_dir() for folder in waste)
     assert litebert("runs", "clean", runs).code == 0
     assert not any(folder.exists() for folder in waste)

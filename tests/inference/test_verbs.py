@@ -198,7 +198,7 @@ def test_attributions_add_up_and_name_every_word(case: str) -> None:
 def test_the_score_is_that_of_the_verbs_answer() -> None:
     model = _model(LABELS)
     found, given = model.explain("classify", PHRASES[1]), model.classify(PHRASES[1])
-    assert found.answer == given.labels[0]
+    assert found.answer == given.labels[0] and found == model.explain("classify", PHRASES[1], "")
     assert math.exp(found.score) == pytest.approx(given.values[found.answer], rel=1e-4)
     other = next(label for label in given.values if label != found.answer)
     assert model.explain("classify", PHRASES[1], answer=other).score < found.score
@@ -225,10 +225,11 @@ UNEXPLAINED = [
     ("fill", ["a cat"], None, "LB-610"),
     ("classify", PHRASES[:1], None, "LB-615"),
     ("similar", ["a", 3], None, "LB-611"),
+    ("answer", ["who sat?", ""], None, "LB-891"),
 ]
 
 
 def test_what_cannot_be_explained_is_refused() -> None:
     for verb, texts, answer, code in UNEXPLAINED:
         with pytest.raises(LitebertError, match=code):
-            _model(None).explain(verb, *texts, answer=answer)
+            _model(SPANS if verb == "answer" else None).explain(verb, *texts, answer=answer)

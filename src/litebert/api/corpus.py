@@ -17,7 +17,7 @@ from litebert.hub import PACKAGED_NAME, locate
 from litebert.reading.findings import CheckReport
 from litebert.tokenizer import Tokenizer, train_tokenizer
 
-Texts = Annotated[Paths, "Text files, folders or URLs."]
+Texts = Annotated[Paths, "Text files or URLs."]
 Sentences = Annotated[Literal["segment", "line"], "Find sentences in free text, or take one per line."]
 Documents = Annotated[Literal["blank-line", "file"], "Where documents of .txt files end."]
 Column = Annotated[str, "Text column of JSONL or Parquet files."]

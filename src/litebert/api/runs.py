@@ -190,7 +190,9 @@ def runs_tail(
     litebert runs tail runs/mine --rows 3
     litebert runs tail runs/mine --follow
     """
-    Run.open(run)  # raises if it is not a run
+    if seeds := Run.open(run).seeds:
+        what = f"each seed of {run} has a log of its own"
+        raise LitebertError("LB-656", what, next=f"litebert runs tail {seeds[-1].folder}")
     num_shown = max(0, len(read_log(run)[0]) - rows)
     while True:
         is_finished = (run / "model" / "config.json").is_file()
@@ -233,19 +235,24 @@ def runs_clean(
     """
     if not folder.is_dir():
         raise LitebertError("LB-888", f"the folder {folder} does not exist", next="litebert runs list")
-    sizes = dict[str, int]()
+    sizes, skipped = dict[str, int](), list[str]()
     for record in sorted(folder.rglob(RUN_FILE)):
         run = on_disk.Run(record.parent)
-        with locked(run.folder):
-            for path in sorted((run.folder / "checkpoints").glob("*")):
-                is_left = path.name.startswith("damaged-") or STAGING_MARK in path.name
-                if path.is_dir() and (run.has_model or is_left):
-                    sizes[str(path)] = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
-                    if not dry_run:
-                        remove_folder(path)
+        try:
+            with locked(run.folder, lambda: LitebertError("LB-504", "another process is training")):
+                for path in sorted((run.folder / "checkpoints").glob("*")):
+                    is_left = path.name.startswith("damaged-") or STAGING_MARK in path.name
+                    if path.is_dir() and (run.has_model or is_left):
+                        sizes[str(path)] = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
+                        if not dry_run:
+                            remove_folder(path)
+        except LitebertError as error:
+            if error.code != "LB-504":
+                raise
+            skipped.append(f"skipped {run.folder}: {error.what}")
     lines = [f"{path}  {format_bytes(sizes[path])}" for path in sorted(sizes, key=lambda path: -sizes[path])]
     note = f"{format_bytes(sum(sizes.values()))} {'would be freed' if dry_run else 'freed'}"
-    return Shown(sizes, "\n".join(lines), (note,))
+    return Shown(sizes, "\n".join(lines), (*skipped, note))
 
 
 def report(run: Path) -> Shown[dict[Literal["report"], str]]:

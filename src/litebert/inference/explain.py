@@ -138,6 +138,7 @@ def _encode_parts(model: Model, **texts: str | None) -> list[Part]:
 
 def _classify(model: Model, answer: str | None, text: str, pair: str | None = None) -> Question:
     """Score a label: its log-probability or, in regression, the output itself."""
+    pair = pair or None  # an empty one counts as none
     found, network = model.classify(text, pair), model.begin("classify", text)[0]
     labels, family = list(found.values), TextClassification.of(network.head_config)
     likeliest = found.labels[0] if found.labels else max(labels, key=found.values.__getitem__)
@@ -223,8 +224,11 @@ def _choose(model: Model, answer: str | None, question: str, context: str, choic
 def _answer(model: Model, answer: str | None, question: str, context: str) -> Question:
     """Score a span, or "no answer", by its log-probability: minus twice its training loss."""
     if answer is None:
-        best = model.answer(question, context)[0]
-        start, stop = best.start, best.stop
+        found = model.answer(question, context)
+        if not found:
+            what, advice = "there is no answer in a context without words", "give the text that contains the answer"
+            raise LitebertError("LB-891", what, next=advice)
+        start, stop = found[0].start, found[0].stop
     else:
         model.begin("answer", question)  # raises if the model lacks the head
         start = context.find(answer)

@@ -120,8 +120,8 @@ def window(places: Sequence[int], size: int, room: int) -> slice:
     """
     first, last = min(places), max(places)
     if last - first >= room:
-        what = f"the blanks are {last - first:,} tokens apart; the model reads {room:,} at once"
-        raise LitebertError("LB-934", what, next="fill parts of the text one by one")
+        what = f"the blanks, or the ends of the answer, are {last - first:,} tokens apart; at most {room:,} are read"
+        raise LitebertError("LB-934", what, next="give parts of the text one by one")
     start = min(max(0, (first + last + 1) // 2 - room // 2), max(0, size - room))
     return slice(start, start + room)
 
