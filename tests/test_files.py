@@ -13,15 +13,7 @@ import torch
 
 from litebert import files
 from litebert.errors import DamagedError, LitebertError, ResourceError, as_litebert_error
-from litebert.files import (
-    read_capped,
-    read_json,
-    remove_unfinished,
-    staged_folder,
-    write_bytes,
-    write_json,
-    write_stream,
-)
+from litebert.files import read_capped, read_json, staged_folder, write_bytes, write_json, write_stream
 
 
 def test_a_folder_appears_only_when_it_is_whole(tmp_path: Path) -> None:
@@ -40,7 +32,7 @@ def test_leftovers_of_killed_writers_are_removed(tmp_path: Path) -> None:
     (tmp_path / "step-1.partial-abc").mkdir()
     (tmp_path / "file.partial-abc").touch()
     (tmp_path / "kept").touch()
-    remove_unfinished(tmp_path)
+    files.remove_unfinished(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["kept"]
 
 

@@ -15,31 +15,20 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from torch.nn import Parameter
 
+from litebert import optim
 from litebert.config import AlbertConfig, OptimConfig
 from litebert.errors import LitebertError
 from litebert.nn import AlbertForPretraining
-from litebert.optim import (
-    AdamW,
-    Lamb,
-    MomentOptimizer,
-    Muon,
-    Schedule,
-    build_optimizer,
-    build_schedule,
-    clip_gradients,
-    load_state_tensors,
-    orthogonalise,
-    parameter_groups,
-    state_tensors,
-    use_average,
-)
+from litebert.optim import AdamW, Lamb, MomentOptimizer, Muon, build_optimizer, parameter_groups, state_tensors
 
 # Learning rates
 
 
-def schedule(name: str, warmup_steps: float, total_steps: int, decay_share: float = 0.2, peak: float = 1.0) -> Schedule:
+def schedule(
+    name: str, warmup_steps: float, total_steps: int, decay_share: float = 0.2, peak: float = 1.0
+) -> optim.Schedule:
     config = OptimConfig(schedule=name, learning_rate=peak, warmup_steps=warmup_steps, decay_share=decay_share)
-    return build_schedule(config, total_steps=total_steps)
+    return optim.build_schedule(config, total_steps=total_steps)
 
 
 @pytest.mark.parametrize(
@@ -179,7 +168,7 @@ def test_clipping_shrinks_gradients_by_one_common_factor(rows: list[list[float]]
     parameters = [with_gradient(row) for row in rows]
     norm = math.sqrt(math.fsum(value**2 for row in rows for value in row))
     factor = min(1.0, max_norm / norm) if norm else 1.0
-    assert clip_gradients(parameters, max_norm).item() == pytest.approx(norm, rel=1e-12)
+    assert optim.clip_gradients(parameters, max_norm).item() == pytest.approx(norm, rel=1e-12)
     for parameter, row in zip(parameters, rows, strict=True):
         wanted = row if norm < 0.99 * max_norm else pytest.approx([factor * x for x in row], rel=1e-12, abs=1e-300)
         assert parameter.grad.tolist() == wanted  # within the limit: bit for bit
@@ -217,7 +206,7 @@ def test_training_continues_bit_equal_from_saved_state(name: str, more: dict[str
     train(model, optimizer, range(3, 6))
 
     again = build_optimizer(config, resumed.named_parameters())
-    load_state_tensors(again, load_file(tmp_path / "state.safetensors"))
+    optim.load_state_tensors(again, load_file(tmp_path / "state.safetensors"))
     train(resumed, again, range(3, 6))
 
     found = state_tensors(again)
@@ -225,7 +214,7 @@ def test_training_continues_bit_equal_from_saved_state(name: str, more: dict[str
     weights = [parameter.clone() for parameter in model.parameters()]
     assert all(map(torch.equal, weights, resumed.parameters()))
     if "average_decay" in more:  # the average replaces the weights only inside the block
-        with use_average(optimizer), use_average(again):
+        with optim.use_average(optimizer), optim.use_average(again):
             assert all(map(torch.equal, model.parameters(), resumed.parameters()))
             assert not all(map(torch.equal, model.parameters(), weights))
         assert all(map(torch.equal, model.parameters(), weights))
@@ -249,7 +238,7 @@ def test_the_state_of_another_model_is_refused_and_changes_nothing(
     assert list(live) == ["weight/adam_m", "weight/adam_v", "bias/adam_m", "bias/adam_v"]
     tensors = {name: torch.ones_like(each) for name, each in live.items() if name != dropped}
     with pytest.raises(LitebertError, match=f"LB-423(?s:.*){message}"):
-        load_state_tensors(optimizer, tensors | added)
+        optim.load_state_tensors(optimizer, tensors | added)
     assert not any(tensor.any() for tensor in live.values())
 
 
@@ -278,4 +267,4 @@ def test_muon_moves_matrices_as_that_of_torch_does(shape: tuple[int, int]) -> No
         reference.step()
     moved, expected = ours - start, theirs - start
     assert (moved - expected).norm() < 0.02 * expected.norm()
-    assert not orthogonalise(torch.zeros(shape)).any()
+    assert not optim.orthogonalise(torch.zeros(shape)).any()
