@@ -75,8 +75,7 @@ class Bulk:
 
 
 TYPED: dict[str, list[click.Parameter]] = {
-    "order": [argument("first", str), argument("second", str | None, None)],
-    "similar": [argument("first", str), argument("second", str | None, None)],
+    **{name: [argument("first", str), argument("second", str | None, None)] for name in ("order", "similar")},
     "classify": [
         argument("texts", tuple[str, ...]),
         option("pairs", Annotated[tuple[str, ...], "--pair", "Second text, one for each TEXT."], ()),

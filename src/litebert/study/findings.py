@@ -163,12 +163,10 @@ def study_layers(
 
 def _names(found: Sequence[Layers]) -> list[str]:
     """Name models by the ends of their paths, long enough that they differ and none is only `model` or `best`."""
-    paths, names = [Path(each.source).absolute().parts[1:] for each in found], list[str]()
-    for length in range(1, max(map(len, paths)) + 1):
-        names = ["-".join(path[-length:]) for path in paths]
-        if len({*names}) == len({*paths}) and not {"model", "best"} & {*names}:
-            break
-    return names
+    paths = [Path(each.source).absolute().parts[1:] for each in found]
+    ends = (["-".join(path[-length:]) for path in paths] for length in range(1, max(map(len, paths))))
+    good = (names for names in ends if len({*names}) == len({*paths}) and not {"model", "best"} & {*names})
+    return next(good, ["-".join(path) for path in paths])
 
 
 def report_layers(found: Sequence[Layers]) -> Study[list[Layers]]:
