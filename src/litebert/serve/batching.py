@@ -146,11 +146,8 @@ class ServedModel:
                 return version, found
         except TimeoutError as error:
             self._metrics.abandoned.labels(self.name, "deadline").inc()
-            what, advice = (
-                f"no answer within the deadline of {timeout_ms} ms",
-                "send less, or allow a longer timeout_ms",
-            )
-            raise HttpError("LB-958", what, status=504, next=advice) from error
+            what = f"no answer within the deadline of {timeout_ms} ms"
+            raise HttpError("LB-958", what, status=504, next="send less, or allow a longer timeout_ms") from error
         except asyncio.CancelledError:  # the server is stopping and cannot wait any longer
             raise unavailable() from None
         finally:
