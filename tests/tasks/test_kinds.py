@@ -63,6 +63,7 @@ ANSWERED = [replace(example, answers=BALL) for example in ASKED]
 # A family, labelled examples, and a measure with its value for always giving the commonest answer
 FAMILIES: dict[str, tuple[Family[Any, Any], Sequence[Any], str, float]] = {
     "classification": (LABELS, texts(0, 1, 1, 1), "accuracy", 0.75),
+    "weighted": (replace(LABELS, class_weights=(1.0, 3.0)), texts(0, 1, 1, 1), "accuracy", 0.75),
     "vectors": (on_vectors(LABELS), texts(0, 1, 1, 1), "accuracy", 0.75),
     "vector score": (on_vectors(SCORE), SCORED, "pearson", 0.0),
     "multi-label": (MARKS, texts((0,), (0, 1), (), (0,)), "exact_match", 0.5),
@@ -194,7 +195,7 @@ def test_two_data_sets_of_one_name_are_refused() -> None:
 # Learning from a teacher, here the network itself
 
 
-@pytest.mark.parametrize("name", ["classification", "multi-label", "regression", "choice"])
+@pytest.mark.parametrize("name", ["weighted", "multi-label", "regression", "choice"])
 def test_teacher_mixes_its_share_into_the_loss(name: str, small_tokenizer: Tokenizer) -> None:
     family, examples, *_ = FAMILIES[name]
     network = trained(family, examples, small_tokenizer).eval()
@@ -206,7 +207,9 @@ def test_teacher_mixes_its_share_into_the_loss(name: str, small_tokenizer: Token
     alone, task.teacher = task.loss(work).total, TeacherConfig(weight=0.0)
     torch.testing.assert_close(task.loss(work).total, alone)
     task.teacher = TeacherConfig(weight=1.0, temperature=3.0)
-    assert task.loss(work).total < task.loss(replace(work, wanted=-work.wanted)).total
+    off = replace(work, wanted=-work.wanted)
+    assert task.loss(work).total < task.loss(off).total
+    assert task.loss(replace(off, weights=2 * work.weights)).total == 2 * task.loss(off).total
 
 
 @pytest.mark.parametrize("student", ["regression", "spans", "choice"])

@@ -146,6 +146,16 @@ def test_random_weights_take_nothing_from_the_model_and_an_unlearnt_task_is_doub
     assert "(commonest label 0.5000)" in str(evaluated) and evaluated.doubts
 
 
+def test_names_of_labels_that_are_assumed_are_said(
+    learnt: Path, films: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = shutil.copytree(learnt, tmp_path / "run")
+    written = run / "model" / "config.json"
+    written.write_text(written.read_text().replace('"bad"', '"LABEL_0"').replace('"good"', '"LABEL_1"'))
+    assert measure_split([Finetuned.open(run)], films / "dev.csv", "dev")[0]["accuracy"] == 1.0
+    assert "names no labels: they are taken to be, in order, bad, good" in capsys.readouterr().err
+
+
 def test_quantize_measures_a_run_before_and_after(learnt: Path, films: Path, tmp_path: Path) -> None:
     data = ["--data", str(films / "dev.csv")]
     command = ["quantize", str(learnt), str(tmp_path / "int8"), *data, "--evaluate", "--json"]
@@ -226,11 +236,18 @@ def test_a_warm_up_as_long_as_the_run_is_refused_before_work(tmp_path: Path, con
     assert not (tmp_path / "run.json").exists()
 
 
-def test_the_plan_counts_every_head_and_other_tasks_have_none(tmp_path: Path, configure: Configure) -> None:
+def test_the_plan_counts_every_head_and_settings_of_other_tasks_are_refused(
+    tmp_path: Path, configure: Configure
+) -> None:
     plans = [plan_finetuning(configure(f"train.exits={exits}"), tmp_path / "run") for exits in ("true", "false")]
     assert plans[0][1].num_parameters - plans[1][1].num_parameters == (STEPS - 1) * (2 * 32 + 2)
     (tmp_path / "tags.conll").write_text("Anna B-PER\nlaughs O\n\n" * 20, encoding="utf-8")
     tags = [f"data.{part}={tmp_path / 'tags.conll'}" for part in ("train", "dev")]
-    with pytest.raises(LitebertError, match=r"LB-518[\s\S]*token-classification"):
-        finetune(configure(*tags, "train.exits=true"), tmp_path / "run", is_quiet=True)
+    for changes, what in {
+        (*tags, "train.exits=true"): r"LB-518[\s\S]*token-classification",
+        (*tags, "task.class_weights=[1, 2]"): r"LB-891[\s\S]*token-classification",
+        ("task.class_weights=[1, 2, 3]",): r"LB-891[\s\S]*3 weights for sequence-classification",
+    }.items():
+        with pytest.raises(LitebertError, match=what):
+            finetune(configure(*changes), tmp_path / "run", is_quiet=True)
     assert not (tmp_path / "run" / "run.json").exists()

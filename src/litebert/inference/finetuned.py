@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from litebert.config import FinetuneConfig, Precision, PretrainConfig, TaskConfig, TaskDataConfig, numbered_labels
-from litebert.errors import LitebertError
+from litebert.errors import LitebertError, say
 from litebert.fast import calibrate, pack, to_int8
 from litebert.files import require_new, staged_folder
 from litebert.folder import INT8_FILE, load_model, save_model, weights_path
@@ -73,6 +73,8 @@ class Finetuned:
         network = open_network(folder, used, depth).network
         own, wanted = getattr(network, "head_config", None), dataset.family.head
         if own and own.labels == numbered_labels(len(wanted.labels)):  # placeholder names
+            if len(wanted.labels) > 1:
+                say(f"warning: {folder} names no labels: they are taken to be, in order, {', '.join(wanted.labels)}")
             own = own.model_copy(update={"labels": wanted.labels})
         # The labels must also be in the same order: the network predicts a label's position.
         if not isinstance(network, AlbertForTask) or own is None or not own.answers_as(wanted):

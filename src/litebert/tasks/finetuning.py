@@ -38,11 +38,11 @@ class LabelledSet:
 class FinetuningWork(MicroBatch):
     """A micro-batch and the weight of its whole step, so that shares of the loss add up.
 
-    `targets` lie end to end; `wanted` are the outputs of a teacher, if there is one.
+    `targets` lie end to end; `weights` has one per feature; `wanted` are the outputs of a teacher, if there is one.
     """
 
     targets: Tensor
-    weight: float
+    weights: Tensor
     step_weight: float
     wanted: Tensor | None = None
 
@@ -79,8 +79,8 @@ class Finetuning(Task[FinetuningWork], Generic[Example, Answer]):
                 given = [feature.teacher for feature in part if feature.teacher is not None]
                 wanted = move(torch.from_numpy(np.concatenate(given)), device) if given else None
                 batch, targets = collate(part).to(device), move(targets_of(part), device)
-                weight = sum(feature.weight for feature in part)
-                works.append(FinetuningWork(batch, targets, weight, step_weight, wanted))
+                weights = move(torch.tensor([feature.weight for feature in part]), device)
+                works.append(FinetuningWork(batch, targets, weights, step_weight, wanted))
             yield works
 
     def loss(self, work: FinetuningWork) -> Loss:
@@ -91,10 +91,10 @@ class Finetuning(Task[FinetuningWork], Generic[Example, Answer]):
         else:
             assert isinstance(family, Scoring), "`add_teacher_logits` refuses other kinds"
             logits = family.logits(self.network, work.batch)  # (features, outputs), like the teacher's
-            imitated = family.imitation(logits, work.wanted.view_as(logits), teacher.temperature)
+            imitated = work.weights * family.imitation(logits, work.wanted.view_as(logits), teacher.temperature)
             losses = (1 - teacher.weight) * family.losses_of(logits, work.targets) + teacher.weight * imitated
         total = losses.sum()
-        return Loss(total / work.step_weight, stack_sums(total, total.new_full((), work.weight)))
+        return Loss(total / work.step_weight, stack_sums(total, work.weights.sum()))
 
     def measures(self, sums: Sequence[float]) -> dict[str, float]:
         return {"loss": sums[0] / (sums[1] or 1.0)}

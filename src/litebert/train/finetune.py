@@ -26,7 +26,7 @@ from litebert.runs import RESULT_FILE, AnswerRow, Result, Run, is_run
 from litebert.settings import Resolved
 from litebert.tasks.finetuning import Finetuning, LabelledSet, adapt_defaults, add_teacher_logits, baseline, doubts
 from litebert.tasks.kinds.family import Dataset, Feature
-from litebert.tasks.kinds.text import TextClassification
+from litebert.tasks.kinds.text import SingleLabel, TextClassification
 from litebert.tasks.named import open_dataset
 from litebert.tokenizer import Tokenizer
 from litebert.train.loop import Estimate, faster_precision, measure_needs, process_bytes, train
@@ -176,6 +176,14 @@ def prepare(resolved: Resolved[FinetuneConfig], folder: Path) -> Prepared:
             expected="labels or scores of texts or pairs; and exits without a teacher or model.pooling=mean",
             next=f"omit {setting}",
         )
+    if weights := config.task.class_weights:
+        head = dataset.family.head
+        if not isinstance(dataset.family, SingleLabel) or len(weights) != len(head.labels):
+            what, received = "task.class_weights does not fit the task", f"{len(weights)} weights for {head}"
+            expected = "a weight for each label, where a text has exactly one"
+            raise LitebertError(
+                "LB-891", what, received=received, expected=expected, next="omit or correct the setting"
+            )
     if pooling == "auto":
         pooling = "mean" if has_choice and _gives_means(start) else "cls"
     if pooling == "mean":

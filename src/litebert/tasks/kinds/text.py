@@ -62,9 +62,8 @@ class TextExample:
 
 @dataclass(frozen=True)
 class TextClassification(Scoring[TextExample, Scores]):
-    """One answer per text or pair; a subclass for each kind of label. `class_weights` weight the loss by label."""
+    """One answer per text or pair; a subclass for each kind of label."""
 
-    class_weights: tuple[float, ...] | None = None
     is_number: ClassVar[bool] = False
     """Whether answers are scores and not labels."""
 
@@ -133,8 +132,11 @@ class TextClassification(Scoring[TextExample, Scores]):
         return dict(zip(self.head.labels, answer.values, strict=True))
 
 
+@dataclass(frozen=True)
 class SingleLabel(TextClassification):
-    """Exactly one label is right: cross entropy, and probabilities that add up to 1."""
+    """Exactly one label is right: cross entropy, weighted by label, and probabilities that add up to 1."""
+
+    class_weights: tuple[float, ...] | None = None
 
     def target(self, example: TextExample, /) -> NDArray[np.int64]:
         return np.array([label_of(example)], dtype=np.int64)
