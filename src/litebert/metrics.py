@@ -124,16 +124,17 @@ def entities(tags: Sequence[str]) -> list[tuple[str, int, int]]:
     """Return kind, first tag and end (exclusive) of each entity of a sentence.
 
     I- begins an entity if none of its kind is open, so IOB1 and broken sequences are read, too; anything else is
-    outside.
+    outside. The kind of a bare B or I is "".
     """
     closed: list[tuple[str, int, int]] = []
-    kind, start = "", 0
+    kind: str | None = None
+    start = 0
     for place, tag in enumerate([*tags, "O"]):
         prefix, _, own = tag.partition("-")
-        if kind and not (prefix == "I" and own == kind):  # anything but its own I- ends the open entity
+        if kind is not None and not (prefix == "I" and own == kind):  # anything but its own I- ends the open entity
             closed.append((kind, start, place))
-            kind = ""
-        if prefix in ("B", "I") and not kind:
+            kind = None
+        if prefix in ("B", "I") and kind is None:
             kind, start = own, place
     return closed
 

@@ -171,6 +171,11 @@ class AnswerRow:
     score: float | None
 
     @property
+    def is_blank(self) -> bool:
+        """Whether the text is blank, so that there is no answer."""
+        return not self.answer and self.confidence is None
+
+    @property
     def is_right(self) -> bool:
         return (self.score or 0.0) >= 1
 

@@ -162,6 +162,10 @@ def test_a_classifier_learns_and_its_copy_predicts_the_same() -> None:
     assert classifier.score(PHRASES, LABELS) > 0.8  # 0.5 is guessing
     for twin in (copy.deepcopy(classifier), pickle.loads(pickle.dumps(classifier))):
         np.testing.assert_array_equal(twin.predict_proba(PHRASES), found)
+    classifier.set_params(epochs=None, settings=settings | {"train.steps": 1})
+    with pytest.warns(UserWarning, match="unique classes"):  # from scikit-learn: each text has a class of its own
+        classifier.fit(PHRASES, np.arange(len(PHRASES)))
+    assert classifier.predict_proba(PHRASES[:2]).shape == (2, len(PHRASES))
 
 
 @pytest.mark.parametrize(("texts", "labels"), [(["a"], [1, 2]), (["a", "b"], [1, 1])])

@@ -186,7 +186,7 @@ def test_a_verb_takes_a_name_on_the_hub_or_a_run(
 def folder(small_model: Path, tmp_path: Path) -> Path:
     """Return a model folder that also holds private files."""
     folder = shutil.copytree(small_model, tmp_path / "model")
-    for name in ("secret.txt", "optimizer.pt"):
+    for name in ("secret.txt", "optimizer.pt", "optimizer.safetensors"):
         (folder / name).touch()
     return folder
 
@@ -244,7 +244,7 @@ def test_a_card_shows_the_run_and_the_command_but_no_paths(hub, small_model: Pat
     place, rows = folder.parent, [("eval", 0, 9.5), ("train", 7, 8.5), ("eval", 8, 7.25)]
     settings = {
         "optim.learning_rate": (0.001, "command line: optim.learning_rate=0.001"),
-        "data.corpus": ("/home/me", "flag"),
+        **dict.fromkeys(("data.corpus", "start.model", "distil.teacher", "teacher.run"), ("/home/me", "flag")),
         "train.seed": (1, "default"),
         "model.hidden_size": (32, "preset mini (recipe laptop)"),
         "train.steps": (70, "measured here"),
@@ -255,11 +255,11 @@ def test_a_card_shows_the_run_and_the_command_but_no_paths(hub, small_model: Pat
     (place / "run.json").write_text(json.dumps(recorded))
     lines = (json.dumps({"kind": kind, "step": step, "masked_lm_loss": loss}) for kind, step, loss in rows)
     (place / "metrics.jsonl").write_text("".join(f"{line}\n" for line in lines))
-    text, command = model_card(folder), f"litebert pretrain --corpus CORPUS --recipe laptop --name {place.name}"
+    text, command = model_card(folder), "litebert distil TEACHER --corpus CORPUS --from MODEL --teacher RUN"
     for part in ("| masked_lm_loss | 7.25 |", "step 8 of the run", "`c0ffee`"):
         assert part in text
     assert "/home/me" not in text and "train.seed" not in text
-    assert f"{command} optim.learning_rate=0.001 train.steps=70\n" in text
+    assert f"{command} --recipe laptop --name {place.name} optim.learning_rate=0.001 train.steps=70\n" in text
 
     # Our own card is written again, a card of the user's is sent unchanged.
     write_card(folder)

@@ -267,7 +267,8 @@ WRONG = row(expected="label-3", answer="label-9", score=0.0)
 MISTAKEN = [WRONG, WRONG, row(expected="label-1", answer="label-2", score=0.0)]
 MANY_LABELS = {"rows": MISTAKEN, "labels": tuple(f"label-{number}" for number in range(40))}
 COMMONEST = ["dev: the 2 commonest of 2 confusions Expected Answered Times label-3 label-9 2 label-1 label-2 1"]
-TOO_SURE = ["On dev it is 0.4000: the last step is 90.0% sure on average and 50.0% right."]
+BLANK = row(text=" ", answer="", confidence=None, score=0.0)
+TOO_SURE = ["dev, 10 examples", "On dev it is 0.4000: the last step is 90.0% sure on average and 50.0% right."]
 FINETUNED: dict[str, tuple[dict[str, Any], list[str], list[str]]] = {
     "plain": ({}, FINETUNED_PLAIN, ["objective."]),
     "no doubts": ({"doubts": ()}, ["accuracy, key measure 0.7000"], ["no better than"]),
@@ -279,7 +280,7 @@ FINETUNED: dict[str, tuple[dict[str, Any], list[str], list[str]]] = {
     "not finished": ({"is_finished": False}, UNFINISHED, ["Best evaluation", "litebert evaluate", "Held-out step"]),
     "one seed of several": ({"name": "mrpc/seed-1"}, ["Fine-tuning run mrpc/seed-1 Finished"], []),
     "many labels": (MANY_LABELS, COMMONEST, []),
-    "too sure": ({"rows": [row(score=float(number < 5)) for number in range(10)]}, TOO_SURE, []),
+    "too sure": ({"rows": [*(row(score=float(number < 5)) for number in range(10)), BLANK]}, TOO_SURE, []),
     "without confidence": ({"rows": [row(), row(confidence=None)]}, [], ["Calibration"]),
     "several labels": ({"rows": [row(), row(answer="equivalent, not_equivalent")]}, [], ["Calibration"]),
     "spans": ({"rows": SPANS, "labels": ()}, OF_SPANS, ["Confusion"]),

@@ -204,6 +204,8 @@ def test_words_are_read_with_the_tag_in_the_last_column(write: Write) -> None:
         (4, {"tokens": ["Anna", "went", "#"], "tags": ["B-PER", "O", "O"]}),
         (8, {"tokens": ["to", "Rome"], "tags": ["O", "B-LOC"]}),
     ]
+    noted = write("noted.conll", "# id a\tdomain=b\nAnna NNP - B-PER\n# sent_id = 2\n# CD - O\n")
+    assert rows(open_table(noted)) == [{"tokens": ["Anna", "#"], "tags": ["B-PER", "O"]}]
     alone = open_table(write("new.bio", "Anna\nwent\n\n\nhome\n"))
     assert rows(alone) == [{"tokens": ["Anna", "went"]}, {"tokens": ["home"]}]
 

@@ -108,13 +108,13 @@ class LitebertClassifier(ClassifierMixin, _TakesTexts):  # type: ignore[misc]
             raise LitebertError("LB-876", what, received=received, next="check X and y")
         with TemporaryDirectory() as scratch:
             examples = Path(scratch) / "examples.jsonl"
-            # labels contain a word, because bare numbers would mean regression
-            rows = ({"text": text, "label": f"class {n}"} for text, n in zip(texts, numbers.tolist(), strict=True))
+            rows = ({"text": text, "label": n} for text, n in zip(texts, numbers.tolist(), strict=True))
             write_stream(examples, (f"{json.dumps(row)}\n".encode() for row in rows))
             run = finetune(
                 examples,
                 model=self.model,
                 columns=["text=text", "label=label"],
+                problem="classification",
                 epochs=self.epochs,
                 runs=scratch,
                 settings={"train.seed": self.seed, **(self.settings or {})},
@@ -130,7 +130,7 @@ class LitebertClassifier(ClassifierMixin, _TakesTexts):  # type: ignore[misc]
     def predict_proba(self, X: Sequence[str]) -> NDArray[np.float64]:  # noqa: N803
         """Return the probability of each class: one row per text, with columns in the order of `classes_`."""
         check_is_fitted(self)
-        names = [f"class {number}" for number in range(len(self.classes_))]
+        names = [str(number) for number in range(len(self.classes_))]
         answers = self._model.classify(as_list(X, "predict"))
         rows = [[answer.values[name] for name in names] for answer in answers]
         return np.array(rows, dtype=np.float64).reshape(-1, len(names))

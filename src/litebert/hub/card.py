@@ -17,6 +17,7 @@ from litebert.tokenizer import Tokenizer
 CARD_FILE = "README.md"
 WRITTEN_BY_LITEBERT = "<!-- Written by litebert. Remove this line to keep your own changes. -->"
 _LONGEST_CARD = 4 << 20
+_PRIVATE = ("data.", "start.model", "model.start", "distil.teacher", "teacher.run")  # how settings with a path begin
 _IMPLIED = {"recipe", "preset", "tokenizer", "start"}  # origins of settings that other words of the command imply
 # What each pretraining head does, an example call, and the parameters that it needs.
 _VERBS = {
@@ -117,21 +118,22 @@ def _training(run: Run, kept: str) -> dict[str, object]:
 
     # The command: folders are private, so paths are reduced to names.
     if run.kind == "pretraining":
-        words, start = ["pretrain", "--corpus", "CORPUS"], "--from" if settings.get("start.model") else ""
+        words = ["distil", "TEACHER"] if settings.get("distil.teacher") else ["pretrain"]
+        words, start = [*words, "--corpus", "CORPUS"], "--from" if settings.get("start.model") else ""
     else:
         task, own = str(settings["task.name"]), PurePath(str(settings.get("data.train") or "DATA")).name
         words = ["finetune", own] if task == "table" else ["finetune", task, "--data", "DATA"]
         start = "" if origins.get("model.start") == DEFAULT else "--model"
     words += [start, "MODEL"] if start else []
+    words += ["--teacher", "RUN"] if settings.get("teacher.run") else []
     recipes = sorted({recipe for origin in origins.values() if (recipe := name_in(origin, "recipe"))})
     words += ["--recipe", recipes[0]] if recipes else []
     presets = {preset for origin in origins.values() if is_typed(origin) and (preset := name_in(origin, "preset"))}
     words += [word for name in presets for word in ("--preset", name)]
     words += ["--name", run.name]
     for name, origin in sorted(origins.items()):
-        is_private = name.startswith("data.") or name in ("start.model", "model.start", "task.name")
         is_implied = origin in (DEFAULT, SUITED) or origin.partition(" ")[0] in _IMPLIED
-        if not is_implied and not is_private:
+        if not is_implied and not name.startswith((*_PRIVATE, "task.name")):
             value = settings.get(name)
             words.append(f"{name}={value if isinstance(value, str) else json.dumps(value)}")
 
@@ -142,6 +144,6 @@ def _training(run: Run, kept: str) -> dict[str, object]:
         "baseline": result.baseline if result else {},
         "doubts": result.doubts if result else (),
         "data": {name: f"`{value}`" for name, value in run.file.data.items()},
-        "given": {name: value for name, value in given.items() if not name.startswith(("model.", "data."))},
+        "given": {name: value for name, value in given.items() if not name.startswith((*_PRIVATE, "model."))},
         "command": shlex.join(["litebert", *words]),
     }

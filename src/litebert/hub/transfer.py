@@ -23,8 +23,8 @@ _ATTEMPTS = 5  # to resume a download from the same position
 _CONSISTENCY_FAILED = "Consistency check failed"  # how the messages of huggingface_hub begin
 
 MODEL_FILES = (
-    "config.json", "*.safetensors", "*.safetensors.index.json", "*.model", "tokenizer.json", "tokenizer_config.json",
-    "special_tokens_map.json", "vocab.txt", "README.md",
+    "config.json", "model*.safetensors", "model.safetensors.index.json", "README.md",
+    "*.model", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.txt",
     # those of sentence-transformers
     "modules.json", "sentence_bert_config.json", "config_sentence_transformers.json", "[0-9]_*/config.json",
 )  # fmt: skip

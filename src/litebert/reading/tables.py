@@ -238,13 +238,14 @@ def scan_tagged(source: Source) -> Iterator[Scanned]:
     """Yield each sentence of a .conll, .bio or .iob file as a row with `tokens` and `tags`, numbered by its first line.
 
     A line has a word first and its tag last, with anything in between; files without labels may have only words. Blank
-    lines separate sentences. Document marks (-DOCSTART-) and comments (# …) are skipped; a line whose word is # has as
-    many cells as other lines.
+    lines separate sentences. Document marks (-DOCSTART-) and comments (# …, # key = value) are skipped; a line whose
+    word begins with # has as many cells as other lines.
     """
     width, sentence = 0, list[tuple[int, list[str]]]()  # cells in the first line with words, and so in all
     for number, line in chain(read_lines(source), [(0, "")]):  # a blank line ends the last sentence, too
         cells = line.split("\t") if "\t" in line else line.split()
-        if cells and (cells[0] == "-DOCSTART-" or (cells[0][:1] == "#" and len(cells) != (width or 2))):
+        is_note = line.startswith("# ") and (not width or "\t" in line or " = " in line)  # of any number of cells
+        if cells and (cells[0] == "-DOCSTART-" or (cells[0][:1] == "#" and (is_note or len(cells) != (width or 2)))):
             continue
         if any(cells):
             width = width or len(cells)

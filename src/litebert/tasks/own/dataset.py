@@ -578,8 +578,7 @@ def answer_table(
     writer = csv.writer(written, lineterminator="\n")
     writer.writerow(["id", "prediction", *columns])
     for row, values in zip(rows, numbers, strict=True):
-        is_blank = not row.answer and row.confidence is None
-        cells = [None if is_blank else values.get(name) for name in columns]
+        cells = [None if row.is_blank else values.get(name) for name in columns]
         writer.writerow([row.id, row.answer, *("" if cell is None else f"{cell:.6g}" for cell in cells)])
     return {f"{split}.csv": written.getvalue()}
 
