@@ -67,6 +67,8 @@ class LoopbackHub:
         return repository
 
     async def info(self, request: Request) -> Response:
+        if self.fault == "not listed" and sum("/models/" in each for each in self.requests) == 1:  # the next succeeds
+            raise HTTPException(400)
         repository = self.find(request)
         files = [{"rfilename": path} for path in repository.files]
         about = {"id": "{owner}/{name}".format(**request.path_params), "private": repository.private}
@@ -82,7 +84,8 @@ class LoopbackHub:
         data = repository.files[path]
         fault = self.fault if request.method == "GET" and path == "model.safetensors" else ""
         half = data[: len(data) // 2]  # "cut off" ends there, whatever range is requested
-        sent = {"other bytes": data[::-1], "cut off": half, "short length": half}.get(fault, data)
+        other = dict.fromkeys(("other bytes", "not listed"), data[::-1])
+        sent = (other | {"cut off": half, "short length": half}).get(fault, data)
         headers = {"ETag": f'"{_entry(path, data)["etag"]}"', "X-Repo-Commit": repository.commit}
         return Response(sent, headers=headers | {"Content-Length": str(len(data if fault == "cut off" else sent))})
 

@@ -120,11 +120,11 @@ def pull(repository: str, revision: str | None = None, *, legacy_pickle: bool = 
         known = set(blobs.glob("*"))
         for file in filter_repo_objects(names, allow_patterns=patterns, ignore_patterns=_IN_FOLDERS):
             hf_hub_download(repository, file, revision=commit, library_name="litebert")
-        for blob in set(blobs.glob("*")) - known:
-            _require_hash(blob)
         folder = Path(
             snapshot_download(repository, revision=revision, allow_patterns=patterns, ignore_patterns=_IN_FOLDERS)
         )
+        for blob in set(blobs.glob("*")) - known:
+            _require_hash(blob)
     if any(folder.glob("*.safetensors")) or (legacy_pickle and any(folder.glob("*.bin"))):
         return folder
     what, pickled = f"{repository} has no safetensors", [file for file in names if file.endswith(".bin")]

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from litebert.config import ATTENTION_KINDS, HEADS, PRESETS, AlbertConfig, HeadConfig, numbered_labels
 from litebert.errors import DamagedError, LitebertError, NoVocabularyError, disk_errors
-from litebert.files import Json, read_json, require_new, staged_folder, write_bytes, write_json, write_text
+from litebert.files import Json, read_json, require_new, staged_folder, write_bytes, write_json
 from litebert.folder.config import build_config, doubts
 from litebert.folder.model import build_network, head_of, load_model, read_weights, save_model, widen, write_weights
 from litebert.folder.names import GOOGLE, canonicalise, groups_on_disk, tensor_names
@@ -231,25 +231,26 @@ def export_checkpoint(model: Path, output: Path) -> GoogleExport:
             stored = {name: torch.zeros(shape) for name, shape in zip(_POOLER, shapes, strict=True)}
         weights |= as_variables({name: widen(stored[name], f"{model}: {name}") for name in _POOLER})
 
-    vocabulary = {}
+    prefix = output if "ckpt" in output.name else output / "model.ckpt-best"
+    files = {CONFIG_FILE: (json.dumps(table, indent=2, sort_keys=True) + "\n").encode()}
     try:  # Google's code cannot read tokenizer.json: if necessary, the vocabulary is made from it
         words = read_vocabulary(model)
-        vocabulary[{".model": "30k-clean.model", ".txt": "vocab.txt"}[words.suffix]] = words.data
+        files[{".model": "30k-clean.model", ".txt": "vocab.txt"}[words.suffix]] = words.data
     except NoVocabularyError as error:
         notes.append(f"Google's code also needs the vocabulary: {error.what}")
-    prefix = output if "ckpt" in output.name else output / "model.ckpt-best"
-    for name in (f"{prefix.name}.index", CONFIG_FILE, *vocabulary):
-        require_new(prefix.with_name(name), force=None)
-    write_text(prefix.with_name(CONFIG_FILE), json.dumps(table, indent=2, sort_keys=True) + "\n")
-    for name, data in vocabulary.items():
-        write_bytes(prefix.with_name(name), data)
-    written = write_bundle(prefix, weights | {_STEP: torch.tensor(0)})
     quoted = '"' + prefix.name.replace("\\", "\\\\").replace('"', '\\"') + '"'  # for tf.train.latest_checkpoint
-    state = f"model_checkpoint_path: {quoted}\nall_model_checkpoint_paths: {quoted}\n"
-    write_text(prefix.with_name("checkpoint"), state)
-    files = (CONFIG_FILE, *vocabulary, *(path.name for path in written), "checkpoint")
+    files["checkpoint"] = f"model_checkpoint_path: {quoted}\nall_model_checkpoint_paths: {quoted}\n".encode()
+    require_new(prefix.with_name(f"{prefix.name}.index"), force=None)
+    for name, data in files.items():
+        path = prefix.with_name(name)
+        if not (path.is_file() and path.read_bytes() == data):  # else an export that was killed wrote it
+            require_new(path, force=None)
+    for name, data in files.items():
+        write_bytes(prefix.with_name(name), data)
+    written = write_bundle(prefix, weights | {_STEP: torch.tensor(0)})  # its index last
+    names = (*files, *(path.name for path in written))
     num_parameters = sum(each.numel() for each in weights.values())
-    return GoogleExport(str(prefix), files, len(weights) + 1, num_parameters, tuple(notes))
+    return GoogleExport(str(prefix), names, len(weights) + 1, num_parameters, tuple(notes))
 
 
 # --- finding a checkpoint: in an archive, which is unpacked, in a folder, or at its prefix --------------------------

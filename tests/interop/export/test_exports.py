@@ -247,7 +247,7 @@ def test_every_product_with_a_weight_is_in_integers_and_near_the_network(
 
 @torch.no_grad()
 def test_what_cannot_be_exported_is_refused_and_nothing_is_touched(
-    folder_of: Folders, tokenizer: Tokenizer, tmp_path: Path
+    folder_of: Folders, tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     usual, bare, local, coarse = folder_of("pretraining"), *(tmp_path / name for name in ("bare", "local", "coarse"))
     save_model(build(), bare)
@@ -273,6 +273,9 @@ def test_what_cannot_be_exported_is_refused_and_nothing_is_touched(
         assert sorted(tmp_path.rglob("*")) == before and (tmp_path / "old.onnx").read_bytes() == b"old"
     with pytest.raises(LitebertError, match="LB-751"):
         export_program(usual, Path("model.onnx"))
+    monkeypatch.setattr("litebert.interop.export.onnx._FILE_LIMIT", 100)
+    with pytest.raises(LitebertError, match="LB-474"):
+        export_onnx(usual, tmp_path / "model.onnx")
 
 
 def test_wrong_numbers_and_a_third_party_head_are_refused(tokenizer: Tokenizer) -> None:

@@ -85,7 +85,8 @@ def test_a_failed_or_wrong_download_is_named_and_not_kept(tmp_path: Path, monkey
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / "served").write_bytes(b"another package")
     served = (tmp_path / "served").as_uri()
-    for url, said in (("http://127.0.0.1:9/none.tgz", r"LB-877[\s\S]*--runtime"), (served, "LB-878: file://")):
+    failed = dict.fromkeys(("http://127.0.0.1:9/none.tgz", "http://127.0.0.1:9/a b"), r"LB-877[\s\S]*--runtime")
+    for url, said in (failed | {served: "LB-878: file://"}).items():
         monkeypatch.setattr(web, "URL", url)
         with pytest.raises(LitebertError, match=said):
             read_runtime(None)

@@ -135,6 +135,12 @@ def test_exported_bytes_and_configuration_are_those_of_google(tmp_path: Path) ->
     assert (ours / data).read_bytes() == (theirs / data).read_bytes()
     tables = [list(read_table((at / f"{BEST}.index").read_bytes())) for at in (theirs, ours)]
     assert tables[0] == tables[1]
+    (ours / f"{BEST}.index").unlink()  # as an export that was killed leaves it
+    export_checkpoint(ours / "model", ours)
+    (ours / f"{BEST}.index").unlink()
+    (ours / "checkpoint").write_text("of another training")
+    with pytest.raises(LitebertError, match=r"LB-619: .*checkpoint already"):
+        export_checkpoint(ours / "model", ours)
     table = json.loads((WRITTEN / "groups_bfloat16" / "albert_config.json").read_text())
     del table["layers_to_keep"]
     text = (tmp_path / "groups_bfloat16" / "albert_config.json").read_text()

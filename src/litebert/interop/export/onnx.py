@@ -10,6 +10,7 @@ import tarfile
 import unicodedata
 import urllib.request
 from collections.abc import Callable
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
@@ -88,7 +89,9 @@ def to_graph(network: program.PaddedNetwork) -> onnx.ModelProto:
     """Export with dynamic axes for batch and length, storing each weight once."""
     size = 4 * sum(parameter.numel() for parameter in network.parameters())
     if size > _FILE_LIMIT:
-        raise ValueError(f"{size:,} bytes of weights do not fit in one ONNX file; litebert export program has no limit")
+        what, received = "the weights do not fit in one ONNX file", f"{size:,} bytes"
+        advice = "litebert export program, which has no limit"
+        raise LitebertError("LB-474", what, received=received, expected=f"at most {_FILE_LIMIT:,}", next=advice)
     with program.quiet():
         traced = torch.onnx.export(
             program.trace(network),
@@ -283,7 +286,7 @@ def read_runtime(package: Path | None) -> tuple[bytes, bytes]:
         try:
             with urllib.request.urlopen(URL, timeout=_SECONDS) as answer:
                 data: bytes = answer.read(_PACKAGE_LIMIT)
-        except OSError as error:
+        except (OSError, HTTPException) as error:
             raise LitebertError("LB-877", f"{URL} cannot be fetched", received=error, next=again) from error
     else:
         data = read_capped(path, _PACKAGE_LIMIT, command=f"ls -l {path}")
