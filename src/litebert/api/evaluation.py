@@ -1,6 +1,5 @@
 """Evaluate fine-tuned and pretrained models, answer whole splits, and run all of GLUE."""
 
-import inspect
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -66,6 +65,14 @@ class Evaluation:
         return "\n".join(lines)
 
 
+_OPTIONS = {  # which each kind of evaluation uses, besides those of all; any other is refused
+    "a fine-tuned model": ("split", "task", "columns", "precision", "depth"),
+    "a pretrained model": ("columns", "precision"),
+    "a measure without fine-tuning": ("on", "limit", "precision"),
+    "a prediction file": ("predictions", "null_odds"),
+}
+
+
 def evaluate(
     models: Models = (),
     *,
@@ -94,49 +101,49 @@ def evaluate(
     """
     given = dict(locals())
     require_types(evaluate, given)
-    given["models"] = chosen = tuple(paths(models))
+    chosen = paths(models)
     if (predictions is None) == (not chosen) or (on is not None and len(chosen) > 1):
         received = f"{len(chosen)} runs, --predictions {predictions}, --on {on}"
         what, expected = "there must be one thing to evaluate", "RUN..., or RUN --on ..., or --predictions FILE"
         raise LitebertError("LB-525", what, received=received, expected=expected, next="litebert evaluate --help")
-    run = Run.of(chosen[0]) if chosen else None
-    measure: Callable[..., Evaluation]
-    kind, measure = "a fine-tuned model", _evaluate_finetuned
+    run, kind = Run.of(chosen[0]) if chosen else None, "a fine-tuned model"
     if predictions is not None:
-        kind, measure = "a prediction file", _evaluate_predictions
+        kind = "a prediction file"
     elif on is not None:
-        kind, measure = "a measure without fine-tuning", _evaluate_zero_shot
+        kind = "a measure without fine-tuning"
     elif len(chosen) == 1 and (run.kind == "pretraining" if run else task is None):
-        kind, measure = "a pretrained model", _evaluate_pretrained
-    # the options that apply are the arguments of the measuring function; any other option is refused
-    takes = inspect.signature(measure).parameters
-    for name, each in inspect.signature(evaluate).parameters.items():
-        is_used = name == "quiet" or (name in takes and not (name == "task" and run))
-        if not is_used and given[name] != each.default:
+        kind = "a pretrained model"
+    for name, value in given.items():
+        is_used = name in ("models", "data", "quiet", *_OPTIONS[kind]) and not (name == "task" and run)
+        if not is_used and value not in (None, (), []):
             flag = "--column" if name == "columns" else f"--{name.replace('_', '-')}"
             nothing, received = f"{flag} has nothing to act on", f"{flag} for {kind}"
             raise RequestError("LB-916", nothing, received=received, next=f"omit {flag}")
     if data is None and (on or run is None):
         advice = "litebert evaluate --help"
         raise LitebertError("LB-526", f"{kind} needs data to measure on: --data", next=advice)
-    return measure(**{name: given[name] for name in takes})
+    if kind == "a fine-tuned model":
+        return _evaluate_finetuned(chosen, data, split, task, columns, precision, depth, quiet)
+    if kind == "a pretrained model":
+        return _evaluate_pretrained(chosen[0], data, columns, precision)
+    if on is not None and data is not None:
+        return _evaluate_zero_shot(chosen[0], on, Path(data), limit, precision)
+    assert predictions is not None and data is not None
+    return _evaluate_predictions(Path(predictions), Path(data), null_odds)
 
 
-def _evaluate_predictions(predictions: str | Path, data: str | Path, null_odds: str | Path | None) -> Evaluation:
-    from litebert.tasks.named.questions import score_predictions
-
-    odds = None if null_odds is None else Path(null_odds)
-    return Evaluation({"predictions": score_predictions(Path(data), Path(predictions), null_odds=odds)})
-
-
-def _evaluate_zero_shot(
-    models: Sequence[str], on: str, data: str | Path, limit: int | None, precision: Precision | None
-) -> Evaluation:
+def _evaluate_zero_shot(path: str, on: str, data: Path, limit: int | None, precision: Precision | None) -> Evaluation:
     from litebert.inference import Model
     from litebert.inference.measures import MEASURES
 
-    model = Model.load(models[0], precision=precision or "fp32")
-    return Evaluation({on: MEASURES[on](model, Path(data), limit=limit)})
+    return Evaluation({on: MEASURES[on](Model.load(path, precision=precision or "fp32"), data, limit=limit)})
+
+
+def _evaluate_predictions(predictions: Path, data: Path, null_odds: str | Path | None) -> Evaluation:
+    from litebert.tasks.named.questions import score_predictions
+
+    odds = None if null_odds is None else Path(null_odds)
+    return Evaluation({"predictions": score_predictions(data, predictions, null_odds=odds)})
 
 
 def _evaluate_finetuned(
@@ -176,7 +183,7 @@ def _open_models(models: Sequence[str], quiet: bool, advance: Callable[[int], No
 
 
 def _evaluate_pretrained(
-    models: Sequence[str], data: str | Path | None, columns: Sequence[str], precision: Precision | None
+    path: str, data: str | Path | None, columns: Sequence[str], precision: Precision | None
 ) -> Evaluation:
     """Evaluate on masked LM and sentence order; without a sentence-order head, only on masked LM."""
     from litebert.fast import DTYPES, refuse_non_finite
@@ -185,7 +192,7 @@ def _evaluate_pretrained(
     from litebert.nn import AlbertForPretraining
     from litebert.tasks.pretraining import Pretraining
 
-    run, folder = Run.of(models[0]), locate(models[0])
+    run, folder = Run.of(path), locate(path)
     config = None if run is None else recorded_config(PretrainConfig, run)
     loaded = load_model(folder, dtype=DTYPES[precision or precision_of(config)])
     of_order = {name for name in loaded.missing if name.startswith("sentence_order.")}
