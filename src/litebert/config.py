@@ -16,6 +16,7 @@ class Section(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
 
 # ---- the network ----------------------------------------------------------------------------------------------------
 
+Pooling = Literal["mean", "cls", "max"]
 Activation = Literal["gelu_new", "gelu_pytorch_tanh", "gelu", "relu", "tanh", "linear"]
 Sharing = Literal["all", "attention", "ffn", "none"]
 Precision = Literal["fp32", "bf16", "fp16"]

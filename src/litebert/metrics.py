@@ -9,6 +9,7 @@ import string
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from statistics import mean, median, stdev
 
 import numpy as np
@@ -183,21 +184,17 @@ def squad1_measures(gold: Gold, predictions: Mapping[str, str]) -> dict[str, flo
 
 
 def squad2_measures(
-    gold: Gold,
-    predictions: Mapping[str, str],
-    null_scores: Mapping[str, float] | None = None,
-    *,
-    threshold: float = OFFICIAL_THRESHOLD,
+    gold: Gold, predictions: Mapping[str, str], null_scores: Mapping[str, float] | None = None
 ) -> dict[str, float]:
     """Measure answers; an empty one means "cannot be answered", a missing one is not counted.
 
     Returns `exact` and `f1` over all questions, over those with an answer (`has_answer_`) and without one
     (`no_answer_`). A null score is any number that is larger if a question seems unanswerable; questions above the
-    threshold count as unanswered.
+    official threshold count as unanswered.
     """
     kept = raw_scores(gold, predictions)
     for key in kept:
-        if null_scores is not None and null_scores[key] > threshold:
+        if null_scores is not None and null_scores[key] > OFFICIAL_THRESHOLD:
             kept[key] = (float(not gold[key]), float(not gold[key]))  # no answer is right where there is none
     require_some(len(kept))
     parts = {
@@ -224,28 +221,40 @@ def threshold_measures(
     raw, measures = raw_scores(gold, predictions), dict[str, float]()
     require_some(len(raw))
     surest = [key for key in sorted(null_scores, key=null_scores.__getitem__) if key in raw]
-    num_answerable = sum(map(bool, gold.values()))
+    nulls, num_answerable = [null_scores[key] for key in surest], sum(map(bool, gold.values()))
     for which, name in enumerate(("exact", "f1")):
-        # As in the official script, the threshold of answering nothing is 0.0 for any scores, and a threshold may fall
-        # between two questions with the same score.
-        score = highest = float(len(gold) - num_answerable)  # of answering nothing
-        threshold = hits = area = recall = 0.0
-        for place, key in enumerate(surest):
-            own = raw[key][which]
-            # One question more is answered: it gains its score, or loses the point for no answer.
-            score += own if gold[key] else -bool(predictions[key])
-            if score > highest:
-                highest, threshold = score, null_scores[key]
-            # The area under the precision-recall curve; hits are scores in [0, 1], which scikit-learn's cannot use.
-            hits += own if gold[key] else 0.0
-            is_last_of_score = key == surest[-1] or null_scores[key] != null_scores[surest[place + 1]]
-            if is_last_of_score and num_answerable:
-                area += hits / (place + 1) * (hits / num_answerable - recall)  # precision times the gain in recall
-                recall = hits / num_answerable
-        measures |= {f"best_{name}": 100 * highest / len(raw), f"best_{name}_threshold": threshold}
+        # An answer gains its score, or loses the point for no answer.
+        gains = [raw[key][which] if gold[key] else -float(bool(predictions[key])) for key in surest]
+        best, threshold = best_threshold(gains, nulls, len(gold) - num_answerable)
+        measures |= {f"best_{name}": 100 * best / len(raw), f"best_{name}_threshold": threshold}
         if num_answerable:
-            measures[f"{name}_average_precision"] = 100 * area
+            scores = [max(gain, 0.0) for gain in gains]
+            measures[f"{name}_average_precision"] = 100 * average_precision(scores, nulls, num_answerable)
     return measures
+
+
+def best_threshold(gains: Sequence[float], nulls: Sequence[float], nothing: float) -> tuple[float, float]:
+    """Return the highest total and its threshold, given the gain of each answer, the surest first, and `nothing`'s.
+
+    As in the official script, the threshold of answering nothing is 0.0 for any scores, and a threshold may fall
+    between two questions with the same score.
+    """
+    totals = list(accumulate(gains, initial=float(nothing)))
+    place = totals.index(max(totals))
+    return totals[place], [0.0, *nulls][place]
+
+
+def average_precision(scores: Sequence[float], nulls: Sequence[float], num_answerable: int) -> float:
+    """Return the area under the precision-recall curve, given the score of each answer, the surest first.
+
+    Scores are in [0, 1], which scikit-learn's function cannot use.
+    """
+    area = recall = 0.0
+    for number, hits in enumerate(accumulate(scores), start=1):
+        if number == len(nulls) or nulls[number] != nulls[number - 1]:  # the last of those with one null score
+            area += hits / number * (hits / num_answerable - recall)  # precision times the gain in recall
+            recall = hits / num_answerable
+    return area
 
 
 def raw_scores(gold: Gold, predictions: Mapping[str, str]) -> dict[str, tuple[float, float]]:

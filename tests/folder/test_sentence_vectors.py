@@ -11,8 +11,8 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer
 
 import litebert
+from litebert.config import Pooling as Pooled
 from litebert.errors import LitebertError
-from litebert.folder import Pooling as Pooled
 from litebert.folder import SentenceVectors, read_sentence_vectors, write_sentence_transformers
 from litebert.interop.huggingface import import_model
 from tests.interop.transformers_models import random_model

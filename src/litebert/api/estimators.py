@@ -16,10 +16,9 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from litebert.api.training import finetune
-from litebert.config import Precision
+from litebert.config import Pooling, Precision
 from litebert.errors import LitebertError
 from litebert.files import write_stream
-from litebert.folder import Pooling
 from litebert.inference import Model
 from litebert.inference.inputs import as_list
 

@@ -123,7 +123,8 @@ def evaluate(
         advice = "litebert evaluate --help"
         raise LitebertError("LB-526", f"{kind} needs data to measure on: --data", next=advice)
     if kind == "a fine-tuned model":
-        return _evaluate_finetuned(chosen, data, split, task, columns, precision, depth, quiet)
+        how = {"task": task, "columns": columns, "precision": precision, "depth": depth}
+        return _evaluate_finetuned(chosen, data, split, quiet, **how)
     if kind == "a pretrained model":
         return _evaluate_pretrained(chosen[0], data, columns, precision)
     if on is not None and data is not None:
@@ -147,21 +148,14 @@ def _evaluate_predictions(predictions: Path, data: Path, null_odds: str | Path |
 
 
 def _evaluate_finetuned(
-    models: Sequence[str],
-    data: str | Path | None,
-    split: str | None,
-    task: str | None,
-    columns: Sequence[str],
-    precision: Precision | None,
-    depth: int | None,
-    quiet: bool,
+    models: Sequence[str], data: str | Path | None, split: str | None, quiet: bool, **how: Any
 ) -> Evaluation:
     """Evaluate a fine-tuned model, or the average of several, and compare with the constant baseline."""
     from litebert.inference.finetuned import data_of, measure_split
     from litebert.tasks.finetuning import doubts
 
     with progress("examples evaluated", is_quiet=quiet) as advance:
-        opened = _open_models(models, quiet, advance, task=task, columns=columns, depth=depth, precision=precision)
+        opened = _open_models(models, quiet, advance, **how)
         folder = Path(data) if data is not None else data_of(models[0])
         dataset, family = opened[0].dataset, opened[0].dataset.family
         measures, baseline, said = dict[str, dict[str, float]](), dict[str, dict[str, float]](), list[str]()

@@ -1,7 +1,6 @@
 """A model on disk, in the Hugging Face layout."""
 
 from litebert.folder.config import (
-    Pooling,
     SentenceVectors,
     read_config,
     read_head,
@@ -11,6 +10,6 @@ from litebert.folder.config import (
 from litebert.folder.model import INT8_FILE, hash_weights, load_model, save_model, start_from, weights_path
 
 __all__ = [
-    "INT8_FILE", "Pooling", "SentenceVectors", "hash_weights", "load_model", "read_config", "read_head",
+    "INT8_FILE", "SentenceVectors", "hash_weights", "load_model", "read_config", "read_head",
     "read_sentence_vectors", "save_model", "start_from", "weights_path", "write_sentence_transformers",
 ]  # fmt: skip

@@ -6,11 +6,11 @@ config.json describes the network and its head; a BERT is a network that shares 
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, TypeAlias, cast, get_args
+from typing import cast, get_args
 
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
-from litebert.config import ATTENTION_KINDS, HEADS, PRESETS, AlbertConfig, HeadConfig, kind_of_class, numbered_labels
+from litebert.config import ATTENTION_KINDS, HEADS, PRESETS, AlbertConfig, HeadConfig, Pooling, kind_of_class
 from litebert.errors import LitebertError
 from litebert.files import Json, read_capped, read_json, write_json
 from litebert.folder.names import ALBERT, BERT, TensorNames, damaged_model, groups_on_disk
@@ -139,7 +139,7 @@ def read_head(folder: Path) -> HeadConfig | None:
         return None
     fields: dict[str, object] = {"kind": kind}
     if HEADS[kind].has_labels:
-        labels = numbered_labels(2)  # transformers does not write these
+        labels: tuple[str, ...] = ("LABEL_0", "LABEL_1")  # transformers does not write these
         if isinstance(names, dict) and names and all(key.isdecimal() for key in names):
             labels = tuple(str(names[key]) for key in sorted(names, key=int))
         fields["labels"] = labels
@@ -170,7 +170,6 @@ def doubts(config: AlbertConfig) -> dict[str, str]:
 
 # How texts become vectors: the files that sentence-transformers writes next to a model.
 
-Pooling: TypeAlias = Literal["mean", "cls", "max"]
 MODULES_FILE = "modules.json"
 _SETTINGS_FILE = "sentence_bert_config.json"
 _PROMPTS_FILE = "config_sentence_transformers.json"

@@ -3,20 +3,19 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from numbers import Integral
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from litebert.errors import LitebertError, no_such_name
 
 if TYPE_CHECKING:  # torch is imported where it is used
     from torch import Tensor
 
-    from litebert.config import Precision
+    from litebert.config import Pooling, Precision
     from litebert.folder.model import LoadedModel
     from litebert.nn import Batch, Network
     from litebert.tokenizer import Tokenizer
 
 Texts: TypeAlias = str | Iterable[str]
-Pooling: TypeAlias = Literal["mean", "cls", "max"]
 
 
 def as_list(texts: Texts, verb: str) -> list[str]:
@@ -104,7 +103,7 @@ def frame_batches(
         yield rows, batch if device.type == "cpu" else batch.to(device)
 
 
-def pool(network: "Network", batch: "Batch", pooling: Pooling) -> "Tensor":
+def pool(network: "Network", batch: "Batch", pooling: "Pooling") -> "Tensor":
     """Return one float32 vector for each sequence, (sequences, hidden): [CLS], or its tokens' mean or maximum."""
     from litebert.nn import pool_rows
 

@@ -24,10 +24,10 @@ from numpy.typing import NDArray
 
 from litebert import answers
 from litebert.answers import Results
-from litebert.config import HEADS, Backend, Precision
+from litebert.config import HEADS, Backend, Pooling, Precision
 from litebert.errors import LitebertError, RequestError, no_such_name
 from litebert.inference import inputs
-from litebert.inference.inputs import Pooling, Texts
+from litebert.inference.inputs import Texts
 from litebert.tokenizer import Tokenizer
 
 if TYPE_CHECKING:

@@ -15,11 +15,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from litebert.config import DistilConfig
+from litebert.config import DistilConfig, Pooling
 from litebert.distributed import ALONE, World
 from litebert.errors import LitebertError
 from litebert.fast import is_int8, sum_dtype
-from litebert.folder import Pooling, SentenceVectors, load_model, read_sentence_vectors
+from litebert.folder import SentenceVectors, load_model, read_sentence_vectors
 from litebert.nn import PRETRAINING_HEADS, Albert, AlbertForPretraining, Batch, device_of, move, pool_rows
 from litebert.nn.model import FeedForwardBlock
 from litebert.objectives import PretrainingBatch, Samples, prefetch

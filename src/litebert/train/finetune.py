@@ -176,14 +176,11 @@ def prepare(resolved: Resolved[FinetuneConfig], folder: Path) -> Prepared:
             expected="labels or scores of texts or pairs; and exits without a teacher or model.pooling=mean",
             next=f"omit {setting}",
         )
-    if weights := config.task.class_weights:
-        head = dataset.family.head
-        if not isinstance(dataset.family, SingleLabel) or len(weights) != len(head.labels):
-            what, received = "task.class_weights does not fit the task", f"{len(weights)} weights for {head}"
-            expected = "a weight for each label, where a text has exactly one"
-            raise LitebertError(
-                "LB-891", what, received=received, expected=expected, next="omit or correct the setting"
-            )
+    weights, head = config.task.class_weights, dataset.family.head
+    if weights and not (isinstance(dataset.family, SingleLabel) and len(weights) == len(head.labels)):
+        what, received = "task.class_weights does not fit the task", f"{len(weights)} weights for {head}"
+        expected, advice = "a weight for each label, where a text has exactly one", "omit or correct the setting"
+        raise LitebertError("LB-891", what, received=received, expected=expected, next=advice)
     if pooling == "auto":
         pooling = "mean" if has_choice and _gives_means(start) else "cls"
     if pooling == "mean":
