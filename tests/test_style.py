@@ -75,11 +75,6 @@ def test_every_command_that_an_error_or_page_names_exists() -> None:
 
 
 def test_the_page_of_errors_is_up_to_date_with_the_code() -> None:
-    shown = subprocess.run(
-        [sys.executable, "-c", "from write_errors import page; print(page(), end='')"],
-        cwd=ROOT / "docs",
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
+    command = [sys.executable, "-c", "from write_errors import page; print(page(), end='')"]
+    shown = subprocess.run(command, cwd=ROOT / "docs", stdout=subprocess.PIPE, text=True, check=True).stdout
     assert (ROOT / "docs" / "errors.md").read_text("utf-8") == shown

@@ -65,8 +65,7 @@ def test_copies_of_a_model_answer_alike(desk: Desk, run: str, verb: str) -> None
     for copied in (copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))):
         for _ in range(2):  # before the first answer, and after
             twin = copied(model)
-            assert twin is not model
-            assert twin.verbs == model.verbs
+            assert twin is not model and twin.verbs == model.verbs
             found, expected = (getattr(each, verb)(texts) for each in (twin, model))
             assert np.array_equal(found, expected) if verb == "embed" else found == expected
 
@@ -84,8 +83,7 @@ def test_the_packaged_model_takes_eight_megabytes_at_most_and_its_card_names_its
     files = [path for path in Path(model.source).rglob("*") if path.is_file()]
     assert sum(path.stat().st_size for path in files) <= 8_000_000
     card = (Path(model.source) / "README.md").read_text(encoding="utf-8")
-    assert "all-MiniLM-L6-v2" in card
-    assert "license: apache-2.0" in card
+    assert "all-MiniLM-L6-v2" in card and "license: apache-2.0" in card
 
 
 def test_the_packaged_model_fills_embeds_and_predicts_the_order_of_sentences(model: Model) -> None:
@@ -155,8 +153,7 @@ def test_a_classifier_learns_and_its_copy_predicts_the_same() -> None:
     classifier = LitebertClassifier(epochs=1, settings=settings)
     with pytest.raises(NotFittedError):
         classifier.predict(PHRASES)
-    assert classifier.fit(PHRASES, LABELS) is classifier
-    assert list(classifier.classes_) == ["animal", "food"]
+    assert classifier.fit(PHRASES, LABELS) is classifier and list(classifier.classes_) == ["animal", "food"]
     found = classifier.predict_proba(PHRASES)
     np.testing.assert_allclose(found.sum(1), 1, atol=1e-5)
     assert classifier.score(PHRASES, LABELS) > 0.8  # 0.5 is guessing
@@ -197,8 +194,7 @@ def test_a_diverging_loss_is_reported_and_an_earlier_checkpoint_is_kept(
     losses = {row["step"]: row["masked_lm_loss"] for row in rows(run) if row["kind"] == "train"}
     assert losses[24] > 10 * losses[1]
     said = capfd.readouterr().err
-    assert "diverges" in said
-    assert "learning_rate" in said
+    assert "diverges" in said and "learning_rate" in said
     kept = [int(path.name.removeprefix("step-")) for path in (run.folder / "checkpoints").iterdir()]
     assert min(losses[step] for step in kept) < 2 * losses[1], (kept, losses)
 
@@ -242,8 +238,7 @@ def test_runs_and_whole_numbers_of_any_type_are_accepted(desk: Desk, tmp_path: P
 def test_a_row_without_a_word_has_no_answer(desk: Desk, tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text('text,label\nAnna,good\n"   ",bad\n"",good\n')
     ((first, *others),) = litebert.predict(desk.reviews, data=tmp_path / "t.csv", quiet=True).rows.values()
-    assert first.answer
-    assert not any(row.answer for row in others)
+    assert first.answer and not any(row.answer for row in others)
 
 
 WRONG: dict[str, Callable[[], object]] = {
@@ -293,8 +288,7 @@ def test_an_error_has_its_parts_and_advice_names_the_function_that_was_called() 
     for function in (litebert.evaluate, litebert.predict, litebert.finetune):
         with pytest.raises(LitebertError) as caught:
             function(5)
-        assert function.__name__ in caught.value.next
-        assert "pretrain" not in caught.value.next
+        assert function.__name__ in caught.value.next and "pretrain" not in caught.value.next
 
 
 # ---- other processes and devices ------------------------------------------------------------------------------------

@@ -37,14 +37,10 @@ def loaded(desk: Desk) -> Callable[[str], Model]:
     return cache(lambda run: litebert.load(getattr(desk, run)))
 
 
-KINDS: dict[str, Callable[[list[str]], object]] = {
-    "list": list,
-    "tuple": tuple,
-    "generator": lambda texts: (text for text in texts),
-    "array": np.array,
-    "array of objects": lambda texts: np.array(texts, dtype=object),
-    "series": pd.Series,
-}
+KINDS: dict[str, Callable[[list[str]], object]]
+KINDS = {"list": list, "tuple": tuple, "array": np.array, "series": pd.Series}
+KINDS["generator"] = lambda texts: (text for text in texts)
+KINDS["array of objects"] = lambda texts: np.array(texts, dtype=object)
 
 
 @pytest.mark.parametrize("name", OF_TEXT)

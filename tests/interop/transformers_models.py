@@ -4,14 +4,8 @@ import torch
 import transformers
 from torch import nn
 
-SHAPE = {
-    "vocab_size": 90,
-    "hidden_size": 32,
-    "num_hidden_layers": 3,
-    "num_attention_heads": 4,
-    "intermediate_size": 48,
-    "max_position_embeddings": 64,
-}
+SHAPE = {"vocab_size": 90, "hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4}
+SHAPE |= {"intermediate_size": 48, "max_position_embeddings": 64}
 
 
 def random_model(name: str, **changes: object) -> transformers.PreTrainedModel:

@@ -300,11 +300,9 @@ def test_long_and_hostile_texts_are_cut_and_escaped_and_many_keep_the_page_small
     rows = [row(id=str(number), text="long text " * 30, confidence=0.5 + number / 40_000) for number in range(19_999)]
     run = finetuned(tmp_path, rows=[row(text=bad, answer="not_equivalent", score=0.0), *rows])
     page = write_report(run).read_text(encoding="utf-8")
-    assert len(page) < 200_000
-    assert "<script" not in page
+    assert len(page) < 200_000 and "<script" not in page
     assert "&lt;script&gt;alert(&#34;x&#34;)&lt;/script&gt; \ufffd word" in page
-    assert "word word …</td>" in page
-    assert page.count("word ") < 100
+    assert "word word …</td>" in page and page.count("word ") < 100
 
 
 HUGE_COUNT = '{"kind": "train", "step": 1, "tokens": 1' + 400 * "0" + "}"

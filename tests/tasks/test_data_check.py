@@ -123,8 +123,7 @@ def test_the_command_exits_with_3_if_training_would_fail_and_with_1_for_wrong_ar
     report = json.loads(result.output)
     assert (run(good).exit_code, result.exit_code) == (0, 3)
     assert [*report] == ["findings", "counts", "guessed", "splits"]
-    assert report["findings"][0]["severity"] == "error"
-    assert report["splits"][0]["lengths"]["max_length"] == 256
+    assert (report["findings"][0]["severity"], report["splits"][0]["lengths"]["max_length"]) == ("error", 256)
     error = run(tmp_path).exception
     assert isinstance(error, LitebertError) and error.exit_code == 1
 

@@ -85,8 +85,7 @@ def harness(family: Family[Any, Any], examples: Sequence[Any], tokenizer: Tokeni
     network = trained(family, examples, tokenizer)
     save_model(network, folder)
     loaded = load_model(folder).network
-    assert isinstance(loaded, AlbertForTask)
-    assert loaded.head_config == family.head
+    assert isinstance(loaded, AlbertForTask) and loaded.head_config == family.head
     features = family.features(examples, tokenizer, max_length=32, training=False)
     assert {feature.example for feature in features} == set(range(len(examples)))
     answers = answer(loaded, tokenizer, family, examples, max_length=32)
@@ -276,23 +275,20 @@ def test_framing_keeps_what_fits(tokenizer: Tokenizer, max_length: int, words: i
     context, question = tokenizer.encode_ids([example.context, *text.question_texts(example)])
     kept = min(len(question), most, max_length - 3)
     room = min(len(context), max_length - 3 - kept)
-    assert ids[1 : 1 + room] == context[:room]
-    assert ids[2 + room : -1] == question[-kept:]
+    assert (ids[1 : 1 + room], ids[2 + room : -1]) == (context[:room], question[-kept:])
     assert segments == [0] * (room + 2) + [1] * (kept + 1)
     assert [n for n, token in enumerate(ids) if token == tokenizer.sep_id] == [room + 1, len(ids) - 1]
 
 
-@pytest.mark.parametrize(
-    ("question", "choice", "expected"),
-    [
-        ("It is _ .", "red", "It is red ."),
-        ("_ and _", "red", "red and red"),
-        ("(_)", "  old  map ", "(old map)"),
-        ("Where\uff3f", r"a\1b", r"Wherea\1b"),
-        ("Which?", " red ", "Which? red"),
-        ("_", "_", "_"),
-    ],
-)
+FILLED = [("It is _ .", "red", "It is red ."), ("_ and _", "red", "red and red"), ("_", "_", "_")]
+FILLED += [
+    ("(_)", "  old  map ", "(old map)"),
+    ("Where\uff3f", r"a\1b", r"Wherea\1b"),
+    ("Which?", " red ", "Which? red"),
+]
+
+
+@pytest.mark.parametrize(("question", "choice", "expected"), FILLED)
 def test_a_choice_fills_every_blank_or_follows_the_question(question: str, choice: str, expected: str) -> None:
     assert text.question_texts(ChoiceExample("1", "", question, (choice,))) == [expected]
 
@@ -337,8 +333,7 @@ def test_words_have_the_ids_of_the_sentence_written_with_spaces(tokenizer: Token
 @given(words=st.lists(st.text(max_size=12), max_size=12))
 def test_every_word_of_any_sentence_has_pieces(tokenizer: Tokenizer, words: list[str]) -> None:
     (pieces,) = encode_words(tokenizer, [words])
-    assert len(pieces) == len(words)
-    assert all(pieces)
+    assert len(pieces) == len(words) and all(pieces)
 
 
 def test_only_the_first_piece_of_each_word_has_a_target(tokenizer: Tokenizer) -> None:
@@ -346,8 +341,7 @@ def test_only_the_first_piece_of_each_word_has_a_target(tokenizer: Tokenizer) ->
     pieces = [tokenizer.piece(number) for number in feature.ids[0]]
     at = np.flatnonzero(feature.target != IGNORED)
     assert [pieces[place][0] for place in at] == ["▁"] * 5
-    assert feature.target[at].tolist() == [1, 2, 2, 0, 2]
-    assert feature.weight == 5
+    assert (feature.target[at].tolist(), feature.weight) == ([1, 2, 2, 0, 2], 5)
     assert (feature.ids[0][0], feature.ids[0][-1]) == (tokenizer.cls_id, tokenizer.sep_id)
 
 
@@ -368,7 +362,6 @@ def test_rows_are_written_in_words() -> None:
     answered = TagAnswer(np.array([[0.1, 0.8, 0.1], [0.2, 0.2, 0.6]]))
     (row,) = FAMILY.rows([TagExample("7", ("Anna", "went"), (1, 1))], [answered])
     assert (row.id, row.text, row.expected, row.answer) == ("7", "Anna went", "B-PER B-PER", "B-PER O")
-    assert row.confidence == pytest.approx(0.7)
-    assert row.score == 0.5
+    assert (row.confidence, row.score) == (pytest.approx(0.7), 0.5)
     (row,) = FAMILY.rows([TagExample("7", ())], [TagAnswer(np.zeros((0, 3)))])  # without words there are no numbers
     assert (row.expected, row.answer, row.confidence, row.score) == (None, "", None, None)

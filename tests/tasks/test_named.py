@@ -90,20 +90,14 @@ SCORE_HEAD = PAIR_HEAD.replace("label", "score")
 NEUTRAL = f"{MNLI_HEAD}\n0\tx\tA man sleeps.\tA man is.\tNeutral".encode()
 BROKEN_OFF = f"{QQP_HEAD}\n8\t1\t2\tWho is\n7\t1\t2\tWho?\tWhom?\t1".encode()
 QUOTED = f'{PAIR_HEAD}\n3\t "It  rains. \tIt is wet.\tEntailment'.encode()  # quotes mean nothing
+RETURN = f"{PAIR_HEAD}\n3\tA\rB\tC\tEntailment".encode()
 RAINS = [TextExample("3", ' "It  rains. ', "It is wet.", 0)]
-CARRIED = [TextExample("3", "A\rB", "C", 0)]
 SLEEPS, WHOM = [TextExample("0", "A man sleeps.", "A man is.", 2)], [TextExample("7", "Who?", "Whom?", 1)]
 # A task, a split, a file, its content, and the examples
 LAYOUTS: dict[str, tuple[str, str, str, bytes, list[TextExample]]] = {
     "in its own folder, packed": ("rte", "train", "train.tsv.zst", zstandard.compress(QUOTED), RAINS),
     "two dev sets, labels in the official order": ("mnli", "dev_matched", "MNLI/dev_matched.tsv", NEUTRAL, SLEEPS),
-    "a carriage return in a cell": (
-        "rte",
-        "train",
-        "train.tsv",
-        f"{PAIR_HEAD}\n3\tA\rB\tC\tEntailment".encode(),
-        CARRIED,
-    ),
+    "a carriage return in a cell": ("rte", "train", "train.tsv", RETURN, [TextExample("3", "A\rB", "C", 0)]),
     "a line that breaks off, which QQP has": ("qqp", "train", "QQP/train.tsv", BROKEN_OFF, WHOM),
 }
 
@@ -191,8 +185,7 @@ def test_the_archive_holds_the_eleven_files_and_the_same_answers_give_the_same_b
     with zipfile.ZipFile(io.BytesIO(packed)) as archive:
         assert archive.testzip() is None
         assert {name: archive.read(name).decode() for name in archive.namelist()} == contents
-    assert len(contents) == 11
-    assert glue_zip(dict(reversed(contents.items()))) == packed
+    assert len(contents) == 11 and glue_zip(dict(reversed(contents.items()))) == packed
     with pytest.raises(LitebertError, match=r"LB-826(.|\n)*no MNLI-mm.tsv, AX.tsv"):
         glue_zip({name: "" for name in SUBMISSION_FILES if name not in ("AX.tsv", "MNLI-mm.tsv")})
 

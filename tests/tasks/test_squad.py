@@ -124,16 +124,14 @@ def test_windows_leave_no_gap_and_a_piece_counts_where_context_is_largest(pieces
             min(piece - start, stop - 1 - piece) + 0.01 * (stop - start) if start <= piece < stop else -1.0
             for start, stop in windows
         ]
-        assert chosen[piece] == scores.index(max(scores))
-        assert max(scores) > 0  # it is in a window
+        assert chosen[piece] == scores.index(max(scores)) and max(scores) > 0  # it is in a window
 
 
 def test_windows_without_the_answer_are_kept_and_only_training_has_targets(tokenizer: Tokenizer) -> None:
     learnt, asked = (_windows(VOYAGES[0], tokenizer, length=32, training=each) for each in (True, False))
     targets = [tuple(window.target.tolist()) for window in learnt if window.target is not None]
     assert len(targets) == len(learnt) > 2
-    assert {target for target in targets if target[2]} == {(0, 0, 1)}
-    assert any(not target[2] for target in targets)
+    assert {target if target[2] else "found" for target in targets} == {(0, 0, 1), "found"}
     assert all(window.target is None and window.num_tokens <= 32 for window in asked)
     num_pieces = len(tokenizer.encode(VOYAGES[0].context).ids)
     assert sum(int(window.has_most_context.sum()) for window in asked) == num_pieces
@@ -163,8 +161,7 @@ def test_targets_of_real_answers_decode_unless_they_end_inside_a_piece(official:
             num_cut += 1  # it starts or ends inside a piece
             starts, stops = zip(*official.encode(example.context).offsets, strict=True)
             assert answer.start not in starts or answer.start + len(answer.text) not in stops
-    assert len(seen) == len(examples)
-    assert num_cut <= 0.004 * len(examples)
+    assert len(seen) == len(examples) and num_cut <= 0.004 * len(examples)
 
 
 # Decoding
@@ -335,13 +332,8 @@ NILE = SpanExample("q", "What?", "The Nile is long.", (GoldAnswer("Nile", 4),))
 
 
 def test_no_answer_is_distinguished_from_an_unknown_answer(tmp_path: Path) -> None:
-    for answers, is_impossible, expected in (
-        (None, None, None),
-        ([], False, None),
-        ([], True, ()),
-        ([], None, ()),
-        (None, True, ()),
-    ):
+    cases = (None, None, None), ([], False, None), ([], True, ()), ([], None, ()), (None, True, ())
+    for answers, is_impossible, expected in cases:
         path = write_squad(tmp_path / "dev.json", [NILE], answers=answers, is_impossible=is_impossible)
         ((example,), _) = read_squad(find_file(path))
         assert example.answers == expected
@@ -392,8 +384,7 @@ def test_answers_are_written_in_the_official_form() -> None:
     files = DATASETS["squad"].submission("dev", examples, [SpanAnswer(proposed), SpanAnswer((spans.EMPTY,))])
     assert files["predictions.json"] == '{\n    "q1": "Ada",\n    "q2": "empty"\n}\n'
     second = {"text": "é", "probability": 0.25, "start_log_prob": 1.0, "end_log_prob": 1.0}
-    assert json.loads(files["nbest_predictions.json"])["q1"][1] == second
-    assert "null_odds.json" not in files
+    assert json.loads(files["nbest_predictions.json"])["q1"][1] == second and "null_odds.json" not in files
 
 
 def test_written_files_score_what_the_family_measures(tmp_path: Path) -> None:
@@ -426,15 +417,12 @@ def test_unanswered_questions_are_named(
     assert said in warning and VOYAGES[1].id in warning
 
 
-@pytest.mark.parametrize(
-    ("code", "predictions", "nulls"),
-    [
-        ("LB-801", {"v0-Who sailed?": 1}, {}),
-        ("LB-809", {"elsewhere": "x"}, {}),
-        ("LB-801", {"v0-Who sailed?": "x"}, {"v0-Who sailed?": "high"}),
-        ("LB-810", {"v0-Who sailed?": "x"}, {"v0-Where to?": 0.5}),
-    ],
-)
+WHO = "v0-Who sailed?"
+MISFITS = [("LB-801", {WHO: 1}, {}), ("LB-809", {"elsewhere": "x"}, {})]
+MISFITS += [("LB-801", {WHO: "x"}, {WHO: "high"}), ("LB-810", {WHO: "x"}, {"v0-Where to?": 0.5})]
+
+
+@pytest.mark.parametrize(("code", "predictions", "nulls"), MISFITS)
 def test_predictions_that_do_not_fit_are_refused(tmp_path: Path, code: str, predictions: Json, nulls: Json) -> None:
     write_squad(tmp_path / "dev.json", VOYAGES[:4])
     found, null_odds = tmp_path / "found.json", tmp_path / "nulls.json"
