@@ -245,10 +245,7 @@ def best_threshold(gains: Sequence[float], nulls: Sequence[float], nothing: floa
 
 
 def average_precision(scores: Sequence[float], nulls: Sequence[float], num_answerable: int) -> float:
-    """Return the area under the precision-recall curve, given the score of each answer, the surest first.
-
-    Scores are in [0, 1], which scikit-learn's function cannot use.
-    """
+    """Return the area under the precision-recall curve of scores in [0, 1], which scikit-learn's cannot use."""
     area = recall = 0.0
     for number, hits in enumerate(accumulate(scores), start=1):
         if number == len(nulls) or nulls[number] != nulls[number - 1]:  # the last of those with one null score

@@ -171,8 +171,7 @@ class AnswerRow:
     score: float | None
 
     @property
-    def is_blank(self) -> bool:
-        """Whether the text is blank, so that there is no answer."""
+    def is_blank(self) -> bool:  # a blank text has no answer
         return not self.answer and self.confidence is None
 
     @property

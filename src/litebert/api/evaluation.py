@@ -120,8 +120,7 @@ def evaluate(
             nothing, received = f"{flag} has nothing to act on", f"{flag} for {kind}"
             raise RequestError("LB-916", nothing, received=received, next=f"omit {flag}")
     if data is None and (on or run is None):
-        advice = "litebert evaluate --help"
-        raise LitebertError("LB-526", f"{kind} needs data to measure on: --data", next=advice)
+        raise LitebertError("LB-526", f"{kind} needs data to measure on: --data", next="litebert evaluate --help")
     if kind == "a fine-tuned model":
         how = {"task": task, "columns": columns, "precision": precision, "depth": depth}
         return _evaluate_finetuned(chosen, data, split, quiet, **how)
@@ -143,8 +142,8 @@ def _evaluate_zero_shot(path: str, on: str, data: Path, limit: int | None, preci
 def _evaluate_predictions(predictions: Path, data: Path, null_odds: str | Path | None) -> Evaluation:
     from litebert.tasks.named.questions import score_predictions
 
-    odds = None if null_odds is None else Path(null_odds)
-    return Evaluation({"predictions": score_predictions(data, predictions, null_odds=odds)})
+    scores = score_predictions(data, predictions, null_odds=Path(null_odds) if null_odds is not None else None)
+    return Evaluation({"predictions": scores})
 
 
 def _evaluate_finetuned(

@@ -248,8 +248,7 @@ def export_checkpoint(model: Path, output: Path) -> GoogleExport:
     for name, data in files.items():
         write_bytes(prefix.with_name(name), data)
     written = write_bundle(prefix, weights | {_STEP: torch.tensor(0)})  # its index last
-    names = (*files, *(path.name for path in written))
-    num_parameters = sum(each.numel() for each in weights.values())
+    names, num_parameters = (*files, *(path.name for path in written)), sum(each.numel() for each in weights.values())
     return GoogleExport(str(prefix), names, len(weights) + 1, num_parameters, tuple(notes))
 
 

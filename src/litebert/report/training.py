@@ -277,8 +277,7 @@ def _answer_sections(run: Run, answers: Answers) -> list[Section]:
     labels = [str(name) for name in names.values()] if isinstance(names, dict) else []
     # splits in which each answer is one of several labels: not text, not a number, not a set of labels
     known = set(labels if len(labels) > 1 else ())
-    not_blank = {split: [row for row in rows if not row.is_blank] for split, rows in answers.items()}
-    answered: Answers = {split: rows for split, rows in not_blank.items() if rows}
+    answered: Answers = {split: [row for row in rows if not row.is_blank] for split, rows in answers.items()}
     single = {
         split: rows for split, rows in answered.items() if all({each.expected, each.answer} <= known for each in rows)
     }
@@ -303,7 +302,7 @@ def _answer_sections(run: Run, answers: Answers) -> list[Section]:
     said, drawn = list[str](), list[Figure]()
     for split, rows in (single if labels else answered).items():  # not sets of labels, not tags
         confidences = [row.confidence for row in rows if row.confidence is not None]
-        if len(confidences) < len(rows):
+        if not rows or len(confidences) < len(rows):
             continue
         sure, right = np.array(confidences), np.array([row.is_right for row in rows])
         places = np.ceil(sure * NUM_BINS)  # a bin includes its upper edge, not its lower one

@@ -89,9 +89,10 @@ def to_graph(network: program.PaddedNetwork) -> onnx.ModelProto:
     """Export with dynamic axes for batch and length, storing each weight once."""
     size = 4 * sum(parameter.numel() for parameter in network.parameters())
     if size > _FILE_LIMIT:
-        what, received = "the weights do not fit in one ONNX file", f"{size:,} bytes"
-        advice = "litebert export program, which has no limit"
-        raise LitebertError("LB-474", what, received=received, expected=f"at most {_FILE_LIMIT:,}", next=advice)
+        what, advice = "the weights do not fit in one ONNX file", "litebert export program has no such limit"
+        raise LitebertError(
+            "LB-474", what, received=f"{size:,} bytes", expected=f"at most {_FILE_LIMIT:,}", next=advice
+        )
     with program.quiet():
         traced = torch.onnx.export(
             program.trace(network),
