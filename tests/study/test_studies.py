@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -174,9 +175,10 @@ def test_commands_print_what_they_write_and_the_page_has_it_all(
         return json.loads(capsys.readouterr().out)
 
     out = tmp_path / "out"
-    given = [small_model, "--texts", tmp_path / "texts.txt", "--output", out, "--json"]
+    models = [shutil.copytree(small_model, tmp_path / name / "model") for name in ("one", "two")]
+    given = [*models, "--texts", tmp_path / "texts.txt", "--output", out, "--json"]
     layers = printed("layers", *given, "--limit", 3, "--depths", "16,21")
-    assert layers == [json.loads((out / "layers-small.json").read_text())]
+    assert layers == [json.loads((out / f"layers-{name}-model.json").read_text()) for name in ("one", "two")]
     assert [fate.depth for fate in Layers.model_validate(layers[0]).fates] == [16, 21]
     assert (out / "layers-3.svg").read_text().startswith("<?xml")
     shown = printed("page", out, "--html", tmp_path / "page.html", "--json")

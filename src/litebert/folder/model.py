@@ -212,10 +212,10 @@ def start_from(network: Network, folder: Path, *, rows: Sequence[Sequence[int]] 
     """
     loaded, ours = load_model(folder), network.state_dict()
     theirs = {name: tensor for name, tensor in loaded.network.state_dict().items() if name not in loaded.missing}
-    for name in _BY_PIECE if rows is not None else ():
-        if name in theirs:
+    if rows is not None:
+        for name in theirs.keys() & {*_BY_PIECE}:
             former = theirs[name]
-            theirs[name] = torch.stack([former[list(ids)].mean(0) for ids in rows or ()])
+            theirs[name] = torch.stack([former[list(ids)].mean(0) for ids in rows])
     ours_alone = () if head_of(network) == head_of(loaded.network) else ("head.", "exits.")
     taken = {name for name in theirs if name in ours and not name.startswith(ours_alone)}
     for name in taken:
