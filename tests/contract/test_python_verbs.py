@@ -58,8 +58,7 @@ def test_one_text_gives_one_answer_and_any_kind_of_list_a_list(loaded: Callable[
         assert ask([]).shape == (0, 32)
         return
     assert type(several[0]) is type(alone)
-    assert "<t" in several._repr_html_()
-    assert len(several.to_pandas()) >= 2
+    assert "<t" in several._repr_html_() and len(several.to_pandas()) >= 2
 
 
 ANSWERS = {name: (v.run, lambda m, v=v: v.ask(m, v.rows[0]), v.fields) for name, v in VERBS.items()} | OTHERS
@@ -86,14 +85,12 @@ def test_a_model_names_its_verbs_and_refuses_others(loaded: Callable[[str], Mode
     for name in VERBS.keys() - {*model.verbs, "similar"}:
         with pytest.raises(LitebertError) as caught:
             VERBS[name].ask(model, VERBS[name].rows[0])
-        assert name in caught.value.what
-        assert caught.value.next
+        assert name in caught.value.what and caught.value.next
 
 
 @pytest.mark.parametrize("text", ["", "   ", "\n"])
 def test_a_text_without_a_word_breaks_no_verb(loaded: Callable[[str], Model], text: str) -> None:
-    assert loaded("base").score(text).words == ()
-    assert loaded("tags").tag(text) == ()
+    assert loaded("base").score(text).words == () and loaded("tags").tag(text) == ()
     with pytest.raises(LitebertError, match="choices"):
         loaded("choices").choose(text or "Who?", [])
     assert loaded("spans").answer("Who?", text) == ()

@@ -92,10 +92,8 @@ def test_a_run_object_agrees_with_its_files(desk: Desk) -> None:
     assert (run.name, run.kind, run.is_finished, run.exit_code, run.seeds) == ("base", "pretraining", True, 0, ())
     assert run.settings["train.steps"] == PACE["train.steps"]
     last = json.loads((desk.base / "metrics.jsonl").read_text("utf-8").splitlines()[-1])
-    assert run.result == last
-    assert len(run.metrics) == len(rows(run))
-    assert run.report.is_file()
-    assert repr(run).endswith("pretraining, finished)")
+    assert run.result == last and len(run.metrics) == len(rows(run))
+    assert run.report.is_file() and repr(run).endswith("pretraining, finished)")
     assert set(run.model().verbs) == {"fill", "score", "order", "embed"}
 
 

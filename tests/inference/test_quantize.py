@@ -34,8 +34,7 @@ def folder(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def eight(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("int8") / "model"
     found = quantize(folder, path, texts=TEXTS)
-    assert found.num_examples == 37
-    assert found.error < 0.05
+    assert found.num_examples == 37 and found.error < 0.05
     assert found.bytes_after < 0.4 * found.bytes_before
     return path
 

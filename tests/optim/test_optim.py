@@ -73,8 +73,7 @@ def test_a_warmup_below_one_is_a_share_and_leaves_a_step_at_full_rate(
     asked: float, total_steps: int, peak_step: int
 ) -> None:
     rate = schedule("linear", asked, total_steps)
-    assert rate(peak_step) == 1
-    assert all(rate(step) < 1 for step in range(peak_step))
+    assert rate(peak_step) == 1 and all(rate(step) < 1 for step in range(peak_step))
 
 
 # Update rules

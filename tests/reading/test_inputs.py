@@ -75,8 +75,7 @@ def test_line_of_a_gigabyte_is_refused_in_a_hundred_megabytes(write: Write, suff
     path = write(f"long.txt{suffix}", PACK[suffix](b"x" * (16 << 20)) * 64)
     measured = subprocess.run([sys.executable, "-c", PEAK, str(path)], capture_output=True, text=True, check=True)
     error, grown = measured.stdout.strip().rsplit("\n", 1)
-    assert "too long" in error
-    assert int(grown) < 100 << 20
+    assert "too long" in error and int(grown) < 100 << 20
 
 
 @COMPRESSED

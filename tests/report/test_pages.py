@@ -210,8 +210,7 @@ def test_changed_settings_come_first_with_default_and_origin(tmp_path: Path) -> 
     ]
     text = require_text(run, lines)
     changed = text.partition("Settings that differ")[2].partition("settings Setting")[0]
-    assert all(line in changed for line in lines)
-    assert "train.seed" not in changed
+    assert all(line in changed for line in lines) and "train.seed" not in changed
     assert re.search(r"litebert \d+\.\d+\.\d+ python 3\.\d+\.\d+ torch 2\.", text)
 
 
@@ -365,8 +364,7 @@ def test_a_report_is_valid_and_loads_nothing_from_a_network(
     assert "default-src 'none'; style-src 'unsafe-inline'" in [tag.get("content") for tag in named("meta")]
     ids = [tag.attrib["id"] for tag in named() if "id" in tag.attrib]
     references = re.findall(r'(?:href="|url\()#([^")]+)', source)
-    assert len(ids) == len(set(ids))
-    assert set() < set(references) <= set(ids)
+    assert len(ids) == len(set(ids)) and set() < set(references) <= set(ids)
     assert len(named("table")) == len(named("caption")) == num_tables
     assert {tag.get("scope") for tag in named("th")} == {"col", "row"}
     levels = [int(tag.tag[1]) for tag in named("h1", "h2", "h3")]
@@ -406,8 +404,7 @@ def test_a_curve_is_short_and_hides_no_extreme(values: list[float], most_points:
     rows = [LogRow.model_validate({"kind": "train", "step": step, "loss": value}) for step, value in enumerate(values)]
     kept = [value for value in values if abs(value) < float("inf")]
     points = curve_of(rows, "loss", most_points=most_points)
-    assert len(points) <= most_points
-    assert bool(points) == bool(kept)
+    assert len(points) <= most_points and bool(points) == bool(kept)
     assert [point.step for point in points] == sorted({point.step for point in points})
     assert min((p.low for p in points), default=0) == min(kept, default=0)
     assert max((p.high for p in points), default=0) == max(kept, default=0)

@@ -322,8 +322,7 @@ def test_rows_are_trained_once_and_measured_on_both_sentence_objectives(
     first = small("sentence", seeds=(1, 2), rows=("NSP", "none"))
     none, nsp, sop = first.rows
     assert [trial.seed for trial in nsp.trials] == [1, 2]
-    assert sop.trials == []
-    assert "Not trained: SOP." in first.verdict
+    assert sop.trials == [] and "Not trained: SOP." in first.verdict
     assert {"nsp_accuracy", "sop_accuracy", "masked_lm_accuracy"} <= set(none.trials[0].measures)
     trial = nsp.trials[0]
     assert trial.tokens > 0
@@ -364,8 +363,7 @@ def test_rows_that_cannot_be_afforded_are_predicted_and_not_trained(
     rows = json.loads(shown.out)["rows"]
     assert all(row["trials"] == [] and row["predicted_cpu_seconds"] > 0 for row in rows)
     flops = [row["predicted_flops"] for row in rows]
-    assert flops == sorted(flops)
-    assert "Nothing was trained" in shown.err
+    assert flops == sorted(flops) and "Nothing was trained" in shown.err
     assert "Nothing was trained" in (tmp_path / "page.html").read_text("utf-8")
     assert not (tmp_path / "runs").exists()
 

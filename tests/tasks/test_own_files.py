@@ -59,8 +59,7 @@ WRITTEN = {
 @pytest.mark.parametrize("name", WRITTEN)
 def test_the_same_rows_are_read_however_they_are_written(name: str, write: Write) -> None:
     table = open_table(write(name, WRITTEN[name]))
-    assert table.columns == ("text", "label")
-    assert rows(table) == PAIRS
+    assert table.columns == ("text", "label") and rows(table) == PAIRS
 
 
 FIRST_TEXTS = {

@@ -388,8 +388,7 @@ def test_a_terminal_shows_a_progress_bar_that_lines_replace(tmp_path: Path, monk
         progress.advance(step, 40)
     progress.say("held out")
     shown = screen.getvalue()
-    assert shown.count("\r\x1b[K") == 11
-    assert " 25%  step 10/40  left " in shown
+    assert shown.count("\r\x1b[K") == 11 and " 25%  step 10/40  left " in shown
     assert shown.endswith("\r\x1b[Kheld out\n")
 
 

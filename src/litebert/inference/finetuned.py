@@ -78,11 +78,8 @@ class Finetuned:
             own = own.model_copy(update={"labels": wanted.labels})
         # The labels must also be in the same order: the network predicts a label's position.
         if not isinstance(network, AlbertForTask) or own is None or not own.answers_as(wanted):
-            what, advice = (
-                f"{folder} has no head for {settings.name}",
-                "choose a model that was fine-tuned on this task",
-            )
-            has = own or "pretraining heads only"
+            what, has = f"{folder} has no head for {settings.name}", own or "pretraining heads only"
+            advice = "choose a model that was fine-tuned on this task"
             raise LitebertError("LB-614", what, received=has, expected=str(wanted), next=advice)
         return cls(folder, network, Tokenizer.load(folder), settings, dataset, used, progress)
 

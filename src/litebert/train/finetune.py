@@ -72,15 +72,8 @@ def finetune(
                     log.say(f"note: {note}")
             optim = config.optim
             optimizer = build_optimizer(optim, network.named_parameters(), head_scale=optim.head_rate_scale)
-            task = Finetuning(
-                network,
-                family,
-                features=prepared.features,
-                held_out=held_out,
-                train=settings,
-                teacher=config.teacher if config.teacher.run else None,
-                world=world,
-            )
+            teacher = config.teacher if config.teacher.run else None
+            task = Finetuning(network, family, prepared.features, held_out, settings, teacher, world)
             if not train(task, config, log, optimizer, tokenizer, key_measure=key):
                 return opened.exit_code()
         if not world.is_first:

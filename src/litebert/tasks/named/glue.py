@@ -90,10 +90,8 @@ def read_glue(task: GlueTask, folder: Path, split: str) -> list[TextExample]:
         for number, row in rows:
             if not {*columns} <= row.keys():
                 what = f"{source.place(number)}: these are not the columns of {task.name}"
-                asked, advice = (
-                    f"columns that include {', '.join(columns)}",
-                    f"give the folder that holds {task.folder}, or its files",
-                )
+                asked = f"columns that include {', '.join(columns)}"
+                advice = f"give the folder that holds {task.folder}, or its files"
                 raise LitebertError("LB-822", what, received=", ".join(row), expected=asked, next=advice)
             for name in texts:
                 if not isinstance(row[name], str):
