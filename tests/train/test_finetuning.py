@@ -243,8 +243,8 @@ def test_the_plan_counts_every_head_and_settings_of_other_tasks_are_refused(
     tags = [f"data.{part}={tmp_path / 'tags.conll'}" for part in ("train", "dev")]
     for changes, what in {
         (*tags, "train.exits=true"): r"LB-518[\s\S]*token-classification",
-        (*tags, "task.class_weights=[1, 2]"): r"LB-891[\s\S]*token-classification",
-        ("task.class_weights=[1, 2, 3]",): r"LB-891[\s\S]*3 weights for sequence-classification",
+        (*tags, "task.class_weights=[1, 2]"): r"LB-517[\s\S]*token-classification",
+        ("task.class_weights=[1, 2, 3]",): r"LB-517[\s\S]*3 weights for sequence-classification",
     }.items():
         with pytest.raises(LitebertError, match=what):
             finetune(configure(*changes), tmp_path / "run", is_quiet=True)

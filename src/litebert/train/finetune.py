@@ -173,7 +173,7 @@ def prepare(resolved: Resolved[FinetuneConfig], folder: Path) -> Prepared:
     if weights and not (isinstance(dataset.family, SingleLabel) and len(weights) == len(head.labels)):
         what, received = "task.class_weights does not fit the task", f"{len(weights)} weights for {head}"
         expected, advice = "a weight for each label, where a text has exactly one", "omit or correct the setting"
-        raise LitebertError("LB-891", what, received=received, expected=expected, next=advice)
+        raise LitebertError("LB-517", what, received=received, expected=expected, next=advice)
     if pooling == "auto":
         pooling = "mean" if has_choice and _gives_means(start) else "cls"
     if pooling == "mean":

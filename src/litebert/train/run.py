@@ -142,7 +142,8 @@ def begin(
         run = runs.Run(folder)
         before = {n: value for n, value in run.settings.items() if n not in RETIRED or value != RETIRED[n]}
         before |= {f"data of {n}": value for n, value in run.file.data.items()}
-        after = settings | {f"data of {n}": value for n, value in data.items()}
+        # an earlier version may have recorded less about the data
+        after = settings | {f"data of {n}": value for n, value in data.items() if n in run.file.data}
         if binding := [each for each in difference(before, after) if each.split(":")[0] not in FREE_SETTINGS]:
             raise LitebertError(
                 "LB-505",
