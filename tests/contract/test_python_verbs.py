@@ -164,6 +164,7 @@ def test_the_joins_of_a_text_are_its_pairs_of_neighbouring_sentences(model: Mode
         alone = model.order(join.first, join.second).probability
         assert join.probability == pytest.approx(alone, abs=1e-5)
     assert all(join.probability < 0.5 for join in found.breaks)
+    assert model.order("Anna \ud800 left. Bert slept.").joins[0].first == "Anna \ufffd left."
 
 
 def test_search_ranks_texts_by_cosine(model: Model) -> None:

@@ -176,12 +176,12 @@ def test_a_damaged_shard_of_a_streamed_corpus_is_noticed(bucket: str, sharded: P
 
 @pytest.mark.parametrize("bucket", ["folder"], indirect=True)
 def test_what_cannot_be_fetched_or_pushed_is_refused(
-    bucket: str, sharded: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch
+    bucket: str, sharded: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(LitebertError, match="LB-273"):
         local_corpus(f"{bucket}/never")
     with pytest.raises(LitebertError, match="LB-619"):
-        corpus_push(corpus, f"{bucket}/stories")
+        corpus_push(sharded.with_name("remote"), f"{bucket}/stories")
     for gigabytes in ("x", "-1", "nan", "inf"):
         monkeypatch.setenv("LITEBERT_CORPUS_CACHE_GB", gigabytes)
         with pytest.raises(LitebertError, match="LITEBERT_CORPUS_CACHE_GB"):

@@ -28,7 +28,7 @@ def save_random(
     **shape: int,
 ) -> Path:
     """Save a model with a head, or the heads of pretraining; weights whose names contain `far_too_large` overflow."""
-    config = AlbertConfig(vocab_size=tokenizer.vocab_size, **(SHAPE | shape))
+    config = AlbertConfig(**({"vocab_size": tokenizer.vocab_size} | SHAPE | shape))
     network = AlbertForPretraining(config) if head is None else AlbertForTask(config, head)
     draws = torch.Generator().manual_seed(seed)
     for name, parameter in network.named_parameters():

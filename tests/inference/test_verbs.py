@@ -47,6 +47,13 @@ def test_a_score_and_several_labels_are_read_as_trained(
     assert head is SCORE or found.labels == tuple(name for name, value in found.values.items() if value >= 0.5)
 
 
+def test_a_network_may_have_more_word_vectors_than_pieces_and_never_fewer(write: Write) -> None:
+    size = Tokenizer.load(write(None)).vocab_size
+    assert len(litebert.load(write(None, vocab_size=size + 7)).fill("Anna [MASK].", top=3)) == 3
+    with pytest.raises(LitebertError, match="LB-677"):
+        litebert.load(write(None, vocab_size=size - 1))
+
+
 def test_an_empty_second_text_is_no_pair(write: Write) -> None:
     model = litebert.load(write(LABELS))
     mixed = model.classify(["Anna walked.", "A"], ["", "It was quiet."])
@@ -186,7 +193,9 @@ EXPLAINED = {
 @pytest.mark.parametrize("case", EXPLAINED)
 def test_attributions_add_up_and_name_every_word(case: str) -> None:
     (head, texts), verb = EXPLAINED[case], case.split()[0]
-    found = _model(head).explain(verb, *texts)
+    model = _model(head)
+    with torch.inference_mode():  # of a caller
+        found = model.explain(verb, *texts)
     total = sum(word.attribution for word in found.words)
     assert total == pytest.approx(found.score - found.blank, abs=0.02 + abs(found.error))
     assert abs(found.error) < 0.02

@@ -137,6 +137,7 @@ def test_a_result_no_better_than_chance_is_doubted() -> None:
     found = doubts("accuracy", {"accuracy": 0.5}, {"accuracy": 0.5}, {"dev": rows})
     assert [line.split()[0] for line in found] == ["accuracy", "accuracy", "every"]
     assert "0.5000 on 2 rows" in found[1]
+    assert doubts("accuracy", {"accuracy": 1.0}, {"accuracy": 0.5}, {"dev": rows[:1]})
     chance = [AnswerRow(str(n), "ball", "ab"[n % 2], "ab"[n % 3 % 2], 0.9, 1.0) for n in range(1_000)]
     (doubt,) = doubts("accuracy", {"accuracy": 0.51}, {"accuracy": 0.5}, {"dev": chance})
     assert "below 3.2 points may be chance" in doubt

@@ -98,12 +98,8 @@ def pretrain(
         say("measuring a few steps on this machine")
         known = None if has_corpus else size if start is None else Tokenizer.load(locate(start)).vocab_size
         config, needs = pretraining.plan(resolved, folder, vocab_size=known)
-        train, model, data, tokens = (
-            config.train,
-            config.model,
-            str(corpus),
-            config.train.steps * tokens_of_step(config),
-        )
+        train, model, data = config.train, config.model, str(corpus)
+        tokens = train.steps * tokens_of_step(config)
         if corpus is None:
             number, megabytes = format_count(len(sources), "file"), sum(source.size for source in sources) / 1e6
             data = f"{number}, {megabytes:,.1f} MB; {held_out:.1%} of the documents are held out"
@@ -126,7 +122,7 @@ def pretrain(
 
     def build() -> None:
         """Train a vocabulary, unless training starts from a model, and build the corpus; keep what already exists."""
-        speak = (lambda _: None) if quiet else say
+        speak = (lambda _: None) if quiet or was_finished else say
         vocabulary = folder / "tokenizer" if start is None else locate(start)
         if start is None and not (vocabulary / "tokenizer_config.json").exists():
             speak(f"training a vocabulary of {size:,} pieces")
@@ -135,7 +131,8 @@ def pretrain(
                 speak(f"the text has only {trained:,} pieces")
         speak("building the corpus")
         own = folder / "corpus"
-        corpus_build(texts, tokenizer=str(vocabulary), output=own, held_out=held_out, quiet=quiet, **layout)
+        given = {"tokenizer": str(vocabulary), "output": own, "held_out": held_out, **layout}
+        corpus_build(texts, **given, quiet=quiet or was_finished)
 
     if dry_run:
         return Run(folder, plan=plan()[1])
@@ -148,7 +145,7 @@ def pretrain(
             config, planned = plan()
             resolved = resolved.fill_measured(resolved.config.model_copy(update={"train": config.train}))
             say(planned.text)
-        if corpus is None and not (was_finished and has_corpus):
+        if corpus is None:  # of a finished run, too: the texts may be other ones
             world.from_first(build)
         run = Run(folder, pretraining.pretrain(resolved, folder, is_quiet=quiet, world=world))
         return conclude(run, quiet=quiet, was_finished=was_finished) if world.is_first else run

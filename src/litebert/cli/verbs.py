@@ -449,7 +449,8 @@ class AnswerFile:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         """If all rows are answered, write the output in its format, and remove the unfinished file."""
-        with closing(self._log):  # releases its lock, so that another process can continue
+        # closing releases its lock, so that another process can continue; it also writes what is left
+        with disk_errors(self._unfinished), closing(self._log):
             if kind is None:
                 write_stream(self._path, self._write())
                 self._unfinished.unlink()

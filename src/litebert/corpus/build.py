@@ -264,7 +264,7 @@ def _finish(output: Path, plan: disk.CorpusPlan, num_parts: int, tokenizer: Toke
         tokenizer.save(staged)
     if plan.held_out:
         with files.staged_folder(output / disk.HELD_OUT / disk.TOKENIZER) as staged:
-            shutil.copytree(output / disk.TOKENIZER, staged, dirs_exist_ok=True)
+            tokenizer.save(staged)
         disk.write_record(output / disk.HELD_OUT / disk.MANIFEST, manifests[1])
     disk.write_record(output / disk.MANIFEST, manifests[0])
     _clean(output)

@@ -52,6 +52,8 @@ class Question(NamedTuple):
     kind: str = "log-probability"
 
 
+@torch.inference_mode(False)
+@torch.enable_grad()
 def explain(model: Model, verb: str, texts: Sequence[str], answer: str | None) -> Explanation:
     """Attribute the score of an answer to the words of its texts."""
     if verb not in QUESTIONS:
@@ -87,7 +89,7 @@ def explain(model: Model, verb: str, texts: Sequence[str], answer: str | None) -
 
     def scores(vectors: Float[Tensor, "copies tokens embed"]) -> Float[Tensor, " copies"]:
         batch = Batch.from_lists(ids * len(vectors), segments * len(vectors)).to(device)
-        with torch.enable_grad(), word.register_forward_hook(lambda *_: vectors.flatten(0, 1)):  # in place of its rows
+        with word.register_forward_hook(lambda *_: vectors.flatten(0, 1)):  # in place of its rows
             return question.score(network, batch).float()
 
     # The mean gradient along the line between them.

@@ -29,6 +29,7 @@ from litebert.errors import LitebertError, RequestError, no_such_name
 from litebert.inference import inputs
 from litebert.inference.inputs import Texts
 from litebert.tokenizer import Tokenizer
+from litebert.tokenizer.models import replace_surrogates
 
 if TYPE_CHECKING:
     from litebert.nn import Network
@@ -102,6 +103,10 @@ class Model:
         if backend != "torch":
             pack(loaded.network.albert, backend)
         model = cls(loaded.network, Tokenizer.load(folder))
+        if model.tokenizer.vocab_size > loaded.network.config.vocab_size:
+            what, received = f"{folder} has more pieces than word vectors", f"{model.tokenizer.vocab_size:,} pieces"
+            advice = "restore the tokenizer that the model was trained with"
+            raise LitebertError("LB-677", what, received=received, next=advice)
         model.source, model.notes = str(folder), loaded.notes
         model.vectors = read_sentence_vectors(folder) or model.vectors
         model._missing, model._unused = loaded.missing, loaded.unused
@@ -140,7 +145,8 @@ class Model:
                 places = (batch.ids == tokenizer.mask_id).nonzero().flatten()
                 hidden, table = network.albert(batch, places), network.albert.embedding.word.weight  # (blanks, hidden)
                 for some in hidden.split(_BLANKS_AT_ONCE):
-                    logits = network.masked_lm(some, table).float()  # (blanks, vocab)
+                    # (blanks, vocab): some models have more rows than pieces, for speed
+                    logits = network.masked_lm(some, table)[:, : tokenizer.vocab_size].float()
                     # A word can be spelt by two pieces, the one that begins a word and the one that continues it
                     # ("▁he" and "he"): their probabilities are added. Special pieces and a lone "▁" are not words.
                     alike = torch.from_numpy(tokenizer.first_alike).to(logits.device)
@@ -225,6 +231,7 @@ class Model:
         from litebert.corpus.text import TextSettings, split_sentences  # takes 40 ms, which other verbs need not pay
 
         _, (text,) = self.begin("order", first, is_bounded=True)
+        text = replace_surrogates(text)
         sentences = list(split_sentences(text, TextSettings()))
         if len(sentences) < 2:
             example = 'litebert order "He opened the door. Nobody was there." --model runs/mine'

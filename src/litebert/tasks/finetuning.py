@@ -242,7 +242,8 @@ def doubts(
         name = f"{split}_accuracy" if len(rows) > 1 else "accuracy"
         accuracy, commonest = measures.get(name), constant.get(name)
         if accuracy is not None and commonest is not None and answered:
-            error = 2 * math.sqrt(accuracy * (1 - accuracy) / len(answered))
+            rate = accuracy if 0 < accuracy < 1 else 1 / (len(answered) + 2)  # by the rule of succession
+            error = 2 * math.sqrt(rate * (1 - rate) / len(answered))
             if error >= FEW_ROWS or 0 < accuracy - commonest < error:
                 found.append(
                     f"{name} {accuracy:.4f} on {len(answered):,} rows, {commonest:.4f} without learning: differences "
