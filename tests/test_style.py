@@ -27,12 +27,7 @@ def _writes(call: ast.Call) -> bool:
 def test_only_files_opens_for_writing() -> None:
     assert _writes(ast.parse("open(path, 'wb')", mode="eval").body)
     assert _writes(ast.parse("path.write_text(text)", mode="eval").body)
-    calls = [
-        (path, node)
-        for path in SOURCES
-        for node in ast.walk(ast.parse(path.read_text("utf-8")))
-        if isinstance(node, ast.Call)
-    ]
+    calls = [(p, n) for p in SOURCES for n in ast.walk(ast.parse(p.read_text("utf-8"))) if isinstance(n, ast.Call)]
     found = {str(path.relative_to(ROOT / "src/litebert")) for path, call in calls if _writes(call)}
     assert found == {"files.py", "corpus/shards.py"}
 
