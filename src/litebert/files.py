@@ -152,7 +152,7 @@ def staged_folder(final: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def locked(folder: Path, busy: Callable[[], LitebertError] | None = None) -> Iterator[None]:
+def locked(folder: Path, busy: Callable[[], Exception] | None = None) -> Iterator[None]:
     """Lock a folder against other processes, or raise `busy()`; without `busy`, wait until the folder is free.
 
     The system unlocks it when this process ends.

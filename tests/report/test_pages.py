@@ -130,7 +130,7 @@ def four() -> Iterator[dict[str, Json]]:
         yield row(id=str(number), text=text, expected=expected, confidence=0.6 + number / 10, **wrong)
 
 
-def require_text(run: Path, present: Iterable[str], absent: Iterable[str] = ()) -> str:
+def assert_text(run: Path, present: Iterable[str], absent: Iterable[str] = ()) -> str:
     """Write a report, require and forbid phrases in its text, figures left out, and return the text."""
     page = write_report(run).read_text(encoding="utf-8")
     body = re.sub(r"<svg.*?</svg>", "", page[page.index("<body>") :], flags=re.DOTALL)
@@ -194,7 +194,7 @@ def test_the_report_of_a_pretraining_shows_the_no_learning_baselines(
     run = pretrained(tmp_path, **given)
     for row in rows:
         append_line(run / "metrics.jsonl", json.dumps(row))
-    require_text(run, present, absent)
+    assert_text(run, present, absent)
 
 
 def test_changed_settings_come_first_with_default_and_origin(tmp_path: Path) -> None:
@@ -208,7 +208,7 @@ def test_changed_settings_come_first_with_default_and_origin(tmp_path: Path) -> 
         "data.corpus corpora/wiki required flag",
         "train.warp 9 unknown unknown not a setting of this version",
     ]
-    text = require_text(run, lines)
+    text = assert_text(run, lines)
     changed = text.partition("Settings that differ")[2].partition("settings Setting")[0]
     assert all(line in changed for line in lines) and "train.seed" not in changed
     assert re.search(r"litebert \d+\.\d+\.\d+ python 3\.\d+\.\d+ torch 2\.", text)
@@ -291,7 +291,7 @@ FINETUNED: dict[str, tuple[dict[str, Any], list[str], list[str]]] = {
 def test_the_report_of_a_fine_tuning_shows_baselines_and_published_figures(
     tmp_path: Path, given: dict[str, Any], present: list[str], absent: list[str]
 ) -> None:
-    require_text(finetuned(tmp_path, **given), present, absent)
+    assert_text(finetuned(tmp_path, **given), present, absent)
 
 
 def test_long_and_hostile_texts_are_cut_and_escaped_and_many_keep_the_page_small(tmp_path: Path) -> None:
@@ -322,7 +322,7 @@ def test_a_damaged_file_is_named_and_the_old_report_stays(tmp_path: Path, file: 
 
 def test_seeds_are_summarised_for_last_steps_and_best_evaluations(tmp_path: Path) -> None:
     run = finetuned(tmp_path, "mrpc/seed-3", seed=3, is_finished=False)
-    require_text(run.parent, ["No seed is finished yet."])
+    assert_text(run.parent, ["No seed is finished yet."])
     for seed, accuracies in {1: (0.7, 0.6), 2: (0.8, 0.7), 10: (0.9, 0.8)}.items():
         run = finetuned(tmp_path, f"mrpc/seed-{seed}", seed=seed, accuracies=accuracies)
     present = [
@@ -336,7 +336,7 @@ def test_seeds_are_summarised_for_last_steps_and_best_evaluations(tmp_path: Path
         "bands show their lowest and highest",
         f"litebert report {run}",
     ]
-    require_text(run.parent, present)
+    assert_text(run.parent, present)
 
 
 # ---- as a browser reads it ------------------------------------------------------------------------------------------

@@ -239,17 +239,15 @@ def runs_clean(
     for record in sorted(folder.rglob(RUN_FILE)):
         run = on_disk.Run(record.parent)
         try:
-            with locked(run.folder, lambda: LitebertError("LB-504", "another process is training")):
+            with locked(run.folder, lambda: BlockingIOError("another process is training")):
                 for path in sorted((run.folder / "checkpoints").glob("*")):
                     is_left = path.name.startswith("damaged-") or STAGING_MARK in path.name
                     if path.is_dir() and (run.has_model or is_left):
                         sizes[str(path)] = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
                         if not dry_run:
                             remove_folder(path)
-        except LitebertError as error:
-            if error.code != "LB-504":
-                raise
-            skipped.append(f"skipped {run.folder}: {error.what}")
+        except BlockingIOError as error:
+            skipped.append(f"skipped {run.folder}: {error}")
     lines = [f"{path}  {format_bytes(sizes[path])}" for path in sorted(sizes, key=lambda path: -sizes[path])]
     note = f"{format_bytes(sum(sizes.values()))} {'would be freed' if dry_run else 'freed'}"
     return Shown(sizes, "\n".join(lines), (*skipped, note))
