@@ -103,10 +103,11 @@ def test_a_deadline_is_kept_and_its_work_not_done(small_server) -> None:
     tokens = small_server.metric("litebert_tokens_total")
     with busy(small_server):
         started = time.monotonic()
-        late = small_server.ask("/v1/embed", {**HEAVY, "timeout_ms": 5})
+        late = small_server.ask("/v1/embed", {"texts": ["word " * 100], "timeout_ms": 5})  # sent before one is done
         waited = time.monotonic() - started
     assert (late.status, late.code, waited < 5) == (504, "LB-958", True)
-    assert small_server.metric("litebert_tokens_total") - tokens < 3.5 * 32 * 2_489, "the dead request was computed"
+    assert small_server.ask("/v1/embed", {"texts": ["a"]}).status == 200  # one request later in the queue
+    assert small_server.metric("litebert_tokens_total") - tokens < 3 * 32 * 2_489 + 100, "the dead request was computed"
 
 
 def test_a_client_that_leaves_frees_its_place(small_server) -> None:

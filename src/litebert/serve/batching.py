@@ -192,11 +192,12 @@ class ServedModel:
                 shared = (job.verb, tuple(sorted(job.options.items()))) if job.verb in VERBS else job
                 groups.setdefault(shared, []).append(job)
             for group in groups.values():
-                self._loop.call_soon_threadsafe(_settle, group, answer_together(model, group), facts["version"])
+                answers = answer_together(model, group)
+                self._metrics.tokens.labels(self.name).inc(sum(job.tokens for job in group))
+                self._loop.call_soon_threadsafe(_settle, group, answers, facts["version"])
             seconds = time.monotonic() - started
             self._metrics.batches.labels(self.name).observe(len(jobs))
             self._metrics.batch_seconds.labels(self.name).observe(seconds)
-            self._metrics.tokens.labels(self.name).inc(tokens)
             # A running mean over about the last ten batches.
             self._tokens_per_second += 0.1 * (tokens / max(seconds, 1e-6) - self._tokens_per_second)
 
