@@ -244,7 +244,8 @@ def test_the_plan_counts_every_head_and_settings_of_other_tasks_are_refused(
     for changes, what in {
         (*tags, "train.exits=true"): r"LB-518[\s\S]*token-classification",
         (*tags, "task.class_weights=[1, 2]"): r"LB-517[\s\S]*token-classification",
-        ("task.class_weights=[1, 2, 3]",): r"LB-517[\s\S]*3 weights for sequence-classification",
+        ("task.class_weights=[1, 2, 3]",): r"LB-517[\s\S]*3.0\] for sequence-classification",
+        ("task.class_weights=[0, 0]",): r"LB-517[\s\S]*not all 0",
     }.items():
         with pytest.raises(LitebertError, match=what):
             finetune(configure(*changes), tmp_path / "run", is_quiet=True)

@@ -170,9 +170,9 @@ def prepare(resolved: Resolved[FinetuneConfig], folder: Path) -> Prepared:
             next=f"omit {setting}",
         )
     weights, head = config.task.class_weights, dataset.family.head
-    if weights and not (isinstance(dataset.family, SingleLabel) and len(weights) == len(head.labels)):
-        what, received = "task.class_weights does not fit the task", f"{len(weights)} weights for {head}"
-        expected, advice = "a weight for each label, where a text has exactly one", "omit or correct the setting"
+    if weights and not (any(weights) and isinstance(dataset.family, SingleLabel) and len(weights) == len(head.labels)):
+        what, received = "task.class_weights does not fit the task", f"{[*weights]} for {head}"
+        expected, advice = "a weight for each label, where a text has exactly one; not all 0", "omit or correct it"
         raise LitebertError("LB-517", what, received=received, expected=expected, next=advice)
     if pooling == "auto":
         pooling = "mean" if has_choice and _gives_means(start) else "cls"
