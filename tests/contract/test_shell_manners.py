@@ -69,6 +69,8 @@ MISTAKES: dict[str, tuple[int, str, str]] = {
     "a task": (1, "finetune mrcp --data y", "mrcp mrpc"),
     "no data": (1, "finetune mrpc", "--data"),
     "a seed": (1, "finetune REVIEWS --seeds 1,99999999999999999999", "train.seed 99999999999999999999"),
+    "seeds of a single run": (1, "finetune REVIEWS --runs RUNS --seeds 1,2", "reviews --name"),
+    "the data of a recipe": (1, "finetune rte --recipe OTHER", "RTE elsewhere"),
     "nothing to evaluate": (1, "evaluate", "RUN"),
     "predictions alone": (1, "evaluate --predictions x.json", "--data"),
     "on of predictions": (1, "evaluate --predictions p.json --on sts --data REVIEWS", "--on"),

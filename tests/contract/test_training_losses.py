@@ -103,6 +103,7 @@ def test_several_seeds_are_one_run_and_each_equals_a_run_of_that_seed(desk: Desk
     four = desk.finetune(tmp_path, given={**settings, "train.seed": 4}, name="four")
     assert [run.settings["train.seed"] for run in both.seeds] == [3, 4]
     assert weights(both.seeds[1]) == weights(four) != weights(both.seeds[0])
-    assert set(both.metrics["seed"]) == {3, 4}
-    assert both.is_finished and both.report.is_file()
+    assert (set(both.metrics["seed"]), both.is_finished, both.report.is_file()) == ({3, 4}, True, True)
     assert all("accuracy" in text for text in (str(both.result), both._repr_html_()))
+    with pytest.raises(package.LitebertError, match=r"both already has[\s\S]*--name"):
+        desk.finetune(tmp_path, given=settings, name="both")

@@ -131,7 +131,7 @@ def recipe_settings(kind: RecipeKind, name: str) -> Settings:
     from litebert.tasks.named import DATASETS  # needs torch
 
     if kind == "finetune" and name in DATASETS and name not in recipes(kind):
-        return {"task.name": Setting(name, f"recipe {name}")}
+        return {}
     return settings_from_toml(_recipe(name, kind), origin=f"recipe {name}")
 
 

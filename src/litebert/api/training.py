@@ -20,6 +20,7 @@ from litebert.hub import locate, packaged_model
 from litebert.inference import PACKAGED
 from litebert.inference.inputs import require_count
 from litebert.reading.source import find_texts, is_url
+from litebert.runs import is_run
 from litebert.settings import DEFAULT, Setting, resolve
 from litebert.tasks.check import DataReport, check_files
 from litebert.tokenizer import Tokenizer
@@ -260,17 +261,20 @@ def finetune(
     own = path if path.suffix or path.is_file() else None
     task = "table" if own else fspath(task)
     require_task(task)
-    if own is None and data is None and not any(str(each).startswith("data.") for each in settings):
-        expected = "the folder of a named task, or your own file instead of its name"
-        advice = f"litebert finetune {task} --data FOLDER"
-        raise LitebertError("LB-531", f"the data of {task} is missing: --data", expected=expected, next=advice)
     folder = _run_folder(runs, name or (own.name.split(".")[0] if own else task))
     given = flags({"model.start": model, "model.random": random or None, "teacher.run": teacher})
-    given |= flags({"data.folder": data, "data.train": own, "data.dev": dev, "task.name": task if own else None})
+    given |= flags({"data.folder": data, "data.train": own, "data.dev": dev, "task.name": task})
     given |= flags({"data.columns": list(columns) or None, "data.problem": problem})
     given |= flags({} if epochs is None else {"train.epochs": epochs, "train.steps": 0})
     start = {"model.start": Setting(str(packaged_model()), DEFAULT)}
     chosen = start | recipe_settings("finetune", recipe or task) | given | overrides(settings)
+    if not {"data.folder", "data.train"} & chosen.keys():
+        expected = "the folder of a named task, or your own file instead of its name"
+        advice = f"litebert finetune {task} --data FOLDER"
+        raise LitebertError("LB-531", f"the data of {task} is missing: --data", expected=expected, next=advice)
+    if is_run(folder) if seeds else Run(folder).seeds:
+        what = f"{folder} already has {'a run without --seeds' if seeds else 'the runs of several seeds'}"
+        raise LitebertError("LB-918", what, next="choose another --name")
     resolved = resolve(FinetuneConfig, chosen)
     seeded = {folder / f"seed-{seed}": resolve(FinetuneConfig, chosen | flags({"train.seed": seed})) for seed in seeds}
     trained = seeded or {folder: resolved}
