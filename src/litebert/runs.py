@@ -223,8 +223,11 @@ class Run:
 
     @classmethod
     def of(cls, path: str | Path) -> Self | None:
-        """Return the run that a folder is, or whose model it is; None if there is none."""
+        """Return the run that a folder is, or whose model it is; None if there is none; refuse one of several seeds."""
         folder = Path(path).absolute()
+        if seeds := cls(folder).seeds:
+            what = f"{path} is a run of several seeds, each with its own model"
+            raise LitebertError("LB-657", what, next=f"choose one, such as {Path(path) / seeds[0].folder.name}")
         folder = folder.parent if folder.name in ("model", "best") and not is_run(folder) else folder
         return cls(folder) if is_run(folder) else None
 

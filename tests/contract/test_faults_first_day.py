@@ -23,7 +23,7 @@ INPUT = r"standard input|(?<![\w-])-(?![\w-])"
 OUTPUTS: dict[str, tuple[str, str, str]] = {
     "pieces that are unknown": ("similar 'собака бежит' 'кошка спит'", "piece|letter|vocabulary|unknown", ""),
     "a full stop is no part of a word": ("tag 'Lena went to Oslo.' --model RUNS/tags", r"\bOslo/", ""),
-    "the column used in training": ("classify TICKETS --model RUNS/tickets --json", r'"row": 20\b', ""),
+    "the column used in training": ("classify both.csv --model RUNS/tickets --json", r'"row": 1, "answer"', ""),
     "blank lines end documents": ("corpus check STORIES", "48 documents", r"\b1 (inputs|documents|rows|files)\b"),
     "a few rows to evaluate on": (f"finetune REVIEWS --model BASE {SHORT}", "chance", ""),
     "a note, once": (f"finetune REVIEWS --model BASE --seeds 1,2 {LOUD}", "problem: class", r"(problem: class).*\1"),
@@ -55,6 +55,7 @@ OUTPUTS: dict[str, tuple[str, str, str]] = {
 @pytest.mark.parametrize(("typed", "present", "absent"), OUTPUTS.values(), ids=OUTPUTS)
 def test_commands_inform_a_new_user(desk: Desk, tmp_path: Path, typed: str, present: str, absent: str) -> None:
     (tmp_path / "few.txt").write_text("Anna left.\n" * 20)
+    (tmp_path / "both.csv").write_text("text,body\n,Anna left.\n")
     (tmp_path / "alike.csv").write_text("text,score\n" + "".join(f"Anna left.,{n / 7}\n" for n in range(9)))
     (tmp_path / "t.ndjson").write_text(json.dumps({"text": story(1) * 9}) + "\n")
     done = desk.run(tmp_path, *shlex.split(typed)).ok
@@ -67,19 +68,12 @@ def test_commands_inform_a_new_user(desk: Desk, tmp_path: Path, typed: str, pres
 # ---- empty texts ----------------------------------------------------------------------------------------------------
 
 
-def test_a_context_without_a_word_is_refused(desk: Desk, tmp_path: Path) -> None:
-    (tmp_path / "report.txt").write_bytes(b" \n\n")
-    words = ("answer", "Who?", "--file", tmp_path / "report.txt", "--model", desk.spans)
-    assert_error(litebert(*words), 1, "report.txt", "empty")
-
-
 def test_a_text_without_words_is_refused_by_a_dry_run(tmp_path: Path) -> None:
     (tmp_path / "blank.txt").write_text("\n\n   \n")
     arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     parquet.write_table(arrow.table({"text": arrow.array([], arrow.string())}), tmp_path / "empty.parquet")
     for name in ("blank.txt", "empty.parquet"):
-        words = ("pretrain", name, "--preset", "tiny", "--vocab-size", 70, *QUICK, "--dry-run")
-        assert_error(litebert(*words, cwd=tmp_path), 1, name)
+        assert_error(litebert("pretrain", name, *PRETRAIN, *QUICK, "--dry-run", cwd=tmp_path), 1, name)
 
 
 # ---- pretraining on the user's own text -----------------------------------------------------------------------------

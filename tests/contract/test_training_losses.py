@@ -107,3 +107,6 @@ def test_several_seeds_are_one_run_and_each_equals_a_run_of_that_seed(desk: Desk
     assert all("accuracy" in text for text in (str(both.result), both._repr_html_()))
     with pytest.raises(package.LitebertError, match=r"both already has[\s\S]*--name"):
         desk.finetune(tmp_path, given=settings, name="both")
+    for verb in (package.load, package.evaluate, package.predict):
+        with pytest.raises(package.LitebertError, match=r"LB-657[\s\S]*both/seed-3"):
+            verb(both)

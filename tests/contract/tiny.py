@@ -33,9 +33,10 @@ MORE = {
         + "\n"
         for n in range(24)
     ),
+    "blank.txt": " \n\n",
     "other.toml": '[task]\nname = "mrpc"\n[data]\nfolder = "elsewhere"\n',
 }
-"""Examples for more kinds of task, and a recipe with its own task and data."""
+"""Examples for more kinds of task, a file without a word, and a recipe with its own task and data."""
 
 Settings = dict[str, object]
 FINETUNING: Settings = {**PACE, "train.batch_size": 4, "task.max_length": 48, "optim.learning_rate": 0.001}

@@ -314,7 +314,6 @@ def rows_of(
             what, wanted = f"{choice} does not choose a column", f"NAME, header=no, or ROLE=NAME of {known}"
             raise RequestError("LB-915", what, expected=wanted, next=f"--column {roles[0]}=NAME")
         chosen[role] = name
-    usual = [*((role, name) for name, role in SYNONYMS.items()), *trained.items()]
     before = number = 0
     for source in sources:
         table = None
@@ -323,9 +322,9 @@ def rows_of(
             if has_header is None and not set(chosen.values()) <= set(table.columns):
                 table = open_table(source.name, has_header=True)  # a chosen name must be in a header
         there = table.columns if table else (roles[0],)
-        # a role's column: the chosen one, the one with the name of the role, that of the training, or a usual name
-        names = {role: role for role in roles}
-        names |= {role: name for role, name in usual if role in roles and role not in there and name in there}
+        # a role's column: the chosen one, that of the training, the one with the name of the role, or a synonym
+        usual = [*((role, name) for name, role in SYNONYMS.items() if role not in there), *trained.items()]
+        names = {role: role for role in roles} | {role: name for role, name in usual if role in roles and name in there}
         if table:
             names |= chosen
         needed = [role for role in roles[: verb.num_needed] if role not in shared]

@@ -16,7 +16,7 @@ from typing import Any
 
 from litebert.errors import DamagedError, LitebertError, did_you_mean, disk_errors
 from litebert.files import as_path
-from litebert.runs import is_run
+from litebert.runs import Run, is_run
 
 PATIENCE = 10.0  # seconds that a request waits for an answer, or for the next bytes of one
 _ATTEMPTS = 5  # to resume a download from the same position
@@ -67,7 +67,7 @@ def locate(name_or_path: str | PathLike[str], *, legacy_pickle: bool = False) ->
     path, text = as_path(name_or_path, "a model"), str(name_or_path)
     found = _describe_path(path)
     if found == "a folder":
-        return path / "model" if is_run(path) else path
+        return path / "model" if Run.of(path) and is_run(path) else path  # Run.of refuses a folder of several seeds
     if text == PACKAGED_NAME and found == "nothing":
         return packaged_model()
     name = _NAME.fullmatch(text) if found == "nothing" else None

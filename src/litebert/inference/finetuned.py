@@ -59,9 +59,10 @@ class Finetuned:
         `depth` is the number of steps applied.
         """
         run, folder = Run.of(fspath(path)), locate(fspath(path))
-        if run is None and task is None:
+        if run.kind == "pretraining" if run else task is None:
             what = f"{path} is not a run of litebert finetune, and no file in it names its task"
-            raise LitebertError("LB-613", what, next="add --task mrpc, or whichever task it is")
+            advice = f"litebert finetune DATA --model {path}" if run else "add --task mrpc, or whichever task it is"
+            raise LitebertError("LB-613", what, next=advice)
         config = recorded_config(FinetuneConfig, run) if run else None
         settings = config.task if config else TaskConfig(name=str(task))
         where = config.data if config else TaskDataConfig()
