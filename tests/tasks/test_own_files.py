@@ -125,10 +125,7 @@ def test_columns_without_names_are_called_by_their_numbers(write: Write) -> None
 GOOD, MANY = json.dumps(PAIRS[0]), "good,1\n" * 3
 # A file, and the line of each row, with the error code of bad ones
 BAD_ROWS = {
-    "ragged.csv": (
-        f"text,label\n{MANY}one,two,three\nshort\nnul\0,1\n{MANY}",
-        "2 3 4 5:LB-843 6:LB-843 7:LB-844 8 9 10",
-    ),
+    "ragged.csv": (f"text,label\n{MANY}a,b,c\nshort\nnul\0,1\n{MANY}", "2 3 4 5:LB-843 6:LB-843 7:LB-844 8 9 10"),
     "rows.jsonl": (f'{GOOD}\n\n[1]\n{{"text": "cut\n{GOOD}\n', "1 3:LB-848 4:LB-312 5"),
     "several-lines.csv": ('text,label\n"one\ntwo",pos\n"three\n\nfour",neg\nfive,pos\n', "2 4 7"),
     "open.csv": ("text,label\n" + '"so, it is",1\n' * 4 + '"never closed,1\nplain,2', "2 3 4 5 6:LB-845"),
@@ -464,8 +461,12 @@ def test_other_files_are_read_as_the_training_file_was(write: Write) -> None:
     bare = table_dataset(write("bare.csv", "a fine film,pos\na dull film,neg\n" * 9))
     assert bare.settled["columns"] == ["text=1", "label=2", "header=no"]
     assert len(bare.read(write("new.csv", "text,label\nan odd film,pos\n"), "test")) == 2
-    named = table_dataset(write("named.csv", "satz,urteil\n" + "eine gute Zeit,ja\nkeine gute Zeit,nein\n" * 9))
+    head, typed = 'satz,"Note, 1-5"\n', ("label=Note, 1-5",)
+    named = table_dataset(write("named.csv", head + "eine gute Zeit,ja\nkeine gute Zeit,nein\n" * 9), columns=typed)
     assert named.read(write("new.csv", "satz\ngut\n"), "test") == [TextExample("2", "gut")]
+    for columns in ((), typed):
+        recalled = table_dataset(Path("gone.csv"), columns=columns, settled=named.settled)
+        assert recalled.read(write("new.csv", head + "gut,nein\n"), "dev") == [TextExample("2", "gut", None, 1)]
 
 
 def test_held_out_rows_do_not_depend_on_order_share_no_text_and_are_the_same_share_of_each_label(write: Write) -> None:
@@ -491,9 +492,8 @@ def test_rows_trained_on_are_not_held_out_wherever_the_file_is(write: Write, mon
     link.symlink_to(train)
     dataset = table_dataset(Path(train.name))
     held_out = dataset.read(train, "dev")
-    assert len(held_out) == 4
-    recalled = table_dataset(Path("elsewhere/train.csv"), settled=dataset.settled)
-    assert recalled.read(link, "dev") == recalled.read(write("copy.csv", reviews()), "dev") == held_out
+    recalled, copy = table_dataset(Path("elsewhere/train.csv"), settled=dataset.settled), write("copy.csv", reviews())
+    assert (len(held_out), recalled.read(link, "dev"), recalled.read(copy, "dev")) == (4, held_out, held_out)
     with pytest.raises(LitebertError, match="LB-890"):
         table_dataset(train, columns=("text=label",), settled=dataset.settled).read(train, "dev")
     train.write_text(reviews(50))

@@ -126,24 +126,18 @@ def evaluate(
         return _evaluate_finetuned(chosen, data, split, quiet, **how)
     if kind == "a pretrained model":
         return _evaluate_pretrained(chosen[0], data, columns, precision)
-    if on is not None and data is not None:
-        return _evaluate_zero_shot(chosen[0], on, Path(data), limit, precision)
-    assert predictions is not None and data is not None
-    return _evaluate_predictions(Path(predictions), Path(data), null_odds)
+    assert data is not None
+    if on is not None:
+        from litebert.inference import Model
+        from litebert.inference.measures import MEASURES
 
-
-def _evaluate_zero_shot(path: str, on: str, data: Path, limit: int | None, precision: Precision | None) -> Evaluation:
-    from litebert.inference import Model
-    from litebert.inference.measures import MEASURES
-
-    return Evaluation({on: MEASURES[on](Model.load(path, precision=precision or "fp32"), data, limit=limit)})
-
-
-def _evaluate_predictions(predictions: Path, data: Path, null_odds: str | Path | None) -> Evaluation:
+        model = Model.load(chosen[0], precision=precision or "fp32")
+        return Evaluation({on: MEASURES[on](model, Path(data), limit=limit)})
     from litebert.tasks.named.questions import score_predictions
 
-    scores = score_predictions(data, predictions, null_odds=Path(null_odds) if null_odds is not None else None)
-    return Evaluation({"predictions": scores})
+    assert predictions is not None
+    odds = None if null_odds is None else Path(null_odds)
+    return Evaluation({"predictions": score_predictions(Path(data), Path(predictions), null_odds=odds)})
 
 
 def _evaluate_finetuned(

@@ -489,8 +489,8 @@ def table_dataset(
     notes = list[str]()
     if settled:
         kind = READINGS[SHAPES[settled["problem"]]]
-        roles = {word.partition("=")[0]: word for word in (*settled["columns"], *columns)}
-        reading = kind(chosen_columns(roles.values()), settled["problem"], tuple(settled["labels"]))
+        chosen = chosen_columns((*settled["columns"], *columns))
+        reading = kind(chosen, settled["problem"], tuple(settled["labels"]))
     else:
         header = chosen_columns(columns).has_header
         reading, notes = settle(open_table(train, has_header=header), columns, problem)

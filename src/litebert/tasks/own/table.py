@@ -3,6 +3,8 @@
 Rows are read one at a time, in bounded memory.
 """
 
+import csv
+import io
 import json
 import math
 import re
@@ -275,11 +277,15 @@ class Columns:
     def words(self) -> Names:
         """Return the assignments that a user would type for these columns.
 
-        >>> Columns({"text": ("1",), "choices": ("2", "3")}, has_header=False).words()
-        ('text=1', 'choices=2,3', 'header=no')
+        >>> Columns({"text": ("1",), "choices": ("2", "3, 4")}, has_header=False).words()
+        ('text=1', 'choices=2,"3, 4"', 'header=no')
         """
-        words = tuple(f"{role}={','.join(names)}" for role, names in self.names.items())
-        return words if self.has_header is not False else (*words, "header=no")
+        words = list[str]()
+        for role, names in self.names.items():
+            written = io.StringIO()
+            csv.writer(written, lineterminator="\n").writerow(names)
+            words.append(f"{role}={written.getvalue()[:-1] if role in SEVERAL else names[0]}")
+        return (*words, "header=no") if self.has_header is False else tuple(words)
 
     def require_in(self, columns: Sequence[str], *, without: Collection[Role] = (), where: str = "") -> None:
         """Check that a table has the columns of all roles, except those in `without`."""
@@ -296,7 +302,7 @@ HEADERS = {"header=yes": True, "header=no": False}
 def chosen_columns(words: Iterable[str], columns: Sequence[str] | None = None) -> Columns:
     """Read assignments as a user types them: role=name, role=name,name for several columns, header=yes or header=no.
 
-    Names must be among `columns`, if these are given.
+    A name with a comma is in double quotes, unless `columns` or an earlier word have it. Names must be in `columns`.
     """
     names, has_header = dict[Role, Names](), None
     for word in words:
@@ -309,8 +315,8 @@ def chosen_columns(words: Iterable[str], columns: Sequence[str] | None = None) -
             wanted = f"ROLE=NAME, with a role of {', '.join(ROLES)}; or header=no"
             advice = f"--column text=NAME ({did_you_mean(role, ROLES)})"
             raise RequestError("LB-850", f"{word} does not say what a column is", expected=wanted, next=advice)
-        is_one = role not in SEVERAL or name in (columns or ())
-        names[role] = (name,) if is_one else tuple(name.split(","))
+        is_one = role not in SEVERAL or name in (columns or names.get(role, ()))
+        names[role] = (name,) if is_one else tuple(chain(*csv.reader(io.StringIO(name, newline=""))))
     chosen = Columns(names, has_header)
     if columns is not None:
         chosen.require_in(columns)
