@@ -157,6 +157,8 @@ RETIRED: dict[str, Json] = {
     "distil.short_text_prob": 0.3, "teacher.hidden": 0.0, "data.train_split": None, "train.patience": None,
 }  # fmt: skip
 """Settings of earlier versions that were removed, each with the value that had no effect."""
+ADDED: dict[str, Json] = {"model.pooling": "cls", "optim.head_rate_scale": 1.0}
+"""Settings that earlier versions did not have, each with the value for what they did; null needs no mention."""
 
 
 def _flatten_table(table: Mapping[str, Json]) -> dict[str, Json]:

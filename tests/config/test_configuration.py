@@ -57,9 +57,8 @@ def test_a_typo_in_a_setting_is_answered_with_the_setting(name: str, data: st.Da
 )
 def test_a_bad_value_is_one_clear_error(word: str, said: str) -> None:
     name, _, value = word.partition("=")
-    with pytest.raises(
-        LitebertError, match=f"^LB-104: {name} cannot have this value .from command line: {word}"
-    ) as error:
+    what = f"^LB-104: {name} cannot have this value .from command line: {word}"
+    with pytest.raises(LitebertError, match=what) as error:
         resolve(PretrainConfig, CORPUS, settings_from_words([word]))
     assert said in error.value.expected and value in error.value.received
 

@@ -217,17 +217,13 @@ def test_an_error_in_a_worker_reaches_the_reader_whole_and_workers_end_with_the_
     assert not multiprocessing.active_children()
 
 
-def the_worker() -> multiprocessing.Process:
-    (worker,) = multiprocessing.active_children()
-    return worker
-
-
 # SIGBUS: what the system sends to the reader of a mapped file that was truncated
 @pytest.mark.parametrize(("number", "message"), [(signal.SIGKILL, r"LB-403: .*\n.*code -9"), (signal.SIGBUS, "LB-344")])
 def test_a_killed_worker_is_reported(number: int, message: str) -> None:
     batches = prefetch(OPEN, range(10**9), workers=1)
     next(batches)
-    os.kill(the_worker().pid, number)
+    (worker,) = multiprocessing.active_children()
+    os.kill(worker.pid, number)
     with pytest.raises(LitebertError, match=message):
         list(batches)
 
@@ -263,7 +259,8 @@ def test_a_worker_that_is_stopped_is_replaced(batch_size: int, monkeypatch: pyte
         seen.append((batch,))
         if len(seen) == 5:
             time.sleep(0.5)
-            os.kill(the_worker().pid, signal.SIGSTOP)
+            (worker,) = multiprocessing.active_children()
+            os.kill(worker.pid, signal.SIGSTOP)
     assert digest(seen) == digest((batch,) for batch in map(opener().batch, steps))
 
 
@@ -281,7 +278,7 @@ def test_control_a_worker_that_is_not_replaced_stays_stopped(monkeypatch: pytest
     monkeypatch.setattr(sampling, "STOPPED_SECONDS", 1e9)
     batches = prefetch(OPEN, range(10**9), workers=1)
     next(batches)
-    worker = the_worker()
+    (worker,) = multiprocessing.active_children()
     os.kill(worker.pid, signal.SIGSTOP)
     signal.signal(signal.SIGALRM, lambda *_: (_ for _ in ()).throw(TimeoutError))
     signal.setitimer(signal.ITIMER_REAL, 4)  # more than twice what the test above needs

@@ -24,13 +24,10 @@ from litebert.tokenizer import Tokenizer
 from .conftest import NUMBERED, NUMBERS, tokenizer
 
 
-def test_every_length_up_to_2000_is_a_bijection() -> None:
+def test_places_of_any_length_do_not_collide_and_seed_and_epoch_change_the_order() -> None:
     for length in range(2_001):
         order = permutation(1, "test", 0, length, np.arange(length))
         np.testing.assert_array_equal(np.sort(order), np.arange(length))
-
-
-def test_a_billion_places_do_not_collide_and_seed_and_epoch_change_the_order() -> None:
     length, places = 10**9 + 7, np.arange(10_000)
     ends = np.concatenate([places, length - 1 - places])
     order = permutation(1, "test", 0, length, ends)

@@ -58,9 +58,10 @@ def test_twenty_thousand_strings_encode(own: Tokenizer, wordpiece: Tokenizer, te
     test_any_string_encodes_with_offsets_in_order_and_inside_the_text.hypothesis.inner_test(own, wordpiece, text)
 
 
-def test_the_texts_of_pieces_make_up_a_text_of_known_words(own: Tokenizer, wordpiece: Tokenizer) -> None:
+def test_pieces_make_up_known_words_and_decoding_marks_unknown_ones(own: Tokenizer, wordpiece: Tokenizer) -> None:
     for tokenizer, text in ((own, "anna walked home"), (wordpiece, "anna wanted running")):
         assert "".join(tokenizer.texts[id_] for id_ in tokenizer.encode(text, frame=True).ids) == f" {text}"
+    assert own.decode(own.encode("boats 日本").ids) == "boats  ⁇"
 
 
 def test_long_texts_encode(own: Tokenizer) -> None:
@@ -86,10 +87,6 @@ def test_special_names_are_text_unless_requested_and_frames_can_be_forced_and_fo
     assert [each for each in named if each[0][0] in "[<"] == [*zip(names, ["", *names[1:5], ""], strict=True)]
     assert own.encode("boats", frame=True).ids == [own.cls_id, *own.encode("boats").ids, own.sep_id]
     assert own.encode("ripe", "boats", frame=False).ids == own.encode("ripe").ids + own.encode("boats").ids
-
-
-def test_decoding_marks_unknown_pieces(own: Tokenizer) -> None:
-    assert own.decode(own.encode("boats 日本").ids) == "boats  ⁇"
 
 
 def test_wrong_calls_are_refused(own: Tokenizer) -> None:

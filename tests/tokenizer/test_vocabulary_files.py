@@ -37,8 +37,7 @@ def test_a_run_its_folder_and_its_file_load_alike_with_their_settings(own: Token
 def test_a_path_without_a_tokenizer_is_refused(tmp_path: Path) -> None:
     with open(tmp_path / "h.model", "wb") as file:
         file.truncate(MAX_MODEL_BYTES + 1)
-    named = {"": 213, "missing": 213, "tokenizer.json": 213, "spiece.model": "004", "h.model": "004"}
-    for name, code in named.items():
+    for name, code in {"": 213, "missing": 213, "tokenizer.json": 213, "spiece.model": "004", "h.model": "004"}.items():
         with pytest.raises(LitebertError, match=f"LB-{code}"):
             Tokenizer.load(tmp_path / name)
 

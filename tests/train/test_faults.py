@@ -17,17 +17,17 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from litebert.config import OptimConfig, TrainConfig
+from litebert.config import FinetuneConfig, OptimConfig, TrainConfig
 from litebert.errors import DamagedError, LitebertError, NonFiniteError, ResourceError
 from litebert.folder import load_model
 from litebert.optim import build_optimizer
 from litebert.runs import read_metrics
-from litebert.settings import RETIRED
+from litebert.settings import RETIRED, resolve, settings_from_words
 from litebert.tasks.pretraining import Loss, Pretraining
 from litebert.train import checkpoint, loop
 from litebert.train.checkpoint import Checkpoints, RunProgress, manifest_of, verify
 from litebert.train.pretrain import pretrain
-from litebert.train.run import RunLog, Session
+from litebert.train.run import RunLog, Session, begin
 from tests.kills import killed
 
 from .conftest import Configure, EachStep, at, checkpoints_of, state_of
@@ -71,6 +71,20 @@ def test_a_resume_with_other_settings_is_refused_if_they_change_numbers(tmp_path
             pretrain(configure(), tmp_path, is_quiet=True)
     (tmp_path / "run.json").write_text(json.dumps({**recorded, "settings": recorded["settings"] | RETIRED}))
     assert pretrain(configure(), tmp_path, is_quiet=True) == 0  # these settings are gone, and had no effect
+
+
+def test_a_run_from_before_a_setting_existed_resumes_with_the_value_for_what_it_did(tmp_path: Path) -> None:
+    words = ["task.name=mrpc", "data.folder=.", "model.start=.", "model.pooling=cls"]
+    usual, other = (
+        resolve(FinetuneConfig, settings_from_words([*words, f"optim.head_rate_scale={n}"])) for n in (1, 2)
+    )
+    begin(tmp_path, usual, data={})
+    recorded = json.loads((tmp_path / "run.json").read_text())
+    del recorded["settings"]["model.pooling"], recorded["settings"]["optim.head_rate_scale"]
+    (tmp_path / "run.json").write_text(json.dumps(recorded))
+    assert not begin(tmp_path, usual, data={})
+    with pytest.raises(LitebertError, match=r"LB-505[\s\S]*optim\.head_rate_scale: 1\.0 -> 2\.0\n"):
+        begin(tmp_path, other, data={})
 
 
 def test_two_processes_cannot_train_in_one_folder(
@@ -173,28 +187,20 @@ def test_control_sizes_alone_do_not_reveal_a_flipped_bit(saved: Path, monkeypatc
 
 
 def _swap(path: Path) -> None:
-    (path / "model.safetensors").rename(path / "other")
-    (path / "optimizer.safetensors").rename(path / "model.safetensors")
-    (path / "other").rename(path / "optimizer.safetensors")
+    for old, new in (("model", "other"), ("optimizer", "model"), ("other", "optimizer")):
+        (path / f"{old}.safetensors").rename(path / f"{new}.safetensors")
 
 
 def _edit(old: str, new: str) -> Callable[[Path], object]:
     return lambda path: (path / "manifest.json").write_text((path / "manifest.json").read_text().replace(old, new, 1))
 
 
-@pytest.mark.parametrize(
-    "damage",
-    [
-        _swap,
-        lambda path: (path / "state.json").unlink(),
-        lambda path: (path / "manifest.json").unlink(),
-        lambda path: (path / "extra").touch(),
-        _edit('"format": 1', '"format": 2'),
-        _edit('"blake2b": "', '"blake2b": "0'),
-        _edit('"bytes": ', '"bytes": 1'),
-        _edit("{", "["),
-    ],
-)
+DAMAGES = [_swap, lambda path: (path / "extra").touch(), lambda path: (path / "state.json").unlink()]
+DAMAGES += [lambda path: (path / "manifest.json").unlink(), _edit("{", "["), _edit('"format": 1', '"format": 2')]
+DAMAGES += [_edit('"blake2b": "', '"blake2b": "0'), _edit('"bytes": ', '"bytes": 1')]
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
 def test_swapped_missing_and_foreign_files_are_noticed(saved: Path, damage: Callable[[Path], object]) -> None:
     damage(saved)
     with pytest.raises(DamagedError, match=r"LB-(501|005)"):
@@ -248,8 +254,13 @@ def test_steps_that_are_not_finite_change_nothing_and_then_stop_the_run(
     assert checkpoints_of(tmp_path) == []
 
 
-def test_a_run_survives_single_steps_that_are_not_finite(tmp_path: Path, configure: Configure, poison: Poison) -> None:
+def test_a_run_survives_single_steps_that_are_not_finite_and_stops_after_a_finite_one(
+    tmp_path: Path, configure: Configure, poison: Poison, each_step: EachStep
+) -> None:
     poison(lambda step: NAN if step in (2, 3, 6) else 1.0)
+    each_step(at(6, signal.raise_signal, signal.SIGTERM))
+    assert pretrain(configure("train.log_every=1"), tmp_path, is_quiet=True) == 143
+    assert checkpoints_of(tmp_path)[-1].name == "step-000000007"
     pretrain(configure("train.save_every=1", "train.log_every=1"), tmp_path, is_quiet=True)
     rows = read_metrics(tmp_path)
     assert [row["step"] for row in rows if row["kind"] == "note"] == [2, 3, 6]

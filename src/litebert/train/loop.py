@@ -127,8 +127,8 @@ def train(
             log.evaluation(progress.step, evaluate)
         if clock and left:
             clock.adjust(progress, log.evaluation_seconds)
-        is_stopping = session.should_stop()
-        # After a skipped step nothing is saved: the checkpoint before it stays the newest.
+        # After a skipped step no run stops and nothing is saved: the checkpoint before it stays the newest.
+        is_stopping = session.should_stop() and not progress.skipped_in_a_row
         is_due = not left or is_stopping or progress.step % settings.save_every == 0
         if is_due and not progress.skipped_in_a_row and world.is_first:
             if (folder / METRICS_FILE).exists():  # its rows survive a power cut, too

@@ -28,7 +28,7 @@ from litebert.folder import save_model
 from litebert.hub.card import write_card
 from litebert.nn import Network
 from litebert.objectives.sampling import STOP_SIGNALS
-from litebert.settings import RETIRED, Resolved, difference, flatten
+from litebert.settings import ADDED, RETIRED, Resolved, difference, flatten
 from litebert.tasks.pretraining import pretraining_measures
 from litebert.tokenizer import Tokenizer
 
@@ -140,7 +140,8 @@ def begin(
             return False
         # settings and data must be those of the run, except for settings that do not affect the numbers
         run = runs.Run(folder)
-        before = {n: value for n, value in run.settings.items() if n not in RETIRED or value != RETIRED[n]}
+        before = {n: value for n, value in ADDED.items() if n in settings}
+        before |= {n: value for n, value in run.settings.items() if n not in RETIRED or value != RETIRED[n]}
         before |= {f"data of {n}": value for n, value in run.file.data.items()}
         # an earlier version may have recorded less about the data
         after = settings | {f"data of {n}": value for n, value in data.items() if n in run.file.data}
