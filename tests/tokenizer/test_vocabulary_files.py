@@ -199,7 +199,7 @@ def test_training_again_gives_the_same_bytes_and_a_book_in_one_string_is_read_to
     own_model: bytes, sentences: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert train_tokenizer(iter(sentences), vocab_size=300) == own_model
-    book = "\n".join([*sentences, *["Xylophone!"] * 9])
+    book = "\n".join([*sentences, *["Xylophone!"] * 9, "東京へ" * 2_000])
     tokenizer = Tokenizer.from_model(whole := train_tokenizer([book], vocab_size=150))
     assert all(tokenizer.unk_id not in ids for ids in tokenizer.encode_ids([*sentences, book]))
     monkeypatch.setattr(models, "MOST_LINES", 200)
