@@ -10,7 +10,7 @@ import shutil
 import stat
 import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, TypeAlias, Union
 
@@ -82,7 +82,8 @@ def write_stream(path: Path, chunks: Iterable[bytes | memoryview]) -> None:
             staged.replace(path)
             sync_file(path.parent)
     finally:
-        staged.unlink(missing_ok=True)
+        with suppress(OSError):  # none is there, or the disk is read-only: that error must not replace the first
+            staged.unlink()
 
 
 def write_text(path: Path, text: str) -> None:
