@@ -102,8 +102,7 @@ def test_every_answer_is_kept_even_if_the_first_rows_have_no_text(desk: Desk, tm
         assert (found.shape, found.dtype) == ((300, 32), np.float32)
         has_answer = (~np.isnan(found).any(axis=1)).tolist()
     else:
-        with open(tmp_path / name, encoding="utf-8", newline="") as file:
-            rows = list(csv.DictReader(file))
+        rows = list(csv.DictReader((tmp_path / name).read_text("utf-8").splitlines()))
         has_answer = [any(cell for name, cell in row.items() if name not in ("row", "error")) for row in rows]
     assert has_answer == [False] * 256 + [True] * 44
 
@@ -131,18 +130,21 @@ def test_interrupted_answers_resume_to_the_same_bytes(unfinished: Path, tmp_path
         file.write(b"\x01\x02\x03")  # half a row, as a kill leaves it
     words = ("embed", "t.txt", "--model", "m", "--quiet", "--output")
     assert_error(litebert(*words, name, "--pooling", "cls", cwd=place), 1, name)
-    assert "resuming after" in litebert(*words, name, cwd=place).ok.stderr
+    assert "resuming after" in litebert(*words, name, *["--force"] * (name == "v.csv"), cwd=place).ok.stderr
     assert litebert(*words, f"whole-{name}", cwd=place).ok
     assert (place / name).read_bytes() == (place / f"whole-{name}").read_bytes()
     assert not (place / f"{name}.unfinished").exists()
 
 
-def test_force_discards_unfinished_answers_completely(unfinished: Path, tmp_path: Path) -> None:
+def test_force_answers_again_only_what_has_changed(unfinished: Path, tmp_path: Path) -> None:
     place = shutil.copytree(unfinished, tmp_path / "place")
-    (place / "t.txt").write_text("Anna left.\n" * 300)
-    assert litebert("embed", "t.txt", "--output", "v.npy", "--force", "--quiet", cwd=place).ok
-    assert np.load(place / "v.npy").shape == (300, 384)  # as wide as the default model
-    assert not list(place.glob("v.npy.*"))
+    (place / "t.txt").write_text("".join(MANY.splitlines(keepends=True)[:5]) + "Anna left.\n" * 300)
+    for name, model in {"v.jsonl": "m", "v.npy": "litebert"}.items():
+        words = ("embed", "t.txt", "--model", model, "--force", "--quiet", "--output")
+        assert ("resuming after 5 rows" in litebert(*words, name, cwd=place).ok.stderr) == (model == "m")
+        assert litebert(*words, f"whole-{name}", cwd=place).ok
+        assert (place / name).read_bytes() == (place / f"whole-{name}").read_bytes()
+    assert not [*place.glob("v.npy.*"), *place.glob("v.jsonl.*")]
 
 
 CHANGES: dict[str, Callable[[Path, Desk], object]] = {

@@ -88,13 +88,10 @@ def test_answers_go_to_lines_or_a_table_and_rows_keep_their_order(desk: Desk, tm
         assert (done.code, done.stdout) == (0, ""), done.stderr
         assert words != [path] or f"{len(verb.rows)} rows" in done.stderr
     expected = [{"row": n, "answer": near(answer)} for n, answer in enumerate(single_answers(desk, name), 1)]
-    lines, typed = (
-        [json.loads(line) for line in (tmp_path / f"{stem}.jsonl").read_text("utf-8").splitlines()]
-        for stem in ("a", "typed")
-    )
+    files = (tmp_path / f"{stem}.jsonl" for stem in ("a", "typed"))
+    lines, typed = ([json.loads(line) for line in file.read_text("utf-8").splitlines()] for file in files)
     assert (lines, typed) == (expected, expected[:1])
-    with open(tmp_path / "a.csv", encoding="utf-8", newline="") as file:
-        table = list(csv.DictReader(file))
+    table = list(csv.DictReader((tmp_path / "a.csv").read_text("utf-8").splitlines()))
     assert [(row["row"], row["error"]) for row in table] == [(str(line["row"]), "") for line in lines]
     field = {"order": "probability", "similar": "cosine", "choose": "index"}.get(name)
     if field:
@@ -143,14 +140,15 @@ def test_a_text_of_several_sentences_is_ordered_at_its_joins(desk: Desk, tmp_pat
     text = "Anna left. Bert came. It was night."
     joins = litebert("order", text, "--model", desk.base, "--json").json
     (tmp_path / "t.txt").write_text(f"{text}\nOne sentence only\n")
-    rows = litebert("order", tmp_path / "t.txt", "--model", desk.base, "--json").rows
-    assert len(joins) == 2 and rows[0]["answer"] == near(joins)
-    assert "no order in one sentence" in rows[1]["error"]
+    (tmp_path / "t.csv").write_text("first,second\nAnna left.,Bert came.\n")
+    assert litebert("order", "t.txt", "t.csv", "--model", desk.base, "--output", "a.csv", cwd=tmp_path).ok
+    first, second, third = csv.DictReader((tmp_path / "a.csv").read_text("utf-8").splitlines())
+    assert len(joins) == 2 and json.loads(first["answer"]) == near(joins) and third["probability"]
+    assert "no order in one sentence" in second["error"]
 
 
 def test_texts_may_begin_with_a_dash(desk: Desk) -> None:
-    done = litebert("classify", "- a bad film", "-3 of 10", "--model", desk.reviews, "--json")
-    assert (done.code, len(done.json)) == (0, 2), done.stderr
+    assert len(litebert("classify", "- a bad film", "-3 of 10", "--model", desk.reviews, "--json").ok.json) == 2
 
 
 def test_standard_input_may_have_a_bom_crlf_and_rows_that_cannot_be_answered(desk: Desk) -> None:

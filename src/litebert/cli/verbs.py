@@ -1,9 +1,9 @@
 """The verbs of a model on texts, files of texts and standard input, made from `inference.verbs`.
 
 Answers to a file are first written to `OUTPUT.unfinished`, whatever the output's format: a line of JSON with the
-command, then one for each row, with a digest of the row. A rerun cuts off a half-written line, checks that the rows
-before it are the same as in its input, and continues. At the end, all rows are written to the output in its format,
-atomically.
+command, then one for each row, with a digest of the row. A rerun cuts off a half-written line, checks that the command
+and the rows before it are the same (with --force, it drops all after the first difference), and continues. At the end,
+all rows are written to the output in its format, atomically.
 """
 
 import base64
@@ -174,10 +174,10 @@ def _answer(verb: Verb, loading: Loading, bulk: Bulk, options: dict[str, Any], t
             command = {"options": options, "precision": loading.precision, "depth": loading.depth}
             opened = AnswerFile(bulk.output, verb, model, {**command, "columns": list(bulk.columns)}, force=bulk.force)
             file = stack.enter_context(opened)
+            numbered, write, is_quiet = file.resume(numbered), file.write, bulk.quiet
             if num_before := file.num_done:
                 say(f"resuming after {format_count(num_before, 'row')}")
                 total = None if total is None else max(0, total - num_before)
-            numbered, write, is_quiet = file.resume(numbered), file.write, bulk.quiet
         advance = stack.enter_context(progress("rows answered", total=total, is_quiet=is_quiet))
         for chunk in answer_rows(numbered, verb, answer):
             write(chunk)
@@ -410,11 +410,11 @@ class AnswerFile:
         begun_by: dict[str, Json] = {"verb": verb.name, "model": _digest(hashes, 16), **command}
         require_new(path, force=force)  # only now: hashing takes time, and another process may have finished it
         self._log = open_log(self._unfinished)
-        if force:
-            self._log.truncate(0)
-        self.num_done = max(0, sum(1 for _ in self._lines()) - 1)
+        self._force, self.num_done = force, max(0, sum(1 for _ in self._lines()) - 1)
         if self.num_done and {**json.loads(next(self._lines())), "pid": 0} != {**begun_by, "pid": 0}:
-            raise self._begun_by_another("another model, verb or option")
+            if not force:
+                raise self._begun_by_another("another model, verb or option")
+            self.num_done = 0
         if self.num_done == 0:  # a command that failed before its first row does not restrict the next one
             self._log.truncate(0)
             self._append([json.dumps({**begun_by, "pid": os.getpid()})])
@@ -425,12 +425,19 @@ class AnswerFile:
         return LitebertError("LB-942", what, received=received, next=advice)
 
     def resume(self, rows: Iterable[Numbered]) -> Iterator[Numbered]:
-        """Return the remaining rows, after checking that the rows before them are those that were answered."""
+        """Return the remaining rows, after checking that the rows before them are those that were answered.
+
+        With `force`, the answers before the first row that differs are kept.
+        """
         remaining = iter(rows)
-        for record in islice(self._records(), self.num_done):
+        for num_kept, record in enumerate(islice(self._records(), self.num_done)):
             number, row = next(remaining, (0, {}))
             if (record["row"], record["of"]) != (number, _digest_of(row)):
-                raise self._begun_by_another(f"an input with another row {record['row']}")
+                if not self._force:
+                    raise self._begun_by_another(f"an input with another row {record['row']}")
+                self._log.truncate(sum(map(len, islice(self._lines(), 1 + num_kept))))
+                self.num_done = num_kept
+                return chain([(number, row)] if number else [], remaining)
         return remaining
 
     def write(self, chunk: Sequence[Answered]) -> None:
@@ -472,9 +479,9 @@ class AnswerFile:
             yield _encode(json.dumps(record, ensure_ascii=False))
 
     def _csv(self) -> Iterator[bytes]:
-        """Yield a CSV file with a column for each field of the answers, which all have the same fields."""
-        first = next((record for record in self._records() if "answer" in record), {})
-        names = ["row", *(name for name in _flatten(first) if name not in ("row", "of")), "error"]
+        """Yield a CSV file with a column for each field of any answer."""
+        found = dict.fromkeys(chain.from_iterable(map(_flatten, self._records())))
+        names = ["row", *(name for name in found if name not in ("row", "of", "error")), "error"]
         for record in chain([dict(zip(names, names, strict=True))], self._records()):
             line = io.StringIO()
             csv.DictWriter(line, names, extrasaction="ignore", lineterminator="").writerow(_flatten(record))
