@@ -82,11 +82,8 @@ def test_sentences_end_where_a_reader_ends_them() -> None:
     assert list(split_sentences(speech, BLANK_LINE)) == ["“" + long[0], *long[1:26], long[26] + "”"]
 
 
-UNITS = ["“", "x", "no end ", ". ", ".", '" ', "。", "“Hello there. ", "\n", "a\n", "¡“«(", "(1) a "]
-
-
 def test_no_block_is_longer_than_the_segmenter_takes_in_linear_time() -> None:
-    for unit in UNITS:
+    for unit in ("“", "x", "no end ", ". ", ".", '" ', "。", "“Hello there. ", "\n", "a\n", "¡“«(", "(1) a "):
         paragraph = unit * (100_000 // len(unit))
         blocks = list(text._blocks(paragraph))
         assert "".join(blocks) == paragraph
@@ -185,3 +182,6 @@ def test_the_first_of_near_duplicates_is_kept(write: Write, tmp_path: Path) -> N
     assert summary == "2 documents kept, 2 near duplicates omitted"
     kept = [json.loads(line)["text"] for line in (tmp_path / "clean.jsonl").read_text().splitlines()]
     assert kept == [" ".join(words), " ".join(other)]
+    texts = [" ".join(f"{n}.{k}" for k in range(at, at + 60)) for n in range(20) for at in (0, 10)]  # 46 of 66 5-grams
+    summary = corpus_filter(str(write("pairs.jsonl", rows(texts))), output=tmp_path / "half.jsonl", near_duplicates=0.5)
+    assert summary == "20 documents kept, 20 near duplicates omitted"

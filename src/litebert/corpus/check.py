@@ -29,7 +29,7 @@ FEW_DOCUMENTS = 50  # with fewer documents, the held-out part is one document or
 LONG_TOKENS = 512
 EXAMPLE_TOKENS = 40  # the length of an example, enough to recognise a text
 SHINGLE_WORDS = 5
-NUM_HASHES, NUM_BANDS = 128, 16
+NUM_HASHES = 128
 
 ADVICE: Advice = {
     "unreadable": ("error", "correct this place: the rest of the file was not read"),
@@ -252,7 +252,7 @@ def corpus_filter(
 ) -> str:
     """Write the documents worth keeping to a .jsonl file, which `corpus build` reads.
 
-    Of several near duplicates, the first is kept; they have at least this share of their word 5-grams in common.
+    Of several near duplicates, the first is kept; they have about this share of their word 5-grams in common, or more.
 
     litebert corpus filter raw.jsonl --output clean.jsonl
     litebert corpus filter stories.jsonl --near-duplicates 0.5 --output unlike.jsonl
@@ -264,8 +264,9 @@ def corpus_filter(
         raise missing_package("rensa", extra="data", needed_for="near duplicates") from error
     if not 0 < near_duplicates <= 1:
         raise wrong_value("near-duplicates", near_duplicates, "above 0, at most 1; 0.8 is 80 % of the word 5-grams")
-    # MinHash (Broder 1997): 128 hashes of 4 bytes are kept for each document, and looked up in 16 bands.
-    index: Any = RMinHashLSH(near_duplicates, NUM_HASHES, NUM_BANDS)
+    # MinHash (Broder 1997): 128 hashes of 4 bytes per document; only those with an equal band of hashes are compared.
+    num_bands = 16 if near_duplicates >= 0.75 else 32 if near_duplicates >= 0.5 else 64
+    index: Any = RMinHashLSH(near_duplicates, NUM_HASHES, num_bands)
     kept, num_near = list[RMinHash](), 0
 
     def lines() -> Iterator[bytes]:

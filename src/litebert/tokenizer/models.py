@@ -453,8 +453,8 @@ USER_SYMBOLS = ("(", ")", '"', "-", ".", "–", "£", "€")  # the official one
 CHARACTER_COVERAGE = 0.99995
 MOST_LINES = 10_000_000  # of more lines, a sample is used
 _NUM_THREADS = 16  # sums depend on it, so it is fixed: the same text gives the same bytes
-# sentencepiece skips lines above 4,192 bytes; these have at most 1,001 characters of 4 bytes. No piece crosses a space, so
-# cutting at spaces is harmless. Only what has none for longer, such as Chinese text, is cut elsewhere.
+# sentencepiece skips lines above 4,192 bytes; these have at most 1,001 characters of 4 bytes. No piece crosses a space,
+# so cutting at spaces is harmless. Only what has none for longer, such as Chinese text, is cut elsewhere.
 _LINE = re.compile(r"\S.{0,1000}(?!\S)|\S{1,1000}", re.S)
 
 

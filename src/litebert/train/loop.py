@@ -152,12 +152,10 @@ def count(progress: RunProgress, result: "StepResult", config: PretrainConfig | 
         seen = f"loss {result.loss:.4g}, gradient norm {result.gradient_norm}"
         log.note(progress.step, f"step {progress.step} skipped: {seen}")
         if progress.skipped_in_a_row > config.train.max_skipped_steps:
+            what = f"{progress.skipped_in_a_row} steps in a row had a loss or gradient that is not finite"
+            expected = "finite numbers; the last checkpoint is complete and untouched"
             raise NonFiniteError(
-                "LB-503",
-                f"{progress.skipped_in_a_row} steps in a row had a loss or gradient that is not finite",
-                received=f"{seen} at step {progress.step}",
-                expected="finite numbers; the last checkpoint is complete and untouched",
-                next=advice,
+                "LB-503", what, received=f"{seen} at step {progress.step}", expected=expected, next=advice
             )
         return
     progress.skipped_in_a_row, zeros = 0, (0.0,) * len(result.sums)

@@ -146,13 +146,10 @@ def begin(
         # an earlier version may have recorded less about the data
         after = settings | {f"data of {n}": value for n, value in data.items() if n in run.file.data}
         if binding := [each for each in difference(before, after) if each.split(":")[0] not in FREE_SETTINGS]:
-            raise LitebertError(
-                "LB-505",
-                f"{folder} was begun with other settings",
-                received="; ".join(binding),
-                expected="the settings in its run.json, so that the run resumes exactly",
-                next="repeat the first command, or choose another --name",
-            )
+            what, received = f"{folder} was begun with other settings", "; ".join(binding)
+            expected = "the settings in its run.json, so that the run resumes exactly"
+            advice = "repeat the first command, or choose another --name"
+            raise LitebertError("LB-505", what, received=received, expected=expected, next=advice)
         return run.has_model
 
     return bool(world.from_first(write_or_check))
