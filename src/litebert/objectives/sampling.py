@@ -283,31 +283,35 @@ def estimated_samples(shards: Sequence[Counts], config: ObjectiveConfig) -> tupl
 
 
 class Mixed(Samples):
-    """Samples of several corpora by weight: a sample's number decides which corpus it comes from."""
+    """Samples of several corpora by weight: a sample's number decides which corpus it comes from.
+
+    Each corpus gives its samples in order, so that it seldom changes its epoch or its window.
+    """
 
     def __init__(self, corpora: Sequence[Samples], weights: Sequence[float], *, batch_size: int, seed: int) -> None:
         self.batch_size = batch_size
         self._corpora, self._seed = corpora, seed
         self._counts = counts_in_cycle(weights)
-        self._ends = np.cumsum(self._counts)
+        self._cycle = lru_cache(maxsize=1)(self._shuffle)
 
     def make(self, start: int, stop: int) -> Iterator[Sample]:
-        corpora, numbers = self.places(np.arange(start, stop))
-        for corpus, number in zip(corpora.tolist(), numbers.tolist(), strict=True):
+        for corpus, number in map(self.place, range(start, stop)):
             yield from self._corpora[corpus].make(number, number + 1)
 
-    def places(self, numbers: Ints) -> tuple[Ints, Ints]:
-        """Return the corpus of each sample, and its number within that corpus."""
-        cycles, positions = np.divmod(numbers, CYCLE)
-        # A cycle is a permutation of its slots: the first counts[0] slots belong to the first corpus, and so on.
-        slots = np.empty_like(positions)  # (samples,)
-        for cycle in np.unique(cycles):
-            chosen = cycles == cycle
-            slots[chosen] = rng.permutation(self._seed, "mix", int(cycle), CYCLE, positions[chosen])
-        corpora = np.searchsorted(self._ends, slots, side="right")  # (samples,)
-        counts = self._counts[corpora]
-        # Its number: the samples that earlier cycles took from this corpus, plus its place among this cycle's slots.
-        return corpora, cycles * counts + slots - (self._ends[corpora] - counts)
+    def place(self, number: int) -> tuple[int, int]:
+        """Return the corpus of a sample, and its number within that corpus."""
+        cycle, position = divmod(number, CYCLE)
+        corpora, earlier = self._cycle(cycle)
+        corpus = int(corpora[position])
+        return corpus, cycle * int(self._counts[corpus]) + int(earlier[position])
+
+    def _shuffle(self, cycle: int) -> tuple[Ints, Ints]:
+        """Return the corpus of each sample of a cycle, and how many earlier ones come from the same; both (CYCLE,)."""
+        order = rng.permutation(self._seed, "mix", cycle, CYCLE, np.arange(CYCLE))
+        corpora = np.repeat(np.arange(len(self._counts)), self._counts)[order]
+        earlier = np.empty_like(corpora)
+        earlier[np.argsort(corpora, kind="stable")] = np.concatenate([np.arange(count) for count in self._counts])
+        return corpora, earlier
 
 
 def shares(sizes: Sequence[int], *, weights: Sequence[float] | None = None, temperature: float = 1.0) -> list[float]:

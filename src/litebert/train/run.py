@@ -121,12 +121,10 @@ def begin(
     settings = flatten(resolved.config)
     for name in ("train.batch_size", "distil.texts") if settings.get("distil.teacher") else ("train.batch_size",):
         if (size := int(str(settings[name]))) < world.size:
-            raise LitebertError(
-                "LB-282",
-                "each process needs at least one example of every step",
-                received=f"{name}={size} for {world.size} processes",
-                next=f"set {name}={world.size}, or start fewer processes",
-            )
+            what = "each process needs at least one example of every step"
+            received = f"{name}={size} for {world.size} processes"
+            advice = f"set {name}={world.size}, or start fewer processes"
+            raise LitebertError("LB-282", what, received=received, next=advice)
 
     def write_or_check() -> bool:
         if not runs.is_run(folder):
@@ -173,12 +171,10 @@ def choose_device(name: str) -> torch.device:
         device = torch.device(name)
         torch.zeros(1, device=device)
     except (RuntimeError, AssertionError) as error:
+        what, received = "this device cannot be used", f"train.device={name}: {str(error).splitlines()[0]}"
+        expected = "auto, cpu, cuda, cuda:N or mps, as this machine has it"
         raise LitebertError(
-            "LB-507",
-            "this device cannot be used",
-            received=f"train.device={name}: {str(error).splitlines()[0]}",
-            expected="auto, cpu, cuda, cuda:N or mps, as this machine has it",
-            next="set train.device=auto",
+            "LB-507", what, received=received, expected=expected, next="set train.device=auto"
         ) from error
     return device
 
