@@ -21,7 +21,7 @@ INPUT = r"standard input|(?<![\w-])-(?![\w-])"
 
 # A command that succeeds, and regular expressions for what its output contains and does not contain.
 OUTPUTS: dict[str, tuple[str, str, str]] = {
-    "pieces that are unknown": ("similar 'собака бежит' 'кошка спит'", "piece|letter|vocabulary|unknown", ""),
+    "pieces that are unknown": ("embed 'A cat.' 'собака бежит'", "note: 'собака бежит' .* unknown pieces", ""),
     "a full stop is no part of a word": ("tag 'Lena went to Oslo.' --model RUNS/tags", r"\bOslo/", ""),
     "the column used in training": ("classify both.csv --model RUNS/tickets --json", r'"row": 1, "answer"', ""),
     "blank lines end documents": ("corpus check STORIES", "48 documents", r"\b1 (inputs|documents|rows|files)\b"),
@@ -86,6 +86,8 @@ def test_the_default_works_for_any_text(tmp_path: Path, documents: int) -> None:
     assert rows(tmp_path / "runs" / "albert")[-1]["kind"] == "eval"
     again = litebert("pretrain", "my.txt", *PRETRAIN, *QUICK[:-1], cwd=tmp_path)
     assert "already finished" in again.stderr and "building" not in again.stderr
+    other = litebert("pretrain", "my.txt", *PRETRAIN, *QUICK[:-1], "--vocab-size", 50, cwd=tmp_path)
+    assert_error(other, 1, "LB-105", "50")
     (tmp_path / "my.txt").write_text("\n".join(map(story, range(50, 60))))
     assert_error(litebert("pretrain", "my.txt", *PRETRAIN, *QUICK[:-1], cwd=tmp_path), 1, "LB-333")
 

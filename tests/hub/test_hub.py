@@ -245,6 +245,8 @@ def test_a_card_shows_the_run_and_the_command_but_no_paths(hub, small_model: Pat
     settings = {
         "optim.learning_rate": (0.001, "command line: optim.learning_rate=0.001"),
         **dict.fromkeys(("data.corpus", "start.model", "distil.teacher", "teacher.run"), ("/home/me", "flag")),
+        "data.mix": (["/home/me/other"], "flag"),
+        "data.weights": ([3, 1], "flag"),
         "train.seed": (1, "default"),
         "model.hidden_size": (32, "preset mini (recipe laptop)"),
         "train.steps": (70, "measured here"),
@@ -256,10 +258,10 @@ def test_a_card_shows_the_run_and_the_command_but_no_paths(hub, small_model: Pat
     lines = (json.dumps({"kind": kind, "step": step, "masked_lm_loss": loss}) for kind, step, loss in rows)
     (place / "metrics.jsonl").write_text("".join(f"{line}\n" for line in lines))
     text, command = model_card(folder), "litebert distil TEACHER --corpus CORPUS --from MODEL --teacher RUN"
-    for part in ("| masked_lm_loss | 7.25 |", "step 8 of the run", "`c0ffee`"):
-        assert part in text
+    assert all(part in text for part in ("| masked_lm_loss | 7.25 |", "step 8 of the run", "`c0ffee`"))
     assert "/home/me" not in text and "train.seed" not in text
-    assert f"{command} --recipe laptop --name {place.name} optim.learning_rate=0.001 train.steps=70\n" in text
+    words = """'data.mix=["CORPUS"]' 'data.weights=[3, 1]' optim.learning_rate=0.001 train.steps=70"""
+    assert f"{command} --recipe laptop --name {place.name} {words}\n" in text
 
     # Our own card is written again, a card of the user's is sent unchanged.
     write_card(folder)

@@ -42,7 +42,8 @@ def train_vocabulary(
     there = folder / "spiece.model"
     is_same = there.is_file() and there.read_bytes() == model
     if (folder / "tokenizer_config.json").exists() and not is_same:  # a model or a corpus may need it
-        raise LitebertError("LB-105", f"{folder} has another vocabulary", next="choose another --output")
+        what, received = f"{folder} has another vocabulary", f"--vocab-size {vocab_size}, or other texts"
+        raise LitebertError("LB-105", what, received=received, next="choose another --output, or --name of a run")
     tokenizer = Tokenizer.from_model(model, lowercase=not cased)
     tokenizer.save(folder)
     return tokenizer

@@ -19,7 +19,7 @@ from litebert.inference import Model
 from litebert.report import tables
 from litebert.report.tables import Cell
 from litebert.report.training import REPORT_FILE, write_report
-from litebert.runs import METRICS_FILE, RESULT_FILE, RUN_FILE, Result, read_log, read_metrics
+from litebert.runs import RESULT_FILE, RUN_FILE, Result, read_log, read_metrics
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -65,14 +65,14 @@ class Run(on_disk.Run):
             return {"seeds": [each.result for each in ended], **reached}
         if self.kind == "fine-tuning":
             return read_json(self.folder / RESULT_FILE, command=f"ls {self.folder}")
-        return next((dict(row) for row in reversed(self._log()) if row["kind"] == "eval"), {})
+        return next((dict(row) for row in reversed(read_metrics(self.folder)) if row["kind"] == "eval"), {})
 
     @property
     def metrics(self) -> "DataFrame | list[dict[str, Json]]":
         """All rows of metrics.jsonl: a DataFrame if pandas is installed, else a list."""
-        rows = self._log()
+        rows = read_metrics(self.folder)
         if self.seeds:
-            rows = [{"seed": run.settings.get("train.seed"), **row} for run in self.seeds for row in run._log()]
+            rows = [{"seed": run.seed, **row} for run in self.seeds for row in read_metrics(run.folder)]
         if find_spec("pandas") is None:
             return rows
         from pandas import DataFrame
@@ -109,9 +109,6 @@ class Run(on_disk.Run):
 
     def _repr_html_(self) -> str:
         return f"<pre>{escape(str(self) or repr(self))}</pre>"
-
-    def _log(self) -> list[dict[str, Json]]:
-        return read_metrics(self.folder) if (self.folder / METRICS_FILE).is_file() else []
 
     # Output in the shell
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from os import fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Required
@@ -125,15 +126,17 @@ def pretrain(
         """Train a vocabulary, unless training starts from a model, and build the corpus; keep what already exists."""
         speak = (lambda _: None) if quiet or was_finished else say
         vocabulary = folder / "tokenizer" if start is None else locate(start)
-        if start is None and not (vocabulary / "tokenizer_config.json").exists():
+        train = partial(train_vocabulary, texts, vocabulary, vocab_size=size, is_limit=True, column=column)
+        is_new = start is None and not (vocabulary / "tokenizer_config.json").exists()
+        if is_new:
             speak(f"training a vocabulary of {size:,} pieces")
-            trained = train_vocabulary(texts, vocabulary, vocab_size=size, is_limit=True, column=column).vocab_size
-            if trained < size:
-                speak(f"the text has only {trained:,} pieces")
+            if (number := train().vocab_size) < size:
+                speak(f"the text has only {number:,} pieces")
         speak("building the corpus")
-        own = folder / "corpus"
-        given = {"tokenizer": str(vocabulary), "output": own, "held_out": held_out, **layout}
+        given = {"tokenizer": str(vocabulary), "output": folder / "corpus", "held_out": held_out, **layout}
         corpus_build(texts, **given, quiet=quiet or was_finished)
+        if start is None and not is_new and Tokenizer.load(vocabulary).vocab_size != size:
+            train()  # refuses another --vocab-size: the text is the same, and a small one gives the same pieces again
 
     if dry_run:
         return Run(folder, plan=plan()[1])

@@ -17,7 +17,10 @@ from litebert.tokenizer import Tokenizer
 CARD_FILE = "README.md"
 WRITTEN_BY_LITEBERT = "<!-- Written by litebert. Remove this line to keep your own changes. -->"
 _LONGEST_CARD = 4 << 20
-_PRIVATE = ("data.", "start.model", "model.start", "distil.teacher", "teacher.run")  # how settings with a path begin
+# Settings that are paths, which are private, with the words for them in a command that has no others for them.
+_PATHS = {"data.mix": "CORPUS", "data.eval_corpus": "CORPUS", "data.dev": "DEV"} | dict.fromkeys(
+    ("data.corpus", "data.folder", "data.train", "start.model", "model.start", "distil.teacher", "teacher.run"), ""
+)
 _IMPLIED = {"recipe", "preset", "tokenizer", "start"}  # origins of settings that other words of the command imply
 # What each pretraining head does, an example call, and the parameters that it needs.
 _VERBS = {
@@ -133,8 +136,10 @@ def _training(run: Run, kept: str) -> dict[str, object]:
     words += ["--name", run.name]
     for name, origin in sorted(origins.items()):
         is_implied = origin in (DEFAULT, SUITED) or origin.partition(" ")[0] in _IMPLIED
-        if not is_implied and not name.startswith((*_PRIVATE, "task.name")):
-            value = settings.get(name)
+        value, word = settings.get(name), _PATHS.get(name)
+        if not is_implied and name != "task.name" and word != "":
+            if word and value:
+                value = [word] * len(value) if isinstance(value, list) else word
             words.append(f"{name}={value if isinstance(value, str) else json.dumps(value)}")
 
     given = {name: f"`{value}`" for name, value in settings.items() if origins.get(name) != DEFAULT}
@@ -144,6 +149,6 @@ def _training(run: Run, kept: str) -> dict[str, object]:
         "baseline": result.baseline if result else {},
         "doubts": result.doubts if result else (),
         "data": {name: f"`{value}`" for name, value in run.file.data.items()},
-        "given": {name: value for name, value in given.items() if not name.startswith((*_PRIVATE, "model."))},
+        "given": {name: value for name, value in given.items() if name not in _PATHS and not name.startswith("model.")},
         "command": shlex.join(["litebert", *words]),
     }

@@ -327,7 +327,6 @@ class Model:
 
     def search(self, query: str, texts: Iterable[str], *, top: Top = 10) -> Results[answers.Match]:
         """Return the texts nearest to a query by cosine similarity, best first."""
-        top = inputs.require_count(top, "top")  # before the texts are embedded
         return self.index(texts).search(query, top=top)
 
     def too_long(self, texts: Texts, pairs: Texts | None = None) -> list[int]:
@@ -493,9 +492,9 @@ class Model:
         if verb not in self.verbs and verb not in ("similar", "index", "explain"):
             raise self._unable(verb)
         remark = self.remark  # another thread may set it to None
-        if remark and any(self.tokenizer.reads_in_fragments(text[:300]) for text in found[:3]):
+        if remark and (odd := [text for text in found[:3] if self.tokenizer.reads_in_fragments(text[:300])]):
             remark(
-                f"note: {found[0][:60]!r} is split into single letters or unknown pieces: the vocabulary of this model "
+                f"note: {odd[0][:60]!r} is split into single letters or unknown pieces: the vocabulary of this model "
                 "was not made for its language, and answers about such texts mean little"
             )
             self.remark = None
@@ -535,6 +534,7 @@ class TextIndex:
         """Return the nearest texts, best first."""
         if not self.texts:
             raise LitebertError("LB-937", "there is nothing to search", next='litebert search "a query" texts.txt')
+        top = inputs.require_count(top, "top")
         scores = self.vectors @ self.model.embed([query], normalize=True)[0]
         best = np.argsort(-scores, kind="stable")[:top]
         return Results(answers.Match(int(n), self.texts[n], float(scores[n])) for n in best)
