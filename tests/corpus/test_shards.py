@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from litebert.config import ObjectiveConfig
-from litebert.corpus import Corpus, build_corpus, shards
+from litebert.corpus import Corpus, build_corpus, check_corpus, shards
 from litebert.corpus import corpus as corpora
 from litebert.errors import DamagedError
 from litebert.files import hash_file
@@ -51,8 +51,7 @@ def change(path: Path) -> None:
 @settings(deadline=None, max_examples=60)
 def test_every_flipped_bit_is_found(pristine: Path, data: st.DataObject) -> None:
     path = second(pristine, data.draw(st.sampled_from(ARRAYS)))
-    whole = path.read_bytes()
-    flipped = bytearray(whole)
+    flipped = bytearray(whole := path.read_bytes())
     flipped[data.draw(st.integers(0, len(whole) - 1))] ^= 1 << data.draw(st.integers(0, 7))
     try:
         path.write_bytes(flipped)
@@ -153,6 +152,15 @@ def test_another_tokenizer_in_a_corpus_is_refused(corpus: Path, change: str) -> 
         Corpus.open(corpus).tokenizer()
 
 
+def test_a_tokenizer_written_by_another_python_is_whole_and_any_other_change_is_found(corpus: Path) -> None:
+    whole = (path := corpus / "tokenizer/tokenizer.json").read_text()
+    marks, changes = r"\\x{1E944}-\\x{1E94A}", {"x{1680}": "x{1681}", "NFKD": "NFKC", "x{300}": "y{300}"}
+    for old, new in {marks: "", **changes}.items():
+        path.write_text(whole.replace(old, new, 1))
+        assert path.read_text() != whole
+        assert check_corpus(corpus, verify_only=True).exit_code == (0 if old == marks else 3)
+
+
 def test_batches_stop_where_the_corpus_changes(corpus: Path) -> None:
     opened = Corpus.open(corpus)
     given = Sampling(opened.tokenizer(), ObjectiveConfig(max_seq_length=64), batch_size=32, seed=1)
@@ -175,8 +183,7 @@ def test_control_without_the_hash_a_changed_id_is_not_noticed(corpus: Path, monk
 def test_control_without_checks_a_change_in_use_and_another_tokenizer_are_not_noticed(
     corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stored = Corpus.open(corpus).manifest.plan.tokenizer_hash
-    monkeypatch.setattr(models, "vocabulary_hash", lambda settings, data: stored)
+    monkeypatch.setattr(models, "vocabulary_hash", lambda *_: Corpus.open(corpus).manifest.plan.tokenizer_hash)
     with pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"):
         test_another_tokenizer_in_a_corpus_is_refused(corpus, "settings")
     monkeypatch.setattr(shards.StampedFile, "require_unchanged", lambda _: None)

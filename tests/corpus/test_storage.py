@@ -136,8 +136,7 @@ def test_a_corpus_is_fetched_as_it_was_pushed_and_evicted_to_make_room(
 
 def loader(corpus: Path, window: int) -> Loader | Windowed:
     words = [f"data.corpus={corpus}", f"data.window={window}", "train.batch_size=16"]
-    config = resolve(PretrainConfig, settings_from_words(words)).config
-    return loader_for(corpus, config=config)
+    return loader_for(corpus, config=resolve(PretrainConfig, settings_from_words(words)).config)
 
 
 def test_a_streamed_corpus_gives_the_batches_of_a_local_one_within_its_bound(

@@ -116,7 +116,7 @@ def test_a_document_of_one_sentence_is_a_segment_without_a_label() -> None:
 SHARDS = [shard(seed, num_documents=12 + seed) for seed in range(8)]
 SIZES = ((len(each.documents) - 1, len(each.sentences) - 1, each.tokens.size) for each in SHARDS)
 COUNTS = [Counts(documents=documents, sentences=sentences, tokens=tokens) for documents, sentences, tokens in SIZES]
-WINDOW = 3 * max(each.tokens for each in COUNTS)
+WINDOW, EARLY = 3 * max(each.tokens for each in COUNTS), replace(GIVEN, early_mask_prob=0.5, early_samples=100)
 
 
 class Opened:
@@ -134,8 +134,7 @@ class Opened:
 
 
 def _windowed(opened: Opened, seed: int = 3) -> Windowed:
-    given = replace(GIVEN, early_mask_prob=0.5, early_samples=100, seed=seed)
-    return Windowed(COUNTS, opened, given, window_pieces=WINDOW)
+    return Windowed(COUNTS, opened, replace(EARLY, seed=seed), window_pieces=WINDOW)
 
 
 def test_an_epoch_has_every_shard_once_in_an_order_of_its_own() -> None:

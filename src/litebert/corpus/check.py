@@ -185,7 +185,7 @@ class SeenDocuments:
 
 
 def check_corpus(path: str | Path, *, verify_only: bool = False) -> CheckReport:
-    """Verify every byte of a corpus and of its held-out part; report what would harm training.
+    """Verify the files of a corpus and of its held-out part; report what would harm training.
 
     With `verify_only`, the texts themselves are not checked.
     """

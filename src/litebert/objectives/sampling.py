@@ -17,7 +17,7 @@ from functools import lru_cache, partial
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -179,6 +179,9 @@ class Loader(Samples):
 # a few numbers per shard: only two windows are held.
 
 
+Opener: TypeAlias = Callable[[Sequence[int]], Sequence[Shard]]  # opens the shards with these numbers
+
+
 class Window(NamedTuple):
     """A window of an epoch: its number, its shards, and which samples of the epoch it has."""
 
@@ -195,14 +198,7 @@ class Windowed(Samples):
     this epoch; if it has fewer, a random few are seen twice.
     """
 
-    def __init__(
-        self,
-        shards: Sequence[Counts],
-        open_shards: Callable[[Sequence[int]], Sequence[Shard]],
-        given: Sampling,
-        *,
-        window_pieces: int,
-    ) -> None:
+    def __init__(self, shards: Sequence[Counts], open_shards: Opener, given: Sampling, *, window_pieces: int) -> None:
         samples = estimated_samples(shards, given.config)
         self._sizes = [*zip(samples, (each.tokens for each in shards), strict=True)]
         self.batch_size, self.epoch_size = given.batch_size, sum(samples)
