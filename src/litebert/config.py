@@ -346,9 +346,9 @@ class EarlyConfig(Section):
     """What differs in the early steps; it depends only on the step, so resuming is exact."""
 
     mask_prob: float | None = Field(None, gt=0, lt=1, description="share to predict at first; unset: no change")
-    mask_share: float = Field(0.6, ge=0, le=1, description="share of the steps with that mask_prob")
+    mask_share: float = Field(0.6, ge=0, le=1, description="share of the planned steps with that mask_prob")
     depth: int | None = Field(None, ge=1, description="steps of the network applied at first; unset: all")
-    depth_share: float = Field(0.3, ge=0, lt=1, description="share of the training steps with that depth")
+    depth_share: float = Field(0.3, ge=0, lt=1, description="share of the planned steps with that depth")
 
 
 class DistilConfig(Section):

@@ -97,7 +97,7 @@ def write_json(path: Path, value: Json) -> None:
 
 
 def append_line(path: Path, line: str) -> None:
-    """Append one line to a log; a crash can lose the last line but damages no earlier one."""
+    """Append one line to a log; a crash can cut it off, and what continues the log must first remove such a line."""
     with disk_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         with open(path, "ab") as file:
