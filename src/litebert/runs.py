@@ -225,9 +225,8 @@ class Run:
     def of(cls, path: str | Path) -> Self | None:
         """Return the run that a folder is, or whose model it is; None if there is none; refuse one of several seeds."""
         folder = Path(path).absolute()
-        if seeds := cls(folder).seeds:
-            what = f"{path} is a run of several seeds, each with its own model"
-            raise LitebertError("LB-657", what, next=f"choose one, such as {Path(path) / seeds[0].folder.name}")
+        if seeds := cls(Path(path)).seeds:
+            raise LitebertError("LB-657", f"{path} is a run of several seeds", next=f"name one, {seeds[0].folder}")
         folder = folder.parent if folder.name in ("model", "best") and not is_run(folder) else folder
         return cls(folder) if is_run(folder) else None
 

@@ -57,12 +57,9 @@ class Run(on_disk.Run):
     def result(self) -> dict[str, Json]:
         """The measures of the last step and of the best evaluation, as medians over seeds; in pretraining, the last."""
         if self.seeds:
-            ended = [each for each in self.seeds if each.outcome]
-            medians = tables.ends_of(tables.results_of(self))
-            reached: dict[str, Json] = {
-                end: {name: each.median for name, each in found.items()} for end, found in medians.items()
-            }
-            return {"seeds": [each.result for each in ended], **reached}
+            ends = tables.ends_of(tables.results_of(self)).items()
+            medians: dict[str, Json] = {end: {n: each.median for n, each in found.items()} for end, found in ends}
+            return {"seeds": [each.result for each in self.seeds if each.outcome], **medians}
         if self.kind == "fine-tuning":
             return read_json(self.folder / RESULT_FILE, command=f"ls {self.folder}")
         return next((dict(row) for row in reversed(read_metrics(self.folder)) if row["kind"] == "eval"), {})
@@ -158,16 +155,14 @@ class Run(on_disk.Run):
 
 def conclude(run: Run, *, quiet: bool = False, was_finished: bool = False) -> Run:
     """Write the report of a finished run; print a line if there was nothing to do, or if the run was stopped."""
-    said = ""
+    said = f"{run.folder} is already finished: nothing was trained" * was_finished
     if run.exit_code:
         said = "stopped with a checkpoint; rerun the command to resume"
-    elif was_finished:
-        said = f"{run.folder} is already finished: nothing was trained"
-    try:
-        if not run.exit_code:
+    else:
+        try:
             run.write_report()
-    except LitebertError as error:  # the model is written; only the report failed
-        said = f"{said}\n{error}".strip()
+        except LitebertError as error:  # the model is written; only the report failed
+            said = f"{said}\n{error}".strip()
     if said and not quiet:
         say(said)
     return run

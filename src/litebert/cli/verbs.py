@@ -36,6 +36,7 @@ from litebert.inference.model import PACKAGED, Model
 from litebert.inference.verbs import CHOICES, VERBS, Row, Verb
 from litebert.reading import source as inputs
 from litebert.reading.source import Source
+from litebert.runs import Run
 from litebert.tasks.own.table import HEADERS, SYNONYMS, open_table
 
 CHUNK = 256  # rows that are answered, and written, together
@@ -155,8 +156,6 @@ def _answer(verb: Verb, loading: Loading, bulk: Bulk, options: dict[str, Any], t
     total: int | None = len(rows)
     numbered: Iterator[Numbered] = iter(enumerate(rows, 1))
     if sources:
-        from litebert.runs import Run
-
         run = Run.of(model.source)
         columns = run.file.data.get("columns") if run else None  # of the table that the model was trained on
         trained = dict(str(each).split("=", 1) for each in columns) if isinstance(columns, list) else {}

@@ -132,8 +132,7 @@ def _training(run: Run, kept: str) -> dict[str, object]:
     recipes = sorted({recipe for origin in origins.values() if (recipe := name_in(origin, "recipe"))})
     words += ["--recipe", recipes[0]] if recipes else []
     presets = {preset for origin in origins.values() if is_typed(origin) and (preset := name_in(origin, "preset"))}
-    words += [word for name in presets for word in ("--preset", name)]
-    words += ["--name", run.name]
+    words += [*(word for name in presets for word in ("--preset", name)), "--name", run.name]
     for name, origin in sorted(origins.items()):
         is_implied = origin in (DEFAULT, SUITED) or origin.partition(" ")[0] in _IMPLIED
         value, word = settings.get(name), _PATHS.get(name)

@@ -64,8 +64,7 @@ class Finetuned:
             advice = f"litebert finetune DATA --model {path}" if run else "add --task mrpc, or whichever task it is"
             raise LitebertError("LB-613", what, next=advice)
         config = recorded_config(FinetuneConfig, run) if run else None
-        settings = config.task if config else TaskConfig(name=str(task))
-        where = config.data if config else TaskDataConfig()
+        settings, where = (config.task, config.data) if config else (TaskConfig(name=str(task)), TaskDataConfig())
         settled = dict(run.file.data) if run and "columns" in run.file.data else None
         if columns:
             where = where.model_copy(update={"columns": tuple(columns)})

@@ -282,8 +282,7 @@ class Model:
         is_unit = own.normalize if normalize is None else normalize
         longest = own.max_length if max_length is None else inputs.require_count(max_length, "max_length", least=3)
         positions = network.config.max_position_embeddings
-        beginnings = [tokenizer.beginning(own.prompt + text, positions) for text in listed]
-        encoded = tokenizer.encode_ids(beginnings)
+        encoded = tokenizer.encode_ids([tokenizer.beginning(own.prompt + text, positions) for text in listed])
         found = np.zeros((len(encoded), network.config.hidden_size), dtype=np.float32)
         for rows, batch in inputs.frame_batches(network, tokenizer, encoded, longest=longest):
             with torch.inference_mode():
@@ -314,8 +313,7 @@ class Model:
 
     def similar(self, first: Texts, second: Texts) -> float | NDArray[np.float32]:
         """Return the cosine of two texts, or of every pair from two lists, (first, second)."""
-        read = (self.begin("similar", texts)[1] for texts in (first, second))
-        left, right = (self.embed(texts, normalize=True) for texts in read)
+        left, right = (self.embed(self.begin("similar", each)[1], normalize=True) for each in (first, second))
         cosines: NDArray[np.float32] = left @ right.T
         return float(cosines[0, 0]) if isinstance(first, str) and isinstance(second, str) else cosines
 
@@ -432,8 +430,7 @@ class Model:
 
         network, _ = self.begin("answer", [text for question, contexts in asked for text in (question, *contexts)])
         examples = [SpanExample("", str(question), str(text)) for question, texts in asked for text in texts]
-        top = inputs.require_count(top, "top")
-        family = SPAN_FAMILIES[network.head_config.kind]
+        family, top = SPAN_FAMILIES[network.head_config.kind], inputs.require_count(top, "top")
         parts: list[list[SpanAnswer]] = [[] for _ in examples]
         windows = family.windows(examples, self.tokenizer, max_length=network.config.max_position_embeddings)
         while group := list(islice(windows, _WINDOWS_AT_ONCE)):
@@ -534,9 +531,8 @@ class TextIndex:
         """Return the nearest texts, best first."""
         if not self.texts:
             raise LitebertError("LB-937", "there is nothing to search", next='litebert search "a query" texts.txt')
-        top = inputs.require_count(top, "top")
         scores = self.vectors @ self.model.embed([query], normalize=True)[0]
-        best = np.argsort(-scores, kind="stable")[:top]
+        best = np.argsort(-scores, kind="stable")[: inputs.require_count(top, "top")]
         return Results(answers.Match(int(n), self.texts[n], float(scores[n])) for n in best)
 
 

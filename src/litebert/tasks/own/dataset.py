@@ -344,9 +344,8 @@ class ChoiceRows(RowReading[ChoiceExample, Scores]):
         texts, names = _choices(row, self.columns)
         if not 2 <= len(texts) <= len(self.labels):
             received = f"{len(texts)} in {', '.join(self.columns.all('choices'))}"
-            wanted = "2 or more, and no more than in the training data"
+            what, wanted = f"{place}: these are not choices", "2 or more, and no more than in the training data"
             advice = "correct this row, or --column choices=NAME,NAME,…"
-            what = f"{place}: these are not choices"
             raise LitebertError("LB-864", what, received=received, expected=wanted, next=advice)
         question, context = self.text(row, "question"), self.text(row, "context")
         if not is_labelled:
@@ -492,8 +491,7 @@ def table_dataset(
         chosen = chosen_columns((*settled["columns"], *columns))
         reading = kind(chosen, settled["problem"], tuple(settled["labels"]))
     else:
-        header = chosen_columns(columns).has_header
-        reading, notes = settle(open_table(train, has_header=header), columns, problem)
+        reading, notes = settle(open_table(train, has_header=chosen_columns(columns).has_header), columns, problem)
         notes.append(f"evaluated on: {dev or f'{held_out * 100:g} % of the rows, the same share of each label'}")
         for path in filter(None, (train, dev) if skips_unlabelled else ()):
             number = sum(reading.lacks_label(row) for _, row in reading.open(path, is_labelled=True).rows())
