@@ -128,10 +128,9 @@ def begin(
 
     def write_or_check() -> bool:
         if not runs.is_run(folder):
-            has_gpu = torch.cuda.is_available()
             environment: dict[str, JsonValue] = {"python": platform.python_version(), "torch": torch.__version__}
             environment |= {"platform": platform.platform(), "threads": torch.get_num_threads()}
-            environment["gpu"] = torch.cuda.get_device_name() if has_gpu else None
+            environment["gpu"] = torch.cuda.get_device_name() if torch.cuda.is_available() else None
             given = {"origins": resolved.origins, "data": dict(data), "environment": environment}
             file = runs.RunFile(litebert=litebert.__version__, settings=settings, **given)
             files.write_json(folder / runs.RUN_FILE, file.model_dump(mode="json"))
