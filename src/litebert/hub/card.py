@@ -17,7 +17,7 @@ from litebert.tokenizer import Tokenizer
 CARD_FILE = "README.md"
 WRITTEN_BY_LITEBERT = "<!-- Written by litebert. Remove this line to keep your own changes. -->"
 _LONGEST_CARD = 4 << 20
-# Settings that are paths, which are private, with the words for them in a command that has no others for them.
+# Settings that are paths, which are private, each with its word in a command; "" if another word of it stands for them.
 _PATHS = {"data.mix": "CORPUS", "data.eval_corpus": "CORPUS", "data.dev": "DEV"} | dict.fromkeys(
     ("data.corpus", "data.folder", "data.train", "start.model", "model.start", "distil.teacher", "teacher.run"), ""
 )
