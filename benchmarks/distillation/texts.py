@@ -5,14 +5,17 @@ chapter, each article, all paragraphs of a SQuAD article and all its questions a
 every tenth chapter and everything else, for the vocabulary. `everyday.txt` has the sentences of text/everyday.jsonl.gz,
 each a document. Two files have short documents from all articles and every third chapter, except from the documents
 that a corpus of these texts holds out (1 %): `sentences.txt` has single sentences of 6 to 40 words, `pairs.txt` has two
-sentences in a row, of 4 to 40 words each.
+sentences in a row, of 4 to 40 words each. A sentence with the same noun, verb or name twice is in neither
+`everyday.txt` nor `sentences.txt`: who fills a blank in one sentence expects no word that already stands there.
 """
 
 import json
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from benchmarks.distillation.short_sentences import FREQUENT
 from benchmarks.texts import DATA, rows, squad
 from litebert.corpus.build import is_held_out
 from litebert.corpus.text import TextSettings, split_sentences
@@ -32,13 +35,21 @@ def main(out: Path) -> None:
             append_line(out / "sample.jsonl", row)
         if (every == 1 or number % 3 == 0) and not is_held_out(text, HELD_OUT):
             found = [" ".join(sentence.split()) for sentence in split_sentences(text, TextSettings())]
-            sentences.update(dict.fromkeys(sentence for sentence in found if 6 <= len(sentence.split()) <= 40))
+            fitting = (sentence for sentence in found if 6 <= len(sentence.split()) <= 40)
+            sentences.update(dict.fromkeys(sentence for sentence in fitting if not repeats_a_word(sentence)))
             for pair in zip(found[::2], found[1::2], strict=False):
                 if all(4 <= len(each.split()) <= 40 for each in pair) and not all(each.endswith("?") for each in pair):
                     pairs["\n".join(pair)] = None
-    everyday = dict.fromkeys(" ".join(row["text"].split()) for row in rows(DATA / "text" / "everyday.jsonl.gz"))
+    short = [" ".join(row["text"].split()) for row in rows(DATA / "text" / "everyday.jsonl.gz")]
+    everyday = dict.fromkeys(text for text in short if not repeats_a_word(text))
     for name, documents in (("everyday", everyday), ("sentences", sentences), ("pairs", pairs)):
         write_text(out / f"{name}.txt", "".join(f"{document}\n\n" for document in documents))
+
+
+def repeats_a_word(sentence: str) -> bool:
+    """Return whether a word of three letters or more, other than the most frequent ones, stands in it twice."""
+    words = [word for word in re.findall(r"[a-z]{3,}", sentence.lower()) if word not in FREQUENT]
+    return len(set(words)) < len(words)
 
 
 def _documents() -> Iterator[tuple[int, str]]:
