@@ -122,13 +122,10 @@ def world_size() -> int:
 
 
 def _incomplete(error: ValueError) -> LitebertError:
-    return LitebertError(
-        "LB-262",
-        "the environment for several processes is incomplete",
-        received=error,
-        expected="RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT, as torchrun sets them",
-        next="torchrun --nproc-per-node 2 -m litebert pretrain ...; for a single process: unset WORLD_SIZE",
-    )
+    what = "the environment for several processes is incomplete"
+    expected = "RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT, as torchrun sets them"
+    advice = "torchrun --nproc-per-node 2 -m litebert pretrain ...; for a single process: unset WORLD_SIZE"
+    return LitebertError("LB-262", what, received=error, expected=expected, next=advice)
 
 
 @contextmanager
@@ -150,12 +147,9 @@ def join_world(device: torch.device) -> Iterator[World]:
         backend, timeout = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo", timedelta(seconds=SUM_SECONDS)
         dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=timeout)
     except RuntimeError as error:
-        raise LitebertError(
-            "LB-263",
-            f"the processes of this run did not find each other within {JOIN_SECONDS:.0f} seconds",
-            received=str(error).splitlines()[0],
-            next="check MASTER_ADDR, the firewall and GLOO_SOCKET_IFNAME or NCCL_SOCKET_IFNAME",
-        ) from error
+        what = f"the processes of this run did not find each other within {JOIN_SECONDS:.0f} seconds"
+        advice = "check MASTER_ADDR, the firewall and GLOO_SOCKET_IFNAME or NCCL_SOCKET_IFNAME"
+        raise LitebertError("LB-263", what, received=str(error).splitlines()[0], next=advice) from error
     world = World(rank, size, store)
     try:
         yield world

@@ -30,6 +30,8 @@ def as_path(given: str | os.PathLike[str], what: str) -> Path:
     if not isinstance(given, str | os.PathLike):
         received = f"{given!r:.100} ({type(given).__name__})"
         raise LitebertError("LB-532", f"{what} cannot be of this type", received=received, next="give a str or a Path")
+    if given == "":
+        raise LitebertError("LB-538", f"the path of {what} is empty", next="give a folder; . is this folder")
     return Path(given)
 
 

@@ -275,10 +275,13 @@ class Run:
 
     @property
     def is_finished(self) -> bool:
-        """Whether the last step was reached and the model written."""
-        if self.seeds:
-            return all(run.is_finished for run in self.seeds)
-        return (self.folder / RESULT_FILE).is_file() if self.kind == "fine-tuning" else self.has_model
+        """Whether the model is written, which is the last thing that training does; with several seeds, every one."""
+        return all(run.has_model for run in self.seeds or (self,))
+
+    @property
+    def finished(self) -> tuple[Self, ...]:
+        """The finished ones of the seeds; without seeds, the run itself, if it is finished."""
+        return tuple(run for run in self.seeds or (self,) if run.has_model)
 
     @cached_property
     def outcome(self) -> Result | None:  # None until it is finished

@@ -32,9 +32,7 @@ def test_the_examples_of_every_command_parse(name: str) -> None:
 # ---- the terminal ---------------------------------------------------------------------------------------------------
 
 
-def test_control_labels_that_are_not_escaped_steer_the_terminal(
-    desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_control_labels_that_are_not_escaped_steer_the_terminal(desk: Desk, tmp_path: Path, monkeypatch) -> None:
     """The contract's tests check that labels are escaped."""
     model = Path(shutil.copytree(desk.reviews / "model", tmp_path / "m"))
     config = model / "config.json"
@@ -108,6 +106,9 @@ def test_bad_commands_give_errors_without_a_traceback(bad: list[str], number: in
 def test_a_corrected_command_reuses_an_output_without_rows(desk: Desk, tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("body\nAnna left.\n")
     words = ("embed", tmp_path / "t.csv", "--model", desk.base, "--output", tmp_path / "v.npy")
+    (tmp_path / "v.npy.unfinished").write_text("of\nsomeone else\n")
+    assert "LB-942" in litebert(*words, "--column", "body").stderr
+    (tmp_path / "v.npy.unfinished").unlink()
     assert litebert(*words).code == 1
     assert litebert(*words, "--column", "body").code == 0
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from litebert import Run
 from litebert.files import locked, write_json, write_text
 from tests.contract.shell import assert_error, litebert
 from tests.report.test_pages import finetuned
@@ -69,8 +70,9 @@ def test_doubts_about_a_run_are_in_the_list_and_in_the_comparison(tmp_path: Path
 
 
 def test_unfinished_damaged_and_missing_runs_are_distinguished(runs: Path, tmp_path: Path) -> None:
-    (runs / "cola" / "result.json").unlink()
     (runs / "cola" / "model" / "config.json").unlink()
+    assert not Run(runs / "cola").is_finished  # a result is written before the model
+    (runs / "cola" / "result.json").unlink()
     line = litebert("runs", "list", "--runs", runs).stdout.splitlines()[1]
     assert line.split() == ["cola", "fine-tuning", "cola", "models/mine", "1", "40", "40", "no", "-", "-", "-", "-"]
 

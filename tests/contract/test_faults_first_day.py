@@ -27,11 +27,8 @@ OUTPUTS: dict[str, tuple[str, str, str]] = {
     "blank lines end documents": ("corpus check STORIES", "48 documents", r"\b1 (inputs|documents|rows|files)\b"),
     "a few rows to evaluate on": (f"finetune REVIEWS --model BASE {SHORT}", "chance", ""),
     "a note, once": (f"finetune REVIEWS --model BASE --seeds 1,2 {LOUD}", "problem: class", r"(problem: class).*\1"),
-    "texts that are all alike": (
-        "evaluate RUNS/stars --data alike.csv",
-        "",
-        "every answer to dev is the same: (?!.*text)",
-    ),
+    "texts all alike": ("evaluate RUNS/stars --data alike.csv", "", "every answer to dev is the same: (?!.*text)"),
+    "more sequences than are measured": ("evaluate BASE --data many.jsonl --column b", "only 1,024 of 1,100 seq", ""),
     "a long time": (f"pretrain --corpus CORPUS --preset tiny --dry-run {LONG}", "time", r"\d{3,}h"),
     "help of fill": ("fill --help", INPUT, ""),
     "ndjson to learn from": ("tokenizer train t.ndjson --vocab-size 50 --output v", "", ""),
@@ -58,6 +55,7 @@ def test_commands_inform_a_new_user(desk: Desk, tmp_path: Path, typed: str, pres
     (tmp_path / "both.csv").write_text("text,body\n,Anna left.\n")
     (tmp_path / "alike.csv").write_text("text,score\n" + "".join(f"Anna left.,{n / 7}\n" for n in range(9)))
     (tmp_path / "t.ndjson").write_text(json.dumps({"text": story(1) * 9}) + "\n")
+    (tmp_path / "many.jsonl").write_text('{"b": "Anna left. Bert came."}\n' * 1_100)
     done = desk.run(tmp_path, *shlex.split(typed)).ok
     lines = [line for line in (done.stdout + done.stderr).splitlines() if not line.startswith("model: ")]
     said = " ".join(" ".join(lines).split())
@@ -147,6 +145,14 @@ def test_ctrl_c_during_the_first_imports_gives_no_traceback() -> None:
     done = subprocess.run([sys.executable, "-c", AT_IMPORT], capture_output=True, text=True, timeout=60)
     assert "Traceback" not in done.stderr
     assert done.returncode in (130, -2)
+
+
+@pytest.mark.parametrize(
+    "typed", ["litebert recipes list >&-", "litebert fill [MASK] 2>&-", "litebert nothing >&- 2>&-"]
+)
+def test_a_closed_stream_is_no_error(typed: str) -> None:
+    done = subprocess.run(typed.replace("litebert", shlex.join(COMMAND)), shell=True, capture_output=True, text=True)
+    assert (done.returncode, done.stderr, bool(done.stdout)) == (2 * ("nothing" in typed), "", "fill" in typed)
 
 
 @pytest.mark.parametrize("words", ["config list", "embed TEXTS --model BASE --json --quiet"])

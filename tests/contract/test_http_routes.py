@@ -81,7 +81,8 @@ MALFORMED: dict[str, tuple[int, str, object, str]] = {
     "a text as number": (422, "fill", {**WHOLE, "top": "3"}, "a valid integer"),
     "too many": (422, "fill", {**WHOLE, "top": 51}, "less than or equal to 50"),
     "an unknown field": (422, "fill", {**WHOLE, CANARY: 1}, "only the fields that /docs lists"),
-    "no blank": (422, "fill", {"text": CANARY}, ""),
+    "100 unknown fields": (422, "fill", dict.fromkeys(map(str, range(100)), 1), "at most 64"),
+    "no blank": (422, "fill", {"text": CANARY}, "next: /docs shows an example"),
     "no texts": (422, "embed", {"texts": []}, "at least 1 item"),
     "a string as texts": (422, "embed", {"texts": CANARY}, ""),
     "too many texts": (422, "embed", {"texts": ["a"] * 33}, "at most 32 items"),
@@ -90,7 +91,8 @@ MALFORMED: dict[str, tuple[int, str, object, str]] = {
     "one choice": (422, "choose", {"model": "choose", "question": "a", "choices": ["b"]}, ""),
     "no context": (422, "answer", {"model": "answer", "question": "a"}, "the field context"),
     "no head": (422, "classify", {"texts": [CANARY]}, "one of fill, "),
-    "one sentence": (422, "order", {"first": CANARY}, ""),
+    "one sentence": (422, "order", {"first": CANARY}, "next: /docs shows an example"),
+    "a blank text to score": (422, "score", {"text": " "}, "blank"),
     "a long text to score": (422, "score", {"text": "a" * 1_001}, "at most 1000 characters"),
     "many tokens to score": (422, "score", {"text": "a 1 " * 200}, "at most 128 tokens"),
     "a step too far": (422, "attention", {"text": "a", "step": 99}, "a step from 1 to 2"),
@@ -134,10 +136,8 @@ KEYS |= {"Bearer # of the laboratory": 401, "bearer key-one": 200, "BEARER key-o
 @pytest.mark.parametrize("key", KEYS)
 def test_without_a_key_only_health_and_pages_are_open(guarded: Server, key: str | None) -> None:
     headers = JSON if key is None else {**JSON, "Authorization": key}
-    for reply in (
-        guarded.ask("/v1/embed", {"texts": ["a"]}, headers=headers),
-        guarded.ask("/v1/models", headers=headers),
-    ):
+    answered = guarded.ask("/v1/embed", {"texts": ["a"]}, headers=headers)
+    for reply in (answered, guarded.ask("/v1/models", headers=headers)):
         assert reply.status == KEYS[key]
         assert KEYS[key] == 200 or reply.headers["www-authenticate"] == "Bearer"
     assert guarded.ask("/live", headers=headers).status == 200
@@ -154,6 +154,7 @@ def test_sigterm_finishes_accepted_requests_and_exits_with_zero(desk: Desk) -> N
         assert server.process.wait(60) == 0
 
 
-def test_a_file_of_keys_without_a_key_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "k.txt").write_text("# only a comment\n")
+@pytest.mark.parametrize("text", [b"# only a comment\n", "key".encode("utf-16"), b"k\xe9y"])
+def test_a_file_of_keys_without_a_key_is_refused(tmp_path: Path, text: bytes) -> None:
+    (tmp_path / "k.txt").write_bytes(text)
     assert_error(litebert("serve", "nowhere", "--api-keys", "k.txt", cwd=tmp_path), 1, "k.txt")

@@ -176,9 +176,7 @@ def test_embeddings_have_the_methods_of_langchain() -> None:
 # ---- trainings that diverge ------------------------------------------------------------------------------------------
 
 
-def test_a_diverging_loss_is_reported_and_an_earlier_checkpoint_is_kept(
-    desk: Desk, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_diverging_loss_is_reported_and_an_earlier_checkpoint_is_kept(desk: Desk, tmp_path: Path, capfd) -> None:
     run = desk.pretrain(
         tmp_path,
         **{"optim.name": "adamw", "optim.learning_rate": 10, "optim.warmup_steps": 4},

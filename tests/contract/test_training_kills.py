@@ -55,9 +55,7 @@ DAMAGES: dict[str, Callable[[bytes], bytes | None]] = {
 
 
 @pytest.mark.parametrize("name", DAMAGES)
-def test_a_damaged_checkpoint_is_skipped_and_named(
-    desk: Desk, whole: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], name: str
-) -> None:
+def test_a_damaged_checkpoint_is_skipped_and_named(desk: Desk, whole: Path, tmp_path: Path, capfd, name: str) -> None:
     run = Path(shutil.copytree(whole, tmp_path / "runs" / "own"))
     shutil.rmtree(run / "model")
     before, last = sorted((run / "checkpoints").iterdir())

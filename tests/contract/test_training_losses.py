@@ -105,6 +105,11 @@ def test_several_seeds_are_one_run_and_each_equals_a_run_of_that_seed(desk: Desk
     assert weights(both.seeds[1]) == weights(four) != weights(both.seeds[0])
     assert (set(both.metrics["seed"]), both.is_finished, both.report.is_file()) == ({3, 4}, True, True)
     assert all("accuracy" in text for text in (str(both.result), both._repr_html_()))
+    with pytest.raises(package.LitebertError, match=r"LB-505[\s\S]*train\.steps: 2 -> 3\n"):  # of another median
+        desk.finetune(tmp_path, given={**settings, "train.steps": 3}, seeds=[5], name="both")
+    (both.seeds[0].folder / "model" / "config.json").rename(tmp_path / "config.json")  # as if another trained this
+    more = desk.finetune(tmp_path, given=settings, seeds=[4, 6], name="both")
+    assert "  seeds 4, 6" in str(more) and "seed-3 is not finished" in more.notes[0]
     with pytest.raises(package.LitebertError, match=r"both already has[\s\S]*--name"):
         desk.finetune(tmp_path, given=settings, name="both")
     for verb in (package.load, package.evaluate, package.predict):

@@ -159,9 +159,7 @@ def test_memory_does_not_grow_with_the_input(write: Write, vocabulary: Path) -> 
 
 
 @pytest.mark.parametrize("name", ["a.txt", "a.jsonl.gz"])
-def test_a_build_of_one_part_reports_its_progress(
-    name: str, write: Write, build: Build, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_build_of_one_part_reports_its_progress(name: str, write: Write, build: Build, monkeypatch) -> None:
     monkeypatch.setattr(building, "SECONDS_BETWEEN", 0.001)
     texts = [" ".join(f"Anna saw {pow(3, 50 * n + k, 99_991)} balls." for k in range(50)) for n in range(800)]
     path, seen = write(name, "\n\n".join(texts) if name == "a.txt" else gzip.compress(rows(texts).encode())), []

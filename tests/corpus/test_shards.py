@@ -92,9 +92,7 @@ def test_limit_on_open_files_is_raised_where_needed(pristine: Path, monkeypatch:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
 
-def test_files_that_were_verified_are_read_again_only_after_a_change(
-    corpus: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_files_that_were_verified_are_read_again_only_after_a_change(corpus: Path, monkeypatch, tmp_path: Path) -> None:
     monkeypatch.setattr(shards, "hash_file", counted := Mock(wraps=hash_file))
 
     def hashed(**how: bool) -> int:  # the files that one opening reads from end to end

@@ -111,9 +111,7 @@ def num_bytes(folder: Path, pattern: str = "**/*.npy") -> int:
             return sum(path.stat().st_size for path in folder.glob(pattern))
 
 
-def test_a_corpus_is_fetched_as_it_was_pushed_and_evicted_to_make_room(
-    bucket: str, sharded: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_corpus_is_fetched_as_it_was_pushed_and_evicted_to_make_room(bucket: str, sharded: Path, monkeypatch) -> None:
     fail_with(bucket, ["", "cut", "503", "", "cut", "", "503", "cut", "503"])
     found = local_corpus(f"{bucket}/stories")
     whole = Corpus.open(found, verify=True)
@@ -174,9 +172,7 @@ def test_a_damaged_shard_of_a_streamed_corpus_is_noticed(bucket: str, sharded: P
 
 
 @pytest.mark.parametrize("bucket", ["folder"], indirect=True)
-def test_what_cannot_be_fetched_or_pushed_is_refused(
-    bucket: str, sharded: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_cannot_be_fetched_or_pushed_is_refused(bucket: str, sharded: Path, monkeypatch) -> None:
     with pytest.raises(LitebertError, match="LB-273"):
         local_corpus(f"{bucket}/never")
     with pytest.raises(LitebertError, match="LB-619"):

@@ -23,9 +23,7 @@ Find = Callable[[str, bytes | str], Source]
 BLANK_LINE, FILE, LINE = TextSettings(), TextSettings(documents="file"), TextSettings(sentences="line")
 
 
-def test_blank_lines_end_documents_on_request_and_passages_of_a_long_one(
-    source: Find, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_blank_lines_end_documents_on_request_and_passages_of_a_long_one(source: Find, monkeypatch) -> None:
     file = source("a.txt", "\n\none\ntwo\n \t\n\nthree\n")
     first, last = Passage("one\ntwo", 3, 0), Passage("three", 7, 1)
     assert list(read_passages(file, BLANK_LINE)) == [first, last]

@@ -68,9 +68,7 @@ class _Payload:
         return Path.touch, (Path("executed"),)
 
 
-def test_a_pickle_named_safetensors_is_recognised_and_not_opened(
-    weights: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_pickle_named_safetensors_is_recognised_and_not_opened(weights: Path, monkeypatch) -> None:
     monkeypatch.chdir(weights.parent)
     archive = io.BytesIO()
     torch.save({"a": torch.ones(2)}, archive)

@@ -238,9 +238,7 @@ def test_a_new_task_starts_from_an_encoder_and_keeps_only_the_same_head(tmp_path
 
 
 @torch.inference_mode()
-def test_a_third_party_head_is_saved_loaded_and_described(
-    tmp_path: Path, small_model: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_third_party_head_is_saved_loaded_and_described(tmp_path: Path, small_model: Path, monkeypatch) -> None:
     try:
         network = made_by_page("head", tmp_path, monkeypatch, "polarity")["network"].eval()
         save_model(network, tmp_path / "model")

@@ -21,7 +21,7 @@ from litebert.cli.help import schema_of
 from litebert.config import HeadConfig
 from litebert.errors import DamagedError, LitebertError, ResourceError
 from litebert.folder import load_model, read_config, save_model
-from litebert.hub import locate, model_files, packaged_model, parse_name, pull, transfer
+from litebert.hub import hash_model, locate, model_files, packaged_model, parse_name, pull, transfer
 from litebert.hub.card import model_card, write_card
 from litebert.nn import AlbertForPretraining, AlbertForTask
 
@@ -47,6 +47,10 @@ def test_a_name_is_fetched_once_and_loads_with_only_the_files_of_a_model(hub, sm
     assert not load_model(folder).missing and locate("me/small") == locate(Path("me/small")) == folder
     assert set(model_files(folder)) == known | {"README.md", "modules.json", "1_Pooling/config.json"}
     assert all((folder / name).read_bytes() == files[name] for name in known)
+    before = hash_model(folder)
+    for name in ("README.md", "run.json", "1_Pooling/config.json"):
+        (folder / name).write_bytes(b"other")
+        assert (hash_model(folder) == before) == (name[0] != "1"), name
     assert sum(request.startswith("GET /me/small/resolve") for request in hub.requests) == len(known) + 3
 
 

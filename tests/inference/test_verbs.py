@@ -229,6 +229,7 @@ def test_explaining_leaves_the_network_that_threads_share_unchanged() -> None:
 UNEXPLAINED = [
     ("similer", PHRASES[:2], None, "LB-873"),
     ("similar", PHRASES[:1], None, "LB-874"),
+    ("similar", PHRASES[:2], "nonsense", "LB-875"),
     ("order", PHRASES[:2], "sideways", "LB-875"),
     *(("fill", ["a [MASK] cat"], answer, "LB-875") for answer in ("two words", "zebra")),
     ("fill", ["a cat"], None, "LB-610"),

@@ -108,9 +108,7 @@ def test_a_vocabulary_or_a_pipeline_becomes_a_complete_folder(tmp_path: Path, is
     assert ("the tokenizer has 30 pieces, the network 36" in report.notes) == is_bare
 
 
-def test_the_command_reports_what_is_missing_and_leaves_nothing_of_a_damaged_folder(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_reports_what_is_missing_and_leaves_nothing_of_a_damaged_folder(tmp_path: Path, capsys) -> None:
     _theirs("AlbertForMaskedLM", tmp_path / "in")
     words = ["import", "huggingface", str(tmp_path / "in"), "--output", str(tmp_path / "out")]
     (tmp_path / "in/tokenizer.json").write_text('{"model": ')
@@ -232,9 +230,7 @@ def test_a_file_without_a_state_dict_is_refused_in_little_memory(tmp_path: Path,
 
 @settings(deadline=None, max_examples=30)
 @given(st.lists(st.tuples(st.integers(0, 1 << 20), st.integers(0, 255)), min_size=1, max_size=4))
-def test_changed_bytes_give_the_tensors_or_an_error(
-    tmp_path_factory: pytest.TempPathFactory, changes: list[tuple[int, int]]
-) -> None:
+def test_changed_bytes_give_the_tensors_or_an_error(tmp_path_factory, changes: list[tuple[int, int]]) -> None:
     data = bytearray(_saved({"w": BASE}))
     for place, value in changes:
         data[place % len(data)] = value

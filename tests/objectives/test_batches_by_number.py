@@ -263,9 +263,7 @@ def test_a_worker_that_is_stopped_is_replaced(batch_size: int, monkeypatch: pyte
     assert digest(seen) == digest((batch,) for batch in map(opener().batch, steps))
 
 
-def test_control_batches_counted_by_each_reader_depend_on_the_ranks(
-    expected: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_control_batches_counted_by_each_reader_depend_on_the_ranks(expected: str, monkeypatch) -> None:
     original, numbers = Loader.batch, count(STEPS.start)
     monkeypatch.setattr(Loader, "batch", lambda self, _, **share: original(self, next(numbers), **share))
     test_batches_do_not_depend_on_workers_depth_or_ranks(expected, 0, 1)

@@ -91,6 +91,31 @@ def test_bars_are_ranked_and_several_blanks_are_filled(open_page) -> None:
     assert "is empty" in page.locator(".error").inner_text()
 
 
+def test_a_late_answer_is_dropped_and_failures_are_told(browser, server, open_page) -> None:
+    page = open_page("/#fill")
+    page.route("**/v1/fill", lambda route: (page.wait_for_timeout(800), route.continue_()))
+    page.click(".run")
+    page.click("#tab-score")
+    with page.expect_response("**/v1/fill"):
+        page.wait_for_selector("#result:not(.waiting)")
+    page.wait_for_timeout(100)
+    assert page.locator("#result").inner_text() == "The answer appears here."
+    page = browser.new_page(base_url=f"http://127.0.0.1:{server.port}")  # where errors in the console are expected
+    page.route("**/v1/score", lambda route: route.fulfill(status=502, body="<h1>Bad gateway</h1>"))
+    page.goto("/#score")
+    assert ask(page).locator("#result .error").inner_text() == "The server answered 502."
+    page.route("**/v1/models", lambda route: route.fulfill(status=401, json={"error": {"message": "no such key"}}))
+    page.reload()
+    page.wait_for_selector("#key-row:not([hidden])")
+    assert page.locator("#result .error").count() == 0
+    page.press("#key", "Enter")
+    page.wait_for_selector("#result .error >> text=no such key")
+    page.route("**/openapi.json", lambda route: route.fulfill(status=500))
+    page.goto("/docs")
+    page.wait_for_selector("#about >> text=could not be loaded: the server answered 500")
+    page.close()
+
+
 def test_an_answer_is_marked_a_curve_has_a_point_for_each_join_and_a_text_is_found_first(open_page) -> None:
     context = "😀 In the morning Anna walked to the house. There was a ball."
     page = ask(open_page("/#answer"), "answer", context=context, question="Where?")

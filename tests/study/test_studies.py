@@ -165,9 +165,7 @@ def test_the_dominant_eigenvalue_is_that_of_the_whole_jacobian() -> None:
     assert dominant_eigenvalue(albert, batch, state, power_steps=400) == pytest.approx(largest, rel=0.03)
 
 
-def test_commands_print_what_they_write_and_the_page_has_it_all(
-    small_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_commands_print_what_they_write_and_the_page_has_it_all(small_model: Path, tmp_path: Path, capsys) -> None:
     (tmp_path / "texts.txt").write_text("the cat sat on the mat\n" * 6)
 
     def printed(*words: object) -> object:
@@ -352,9 +350,7 @@ def test_a_deeper_row_starts_from_the_row_before(small: Ablate, tmp_path: Path) 
 
 
 @pytest.mark.usefixtures("small")
-def test_rows_that_cannot_be_afforded_are_predicted_and_not_trained(
-    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_rows_that_cannot_be_afforded_are_predicted_and_not_trained(corpus: Path, tmp_path: Path, capsys) -> None:
     words = ["study", "ablation", "width", "--corpus", str(corpus), "--output", str(tmp_path), "--scale", "small"]
     assert run([*words, "--afford", "0", "--json"]) == 0
     shown = capsys.readouterr()
@@ -380,9 +376,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("words", WRONG)
-def test_wrong_arguments_and_missing_files_are_refused(
-    words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_wrong_arguments_and_missing_files_are_refused(words: str, tmp_path: Path, monkeypatch, capsys) -> None:
     (tmp_path / "file").write_text("the cat\n")
     monkeypatch.chdir(tmp_path)
     assert run(["study", *words.split()]) == 1

@@ -84,9 +84,7 @@ def test_quotes_and_delimiters_are_guessed_from_the_file(name: str, write: Write
     ),
     delimiter=st.sampled_from(",;\t|"),
 )
-def test_what_a_csv_library_writes_is_read_back(
-    texts: list[str], delimiter: str, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_what_a_csv_library_writes_is_read_back(texts: list[str], delimiter: str, tmp_path_factory) -> None:
     cells = [text.replace("\r\n", " ").replace("\r", " ").lstrip(" ") for text in texts]
     path = tmp_path_factory.getbasetemp() / ("rows.tsv" if delimiter == "\t" else "rows.csv")
     with path.open("w", encoding="utf-8", newline="") as file:
@@ -180,9 +178,7 @@ def test_missing_and_endless_files_are_refused(write: Write, tmp_path: Path, mon
     content=st.binary(max_size=300) | st.text("ab ,;|\t\"'\\\n\r\0\ufeff#", max_size=80).map(str.encode),
     kind=st.sampled_from(["csv", "tsv", "jsonl", "json", "bio"]),
 )
-def test_any_bytes_give_rows_or_a_litebert_error(
-    content: bytes, kind: str, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_any_bytes_give_rows_or_a_litebert_error(content: bytes, kind: str, tmp_path_factory) -> None:
     path = tmp_path_factory.getbasetemp() / f"any.{kind}"
     path.write_bytes(content)
     try:

@@ -330,9 +330,7 @@ def test_a_resume_skips_a_checkpoint_that_is_not_finite_and_keeps_the_good_one(
     assert state_of(run) == state_of(tmp_path / "whole")
 
 
-def test_an_evaluation_that_is_not_finite_is_noted(
-    tmp_path: Path, configure: Configure, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_evaluation_that_is_not_finite_is_noted(tmp_path: Path, configure: Configure, monkeypatch) -> None:
     monkeypatch.setattr(Pretraining, "evaluate", lambda _: {"masked_lm_loss": NAN, "masked_lm_accuracy": 0.5})
     assert pretrain(configure(), tmp_path, is_quiet=True) == 0
     rows = read_metrics(tmp_path)

@@ -146,9 +146,7 @@ def test_random_weights_take_nothing_from_the_model_and_an_unlearnt_task_is_doub
     assert "(commonest label 0.5000)" in str(evaluated) and evaluated.doubts
 
 
-def test_names_of_labels_that_are_assumed_are_said(
-    learnt: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_names_of_labels_that_are_assumed_are_said(learnt: Path, tmp_path: Path, capsys) -> None:
     written = shutil.copytree(learnt, tmp_path / "run") / "model" / "config.json"
     written.write_text(written.read_text().replace('"bad"', '"LABEL_0"').replace('"good"', '"LABEL_1"'))
     assert litebert.evaluate(tmp_path / "run", quiet=True).measures["dev"]["accuracy"] == 1.0

@@ -65,9 +65,7 @@ STEPS = [
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_a_step_never_waits_for_the_device(
-    monkeypatch: pytest.MonkeyPatch, kernels: dict[str, MagicMock], step: Any
-) -> None:
+def test_a_step_never_waits_for_the_device(monkeypatch, kernels: dict[str, MagicMock], step: Any) -> None:
     dtype, dropout, kind, capability, optimizer, expected = step
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: capability)
     mode = FakeTensorMode()

@@ -84,9 +84,8 @@ class LitebertVectorizer(TransformerMixin, _TakesTexts):  # type: ignore[misc]
 class LitebertClassifier(ClassifierMixin, _TakesTexts):  # type: ignore[misc]
     """Predicts labels of texts: `fit` fine-tunes a model, `predict` uses it.
 
-    `model` is the model to start from; None is the packaged model. `settings` are those of
-    `litebert.finetune`, such as {"optim.learning_rate": 1e-4}. A fitted classifier contains its
-    model, so it can be pickled and copied.
+    `model` is the model to start from; None is the packaged model. `settings` are those of `litebert.finetune`, such
+    as {"optim.learning_rate": 1e-4}. A fitted classifier contains its model, so it can be pickled and copied.
     """
 
     model: str | Path | None = None

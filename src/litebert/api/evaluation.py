@@ -40,7 +40,7 @@ class Evaluation:
     """Measures by split and name.
 
     `baseline` has the same measures for the answer `constant` to everything: the commonest label, or the closest thing
-    to it in this kind of task. `doubts` are reasons not to trust a result. Both are empty for a pretrained model.
+    to it in this kind of task; empty for a pretrained model. `doubts` are reasons not to trust a result.
     """
 
     measures: dict[str, dict[str, float]]
@@ -90,9 +90,9 @@ def evaluate(
 ) -> Evaluation:
     """Evaluate a model, given its run or its folder; the answers of several fine-tuned runs are averaged.
 
-    A pretrained model is evaluated on masked LM and sentence order, with the texts of `data` or the held-out data of
-    its run; with `on`, on a task that needs no fine-tuning: minimal pairs (BLiMP), scored sentence pairs, or questions
-    and their paragraphs in SQuAD's layout.
+    A pretrained model is evaluated on masked LM and sentence order, with the texts of `data` (at most 1,024 sequences)
+    or the held-out data of its run; with `on`, on a task that needs no fine-tuning: minimal pairs (BLiMP), scored
+    sentence pairs, or questions and their paragraphs in SQuAD's layout.
 
     litebert evaluate runs/mrpc --data glue
     litebert evaluate runs/mine --data my-text.txt
@@ -177,6 +177,7 @@ def _evaluate_pretrained(
     from litebert.folder import load_model
     from litebert.inference.finetuned import precision_of, recorded_config
     from litebert.nn import AlbertForPretraining
+    from litebert.tasks.own.table import chosen_columns
     from litebert.tasks.pretraining import Pretraining
 
     run, folder = Run.of(path), locate(path)
@@ -192,6 +193,7 @@ def _evaluate_pretrained(
         for parameter in loaded.network.sentence_order.parameters():
             parameter.zero_()
     refuse_non_finite(loaded.network)
+    said: tuple[str, ...] = ()
     if data is None:
         assert config is not None
         held_out = Sources.open(config).evaluation(config)
@@ -200,16 +202,20 @@ def _evaluate_pretrained(
         objective = ObjectiveConfig(max_seq_length=longest) if config is None else config.objective
         if of_order:
             objective = objective.model_copy(update={"sentence": "none"})
-        column = dict(choice.split("=", 1) for choice in columns if "=" in choice).get("text", "text")
+        chosen = chosen_columns(each if "=" in each else f"text={each}" for each in columns)
+        (column,) = chosen.all("text") or ("text",)
         with tempfile.TemporaryDirectory() as scratch:
             place = Path(scratch) / "corpus"
             built = build_corpus([str(data)], tokenizer=folder, output=place, column=column, workers=1)
             # the same sequences and masks for every model with the same vocabulary
             given = Sampling(Tokenizer.load(folder), objective, batch_size=32, seed=12_345, purpose="evaluation")
-            held_out = list(Loader(Corpus.open(built.path).shards, given).once(1_024))
+            loader = Loader(Corpus.open(built.path).shards, given)
+            held_out = list(loader.once(1_024))
+            if loader.epoch_size > 1_024:
+                said = (f"only 1,024 of {loader.epoch_size:,} sequences were measured, drawn at random",)
     train = TrainConfig(micro_batch_size=config.train.micro_batch_size if config else None)
     measures = Pretraining(loaded.network, held_out=held_out, train=train).evaluate()
-    return Evaluation({"held out" if data is None else "texts": measures})
+    return Evaluation({"held out" if data is None else "texts": measures}, doubts=said)
 
 
 # ---- predictions ----------------------------------------------------------------------------------------------------
@@ -286,8 +292,8 @@ def predict(
     chosen = paths(models)
     if not chosen:
         raise LitebertError("LB-534", "no model was given", next="litebert runs list")
-    if output is not None and not force:
-        require_new(Path(output))
+    if output is not None and (not force or Path(output).is_file()):
+        require_new(Path(output), force=None if force else False)
     with progress("examples predicted", is_quiet=quiet) as advance:
         opened = _open_models(chosen, quiet, advance, task=task, columns=columns, precision=precision)
         dataset = opened[0].dataset

@@ -111,18 +111,19 @@ class Run(on_disk.Run):
 
     def __str__(self) -> str:
         """Return the plan of a dry run, or the measures of a finished run with the paths of its model and report."""
-        if self.plan is not None or self.exit_code or not self.is_finished:
+        parts = self.finished
+        if self.plan is not None or self.exit_code or not parts:
             return self.plan.text if self.plan else "" if self.exit_code else repr(self)
         page = self.folder / REPORT_FILE
         ends = [f"report  {page if page.is_file() else 'not written'}"]
         if self.kind != "fine-tuning":
             return "\n".join([f"model   {self.folder / 'model'}", *ends])
-        parts = self.seeds or (self,)
         ends[:0] = [f"model   {part.folder / 'model'}  (best evaluation: {part.folder / 'best'})" for part in parts]
         results = [each.outcome for each in parts if each.outcome]
         last, best = tables.ends_of(results).values()
         number, baseline = len(results), results[0].baseline
-        lines = [f"{'':<24}{'last step':>12}{'best step':>12}{'commonest':>12}" + "  over seeds" * (number > 1)]
+        seeds = f"  seeds {', '.join(str(each.seed) for each in parts)}" if self.seeds else ""
+        lines = [f"{'':<24}{'last step':>12}{'best step':>12}{'commonest':>12}{seeds}"]
         for name, each in last.items():
             constant = f"{baseline[name]:>12.4f}" if name in baseline else " " * 12
             spread = f"  median of {number}; mean {each.mean:.4f} ± {each.spread:.4f} (last)" * (number > 1)
@@ -132,22 +133,23 @@ class Run(on_disk.Run):
     @property
     def notes(self) -> tuple[str, ...]:
         """Reasons not to trust the result, and the next command."""
-        if self.plan is not None or self.exit_code or not self.is_finished:
+        if self.plan is not None or self.exit_code or not self.finished:
             return ()
         if self.kind == "fine-tuning":
-            advice, command = "", f"litebert predict {(self.seeds or (self,))[0].folder} --data FILE --output answers"
+            advice, command = "", f"litebert predict {self.finished[0].folder} --data FILE --output answers"
         else:
             advice = ": train longer, or lower optim.learning_rate"
             verb = 'embed "A text."' if self.settings.get("distil.teacher") else 'fill "A [MASK] text."'
             command = f"litebert {verb} --model {self.folder / 'model'}"
-        return (*(f"warning {doubt}{advice}" for doubt in tables.doubts_of(self)), f"next    {command}")
+        left = [f"note    {each.folder} is not finished" for each in self.seeds if not each.is_finished]
+        return (*left, *(f"warning {doubt}{advice}" for doubt in tables.doubts_of(self)), f"next    {command}")
 
     def as_json(self) -> Planned | Trained | Result | list[Result] | None:
         """Return what --json prints."""
         if self.plan is not None or self.exit_code:
             return self.plan.value if self.plan else None
         if self.kind == "fine-tuning":
-            results = [cast("Result", part.result) for part in self.seeds or (self,)]
+            results = [cast("Result", part.result) for part in self.finished or (self,)]
             return results if self.seeds else results[0]
         page = self.folder / REPORT_FILE
         return {"model": str(self.folder / "model"), "report": str(page) if page.is_file() else None}
@@ -155,7 +157,7 @@ class Run(on_disk.Run):
 
 def conclude(run: Run, *, quiet: bool = False, was_finished: bool = False) -> Run:
     """Write the report of a finished run; print a line if there was nothing to do, or if the run was stopped."""
-    said = f"{run.folder} is already finished: nothing was trained" if was_finished else ""
+    said = f"nothing was trained: what was asked for is finished in {run.folder}" if was_finished else ""
     if run.exit_code:
         said = "stopped with a checkpoint; rerun the command to resume"
     else:
@@ -187,7 +189,7 @@ def runs_tail(
         raise LitebertError("LB-656", what, next=f"litebert runs tail {seeds[-1].folder}")
     num_shown = max(0, len(read_log(run)[0]) - rows)
     while True:
-        is_finished = (run / "model" / "config.json").is_file()
+        is_finished = on_disk.Run(run).has_model
         found = read_log(run)[0]
         for row in found[num_shown:]:
             values = (f"{n} {v:.4g}" if isinstance(v, float) else f"{n} {v}" for n, v in row.items())

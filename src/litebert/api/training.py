@@ -313,9 +313,10 @@ def finetune(
             first, described = plan()
             say(described.text)
             prepared = None if seeds else first
+        how: Any = {"prepared": prepared, "group": folder if seeds else None, "is_quiet": quiet, "world": world}
         for each, settled in trained.items():
             # after a signal, the remaining seeds wait for the next call
-            code = code or fine_tuning.finetune(settled, each, prepared=prepared, is_quiet=quiet, world=world)
+            code = code or fine_tuning.finetune(settled, each, **how)
         run = Run(folder, code)
         return conclude(run, quiet=quiet, was_finished=was_finished) if world.is_first else run
 

@@ -147,10 +147,11 @@ def help_of(docstring: str) -> str:
 
 def present(found: object, written_as: str | None = None) -> None:
     """Print what a function returned (of several processes, only in the first); end the process if it failed."""
+    is_alone = os.environ.get("WORLD_SIZE", "1") in ("", "1")
     if isinstance(found, Iterator):
         for each in found:
             show_json(each) if written_as == "json" else show(str(each))
-    elif found is not None and (os.environ.get("WORLD_SIZE", "1") in ("", "1") or os.environ.get("RANK") in ("", "0")):
+    elif found is not None and (is_alone or os.environ.get("RANK", "0") in ("", "0")):
         if written_as == "json":
             show_json(found, indent=2)
         elif text := str(found) if written_as is None else getattr(found, f"as_{written_as}")():

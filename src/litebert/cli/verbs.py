@@ -31,7 +31,8 @@ from litebert.api.settings import Quiet, progress
 from litebert.cli.command import TextCommand, argument, help_of, option, options_of, show, show_json
 from litebert.config import InferencePrecision
 from litebert.errors import LitebertError, RequestError, disk_errors, format_count, say
-from litebert.files import Json, hash_file, open_log, require_new, write_stream
+from litebert.files import Json, open_log, require_new, write_stream
+from litebert.hub import hash_model
 from litebert.inference.model import PACKAGED, Model
 from litebert.inference.verbs import CHOICES, VERBS, Row, Verb
 from litebert.reading import source as inputs
@@ -57,7 +58,7 @@ class Loading:
     def load(self) -> Model:
         """Load the model; print its name, and notes on what its files leave uncertain, on stderr."""
         found = Model.load(self.model, precision=self.precision, depth=self.depth)
-        say(f"model: {found.source if self.model else PACKAGED}")
+        say(f"model: {PACKAGED if self.model is None else found.source}")
         found.remark = say
         for doubt in found.notes:
             say(f"note: {doubt}")
@@ -147,6 +148,9 @@ def verb_command(name: str) -> click.Command:
 def _answer(verb: Verb, loading: Loading, bulk: Bulk, options: dict[str, Any], typed: dict[str, Any]) -> None:
     """Answer typed texts in the terminal; answer rows of files, or texts with --output, in chunks."""
     sources, rows, shared = _read_words(verb, typed)
+    if bulk.columns and not sources:
+        flag, received = "--column", " ".join(bulk.columns)
+        raise RequestError("LB-916", f"{flag} has nothing to act on", received=received, next=f"omit {flag}")
     model = loading.load()
     answer = partial(verb.answer, model, **options)
     if rows and bulk.output is None:
@@ -403,14 +407,12 @@ class AnswerFile:
             raise LitebertError("LB-914", what, expected=expected, next="--output answers.jsonl")
         self._path, self._write, self._verb = path, formats[path.suffix], verb
         self._unfinished = path.with_name(f"{path.name}.unfinished")
-        # the files of the model count, not their folder; cards and reports do not
-        files = [p for p in Path(model.source).glob("*") if p.is_file() and p.suffix not in (".md", ".html")]
-        hashes = "".join(f"{path.name} {hash_file(path)}\n" for path in sorted(files)) or model.source
-        begun_by: dict[str, Json] = {"verb": verb.name, "model": _digest(hashes, 16), **command}
+        begun_by: dict[str, Json] = {"verb": verb.name, "model": hash_model(Path(model.source)), **command}
         require_new(path, force=force)  # only now: hashing takes time, and another process may have finished it
         self._log = open_log(self._unfinished)
         self._force, self.num_done = force, max(0, sum(1 for _ in self._lines()) - 1)
-        if self.num_done and {**json.loads(next(self._lines())), "pid": 0} != {**begun_by, "pid": 0}:
+        # the first line is this command, then its process: a file of someone else has any first line
+        if self.num_done and not next(self._lines()).startswith(json.dumps(begun_by)[:-1].encode()):
             if not force:
                 raise self._begun_by_another("another model, verb or option")
             self.num_done = 0
@@ -502,12 +504,9 @@ def _encode(line: str) -> bytes:
     return f"{line}\n".encode("utf-8", "backslashreplace")
 
 
-def _digest(text: str, size: int = 6) -> str:
-    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=size).hexdigest()
-
-
 def _digest_of(row: Row | LitebertError) -> str:
-    return _digest(row.what if isinstance(row, LitebertError) else json.dumps(dict(row), sort_keys=True))
+    text = row.what if isinstance(row, LitebertError) else json.dumps(dict(row), sort_keys=True)
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=6).hexdigest()
 
 
 def _flatten(record: Mapping[str, object], prefix: str = "") -> dict[str, object]:

@@ -15,7 +15,7 @@ from shlex import quote
 from typing import Any
 
 from litebert.errors import DamagedError, LitebertError, did_you_mean, disk_errors
-from litebert.files import as_path
+from litebert.files import as_path, hash_file
 from litebert.runs import Run, is_run
 
 PATIENCE = 10.0  # seconds that a request waits for an answer, or for the next bytes of one
@@ -170,6 +170,12 @@ def model_files(folder: Path) -> dict[str, Path]:
     """Return the files of a model by name; other files in its folder are skipped."""
     found = {path for pattern in MODEL_FILES for path in folder.glob(pattern) if path.is_file()}
     return {path.relative_to(folder).as_posix(): path for path in sorted(found)}
+
+
+def hash_model(folder: Path) -> str:
+    """Return a digest of the files that a model's answers depend on: all but its card."""
+    hashes = (f"{name} {hash_file(path)}\n" for name, path in model_files(folder).items() if name != "README.md")
+    return hashlib.blake2b("".join(hashes).encode(), digest_size=16).hexdigest()
 
 
 @contextmanager

@@ -70,6 +70,8 @@ def explain(model: Model, verb: str, texts: Sequence[str], answer: str | None) -
         what = "an eight-bit model has no gradients to explain its answers with"
         raise LitebertError("LB-872", what, next="use the float model that it was made from")
     question, tokenizer = QUESTIONS[verb](model, answer, *texts), model.tokenizer
+    if answer is not None and question.kind != "log-probability":  # a score, or a cosine
+        raise _no_such(answer, f"no answer: a {question.kind} is explained as it is")
     # A copy of the network that shares its weights: other threads may be using the model at the same time.
     network = copy.deepcopy(model.network, {id(weight): weight for weight in model.network.parameters()})
     word = network.albert.embedding.word

@@ -488,6 +488,8 @@ class Model:
             raise LitebertError("LB-935", what, received=received, expected=expected, next=advice)
         if verb not in self.verbs and verb not in ("similar", "index", "explain"):
             raise self._unable(verb)
+        if verb in ("score", "order") and not all(map(str.strip, found)):
+            raise LitebertError("LB-945", f"the text for {verb} is blank", next="give a text, or leave it out")
         remark = self.remark  # another thread may set it to None
         if remark and (odd := [text for text in found[:3] if self.tokenizer.reads_in_fragments(text[:300])]):
             remark(

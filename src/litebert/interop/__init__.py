@@ -86,10 +86,9 @@ class Quantized:
     after: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        lines = [
-            f"{self.output}: {self.bytes_after:,} bytes, {self.bytes_before:,} before; hidden states differ by "
-            f"{self.error:.1%} on held-out texts (calibrated on {self.num_examples})"
-        ]
+        sizes = f"{self.output}: {self.bytes_after:,} bytes, {self.bytes_before:,} before"
+        differ = f"hidden states differ by {self.error:.1%} on held-out texts (calibrated on {self.num_examples})"
+        lines = [f"{sizes}; {differ}"]
         for split, measures in self.before.items():
             for name, before in measures.items():
                 lines.append(f"{split:<16} {name:<24} {before:.4f} -> {self.after[split][name]:.4f}")
@@ -101,7 +100,5 @@ class Quantized:
         if self.error <= MUCH:
             return ()
         measured = "compare the measures above" if self.before else "measure it with --evaluate"
-        return (
-            f"warning hidden states differ by more than {MUCH:.0%}: {measured} before you use this copy, or calibrate "
-            "with more texts like those it will read",
-        )
+        advice = f"{measured} before you use this copy, or calibrate with more texts like those it will read"
+        return (f"warning hidden states differ by more than {MUCH:.0%}: {advice}",)

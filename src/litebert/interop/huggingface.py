@@ -109,13 +109,11 @@ def read_torch_file(path: Path) -> dict[str, Tensor]:
     except Exception as error:  # whatever a damaged or hostile file makes torch raise
         # The code that was not run, if that is the cause; else the first words, as torch then advises to run the file.
         found = re.search(r"GLOBAL \S+", str(error)) or re.match(r"[^.\n]*", str(error))
-        raise DamagedError(
-            "LB-731",
-            f"{path} is not a complete state dict; nothing in it was run",
-            received=(found and found[0]) or type(error).__name__,
-            expected="one dictionary of tensors, as torch.save(model.state_dict(), path) writes it",
-            next="fetch or save the file again, or use the safetensors file of the same model",
-        ) from error
+        received = (found and found[0]) or type(error).__name__
+        what = f"{path} is not a complete state dict; nothing in it was run"
+        expected = "one dictionary of tensors, as torch.save(model.state_dict(), path) writes it"
+        advice = "fetch or save the file again, or use the safetensors file of the same model"
+        raise DamagedError("LB-731", what, received=received, expected=expected, next=advice) from error
     return {str(name): tensor.detach() for name, tensor in state.items()}
 
 
@@ -166,9 +164,8 @@ class EngineForward:
         self.__wrapped__ = self.original  # inspect.signature and transformers read it
         self.encoder, self.dtype = encoder, dtype
         self._source = Path(type(encoder).__name__)  # the name in error messages
-        self.layout, self.config = settings.parse_config(
-            self.encoder.config.to_dict() | {"architectures": None}, self._source
-        )
+        described = self.encoder.config.to_dict() | {"architectures": None}
+        self.layout, self.config = settings.parse_config(described, self._source)
         self._names = {name for name, _ in encoder.named_parameters()}
         # The packed encoder with its state: where each parameter is in memory, and how often it was written
         self._packed: tuple[dict[str, tuple[int, int]], Albert] | None = None

@@ -137,18 +137,14 @@ def chart(
     return [Figure(title, caption, f"{title}: {'; '.join(said)}.", fill)]
 
 
-def chart_of(
-    run: Run, name: str, title: str, caption: str, write: Callable[[float], str], **style: Any
-) -> list[Figure]:
+def chart_of(run: Run, name: str, title: str, caption: str, write: Callable[[float], str], **how: Any) -> list[Figure]:
     """Return the figure of one value of a run, or of its mean over seeds."""
     runs = run.seeds or (run,)
     training = [row for each in runs for row in each.training]
     held_out = [row for each in runs for row in each.evaluations]
-    lines = [
-        Line("training", "train", curve_of(training, name)),
-        Line("held out", "held-out", curve_of(held_out, name)),
-    ]
-    return chart(title, caption, lines, write, **style)
+    curves = curve_of(training, name), curve_of(held_out, name)
+    lines = [Line("training", "train", curves[0]), Line("held out", "held-out", curves[1])]
+    return chart(title, caption, lines, write, **how)
 
 
 def rate_charts(run: Run) -> list[Figure]:

@@ -220,7 +220,7 @@ def runs_list(*, runs: Annotated[Path, "Folder of the runs."] = Path("runs")) ->
             progress = (min(each.step for each in parts), steps if isinstance(steps, int) else None)
             reached = results_of(run)
             ends = (None if value is None else round(value, DECIMALS) for value in medians(reached))
-            measured = (all(each.has_model for each in parts), reached[0].key_measure if reached else None, *ends)
+            measured = (run.is_finished, reached[0].key_measure if reached else None, *ends)
             name, doubts = str(run.folder.relative_to(runs)), "; ".join(doubts_of(run)) or None
             rows.append((name, run.kind, *trained, len(parts), *progress, *measured, doubts))
         except LitebertError as error:
@@ -274,9 +274,7 @@ def runs_compare(*runs: Annotated[Path, Required]) -> Table:
             rows.append((*key, *(f"{text} ({origin})" if text and origin else text for text, origin in cells)))
     # all rows of last steps come before those of best evaluations
     keys = dict.fromkeys(key for each in measures for key in each)
-    rows += [
-        (*key, *(each.get(key) for each in measures)) for key in sorted(keys, key=lambda key: key[0][:4] != "last")
-    ]
+    rows += [(*key, *(each.get(key) for each in measures)) for key in sorted(keys, key=lambda of: of[0][:4] != "last")]
     doubts = ["; ".join(doubts_of(run)) or None for run in opened.values()]
     if any(doubts):
         rows.append(("doubts", "", *doubts))
@@ -307,10 +305,8 @@ def comparability(run: Run) -> str:
     """Return a sentence on whether there are figures for exactly the model that the run started from."""
     preset, task = preset_of(run), run.setting("task.name")
     if preset and any(score.model == preset for score in published_on_dev(task)):
-        return (
-            f"Judging by its name, the run started from the published {preset}: compare your figures with "
-            "its figures, as far as the settings are those of the paper."
-        )
+        advice = "compare your figures with its figures, as far as the settings are those of the paper."
+        return f"Judging by its name, the run started from the published {preset}: {advice}"
     model = f"{start_of(run)}, which is not one of the published models"
     if preset:
         model = f"the published {preset}, which has no figure on {task}"

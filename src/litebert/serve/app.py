@@ -286,7 +286,10 @@ def create_app(service: Service, api_keys: Sequence[str] = ()) -> Starlette:
     gets["/metrics"] = service.count
 
     async def answer(post: Post, request: Request) -> Response:
-        return await post.answer(request, post.body.model_validate(await bodies.read(request)))
+        body = await bodies.read(request)
+        if isinstance(body, dict) and len(body) > 64:  # no route has as many; an error for each would take long
+            raise invalid("the body has too many fields", "at most 64")
+        return await post.answer(request, post.body.model_validate(body))
 
     async def page(request: Request) -> Response:  # playground or documentation; they load nothing from other hosts
         name = PAGES[request.url.path]

@@ -22,7 +22,7 @@ from torch import Tensor
 from typing_extensions import TypedDict
 
 from litebert.errors import DamagedError, LitebertError
-from litebert.files import hash_file
+from litebert.hub import hash_model
 from litebert.inference.model import Model
 from litebert.inference.verbs import VERBS, Row
 from litebert.nn import Batch, depth_plan
@@ -232,8 +232,9 @@ def answer_together(model: Model, jobs: Sequence[Job]) -> list[list[Any] | HttpE
         if len(jobs) > 1:  # only the faulty request gets the error
             return [answer for job in jobs for answer in answer_together(model, [job])]
         if isinstance(error, LitebertError):
-            expected = error.expected or "another request"
-            return [HttpError(error.code, error.what, status=422, expected=expected, next=error.next)]
+            expected, is_local = error.expected or "another request", error.next.startswith(("litebert ", "model."))
+            advice = "/docs shows an example of each request" if is_local else error.next
+            return [HttpError(error.code, error.what, status=422, expected=expected, next=advice)]
         log.exception("%s failed", verb)
         advice = "report it with the lines of the server's log"
         return [HttpError("LB-965", "the model failed on this request", status=500, next=advice)]
@@ -253,11 +254,10 @@ def load(path: str | None, options: Options) -> tuple[Model, dict[str, Any]]:
         exact, rounded = (each.embed([_SHORT, _LONG]) for each in (Model.load(path), model))
         difference = float(np.linalg.norm(rounded - exact) / np.linalg.norm(exact))
         notes.append(f"computed in {options.precision}; vectors differ from those in fp32 by {difference:.2%}")
-    config, folder = model.network.config, Path(model.source)
-    files = sorted([*folder.glob("*.safetensors"), folder / "config.json"])
+    config = model.network.config
     facts = {
         "verbs": [*model.verbs],
-        "version": "-".join(hash_file(path)[:8] for path in files),
+        "version": hash_model(Path(model.source)),
         "hidden_size": config.hidden_size,
         "num_steps": config.num_steps,
         "num_blocks": len(set(depth_plan(config))),

@@ -29,11 +29,12 @@ def serve(paths: Mapping[str, str | None], options: Options) -> None:
     """Serve models from paths by name (None: the packaged one) until SIGTERM or SIGINT; SIGHUP reloads their files."""
     keys = list[str]()
     if (file := options.api_keys) is not None:  # one key per line; lines that start with # are comments
-        text = read_capped(file, 1 << 20, command=f"ls -l {file}").decode("utf-8", "replace")
+        text = read_capped(file, 1 << 20, command=f"ls -l {file}").decode("utf-8-sig", "replace")
         keys = [line.strip() for line in text.splitlines() if line.strip() and not line.strip().startswith("#")]
-        if not keys:
-            what, advice = f"{file} contains no API key", "openssl rand -hex 32 > keys.txt"
-            raise LitebertError("LB-971", what, expected="one key per line", next=advice)
+        if not keys or not all(key.isascii() and key.isprintable() for key in keys):  # UTF-16 has null characters
+            what = f"{file} contains {'a key that is not printable ASCII' if keys else 'no API key'}"
+            expected, advice = "one key per line, in UTF-8", "openssl rand -hex 32 prints a new key"
+            raise LitebertError("LB-971", what, expected=expected, next=advice)
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(message)s")
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
     sys.setswitchinterval(SWITCH_SECONDS)

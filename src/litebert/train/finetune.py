@@ -40,22 +40,24 @@ def finetune(
     folder: Path,
     *,
     prepared: "Prepared | None" = None,
+    group: Path | None = None,
     is_quiet: bool = False,
     world: World = ALONE,
 ) -> int:
     """Fine-tune as configured, or resume an interrupted run of the same configuration; return the exit code.
 
-    `prepared` is what a plan has already read for this configuration and folder. The run writes `model` (the last
+    `prepared` is what a plan has already read for this configuration and folder. A new seed of a `group`, the folder of
+    several seeds, has the precision of the others, and must have their settings. The run writes `model` (the last
     step), `best` (the best evaluation by the key measure) and `result.json`, which reports both and never mixes them.
     """
     with session(folder, world) as opened:
-        prepared = prepared or prepare(resolved, folder)
+        prepared = prepared or prepare(resolved, group if group and not is_run(folder) else folder)
         # all processes use what the first one measured on its machine
         config = FinetuneConfig.model_validate(world.from_first(partial(prepared.config.model_dump, mode="json")))
         prepared = replace(prepared, resolved=Resolved(config, prepared.resolved.origins))
         settings, tokenizer, key = config.train, prepared.tokenizer, prepared.key_measure
         family, held_out = prepared.dataset.family, prepared.held_out
-        if begin(folder, prepared.resolved, data=prepared.data, world=world):
+        if begin(folder, prepared.resolved, data=prepared.data, group=group, world=world):
             return 0
         with threads(settings.threads):
             network = prepared.network(torch.Generator().manual_seed(rng.torch_seed(settings.seed, "init", 0)))

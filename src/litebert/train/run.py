@@ -112,10 +112,12 @@ def begin(
     resolved: Resolved[PretrainConfig] | Resolved[FinetuneConfig],
     *,
     data: Mapping[str, JsonValue],
+    group: Path | None = None,
     world: World = ALONE,
 ) -> bool:
     """Write run.json for a new run, or check that an old one has the same settings and data; in the first process.
 
+    A new seed of a `group`, the folder of several seeds, must have those of the others, too, except for its seed.
     Return whether the run is finished, that is, has a model: this is written last.
     """
     settings = flatten(resolved.config)
@@ -127,7 +129,21 @@ def begin(
             raise LitebertError("LB-282", what, received=received, next=advice)
 
     def write_or_check() -> bool:
-        if not runs.is_run(folder):
+        is_new, free, run = not runs.is_run(folder), FREE_SETTINGS, runs.Run(folder)
+        if is_new and group and runs.Run(group).seeds:
+            free, run = FREE_SETTINGS | {"train.seed"}, runs.Run(group).seeds[0]
+        # settings and data must be those of the run, except for settings that do not affect the numbers
+        if runs.is_run(run.folder):
+            before = {n: value for n, value in ADDED.items() if n in settings}
+            before |= {n: value for n, value in run.settings.items() if n not in RETIRED or value != RETIRED[n]}
+            before |= {f"data of {n}": value for n, value in run.file.data.items()}
+            # an earlier version may have recorded less about the data
+            after = settings | {f"data of {n}": value for n, value in data.items() if n in run.file.data}
+            if binding := [each for each in difference(before, after) if each.split(":")[0] not in free]:
+                what, received = f"{run.folder} was begun with other settings", "; ".join(binding)
+                expected, advice = "the settings in its run.json", "repeat the first command, or choose another --name"
+                raise LitebertError("LB-505", what, received=received, expected=expected, next=advice)
+        if is_new:
             environment: dict[str, JsonValue] = {"python": platform.python_version(), "torch": torch.__version__}
             environment |= {"platform": platform.platform(), "threads": torch.get_num_threads()}
             environment["gpu"] = torch.cuda.get_device_name() if torch.cuda.is_available() else None
@@ -135,18 +151,6 @@ def begin(
             file = runs.RunFile(litebert=litebert.__version__, settings=settings, **given)
             files.write_json(folder / runs.RUN_FILE, file.model_dump(mode="json"))
             return False
-        # settings and data must be those of the run, except for settings that do not affect the numbers
-        run = runs.Run(folder)
-        before = {n: value for n, value in ADDED.items() if n in settings}
-        before |= {n: value for n, value in run.settings.items() if n not in RETIRED or value != RETIRED[n]}
-        before |= {f"data of {n}": value for n, value in run.file.data.items()}
-        # an earlier version may have recorded less about the data
-        after = settings | {f"data of {n}": value for n, value in data.items() if n in run.file.data}
-        if binding := [each for each in difference(before, after) if each.split(":")[0] not in FREE_SETTINGS]:
-            what, received = f"{folder} was begun with other settings", "; ".join(binding)
-            expected = "the settings in its run.json, so that the run resumes exactly"
-            advice = "repeat the first command, or choose another --name"
-            raise LitebertError("LB-505", what, received=received, expected=expected, next=advice)
         return run.has_model
 
     return bool(world.from_first(write_or_check))

@@ -294,9 +294,7 @@ def test_wrong_numbers_and_a_third_party_head_are_refused(tokenizer: Tokenizer) 
         pad_network(source.network)
 
 
-def test_the_json_of_an_export_matches_its_schema(
-    folder_of: Folders, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_json_of_an_export_matches_its_schema(folder_of: Folders, tmp_path: Path, capsys) -> None:
     for kind, name, more, outputs in (
         ("onnx", "model.onnx", [], ["logits"]),
         ("program", "model.pt2", ["--encoder"], ["last_hidden_state"]),

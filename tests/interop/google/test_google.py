@@ -243,9 +243,7 @@ def test_an_import_that_fails_is_one_clear_error_and_leaves_nothing(tmp_path: Pa
         assert not output.parent.exists() or not list(output.parent.iterdir())
 
 
-def test_archive_folder_prefix_and_index_mean_the_same(
-    vocabulary: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_archive_folder_prefix_and_index_mean_the_same(vocabulary: Path, tmp_path: Path, monkeypatch) -> None:
     folder = shutil.copytree(WRITTEN / "labels", tmp_path / "albert_base")
     shutil.copy(vocabulary, folder)
     archives = [tmp_path / "albert_base.tar.gz", tmp_path / "flat.tgz"]

@@ -59,9 +59,7 @@ def test_a_file_that_is_cut_off_anywhere_is_refused(tmp_path: Path, part: int) -
 
 @given(st.integers(0, 8 * len(INDEX) - 1), st.integers(0, 8 * len(DATA[1]) - 1))
 @settings(max_examples=100, deadline=None)
-def test_a_flipped_bit_is_found_or_changes_nothing(
-    tmp_path_factory: pytest.TempPathFactory, in_index: int, in_data: int
-) -> None:
+def test_a_flipped_bit_is_found_or_changes_nothing(tmp_path_factory, in_index: int, in_data: int) -> None:
     changed = [bytearray(INDEX), bytearray(DATA[1])]
     for data, bit in zip(changed, (in_index, in_data), strict=True):
         data[bit // 8] ^= 1 << bit % 8
@@ -253,9 +251,7 @@ def test_headers_that_lie_are_refused_without_reading_what_they_promise(tmp_path
 
 @given(st.binary(max_size=2_000), st.integers(2, 60))
 @settings(max_examples=60, deadline=None)
-def test_random_bytes_and_truncated_archives_are_refused(
-    tmp_path_factory: pytest.TempPathFactory, some: bytes, length: int
-) -> None:
+def test_random_bytes_and_truncated_archives_are_refused(tmp_path_factory, some: bytes, length: int) -> None:
     folder = tmp_path_factory.mktemp("any")
     entry, whole = table_bytes(_index(some[:80])), _archive(_file("a"))
     files = {"plain": some, "packed": gzip.compress(some), "cut": whole[:length], "x.index": entry}

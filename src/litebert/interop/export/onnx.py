@@ -90,9 +90,8 @@ def to_graph(network: program.PaddedNetwork) -> onnx.ModelProto:
     size = 4 * sum(parameter.numel() for parameter in network.parameters())
     if size > _FILE_LIMIT:
         what, advice = "the weights do not fit in one ONNX file", "litebert export program has no such limit"
-        raise LitebertError(
-            "LB-474", what, received=f"{size:,} bytes", expected=f"at most {_FILE_LIMIT:,}", next=advice
-        )
+        received, expected = f"{size:,} bytes", f"at most {_FILE_LIMIT:,}"
+        raise LitebertError("LB-474", what, received=received, expected=expected, next=advice)
     with program.quiet():
         traced = torch.onnx.export(
             program.trace(network),

@@ -343,10 +343,8 @@ def require_near(run: RunBatch, source: SourceModel, output: Path, *, is_int8: b
 
     # The expected outputs, from the states of the ragged network; -inf where they cannot be compared
     found = network.read(batch.to_padded(source.network.albert(batch), width=width), mask, segments)
-    expected = {
-        name: values.numpy().reshape(outputs[name].shape)
-        for name, values in zip(network.output_names, found, strict=True)
-    }
+    named = zip(network.output_names, found, strict=True)
+    expected = {name: values.numpy().reshape(outputs[name].shape) for name, values in named}
     for name, values in expected.items():
         if name in ("last_hidden_state", "prediction_logits") or (name == "logits" and values.ndim == 3):
             values[mask.numpy() == 0] = -np.inf  # outputs for each token; spans never lie on padding anyway
@@ -380,8 +378,7 @@ def compare(outputs: Outputs, expected: Outputs) -> Parity:
             scales.append(float(np.abs(one).max(initial=0)))
             least = 1e-12 * float((one**2).sum()) + 1e-30  # rounding: lets constants correlate with constants
             one, other = one - one.mean(0), other - other.mean(0)
-            both, ours_alone, theirs_alone = (
-                float((a * b).sum()) + least for a, b in ((one, other), (one, one), (other, other))
-            )
+            pairs = ((one, other), (one, one), (other, other))
+            both, ours_alone, theirs_alone = (float((a * b).sum()) + least for a, b in pairs)
             correlations.append(both / (ours_alone * theirs_alone) ** 0.5)
     return Parity(float(np.max(differences)), float(np.max(scales)), float(np.min(correlations)))

@@ -60,6 +60,7 @@ function headers() {
 }
 
 async function problem(reply) {
-  const told = (await reply.json()).error;
+  // A proxy answers in HTML.
+  const told = (await reply.json().catch(() => ({}))).error ?? { message: `The server answered ${reply.status}.` };
   return Object.assign(new Error(told.message), { code: told.code, status: reply.status });
 }

@@ -2,7 +2,7 @@
 import { curl } from "/page/api.js";
 import { el } from "/page/charts.js";
 
-const schema = await (await fetch("/openapi.json")).json();
+let schema;
 
 const resolve = (part) => (part?.$ref
   ? part.$ref.slice(2).split("/").reduce((node, key) => node[key], schema) : part);
@@ -40,9 +40,8 @@ function fields(part) {
 function example(part) {
   const found = resolve(part);
   return Object.fromEntries(Object.entries(found.properties ?? {})
-    .map(([name, field]) => [name, field.examples?.[0] ?? field.anyOf?.[0]?.examples?.[0]])
+    .map(([name, field]) => [name, field.examples?.[0]])
     .concat(found.required?.includes("model") ? [["model", "NAME"]] : [])
-    .concat(found.required?.includes("choices") ? [["choices", ["Ada", "Bert"]]] : [])
     .filter(([, value]) => value !== undefined));
 }
 
@@ -56,7 +55,15 @@ function route(path, method, operation) {
     ...(body && answer ? [el("details", {}, el("summary", {}, "Answer"), fields(answer))] : []));
 }
 
-document.getElementById("about").textContent = schema.info.description.replaceAll("`", "");
-document.getElementById("routes").replaceChildren(...Object.entries(schema.paths)
-  .flatMap(([path, methods]) => Object.entries(methods)
-    .map(([method, operation]) => route(path, method, operation))));
+const about = document.getElementById("about");
+try {
+  const reply = await fetch("/openapi.json");
+  if (!reply.ok) throw new Error(`the server answered ${reply.status}`);
+  schema = await reply.json();
+  about.textContent = schema.info.description.replaceAll("`", "");
+  document.getElementById("routes").replaceChildren(...Object.entries(schema.paths)
+    .flatMap(([path, methods]) => Object.entries(methods)
+      .map(([method, operation]) => route(path, method, operation))));
+} catch (error) {
+  about.textContent = `The list of routes could not be loaded: ${error.message}.`;
+}

@@ -12,7 +12,8 @@ async function begin() {
     state.models = await models();
     at("key-row").hidden = true;
   } catch (error) {
-    if (error.status !== 401) return showError(error);
+    if (error.status !== 401 || !at("key-row").hidden) showError(error);  // not before a key was given
+    if (error.status !== 401) return undefined;
     at("key-row").hidden = false;
     at("key").focus();
     return undefined;
@@ -43,6 +44,7 @@ function chooseModel(id) {
 
 function chooseVerb(verb) {
   const view = VIEWS[state.verb = verb];
+  state.asked++;  // an answer that is still to come belongs to what was chosen before
   history.replaceState(null, "", `#${verb}`);
   for (const tab of tabs.children) {
     const isChosen = tab.id === `tab-${verb}`;
@@ -54,6 +56,7 @@ function chooseVerb(verb) {
   const entered = state.entered[verb] ??= { ...blank(view), ...view.examples[0] };
   at("form").replaceChildren(...view.fields.map((field) => fieldOf(field, entered)),
     buttons(view), examples(view));
+  at("result").classList.remove("waiting");
   at("result").replaceChildren(el("p", { class: "empty" }, "The answer appears here."));
   showCode();
 }
@@ -96,21 +99,22 @@ async function run() {
   const [view, kept, number] = [VIEWS[state.verb], state.entered[state.verb], ++state.asked];
   const entered = { ...kept };
   const missing = view.fields.find((field) => !field.optional && !entered[field.name].trim());
-  if (missing) return showError(new Error(`“${missing.label}” is empty.`));
-  at("result").classList.add("waiting");
   const button = at("form").querySelector(".run");
+  at("result").classList.add("waiting");
   button.setAttribute("aria-disabled", "true");
   try {
+    if (missing) throw new Error(`“${missing.label}” is empty.`);
     const found = view.run ? await view.run(entered, state.model.id)
       : await ask(verbOf(view), { model: state.model.id, ...view.body(entered) });
     if (number === state.asked) at("result").replaceChildren(...view.show(found, entered, { kept, model: state.model.id }));
   } catch (error) {
     if (number === state.asked) showError(error);
   } finally {
-    at("result").classList.remove("waiting");
-    button.removeAttribute("aria-disabled");
+    if (number === state.asked) {
+      at("result").classList.remove("waiting");
+      button.removeAttribute("aria-disabled");
+    }
   }
-  return undefined;
 }
 
 const verbOf = (view) => view.verb ?? state.verb;

@@ -73,11 +73,17 @@ const classify = {
   },
   show: (found, { texts, pairs }, { model }) => found.map((one, i) => el("section", {},
     el("h2", {}, lines(texts)[i]),
-    bars(ranked(Object.keys(one.values), Object.values(one.values)).map((row) => (
-      Object.keys(one.values).length > 1 ? row : { ...row, shown: row.value.toFixed(3) })), 1),
+    measured(one.values),
     explanation(() => ask("explain", { model, verb: "classify",
       texts: [lines(texts)[i], ...lines(pairs).slice(i, i + 1)] })))),
 };
+
+// A bar for each label; a single number, such as a score, has no known range for a bar.
+function measured(values) {
+  const [names, numbers] = [Object.keys(values), Object.values(values)];
+  return names.length > 1 ? bars(ranked(names, numbers), 1)
+    : el("p", { class: "big" }, `${names[0]} `, el("strong", {}, numbers[0].toFixed(3)));
+}
 
 // A button that shows how much each word adds to the answer.
 function explanation(request) {
