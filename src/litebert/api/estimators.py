@@ -135,8 +135,7 @@ class LitebertClassifier(ClassifierMixin, _TakesTexts):  # type: ignore[misc]
 
     def predict(self, X: Sequence[str]) -> Labels:  # noqa: N803
         """Return the likeliest class of each text."""
-        numbers = self.predict_proba(X).argmax(1)
-        likeliest: Labels = self.classes_[numbers]
+        likeliest: Labels = self.classes_[self.predict_proba(X).argmax(1)]
         return likeliest
 
     @cached_property

@@ -87,8 +87,8 @@ class Quantized:
 
     def __str__(self) -> str:
         sizes = f"{self.output}: {self.bytes_after:,} bytes, {self.bytes_before:,} before"
-        differ = f"hidden states differ by {self.error:.1%} on held-out texts (calibrated on {self.num_examples})"
-        lines = [f"{sizes}; {differ}"]
+        error = f"{self.error:.1%} on held-out texts (calibrated on {self.num_examples})"
+        lines = [f"{sizes}; hidden states differ by {error}"]
         for split, measures in self.before.items():
             for name, before in measures.items():
                 lines.append(f"{split:<16} {name:<24} {before:.4f} -> {self.after[split][name]:.4f}")

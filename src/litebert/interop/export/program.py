@@ -276,8 +276,7 @@ def export_program(folder: Path, output: Path, *, has_head: bool = True) -> Expo
     """
     beside = require_free(output, suffix=".pt2", source=folder)
     source = open_source(folder, has_head=has_head)
-    names = source.padded.output_names
-    buffer = io.BytesIO()
+    names, buffer = source.padded.output_names, io.BytesIO()
     torch.export.save(trace(source.padded), buffer)
     call = torch.export.load(io.BytesIO(buffer.getvalue())).module()
 
