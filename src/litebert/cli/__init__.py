@@ -143,9 +143,9 @@ class UsageError(LitebertError):
 def main() -> None:
     """Run the command line; a user's mistake gives a message and an exit code, never a traceback."""
     signal.signal(signal.SIGINT, _raise_interrupt)
-    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+    for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # closed by the shell, as with >&-
-            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
     # Threads that spin while they wait cost 3.7 times the processor time if a core is busy.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     sys.exit(run(sys.argv[1:]))
