@@ -533,4 +533,7 @@ class FinetuneConfig(Section):
     def _check(self) -> Self:
         if (self.data.folder is None) == (self.data.train is None):
             raise ValueError("set either data.folder (a named task) or data.train (your own)")
+        own = {"dev": None, "columns": (), "problem": None, "missing_labels": "refuse"}  # with their defaults
+        if self.data.train is None and (unused := [name for name in own if getattr(self.data, name) != own[name]]):
+            raise ValueError(f"only your own files have data.{unused[0]}")
         return self

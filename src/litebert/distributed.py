@@ -102,7 +102,6 @@ ALONE = World()
 
 @contextmanager
 def _connection_errors() -> Iterator[None]:
-    """Turn torch's RuntimeError for a broken connection into LB-261."""
     try:
         yield
     except RuntimeError as error:

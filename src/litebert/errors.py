@@ -159,7 +159,6 @@ def _system_error(error: OSError, written: Path | None = None) -> LitebertError:
 
 
 def _deepest_existing(path: Path) -> Path:
-    """Return the deepest part of a path that exists."""
     return next((part for part in (path, *path.absolute().parents) if os.path.lexists(part)), Path.cwd())
 
 

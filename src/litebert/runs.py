@@ -6,6 +6,7 @@
 import json
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -18,21 +19,28 @@ from litebert.files import Json, append_line, as_path, read_json, write_text
 from litebert.settings import describe_invalid
 
 RUN_FILE, METRICS_FILE, RESULT_FILE, ANSWERS = "run.json", "metrics.jsonl", "result.json", "answers"
-DAMAGED_FILE = "metrics.damaged"
+DAMAGED_FILE, RESTORE = "metrics.damaged", "restore it, or start again under another --name"
 Record = TypeVar("Record", bound=BaseModel)
 
 
-def _damaged(path: Path, found: str, advice: str = "restore it, or start again under another --name") -> DamagedError:
+def _damaged(path: Path, found: str, advice: str = RESTORE) -> DamagedError:
     return DamagedError("LB-651", f"{path} is damaged", received=found, next=advice)
 
 
-def _read_record(kind: type[Record], path: Path) -> Record | None:
+def require_distinct(seeds: Sequence[int]) -> None:
+    """Check that no seed is given twice: it would give the same run twice, which is no evidence of a spread."""
+    if len({*seeds}) < len(seeds):
+        raise LitebertError("LB-539", "a seed is given twice", received=[*seeds], next="give each seed once")
+
+
+def read_record(kind: type[Record], path: Path, advice: str = RESTORE) -> Record | None:
+    """Read a record from a JSON file, if there is this file; the advice is for a damaged one."""
     if not path.exists():
         return None
     try:
         return kind.model_validate(read_json(path, command=f"ls {path.parent}"))
     except ValidationError as error:
-        raise _damaged(path, describe_invalid(error)) from error
+        raise _damaged(path, describe_invalid(error), advice) from error
 
 
 # ---- run.json: settings with their origins, data, environment -------------------------------------------------------
@@ -248,7 +256,7 @@ class Run:
 
     @cached_property
     def file(self) -> RunFile:
-        return _read_record(RunFile, (self.seeds[0] if self.seeds else self).folder / RUN_FILE) or RunFile()
+        return read_record(RunFile, (self.seeds[0] if self.seeds else self).folder / RUN_FILE) or RunFile()
 
     @property
     def settings(self) -> dict[str, JsonValue]:
@@ -285,7 +293,7 @@ class Run:
 
     @cached_property
     def outcome(self) -> Result | None:  # None until it is finished
-        return _read_record(Result, self.folder / RESULT_FILE)
+        return read_record(Result, self.folder / RESULT_FILE)
 
     @cached_property
     def rows(self) -> tuple[LogRow, ...]:

@@ -16,7 +16,6 @@ PEOPLE = ("Anna", "Bert", "Clara", "David")
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    """Write the files of all tasks of GLUE, a few lines each."""
     folder = tmp_path / "data"
     for task in GLUE_TASKS:
         for split in task.splits:
@@ -54,6 +53,8 @@ def test_tasks_are_trained_once_and_are_in_one_table_with_the_papers_scores(desk
     assert "the best evaluation, which was chosen on dev itself" in shown.stderr
     assert f"started from {desk.base}, which is not one of the published models" in shown.stderr
     runs, found = data.parent / "runs" / "glue", shown.json
+    typed = ("finetune", "rte", "--model", desk.base, "--data", data, "train.epochs=4", "--dry-run", "--json")
+    assert litebert(*typed, "train.batch_size=4").ok.json["steps"] == 8  # not those of the recipe
     reached = json.loads((runs / "rte" / "result.json").read_text())
     last, best = (round(100 * reached[each]["accuracy"], 2) for each in ("last", "best"))
     measured = {"task": "rte", "measure": "accuracy", "last": last, "best": best, "seeds": 1}

@@ -86,14 +86,12 @@ class Server:
         return found()[0]
 
     def wait_until(self, holds: Callable[[], object], *, seconds: float = 60) -> None:
-        """Poll until a condition holds."""
         deadline = time.monotonic() + seconds
         while not holds():
             assert time.monotonic() < deadline, self.lines
             time.sleep(0.005)
 
     def metric(self, name: str) -> float:
-        """Sum a metric over its labels."""
         text = self.ask("/metrics").body.decode()
         return sum(float(value) for value in re.findall(rf"(?m)^{re.escape(name)}(?:\{{[^}}]*\}})? (\S+)$", text))
 
@@ -121,7 +119,6 @@ MODELS = {"base": "base", "classify": "reviews", "tag": "tags", "choose": "choic
 
 @pytest.fixture(scope="session")
 def server(desk: Desk) -> Iterator[Server]:
-    """Start a server with a model of each kind."""
     with serve(*(f"{name}={getattr(desk, run)}" for name, run in MODELS.items())) as started:
         for name in MODELS:
             started.wait_for(f"{name} is ready")
@@ -130,7 +127,6 @@ def server(desk: Desk) -> Iterator[Server]:
 
 @pytest.fixture(scope="session")
 def guarded(desk: Desk, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """Start a server that asks for API keys."""
     keys = tmp_path_factory.mktemp("keys") / "keys.txt"
     keys.write_text("key-one\n# of the laboratory\nkey-two\n", "utf-8-sig")
     with serve(f"base={desk.base}", "--api-keys", keys) as started:

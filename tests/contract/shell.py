@@ -29,7 +29,6 @@ class Done:
 
     @property
     def ok(self) -> "Done":
-        """Assert that the command succeeded, and return this result."""
         assert self.code == 0, self
         return self
 
@@ -166,5 +165,4 @@ TABLES = {
 
 
 def digest(folder: Path) -> dict[str, bytes]:
-    """Return the content of every file of a folder by its path."""
     return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}

@@ -30,7 +30,6 @@ def test_python_of_a_page_runs(name: str, tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def commands(page: Path) -> list[list[str]]:
-    """Return the words of every command of litebert on a page."""
     text = "\n".join(_blocks(page, "sh")).replace("\\\n", " ")
     words = [shlex.split(line, comments=True) for line in text.splitlines()]
     return [line[1:] for line in words if line[:1] == ["litebert"]]
@@ -38,7 +37,6 @@ def commands(page: Path) -> list[list[str]]:
 
 @cache
 def options(words: tuple[str, ...]) -> frozenset[str] | None:
-    """Return the options of a command, as its help lists them; None if there is no such command."""
     done = litebert(*words, "--help")
     usage = " ".join(done.stdout.split()).partition("Usage: litebert ")[2]
     if done.code or not usage.startswith(" ".join(words)):

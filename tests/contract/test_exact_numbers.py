@@ -26,7 +26,6 @@ CLASSES |= {"AlbertForQuestionAnswering": "spans", "AlbertForMultipleChoice": "c
 
 
 def theirs(folder: Path, architecture: str) -> torch.nn.Module:
-    """Load a folder with transformers, which must find all weights of the class and no others."""
     model, report = getattr(transformers, architecture).from_pretrained(folder, output_loading_info=True)
     unknown = {name: found for name, found in report.items() if found and architecture != "AlbertModel"}
     assert not unknown
@@ -34,7 +33,6 @@ def theirs(folder: Path, architecture: str) -> torch.nn.Module:
 
 
 def padded(model: package.Model, texts: list[str], pairs: list[str] | None = None) -> dict[str, torch.Tensor]:
-    """Return the inputs of transformers, of shape (texts, pieces)."""
     both = zip(texts, pairs or [None] * len(texts), strict=True)
     encoded = [model.tokenizer.encode(*each, frame=True) for each in both]
     columns = {"input_ids": [each.ids for each in encoded], "token_type_ids": [each.segments for each in encoded]}

@@ -33,7 +33,6 @@ OTHERS: dict[str, Asked] = {
 
 @pytest.fixture(scope="module")
 def loaded(desk: Desk) -> Callable[[str], Model]:
-    """Return a function that loads the model of a run, once for all tests."""
     return cache(lambda run: litebert.load(getattr(desk, run)))
 
 
@@ -101,7 +100,6 @@ def test_a_text_without_a_word_breaks_no_verb(loaded: Callable[[str], Model], te
 
 @pytest.fixture(scope="module")
 def model(random_model: Random) -> Model:
-    """Return a model with large random weights, so that its answers differ from text to text."""
     return litebert.load(random_model("AlbertForPreTraining"))
 
 

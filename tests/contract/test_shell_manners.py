@@ -242,7 +242,6 @@ def test_rows_of_a_file_match_the_schema_and_every_command_with_json_is_tested(d
 
 
 def trained(desk: Desk, *more: object) -> list[object]:
-    """Return the words of a quick pretraining; `more` overrides its settings."""
     words = ["pretrain", "--corpus", desk.corpus, "--preset", "tiny", "objective.max_seq_length=64", "--name", "own"]
     own = {str(word).split("=")[0] for word in more}
     return [*words, *(word for word in QUICK if word.split("=")[0] not in own), *more]

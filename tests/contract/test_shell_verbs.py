@@ -42,7 +42,6 @@ def write_rows(folder: Path, rows: list[Row], kind: str) -> list[Path]:
 
 @cache
 def single_answers(desk: Desk, name: str) -> list[object]:
-    """Return the answers to the typed rows, each from a command of its own."""
     verb = VERBS[name]
     found = [litebert(name, *words, "--model", getattr(desk, verb.run), "--json") for words in verb.typed]
     assert {done.code for done in found} == {0}, found

@@ -19,7 +19,6 @@ PACE = {"train.steps": 8, "train.save_every": 2, "train.eval_every": 4}
 
 
 def call_of(verb: str, desk: Desk) -> dict[str, object]:
-    """Return the arguments of a training, except for the folder and the name of its run."""
     if verb == "pretrain":
         settings = {**PRETRAINING, **PACE, "optim.name": "muon", "optim.average_decay": 0.5}
         return {"corpus": str(desk.corpus), "settings": settings}
@@ -39,7 +38,6 @@ def test_a_killed_training_resumes_to_the_same_bits(desk: Desk, tmp_path: Path, 
 
 @pytest.fixture(scope="module")
 def whole(desk: Desk, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the folder of a finished pretraining with its checkpoints."""
     return package.pretrain(
         **call_of("pretrain", desk), runs=tmp_path_factory.mktemp("runs"), name="whole", quiet=True
     ).folder

@@ -49,7 +49,6 @@ class Desk:
     folder: Path
 
     def __getattr__(self, name: str) -> Path:
-        """Return the folder of the run with this name; `base` is a pretraining of six steps."""
         run = self.folder / "runs" / name
         if not run.is_dir():
             raise AttributeError(name)
@@ -63,14 +62,12 @@ class Desk:
         return self.folder / name
 
     def pretrain(self, runs: Path, name: str = "own", **settings: object) -> package.Run:
-        """Pretrain on the corpus; a setting is given by its dotted name."""
         given = {name: value for name, value in {**PRETRAINING, **settings}.items() if value is not None}
         return package.pretrain(corpus=self.corpus, runs=runs, name=name, settings=given, quiet=True)
 
     def finetune(
         self, runs: Path, table: str = "reviews.csv", given: Settings = FINETUNING, **how: object
     ) -> package.Run:
-        """Fine-tune the pretrained network on a table; by default the run is named after it."""
         return package.finetune(self.table(table), model=self.base, runs=runs, settings=given, quiet=True, **how)
 
     def run(self, place: Path, *words: object) -> Done:
@@ -112,7 +109,6 @@ def rows(run: package.Run | Path) -> list[dict]:
 
 
 def weights(run: package.Run | Path) -> bytes:
-    """Return the file of a run's final weights."""
     folder = run.folder if isinstance(run, package.Run) else run
     return (folder / "model" / "model.safetensors").read_bytes()
 

@@ -22,7 +22,6 @@ class Verb(NamedTuple):
 
 
 def of_texts(name: str, run: str, fields: set[str], shown: str, texts: list[str] = TEXTS) -> Verb:
-    """Describe a verb that takes one text or several."""
     rows = [{"text": text} for text in texts]
     return Verb(run, rows, [[text] for text in texts], lambda m, r: getattr(m, name)(r["text"]), fields, shown)
 

@@ -253,7 +253,6 @@ Ablate = Callable[..., Ablation]
 
 @pytest.fixture
 def small(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ablate:
-    """Return a function that trains the rows of a table on a corpus, by default with one seed, for three steps."""
     training = ("model.max_position_embeddings=48", "objective.max_seq_length=48", "optim.name=adamw")
     training += ("optim.learning_rate=0.003", "train.batch_size=8")
     sizes = {"embedding_sizes": {64: 4, 128: 8, 256: 12, 768: 16}, "usual_embedding": 8}
@@ -335,6 +334,11 @@ def test_a_second_corpus_counts_and_a_row_of_two_tables_is_trained_once(small, c
     found = small("data", more=shutil.copytree(corpus, tmp_path / "more"))
     one, two = (row.trials[0].measures["masked_lm_loss"] for row in found.rows)
     assert one != two
+    place = Bench(read_grids().tables["data"], "small", tmp_path / "more", tmp_path / "runs", corpus)
+    before = [place.folder(row, 1) for row in place.variants.values()]
+    built = tmp_path / "more" / "corpus.json"
+    built.write_text(built.read_text() + "\n")
+    assert not {*before} & {place.folder(row, 1) for row in place.variants.values()}
     found = small("embedding", afford=0)  # the row that both tables share is listed here too
     assert [trial.label for row in found.rows for trial in row.trials] == ["E 128, all shared"] == [found.rows[5].label]
     assert len(list((tmp_path / "runs").iterdir())) == 2
@@ -367,6 +371,7 @@ WRONG = {
     "ablation shoring --corpus nowhere": "LB-746",
     "ablation sharing --corpus nowhere --scale tyni": "LB-746",
     "ablation sharing --corpus nowhere --row x": "LB-746",
+    "ablation sharing --corpus nowhere --seeds 1,1": "LB-539",
     "ablation sharing --corpus nowhere --probe sst2": "LB-762",
     "ablation data --corpus nowhere": "LB-829",
     "layers --texts file --depths 4": "LB-761",
@@ -381,6 +386,8 @@ def test_wrong_arguments_and_missing_files_are_refused(words: str, tmp_path: Pat
     monkeypatch.chdir(tmp_path)
     assert run(["study", *words.split()]) == 1
     assert WRONG[words] in capsys.readouterr().err
+    (tmp_path / "data.json").write_text('{"rows": 3}')  # of something else
+    assert run(["study", "page", ".", "--html", "page.html"]) == 3 and "LB-651" in capsys.readouterr().err
 
 
 def test_an_interrupted_probe_can_be_resumed(small: Ablate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -400,7 +407,8 @@ def test_an_interrupted_probe_can_be_resumed(small: Ablate, tmp_path: Path, monk
             small("sentence", rows=("none",), probes=(f"words={data}",))
     found = small("sentence", rows=("none",), probes=(f"words={data}",))
     assert len([*(tmp_path / "runs").glob("*/probe-words/result.json")]) == 1
-    with pytest.raises(LitebertError, match="LB-767"):
-        small("sentence", rows=("none",), probes=(f"words={tmp_path / 'others.tsv'}",))
+    data.write_text(data.read_text().replace("ball", "bowl"))
+    with pytest.raises(LitebertError, match="LB-505"):
+        small("sentence", rows=("none",), probes=(f"words={data}",))
     assert 0 <= found.rows[0].trials[0].probes["words"] <= 1
     assert found.rows[0].trials[0].measures == trained.rows[0].trials[0].measures

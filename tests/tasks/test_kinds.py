@@ -81,7 +81,6 @@ def small_tokenizer() -> Tokenizer:
 
 
 def harness(family: Family[Any, Any], examples: Sequence[Any], tokenizer: Tokenizer, folder: Path) -> dict[str, float]:
-    """Train, save, load, answer, measure and report; return the measures."""
     network = trained(family, examples, tokenizer)
     save_model(network, folder)
     loaded = load_model(folder).network
@@ -103,7 +102,6 @@ def harness(family: Family[Any, Any], examples: Sequence[Any], tokenizer: Tokeni
 
 
 def trained(family: Family[Any, Any], examples: Sequence[Any], tokenizer: Tokenizer) -> AlbertForTask:
-    """Train a tiny network for one step in two micro-batches, then evaluate it."""
     network = AlbertForTask(tiny(tokenizer), family.head, generator=torch.Generator().manual_seed(0))
     features = family.features(examples, tokenizer, max_length=32, training=True)
     encoded = family.features(examples, tokenizer, max_length=32, training=False)
@@ -234,7 +232,6 @@ def tokenizer() -> Tokenizer:
 
 
 def scattered(tokenizer: Tokenizer, head: HeadConfig) -> AlbertForTask:
-    """Return a network with large random weights in evaluation mode."""
     made, generator = AlbertForTask(tiny(tokenizer), head).eval(), torch.Generator().manual_seed(0)
     for parameter in made.parameters():
         torch.nn.init.normal_(parameter, std=0.2, generator=generator)

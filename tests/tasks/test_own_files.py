@@ -20,7 +20,7 @@ from litebert.tasks.kinds.spans import ConditionalSpanAnswering, SpanAnswering
 from litebert.tasks.kinds.tagging import TagExample
 from litebert.tasks.kinds.text import ChoiceExample, Scores, TextExample
 from litebert.tasks.own import table
-from litebert.tasks.own.dataset import TextRows, require_same_data, table_dataset
+from litebert.tasks.own.dataset import TextRows, draw_held_out, require_same_data, table_dataset
 from litebert.tasks.own.table import Columns, TableFile, label_of, list_of, number_of, open_table, text_of
 
 Write = Callable[[str, bytes | str], Path]
@@ -144,13 +144,14 @@ UNREADABLE = [
     ("rows.xlsx", "x", "LB-304"),
     ("rows.csv", "text,label\rso good,pos\r", "LB-845"),
     ("rows.csv", "text,label,label\na,b,c\n", "LB-842"),
+    ("rows.parquet", pd.DataFrame({"text": ["a"], "labe": ["b"]}).to_parquet().replace(b"labe", b"text"), "LB-842"),
     ("rows.conll", "a O\n" * (MAX_WORDS + 5) + "\nb O\n", "LB-849"),
     *((f"rows.{kind}", text, "LB-853") for kind, text in (("json", "[]"), ("csv", "\ufeff"), ("jsonl", "\n"))),
     ("rows.csv", "text,label\n", "LB-853"),
 ]
 
 
-@pytest.mark.parametrize(("name", "content", "code"), [pytest.param(*each, id=each[1][:9]) for each in UNREADABLE])
+@pytest.mark.parametrize(("name", "content", "code"), [pytest.param(*each, id=str(each[1][:9])) for each in UNREADABLE])
 def test_file_that_cannot_be_read_is_refused(name: str, content: str, code: str, write: Write) -> None:
     with pytest.raises(LitebertError, match=code):
         table = open_table(write(name, content))
@@ -232,7 +233,6 @@ KINDS: dict[str, Sequence[object]] = {
 
 
 def guessed(columns: str, *words: str) -> str:
-    """Return what is guessed for four rows, given the name of each column and the kind of its cells."""
     kinds = dict(column.split(":") for column in columns.split())
     rows = [{name: KINDS[kind][n] for name, kind in kinds.items()} for n in range(4)]
     shape, found = table.guess_columns(list(kinds), rows, table.chosen_columns(words, list(kinds)), None)
@@ -321,7 +321,6 @@ def reviews(number: int = 40) -> str:
 
 
 def questions(*, is_impossible: bool) -> str:
-    """Write two questions on each of ten contexts as SQuAD does; the second may have no answer."""
     found = {"question": "What?", "answers": [{"text": "red ball", "answer_start": 12}]}
     pair = [found, found | {"answers": []} if is_impossible else found]
     paragraphs = [{"context": f"{STORY} {n}", "qas": pair} for n in range(10)]
@@ -334,7 +333,7 @@ def test_guesses_are_listed_in_the_notes(write: Write) -> None:
         f"{path}: semicolons between cells, names in the first line",
         "columns: text=review label=stars; not used: when",
         "problem: classification; 2 labels: 1 (9), 5 (9)",
-        "evaluated on: 10 % of the rows, the same share of each label",
+        "evaluated on: about 10 % of the rows, the same share of each label",
     )
     rows = "".join(f"A man is asleep,He dreams of {n},{'yn'[n % 2]}\n" for n in range(20))
     path = write("pairs.csv", f"a,b,label\n{rows}")
@@ -420,6 +419,8 @@ REFUSED: dict[str, tuple[str, str, dict[str, Any], str]] = {
     "no mark": ("r.csv", MARKS + "one,maybe,0\n", IN_COLUMNS, "LB-860.*line 2"),
     "a tag too many": ("t.jsonl", TAGS, {}, r"LB-863: .*line 2: .*\n.*1 words, 2 tags"),
     "one choice": ("c.csv", CHOICE_HEAD + "Who?,Anna,,,A\n", {}, "LB-864: .*line 3(.|\n)*2 or more"),
+    "marks of another problem": ("r.csv", MARKS + "one,1,0\n", IN_COLUMNS | {"problem": "regression"}, "LB-892"),
+    "0 or 1 first": ("c.csv", CHOICE_HEAD.replace("C\n", "1\n") + "Who?,Anna,Bert,Cid,2\n", {}, "LB-893"),
     "no such choice": ("c.csv", CHOICE_HEAD + "Who?,Anna,Bert,,C\n", {}, "LB-865: .*line 3"),
     **{f"elsewhere {n}": ("q.jsonl", elsewhere(n), {}, "LB-802: .*line 1") for n in (11, 13, -1, 10**9)},
 }
@@ -474,6 +475,9 @@ def test_held_out_rows_do_not_depend_on_order_share_no_text_and_are_the_same_sha
     assert Counter(example.label for example in dev) == {0: 4, 1: 36}
     alike = write("alike.csv", "text,label\n" + "the same,a\nthe same,b\n" * 9)
     assert len(table_dataset(alike).read(alike, "dev")) == 2  # then chosen by row number
+    assert all(draw_held_out([(k, "")] * 100 + [(k * 2, "")] * 10, 0.1).sum() == 10 for k in "abcdefgh")
+    with pytest.raises(LitebertError, match="LB-894"):
+        table_dataset(one := write("row.csv", "text,label\na,x|y\n"), problem="multi-label").read(one, "train")
     for is_impossible, family in ((False, SpanAnswering()), (True, ConditionalSpanAnswering())):
         path = write("q.json", questions(is_impossible=is_impossible))  # contexts are held out with all their questions
         dataset = table_dataset(path, held_out=0.3)

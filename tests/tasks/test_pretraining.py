@@ -232,7 +232,6 @@ def tokenizer() -> Tokenizer:
 
 @pytest.fixture(scope="module")
 def known(tokenizer: Tokenizer) -> list[int]:
-    """Return the ids of pieces whose own text is encoded as that one piece."""
     return [n for n, text in enumerate(tokenizer.texts) if text.startswith(" ") and tokenizer.encode(text).ids == [n]]
 
 

@@ -78,7 +78,6 @@ def _windows(one: SpanExample, tokenizer: Tokenizer, *, length: int = 64, traini
 
 
 def _found(example: SpanExample, window: spans.SpanFeature) -> str:
-    """Cut the text of a window's target out of the context, as decoding does."""
     assert window.target is not None
     first, last = (int(place) - window.first for place in window.target[:2])
     assert 0 <= first <= last < len(window.offsets)
@@ -240,7 +239,6 @@ def _network(family: Family[SpanExample, SpanAnswer], tokenizer: Tokenizer) -> A
 
 
 def _scored(network: AlbertForTask, feature: Feature, starts: Tensor | int) -> spans.ConditionalSpans:
-    """Score spans on [CLS], or on the context before its [SEP]."""
     last = len(feature.ids[0]) - 1
     allowed = torch.tensor([[n == 0 or (s == 1 and n < last) for n, s in enumerate(feature.segments[0])]])
     return network.head(network.albert(collate([feature]))[None], allowed, starts)
@@ -285,7 +283,6 @@ def test_the_official_beam_is_five_starts_with_five_ends_each(tokenizer: Tokeniz
 
 
 def _questions(rows: list[tuple[bool, float]]) -> tuple[list[SpanExample], list[SpanAnswer]]:
-    """Return a question and its answer, Ada, for each row of whether it is impossible and a null score."""
     ada = (GoldAnswer("Ada", 0),)
     examples = [SpanExample(str(n), "Who?", "Ada left.", () if bad else ada) for n, (bad, _) in enumerate(rows)]
     return examples, [SpanAnswer((ProposedSpan("Ada", 0, 3, 0.0, 0.0),), null) for _, null in rows]

@@ -26,7 +26,6 @@ Configure = Callable[..., Resolved[PretrainConfig]]
 
 @pytest.fixture(scope="session")
 def configure(corpus: Path) -> Configure:
-    """Return a function that makes the small configuration with changes."""
     return lambda *changes: resolve(PretrainConfig, settings_from_words([f"data.corpus={corpus}", *SMALL, *changes]))
 
 

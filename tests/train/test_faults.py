@@ -149,7 +149,6 @@ def test_control_checkpoints_written_in_place_are_found_half_written(tmp_path: P
 
 @pytest.fixture
 def saved(tmp_path: Path, small_model: Path) -> Path:
-    """Save a checkpoint of a small network."""
     network = load_model(small_model).network
     optimizer = build_optimizer(OptimConfig(), network.named_parameters())
     path = Checkpoints(tmp_path, keep=1).save(network, optimizer, RunProgress(step=7))

@@ -65,14 +65,12 @@ def words(films: Path) -> list[str]:
 
 @pytest.fixture(scope="module")
 def configure(words: list[str]) -> Configure:
-    """Return a function that makes the configuration of a run of a few seconds, with changes."""
     given = ["task.name=table", *words, *PACE.split()]
     return lambda *changes: resolve(FinetuneConfig, settings_from_words([*given, *changes]))
 
 
 @pytest.fixture(scope="module")
 def learnt(tmp_path_factory: pytest.TempPathFactory, configure: Configure) -> Path:
-    """Return a run that has learnt its task, with several evaluations."""
     run, changes = tmp_path_factory.mktemp("learnt") / "run", ("train.eval_every=5", "optim.learning_rate=0.003")
     assert finetune(configure("train.epochs=15", *changes), run, is_quiet=True) == 0
     return run
@@ -80,7 +78,6 @@ def learnt(tmp_path_factory: pytest.TempPathFactory, configure: Configure) -> Pa
 
 @pytest.fixture(scope="module")
 def with_exits(tmp_path_factory: pytest.TempPathFactory, configure: Configure) -> Path:
-    """Return a run that has learnt its task with a head after every step."""
     run = tmp_path_factory.mktemp("exits") / "run"
     finetune(configure("train.epochs=20", "train.exits=true", "optim.learning_rate=0.003"), run, is_quiet=True)
     return run
@@ -144,6 +141,20 @@ def test_random_weights_take_nothing_from_the_model_and_an_unlearnt_task_is_doub
     assert "commonest label" in card and "**Warning**" in card
     evaluated = litebert.evaluate(tmp_path / "false", quiet=True)
     assert "(commonest label 0.5000)" in str(evaluated) and evaluated.doubts
+
+
+def test_a_run_of_other_data_or_another_start_is_not_resumed(tmp_path: Path, films: Path, configure: Configure) -> None:
+    place = shutil.copytree(films, tmp_path / "films")
+    resolved = configure("train.steps=1", f"data.dev={place / 'dev.csv'}", f"model.start={place / 'start'}")
+    assert finetune(resolved, tmp_path / "run", is_quiet=True) == 0
+    for name, old, new in (("dev.csv", b",good", b",bad"), ("start/config.json", b'layers": 3', b'layers": 1')):
+        (place / name).write_bytes((place / name).read_bytes().replace(old, new))
+        with pytest.raises(LitebertError, match=r"LB-505[\s\S]*data of (dev hash|shape of the start)"):
+            finetune(resolved, tmp_path / "run", is_quiet=True)
+        shutil.copy(films / name, place / name)
+    save_model(AlbertForPretraining(load_model(place / "start").network.config), place / "start")
+    with pytest.raises(LitebertError, match=r"LB-505[\s\S]*data of start: "):
+        finetune(resolved, tmp_path / "run", is_quiet=True)
 
 
 def test_names_of_labels_that_are_assumed_are_said(learnt: Path, tmp_path: Path, capsys) -> None:
@@ -244,6 +255,7 @@ def test_the_plan_counts_every_head_and_settings_of_other_tasks_are_refused(
         (*tags, "task.class_weights=[1, 2]"): r"LB-517[\s\S]*token-classification",
         ("task.class_weights=[1, 2, 3]",): r"LB-517[\s\S]*3.0\] for sequence-classification",
         ("task.class_weights=[0, 0]",): r"LB-517[\s\S]*not all 0",
+        ("task.class_weights=[-1, 1]",): r"LB-517[\s\S]*none below 0",
     }.items():
         with pytest.raises(LitebertError, match=what):
             finetune(configure(*changes), tmp_path / "run", is_quiet=True)

@@ -35,7 +35,6 @@ def _network(dropout: float, kind: str, dtype: torch.dtype) -> AlbertForPretrain
 
 
 def _work(of: Callable[[Tensor], Tensor] = lambda tensor: tensor) -> PretrainingWork:
-    """Return a micro-batch of three sequences; `of` is applied to each tensor."""
     ids, masked = torch.arange(sum(LENGTHS)) % 50, torch.tensor([1, 8, 12, 20])
     batch = Batch.from_lists([each.tolist() for each in ids.split(LENGTHS)])
     batch = Batch(*map(of, (batch.ids, batch.positions, batch.segments, batch.offsets)), batch.lengths)

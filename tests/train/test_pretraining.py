@@ -34,7 +34,6 @@ def _evaluations(run: Path) -> list[dict[str, float]]:
 
 @pytest.fixture(scope="module")
 def trained(configure: Configure, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a run of 12 steps that saves every 2 steps and keeps two checkpoints, every sixth step and the best."""
     run = tmp_path_factory.mktemp("long") / "run"
     pretrain(configure("train.save_every=2", "train.keep_every=6", "train.keep_best=true"), run, is_quiet=True)
     return run

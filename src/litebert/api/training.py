@@ -21,8 +21,8 @@ from litebert.hub import locate, packaged_model
 from litebert.inference import PACKAGED
 from litebert.inference.inputs import require_count
 from litebert.reading.source import find_texts, is_url
-from litebert.runs import is_run
-from litebert.settings import DEFAULT, Setting, resolve
+from litebert.runs import is_run, require_distinct
+from litebert.settings import DEFAULT, Setting, Settings, resolve
 from litebert.tasks.check import DataReport, check_files
 from litebert.tokenizer import Tokenizer
 
@@ -72,7 +72,7 @@ def pretrain(
     from litebert.train import pretrain as pretraining
     from litebert.train.loop import tokens_of_step
     from litebert.train.run import choose_device
-    from litebert.train.sources import Sources, shares_of
+    from litebert.train.sources import Sources, check_data, shares_of
 
     # checks that are possible before any work
     folder, inputs, size = _run_folder(runs, name), paths(texts), require_count(vocab_size, "vocab_size")
@@ -86,14 +86,14 @@ def pretrain(
     if sources and held_out and not any(is_url(source.location) for source in sources):
         require_text(sources, TextSettings(**layout))
     chosen = overrides(settings)
-    if minutes is not None and "train.steps" in chosen:
-        received, advice = f"--minutes {minutes:g} and train.steps", "omit --minutes, or train.steps"
-        raise LitebertError("LB-106", "the length of the run is set twice", received=received, next=advice)
     given = flags({"data.corpus": str(corpus or folder / "corpus"), "model.preset": preset})
     given |= flags({"start.model": start, "train.minutes": minutes})
+    _require_one_length(given | chosen, "train.minutes")
     recipe = recipe or ("further" if start else "laptop")
     resolved = resolve(PretrainConfig, recipe_settings("pretrain", recipe), given, chosen)
     has_corpus = corpus is not None or (folder / "corpus" / "corpus.json").is_file()
+    check_data(resolved.config, folder / "corpus", holds_out=corpus is not None or held_out > 0)
+    pretraining.shape_of(resolved)  # raises for a start or a teacher that does not fit
 
     def plan() -> tuple[PretrainConfig, Shown[Planned]]:
         """Measure what the run will need; write nothing, train no vocabulary."""
@@ -142,8 +142,6 @@ def pretrain(
         return Run(folder, plan=plan()[1])
     with join_world(choose_device(resolved.config.train.device)) as world:
         quiet = quiet or not world.is_first
-        if teacher := resolved.config.distil.teacher:
-            locate(teacher)  # raises before a vocabulary is trained for nothing
         was_finished = Run(folder).is_finished
         if not was_finished and not quiet:
             config, planned = plan()
@@ -190,12 +188,19 @@ def distil(
 
 
 def _run_folder(runs: str | Path, name: str) -> Path:
-    """Return the folder of a run; raise for a name that leads out of `runs`."""
     parts = Path(name).parts
     if not parts or Path(name).is_absolute() or ".." in parts or not name.isprintable():
         what = f"this is not a name for a folder below {runs}"
         raise LitebertError("LB-920", what, received=name, next="choose another name, such as mine or mine/first")
     return Path(runs) / name
+
+
+def _require_one_length(chosen: Settings, other: str) -> None:
+    lengths = {name: chosen[name].value for name in (other, "train.steps") if name in chosen}
+    if len(lengths) == 2 and all(lengths.values()):  # 0 steps, or null, set nothing
+        received = " and ".join(f"{name}={value}" for name, value in lengths.items())
+        what, advice = "the length of the run is set twice", f"omit {other}, or train.steps"
+        raise LitebertError("LB-106", what, received=received, next=advice)
 
 
 def _plan_of(
@@ -264,13 +269,17 @@ def finetune(
     own = path if path.suffix or path.is_file() else None
     task = "table" if own else fspath(task)
     require_task(task)
+    require_distinct(seeds)
     folder = _run_folder(runs, name or (own.name.split(".")[0] if own else task))
     given = flags({"model.start": model, "model.random": random or None, "teacher.run": teacher})
     given |= flags({"data.folder": data, "data.train": own, "data.dev": dev, "task.name": task})
-    given |= flags({"data.columns": list(columns) or None, "data.problem": problem})
-    given |= flags({} if epochs is None else {"train.epochs": epochs, "train.steps": 0})
-    start = {"model.start": Setting(str(packaged_model()), DEFAULT)}
-    chosen = start | recipe_settings("finetune", recipe or task) | given | overrides(settings)
+    given |= flags({"data.columns": list(columns) or None, "data.problem": problem, "train.epochs": epochs})
+    of_recipe, given = recipe_settings("finetune", recipe or task), given | overrides(settings)
+    for layer in (of_recipe, given):
+        _require_one_length(layer, "train.epochs")
+    if "train.epochs" in given:  # they override the steps of the recipe, too
+        given = flags({"train.steps": 0}) | given
+    chosen = {"model.start": Setting(str(packaged_model()), DEFAULT)} | of_recipe | given
     if not {"data.folder", "data.train"} & chosen.keys():
         expected = "the folder of a named task, or your own file instead of its name"
         advice = f"litebert finetune {task} --data FOLDER"

@@ -223,7 +223,6 @@ def read_lines(source: Source) -> Iterator[tuple[int, str]]:
 
 
 def _whole_lines(source: Source) -> Iterator[bytes]:
-    """Yield blocks of complete lines."""
     held, num_lines, is_first = bytearray(), 0, True
     longest = MAX_JSON_BYTES if source.kind == ".json" else MAX_LINE_BYTES
     try:

@@ -5,6 +5,7 @@ valid, so that callers decide whether one bad row makes a file unusable.
 """
 
 import csv
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -98,7 +99,6 @@ def scan_delimited(source: Source, dialect: Dialect, columns: Sequence[str], *, 
 
 
 def _parse(text: str, place: str) -> object:
-    """Parse JSON without NaN and duplicate keys."""
     try:
         return parse_json(text, distinct_keys=True)
     except (ValueError, RecursionError) as error:
@@ -161,7 +161,6 @@ def scan_json(source: Source) -> Iterator[Scanned]:
 
 
 def _questions(row: Any) -> Iterator[object]:
-    """Yield the questions of a SQuAD article with their contexts; anything else unchanged."""
     paragraphs = row.get("paragraphs") if isinstance(row, dict) else None
     for paragraph in paragraphs if isinstance(paragraphs, list) else [row]:
         questions = paragraph.get("qas") if isinstance(paragraph, dict) else None
@@ -170,6 +169,13 @@ def _questions(row: Any) -> Iterator[object]:
             continue
         for question in questions:
             yield {**question, "context": paragraph.get("context")} if isinstance(question, dict) else question
+
+
+def require_distinct(columns: Sequence[str], place: str, expected: str = "a name for each column") -> None:
+    """Check that no two columns have the same name."""
+    if twice := [name for name, number in Counter(columns).items() if number > 1]:
+        what, advice = f"{place}: two columns have the same name", "rename one of them"
+        raise LitebertError("LB-842", what, received=", ".join(twice), expected=expected, next=advice)
 
 
 def texts_of(row: Row, column: str, place: str) -> Iterator[str]:
@@ -213,6 +219,7 @@ def read_parquet(source: Source, columns: Sequence[str]) -> Iterator[Row]:
         try:
             parquet: Any = pyarrow.parquet.ParquetFile(file, pre_buffer=False)
             names = parquet.schema_arrow.names
+            require_distinct([name for name in names if not columns or name in columns], source.name)
             if not columns or not set(columns) <= set(names):
                 yield dict.fromkeys(names)
                 return

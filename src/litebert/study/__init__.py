@@ -72,10 +72,8 @@ def sizes_of(config: AlbertConfig) -> Sizes:
         "ffn": num_ffn * (dense(hidden, intermediate) + dense(intermediate, hidden) + 2 * hidden),
         "pooler": dense(hidden, hidden),
     }
-    heads = {
-        "masked_lm_head": dense(hidden, embedding) + 2 * embedding + vocab,
-        "sentence_order_head": dense(hidden, 2),
-    }
+    heads = {"masked_lm_head": dense(hidden, embedding) + 2 * embedding + vocab}
+    heads["sentence_order_head"] = dense(hidden, 2)
     body = sum(parts.values())
     total = body + sum(heads.values())
     flops = {f"forward_flops_{length}": forward_flops(config, seq_length=length) for length in (128, 512)}
@@ -121,6 +119,5 @@ def sizes(
         millions = (each.bytes_fp32, each.forward_flops_128, each.forward_flops_512)
         cost = f"{each.normalised_cost:.3e}"
         rows.append((name, each.body, each.total, paper, *(x / 1e6 for x in millions), each.formula, cost))
-    return Shown(
-        [{"preset": name, **asdict(each)} for name, each in found.items()], str(Table(headings, rows, decimals=1))
-    )
+    records = [{"preset": name, **asdict(each)} for name, each in found.items()]
+    return Shown(records, str(Table(headings, rows, decimals=1)))

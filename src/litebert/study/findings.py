@@ -16,11 +16,12 @@ from pydantic import BaseModel
 from litebert.answers import Shown
 from litebert.config import preset
 from litebert.errors import LitebertError, no_such_name, say
-from litebert.files import read_json, require_new, require_replaceable, write_json, write_text
+from litebert.files import require_new, require_replaceable, write_json, write_text
 from litebert.metrics import Spread
 from litebert.reading.source import find_file, read_lines
 from litebert.report.page import Figure, Line, Page, Point, Section, chart, picture, rows_figure
 from litebert.report.tables import Cell, Table
+from litebert.runs import read_record, require_distinct
 from litebert.study.ablation import MEASURE, Ablation, AblationRow, read_grids, training_flops
 
 HELP = "litebert study ablation --help"
@@ -75,8 +76,9 @@ class Study(Generic[Found]):
 
 def read_findings(record: type[Record], folder: Path, name: str) -> list[Record]:
     """Return the records in the metrics files with this name, which may contain a *."""
-    paths = sorted(folder.glob(f"{name}.json"))
-    return [record.model_validate(read_json(path, command="litebert study --help")) for path in paths]
+    advice = "make it again with this version; a file of another kind belongs elsewhere"
+    found = (read_record(record, path, advice) for path in sorted(folder.glob(f"{name}.json")))
+    return [each for each in found if each]
 
 
 # ---- Figure 1 of the paper: what each step changes ------------------------------------------------------------------
@@ -253,6 +255,7 @@ def study_ablation(
     if more is None and any(variant.has_more_data for variant in variants.values()):
         again = "litebert study ablation data --corpus CORPUS --more CORPUS"
         raise LitebertError("LB-829", "this table compares one corpus with two of the same vocabulary", next=again)
+    require_distinct(seeds)
     from litebert.study.trials import Bench, measure_rate
 
     bench = Bench(tables[name], scale, corpus.absolute(), output / "runs", more and more.absolute())

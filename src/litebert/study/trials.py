@@ -9,14 +9,15 @@ from pathlib import Path
 
 from litebert.config import FinetuneConfig, PretrainConfig
 from litebert.corpus import Corpus
+from litebert.corpus.shards import MANIFEST
 from litebert.errors import LitebertError
 from litebert.fast import DTYPES, accelerate
-from litebert.files import read_json, write_json
+from litebert.files import hash_file, read_json, write_json
 from litebert.folder import load_model, read_config
 from litebert.nn import AlbertForPretraining, Batch
 from litebert.objectives import Loader, Sampling
 from litebert.rng import random_bits
-from litebert.runs import Run
+from litebert.runs import Run, read_record
 from litebert.settings import resolve, settings_from_words
 from litebert.study import forward_flops, sizes_of
 from litebert.study.ablation import Grid, Scale, Trial, Variant, Words, config_of, read_grids
@@ -83,21 +84,20 @@ class Bench:
         )
 
     def folder(self, variant: Variant, seed: int) -> Path:
-        """Return the run folder of a row; rows of any table with the same settings share it."""
+        """Return the run folder of a row; rows of any table with the same settings and corpora share it."""
         named = [config_of(self.words(variant, seed)).model_dump_json(exclude_defaults=True)]
+        corpora = [self.corpus, *([self.more] if self.more and variant.has_more_data else [])]
+        named += [hash_file(Corpus.without_shards(path).path / MANIFEST) for path in corpora]
         if variant.start:
             named.append(self.folder(self.variants[variant.start], seed).name)
         return self.runs / f"{self.scale_name}-{int(random_bits(0, json.dumps(named))):016x}"
 
     def read_trial(self, variant: Variant, seed: int) -> Trial | None:
-        path = self.folder(variant, seed) / TRIAL_FILE
-        if not path.is_file():
-            return None
-        recorded = Trial.model_validate(read_json(path, command=f"rm {path}"))
-        return recorded.model_copy(update={"label": variant.label})
+        recorded = read_record(Trial, self.folder(variant, seed) / TRIAL_FILE, "remove it: the row is trained again")
+        return recorded and recorded.model_copy(update={"label": variant.label})
 
     def trial(self, variant: Variant, seed: int, probes: Sequence[str] = ()) -> Trial:
-        """Train, evaluate and probe a row; skip whatever its record already has."""
+        """Train, evaluate and probe a row; skip whatever was done before."""
         folder, trial = self.folder(variant, seed), self.read_trial(variant, seed) or self._train(variant, seed)
         if self.grid.crosses_objectives and "nsp_accuracy" not in trial.measures:
             for name, sentence in (("nsp", "next"), ("sop", "order")):
@@ -105,17 +105,11 @@ class Bench:
                 trial.measures[f"{name}_accuracy"] = values["sentence_order_accuracy"]
                 trial.measures[f"{name}_commonest"] = values["sentence_commonest"]
         for task, data in ((task, Path(path)) for task, _, path in (probe.partition("=") for probe in probes)):
-            earlier = Run(folder / f"probe-{task}").settings
-            if earlier and str(data) not in (earlier.get("data.train"), earlier.get("data.folder")):
-                what, advice = f"the probe {task} of this study had other data", "choose another --output"
-                raise LitebertError("LB-767", what, received=data, next=advice)
-            if task not in trial.probes:
-                trial.probes[task] = probe_measure(folder, task, data, seed=seed)
+            trial.probes[task] = probe_measure(folder, task, data, seed=seed)
         write_json(folder / TRIAL_FILE, trial.model_dump(mode="json"))
         return trial
 
     def _train(self, variant: Variant, seed: int) -> Trial:
-        """Train and evaluate a row, after the row that it starts from."""
         folder, words = self.folder(variant, seed), self.words(variant, seed)
         if variant.start:
             before = self.variants[variant.start]
@@ -185,7 +179,7 @@ def measure(network: AlbertForPretraining, corpus: Path, config: PretrainConfig,
 def probe_measure(folder: Path, task: str, data: Path, *, seed: int) -> float:
     """Fine-tune the model of a trial, unless this was done before, and return the task's key measure.
 
-    `data` is the folder of a named task, or any file of examples.
+    `data` is the folder of a named task, or any file of examples; a probe on other data than before is refused.
     """
     run, model = folder / f"probe-{task}", folder / "run" / "model"
     longest = read_config(model).max_position_embeddings
@@ -197,8 +191,7 @@ def probe_measure(folder: Path, task: str, data: Path, *, seed: int) -> float:
     words += [f"optim.learning_rate={PROBE_LEARNING_RATE}", f"train.batch_size={PROBE_BATCH_SIZE}"]
     words += [f"train.{name}={PROBE_STEPS}" for name in ("steps", "eval_every", "save_every")]
     words += [f"train.seed={seed}", "train.loader_workers=0"]
+    finetune(resolve(FinetuneConfig, settings_from_words(words)), run, is_quiet=True)
     if (result := Run(run).outcome) is None:
-        finetune(resolve(FinetuneConfig, settings_from_words(words)), run, is_quiet=True)
-        if (result := Run(run).outcome) is None:
-            raise _interrupted(f"the probe {task}", Run(run).step)
+        raise _interrupted(f"the probe {task}", Run(run).step)
     return result.last.values[result.key_measure]

@@ -49,11 +49,8 @@ class Teacher:
         vectors = read_sentence_vectors(folder) or SentenceVectors()
         network = load_model(folder, dtype=dtype, for_inference=True).network
         if is_int8(network.albert):
-            what, again = (
-                f"{folder} is an eight-bit model, which cannot teach",
-                "distil the model that it was made from",
-            )
-            raise LitebertError("LB-664", what, next=again)
+            what = f"{folder} is an eight-bit model, which cannot teach"
+            raise LitebertError("LB-664", what, next="distil the model that it was made from")
         return cls(network.albert, Tokenizer.load(folder), student, pooling=vectors.pooling)
 
     @torch.no_grad()

@@ -66,12 +66,10 @@ class Checkpoints:
         """
         tensors = state_tensors(optimizer)
         if name := first_not_finite({**dict(network.named_parameters()), **tensors}):
-            raise NonFiniteError(
-                "LB-541",
-                f"training has diverged: {name} is not finite after step {progress.step}",
-                expected="finite numbers; earlier checkpoints are untouched",
-                next="start a run with a lower optim.learning_rate under another --name",
-            )
+            what = f"training has diverged: {name} is not finite after step {progress.step}"
+            expected = "finite numbers; earlier checkpoints are untouched"
+            advice = "start a run with a lower optim.learning_rate under another --name"
+            raise NonFiniteError("LB-541", what, expected=expected, next=advice)
         final = self.folder / f"step-{progress.step:09d}"
         with files.staged_folder(final) as staged:
             save_model(network, staged)
@@ -129,13 +127,10 @@ class Checkpoints:
         present = sum(file.stat().st_size for path in self.newest_first() for file in path.iterdir())
         needed = (self.keep + 1) * one + num_parameters * 4 - min(present, self.keep * one)
         if (free := free_bytes(self.folder.parent)) < needed:
-            raise ResourceError(
-                "LB-506",
-                f"the disk of {self.folder.parent} is too full for this run",
-                received=f"{files.format_bytes(free)} free",
-                expected=f"{files.format_bytes(needed)} for its checkpoints and its model",
-                next="free some space, lower train.keep_checkpoints, or choose another --runs folder",
-            )
+            what, has = f"the disk of {self.folder.parent} is too full for this run", files.format_bytes(free)
+            expected = f"{files.format_bytes(needed)} for its checkpoints and its model"
+            advice = "free some space, lower train.keep_checkpoints, or choose another --runs folder"
+            raise ResourceError("LB-506", what, received=f"{has} free", expected=expected, next=advice)
 
 
 def step_of(path: Path) -> int:
@@ -167,13 +162,9 @@ def first_not_finite(tensors: Mapping[str, Tensor]) -> str | None:
 
 
 def _damaged(path: Path, received: object) -> DamagedError:
-    return DamagedError(
-        "LB-501",
-        f"checkpoint file {path} is damaged",
-        received=received,
-        expected="exactly what was written, by size and blake2b",
-        next="run the same command again: it resumes from the newest undamaged checkpoint",
-    )
+    what, expected = f"checkpoint file {path} is damaged", "exactly what was written, by size and blake2b"
+    advice = "run the same command again: it resumes from the newest undamaged checkpoint"
+    return DamagedError("LB-501", what, received=received, expected=expected, next=advice)
 
 
 # Averages of checkpoints
@@ -185,12 +176,9 @@ def average_checkpoints(run: Path, output: Path, *, last: int = 1, force: bool =
     every = Checkpoints(run / "checkpoints", keep=1).newest_first()
     if len(every) < last:
         steps = ", ".join(f"{step_of(path):,}" for path in reversed(every))
-        raise LitebertError(
-            "LB-265",
-            f"{run} has too few checkpoints",
-            received=f"{len(every)} of {last}; there are steps {steps or 'none'}",
-            next="lower --last; new runs keep more with train.keep_checkpoints or train.keep_every",
-        )
+        received = f"{len(every)} of {last}; there are steps {steps or 'none'}"
+        advice = "lower --last; new runs keep more with train.keep_checkpoints or train.keep_every"
+        raise LitebertError("LB-265", f"{run} has too few checkpoints", received=received, next=advice)
     chosen = every[:last]
     for path in chosen:
         verify(path)

@@ -2,9 +2,10 @@
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from litebert.optim import build_optimizer, build_schedule, use_average
 from litebert.runs import RESULT_FILE, AnswerRow, Result, Run, is_run
 from litebert.settings import Resolved
 from litebert.tasks.finetuning import Finetuning, LabelledSet, adapt_defaults, add_teacher_logits, baseline, doubts
-from litebert.tasks.kinds.family import Dataset, Feature
+from litebert.tasks.kinds.family import Dataset, Example, Feature
 from litebert.tasks.kinds.text import SingleLabel, TextClassification
 from litebert.tasks.named import open_dataset
 from litebert.tokenizer import Tokenizer
@@ -164,18 +165,16 @@ def prepare(resolved: Resolved[FinetuneConfig], folder: Path) -> Prepared:
     has_wrong_exits = train.exits and (not is_of_texts or config.teacher.run is not None)
     if has_wrong_exits or (pooling == "mean" and not has_choice):
         setting = "train.exits" if has_wrong_exits else "model.pooling=mean"
-        raise LitebertError(
-            "LB-518",
-            f"{dataset.name} cannot be trained with {setting}",
-            received=f"{dataset.family.head.kind}, train.exits={train.exits}, teacher.run={config.teacher.run}",
-            expected="labels or scores of texts or pairs; and exits without a teacher or model.pooling=mean",
-            next=f"omit {setting}",
-        )
+        what, advice = f"{dataset.name} cannot be trained with {setting}", f"omit {setting}"
+        received = f"{dataset.family.head.kind}, train.exits={train.exits}, teacher.run={config.teacher.run}"
+        expected = "labels or scores of texts or pairs; and exits without a teacher or model.pooling=mean"
+        raise LitebertError("LB-518", what, received=received, expected=expected, next=advice)
     weights, head = config.task.class_weights, dataset.family.head
-    if weights and not (any(weights) and isinstance(dataset.family, SingleLabel) and len(weights) == len(head.labels)):
+    fits = isinstance(dataset.family, SingleLabel) and weights and len(weights) == len(head.labels)
+    if weights and not (fits and min(weights) >= 0 < max(weights)):
         what, received = "task.class_weights does not fit the task", f"{[*weights]} for {head}"
-        expected, advice = "a weight for each label, where a text has exactly one; not all 0", "omit or correct it"
-        raise LitebertError("LB-517", what, received=received, expected=expected, next=advice)
+        expected = "a weight for each label, where a text has exactly one; none below 0, not all 0"
+        raise LitebertError("LB-517", what, received=received, expected=expected, next="omit or correct it")
     if pooling == "auto":
         pooling = "mean" if has_choice and _gives_means(start) else "cls"
     if pooling == "mean":
@@ -194,6 +193,8 @@ def prepare(resolved: Resolved[FinetuneConfig], folder: Path) -> Prepared:
     given = {name: value for name in DROPOUTS if (value := getattr(config.model, name)) is not None}
     shape = shape.model_copy(update=given)
     described: dict[str, JsonValue] = {"tokenizer": tokenizer.hash, "task": dataset.name, **dataset.settled}
+    described["start"] = None if config.model.random else hash_weights(start)
+    described["shape of the start"] = shape.model_dump(mode="json", exclude_defaults=True)
     if config.teacher.run:
         run = Path(config.teacher.run)
         teacher = run / "model" if is_run(run) else locate(config.teacher.run)
@@ -202,11 +203,12 @@ def prepare(resolved: Resolved[FinetuneConfig], folder: Path) -> Prepared:
         longest = min(config.task.max_length, network.config.max_position_embeddings)
         features = add_teacher_logits(family, features, examples, network, Tokenizer.load(teacher), max_length=longest)
     described |= {"training examples": len({each.example for each in features}), "training features": len(features)}
+    described["train hash"] = _hash_examples(examples)
     held_out = {}
     for split in dataset.dev_splits:
         labelled = dataset.read(data, split)
         held_out[split] = LabelledSet(labelled, encode(labelled, training=False))
-        described[f"{split} examples"] = len(labelled)
+        described |= {f"{split} examples": len(labelled), f"{split} hash": _hash_examples(labelled)}
 
     # the defaults that suit the network and the data, then steps, evaluations, and this machine's precision
     suited = adapt_defaults(resolved, shape.hidden_size, len(features), reads_mean=pooling == "mean")
@@ -230,6 +232,13 @@ def prepare(resolved: Resolved[FinetuneConfig], folder: Path) -> Prepared:
         baseline=baseline(family, examples, held_out),
         data=described,
     )
+
+
+def _hash_examples(examples: Sequence[Example]) -> str:
+    digest = blake2b(digest_size=16)
+    for example in examples:
+        digest.update(repr(example).encode("utf-8", "surrogatepass"))
+    return digest.hexdigest()
 
 
 def _gives_means(start: Path) -> bool:

@@ -154,9 +154,7 @@ def count(progress: RunProgress, result: "StepResult", config: PretrainConfig | 
         if progress.skipped_in_a_row > config.train.max_skipped_steps:
             what = f"{progress.skipped_in_a_row} steps in a row had a loss or gradient that is not finite"
             expected = "finite numbers; the last checkpoint is complete and untouched"
-            raise NonFiniteError(
-                "LB-503", what, received=f"{seen} at step {progress.step}", expected=expected, next=advice
-            )
+            raise NonFiniteError("LB-503", f"{what}: {seen} at step {progress.step}", expected=expected, next=advice)
         return
     progress.skipped_in_a_row, zeros = 0, (0.0,) * len(result.sums)
     progress.window_tokens += result.tokens
@@ -401,7 +399,6 @@ def process_bytes(device: torch.device) -> int:
 
 
 def _dummy_work(config: PretrainConfig, device: torch.device, times: int) -> PretrainingWork:
-    """Return a micro-batch of made-up tokens with as many masks as the real ones."""
     model, length = config.model, _mean_length(config)
     per_token = 6 * model.num_steps * (4 * model.hidden_size + 2 * model.intermediate_size) * model.hidden_size  # FLOPs
     at_once = config.train.micro_batch_size or config.train.batch_size

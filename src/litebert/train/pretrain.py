@@ -127,13 +127,7 @@ def complete(
     the needs, if they were measured on the way.
     """
     config, tokenizer = resolved.config, sources.tokenizer if sources else None
-    if config.start.model:
-        model = shape_of_start(resolved, tokenizer)
-    else:
-        is_open = _is_usual(resolved.origins["model.vocab_size"])
-        if tokenizer and not is_open and config.model.vocab_size != tokenizer.vocab_size:
-            raise _other_shape(resolved, "vocab_size", f"{tokenizer.vocab_size}, the pieces of {config.data.corpus}")
-        model = shape_of_student(resolved) if config.distil.teacher else config.model
+    model = shape_of(resolved, tokenizer)
     shape: dict[str, Json] = {"vocab_size": vocab_size}
     if tokenizer:
         shape = {"vocab_size": tokenizer.vocab_size, "pad_token_id": tokenizer.pad_id}
@@ -154,27 +148,32 @@ def complete(
     return fit_steps(config, device, sources.mean_length(config) if sources else None)
 
 
+def shape_of(resolved: Resolved[PretrainConfig], tokenizer: Tokenizer | None = None) -> AlbertConfig:
+    """Return the network's configuration: the starting model's, a student's, or the one that is set."""
+    config = resolved.config
+    if config.start.model:
+        return shape_of_start(resolved, tokenizer)
+    is_open = _is_usual(resolved.origins["model.vocab_size"])
+    if tokenizer and not is_open and config.model.vocab_size != tokenizer.vocab_size:
+        raise _other_shape(resolved, "vocab_size", f"{tokenizer.vocab_size}, the pieces of {config.data.corpus}")
+    return shape_of_student(resolved) if config.distil.teacher else config.model
+
+
 def shape_of_start(resolved: Resolved[PretrainConfig], tokenizer: Tokenizer | None) -> AlbertConfig:
     """Return the starting model's configuration; only its dropouts may be set to other values."""
     start = str(resolved.config.start.model)
     folder = locate(start)
     if tokenizer and Tokenizer.load(folder).hash != tokenizer.hash and not resolved.config.start.new_vocabulary:
-        raise LitebertError(
-            "LB-514",
-            "the corpus was made with another tokenizer than the model that training starts from",
-            received=f"tokenizer {tokenizer.hash[:12]} in the corpus",
-            expected=f"that of {start}",
-            next=f"build the corpus with --tokenizer {start}, or add start.new_vocabulary=true",
-        )
+        what = "the corpus was made with another tokenizer than the model that training starts from"
+        received, expected = f"tokenizer {tokenizer.hash[:12]} in the corpus", f"that of {start}"
+        advice = f"build the corpus with --tokenizer {start}, or add start.new_vocabulary=true"
+        raise LitebertError("LB-514", what, received=received, expected=expected, next=advice)
     shape, chosen = read_config(folder), resolved.config.model
-    if (length := resolved.config.objective.max_seq_length) > shape.max_position_embeddings:
-        raise LitebertError(
-            "LB-519",
-            f"objective.max_seq_length is more than the positions of {start}",
-            received=f"{length} ({resolved.origins['objective.max_seq_length']})",
-            expected=f"at most {shape.max_position_embeddings}",
-            next=f"set objective.max_seq_length={shape.max_position_embeddings}",
-        )
+    length, most = resolved.config.objective.max_seq_length, shape.max_position_embeddings
+    if length > most:
+        what, advice = f"objective.max_seq_length is above the positions of {start}", f"objective.max_seq_length={most}"
+        received = f"{length} ({resolved.origins['objective.max_seq_length']})"
+        raise LitebertError("LB-519", what, received=received, expected=f"at most {most}", next=f"set {advice}")
     if tokenizer:
         shape = shape.model_copy(update={"vocab_size": tokenizer.vocab_size})
     typed = [name for name in AlbertConfig.model_fields if is_typed(resolved.origins[f"model.{name}"])]
@@ -208,18 +207,13 @@ def shape_of_student(resolved: Resolved[PretrainConfig]) -> AlbertConfig:
 
 
 def _is_usual(origin: str) -> bool:
-    """Return whether a value of the network is a default or from a preset, rather than chosen by name."""
     return origin == DEFAULT or origin.startswith("preset ")
 
 
 def _other_shape(resolved: Resolved[PretrainConfig], name: str, theirs: str) -> LitebertError:
-    return LitebertError(
-        "LB-515",
-        f"model.{name} does not fit the corpus, or the model that training starts from",
-        received=f"{getattr(resolved.config.model, name)} ({resolved.origins[f'model.{name}']})",
-        expected=theirs,
-        next=f"omit model.{name}",
-    )
+    what = f"model.{name} does not fit the corpus, or the model that training starts from"
+    received = f"{getattr(resolved.config.model, name)} ({resolved.origins[f'model.{name}']})"
+    return LitebertError("LB-515", what, received=received, expected=theirs, next=f"omit model.{name}")
 
 
 # ---- the weights ----------------------------------------------------------------------------------------------------
@@ -266,12 +260,9 @@ def take_start(
         try:
             state = load_file(folder / OPTIMIZER_FILE)
         except (SafetensorError, OSError, ValueError) as error:
-            raise LitebertError(
-                "LB-516",
-                f"there is no complete optimizer state in {folder}",
-                received=error,
-                expected="a checkpoint, or a Google checkpoint imported with its optimizer slots",
-                next="litebert import google PATH --optimizer, or set start.optimizer=false",
-            ) from error
+            what = f"there is no complete optimizer state in {folder}"
+            expected = "a checkpoint, or a Google checkpoint imported with its optimizer slots"
+            advice = "litebert import google PATH --optimizer, or set start.optimizer=false"
+            raise LitebertError("LB-516", what, received=error, expected=expected, next=advice) from error
         load_state_tensors(optimizer, state)
         log.say("also loaded its optimizer's state")

@@ -175,10 +175,8 @@ def choose_device(name: str) -> torch.device:
         torch.zeros(1, device=device)
     except (RuntimeError, AssertionError) as error:
         what, received = "this device cannot be used", f"train.device={name}: {str(error).splitlines()[0]}"
-        expected = "auto, cpu, cuda, cuda:N or mps, as this machine has it"
-        raise LitebertError(
-            "LB-507", what, received=received, expected=expected, next="set train.device=auto"
-        ) from error
+        expected, advice = "auto, cpu, cuda, cuda:N or mps, as this machine has it", "set train.device=auto"
+        raise LitebertError("LB-507", what, received=received, expected=expected, next=advice) from error
     return device
 
 

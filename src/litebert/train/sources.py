@@ -44,15 +44,10 @@ class Sources:
     def open(cls, config: PretrainConfig) -> "Sources":
         """Open the corpora named in `[data]`; they must share a tokenizer, and something must be held out."""
         data = config.data
-        sentence_objective(config.objective.sentence)  # raises if there is none of this name
         corpus = open_corpus(local_corpus(data.corpus), config)
         held_out = Corpus.open(local_corpus(data.eval_corpus)) if data.eval_corpus else corpus.held_out()
-        if held_out is None:
-            raise LitebertError(
-                "LB-510",
-                f"there is nothing held out to evaluate on in {corpus.path}",
-                next="add data.eval_corpus=FOLDER, or build the corpus again with --held-out 0.02",
-            )
+        check_data(config, corpus.path, holds_out=held_out is not None)
+        assert held_out is not None
         require_one_tokenizer(corpus, held_out)
         held_out.tokenizer()  # checks that its copy of the tokenizer is the one that made the ids
         mixed = shares_of(config, corpus.path) if data.mix else {}  # checks that they are complete, with one vocabulary
@@ -98,15 +93,23 @@ def open_corpus(path: Path, config: PretrainConfig) -> Corpus:
     return corpus if corpus.manifest.counts.tokens > (config.data.window or WINDOW_PIECES) else Corpus.open(path)
 
 
+def check_data(config: PretrainConfig, corpus: object, *, holds_out: bool) -> None:
+    """Check what does not depend on the contents of a corpus, which may not be built yet."""
+    sentence_objective(config.objective.sentence)  # raises if there is none of this name
+    for path in (*(config.data.mix or ()), *filter(None, [config.data.eval_corpus])):
+        Corpus.without_shards(local_corpus(path))
+    if not holds_out and not config.data.eval_corpus:
+        what = f"there is nothing held out to evaluate on in {corpus}"
+        advice = "add data.eval_corpus=FOLDER, or build the corpus again with --held-out 0.02"
+        raise LitebertError("LB-510", what, next=advice)
+
+
 def require_one_tokenizer(first: Corpus, second: Corpus) -> None:
     """Raise if the ids of two corpora come from different tokenizers."""
     if first.manifest.plan.tokenizer_hash != second.manifest.plan.tokenizer_hash:
-        raise LitebertError(
-            "LB-511",
-            "the corpora of a run must be made with one tokenizer: these have different vocabularies",
-            received=f"{first.path} and {second.path}",
-            next=f"build {second.path} again with --tokenizer {first.path}/tokenizer",
-        )
+        what = "the corpora of a run must be made with one tokenizer: these have different vocabularies"
+        advice = f"build {second.path} again with --tokenizer {first.path}/tokenizer"
+        raise LitebertError("LB-511", what, received=f"{first.path} and {second.path}", next=advice)
 
 
 def shares_of(config: PretrainConfig, corpus: Path) -> dict[Path, float]:

@@ -77,7 +77,7 @@ def gold_answers(context: str, found: Iterable[tuple[str, float | None]], where:
         if not text.strip() or stands != text:
             what = f"{where}: the answer is not in the context where it should be"
             received = repr(text) if start is None else f"{text!r}; {stands!r} is at {begin:,}"
-            advice = "correct the start: the position of the answer's first character, from 0, not in bytes"
+            advice = "correct the start: the place of the answer's first character, from 0, not in bytes; CR LF is one"
             raise LitebertError("LB-802", what, received=received, next=advice)
         answers.append(GoldAnswer(text, begin))
     return tuple(answers)

@@ -145,17 +145,14 @@ def score_predictions(dataset: Path, predictions: Path, *, null_odds: Path | Non
     """
     source = find_file(dataset)
     examples, is_version_2 = read_squad(source)
-    wanted, found = (
-        spans.gold(examples),
-        validate(_TEXTS, read_json(find_file(predictions)), str(predictions), "question id to answer"),
-    )
+    wanted, given = spans.gold(examples), read_json(find_file(predictions))
+    found = validate(_TEXTS, given, str(predictions), "question id to answer")
     if wanted.keys().isdisjoint(found):
         received, asked = (f"ids such as {next(iter(ids), 'none')}" for ids in (found, wanted))
         what = f"{predictions} answers none of the questions in {source.name} that have a known answer"
         advice = "choose the file of questions that the predictions were made for"
         raise LitebertError("LB-809", what, received=received, expected=asked, next=advice)
-    missing = [key for key in wanted if key not in found]
-    if missing:
+    if missing := [key for key in wanted if key not in found]:
         consequence = "are left out" if is_version_2 else "count as wrong"
         shown = ", ".join(missing[:3]) + (", …" if len(missing) > 3 else "")
         say(f"{len(missing):,} of {len(wanted):,} questions have no prediction and {consequence}: {shown}")

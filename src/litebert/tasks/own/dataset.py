@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from litebert import rng
 from litebert.config import HeadConfig
-from litebert.errors import LitebertError, did_you_mean
+from litebert.errors import LitebertError, did_you_mean, format_count
 from litebert.files import hash_file
 from litebert.reading.source import TABLES, find_input
 from litebert.reading.tables import Row
@@ -132,7 +132,6 @@ _SHOWN_LABELS = 10
 
 
 def _are_scores(name: str, counts: Counter[str]) -> bool:
-    """Return whether the counted cells of a column are scores: fractions, or many integers that look like amounts."""
     numbers = {label: number for label in counts if (number := number_of(label)) is not None}
     if not all(map(float.is_integer, numbers.values())):
         # A typing error among fractions does not turn scores into classes; reading its row raises an error.
@@ -142,7 +141,6 @@ def _are_scores(name: str, counts: Counter[str]) -> bool:
 
 
 def _are_numbers(labels: Iterable[str]) -> bool:
-    """Return whether all labels are numbers, apart from words for a missing value."""
     filled = [label for label in labels if label.lower() not in MISSING]
     return bool(filled) and all(number_of(label) is not None for label in filled)
 
@@ -198,6 +196,9 @@ class TextRows(RowReading[TextExample, Scores]):
     def settle(cls, rows: Iterable[Row], file: str, columns: Columns, problem: str | None) -> tuple[Self, str]:
         name, *others = columns.all("label")
         if others:
+            if problem not in (None, "multi-label"):
+                what, received = f"{file}: a column for each label is for multi-label", f"--problem {problem}"
+                raise LitebertError("LB-892", what, received=received, next="omit --problem, or name one column")
             return cls(columns, "multi-label", (name, *others)), f"a column for each of {len(others) + 1} labels"
         # cells with one label, and labels in lists; cells without one are skipped
         single, listed = Counter[str](), Counter[str]()
@@ -248,7 +249,6 @@ class TextRows(RowReading[TextExample, Scores]):
         return MISSING if self.problem == "regression" or _are_numbers(self.labels) else ()
 
     def _label(self, row: Row, place: str) -> Label:
-        """Read the label of a row: an index, several indices, or a score."""
         names, cell = self.columns.all("label"), self.columns.cell(row, "label")
         if self.problem == "classification":
             return self.number(None if self.lacks_label(row) else label_of(cell), place)
@@ -318,7 +318,7 @@ class ChoiceRows(RowReading[ChoiceExample, Scores]):
     problems = ("multiple-choice",)
 
     @classmethod
-    def settle(cls, rows: Iterable[Row], _: str, columns: Columns, __: str | None) -> tuple[Self, str]:
+    def settle(cls, rows: Iterable[Row], file: str, columns: Columns, _: str | None) -> tuple[Self, str]:
         most, found, are_texts, counts_from_one = 0, set[str](), True, False
         for row in rows:
             texts, names = _choices(row, columns)
@@ -333,6 +333,10 @@ class ChoiceRows(RowReading[ChoiceExample, Scores]):
         if counts_from_one:
             spellings.insert(0, from_one)
         spellings = [each for each in spellings if found and not are_texts and found <= {*each}]
+        if len(spellings) > 1 and not counts_from_one:
+            what = f"{file}: the labels of the {most} choices may count from 0 or from 1"
+            received, expected = ", ".join(sort_labels(found)), f"0 or {most} in some row, or letters, or texts"
+            raise LitebertError("LB-893", what, received=received, expected=expected, next="write letters: A, B, …")
         labels = spellings[0] if spellings else tuple(f"choice {place}" for place in from_one)
         return cls(columns, "multiple-choice", labels), f"up to {most} choices, called {', '.join(labels)}"
 
@@ -364,7 +368,6 @@ class ChoiceRows(RowReading[ChoiceExample, Scores]):
 
 
 def _choices(row: Row, columns: Columns) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the texts of the choices, and their names if the row gives them."""
     cell, names = columns.cell(row, "choices"), list[object]()
     if len(columns.all("choices")) > 1:
         members = [row.get(name) for name in columns.all("choices")]
@@ -412,7 +415,6 @@ class SpanRows(RowReading[SpanExample, SpanAnswer]):
 
 
 def _answers(row: Row, columns: Columns) -> list[tuple[str, float | None]]:
-    """Return texts and starts of the answers, from objects, an object of lists, or two columns."""
     cell, start = columns.cell(row, "answers"), columns.cell(row, "start")
     if isinstance(cell, str) and cell.lstrip().startswith("{"):
         with suppress(ValueError, RecursionError):  # a text may begin with a brace, too
@@ -492,7 +494,7 @@ def table_dataset(
         reading = kind(chosen, settled["problem"], tuple(settled["labels"]))
     else:
         reading, notes = settle(open_table(train, has_header=chosen_columns(columns).has_header), columns, problem)
-        notes.append(f"evaluated on: {dev or f'{held_out * 100:g} % of the rows, the same share of each label'}")
+        notes.append(f"evaluated on: {dev or f'about {held_out * 100:g} % of the rows, the same share of each label'}")
         for path in filter(None, (train, dev) if skips_unlabelled else ()):
             number = sum(reading.lacks_label(row) for _, row in reading.open(path, is_labelled=True).rows())
             notes.append(f"{path.name}: {number:,} rows without a label are omitted")
@@ -521,6 +523,9 @@ def table_dataset(
         if has_other_columns or trained_on not in (None, _hash(path)):
             what = f"{path} or its columns are not as when trained on: rows held out now may have been trained on"
             raise LitebertError("LB-890", what, next="restore them; or give a file of new rows another name")
+        if len(examples) < 2:
+            what = f"{path} has {format_count(len(examples), 'row')} to learn from: one to train on, one to hold out"
+            raise LitebertError("LB-894", what, next="add rows, or give a file to evaluate on: --dev FILE")
         is_out = draw_held_out([reading.group(example) for example in examples], held_out)
         return [example for example, out in zip(examples, is_out, strict=True) if out == (split == "dev")]
 
@@ -530,7 +535,6 @@ def table_dataset(
 
 
 def _is_train(path: Path, train: Path, trained_on: str | None) -> bool:
-    """Return whether a file is the training file, which may have changed, or a copy of what was trained on."""
     return path.resolve() == train.resolve() or _hash(path) == trained_on
 
 
@@ -539,9 +543,10 @@ def _hash(path: Path) -> str:
 
 
 def draw_held_out(groups: Sequence[tuple[str, str]], share: float) -> NDArray[np.bool_]:
-    """Draw a share of the distinct keys, given (key, stratum): the same share of each stratum, and at least one key.
+    """Draw a share of the rows, given (key, stratum) of each: the same share of each stratum, and at least one key.
 
-    Equal keys are drawn together unless all keys are equal; if their strata differ, the first by name counts.
+    Equal keys are drawn together unless all keys are equal; if their strata differ, the first by name counts. A key
+    with so many rows that the share would be missed by more with it than without it is not drawn.
 
     >>> draw_held_out([*zip("abcdef", "xxxyyy")], 0.34).tolist()
     [True, False, False, False, True, False]
@@ -556,8 +561,15 @@ def draw_held_out(groups: Sequence[tuple[str, str]], share: float) -> NDArray[np
     hashes = np.array([int.from_bytes(digest, "little", signed=True) for digest in digests], dtype=np.int64)
     draws = dict(zip(stratum_of, rng.random_bits(0, "held-out rows", hashes), strict=True))
     order = sorted(stratum_of, key=lambda key: (stratum_of[key], draws[key]))
-    number = max(1, round(share * len(order))) if order else 0
-    chosen = {order[int((n + 0.5) * len(order) / number)] for n in range(number)}  # evenly spaced: from every stratum
+    number = max(1, round(share * len(order)))
+    spaced = {order[int((n + 0.5) * len(order) / number)] for n in range(number)}  # from every stratum
+    order.sort(key=lambda key: (key not in spaced, draws[key]))  # others are drawn if some of these have too many rows
+    sizes, left, chosen = Counter(keys), share * len(keys), set[str]()
+    for key in order:
+        if (half := sizes[key] / 2) < left or (half == left and key in spaced):
+            chosen.add(key)
+            left -= sizes[key]
+    chosen = chosen or {min(order, key=sizes.__getitem__)}
     return np.array([key in chosen for key in keys], dtype=np.bool_)
 
 

@@ -10,7 +10,6 @@ import math
 import re
 import shlex
 import tomllib
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -111,10 +110,8 @@ def open_table(path: str | Path, *, has_header: bool | None = None) -> TableFile
         named = guess_header(sample) if has_header is None else has_header
         header = sample[0] if named else [""] * len(sample[0])  # a column without a name is named by its number
         columns = tuple(cell.strip() or str(place) for place, cell in enumerate(header, 1))
-        if twice := [name for name, number in Counter(columns).items() if number > 1]:
-            what, advice = f"{source.name}, line 1: two columns have the same name", "rename one of them"
-            expected = "a name for each column; or, if line 1 is a row: --column header=no"
-            raise LitebertError("LB-842", what, received=", ".join(twice), expected=expected, next=advice)
+        expected = "a name for each column; or, if line 1 is a row: --column header=no"
+        tables.require_distinct(columns, f"{source.name}, line 1", expected)
         writing = f"{dialect}, {'names in the first line' if named else 'no header'}"
         scan = partial(tables.scan_delimited, source, dialect, columns, has_header=named)
         return TableFile(source, writing, columns, scan, named)
@@ -396,13 +393,11 @@ def guess_columns(
             return tuple(candidates)
         which = f"{' and '.join(candidates)} could be it" if candidates else "none looks like it"
         advice = f"--column {shlex.quote(f'{role}={candidates[0]}' if candidates else f'{role}=NAME')}"
-        raise RequestError(
-            "LB-854",
-            f"it is unclear which column is the {role}: {which}",
-            received=f"columns {', '.join(names)}",
-            expected="a usual name, or exactly one column that looks like it",
-            next=pair_flags(candidates) if role == "text" and len(candidates) == 2 else advice,
-        )
+        if role == "text" and len(candidates) == 2:
+            advice = pair_flags(candidates)
+        what, received = f"it is unclear which column is the {role}: {which}", f"columns {', '.join(names)}"
+        expected = "a usual name, or exactly one column that looks like it"
+        raise RequestError("LB-854", what, received=received, expected=expected, next=advice)
 
     # Choices are in a column of lists or objects, or in columns that are numbered: ending0, ending1, …
     choices = find_usual("choices")
@@ -458,7 +453,6 @@ def guess_columns(
 
 
 def _find_numbered(names: Sequence[str]) -> Names:
-    """Return the largest set of columns whose names differ only in a final number or letter, if they are choices."""
     stems: dict[str, list[str]] = {}
     for name in names:
         if numbered := _NUMBERED.fullmatch(name):
