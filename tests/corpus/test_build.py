@@ -19,6 +19,7 @@ import pytest
 from litebert.corpus import Corpus, build_corpus, check_corpus
 from litebert.corpus import build as building
 from litebert.corpus.build import run_local, run_on_ray
+from litebert.corpus.corpus import corpus_push
 from litebert.corpus.shards import CorpusPlan
 from litebert.errors import DamagedError, LitebertError, ResourceError
 from litebert.files import locked
@@ -94,11 +95,13 @@ def test_at_least_one_document_is_held_out_or_the_end_of_the_only_one(
 
 def test_a_folder_of_another_build_or_purpose_is_left_alone(write: Write, build: Build, tmp_path: Path) -> None:
     path = write("a.txt", "one two")
-    (tmp_path / "mine").mkdir()
-    thesis = write("mine/thesis.partial-1", "precious")
-    with pytest.raises(LitebertError, match="LB-619"):
-        build(path, output="mine")
-    assert thesis.read_text() == "precious"
+    (tmp_path / "mine" / "parts").mkdir(parents=True)
+    thesis, other = write("mine/thesis.partial-1", "precious"), {"build.json": '{"name": "web"}', "parts/1.txt": "x"}
+    for name, content in {"": "", **other}.items():
+        write(f"mine/{name or 'a'}", content)
+        with pytest.raises(LitebertError, match="LB-619"):
+            build(path, output="mine", held_out=0.1)
+        assert thesis.read_text() == "precious"
     with locked(tmp_path / "corpus"), pytest.raises(LitebertError, match="is being written by another process"):
         build(path)
     assert not list((tmp_path / "corpus").iterdir())
@@ -133,8 +136,9 @@ def test_an_error_in_an_input_stops_the_build_and_fixing_it_resumes(
     good, bad = write("a.txt", paragraphs(stories(9))), write("b.jsonl", '{"text": "one"}\n{"text": 2222}\n')
     with pytest.raises(LitebertError, match="line 2: column text is not text"):
         build(good, bad, workers=workers)
-    with pytest.raises(LitebertError, match=r"(?s)LB-322.*not a finished corpus.*to resume"):
-        Corpus.open(tmp_path / "corpus")
+    for read in (Corpus.open, partial(corpus_push, url="s3://bucket/it")):
+        with pytest.raises(LitebertError, match=r"(?s)LB-322.*not a finished corpus.*to resume"):
+            read(tmp_path / "corpus")
     write("b.jsonl", '{"text": "one"}\n{"text": "tw"}\n')
     assert build(good, bad).train.documents == 11
 

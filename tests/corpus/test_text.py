@@ -130,6 +130,8 @@ def test_clean_text_has_nothing_to_correct_and_a_single_document_gives_a_warning
     report = check_text([write("a.txt", paragraphs(stories(60)))], sentences="line")
     assert (report.findings, report.counts["documents"], report.counts["sentences"]) == ((), 60, 540)
     assert "nothing to correct" in str(report)
+    counted = {code: check_text([write("g.txt", "Vgl. S. 5. Ja.")], language=code).counts for code in ("de", "en")}
+    assert [counts["sentences"] for counts in counted.values()] == [2, 3]
     found = findings(check_text([write("a.txt", "One.\nTwo.")]))["few documents"]
     assert (found.severity, found.advice.endswith("blank lines between documents")) == ("warning", True)
 
@@ -173,13 +175,20 @@ def test_problems_in_a_corpus_are_found(write: Write, build: Build, monkeypatch:
     assert findings(report)["held-out overlap"].where == "held-out/shard-00000-0000:0"
 
 
-def test_the_first_of_near_duplicates_is_kept(write: Write, tmp_path: Path) -> None:
+def test_the_first_near_duplicate_is_kept_whole(write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(text, "PASSAGE_CHARACTERS", 4)
+    monkeypatch.setattr(text, "LONGEST_PASSAGE", 9)
     words, other = ([f"{name}{number}" for number in range(60)] for name in ("word", "other"))
-    text = "\n\n".join(" ".join(each) for each in (words, [*words[:-1], "another"], other, words))
-    summary = corpus_filter(str(write("documents.txt", text)), output=tmp_path / "clean.jsonl", near_duplicates=0.8)
+    whole = "\n\n".join(" ".join(each) for each in (words, [*words[:-1], "another"], other, words))
+    summary = corpus_filter(str(write("documents.txt", whole)), output=tmp_path / "clean.jsonl", near_duplicates=0.8)
     assert summary == "2 documents kept, 2 near duplicates omitted"
     kept = [json.loads(line)["text"] for line in (tmp_path / "clean.jsonl").read_text().splitlines()]
     assert kept == [" ".join(words), " ".join(other)]
+    wrapped, output = write("wrapped.txt", "\n\nA cat\nsat.\n\n\n" + "Two dogs\nran.\n" * 2), tmp_path / "whole.jsonl"
+    corpus_filter(str(wrapped), output=output, documents="file")
+    assert json.loads(output.read_text())["text"] == wrapped.read_text().strip(), "lines and paragraphs stay"
+    with pytest.raises(LitebertError, match=r"LB-300: --output(?s:.*)\.jsonl"):  # `corpus build` would read it as text
+        corpus_filter(str(wrapped), output=tmp_path / "clean.txt")
     texts = [" ".join(f"{n}.{k}" for k in range(at, at + 60)) for n in range(20) for at in (0, 10)]  # 46 of 66 5-grams
     summary = corpus_filter(str(write("pairs.jsonl", rows(texts))), output=tmp_path / "half.jsonl", near_duplicates=0.5)
     assert summary == "20 documents kept, 20 near duplicates omitted"

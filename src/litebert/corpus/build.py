@@ -220,12 +220,16 @@ def _begin(output: Path, plan: disk.CorpusPlan) -> bool:
     if is_finished:
         begun = disk.read_record(output / disk.MANIFEST, disk.Manifest).plan
     elif (output / disk.PLAN).exists():
+        try:
+            begun = disk.read_record(output / disk.PLAN, disk.CorpusPlan)
+        except LitebertError:  # this build.json is not of a corpus
+            files.require_new(output, force=None)
         for folder in (output, output / disk.HELD_OUT):
             files.remove_unfinished(folder)
             files.remove_unfinished(folder / disk.PARTS)
         # If no work was done, the first try failed on its input: a corrected command may use the same folder.
-        if any(any(output.rglob(pattern)) for pattern in ("shard-*", f"{disk.PARTS}/*")):
-            begun = disk.read_record(output / disk.PLAN, disk.CorpusPlan)
+        if not any(any(output.rglob(pattern)) for pattern in ("shard-*", f"{disk.PARTS}/*")):
+            begun = plan
     else:
         files.remove_unfinished(output, disk.PLAN)
         if any(output.iterdir()):
@@ -255,8 +259,9 @@ def _finish(output: Path, plan: disk.CorpusPlan, num_parts: int, tokenizer: Toke
         shards = tuple(shard for part in parts for shard in part.shards)
         manifests.append(disk.Manifest(part=side, plan=plan, counts=counts, shards=shards))
     if sum(manifest.counts.sentences for manifest in manifests) < len(manifests):  # fewer than one per side
-        for path in output.iterdir():  # this build cannot succeed: clear the folder for another
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
+        # This build cannot succeed: clear the folder for another.
+        for path in (output / disk.PLAN, output / disk.PARTS, output / disk.HELD_OUT, *output.glob("shard-*")):
+            path.unlink() if path.is_file() else shutil.rmtree(path, ignore_errors=True)
         raise too_little_text()
     if not all(manifest.shards for manifest in manifests):
         manifests = _divide(output, manifests, tokenizer.unk_id)
@@ -300,9 +305,7 @@ def _divide(output: Path, manifests: Sequence[disk.Manifest], unknown_id: int) -
         present = [] if leaves else [each for each in full.shards if each.name.split("-")[1] == part]
         with disk.ShardWriter(folders[side], part, plan, unknown_id, present) as writer:
             if not leaves:  # what was left out of the old shard is also left out of its replacement
-                writer.counts.update(
-                    {name: getattr(old.counts, name) for name in ("empty_documents", "empty_sentences")}
-                )
+                writer.counts.update({key: getattr(old.counts, key) for key in ("empty_documents", "empty_sentences")})
             for number, (start, stop) in enumerate(pairwise(bounds)):
                 if (number in leaving) == leaves:
                     offsets = pairwise(shard.sentences[start : stop + 1].tolist())

@@ -17,7 +17,7 @@ from litebert.corpus.shards import HELD_OUT
 from litebert.corpus.text import Passage, TextSettings, read_documents, sentence_chunks, wrong_value
 from litebert.errors import DamagedError, LitebertError, missing_package
 from litebert.reading.findings import Advice, CheckReport, Findings
-from litebert.reading.source import Source, find_texts
+from litebert.reading.source import JSON_LINES, Source, find_texts
 from litebert.rng import Hashes
 from litebert.tokenizer import Tokenizer
 from litebert.tokenizer.tokenizer import UnknownPieces
@@ -66,13 +66,14 @@ def check_text(
     sentences: str = "segment",
     documents: str = "blank-line",
     column: str = "text",
+    language: str = "en",
     tokenizer: str | Path | None = None,
 ) -> CheckReport:
     """Read texts as `build_corpus` would, and report what would harm training.
 
     With a tokenizer, unknown tokens are counted, too. An input that cannot be read to its end becomes a finding.
     """
-    settings = TextSettings(sentences, documents, column)
+    settings = TextSettings(sentences, documents, column, language)
     unknown = None if tokenizer is None else UnknownPieces(Tokenizer.load(tokenizer))
     sources, found, seen = find_texts(inputs), Findings(ADVICE), SeenDocuments()
     lines: dict[str, tuple[int, str]] = {}  # how often each was seen, and where first
@@ -257,6 +258,8 @@ def corpus_filter(
     litebert corpus filter raw.jsonl --output clean.jsonl
     litebert corpus filter stories.jsonl --near-duplicates 0.5 --output unlike.jsonl
     """
+    if output.suffix not in JSON_LINES:
+        raise wrong_value("output", output, "a name that ends in .jsonl or .ndjson, because rows of JSON are written")
     files.require_new(output, force=force)
     try:
         from rensa import RMinHash, RMinHashLSH
@@ -273,7 +276,10 @@ def corpus_filter(
         nonlocal num_near
         for source in find_texts(inputs):
             for passages in read_documents(source, TextSettings(documents=documents, column=column)):
-                text = "\n".join(passage.text for passage in passages)
+                text, end = "", 0
+                for passage in passages:  # with the blank lines between them
+                    text += "\n" * (passage.line - end if text else 0) + passage.text
+                    end = passage.line + passage.text.count("\n")
                 words, sketch = text.lower().split(), RMinHash(num_perm=NUM_HASHES, seed=1)
                 starts = range(max(1, len(words) - SHINGLE_WORDS + 1))
                 sketch.update([" ".join(words[start : start + SHINGLE_WORDS]) for start in starts])

@@ -152,7 +152,7 @@ def corpus_push(corpus: Path, url: str) -> str:
     litebert corpus push corpora/wiki gs://bucket/wiki
     AWS_ENDPOINT_URL=http://localhost:9000 litebert corpus push corpora/wiki s3://bucket/wiki
     """
-    disk.read_record(corpus / disk.MANIFEST, disk.Manifest)  # check that it is a finished corpus
+    Corpus.without_shards(corpus)  # check that it is a finished corpus
     with suppress(FileNotFoundError):  # nothing is there yet, or what an interrupted push has left
         b"".join(read_object(f"{url.rstrip('/')}/{LISTING}"))
         if b"".join(read_object(f"{url.rstrip('/')}/{disk.MANIFEST}")) != (corpus / disk.MANIFEST).read_bytes():
@@ -191,7 +191,6 @@ def local_corpus(corpus: str | Path) -> Path:
 
 
 def _fetch_shards(folder: Path, records: Sequence[disk.ShardRecord], windows: int) -> None:
-    """Fetch the shards of a cached corpus that are not in the cache yet."""
     url = (folder / ORIGIN).read_text()
     _make_room(url, folder, records, windows)
 
