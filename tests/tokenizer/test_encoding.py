@@ -38,9 +38,7 @@ def wordpiece(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
 @example("1,2,3,٣,[MASK] <unk>▁▁ 5,")
 @example("½ №  ﬁ\u0301 \u200b\u200bx\x01y\x00 e\u0301\u0301\t, \u1112\u1161\u11ab \u3000")
 @settings(max_examples=500, deadline=None)
-def test_any_string_encodes_with_offsets_in_order_and_inside_the_text(
-    own: Tokenizer, wordpiece: Tokenizer, text: str
-) -> None:
+def test_any_string_has_offsets_in_order_and_inside_the_text(own: Tokenizer, wordpiece: Tokenizer, text: str) -> None:
     for tokenizer in (own, wordpiece):
         encoding, offsets = tokenizer.encode(text), tokenizer.encode_arrays(text)[1]
         assert tokenizer.encode_ids([text]) == [encoding.ids]
@@ -55,7 +53,7 @@ def test_any_string_encodes_with_offsets_in_order_and_inside_the_text(
 @given(ANY_TEXT)
 @settings(max_examples=20_000, deadline=None)
 def test_twenty_thousand_strings_encode(own: Tokenizer, wordpiece: Tokenizer, text: str) -> None:
-    test_any_string_encodes_with_offsets_in_order_and_inside_the_text.hypothesis.inner_test(own, wordpiece, text)
+    test_any_string_has_offsets_in_order_and_inside_the_text.hypothesis.inner_test(own, wordpiece, text)
 
 
 def test_pieces_make_up_known_words_and_decoding_marks_unknown_ones(own: Tokenizer, wordpiece: Tokenizer) -> None:

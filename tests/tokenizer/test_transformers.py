@@ -96,9 +96,7 @@ ODD += ["x▁y ▁ ▁\u034f", "가각 \u1112\u1161\u11ab", "[MASK][SEP] <pad><u
 ODD += ["1,2,3, 12,000,", "🤷\u200d♀️ ｱﾞ ㍿ ½"]
 
 
-def test_special_ids_odd_texts_pairs_and_the_end_of_texts_are_the_same(
-    own: Tokenizer, saved: Path, theirs: TokenizersBackend
-) -> None:
+def test_special_ids_odd_texts_pairs_and_ends_agree(own: Tokenizer, saved: Path, theirs: TokenizersBackend) -> None:
     special = (theirs.pad_token_id, theirs.unk_token_id, theirs.cls_token_id, theirs.sep_token_id, theirs.mask_token_id)
     assert special == own.special_ids and differing(own, theirs, ODD) == []
     long = "the old miller " * 400
@@ -118,9 +116,7 @@ def test_any_text_is_normalized_alike(own: Tokenizer, theirs: TokenizersBackend,
     assert ours == "".join("▁" + word for word in steps.normalize_str(text).split())
 
 
-def test_real_text_is_the_same_but_for_ties_and_number_commas(
-    official: Tokenizer, paragraphs: list[str], tmp_path: Path
-) -> None:
+def test_real_text_differs_only_in_ties_and_commas(official: Tokenizer, paragraphs: list[str], tmp_path: Path) -> None:
     official.save(tmp_path)
     files.write_json(tmp_path / "config.json", {"model_type": "albert"})
     scores = [piece.score for piece in contents(official._model.data)[0]]
@@ -143,9 +139,7 @@ def rebuilt(folder: Path) -> tuple[tuple[Piece, ...], bytes]:
     return contents(read_tokenizer_json(folder / "tokenizer.json").data)
 
 
-def test_every_maker_of_a_tokenizer_json_gives_the_same_bytes(
-    own: Tokenizer, own_made: dict[str, Path], tmp_path: Path
-) -> None:
+def test_every_tokenizer_json_gives_the_same_bytes(own: Tokenizer, own_made: dict[str, Path], tmp_path: Path) -> None:
     found = {name: read_tokenizer_json(path / "tokenizer.json") for name, path in own_made.items()}
     assert {name for name in found if found[name][1:] != found["ours"][1:]} == set()  # except for the path
     assert found["ours"].settings == Normalizer()
@@ -157,9 +151,7 @@ def test_every_maker_of_a_tokenizer_json_gives_the_same_bytes(
     assert again.encode_ids(texts) == own.encode_ids(texts)
 
 
-def test_thousands_of_real_paragraphs_have_the_official_ids(
-    official: Tokenizer, real_data: Path, tmp_path: Path
-) -> None:
+def test_thousands_of_real_paragraphs_have_official_ids(official: Tokenizer, real_data: Path, tmp_path: Path) -> None:
     model = (real_data / "tokenizer" / "spiece.model").read_bytes()
     official.save(tmp_path / "saved")
     AlbertTokenizer.from_pretrained(tmp_path / "saved").save_pretrained(tmp_path / "only")
@@ -174,9 +166,7 @@ def test_thousands_of_real_paragraphs_have_the_official_ids(
 
 @pytest.mark.parametrize("lowercase", [True, False])
 @pytest.mark.parametrize("keep_accents", [True, False])
-def test_case_and_accents_are_those_of_the_pipeline(
-    own_model: bytes, tmp_path: Path, lowercase: bool, keep_accents: bool
-) -> None:
+def test_case_and_accents_are_as_set(own_model: bytes, tmp_path: Path, lowercase: bool, keep_accents: bool) -> None:
     files.write_bytes(tmp_path / "spiece.model", own_model)
     chosen: dict[str, Json] = {"do_lower_case": lowercase, "keep_accents": keep_accents}
     files.write_json(tmp_path / "tokenizer_config.json", chosen)
@@ -214,10 +204,10 @@ def test_names_that_are_marked_as_special_are_no_text(own_made: dict[str, Path],
     assert [tokenizer.id(name) in tokenizer.encode(name).ids for name in ("[e1]", "[e2]")] == [False, True]
 
 
-@pytest.mark.parametrize("lowercase", [True, False])
-def test_wordpiece_of_transformers_has_the_ids_of_its_vocabulary(tmp_path: Path, lowercase: bool) -> None:
+@pytest.mark.parametrize(("lowercase", "strips"), [(True, None), (False, None), (True, False), (False, False)])
+def test_wordpiece_of_transformers_gives_the_same_ids(tmp_path: Path, lowercase: bool, strips: bool | None) -> None:
     (tmp_path / "vocab.txt").write_text("".join(f"{piece}\n" for piece in CHINESE))
-    theirs = BertTokenizer.from_pretrained(tmp_path, do_lower_case=lowercase)
+    theirs = BertTokenizer.from_pretrained(tmp_path, do_lower_case=lowercase, strip_accents=strips)
     theirs.save_pretrained(tmp_path / "only")
     shutil.copyfile(tmp_path / "only/tokenizer_config.json", tmp_path / "tokenizer_config.json")
     first, again = Tokenizer.load(tmp_path), Tokenizer.load(tmp_path / "only")
@@ -226,8 +216,15 @@ def test_wordpiece_of_transformers_has_the_ids_of_its_vocabulary(tmp_path: Path,
     assert again.encode(text, special_tokens=True).ids == theirs(text)["input_ids"]
     (tmp_path / "only/tokenizer_config.json").unlink()
     assert Tokenizer.load(tmp_path / "only").hash == first.hash
+    files.write_text(tmp_path / "saved/spiece.model", "of another tokenizer")
     again.save(tmp_path / "saved")
+    assert Tokenizer.load(tmp_path / "saved").hash == first.hash
+    assert AutoTokenizer.from_pretrained(tmp_path / "saved")(text)["input_ids"] == theirs(text)["input_ids"]
     assert (tmp_path / "saved/vocab.txt").read_text() == (tmp_path / "vocab.txt").read_text()
+    for refused in ({"tokenize_chinese_chars": False}, {"strip_accents": True, "do_lower_case": False}):
+        files.write_json(tmp_path / "tokenizer_config.json", refused)
+        with pytest.raises(LitebertError, match="LB-244"):
+            Tokenizer.load(tmp_path)
 
 
 def put(*keys: str | int, value: Json) -> Change:
@@ -270,6 +267,7 @@ CANNOT_BE_USED: list[tuple[str | Change, str]] = [
     (put("model", "vocab", 9, 0, value="▁"), "299 distinct"),
     (put("model", "continuing_subword_prefix", value=""), WORDPIECE + "LB-244"),
     (put("normalizer", "handle_chinese_chars", value=False), WORDPIECE + "LB-244"),
+    (put("normalizer", "lowercase", value=False), WORDPIECE + "LB-244.*\n.*unaccented capitals"),
     (put("model", "vocab", value=["a"]), WORDPIECE + "vocab should be a valid dictionary"),
     (put("model", "vocab", "want", value=99), WORDPIECE + "are not 0, 1, 2"),
     (put("model", "vocab", "two words", value=len(CHINESE)), WORDPIECE + "a piece with spaces"),

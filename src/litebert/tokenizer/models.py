@@ -123,10 +123,9 @@ def single_text(text: str) -> LitebertError:
 
 # ---- sentencepiece's model files ------------------------------------------------------------------------------------
 #
-# A harmful file is refused before native code uses it: its size is limited first, then sentencepiece's own protobuf
-# module parses it, then pieces and the character map are checked, so that no text can make native code read beyond
-# it. Only models for an ALBERT tokenizer are accepted: unigram models that put one space before the text and between
-# words.
+# A harmful file is refused before native code uses it: its size is limited, then sentencepiece's own protobuf module
+# parses it, then pieces and the character map are checked, so that no text can make native code read beyond it. Only
+# models for an ALBERT tokenizer are accepted: unigram models that put one space before the text and between words.
 
 MAX_MODEL_BYTES, MAX_PIECES, MAX_PIECE_BYTES = 16 << 20, 300_000, 1024  # the largest in use has 262,144 pieces in 5 MB
 NUMBER_COMMA_PENALTY = 100.0  # subtracted for pieces such as `▁2010,`, so that splitting off the comma wins
@@ -365,9 +364,7 @@ class UnigramModel(_Vocabulary):
         _, places = self._processor.normalize(normalized, with_offsets=True)
         origins = np.array([*places[:-1], len(normalized)], np.int32)  # (characters + 1,)
         first, last = origins[np.array(begins)], origins[np.array(stops)]  # (pieces,)
-        after = np.append(
-            spans[:, 0], spans[-1:, 1] if len(spans) else np.int32(0)
-        )  # (characters + 1,), original starts
+        after = np.append(spans[:, 0], spans[-1:, 1] if len(spans) else np.int32(0))  # (characters + 1,), starts
         starts = after[np.minimum(first, len(after) - 1)]  # (pieces,)
         ends = np.where(first < last, np.append(np.int32(0), spans[:, 1])[last], starts)
         return pieces, np.stack([starts, ends], axis=1)
@@ -397,7 +394,7 @@ class UnigramModel(_Vocabulary):
 
 
 class WordPieceModel(_Vocabulary):
-    """A WordPiece vocabulary, run by `tokenizers`; as with BERT, lower-casing also strips accents.
+    """A WordPiece vocabulary, run by `tokenizers`; as with BERT, lower-casing also strips accents unless they are kept.
 
     The official code falls back to BERT's basic and WordPiece tokenizers (tokenization.py L230-400): whitespace and
     punctuation split words, each CJK character is a word, the longest match comes first, and a word has at most 200
@@ -423,12 +420,13 @@ class WordPieceModel(_Vocabulary):
             ((twice, _),) = Counter(pieces).most_common(1)
             raise damaged_vocabulary(name, f"the piece {twice!r} is there twice")
         super().__init__(data, normalizer, WORDPIECE_SPECIAL, pieces, name)
-        self.hash = vocabulary_hash(f"wordpiece {lowercase=}", data)
+        self.strips_accents = strips = lowercase and not normalizer.keep_accents
+        self.hash = vocabulary_hash(f"wordpiece {lowercase=}" + " strips=False" * (strips != lowercase), data)
         self.starts_word: NDArray[np.bool_] = np.array([not piece.startswith("##") for piece in self.pieces])
         # Special pieces in a text are plain text here; on request, `Tokenizer` splits them off.
         wordpiece = tokenizers.models.WordPiece(self.ids, unk_token=self.special.unk, max_input_chars_per_word=200)
         self._native = tokenizers.Tokenizer(wordpiece)
-        self._native.normalizer = tokenizers.normalizers.BertNormalizer(lowercase=lowercase, strip_accents=lowercase)
+        self._native.normalizer = tokenizers.normalizers.BertNormalizer(lowercase=lowercase, strip_accents=strips)
         self._native.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
 
     def encode_ids(self, texts: list[str], *, num_threads: int = ALL_CORES) -> list[list[int]]:

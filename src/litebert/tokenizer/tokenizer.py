@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property, partial
 from itertools import chain, islice
 from pathlib import Path
+from shlex import quote
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,8 +15,8 @@ from numpy.typing import NDArray
 from litebert import files
 from litebert.errors import LitebertError, NoVocabularyError
 from litebert.tokenizer import models
+from litebert.tokenizer import tokenizer_json as theirs
 from litebert.tokenizer.models import Normalizer, Spans, Trace, UnigramModel, WordPieceModel, replace_surrogates
-from litebert.tokenizer.tokenizer_json import VocabularyFile, read_tokenizer_json, tokenizer_config, tokenizer_json
 
 LONG = 1 << 20  # the longest text that is encoded at once, in characters
 _PART = 1 << 17  # characters in each part of a longer text
@@ -96,9 +97,9 @@ class Tokenizer:
         """Load a tokenizer folder, a sentencepiece `*.model` or a WordPiece vocabulary `*.txt`.
 
         A folder has `spiece.model`, `vocab.txt` or, as transformers 5 saves it, only `tokenizer.json`; the first of
-        these is used. A `tokenizer_config.json` next to the vocabulary may set `do_lower_case` and `keep_accents`;
-        otherwise `tokenizer.json` does if it is the vocabulary, and by default text is lower-cased and loses its
-        accents.
+        these is used. A `tokenizer_config.json` next to the vocabulary may set `do_lower_case` and `keep_accents` (for
+        WordPiece, `strip_accents`, too); otherwise `tokenizer.json` does if it is the vocabulary, and by default text
+        is lower-cased and loses its accents.
         """
         found = read_vocabulary(files.as_path(path, "a tokenizer"))
         kind = UnigramModel if found.suffix == ".model" else WordPieceModel
@@ -112,14 +113,16 @@ class Tokenizer:
     def save(self, folder: str | Path, *, max_length: int = 512) -> None:
         """Write a tokenizer folder that `load` and transformers' `AutoTokenizer` read.
 
-        It writes the vocabulary byte for byte, `tokenizer.json` and `tokenizer_config.json`; other files are unchanged.
+        It writes the vocabulary byte for byte, in place of any other, `tokenizer.json` and `tokenizer_config.json`.
         `max_length` is the model's number of positions, to which transformers truncates on request.
         """
         folder = Path(folder)
-        name = "spiece.model" if isinstance(self._model, UnigramModel) else "vocab.txt"
+        is_unigram = isinstance(self._model, UnigramModel)
+        name, other = ("spiece.model", "vocab.txt") if is_unigram else ("vocab.txt", "spiece.model")
         files.write_bytes(folder / name, self._model.data)
-        files.write_json(folder / _PIPELINE, tokenizer_json(self._model))
-        files.write_json(folder / _CONFIG, tokenizer_config(self._model, max_length))
+        (folder / other).unlink(missing_ok=True)
+        files.write_json(folder / _PIPELINE, theirs.tokenizer_json(self._model))
+        files.write_json(folder / _CONFIG, theirs.tokenizer_config(self._model, max_length))
 
     # ---- texts to ids -----------------------------------------------------------------------------------------------
 
@@ -177,9 +180,7 @@ class Tokenizer:
         if not special_tokens:
             return encoded
         plain, ids = iter(encoded), self._model.ids
-        return [
-            [id_ for at, part in enumerate(row) for id_ in ([ids[part]] if at % 2 else next(plain))] for row in rows
-        ]
+        return [[id_ for n, part in enumerate(row) for id_ in ([ids[part]] if n % 2 else next(plain))] for row in rows]
 
     def encode_arrays(self, text: str) -> tuple[NDArray[np.int32], Spans]:
         """Return the ids of a text of any length and their offsets, in 12 bytes per token."""
@@ -215,7 +216,6 @@ class Tokenizer:
         yield begin, text[begin:]
 
     def _trace(self, texts: tuple[str, ...], *, special_tokens: bool, is_framed: bool) -> Trace:
-        """Return the pieces and offsets of a text, or of a text and its pair."""
         special, no_span = self._model.special, np.zeros((1, 2), np.int32)
         traces: list[Trace] = [([special.cls], no_span)] if is_framed else []
         for text in texts:
@@ -312,11 +312,12 @@ class UnknownPieces:
         return f"{self.num_unknown / max(1, self.num_pieces):.2%} of pieces: {characters}"
 
 
-def read_vocabulary(path: Path) -> VocabularyFile:
+def read_vocabulary(path: Path) -> theirs.VocabularyFile:
     """Read the vocabulary at a path (a file, a folder or a run) with the settings next to it."""
-    look, there = f"ls -l {path.parent}", [path] if path.suffix in (".model", ".txt") else []
+    look = f"ls -l {quote(str(path if path.is_dir() else path.parent))}"
+    there = [path] if path.suffix in (".model", ".txt") else []
     if path.is_dir():
-        look, places = f"ls -l {path}", (folder / name for folder in (path, path / "model") for name in _VOCABULARIES)
+        places = (folder / name for folder in (path, path / "model") for name in _VOCABULARIES)
         there = [place for place in places if place.is_file()]
     if not there:
         received = "a folder without a vocabulary" if path.is_dir() else "a path that is not one"
@@ -324,10 +325,10 @@ def read_vocabulary(path: Path) -> VocabularyFile:
         raise NoVocabularyError("LB-213", f"no tokenizer at {path}", received=received, expected=expected, next=look)
     file = there[0]
     if file.name == _PIPELINE:
-        found = read_tokenizer_json(file)
+        found = theirs.read_tokenizer_json(file)
     else:
         data = files.read_capped(file, models.MAX_MODEL_BYTES, command=look)
-        found = VocabularyFile(file, file.suffix, data, Normalizer())
+        found = theirs.VocabularyFile(file, file.suffix, data, Normalizer())
     config = file.with_name(_CONFIG)
     if not config.exists():
         return found
@@ -339,4 +340,5 @@ def read_vocabulary(path: Path) -> VocabularyFile:
             what, again = f"{key} in {config} cannot be used", f"correct {key} in {config}, or delete it for {default}"
             raise LitebertError("LB-214", what, received=value, expected="true or false", next=again)
         settings[key] = value
-    return found._replace(settings=Normalizer(*settings.values()))
+    given, bert = Normalizer(*settings.values()), (said.get("strip_accents"), said.get("tokenize_chinese_chars"))
+    return found._replace(settings=theirs.as_bert(given, config, *bert) if found.suffix == ".txt" else given)

@@ -12,6 +12,7 @@ import unicodedata
 from collections.abc import Callable, Container, Mapping, Sequence
 from functools import cache
 from pathlib import Path
+from shlex import quote
 from typing import Annotated, NamedTuple, TypeAlias
 
 import numpy as np
@@ -42,7 +43,7 @@ def tokenizer_config(model: UnigramModel | WordPieceModel, max_length: int) -> d
         "model_input_names": ["input_ids", "token_type_ids", "attention_mask"],
         "model_max_length": max_length,
         "do_lower_case": model.normalizer.lowercase,
-        "keep_accents": isinstance(model, UnigramModel) and model.normalizer.keep_accents,
+        "keep_accents": model.normalizer.keep_accents,
         **{f"{role}_token": piece for role, piece in model.special._asdict().items()},
     }
 
@@ -102,11 +103,10 @@ def _unigram_steps(model: UnigramModel) -> dict[str, Json]:
 
 
 def _wordpiece_steps(model: WordPieceModel) -> dict[str, Json]:
-    lowercase = model.normalizer.lowercase
-    normalizer: dict[str, Json] = {"type": "BertNormalizer", "lowercase": lowercase, "strip_accents": lowercase}
+    choices: dict[str, Json] = {"lowercase": model.normalizer.lowercase, "strip_accents": model.strips_accents}
     table: dict[str, Json] = {"type": "WordPiece", "unk_token": model.special.unk, "continuing_subword_prefix": "##"}
     return {
-        "normalizer": normalizer | {"clean_text": True, "handle_chinese_chars": True},
+        "normalizer": {"type": "BertNormalizer", **choices, "clean_text": True, "handle_chinese_chars": True},
         "pre_tokenizer": {"type": "BertPreTokenizer"},
         "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
         "model": table | {"max_input_chars_per_word": 200, "vocab": dict(model.ids)},
@@ -168,12 +168,11 @@ class _WordPiece(BaseModel, strict=True):
 
 def read_tokenizer_json(path: Path) -> VocabularyFile:
     """Read the Unigram or WordPiece vocabulary of any `tokenizer.json`; the file is not trusted."""
-    table = files.read_json(path, command=f"ls -l {path.parent}", limit=_MAX_BYTES)
+    table = files.read_json(path, command=f"ls -l {quote(str(path.parent))}", limit=_MAX_BYTES)
     found = table.get("model")
     model: JsonTable = found if isinstance(found, dict) else {}
     kind, normalizer = model.get("type"), _steps(table, "normalizer")
     kinds = {step["type"] for step in normalizer}
-    # Features that change the meaning of pieces: other algorithms, bytes, words.
     if kind == "Unigram":
         marks_words = any(
             step["type"] == "Metaspace"
@@ -184,15 +183,11 @@ def read_tokenizer_json(path: Path) -> VocabularyFile:
         )
         faults = {"byte pieces": bool(model.get("byte_fallback")), "no ▁ before words": not marks_words}
     elif kind == "WordPiece":
-        is_whole = any(step.get("handle_chinese_chars") is False for step in normalizer)
         is_marked = model.get("continuing_subword_prefix", "##") == "##"
-        faults = {"no ## inside words": not is_marked, "words of several Chinese characters": is_whole}
+        faults = {"no ## inside words": not is_marked}
     else:
         faults = {f"a {kind} model" if isinstance(kind, str) else "no model": True}
-    if found_faults := [fault for fault, is_there in faults.items() if is_there]:
-        what, received = f"{path} is a tokenizer of a kind that ALBERT does not use", ", ".join(found_faults)
-        advice = "put the spiece.model or vocab.txt of the model next to it: these take precedence"
-        raise NoVocabularyError("LB-244", what, received=received, next=advice)
+    _refuse(path, faults)
     try:
         if kind == "Unigram":
             unigram = _Unigram.model_validate(model)
@@ -215,12 +210,30 @@ def read_tokenizer_json(path: Path) -> VocabularyFile:
         if broken := [word for word in words if word.split() != [word]]:
             raise ValueError(f"a piece with spaces: {broken[0]!r:.80}")
         _special_names(table, ids, path)
-        lowercase = "Lowercase" in kinds or any(step.get("lowercase") is True for step in normalizer)
         data = "".join(f"{word}\n" for word in words).encode("utf-8", "surrogatepass")
-        return VocabularyFile(path, ".txt", data, Normalizer(lowercase=lowercase))
+        bert: JsonTable = next((step for step in normalizer if step["type"] == "BertNormalizer"), {})
+        settings = Normalizer("Lowercase" in kinds or bert.get("lowercase") is True)
+        settings = as_bert(settings, path, bert.get("strip_accents"), bert.get("handle_chinese_chars"))
+        return VocabularyFile(path, ".txt", data, settings)
     except ValueError as error:
         fault = describe_invalid(error) if isinstance(error, ValidationError) else error
         raise models.damaged_vocabulary(str(path), fault) from error
+
+
+def as_bert(settings: Normalizer, path: Path, strip_accents: Json, splits_chinese: Json) -> Normalizer:
+    """Complete the settings of a WordPiece vocabulary by those that a file of transformers has for BERT only."""
+    is_partial = strip_accents is True and not settings.lowercase
+    _refuse(path, {"words of several Chinese characters": splits_chinese is False, "unaccented capitals": is_partial})
+    keeps = settings.keep_accents if strip_accents is None else strip_accents is False
+    return Normalizer(settings.lowercase, settings.lowercase and keeps)
+
+
+def _refuse(path: Path, faults: Mapping[str, bool]) -> None:
+    """Refuse a tokenizer with one of these features, which change the meaning of pieces."""
+    if found := ", ".join(fault for fault, is_there in faults.items() if is_there):
+        what = f"{path} describes a tokenizer of a kind that ALBERT does not use"
+        advice = "put the model's spiece.model next to it, which takes precedence, or choose another model"
+        raise NoVocabularyError("LB-244", what, received=found, next=advice)
 
 
 def restore(scores: Sequence[tuple[str, float]], *, unknown: int, control: Container[str]) -> list[Piece]:
