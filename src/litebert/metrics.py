@@ -99,7 +99,9 @@ class Spread:
         return cls(median(values), mean(values), stdev(values) if len(values) > 1 else 0.0, len(values))
 
 
-# Tags such as B-PER, I-PER and O.
+# Tags such as B-PER, I-PER and O; the last of an entity may be E and a single one S (BIOES), or L and U (BILOU).
+
+BEGIN, INSIDE, LAST = ("B", "S", "U"), ("I", "E", "L"), ("E", "L", "S", "U")
 
 
 def tagging_measures(wanted: Sequence[Sequence[str]], found: Sequence[Sequence[str]]) -> dict[str, float]:
@@ -109,9 +111,7 @@ def tagging_measures(wanted: Sequence[Sequence[str]], found: Sequence[Sequence[s
     """
     tags = [pair for rows in zip(wanted, found, strict=True) for pair in zip(*rows, strict=True)]
     require_some(len(tags))
-    expected, given = (
-        {(number, *entity) for number, row in enumerate(rows) for entity in entities(row)} for rows in (wanted, found)
-    )
+    expected, given = ({(n, *each) for n, row in enumerate(rows) for each in entities(row)} for rows in (wanted, found))
     hits = len(expected & given)  # an entity is (sentence, kind, first tag, end): all of it must be right
     return {
         "precision": hits / max(len(given), 1),
@@ -124,24 +124,28 @@ def tagging_measures(wanted: Sequence[Sequence[str]], found: Sequence[Sequence[s
 def entities(tags: Sequence[str]) -> list[tuple[str, int, int]]:
     """Return kind, first tag and end (exclusive) of each entity of a sentence.
 
-    I- begins an entity if none of its kind is open, so IOB1 and broken sequences are read, too; anything else is
-    outside. The kind of a bare B or I is "".
+    I-, E- or L- begins an entity if none of its kind is open, so IOB1 and broken sequences are read, too; a tag without
+    any of these prefixes is outside. The kind of a bare B or I is "".
     """
     closed: list[tuple[str, int, int]] = []
     kind: str | None = None
     start = 0
     for place, tag in enumerate([*tags, "O"]):
         prefix, _, own = tag.partition("-")
-        if kind is not None and not (prefix == "I" and own == kind):  # anything but its own I- ends the open entity
+        if kind is not None and not (prefix in INSIDE and own == kind):  # anything but its own I- ends the open entity
             closed.append((kind, start, place))
             kind = None
-        if prefix in ("B", "I") and kind is None:
+        if kind is None and prefix in BEGIN + INSIDE:
             kind, start = own, place
+        if kind is not None and prefix in LAST:
+            closed.append((kind, start, place + 1))
+            kind = None
     return closed
 
 
 # Answers found in texts.
 
+Found = Mapping[str, str]  # the answer to each question, by its id
 Gold = Mapping[str, Sequence[str]]  # the right answers of each question, by its id; none if it cannot be answered
 OFFICIAL_THRESHOLD = 1.0  # evaluate-v2.0.py's --na-prob-thresh: with a larger null score, a question is unanswered
 
@@ -173,7 +177,7 @@ def exact_and_f1(wanted: Sequence[str], found: str, *, of_nothing: float = 1.0) 
     return float(exact), max((word_f1(answer, found, of_nothing=of_nothing) for answer in wanted), default=0.0)
 
 
-def squad1_measures(gold: Gold, predictions: Mapping[str, str]) -> dict[str, float]:
+def squad1_measures(gold: Gold, predictions: Found) -> dict[str, float]:
     """Return `exact` and `f1` over all questions; one without a prediction counts as wrong."""
     require_some(len(gold))
     exact = f1 = 0.0
@@ -183,9 +187,7 @@ def squad1_measures(gold: Gold, predictions: Mapping[str, str]) -> dict[str, flo
     return {"exact": 100 * exact / len(gold), "f1": 100 * f1 / len(gold), "total": len(gold)}
 
 
-def squad2_measures(
-    gold: Gold, predictions: Mapping[str, str], null_scores: Mapping[str, float] | None = None
-) -> dict[str, float]:
+def squad2_measures(gold: Gold, predictions: Found, null_scores: Mapping[str, float] | None = None) -> dict[str, float]:
     """Measure answers; an empty one means "cannot be answered", a missing one is not counted.
 
     Returns `exact` and `f1` over all questions, over those with an answer (`has_answer_`) and without one
@@ -210,9 +212,7 @@ def squad2_measures(
     return measures
 
 
-def threshold_measures(
-    gold: Gold, predictions: Mapping[str, str], null_scores: Mapping[str, float]
-) -> dict[str, float]:
+def threshold_measures(gold: Gold, predictions: Found, null_scores: Mapping[str, float]) -> dict[str, float]:
     """Return the results of the best thresholds, found on these very questions.
 
     These are `best_exact`, `best_f1` and their thresholds; and, if some questions have an answer, the average precision
@@ -254,7 +254,7 @@ def average_precision(scores: Sequence[float], nulls: Sequence[float], num_answe
     return area
 
 
-def raw_scores(gold: Gold, predictions: Mapping[str, str]) -> dict[str, tuple[float, float]]:
+def raw_scores(gold: Gold, predictions: Found) -> dict[str, tuple[float, float]]:
     """Return exact match and F1 of every question that has a prediction, before any threshold."""
     found = {}
     for key, answers in gold.items():

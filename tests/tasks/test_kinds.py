@@ -279,11 +279,7 @@ def test_framing_keeps_what_fits(tokenizer: Tokenizer, max_length: int, words: i
 
 
 FILLED = [("It is _ .", "red", "It is red ."), ("_ and _", "red", "red and red"), ("_", "_", "_")]
-FILLED += [
-    ("(_)", "  old  map ", "(old map)"),
-    ("Where\uff3f", r"a\1b", r"Wherea\1b"),
-    ("Which?", " red ", "Which? red"),
-]
+FILLED += [("(_)", "  old  map ", "(old map)"), ("Where\uff3f", r"a\1b", r"Wherea\1b"), ("Why?", " red ", "Why? red")]
 
 
 @pytest.mark.parametrize(("question", "choice", "expected"), FILLED)
@@ -317,6 +313,12 @@ FAMILY = TokenClassification(HEAD)
 NORTH = "David lies north of Rome ( in a bag )"
 SHORT = TagExample("1", ("Anna", "went", "to", "Berlin", "."), (1, 2, 2, 0, 2))
 LONG = TagExample("2", tuple(NORTH.split()), (1, *[2] * 3, 0, *[2] * 5))
+
+
+def test_tags_of_entities_are_measured_by_f1() -> None:
+    for tags, measure in {"O B-a I-a": "f1", "O S-a B-a I-a E-a": "f1", "O U-a L-a": "f1", "O ORG": "accuracy"}.items():
+        family = TokenClassification(HEAD.model_copy(update={"labels": tuple(tags.split())}))
+        assert family.key_measure == measure
 
 
 def test_words_have_the_ids_of_the_sentence_written_with_spaces(tokenizer: Tokenizer) -> None:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
-from litebert.metrics import tagging_measures
+from litebert.metrics import BEGIN, INSIDE, tagging_measures
 from litebert.nn import AlbertForTask, Batch
 from litebert.tasks.kinds.family import Family, Feature, Output
 from litebert.tokenizer import Tokenizer
@@ -55,7 +55,8 @@ class TokenClassification(Family[TagExample, TagAnswer]):
     @property
     def key_measure(self) -> str:  # type: ignore[override]
         """F1 of entities if the tags mark entities, otherwise the share of right tags."""
-        return "f1" if all(label.startswith(("B-", "I-", "O")) for label in self.head.labels) else "accuracy"
+        marks = tuple(f"{prefix}-" for prefix in BEGIN + INSIDE)
+        return "f1" if all(label == "O" or label.startswith(marks) for label in self.head.labels) else "accuracy"
 
     def features(
         self, examples: Sequence[TagExample], tokenizer: Tokenizer, *, max_length: int, training: bool
