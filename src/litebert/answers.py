@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields, is_dataclass
 from html import escape
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, SupportsIndex, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, SupportsIndex, TypeVar, get_args, overload
 
 from litebert.errors import LitebertError
 
@@ -24,7 +24,6 @@ class Shown(Generic[Item]):
     exit_code: int = 0
 
     def as_json(self) -> Item:
-        """Return the value."""
         return self.value
 
     def __str__(self) -> str:
@@ -74,9 +73,8 @@ class Tabular:
     def to_pandas(self) -> "DataFrame":
         """Return the answer as a DataFrame."""
         assert is_dataclass(self)
-        values = [getattr(self, field.name) for field in fields(self)]
-        parts = [each for each in values if isinstance(each, tuple) and each and all(map(is_dataclass, each))]
-        return _data_frame(parts[0] if parts else [self])
+        parts = [field.name for field in fields(self) if any(map(is_dataclass, get_args(field.type)))]
+        return _data_frame(getattr(self, parts[0]) if parts else [self])
 
 
 def _data_frame(answers: Sequence[Any]) -> "DataFrame":
@@ -111,10 +109,7 @@ class Order(Tabular):
 
 @dataclass(frozen=True)
 class Join(Tabular):
-    """Two neighbouring sentences, and the probability that they are in order.
-
-    The second one begins at character `start` of the text.
-    """
+    """Two neighbouring sentences, the second from character `start` on, and the probability that they are in order."""
 
     first: str
     second: str
@@ -225,9 +220,8 @@ class WordAttribution(Tabular):
 class Explanation(Tabular):
     """An answer with what each word adds to its score.
 
-    `kind` names the score: a log-probability in nats, a cosine, a number. The attributions
-    add up to `score` - `blank`, where `blank` is the score with every word masked; `error` is the
-    amount by which they miss it.
+    `kind` names the score: a log-probability in nats, a cosine, a number. The attributions add up to `score` - `blank`,
+    where `blank` is the score with every word masked; `error` is the amount by which they miss it.
     """
 
     verb: str
@@ -253,6 +247,5 @@ class Explanation(Tabular):
         return f"<p><b>{escape(self.answer)}</b> {self.score:.3f}</p><p>{' '.join(spans)}</p>"
 
     def _shares(self) -> list[tuple[WordAttribution, float]]:
-        """Return each word with the size of its attribution as a share of the largest."""
         largest = max((abs(word.attribution) for word in self.words), default=0.0) or 1.0
         return [(word, abs(word.attribution) / largest) for word in self.words]

@@ -32,14 +32,17 @@ class AttentionKind:
     `visible(query, key, **settings)` defines it: for arrays of positions that broadcast, it returns whether the query
     reads the key. None: always. The plain network and the map of a model's attention are derived from it.
     `attend` is the engine's kernel for it, a function or "package.module:function"; without one, scores are masked.
-    `settings` are the fields of AlbertConfig that both take as keywords; config.json has them. Networks of a kind that
-    `is_exported` can also be run by other programs.
+    `settings` are the fields of AlbertConfig that both take as keywords; config.json has them. Without `visible` and
+    `attend` it is full attention, which other programs compute, too.
     """
 
     visible: Callable[..., Any] | None
     attend: Callable[..., Any] | str | None = None
     settings: tuple[str, ...] = ()
-    is_exported: bool = False
+
+    @property
+    def is_full(self) -> bool:
+        return self.visible is None and self.attend is None
 
 
 def near_or_first(query: Any, key: Any, *, attention_window: int) -> Any:
@@ -48,7 +51,7 @@ def near_or_first(query: Any, key: Any, *, attention_window: int) -> Any:
 
 
 ATTENTION_KINDS = {
-    "full": AttentionKind(visible=None, is_exported=True),
+    "full": AttentionKind(visible=None),
     "local": AttentionKind(near_or_first, "litebert.fast.attention:local", settings=("attention_window",)),
 }
 
@@ -428,6 +431,8 @@ class PretrainConfig(Section):
         if (length := self.objective.max_seq_length) > positions and not self.start.model:
             name = "objective.max_seq_length"
             raise ValueError(f"{name} {length} must not exceed model.max_position_embeddings {positions}")
+        if self.model.type_vocab_size < 2:
+            raise ValueError("model.type_vocab_size 1 must be 2 or more, because samples have two segments")
         if warmup >= train.steps > 1 and train.minutes is None:
             raise ValueError(f"optim.warmup_steps {warmup} must be below train.steps {train.steps}")
         if train.micro_batch_size and train.batch_size % train.micro_batch_size:

@@ -9,6 +9,7 @@ import unicodedata
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from shlex import quote
 from typing import ClassVar
 
 _LONGEST_RECEIVED = 300  # characters of a received value that a message shows
@@ -144,7 +145,7 @@ def _system_error(error: OSError, written: Path | None = None) -> LitebertError:
     path = Path(os.fsdecode(error.filename)) if isinstance(error.filename, str | bytes) and error.filename else written
     name = f"{str(path)[:120]}{'…' * (len(str(path)) > 120)}" if path else "the file"
     said, number = error.strerror or str(error) or type(error).__name__, error.errno
-    look = f"ls -ld {_deepest_existing(path)}" if path else "check the paths that the command names"
+    look = f"ls -ld {quote(str(_deepest_existing(path)))}" if path else "check the paths that the command names"
     if number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
         free = f"{free_bytes(written or path or Path.cwd()):,} bytes free"
         advice = "free some space or choose another folder, then rerun; nothing incomplete has its final name"

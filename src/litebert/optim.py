@@ -263,7 +263,7 @@ def build_schedule(config: OptimConfig, *, total_steps: int, is_by_clock: bool =
     """
     warmup, peak = config.warmup_steps, config.learning_rate
     if warmup >= 1 and is_by_clock:
-        warmup = min(warmup, MOST_WARMUP * total_steps)
+        warmup = min(warmup, max(1, MOST_WARMUP * total_steps))
     if warmup >= total_steps > 1:
         what, lengths = "the warm-up is not shorter than the training", f"{warmup:g}, {total_steps} steps in all"
         raise LitebertError("LB-426", what, received=f"optim.warmup_steps={lengths}", next="set optim.warmup_steps=0.1")
@@ -354,17 +354,13 @@ def state_tensors(optimizer: MomentOptimizer) -> dict[str, Tensor]:
 def load_state_tensors(optimizer: MomentOptimizer, tensors: Mapping[str, Tensor]) -> None:
     """Load what `state_tensors` returned, so that training continues bit for bit; or raise and change nothing."""
     live = state_tensors(optimizer)
-    theirs, ours = (
-        {name: f"{tuple(tensor.shape)} {tensor.dtype}" for name, tensor in each.items()} for each in (tensors, live)
-    )
+    theirs, ours = ({name: f"{tuple(x.shape)} {x.dtype}" for name, x in each.items()} for each in (tensors, live))
     wrong = [*sorted(theirs.keys() - ours.keys()), *sorted(name for name in ours if theirs.get(name) != ours[name])]
     if wrong:
-        raise LitebertError(
-            "LB-423",
-            f"the optimizer state belongs to another model ({format_count(len(wrong), 'tensor')})",
-            received=f"{wrong[0]} of {theirs.get(wrong[0], 'nothing')}",
-            expected=ours.get(wrong[0]) or did_you_mean(wrong[0], ours),
-            next="resume with the model configuration the checkpoint was written with",
-        )
+        what = f"the optimizer state belongs to another model ({format_count(len(wrong), 'tensor')})"
+        received = f"{wrong[0]} of {theirs.get(wrong[0], 'nothing')}"
+        expected = ours.get(wrong[0]) or did_you_mean(wrong[0], ours)
+        again = "resume with the model configuration the checkpoint was written with"
+        raise LitebertError("LB-423", what, received=received, expected=expected, next=again)
     for name, moment in live.items():
         moment.copy_(tensors[name])

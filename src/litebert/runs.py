@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from shlex import quote
 from typing import Literal, Self, TypeVar
 
 from pydantic import BaseModel, Field, JsonValue, TypeAdapter, ValidationError, model_validator
@@ -38,7 +39,7 @@ def read_record(kind: type[Record], path: Path, advice: str = RESTORE) -> Record
     if not path.exists():
         return None
     try:
-        return kind.model_validate(read_json(path, command=f"ls {path.parent}"))
+        return kind.model_validate(read_json(path, command=f"ls {quote(str(path.parent))}"))
     except ValidationError as error:
         raise _damaged(path, describe_invalid(error), advice) from error
 
@@ -279,7 +280,7 @@ class Run:
     def config(self) -> dict[str, Json]:
         """The config.json of the model; empty if there is no model."""
         folder = self.folder / "model"
-        return read_json(folder / "config.json", command=f"ls {folder}") if self.has_model else {}
+        return read_json(folder / "config.json", command=f"ls {quote(str(folder))}") if self.has_model else {}
 
     @property
     def is_finished(self) -> bool:

@@ -61,7 +61,7 @@ def settings_from_toml(path: Path, *, origin: str | None = None) -> Settings:
     """Read a TOML file as dotted settings."""
     data = read_capped(path, 1 << 20, command="litebert recipes list")
     try:
-        table = tomllib.loads(data.decode("utf-8"))
+        table = tomllib.loads(data.decode("utf-8-sig"))
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         again = "litebert recipes show quickstart"
         raise LitebertError("LB-101", f"{path} is not valid TOML", received=error, next=again) from error
@@ -121,7 +121,9 @@ def resolve(schema: type[Schema], *layers: Settings) -> Resolved[Schema]:
     sections: dict[str, dict[str, Json]] = {section: {} for section in schema.model_fields}
     for key, setting in merged.items():
         section, _, name = key.partition(".")
-        sections[section][name] = setting.value
+        takes_words = known[key].annotation in (str, str | None) and setting.origin.startswith(_TYPED)
+        is_word = takes_words and not isinstance(setting.value, str | None)  # 2024 or 2024-01-01 for a text
+        sections[section][name] = setting.origin.partition("=")[2].strip() if is_word else setting.value
     try:
         config = schema.model_validate(sections)
     except ValidationError as error:

@@ -18,9 +18,12 @@ NAMES = [setting.name for setting in describe(PretrainConfig)]
 
 def test_later_layers_win_and_every_value_has_its_origin() -> None:
     recipe = {"model.preset": Setting("tiny", "recipe r"), "train.seed": Setting(1, "recipe r")}
-    typed = settings_from_words(["train.seed=2", "model.hidden_act=relu"])
+    typed = settings_from_words(
+        ["train.seed=2", "model.hidden_act=relu", "data.corpus=2024-01-01", "start.model=1_000"]
+    )
     resolved = resolve(PretrainConfig, CORPUS, recipe, typed)
     assert (resolved.config.train.seed, resolved.config.model.hidden_size) == (2, 128)
+    assert (resolved.config.data.corpus, resolved.config.start.model) == ("2024-01-01", "1_000")  # names, not numbers
     origins = {"train.seed": "command line: train.seed=2", "model.hidden_size": "preset tiny (recipe r)"}
     origins |= {"model.hidden_act": "command line: model.hidden_act=relu", "optim.name": "default"}
     assert {name: resolved.origins[name] for name in origins} == origins
@@ -50,6 +53,7 @@ def test_a_typo_in_a_setting_is_answered_with_the_setting(name: str, data: st.Da
         ("objective.max_seq_length=600", "max_position_embeddings"),
         ("train.micro_batch_size=7", "multiple"),
         ("optim.warmup_steps=200000", "below train.steps"),
+        ("model.type_vocab_size=1", "2 or more"),
         ("optim.name=sgd", "'lamb', 'adamw' or 'muon'"),
         ("optim.bias_correction=7", "a valid boolean"),
         ("model.hidden_size=1000000000000", "less than or equal to 65536"),
@@ -76,6 +80,9 @@ def test_missing_or_unknown_settings_and_invalid_toml_are_one_clear_error(write:
         settings_from_words(["seed"])
     with pytest.raises(LitebertError, match="LB-101"):
         settings_from_toml(write("r.toml", "steps == 3"))
+    assert settings_from_toml(write("r.toml", "\ufeff[train]\nseed = 3"))["train.seed"].value == 3, (
+        "as Notepad writes it"
+    )
 
 
 @pytest.mark.parametrize("name", recipes("pretrain"))

@@ -12,7 +12,7 @@ import pytest
 
 import litebert
 from litebert import LitebertError, Model
-from litebert.answers import Results, Tagged
+from litebert.answers import Coherence, Results, Tagged
 
 from .tiny import Desk, Random
 from .verbs import OF_TEXT, TEXTS, VERBS
@@ -200,7 +200,8 @@ def test_answers_are_frozen_readable_and_convertible_to_tables(model: Model) -> 
     some = Results([Results(), Results([Tagged("Anna", "NAME", 0, 4)])])  # a blank text has no words
     row = {"text_number": 1, "word": "Anna", "tag": "NAME", "start": 0, "end": 4}
     assert some.to_pandas().to_dict("records") == [row]
-    assert some.to_pandas()["start"].dtype == int and Results([Results()]).to_pandas().empty
+    assert some.to_pandas()["start"].dtype == int
+    assert all(nothing.to_pandas().empty for nothing in (Results([Results()]), Coherence(())))
     assert list(model.score("Anna found a ball.").to_pandas()["word"]) == ["Anna", "found", "a", "ball."]
     with pytest.raises(FrozenInstanceError):
         found[0].text = "x"  # type: ignore[misc]

@@ -72,6 +72,9 @@ def test_the_memory_of_a_token_in_local_attention_does_not_grow_with_the_length(
             local(*_rows(length), Layout(_batch((length,))), 0.0, attention_window=16)
         sizes.append(largest.numel / length)
     assert sizes[1] <= 1.1 * sizes[0]
+    with _Largest() as largest:
+        local(*_rows(32), Layout(_batch((16, 16))), 0.0, attention_window=2_048)
+    assert largest.numel < 10_000, "nor with a window that is wider than the text"
 
 
 class _Largest(torch.utils._python_dispatch.TorchDispatchMode):

@@ -33,9 +33,7 @@ def weights(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("has_decoder", [False, True])
 @pytest.mark.parametrize("kept", [("bias",), ("decoder.bias",), ("bias", "decoder.bias")])
-def test_tied_tensors_may_be_written_in_any_combination(
-    weights: Path, kept: tuple[str, ...], has_decoder: bool
-) -> None:
+def test_tied_tensors_may_be_stored_in_any_combination(weights: Path, kept: tuple[str, ...], has_decoder: bool) -> None:
     tensors = load_file(weights)
     expected = {name: each.clone() for name, each in load_model(weights.parent).network.state_dict().items()}
     bias = tensors.pop("predictions.bias")
@@ -79,9 +77,7 @@ def test_a_pickle_named_safetensors_is_recognised_and_not_opened(weights: Path, 
     assert not Path("executed").exists()
 
 
-def _with_header(
-    header: bytes | dict[str, tuple[list[int], tuple[int, int]]], claimed: int = 0, body: int = 0
-) -> bytes:
+def _headed(header: bytes | dict[str, tuple[list[int], tuple[int, int]]], claimed: int = 0, body: int = 0) -> bytes:
     """Build a file from a header (bytes, or shapes and extents by name), its claimed size, and the size of its data."""
     if isinstance(header, dict):
         listed = {n: {"dtype": "F32", "shape": shape, "data_offsets": extent} for n, (shape, extent) in header.items()}
@@ -91,18 +87,18 @@ def _with_header(
 
 ENTRY = b'"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}'
 HOSTILE = {
-    "2^63": _with_header(b"{}", 2**63),
-    "2^64": _with_header(b"{}", 2**64 - 1),
-    "100 MB": _with_header(b"{}", 100 << 20),
-    "nesting": _with_header(b"[" * 100_000),
-    "objects": _with_header(b'{"a":' * 50_000 + b"1" + b"}" * 50_000),
-    "cut": _with_header(b"{%s,{%s," % (ENTRY, ENTRY), body=4),
-    "shape": _with_header({"a": ([2**40, 2**40], (0, 4))}, body=4),
-    "offset": _with_header({"a": ([1], (0, 2**63))}, body=4),
-    "overlap": _with_header({"a": ([1], (0, 4)), "b": ([1], (2, 6))}, body=6),
-    "hole": _with_header({"a": ([1], (0, 4)), "b": ([1], (8, 12))}, body=12),
-    "negative": _with_header({"a": ([-1], (0, 4))}, body=4),
-    "twice": _with_header(b"{%s,%s}" % (ENTRY, ENTRY), body=4),
+    "2^63": _headed(b"{}", 2**63),
+    "2^64": _headed(b"{}", 2**64 - 1),
+    "100 MB": _headed(b"{}", 100 << 20),
+    "nesting": _headed(b"[" * 100_000),
+    "objects": _headed(b'{"a":' * 50_000 + b"1" + b"}" * 50_000),
+    "cut": _headed(b"{%s,{%s," % (ENTRY, ENTRY), body=4),
+    "shape": _headed({"a": ([2**40, 2**40], (0, 4))}, body=4),
+    "offset": _headed({"a": ([1], (0, 2**63))}, body=4),
+    "overlap": _headed({"a": ([1], (0, 4)), "b": ([1], (2, 6))}, body=6),
+    "hole": _headed({"a": ([1], (0, 4)), "b": ([1], (8, 12))}, body=12),
+    "negative": _headed({"a": ([-1], (0, 4))}, body=4),
+    "twice": _headed(b"{%s,%s}" % (ENTRY, ENTRY), body=4),
 }
 
 

@@ -83,6 +83,8 @@ def test_a_sequence_that_is_too_long_or_empty_is_refused() -> None:
         Albert(SMALL)(Batch.from_lists([[5] * 33]))
     with pytest.raises(LitebertError, match="LB-450"):
         Batch.from_lists([[2, 3], []])
+    with pytest.raises(LitebertError, match="LB-450"):
+        Batch.from_padded(torch.ones(2, 2, dtype=torch.int64), torch.tensor([[0, 0], [1, 1]]))
 
 
 # The head that reads text vectors
@@ -98,10 +100,8 @@ def test_a_text_is_read_as_its_mean_and_a_pair_as_how_its_means_differ() -> None
     network = AlbertForTask(OF_PAIRS, HEAD, generator=torch.Generator().manual_seed(1)).eval()
     batch = Batch.from_lists([[2, 7, 8, 3], [2, 7, 3, 9, 10, 3]], [[0] * 4, [0, 0, 0, 1, 1, 1]])
     hidden = network.albert(batch)
-    text, a, b, both = (
-        torch.nn.functional.layer_norm(rows.mean(0), (32,))
-        for rows in (hidden[:4], hidden[4:7], hidden[7:], hidden[4:])
-    )
+    parts = (hidden[:4], hidden[4:7], hidden[7:], hidden[4:])
+    text, a, b, both = (torch.nn.functional.layer_norm(rows.mean(0), (32,)) for rows in parts)
     wanted = torch.stack([torch.cat([text, torch.zeros(64)]), torch.cat([both, (a - b).abs(), a * b])])
     assert torch.allclose(network(batch), network.head.dense(wanted), atol=1e-5)
 
@@ -131,9 +131,7 @@ STARTS += [(None, ("model.pooling=mean",), True), ("mean", ("train.exits=true",)
 
 
 @pytest.mark.parametrize(("pooling", "words", "is_mean"), STARTS)
-def test_the_head_follows_the_pooling_of_the_start(
-    plan: Plan, pooling: str | None, words: tuple[str, ...], is_mean: bool
-) -> None:
+def test_the_head_follows_the_pooling(plan: Plan, pooling: str | None, words: tuple[str, ...], is_mean: bool) -> None:
     prepared = plan(*words, pooling=pooling)
     config = prepared.config
     assert prepared.dataset.family.head.kind == ("vector" if is_mean else "sequence") + "-classification"

@@ -23,7 +23,7 @@ from litebert.corpus import Shard
 from litebert.corpus.shards import Counts
 from litebert.errors import LitebertError
 from litebert.objectives import NO_LABEL, Loader, PretrainingBatch, Sampling, prefetch, sampling
-from litebert.objectives.sampling import Mixed, Windowed, estimated_samples, plan_epoch
+from litebert.objectives.sampling import Mixed, Windowed, estimated_samples, plan_epoch, shares
 from litebert.objectives.sequences import Library
 from tests.memory import memory_below
 
@@ -162,6 +162,7 @@ def test_any_batch_of_many_windows_is_the_same_in_any_order_while_two_windows_ar
     corpora = [_windowed(Opened(SHARDS), seed) for seed in (3, 4)]
     mixes = [Mixed(corpora, [1, 9_999], batch_size=4, seed=1).batch(0) for _ in range(2)]  # only the second corpus
     assert_equal(*mixes)
+    assert shares([10**9, 10**8], temperature=0.02) == pytest.approx([1.0, 0.0]), "a mix that is refused by name"
 
 
 @pytest.mark.parametrize(("sentence", "length"), [("order", 64), ("next", 256), ("none", 256)])

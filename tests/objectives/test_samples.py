@@ -83,9 +83,7 @@ def official_chunks(lengths: list[int], offset: int, config: ObjectiveConfig, ep
     st.lists(st.lists(st.integers(1, 30), min_size=1, max_size=12), min_size=1, max_size=8), CONFIGS, st.integers(0, 50)
 )
 @settings(max_examples=300, deadline=None)
-def test_chunks_equal_those_of_the_official_loop(
-    documents: list[list[int]], config: ObjectiveConfig, epoch: int
-) -> None:
+def test_chunks_are_those_of_the_official_loop(documents: list[list[int]], config: ObjectiveConfig, epoch: int) -> None:
     starts = np.cumsum([0, *map(len, documents)])
     sentences = np.cumsum([0, *chain.from_iterable(documents)])
     text = Shard(np.zeros(sentences[-1], np.uint16), sentences, starts)

@@ -24,10 +24,8 @@ from litebert.optim import AdamW, Lamb, MomentOptimizer, Muon, build_optimizer, 
 # Learning rates
 
 
-def schedule(
-    name: str, warmup_steps: float, total_steps: int, decay_share: float = 0.2, peak: float = 1.0
-) -> optim.Schedule:
-    config = OptimConfig(schedule=name, learning_rate=peak, warmup_steps=warmup_steps, decay_share=decay_share)
+def schedule(name: str, warmup: float, total_steps: int, decay_share: float = 0.2, peak: float = 1.0) -> optim.Schedule:
+    config = OptimConfig(schedule=name, learning_rate=peak, warmup_steps=warmup, decay_share=decay_share)
     return optim.build_schedule(config, total_steps=total_steps)
 
 
@@ -69,11 +67,11 @@ def test_wsd_stays_at_the_peak_and_then_falls_as_one_minus_root() -> None:
     ("asked", "total_steps", "peak_step"),
     [(0.025, 125_000, 3_125), (0.1, 40, 4), (0.999, 10, 9), (1, 10, 1), (0, 4, 0), (0.5, 1, 0), (9, 1, 0)],
 )
-def test_a_warmup_below_one_is_a_share_and_leaves_a_step_at_full_rate(
-    asked: float, total_steps: int, peak_step: int
-) -> None:
+def test_a_warmup_below_one_is_a_share_and_leaves_a_full_step(asked: float, total_steps: int, peak_step: int) -> None:
     rate = schedule("linear", asked, total_steps)
     assert rate(peak_step) == 1 and all(rate(step) < 1 for step in range(peak_step))
+    config = OptimConfig(learning_rate=1, warmup_steps=3_125)  # by the clock, at most a tenth of the steps, or one
+    assert optim.build_schedule(config, total_steps=9, is_by_clock=True)(1) == 1
 
 
 # Update rules
@@ -229,9 +227,7 @@ def test_training_continues_bit_equal_from_saved_state(name: str, more: dict[str
         ("", {"bias/adam_v": torch.ones(2, dtype=torch.float64)}, "bias/adam_v of .*float64"),
     ],
 )
-def test_the_state_of_another_model_is_refused_and_changes_nothing(
-    dropped: str, added: dict[str, Tensor], message: str
-) -> None:
+def test_a_foreign_state_is_refused_and_changes_nothing(dropped: str, added: dict[str, Tensor], message: str) -> None:
     optimizer = Lamb(parameter_groups(torch.nn.Linear(3, 2).named_parameters(), weight_decay=0.01), lr=0.1)
     live = state_tensors(optimizer)
     assert list(live) == ["weight/adam_m", "weight/adam_v", "bias/adam_m", "bias/adam_v"]

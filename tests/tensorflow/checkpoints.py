@@ -172,9 +172,7 @@ def read_all(prefix, output):
         assert restored[name].tobytes() == values.tobytes(), name
     assert tf.train.latest_checkpoint(str(Path(prefix).parent)) == prefix
     kinds = {f"{name}:dtype": np.array(str(values.dtype)) for name, values in read.items()}
-    wide = {
-        name: values.astype("float32") if values.dtype.name == "bfloat16" else values for name, values in read.items()
-    }
+    wide = {name: x.astype("float32") if x.dtype.name == "bfloat16" else x for name, x in read.items()}
     np.savez(output, **wide, **kinds)
 
 

@@ -218,7 +218,6 @@ def arrange(
 
 
 def _round_up(length: int) -> int:
-    """Round a length up to one of the few widths."""
     return 16 if length <= 16 else -(-length // 32) * 32
 
 
@@ -258,7 +257,8 @@ def local(
 
     Blocks of tokens attend to the blocks around them, so the cost per token is the same at any length.
     """
-    batch, window, num_tokens = layout.batch, attention_window, len(key)
+    batch, num_tokens = layout.batch, len(key)
+    window = min(attention_window, max(batch.lengths))  # of a short text, the whole
     size = max(window, _SMALLEST_BLOCK)
     missing = -num_tokens % size  # tokens that are missing from the last block
     everywhere = _scatter_queries(query, layout)

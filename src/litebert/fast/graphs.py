@@ -105,7 +105,7 @@ def add_graphs(albert: Albert, steps: Sequence[Step], *, is_forced: bool) -> Seq
     """Return steps that use a graph for a single short text; unchanged steps if that is impossible or not faster."""
     config = albert.config
     is_float = albert.dtype == torch.float32 and not is_int8(albert)
-    has_operators = config.hidden_act in _FUSED and ATTENTION_KINDS[config.attention].is_exported
+    has_operators = config.hidden_act in _FUSED and ATTENTION_KINDS[config.attention].is_full
     if not (is_float and has_operators) or albert.embedding.word.weight.device.type != "cpu":
         return steps
     graphs = {(i, j): _compile_step(albert.attention[i], albert.feed_forward[j]) for i, j in set(albert.plan)}
@@ -118,7 +118,6 @@ def add_graphs(albert: Albert, steps: Sequence[Step], *, is_forced: bool) -> Seq
 
 
 def _run_step(graph: Graph, step: Step, x: Tensor, layout: Layout) -> Tensor:
-    """Compute a single short text with the graph, anything else with the step."""
     lengths = layout.batch.lengths
     is_alone = len(lengths) == 1 and lengths[0] <= _MOST_ROWS and isinstance(layout.queries, slice)
     return graph(x[: lengths[0]]) if is_alone else step(x, layout)

@@ -214,7 +214,7 @@ def int8_steps(albert: Albert, *, others: tuple[Kernel, ...] = ()) -> list[steps
     def bind(step: int, i: int, j: int) -> steps.Step:
         of_input, of_mixed, of_middle, of_wide = (ByteGrid.over(*ends) for ends in ranges[step].tolist())
         parts = torch.split(biases[step], [3 * hidden, hidden, wide_size, hidden])
-        project_bias, mix_bias, widen_bias, output_bias = parts
+        project_bias, mix_bias, wide_bias, output_bias = parts
         (project, mix), (widen, output) = first[i], second[j]
         norm, act, (mean, mean_after) = attention[i].norm, feed_forward[j].hidden_act, shifts[step]
         norm_bias = norm.bias - mean_after  # so the next products read centred inputs; their biases compensate
@@ -226,9 +226,7 @@ def int8_steps(albert: Albert, *, others: tuple[Kernel, ...] = ()) -> list[steps
             heads=attention[i].heads,
         )
         widening = steps.Widening(
-            intermediate=lambda x, _: widen(
-                quantize(x, of_middle), of_middle, widen_bias, activation=act, onto=of_wide
-            ),
+            intermediate=lambda x, _: widen(quantize(x, of_middle), of_middle, wide_bias, activation=act, onto=of_wide),
             output=lambda x, y: output(x, of_wide, output_bias, add=y),
             norm=norms[j],
         )

@@ -6,6 +6,7 @@ config.json describes the network and its head; a BERT is a network that shares 
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 from typing import cast, get_args
 
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
@@ -49,7 +50,7 @@ def write_config(
     ours = _OURS_ALONE | {name for each in ATTENTION_KINDS.values() for name in each.settings}
     table: dict[str, Json] = {
         "architectures": [architecture(head, parameters)],
-        "model_type": "albert" if kind.is_exported else _OTHER_ATTENTION,
+        "model_type": "albert" if kind.is_full else _OTHER_ATTENTION,
         "dtype": dtype,
         "tie_word_embeddings": True,
         **{name: value for name, value in fields.items() if name not in ours},
@@ -61,7 +62,7 @@ def write_config(
         table |= {"problem_type": head.problem_type} if head.record.has_problem_type else {}
     if config.sharing != "all":
         table["sharing"] = config.sharing
-    if not kind.is_exported:
+    if not kind.is_full:
         table |= {name: fields[name] for name in ("attention", *kind.settings)}
     write_json(folder / CONFIG_FILE, table)
 
@@ -87,8 +88,8 @@ def read_layout(folder: Path) -> tuple[TensorNames, AlbertConfig]:
 
 def _read(folder: Path) -> dict[str, Json]:
     if (path := folder / CONFIG_FILE).exists():
-        return read_json(path, command=f"ls {folder}", limit=1 << 20)
-    next_step = f"ls {folder}; rerun the command that began a run to resume it"
+        return read_json(path, command=f"ls {quote(str(folder))}", limit=1 << 20)
+    next_step = f"ls {quote(str(folder))}; rerun the command that began a run to resume it"
     raise LitebertError("LB-675", f"there is no config.json of a model in {folder}", next=next_step)
 
 
@@ -205,7 +206,7 @@ _MODULES = TypeAdapter(list[_Module])
 
 def read_sentence_vectors(folder: Path) -> SentenceVectors | None:
     """Read what sentence-transformers wrote next to a model; None if there is nothing."""
-    path, look = folder / MODULES_FILE, f"ls {folder}"
+    path, look = folder / MODULES_FILE, f"ls {quote(str(folder))}"
     if not path.is_file():
         return None
 
@@ -226,31 +227,32 @@ def read_sentence_vectors(folder: Path) -> SentenceVectors | None:
         mode = written[0] if isinstance(written, list) and len(written) == 1 else written
         if mode not in get_args(Pooling):
             raise ValueError(f"pooling {mode}")
+        known, default = prompts.get("prompts"), str(prompts.get("default_prompt_name") or "")
+        prompt = str(known.get(default) or "") if isinstance(known, dict) else ""
+        if prompt and pooling.get("include_prompt") is False:
+            raise ValueError("include_prompt false, with a default prompt")
     except ValueError as error:
         what = f"{path} describes vectors that litebert cannot compute: only mean, cls or max, perhaps normalised"
         said = describe_invalid(error) if isinstance(error, ValidationError) else error
         raise LitebertError("LB-672", what, received=said, next=f"to use only the encoder, delete {path}") from error
     longest = settings.get("max_seq_length") or tokenizer.get("model_max_length")
-    known, default = prompts.get("prompts"), str(prompts.get("default_prompt_name") or "")
     return SentenceVectors(
         pooling=cast(Pooling, mode),
         normalize="Normalize" in kinds,
         max_length=longest if isinstance(longest, int) and 0 < longest <= _LIMIT else None,
-        prompt=str(known.get(default) or "") if isinstance(known, dict) else "",
+        prompt=prompt,
     )
 
 
 def write_sentence_transformers(folder: Path, vectors: SentenceVectors) -> None:
     """Write the files that let `SentenceTransformer(folder)`, since 2.0, open a model folder with the same vectors."""
-    config = read_json(folder / CONFIG_FILE, command=f"ls {folder}")
+    config = read_json(folder / CONFIG_FILE, command=f"ls {quote(str(folder))}")
     paths = {"Transformer": "", "Pooling": "1_Pooling"} | ({"Normalize": "2_Normalize"} if vectors.normalize else {})
+    max_length = vectors.max_length or config["max_position_embeddings"]
     switches: dict[str, Json] = {name: mode == vectors.pooling for name, mode in _SWITCHES.items()}
     written: dict[str, Json] = {
         f"{paths['Pooling']}/{CONFIG_FILE}": {"word_embedding_dimension": config["hidden_size"], **switches},
-        _SETTINGS_FILE: {
-            "max_seq_length": vectors.max_length or config["max_position_embeddings"],
-            "do_lower_case": False,
-        },
+        _SETTINGS_FILE: {"max_seq_length": max_length, "do_lower_case": False},
         _PROMPTS_FILE: {
             "prompts": {"default": vectors.prompt} if vectors.prompt else {},
             "default_prompt_name": "default" if vectors.prompt else None,

@@ -80,7 +80,7 @@ def save_model(
     head, config = head_of(network), network.config
     parameters = {name: t for name, t in network.state_dict().items() if not t.is_meta}
     write_config(config, folder, head=head, parameters=parameters, dtype=str(dtype).removeprefix("torch."))
-    is_usual = ATTENTION_KINDS[config.attention].is_exported
+    is_usual = ATTENTION_KINDS[config.attention].is_full
     file = WEIGHTS_FILE if is_usual else OTHER_FILE.format(config.attention)
     places = [(place, t) for name, t in parameters.items() for place in on_disk.tensor_names(name, config, head)]
     tensors = {place: tensor.detach().clone() for place, tensor in places} | dict(also or {})
@@ -156,9 +156,8 @@ def build_network(
             found.add(place)
             if not on_disk.are_equal(parameters.setdefault(name, named[place]), named[place]):
                 what = f"{source}: config.json says that {place} is shared, but its copies differ"
-                raise DamagedError(
-                    "LB-605", what, next='set "sharing" to "none" in config.json to load separate layers'
-                )
+                again = 'set "sharing" to "none" in config.json to load separate layers'
+                raise DamagedError("LB-605", what, next=again)
     unused = tuple(sorted(named.keys() - found))
 
     # Unused heads are allowed; layers that are not in the configuration are not.

@@ -143,10 +143,8 @@ def canonicalise(tensors: dict[str, Tensor], source: Path, layout: TensorNames =
         named[layout.encoder + name if is_bare else name] = tensor
     for buffer in ("position_ids", "token_type_ids"):  # of transformers, in old files
         named.pop(f"{layout.encoder}embeddings.{buffer}", None)
-    for kind, original in (
-        ("weight", f"{layout.encoder}embeddings.word_embeddings.weight"),
-        ("bias", f"{layout.predictions}.bias"),
-    ):
+    originals = {"weight": f"{layout.encoder}embeddings.word_embeddings.weight", "bias": f"{layout.predictions}.bias"}
+    for kind, original in originals.items():
         tied = named.pop(copy := f"{layout.predictions}.decoder.{kind}", None)
         if tied is not None and not are_equal(named.setdefault(original, tied), tied):
             what = f"{source}: the output layer of the masked LM is not tied"

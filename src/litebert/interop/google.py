@@ -194,7 +194,7 @@ def export_checkpoint(model: Path, output: Path) -> GoogleExport:
     is_extra = config.projects_embeddings and config.embedding_size == config.hidden_size
     obstacles = {
         "a projection of the embeddings although E = H (modeling.py L1083 has none)": is_extra,
-        f"attention {config.attention}, not full": not ATTENTION_KINDS[config.attention].is_exported,
+        f"attention {config.attention}, not full": not ATTENTION_KINDS[config.attention].is_full,
         f"a head that is neither on [CLS] nor on tokens, {head and head.kind}": head and head.record.reads_texts,
     }
     if received := ", ".join(name for name, is_there in obstacles.items() if is_there):

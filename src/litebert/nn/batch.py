@@ -28,12 +28,14 @@ class Batch:
     offsets: Int[Tensor, " boundaries"]
     lengths: tuple[int, ...]  # on the host, so that choosing a kernel never waits for the device
 
+    def __post_init__(self) -> None:
+        if not all(self.lengths):
+            raise LitebertError("LB-450", "a batch cannot hold an empty sequence", next="encode with frame=True")
+
     @classmethod
     def from_lists(cls, ids: Sequence[Sequence[int]], segments: Sequence[Sequence[int]] | None = None) -> "Batch":
-        """Join lists of ids and of segment ids (default 0); raise LB-450 if a sequence is empty."""
+        """Join lists of ids and of segment ids (default 0)."""
         lengths = tuple(map(len, ids))
-        if not all(lengths):
-            raise LitebertError("LB-450", "a batch cannot hold an empty sequence", next="encode with frame=True")
         flat = torch.tensor([*chain(*ids)], dtype=torch.int64)  # (tokens,)
         types = torch.zeros_like(flat) if segments is None else torch.tensor([*chain(*segments)], dtype=torch.int64)
         positions = torch.tensor([*chain(*map(range, lengths))], dtype=torch.int64)

@@ -228,11 +228,9 @@ class Windowed(Samples):
             windows = self.windows(epoch)
             window = next(each for each in windows if position in each.samples)
             # All windows but this one and the next are released.
-            is_last = window is windows[-1]
-            following = self.windows(epoch + 1)[0] if is_last else windows[window.number + 1]
-            self._held = {
-                each: self._held.get(each) or self._opener.submit(self._open, each) for each in (window, following)
-            }
+            following = self.windows(epoch + 1)[0] if window is windows[-1] else windows[window.number + 1]
+            both, submit = (window, following), self._opener.submit
+            self._held = {each: self._held.get(each) or submit(self._open, each) for each in both}
             first = position - window.samples.start
             count = min(stop - start, window.samples.stop - position)  # the rest is in the next window
             yield from self._held[window].result().make(first, first + count)
@@ -318,7 +316,8 @@ def shares(sizes: Sequence[int], *, weights: Sequence[float] | None = None, temp
     >>> shares([900, 100]), [round(share, 2) for share in shares([900, 100], temperature=2.0)]
     ([0.9, 0.1], [0.75, 0.25])
     """
-    powers = np.array(weights or sizes, dtype=np.float64) ** (1 / temperature)
+    given = np.array(weights or sizes, dtype=np.float64)
+    powers = (given / given.max()) ** (1 / temperature)  # at most 1: none overflows
     return [float(share) for share in powers / powers.sum()]
 
 

@@ -225,9 +225,7 @@ PRODUCTS = {"pretraining": 13, "conditional-question-answering": 15, "multiple-c
 
 
 @pytest.mark.parametrize("kind", PRODUCTS)
-def test_every_product_with_a_weight_is_in_integers_and_near_the_network(
-    exported: Exports, tokenizer: Tokenizer, kind: str
-) -> None:
+def test_products_with_weights_are_in_integers_and_accurate(exported: Exports, tokenizer: Tokenizer, kind: str) -> None:
     small = quantise(onnx.load(exported(kind, "model.onnx").output))
     assert [node.op_type for node in small.graph.node].count("MatMulInteger") == PRODUCTS[kind]
     tensors = small.graph.initializer

@@ -51,15 +51,13 @@ def export_onnx(folder: Path, output: Path, *, int8: bool = False, has_head: boo
     return report
 
 
-def _convert(
-    source: program.SourceModel, output: Path, *, int8: bool, table_bits: int = 8
-) -> tuple[bytes, ExportReport]:
+def _convert(source: program.SourceModel, output: Path, *, int8: bool, bits: int = 8) -> tuple[bytes, ExportReport]:
     """Return the file and its report, after checking its outputs in onnxruntime against those of the network."""
     graph, notes = to_graph(source.padded), tuple[str, ...]()
     data = graph.SerializeToString()
     parity = program.require_near(start_session(data), source, output)
     if int8:
-        small = quantise(graph, table_bits=table_bits)
+        small = quantise(graph, table_bits=bits)
         floats = {tensor.name for tensor in small.graph.initializer if tensor.data_type == onnx.TensorProto.FLOAT}
         products = [node for node in small.graph.node if node.op_type in ("MatMul", "Gemm")]
         assert not any(floats.intersection(node.input) for node in products), "a weight is left in float"
@@ -217,7 +215,7 @@ def export_web(folder: Path, output: Path, *, runtime: Path | None = None) -> Ex
     head = read_head(folder)
     has_head = head is None or head.record.verb in _VERBS.values()
     source = program.open_source(folder, has_head=has_head, has_states=True)
-    model, report = _convert(source, output, int8=True, table_bits=_TABLE_BITS)
+    model, report = _convert(source, output, int8=True, bits=_TABLE_BITS)
     verbs = (*(_VERBS[name] for name in report.outputs if name in _VERBS), "search")
     place, vectors = folder.resolve(), read_sentence_vectors(folder) or SentenceVectors()
     compressed = {

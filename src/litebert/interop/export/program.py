@@ -247,7 +247,7 @@ def open_source(folder: Path, *, has_head: bool = True, has_states: bool = False
     """Load a model folder to export, with its head or without; `has_states` adds hidden states to a head's outputs."""
     loaded = load_model(folder)
     attention = loaded.network.config.attention
-    if not ATTENTION_KINDS[attention].is_exported:
+    if not ATTENTION_KINDS[attention].is_full:
         raise LitebertError("LB-470", f"attention {attention} cannot be exported", next="use the model with litebert")
     rectangle = pad_network(loaded.network, has_head=has_head, has_states=has_states)
     return SourceModel(loaded.network, rectangle, Tokenizer.load(folder))
