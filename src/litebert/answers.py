@@ -60,7 +60,6 @@ class Results(tuple[Item, ...]):
         return _data_frame(self)
 
     def _repr_html_(self) -> str | None:
-        """Return the first answers as a table for notebooks, if pandas is installed."""
         return str(self[:20].to_pandas().to_html(max_rows=20)) if find_spec("pandas") else None
 
 
@@ -238,7 +237,6 @@ class Explanation(Tabular):
         return "\n".join([head, *lines])
 
     def _repr_html_(self) -> str:
-        """Return the words for notebooks: blue ones raise the score, red ones lower it."""
         spans = [
             f'<span style="background:rgba({"30,100,220" if word.attribution > 0 else "220,60,40"},{0.6 * share:.2f})"'
             f' title="{word.attribution:+.3f}">{escape(word.word)}</span>'

@@ -431,8 +431,6 @@ class PretrainConfig(Section):
         if (length := self.objective.max_seq_length) > positions and not self.start.model:
             name = "objective.max_seq_length"
             raise ValueError(f"{name} {length} must not exceed model.max_position_embeddings {positions}")
-        if self.model.type_vocab_size < 2:
-            raise ValueError("model.type_vocab_size 1 must be 2 or more, because samples have two segments")
         if warmup >= train.steps > 1 and train.minutes is None:
             raise ValueError(f"optim.warmup_steps {warmup} must be below train.steps {train.steps}")
         if train.micro_batch_size and train.batch_size % train.micro_batch_size:

@@ -53,7 +53,6 @@ def test_a_typo_in_a_setting_is_answered_with_the_setting(name: str, data: st.Da
         ("objective.max_seq_length=600", "max_position_embeddings"),
         ("train.micro_batch_size=7", "multiple"),
         ("optim.warmup_steps=200000", "below train.steps"),
-        ("model.type_vocab_size=1", "2 or more"),
         ("optim.name=sgd", "'lamb', 'adamw' or 'muon'"),
         ("optim.bias_correction=7", "a valid boolean"),
         ("model.hidden_size=1000000000000", "less than or equal to 65536"),

@@ -89,9 +89,7 @@ def _computed(network: AlbertForPretraining) -> list[Tensor]:
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-4), (torch.bfloat16, 0.05)])
 @pytest.mark.parametrize("changes", [{}, LOCAL, {"sharing": "none"}])
-def test_logits_and_gradients_are_those_of_the_plain_network(
-    dtype: torch.dtype, tolerance: float, changes: dict[str, object]
-) -> None:
+def test_logits_and_gradients_are_unchanged(dtype: torch.dtype, tolerance: float, changes: dict[str, object]) -> None:
     engined = make(dtype, **changes).train()
     accelerate(engined.albert)
     found = [_computed(network) for network in (engined, make(**changes).train())]
@@ -145,9 +143,7 @@ def test_packed_weights_are_discarded_when_the_weights_may_change(
 
 @pytest.mark.parametrize("copier", [copy.deepcopy, lambda network: pickle.loads(pickle.dumps(network))])
 @pytest.mark.parametrize("kind", ["plain", "training", "packed", "bf16", "local", "int8", "onnxruntime"])
-def test_a_copy_computes_the_same_in_the_same_way(
-    kind: str, copier: Callable[[AlbertForPretraining], AlbertForPretraining]
-) -> None:
+def test_a_copy_computes_the_same(kind: str, copier: Callable[[AlbertForPretraining], AlbertForPretraining]) -> None:
     dtype, attention = torch.bfloat16 if kind == "bf16" else torch.float32, "local" if kind == "local" else "full"
     network = make(dtype, attention=attention)
     if kind != "plain":

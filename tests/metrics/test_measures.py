@@ -49,8 +49,7 @@ ENTITIES = {
     "O B-a-b I-a-b": [("a-b", 1, 3)],
     "B I O I B": [("", 0, 2), ("", 3, 4), ("", 4, 5)],
     "B-PER I-PER E-PER O S-LOC S-LOC": [("PER", 0, 3), ("LOC", 4, 5), ("LOC", 5, 6)],
-    "E-PER E-PER L-a U-a": [("PER", 0, 1), ("PER", 1, 2), ("a", 2, 3), ("a", 3, 4)],
-    "B-PER I-PER L-LOC I-LOC": [("PER", 0, 2), ("LOC", 2, 3), ("LOC", 3, 4)],
+    "E-PER E-PER U-a B-b L-c I-c": [("PER", 0, 1), ("PER", 1, 2), ("a", 2, 3), ("b", 3, 4), ("c", 4, 5), ("c", 5, 6)],
     "": [],
 }
 

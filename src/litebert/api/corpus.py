@@ -21,7 +21,6 @@ Texts = Annotated[Paths, "Text files or URLs."]
 Sentences = Annotated[Literal["segment", "line"], "Find sentences in free text, or take one per line."]
 Documents = Annotated[Literal["blank-line", "file"], "Where documents of .txt files end."]
 Column = Annotated[str, "Text column of JSONL or Parquet files."]
-Language = Annotated[str, "Language of the sentences."]
 Vocabulary = Annotated[str | None, "A vocabulary or its folder, or a model; by default, the packaged model's."]
 
 
@@ -110,7 +109,7 @@ def corpus_build(
     sentences: Sentences = "segment",
     documents: Documents = "blank-line",
     column: Column = "text",
-    language: Language = "en",
+    language: Annotated[str, "Language of the sentences."] = "en",
     held_out: Annotated[float, "Share of documents kept for evaluation, at least one."] = 0.01,
     workers: Annotated[int | None, "Processes; default: all cores."] = None,
     cluster: Annotated[bool, "Map over a Ray cluster instead."] = False,
@@ -150,7 +149,6 @@ def corpus_check(
     sentences: Sentences = "segment",
     documents: Documents = "blank-line",
     column: Column = "text",
-    language: Language = "en",
     verify: Annotated[bool, "Only compare every file of a corpus with its hash."] = False,
 ) -> CheckReport:
     """Report what is wrong with texts, or with a corpus folder, and what to do about it.
@@ -168,4 +166,4 @@ def corpus_check(
         what, advice = "only a corpus has hashes to verify", "omit --verify to check texts"
         raise LitebertError("LB-218", what, received=", ".join(given), next=advice)
     path = None if tokenizer is None else vocabulary_path(tokenizer)
-    return check_text(given, sentences=sentences, documents=documents, column=column, language=language, tokenizer=path)
+    return check_text(given, sentences=sentences, documents=documents, column=column, tokenizer=path)

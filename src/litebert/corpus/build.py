@@ -321,7 +321,6 @@ def _divide(output: Path, manifests: Sequence[disk.Manifest], unknown_id: int) -
 
 
 def _clean(output: Path) -> None:
-    """Remove what a finished corpus does not need, and shards that have been replaced."""
     for folder in (output, output / disk.HELD_OUT):
         files.remove_unfinished(folder)
         if (folder / disk.MANIFEST).exists():

@@ -66,14 +66,13 @@ def check_text(
     sentences: str = "segment",
     documents: str = "blank-line",
     column: str = "text",
-    language: str = "en",
     tokenizer: str | Path | None = None,
 ) -> CheckReport:
     """Read texts as `build_corpus` would, and report what would harm training.
 
     With a tokenizer, unknown tokens are counted, too. An input that cannot be read to its end becomes a finding.
     """
-    settings = TextSettings(sentences, documents, column, language)
+    settings = TextSettings(sentences, documents, column)
     unknown = None if tokenizer is None else UnknownPieces(Tokenizer.load(tokenizer))
     sources, found, seen = find_texts(inputs), Findings(ADVICE), SeenDocuments()
     lines: dict[str, tuple[int, str]] = {}  # how often each was seen, and where first

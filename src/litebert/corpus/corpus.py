@@ -207,7 +207,6 @@ def _fetch_shards(folder: Path, records: Sequence[disk.ShardRecord], windows: in
 
 
 def _make_room(url: str, folder: Path, records: Sequence[disk.ShardRecord], windows: int) -> None:
-    """Remove the least recently opened training shards of any corpus until the wanted ones fit."""
     given = os.environ.get("LITEBERT_CORPUS_CACHE_GB", str(CACHE_GIGABYTES))
     try:
         limit = int(float(given) * 1e9)
@@ -245,7 +244,6 @@ def _make_room(url: str, folder: Path, records: Sequence[disk.ShardRecord], wind
 
 
 def _get(url: str, folder: Path, name: str, expected: str | None = None) -> None:
-    """Fetch a file unless it is here; compare its hash, and fetch it again if that differs."""
     path = folder / name
     if ".." in Path(name).parts or Path(name).is_absolute():
         advice = "check where this corpus comes from"

@@ -166,7 +166,6 @@ def read_table(data: bytes) -> Iterator[tuple[bytes, bytes]]:
 
 
 def _entries(blocks: bytes, offset: int, size: int) -> Iterator[tuple[bytes, bytes]]:
-    """Check the checksum of a block, and yield its entries."""
     block, trailer = blocks[offset : offset + size], blocks[offset + size : offset + size + _TRAILER_BYTES]
     if size < 4 or len(trailer) < _TRAILER_BYTES:
         raise ValueError(f"a block of {size:,} bytes at byte {offset:,} of {len(blocks):,}")

@@ -208,7 +208,6 @@ class Windowed(Samples):
         self._held: dict[Window, Future[Loader]] = {}
 
     def _windows(self, epoch: int) -> list[Window]:
-        """Shuffle the shards of an epoch, and start a new window wherever one is full."""
         count, purpose = len(self._sizes), f"{self._given.purpose}-shards"
         shuffled = rng.permutation(self._given.seed, purpose, epoch, count, np.arange(count))
         windows, shards, size, first, stop = list[Window](), list[int](), 0, 0, 0

@@ -229,7 +229,6 @@ def as_bert(settings: Normalizer, path: Path, strip_accents: Json, splits_chines
 
 
 def _refuse(path: Path, faults: Mapping[str, bool]) -> None:
-    """Refuse a tokenizer with one of these features, which change the meaning of pieces."""
     if found := ", ".join(fault for fault, is_there in faults.items() if is_there):
         what = f"{path} describes a tokenizer of a kind that ALBERT does not use"
         advice = "put the model's spiece.model next to it, which takes precedence, or choose another model"
