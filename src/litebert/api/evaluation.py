@@ -143,7 +143,6 @@ def evaluate(
 def _evaluate_finetuned(
     models: Sequence[str], data: str | Path | None, split: str | None, quiet: bool, **how: Any
 ) -> Evaluation:
-    """Evaluate a fine-tuned model, or the average of several, and compare with the constant baseline."""
     from litebert.inference.finetuned import data_of, measure_split
     from litebert.tasks.finetuning import doubts
 
@@ -252,7 +251,6 @@ class Predictions:
 def _answer_splits(
     models: "Sequence[Finetuned]", dataset: "Dataset[Any, Any]", data: Path, splits: Sequence[str]
 ) -> Predictions:
-    """Answer every example of the splits; several models are averaged."""
     from litebert.inference.finetuned import ensemble_answers
 
     found = Predictions({}, {}, {})

@@ -189,7 +189,6 @@ def _hide_mark(mark: re.Match[str]) -> str:
 
 
 def _blocks(paragraph: str) -> Iterator[str]:
-    """Cut an overlong paragraph, if possible at the end of a sentence, else between words."""
     start = 0
     while len(paragraph) - start > LONGEST_BLOCK:
         limit = start + LONGEST_BLOCK

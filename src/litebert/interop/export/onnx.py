@@ -52,7 +52,6 @@ def export_onnx(folder: Path, output: Path, *, int8: bool = False, has_head: boo
 
 
 def _convert(source: program.SourceModel, output: Path, *, int8: bool, bits: int = 8) -> tuple[bytes, ExportReport]:
-    """Return the file and its report, after checking its outputs in onnxruntime against those of the network."""
     graph, notes = to_graph(source.padded), tuple[str, ...]()
     data = graph.SerializeToString()
     parity = program.require_near(start_session(data), source, output)
