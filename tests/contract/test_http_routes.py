@@ -83,6 +83,7 @@ MALFORMED: dict[str, tuple[int, str, object, str]] = {
     "an unknown field": (422, "fill", {**WHOLE, CANARY: 1}, "only the fields that /docs lists"),
     "100 unknown fields": (422, "fill", dict.fromkeys(map(str, range(100)), 1), "at most 64"),
     "no blank": (422, "fill", {"text": CANARY}, "next: /docs shows an example"),
+    "fewer numbers": (422, "embeddings", {"model": "a", "input": "a", "dimensions": 9}, "dimensions is not valid"),
     "no texts": (422, "embed", {"texts": []}, "at least 1 item"),
     "a string as texts": (422, "embed", {"texts": CANARY}, ""),
     "too many texts": (422, "embed", {"texts": ["a"] * 33}, "at most 32 items"),

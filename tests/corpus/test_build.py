@@ -65,8 +65,9 @@ def test_documents_and_sentences_without_a_token_are_left_out_and_counted(write:
     assert (train.empty_documents, train.empty_sentences, train.single_sentence_documents) == (3, 2, 1)
 
 
-# number of stories, what ends a document, the share to hold out, and the number of documents held out
+# number of stories (-6: each twice), what ends a document, the share to hold out, and the number of documents held out
 SHARES = [(120, "blank-line", 0.01, 1), (3, "blank-line", 0.999, 2), (1, "blank-line", 0.02, 1), (40, "file", 0.1, 1)]
+SHARES += [(-6, "blank-line", 0.02, 1)]
 
 
 @pytest.mark.parametrize("to_held_out", [False, True])  # whichever way all draws fall
@@ -75,8 +76,8 @@ def test_at_least_one_document_is_held_out_or_the_end_of_the_only_one(
     write: Write, build: Build, monkeypatch: pytest.MonkeyPatch, to_held_out: bool,
     count: int, documents: str, share: float, expected: int,
 ) -> None:  # fmt: skip
-    originals = stories(count)
-    originals += originals[-1:] if count > 1 else []  # a copy, which must not be held out
+    distinct = stories(abs(count))
+    originals = sorted(distinct * 2) if count < 0 else distinct + (distinct[-1:] if count > 1 else [])
     monkeypatch.setattr(building, "is_held_out", lambda *_: to_held_out)
     path = write("a.txt", paragraphs(originals))
     summary = build(path, sentences="line", documents=documents, held_out=share, shard_tokens=1_500)
@@ -85,7 +86,7 @@ def test_at_least_one_document_is_held_out_or_the_end_of_the_only_one(
     assert check_corpus(summary.path).exit_code == 0, "nothing is held out that is also trained on"
     kept, trained = texts_of(held_out), texts_of(corpus)
     assert sorted(chain.from_iterable(kept + trained)) == sorted(chain.from_iterable(lowered(originals)))
-    assert 1 <= len(kept) <= (count if to_held_out else expected + 1)
+    assert 1 <= len(kept) <= (len(distinct) if to_held_out else expected + 1)
     assert (summary.train, summary.held_out) == (corpus.manifest.counts, held_out.manifest.counts)
     assert summary.train.sentences == sum(map(len, trained))
     assert len(list(corpus.path.glob("**/shard-*"))) == len(corpus.shards) + len(held_out.shards)

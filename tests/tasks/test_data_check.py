@@ -40,6 +40,8 @@ TWICE = f"{HEAD}{GOOD}row  number 7,b\nrow number 8,b\nnew,a\n"
 OF_TWICE = ["contradictory labels | 2 | line 43 | differs from {path}, line 10"]
 OF_TWICE += ["repeated row | 1 | line 42 | the same as {path}, line 9"]
 ODD = f"\ufeff{HEAD}{GOOD},a\n  ,b\nlost \ufffd here,a\n"
+ODD_LABELS = "".join(f"row {n},{('good', 'Good', 'bad', 'good;bad', 'N/A')[n % 5]}\n" for n in range(50))
+OF_ODD_LABELS = ["joined labels | 10 |  | good;bad", "doubtful label | 30 |  | Good"]
 ELSEWHERE = '{"question": "?", "context": "Me.", "answers": [{"text": "Me", "answer_start": %s}]}\n' * 3 % (0, 1, 99)
 # The name and content of a file, and its findings: kind | count | places | example
 FOUND: dict[str, tuple[str, bytes | str, list[str]]] = {
@@ -50,6 +52,7 @@ FOUND: dict[str, tuple[str, bytes | str, list[str]]] = {
     "repeated and contradictory rows": ("twice.csv", TWICE, OF_TWICE),
     "odd texts": ("odd.csv", ODD, ["empty text | 2 | line 42; line 43 | ", "lost character | 1 | line 44 | lost"]),
     "balance": ("a.csv", HEAD + LOPSIDED, ["rare label | 1 |  | b: 3", "one label in most rows | 96 |  | a: 97.0%"]),
+    "odd labels": ("a.csv", HEAD + ODD_LABELS, OF_ODD_LABELS),
     "one label": ("a.csv", f"{HEAD}one,a\ntwo,a\nbad\n", ["unusable file | 1 |  | ", "unusable row | 1 | line 4 | "]),
     "answers elsewhere": ("q.jsonl", ELSEWHERE, ["unusable row (LB-802) | 2 | line 2; line 3 | "]),
 }

@@ -26,8 +26,6 @@ from litebert.tasks.own.table import Columns, TableFile, label_of, list_of, numb
 Write = Callable[[str, bytes | str], Path]
 STORY = "Anna took a red ball to the river in the morning."
 
-# Rows
-
 PAIRS = [{"text": "It was good, really.", "label": "pos"}, {"text": "No.", "label": "neg"}]
 
 
@@ -66,7 +64,8 @@ FIRST_TEXTS = {
     "raw.tsv": ('text\tlabel\n"Yes," he said.\tpos\nA "so-called" film.\tneg\n', '"Yes," he said.'),
     "quoted.tsv": ('text\tlabel\n"Say ""yes""\tnow."\tpos\nNo.\tneg\n', 'Say "yes"\tnow.'),
     "escaped.csv": ("text,label\n" + '"He said \\"no\\", twice.",neg\n' * 3, 'He said "no", twice.'),
-    "decimals.csv": ("text;b;c\n1,5;x, y, z;3\n2,5;plain;4\n", "1,5"),
+    "decimals.csv": ("text;b;c\n1,5;x, y, z;3\n2,5;plain;4\n", "1.5"),  # numbers with decimal commas
+    "thousands.tsv": ("text\tb\n1,500\tx, y, z\n12,500\tplain\n", "1,500"),
     "one-column.csv": ("text\nHello, world.\nWell; so be it.\nYes, and, no.\n", "Hello, world."),
 }
 
@@ -214,9 +213,6 @@ def test_cells_are_read_as_texts_labels_numbers_and_lists() -> None:
     assert list_of(json.dumps(words)) == list_of(repr(words)) == words
 
 
-# Columns
-
-# Four cells of each kind
 KINDS: dict[str, Sequence[object]] = {
     "long": ["It was a very fine day.", "Nobody came to see it.", "So we all went home.", "And slept well."],
     "other": ["The day was fine.", "They did not come.", "At home we were.", "We were asleep, all of us."],
@@ -278,6 +274,7 @@ def test_the_roles_of_columns_are_guessed(line: str) -> None:
     [
         ("eins:long zwei:other urteil:few", "", "LB-854.*eins and zwei", "text=eins --column second=zwei"),
         ("text:long one:few two:few", "", "LB-854.*one and two could be it", "--column label=one"),
+        ("text:long one:truth two:truth", "", "LB-854.*one and two could be it", "--column label=one,two"),
         ("text:long $one:few $two:few", "", "LB-854", "--column 'label=$one'"),
         ("words:long ner:other", "tokens=words label=ner", "LB-841: these rows have no label", "omit"),
         ("review:long label:few", "text=reveiw", "LB-851", "did you mean review?"),
@@ -409,7 +406,7 @@ def elsewhere(start: int) -> str:
 
 
 REFUSED: dict[str, tuple[str, str, dict[str, Any], str]] = {
-    "no labels": ("r.csv", "text\none day\nso be it\n", {}, "LB-861"),
+    "no labels": ("r.csv", "text,price\none day,€3\nso be it,€4\nso on,€5\nwell,€6\n", {}, "LB-861(.|\n)*no units"),
     "one label": ("r.csv", "text,label\nso good,pos\nso bad,pos\n", {}, "LB-856"),
     "only labels": ("r.csv", "text,label\n" + "".join(f"so good,{n}x\n" for n in range(99)), {}, "LB-862"),
     "no score": ("r.csv", "text,score\nso good,1.5\nso bad,none\n", {"problem": "regression"}, "LB-859"),
@@ -431,9 +428,6 @@ def test_rows_that_cannot_be_learnt_are_refused(name: str, write: Write) -> None
     file, content, chosen, code = REFUSED[name]
     with pytest.raises(LitebertError, match=code):
         read_examples(write, file, content, **chosen)
-
-
-# Other files, and rows that are held out
 
 
 def test_other_files_are_read_as_the_training_file_was(write: Write) -> None:

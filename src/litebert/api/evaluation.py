@@ -29,7 +29,7 @@ if TYPE_CHECKING:  # whatever needs torch is imported where it is used: `liteber
     from litebert.tasks.kinds.family import Dataset
 
 Models = Annotated[Paths, "Runs or model folders; RUN is the last step of a run, RUN/best its best evaluation."]
-Data = Annotated[str | Path | None, "Folder or file of examples, or a text file."]
+Data = Annotated[str | Path | None, "Folder or file of examples; a pretrained model is evaluated on text."]
 TaskName = Annotated[str | None, "Name of the task, for a model folder without its run."]
 Columns = Annotated[Sequence[str], "--column", "ROLE=NAME, columns of your file: text=review, ..."]
 Activations = Annotated[Precision | None, "Precision of activations; by default, that of the training."]

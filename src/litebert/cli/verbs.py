@@ -510,13 +510,14 @@ def _digest_of(row: Row | LitebertError) -> str:
 
 
 def _flatten(record: Mapping[str, object], prefix: str = "") -> dict[str, object]:
-    """Return nested tables as columns with dotted names, `values.positive`; remove line breaks, write lists as JSON."""
+    """Return nested tables as columns with dotted names, `values.positive`; no line breaks, longer lists as JSON."""
     flat: dict[str, object] = {}
     for name, value in record.items():
         if isinstance(value, Mapping):
             flat |= _flatten(value, "" if name == "answer" else f"{prefix}{name}.")
         elif isinstance(value, list | tuple):
-            flat[f"{prefix}{name}"] = json.dumps(value, ensure_ascii=False)
+            is_one = len(value) == 1 and isinstance(value[0], str)  # such as the only label of a text
+            flat[f"{prefix}{name}"] = value[0] if is_one else json.dumps(value, ensure_ascii=False)
         else:
             flat[f"{prefix}{name}"] = " ".join(value.splitlines()) if isinstance(value, str) else value
     return flat

@@ -11,20 +11,19 @@ import os
 import shutil
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from itertools import count, pairwise, takewhile
+from itertools import chain, count, pairwise, takewhile
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
 from shlex import quote
 from typing import Any, NamedTuple, TypeAlias
-
-import numpy as np
 
 from litebert import files
 from litebert.corpus import shards as disk
@@ -278,27 +277,33 @@ def _finish(output: Path, plan: disk.CorpusPlan, num_parts: int, tokenizer: Toke
 def _divide(output: Path, manifests: Sequence[disk.Manifest], unknown_id: int) -> list[disk.Manifest]:
     """Divide a shard if the hashes happened to put all documents on one side.
 
-    At least one document is held out: the last ones that have no copy, so that nothing is both held out and trained
-    on. Of a single document, the end is held out. The old shard stays until the manifests are written, next to a new
-    one under the next free name, so that a build killed here can do the same again.
+    At least one document is held out: the last ones with the fewest copies, and these too, so that nothing is both
+    held out and trained on. Of a single document, the end is held out. The old shard stays until the manifests are
+    written, next to a new one under the next free name, so that a build killed here can do the same again.
     """
     full, other = sorted(manifests, key=lambda manifest: not manifest.shards)
     plan, is_train, folders = full.plan, full.part == "train", _sides(output, full.plan)
     shards = [disk.open_shard(folders[full.part], each, plan) for each in full.shards]
     num_documents, num_sentences = full.counts.documents, full.counts.sentences
-    place = len(shards) - 1  # of the shard that is divided
+    place = 0  # of the shard that is divided
     if num_documents == 1:  # its beginning and its end count as two documents
         cut = max(1, num_sentences - max(min(2, num_sentences // 2), round(plan.held_out * num_sentences)))
         bounds, leaving = [0, cut, num_sentences], {int(is_train)}
     else:
         num_held_out = max(1, round(plan.held_out * num_documents))
         num_leaving = min(num_held_out if is_train else max(1, num_documents - num_held_out), num_documents - 1)
-        hashes = [shard.hash_documents() for shard in shards]
-        distinct, times = np.unique(np.concatenate(hashes), return_counts=True)
-        single = [np.flatnonzero(times[np.searchsorted(distinct, each)] == 1) for each in hashes]  # without a copy
-        place = next((at for at in reversed(range(len(shards))) if len(single[at])), place)
+        hashes, moved, size = [shard.hash_documents().tolist() for shard in shards], set[int](), 0
+        times = Counter(chain.from_iterable(hashes))
+        for place in reversed(range(len(shards))):  # to the last one that has all copies of a document
+            here = Counter(hashes[place])
+            for each, number in reversed(here.most_common()):  # with few copies first, the last ones first
+                if number == times[each] and size < num_leaving and size + number < num_documents:
+                    moved.add(each)
+                    size += number
+            if moved:
+                break
         bounds = shards[place].documents.tolist()
-        leaving = set(single[place][-num_leaving:].tolist()) or {len(bounds) - 2}
+        leaving = {number for number, each in enumerate(hashes[place]) if each in moved} or {len(bounds) - 2}
     old, shard = full.shards[place], shards[place]
     part, made = old.name.split("-")[1], list[list[disk.ShardRecord]]()  # the shards of what stays and of what leaves
     for side, leaves in ((full.part, False), (other.part, True)):

@@ -34,7 +34,7 @@ NUM_HASHES = 128
 ADVICE: Advice = {
     "unreadable": ("error", "correct this place: the rest of the file was not read"),
     "damaged": ("error", "build the corpus again"),
-    "held-out overlap": ("error", "build again with --held-out, which keeps duplicates together"),
+    "held-out overlap": ("error", "remove duplicates (litebert corpus filter), then build again"),
     "mojibake": ("warning", "text was decoded wrongly before; repair it, for instance with ftfy"),
     "replacement character": ("warning", "U+FFFD marks lost bytes; convert the text again"),
     "control character": ("warning", "remove them; a NUL in every other position means UTF-16"),

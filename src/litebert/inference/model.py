@@ -508,10 +508,11 @@ class Model:
         head = getattr(self.network, "head_config", None)
         has = f"a {head.kind} head" if head else "pretraining heads only"
         if verb in _HEADS:
-            has = has if head else f"no {', '.join(self._missing_weights(verb)[:3])}"
-            what = f"{self.source} cannot {verb}: its file lacks weights for that"
-            expected = f"the {_HEADS[verb]} head; files from the hub often lack sentence order"
-            advice = "use a model that litebert pretrained, or pretrain this one further"
+            what, expected = f"{self.source} cannot {verb}: its file lacks weights for that", f"the {_HEADS[verb]} head"
+            advice = "use the model that it was fine-tuned from, which has this head"
+            if not head:
+                has = f"no {', '.join(self._missing_weights(verb)[:3])}; files from the hub often lack sentence order"
+                advice = "use a model that litebert pretrained, or pretrain this one further"
             return RequestError("LB-612", what, received=has, expected=expected, next=advice)
         what, advice = f"{self.source} cannot {verb}: it was not fine-tuned for that", "litebert finetune --help"
         expected = f"a {' or '.join(kind for kind, record in HEADS.items() if record.verb == verb)} head"

@@ -83,12 +83,12 @@ def _order_line(_: Row, found: Order | Coherence) -> str:
 
 def _labels_line(row: Row, found: Classification) -> str:
     values = "  ".join(f"{name} {value:.4g}" for name, value in found.values.items())
-    return f"{', '.join(found.labels) or 'no label':<16}  {row['text'][:50]:<50}  {values}"
+    return f"{', '.join(found.labels) or 'no label':<16}  {' '.join(row['text'].split())[:50]:<50}  {values}"
 
 
 def _vector_line(row: Row, vector: Sequence[float]) -> str:
     numbers = " ".join(f"{value:.3f}" for value in vector[:6])
-    return f"{row['text'][:40]:<40}  {len(vector)} numbers: {numbers} …"
+    return f"{' '.join(row['text'].split())[:40]:<40}  {len(vector)} numbers: {numbers} …"
 
 
 def _spans_line(row: Row, found: Results[SpanFound]) -> str:

@@ -54,12 +54,6 @@ class Findings:
     """Collect findings of the kinds in a table of advice; the first places of each are kept.
 
     Kinds that differ in a detail ("unusable row (LB-843)") are counted separately.
-
-    >>> found = Findings({"empty text": ("note", "omitted")}, num_places=2)
-    >>> for line in (3, 9):
-    ...     found.add("empty text", f"a.csv, line {line}")
-    >>> found.report()[0].where
-    'a.csv, line 3; a.csv, line 9'
     """
 
     def __init__(self, advice: Advice, *, num_places: int = 1) -> None:

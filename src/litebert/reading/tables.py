@@ -5,6 +5,7 @@ valid, so that callers decide whether one bad row makes a file unusable.
 """
 
 import csv
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -28,6 +29,7 @@ MAX_WORDS = 10_000  # the most words in a sentence; if no blank line comes in so
 NO_DELIMITER = "\x1f"
 _DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars", NO_DELIMITER: "nothing"}
 _ROWS_AT_ONCE = 16
+_COMMA = re.compile(r"^(\s*[+-]?\d+),(\d+\s*)$")
 
 
 # ---- delimited files ------------------------------------------------------------------------------------------------
@@ -39,12 +41,13 @@ class Dialect:
 
     delimiter: str
     quoting: Quoting
+    decimals: tuple[int, ...] = ()  # the columns of numbers with decimal commas, which are read as points
 
     def rows(self, lines: Iterable[str]) -> Iterator[tuple[int, int, list[str] | csv.Error]]:
         """Parse lines without line ends; yield (first line, number of lines, cells or their error) for each row."""
-        if self == Dialect("\t", "none"):  # as in GLUE, where a cell may have a carriage return, which csv refuses
+        if (self.delimiter, self.quoting) == ("\t", "none"):  # as in GLUE; csv refuses a carriage return in a cell
             for number, line in enumerate(lines, 1):
-                yield number, 1, line.split(self.delimiter) if line else []
+                yield number, 1, self._with_points(line.split(self.delimiter)) if line else []
             return
         csv.field_size_limit(MAX_CELL)  # a global setting, always set to the same value
         reader: Any = csv.reader(
@@ -59,16 +62,19 @@ class Dialect:
         while True:
             before = reader.line_num
             try:
-                cells = next(reader)
+                cells: list[str] | csv.Error = self._with_points(next(reader))
             except StopIteration:
                 return
             except csv.Error as error:
                 cells = error
             yield before + 1, reader.line_num - before, cells
 
+    def _with_points(self, cells: list[str]) -> list[str]:
+        return [_COMMA.sub(r"\1.\2", cell) if n in self.decimals else cell for n, cell in enumerate(cells)]
+
     def __str__(self) -> str:
         quotes = "" if self.quoting != "none" else ", quotes are literal"
-        return f"{_DELIMITERS[self.delimiter]} between cells{quotes}"
+        return f"{_DELIMITERS[self.delimiter]} between cells{quotes}{', decimal commas' * bool(self.decimals)}"
 
 
 def scan_delimited(source: Source, dialect: Dialect, columns: Sequence[str], *, has_header: bool) -> Iterator[Scanned]:
@@ -179,11 +185,7 @@ def require_distinct(columns: Sequence[str], place: str, expected: str = "a name
 
 
 def texts_of(row: Row, column: str, place: str) -> Iterator[str]:
-    """Yield the text of a column, or each text of a list, which may be nested.
-
-    >>> list(texts_of({"text": ["One.", ["Two.", "Three."]]}, "text", "a.jsonl, line 1"))
-    ['One.', 'Two.', 'Three.']
-    """
+    """Yield the text of a column, or each text of a list, which may be nested."""
     if column not in row:
         what, present = f"{place}: there is no column {column}", list(map(str, row))
         expected = f"one of {', '.join(present) or '(the object is empty)'}"

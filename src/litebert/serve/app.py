@@ -133,7 +133,7 @@ def job_of(verb: str, body: RequestBody) -> Job:
     rows = [{"text": text} for text in texts]
     if pairs is not None:
         if len(pairs) != len(texts):
-            raise invalid("pairs is not valid", "as many pairs as texts")
+            raise invalid("pairs is not valid", "as many pairs as texts", "pairs")
         rows = [{"text": text, "second": pair} for text, pair in zip(texts, pairs, strict=True)]
     tokens = count_tokens([*texts, *(pairs or ())])
     return Job(verb, rows, given, 100 * tokens if verb == "explain" else tokens)  # explanations take many passes
@@ -152,6 +152,7 @@ class EmbeddingsBody(RequestBody):
     ]
     model: Name
     encoding_format: Literal["float", "base64"] = "float"
+    dimensions: None = None  # vectors cannot be shortened
     user: Name | None = None
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from litebert.errors import LitebertError, RequestError, format_count
 from litebert.reading.findings import Advice, CheckReport, Findings
 from litebert.reading.tables import Row
-from litebert.tasks.own.table import LEARNT, TableFile, chosen_columns, open_table
+from litebert.tasks.own.table import LEARNT, MISSING, TableFile, chosen_columns, open_table
 from litebert.tokenizer import Tokenizer
 from litebert.tokenizer.tokenizer import UnknownPieces
 
@@ -35,6 +35,8 @@ ADVICE: Advice = {
     "contradictory labels": ("warning", "one of them is wrong: check them, keep one"),
     "repeated row": ("warning", "remove all but one: training would see them more often"),
     "empty text": ("warning", "an example without text teaches nothing"),
+    "joined labels": ("warning", "with several labels per row: --problem multi-label"),
+    "doubtful label": ("warning", "if it differs from another only in case, or means that there is none, correct it"),
     "rare label": ("warning", "too few to learn from: add examples, or merge labels"),
     "one label in most rows": ("warning", "do not judge by accuracy; see task.class_weights"),
     "lost character": ("warning", "U+FFFD marks lost bytes: convert the text again"),
@@ -180,6 +182,8 @@ class _Check:
 
     def add_split(self, table: TableFile, reading: "RowReading[Any, Any]", *, is_labelled: bool) -> None:
         """Check the examples of a file."""
+        from litebert.tasks.own.dataset import labels_in
+
         name, place, family, is_train = table.source.name, table.source.place, reading.family, not self.splits
         examples = self.usable_rows(table, partial(reading.example_of, table, is_labelled=is_labelled))
         say, labels = partial(self.found.add, detail=name), Counter[str]()
@@ -240,7 +244,12 @@ class _Check:
         self.splits.append(SplitReport(name, num_rows, dict(sorted(labels.items())), lengths))
         if is_train:
             self.train = {key: place(next(iter(answers.values()))[0]) for key, answers in seen.items()}
+        cases = Counter(map(str.casefold, labels))
         for label, count in sorted(labels.items()) if is_train and family.head.labels else ():
+            if len(parts := labels_in(label, label)) > 1 and labels.keys() >= {*parts}:
+                self.found.add("joined labels", name, label, times=count)
+            if cases[label.casefold()] > 1 or label.lower() in MISSING:
+                self.found.add("doubtful label", name, label, times=count)
             if count < RARE:
                 self.found.add("rare label", name, f"{label}: {count}", detail=label)
             elif count / num_rows > MOST and num_labelled == labels.total():

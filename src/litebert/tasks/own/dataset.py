@@ -35,6 +35,7 @@ from litebert.tasks.kinds.tagging import TagAnswer, TagExample, TokenClassificat
 from litebert.tasks.kinds.text import ChoiceExample, Label, MultipleChoice, Scores, TextClassification, TextExample
 from litebert.tasks.own.table import (
     LEARNT,
+    MISSING,
     Columns,
     Role,
     RowShape,
@@ -44,6 +45,7 @@ from litebert.tasks.own.table import (
     have_words,
     label_of,
     list_of,
+    mark_of,
     number_of,
     open_table,
     pair_flags,
@@ -126,7 +128,6 @@ class RowReading(ABC, Generic[Example, Answer]):
 MANY = 20  # distinct whole numbers may be scores if there are more than this
 SLIPS = 20  # in a column of fractions, at most one cell in this many may not be a number
 AMOUNTS = ("score", "rating", "similarity", "relatedness")  # a column of many whole numbers with such a name has scores
-MISSING = ("nan", "na", "n/a", "null", "none")  # words for a missing value, in a column of numbers
 SEPARATORS = "|;,"  # between the labels of one cell, the likeliest first
 _SHOWN_LABELS = 10
 
@@ -168,11 +169,7 @@ def members_of(cell: object, separator: str | None = None) -> Sequence[object]:
 
 
 def labels_in(cell: object, text: str) -> list[str]:
-    """Return the labels of a cell that may have several; they are separated by the likeliest mark in a text.
-
-    >>> labels_in("red| blue", "a|b"), labels_in(["red"], ""), labels_in(None, "")
-    (['red', 'blue'], ['red'], [])
-    """
+    """Return the labels of a cell that may have several; they are separated by the likeliest mark in a text."""
     separator = next((mark for mark in SEPARATORS if mark in text), SEPARATORS[-1])
     return [label for member in members_of(cell, separator) if (label := label_of(member)) is not None]
 
@@ -184,7 +181,6 @@ _PROBLEM_TYPES = {
     "multi-label": "multi_label_classification",
     "regression": "regression",
 }
-_MARKS = {"false": 0, "true": 1, "no": 0, "yes": 1}  # besides 0 and 1, in a column for one label
 
 
 class TextRows(RowReading[TextExample, Scores]):
@@ -217,7 +213,7 @@ class TextRows(RowReading[TextExample, Scores]):
             return cls(columns, found, labels), f"{len(labels)} labels, any number of them per row"
         if problem is None and len(single) > max(20, single.total() // 2):
             what = f"{file}: column {name} does not look like labels"
-            received = f"{len(single):,} different values in {single.total():,} rows"
+            received = f"{len(single):,} different values in {single.total():,} rows, such as {next(iter(single))}"
             advice = "--column label=NAME; or, if these are labels, --problem classification"
             raise LitebertError("LB-862", what, received=received, next=advice)
         missing = MISSING if _are_numbers(single) else ()
@@ -255,7 +251,7 @@ class TextRows(RowReading[TextExample, Scores]):
         if self.problem == "regression":
             if (score := number_of(cell)) is None:
                 what = f"{place}: column {names[0]} is not a finite number"
-                advice = "correct the row, or data.missing_labels=skip; for classes: --problem classification"
+                advice = "write it like 1234.5; empty: data.missing_labels=skip; for classes: --problem classification"
                 raise LitebertError("LB-859", what, received=repr(cell), next=advice)
             return score
         if len(names) == 1:
@@ -264,11 +260,10 @@ class TextRows(RowReading[TextExample, Scores]):
             return tuple(sorted({self.number(label, place) for label in labels}))
         given = []
         for number, name in enumerate(names):
-            mark = (label_of(row.get(name)) or "0").lower()
-            if (is_given := _MARKS.get(mark, number_of(mark))) not in (0, 1):
+            if (is_given := mark_of(row.get(name))) not in (0, 1):
                 what = f"{place}: column {name} does not say whether the label is given"
                 advice = "--column label=NAME with one column, for one label per row"
-                raise LitebertError("LB-860", what, received=mark, expected="0 or 1", next=advice)
+                raise LitebertError("LB-860", what, received=row.get(name), expected="0 or 1", next=advice)
             if is_given:
                 given.append(number)
         return tuple(given)
@@ -450,7 +445,8 @@ def settle(table: TableFile, columns: Sequence[str], problem: str | None) -> tup
     kind = READINGS[shape]
     if not found.all(kind.learnt):
         what, received = f"{file} has no column of labels", f"columns {', '.join(table.columns)}"
-        raise LitebertError("LB-861", what, received=received, next=f"--column {kind.learnt}=NAME")
+        advice = f"--column {kind.learnt}=NAME; numbers have no units and no commas: 1234.5"
+        raise LitebertError("LB-861", what, received=received, next=advice)
     if table.has_header is False:  # then other files have none either
         found = replace(found, has_header=False)
     reading, about = kind.settle((row for _, row in table.rows()), file, found, problem)
@@ -547,9 +543,6 @@ def draw_held_out(groups: Sequence[tuple[str, str]], share: float) -> NDArray[np
 
     Equal keys are drawn together unless all keys are equal; if their strata differ, the first by name counts. A key
     with so many rows that the share would be missed by more with it than without it is not drawn.
-
-    >>> draw_held_out([*zip("abcdef", "xxxyyy")], 0.34).tolist()
-    [True, False, False, False, True, False]
     """
     keys = [key for key, _ in groups]
     if len(set(keys)) == 1:  # then rows are drawn by their numbers

@@ -11,9 +11,9 @@ import re
 import shlex
 import tomllib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain, islice
+from itertools import chain, islice, zip_longest
 from pathlib import Path
 from statistics import fmean
 from typing import Literal, TypeAlias
@@ -48,11 +48,7 @@ KNOWN_NAMES = frozenset([*CHOSEN, *(name for names in (*NAMES.values(), *PAIRS) 
 
 
 def normalize_name(name: str) -> str:
-    """Return a column's name normalised for comparison: letters and digits, in lower case.
-
-    >>> normalize_name("Review Text"), normalize_name("sentence_A")
-    ('reviewtext', 'sentencea')
-    """
+    """Return a column's name normalised for comparison: letters and digits, in lower case."""
     return "".join(filter(str.isalnum, name)).lower()
 
 
@@ -61,6 +57,9 @@ def normalize_name(name: str) -> str:
 SAMPLE_ROWS, SAMPLE_CHARACTERS = 1_000, 1 << 20  # from which a table's dialect, columns and contents are guessed
 _DOUBLED = re.compile(r'(?:^|\t)"(?:[^"\t]|"")*""')
 _NAME = re.compile(r"[\w .()/#-]{1,30}")
+_COMMA = re.compile(r"[+-]?\d+(,\d+)?").fullmatch  # a number that is whole or has a decimal comma
+_THOUSANDS = re.compile(r"[+-]?(\d+|[1-9]\d{0,2},\d{3})").fullmatch
+MISSING = ("nan", "na", "n/a", "null", "none")  # words for a missing value, in a column of numbers
 
 
 @dataclass(frozen=True)
@@ -155,7 +154,14 @@ def guess_dialect(lines: Sequence[str], *, kind: str) -> Dialect:
         is_named = len(first) > 1 and any(normalize_name(cell) in KNOWN_NAMES for cell in first)
         return len(first) > 1, dialect.delimiter == tables.NO_DELIMITER, is_named, num_fitting / len(lines)
 
-    return max((Dialect(mark, each) for mark, several in quotings.items() for each in several), key=fit)
+    best = max((Dialect(mark, each) for mark, several in quotings.items() for each in several), key=fit)
+    if best.delimiter not in ";\t":
+        return best
+    # Columns of numbers with decimal commas; if all are like 12,345, the commas may separate thousands.
+    rows = [[cell.strip().lower() for cell in cells] for _, _, cells in best.rows(lines) if isinstance(cells, list)]
+    columns = enumerate({*cells} - {"", *MISSING} for cells in zip_longest(*[*filter(None, rows)][1:], fillvalue=""))
+    found = (n for n, cells in columns if all(map(_COMMA, cells)) and not all(map(_THOUSANDS, cells)))
+    return replace(best, decimals=tuple(found))
 
 
 def guess_header(rows: Sequence[Sequence[str]]) -> bool:
@@ -190,11 +196,7 @@ _QUOTED = re.compile(r"'((?:[^'\\]|\\.)*)'|\"((?:[^\"\\]|\\.)*)\"")
 
 
 def text_of(value: object) -> str | None:
-    """Return a cell as text.
-
-    >>> text_of("a b"), text_of(3.0), text_of(True), text_of(""), text_of(float("nan"))
-    ('a b', '3', 'true', None, None)
-    """
+    """Return a cell as text: 3.0 as 3, True as true, an empty cell and NaN as None."""
     if isinstance(value, str):
         return replace_surrogates(value) or None
     if isinstance(value, float):
@@ -205,20 +207,12 @@ def text_of(value: object) -> str | None:
 
 
 def label_of(value: object) -> str | None:
-    """Return a cell as the name of a label, without surrounding white space.
-
-    >>> label_of(" positive "), label_of(1), label_of("  ")
-    ('positive', '1', None)
-    """
+    """Return a cell as the name of a label, without surrounding white space."""
     return (text_of(value) or "").strip() or None
 
 
 def number_of(value: object) -> float | None:
-    """Return a cell as a number that is finite in float32, in which the network computes.
-
-    >>> number_of("4.5"), number_of(3), number_of("NaN"), number_of("four")
-    (4.5, 3.0, None, None)
-    """
+    """Return a cell as a number that is finite in float32, in which the network computes."""
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         return None
     if isinstance(value, str) and "_" in value:  # Python reads 1_000 as a number; in data, it is none
@@ -230,12 +224,14 @@ def number_of(value: object) -> float | None:
     return number if abs(number) < 3.4e38 else None  # false for NaN, too
 
 
-def list_of(value: object) -> list[object] | None:
-    """Return a cell as a list: from a list, or from text as JSON, Python or numpy write one.
+def mark_of(value: object) -> float | None:
+    """Return 1 if a cell says that a label is given, 0 if it does not (or is empty); another value says neither."""
+    mark = (label_of(value) or "0").lower()
+    return {"false": 0, "true": 1, "no": 0, "yes": 1}.get(mark, number_of(mark))
 
-    >>> list_of('["a", "b"]'), list_of("['a', 'b']"), list_of("['a' 'b']"), list_of("a b")
-    (['a', 'b'], ['a', 'b'], ['a', 'b'], None)
-    """
+
+def list_of(value: object) -> list[object] | None:
+    """Return a cell as a list: from a list, or from text as JSON, Python or numpy write one."""
     if isinstance(value, (list, tuple)):
         return list(value)
     text = value.strip() if isinstance(value, str) else ""
@@ -272,11 +268,7 @@ class Columns:
         return next((row.get(name) for name in self.all(role)), None)
 
     def words(self) -> Names:
-        """Return the assignments that a user would type for these columns.
-
-        >>> Columns({"text": ("1",), "choices": ("2", "3, 4")}, has_header=False).words()
-        ('text=1', 'choices=2,"3, 4"', 'header=no')
-        """
+        """Return the assignments that a user would type for these columns."""
         words = list[str]()
         for role, names in self.names.items():
             written = io.StringIO()
@@ -392,7 +384,9 @@ def guess_columns(
         if len(candidates) == 1:
             return tuple(candidates)
         which = f"{' and '.join(candidates)} could be it" if candidates else "none looks like it"
-        advice = f"--column {shlex.quote(f'{role}={candidates[0]}' if candidates else f'{role}=NAME')}"
+        marks = [name for name in free_columns() if all(mark_of(cell) in (0, 1) for cell in cells[name])]
+        named = marks if role == "label" and len(marks) > 1 else candidates[:1]  # a column for each label
+        advice = f"--column {shlex.quote(Columns({role: tuple(named) or ('NAME',)}).words()[0])}"
         if role == "text" and len(candidates) == 2:
             advice = pair_flags(candidates)
         what, received = f"it is unclear which column is the {role}: {which}", f"columns {', '.join(names)}"
