@@ -106,7 +106,7 @@ def test_rows_of_every_kind_of_task_are_checked(write: Write) -> None:
     spans = '{"question": "%s", "context": "Me.", "answer": %s, "answer_start": %s}\n'
     for name, content, labels in (
         ("t.conll", "Anna B-PER\ngoes O\n\nhome O\n", {"B-PER": 1, "O": 2}),
-        ("c.jsonl", '{"question": "?", "choices": ["a", "b"], "label": 1}\n', {"choice 2": 1}),
+        ("c.jsonl", '{"question": "?", "choices": ["a", "b"], "label": 0}\n', {"choice 1": 1}),
         ("q.jsonl", spans % ("Who?", '"Me"', 0) + spans % ("Why?", "null", "null"), {"answered": 1, "unanswerable": 1}),
         ("m.jsonl", '{"text": "a b", "tags": ["x", "y"]}\n{"text": "c", "tags": []}\n', {"x": 1, "y": 1}),
     ):
