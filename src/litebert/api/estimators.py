@@ -135,8 +135,8 @@ class LitebertClassifier(ClassifierMixin, _TakesTexts):  # type: ignore[misc]
 
     def predict(self, X: Sequence[str]) -> Labels:  # noqa: N803
         """Return the likeliest class of each text."""
-        likeliest: Labels = self.classes_[self.predict_proba(X).argmax(1)]
-        return likeliest
+        numbers = self.predict_proba(X).argmax(1)
+        return np.asarray(self.classes_[numbers])
 
     @cached_property
     def _model(self) -> Model:

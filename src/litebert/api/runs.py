@@ -157,7 +157,7 @@ class Run(on_disk.Run):
 
 def conclude(run: Run, *, quiet: bool = False, was_finished: bool = False) -> Run:
     """Write the report of a finished run; print a line if there was nothing to do, or if the run was stopped."""
-    said = f"nothing was trained: what was asked for is finished in {run.folder}" if was_finished else ""
+    said = f"nothing was trained: what was asked for is already finished in {run.folder}" if was_finished else ""
     if run.exit_code:
         said = "stopped with a checkpoint; rerun the command to resume"
     else:

@@ -316,7 +316,7 @@ def shares(sizes: Sequence[int], *, weights: Sequence[float] | None = None, temp
     ([0.9, 0.1], [0.75, 0.25])
     """
     given = np.array(weights or sizes, dtype=np.float64)
-    powers = (given / given.max()) ** (1 / temperature)  # at most 1: none overflows
+    powers = (given / 2.0 ** np.frexp(given.max())[1]) ** (1 / temperature)  # exact, below 1: none overflows
     return [float(share) for share in powers / powers.sum()]
 
 
