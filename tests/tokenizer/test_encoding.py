@@ -54,6 +54,7 @@ def test_any_string_has_offsets_in_order_and_inside_the_text(own: Tokenizer, wor
 @settings(max_examples=20_000, deadline=None)
 def test_twenty_thousand_strings_encode(own: Tokenizer, wordpiece: Tokenizer, text: str) -> None:
     test_any_string_has_offsets_in_order_and_inside_the_text.hypothesis.inner_test(own, wordpiece, text)
+    assert own.encode_ids([text, "a", text]) == [own.encode(each).ids for each in (text, "a", text)]
 
 
 def test_pieces_make_up_known_words_and_decoding_marks_unknown_ones(own: Tokenizer, wordpiece: Tokenizer) -> None:
