@@ -48,10 +48,11 @@ def name_in(origin: str | None, kind: Literal["recipe", "preset"]) -> str | None
 
 @dataclass(frozen=True)
 class Setting:
-    """A value and where it was set."""
+    """A value, where it was set, and how it was written on a command line."""
 
     value: Json
     origin: str = FLAG
+    word: str | None = None
 
 
 Settings = dict[str, Setting]
@@ -80,7 +81,7 @@ def settings_from_words(words: Sequence[str]) -> Settings:
             value = tomllib.loads(f"value = {text}")["value"]
         except tomllib.TOMLDecodeError:
             value = None if text == "null" else text
-        settings[key] = Setting(value, f"{_TYPED}{word}")
+        settings[key] = Setting(value, f"{_TYPED}{word}", text)
     return settings
 
 
@@ -121,9 +122,9 @@ def resolve(schema: type[Schema], *layers: Settings) -> Resolved[Schema]:
     sections: dict[str, dict[str, Json]] = {section: {} for section in schema.model_fields}
     for key, setting in merged.items():
         section, _, name = key.partition(".")
-        takes_words = known[key].annotation in (str, str | None) and setting.origin.startswith(_TYPED)
-        is_word = takes_words and not isinstance(setting.value, str | None)  # 2024 or 2024-01-01 for a text
-        sections[section][name] = setting.origin.partition("=")[2].strip() if is_word else setting.value
+        takes_text, is_text = known[key].annotation in (str, str | None), isinstance(setting.value, str | None)
+        value = setting.word if takes_text and not is_text else None  # 2024 or 2024-01-01 for a text
+        sections[section][name] = setting.value if value is None else value
     try:
         config = schema.model_validate(sections)
     except ValidationError as error:
