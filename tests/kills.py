@@ -11,12 +11,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import torch
 
 import litebert
 from litebert.config import OptimConfig
+from litebert.corpus import build as building
 from litebert.errors import LitebertError
 from litebert.folder import load_model
 from litebert.optim import build_optimizer
@@ -73,21 +75,31 @@ def operations(child: int, reader: int) -> int | None:
     return int(number) if number else None
 
 
-# ---- a training -----------------------------------------------------------------------------------------------------
+# ---- a training, or the build of a corpus ---------------------------------------------------------------------------
+
+
+def each_killed(work: Callable[[str], object], folder: Path, parts: list[float]) -> int:
+    """Do the work `whole`, then for each of `parts` the work `killed-PART`, killed after that share of its operations.
+
+    Return how many operations on files of the folder the whole work has.
+    """
+    whole = operations(*begin(partial(work, "whole"), folder)) or 0
+    for part in parts:
+        kill_at = max(1, round(part * whole))
+        assert operations(*begin(partial(work, f"killed-{part}"), folder, kill_at)) is None
+    return whole
 
 
 def train(verb: str, arguments: dict, runs: str, parts: list[float]) -> int:
-    """Train once in full, then once for each of `parts`, killed after that share of the full run's file operations."""
-
-    def forked(name: str, kill_at: int = 0) -> int | None:
-        work = lambda: getattr(litebert, verb)(**arguments, runs=runs, name=name, quiet=True)  # noqa: E731
-        return operations(*begin(work, Path(runs), kill_at))
-
-    whole = forked("whole") or 0
-    for part in parts:
-        assert forked(f"killed-{part}", max(1, round(part * whole))) is None
+    work = lambda name: getattr(litebert, verb)(**arguments, runs=runs, name=name, quiet=True)  # noqa: E731
+    whole = each_killed(work, Path(runs), parts)
     Path(runs, "whole", "model", "model.safetensors").stat()
     return whole
+
+
+def build(settings: dict, folder: str, parts: list[float]) -> int:
+    building.PART_BYTES = 1  # a part for each input
+    return each_killed(lambda name: building.build_corpus(**settings, output=Path(folder, name)), Path(folder), parts)
 
 
 # ---- checkpoints ----------------------------------------------------------------------------------------------------
@@ -152,4 +164,4 @@ if __name__ == "__main__":
     torch.set_num_threads(1)
     _, task, without, arguments = sys.argv
     exec(without, {"checkpoint": checkpoint})
-    print({"train": train, "saves": saves, "readers": readers}[task](**json.loads(arguments)))
+    print({"train": train, "build": build, "saves": saves, "readers": readers}[task](**json.loads(arguments)))

@@ -5,13 +5,12 @@ import shlex
 import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import jsonschema
 import pytest
 
-from .shell import COMMAND, QUICK, TEXTS, assert_error, digest, interrupted, leaves, litebert
+from .shell import QUICK, TEXTS, assert_error, interrupted, leaves, litebert
 from .tiny import PRETRAIN, Desk
 
 
@@ -278,20 +277,6 @@ def test_a_training_with_non_finite_numbers_exits_with_five(desk: Desk, tmp_path
 
 
 # ---- outputs ---------------------------------------------------------------------------------------------------------
-
-
-def test_a_killed_corpus_build_resumes_to_the_same_bytes(desk: Desk, tmp_path: Path) -> None:
-    (tmp_path / "t.txt").write_text(desk.stories.read_text() * 30)
-    words = ("corpus", "build", "t.txt", "--tokenizer", desk.tokenizer, "--held-out", 0.2, "--documents", "blank-line")
-    words += ("--workers", 1, "--quiet", "--output")
-    with subprocess.Popen([*COMMAND, *map(str, words), "killed"], cwd=tmp_path) as running:
-        while running.poll() is None and not (tmp_path / "killed").exists():
-            time.sleep(0.002)
-        running.kill()
-    done = litebert(*words, "killed", cwd=tmp_path)
-    assert done.code == 0, done.stderr
-    assert litebert(*words, "whole", cwd=tmp_path).code == 0
-    assert digest(tmp_path / "killed") == digest(tmp_path / "whole")
 
 
 def test_a_dry_run_writes_nothing_and_a_small_text_has_fewer_pieces_than_requested(desk: Desk, tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from litebert.corpus.corpus import corpus_push
 from litebert.corpus.shards import CorpusPlan
 from litebert.errors import DamagedError, LitebertError, ResourceError
 from litebert.files import locked
+from tests.kills import killed
 from tests.memory import run_in_child
 
 from .conftest import Build, Story, Write, paragraphs, rows, stories, texts_of, tree
@@ -175,28 +176,16 @@ def test_a_build_of_one_part_reports_its_progress(name: str, write: Write, build
 
 
 BUILD = """
-import json, os, signal, sys
-import litebert.corpus.build as build
-
-def watch(event, arguments):
-    global done
-    if event in ("open", "os.rename", "os.mkdir", "os.rmdir", "os.remove") and str(arguments[0]).startswith(output):
-        done += 1
-        if done == int(sys.argv[2]):
-            os.kill(os.getpid(), signal.SIGKILL)
-
-if __name__ == "__main__":
-    build.PART_BYTES, done, settings = 1, 0, json.loads(sys.argv[1])
-    output = settings["output"]
-    sys.addaudithook(watch)
-    build.build_corpus(**settings)
-    print(done)
+import json, sys
+from litebert.corpus import build
+build.PART_BYTES = 1  # a part for each input
+build.build_corpus(**json.loads(sys.argv[1]))
 """
 
 
-def command(settings: Settings, output: Path, kill_at: int = 0) -> list[str]:
-    """Return the command of a build that kills itself before file operation `kill_at`."""
-    return [sys.executable, "-c", BUILD, json.dumps({**settings, "output": str(output)}), str(kill_at)]
+def build_in_child(settings: Settings, **environment: str) -> "subprocess.Popen[bytes]":
+    command = [sys.executable, "-c", BUILD, json.dumps(settings, default=str)]
+    return subprocess.Popen(command, env={**os.environ, **environment})
 
 
 @pytest.fixture(scope="module")
@@ -210,39 +199,41 @@ def settings(tmp_path_factory: pytest.TempPathFactory, vocabulary: Path) -> Sett
     return {**text, "held_out": 0.3, "shard_tokens": 2_000, "workers": 1}
 
 
+KILLED_AT = [k / 6 for k in range(7)]  # shares of the file operations: 0 is the first operation, 1 the last
+
+
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory, settings: Settings) -> tuple[Path, int]:
-    """Return an uninterrupted build and the number of its file operations."""
-    output = tmp_path_factory.mktemp("whole") / "corpus"
-    operations = int(subprocess.check_output(command(settings, output)))
-    assert operations > 100
-    assert (len(list(output.glob("shard-*"))) > 6) and (len(list(output.glob("held-out/shard-*"))) > 3)
-    assert not [*output.rglob("*.partial-*"), *output.glob("build.json")]
-    with_workers = output.with_name("with-workers")
-    assert subprocess.call(command({**settings, "workers": 2}, with_workers)) == 0
-    assert tree(with_workers) == tree(output)
-    return output, operations
+def builds(tmp_path_factory: pytest.TempPathFactory, settings: Settings) -> Path:
+    """Return a folder with an uninterrupted build and one killed at each of those operations."""
+    folder = tmp_path_factory.mktemp("builds")
+    assert killed("build", settings=settings, folder=folder, parts=KILLED_AT) > 100
+    whole = folder / "whole"
+    assert (len(list(whole.glob("shard-*"))) > 6) and (len(list(whole.glob("held-out/shard-*"))) > 3)
+    assert not [*whole.rglob("*.partial-*"), *whole.glob("build.json")]
+    return folder
 
 
-@pytest.mark.parametrize("point", [k / 6 for k in range(7)])  # of the file operations: 0 is the first, 1 the last
+@pytest.mark.parametrize("part", KILLED_AT)
 def test_build_killed_at_any_file_operation_resumes_to_the_same_bytes(
-    settings: Settings, whole: tuple[Path, int], tmp_path: Path, point: float
+    settings: Settings, builds: Path, monkeypatch: pytest.MonkeyPatch, part: float
 ) -> None:
-    reference, operations = whole
-    output, at = tmp_path / "corpus", 1 + round(point * (operations - 1))
-    assert subprocess.call(command(settings, output, at)) == -signal.SIGKILL
-    if point == 0.5:
+    monkeypatch.setattr(building, "PART_BYTES", 1)
+    output, workers = (
+        builds / f"killed-{part}",
+        2 if part == 0 else 1,
+    )  # at 0 nothing is there: two workers build it all
+    if part == 0.5:
         with pytest.raises(LitebertError, match="begun with other settings"):
             build_corpus(**{**settings, "output": output, "held_out": 0.2})
     before = {path: path.stat().st_ino for path in output.rglob("shard-*-????")}
-    assert subprocess.call(command(settings, output)) == 0
+    build_corpus(**{**settings, "output": output, "workers": workers})
     assert {path: path.stat().st_ino for path in before} == before, "shards that are whole are not made again"
-    assert tree(output) == tree(reference)
+    assert tree(output) == tree(builds / "whole")
 
 
 def test_killing_a_build_ends_its_workers(settings: Settings, tmp_path: Path) -> None:
     output = tmp_path / "corpus"
-    with subprocess.Popen(command({**settings, "workers": 2}, output), stdout=subprocess.DEVNULL) as parent:
+    with build_in_child({**settings, "workers": 2, "output": output}) as parent:
         while not list(output.glob("shard-*")):  # until its workers have begun to write
             assert parent.poll() is None
         workers = Path(f"/proc/{parent.pid}/task/{parent.pid}/children").read_text().split()
@@ -274,16 +265,6 @@ def test_an_error_of_a_worker_stops_the_others_and_a_death_is_reported(monkeypat
 
 # On a real Ray cluster: a head and two workers
 
-ON_A_CLUSTER = """
-import sys
-from pathlib import Path
-from litebert.corpus import build, build_corpus
-build.PART_BYTES = 1  # a part for each input
-folder = Path(sys.argv[1])
-build_corpus(sorted(folder.glob("*.txt")), tokenizer=folder / "tokenizer", output=folder / "spread",
-             sentences="line", held_out=0.1, cluster=True)
-"""
-
 
 @pytest.fixture
 def cluster() -> Iterator[str]:
@@ -305,10 +286,9 @@ def test_a_worker_killed_while_building_loses_nothing_and_repeats_nothing(
 ) -> None:
     for number in range(24):  # inputs that take a second each
         (tmp_path / f"{number:02d}.txt").write_text(f"Story {number}.\n{stories.read_text()}\n" * 40)
-    (tmp_path / "tokenizer").symlink_to(corpus.parent / "tokenizer")
-    driver = subprocess.Popen(
-        [sys.executable, "-c", ON_A_CLUSTER, str(tmp_path)], env={**os.environ, "RAY_ADDRESS": cluster}
-    )
+    settings = {"inputs": sorted(tmp_path.glob("*.txt")), "tokenizer": corpus.parent / "tokenizer"}
+    settings |= {"sentences": "line", "held_out": 0.1}
+    driver = build_in_child({**settings, "output": tmp_path / "spread", "cluster": True}, RAY_ADDRESS=cluster)
     limit = time.monotonic() + 300
     while len(list((tmp_path / "spread" / "parts").glob("*.json"))) < 3 and time.monotonic() < limit:
         assert driver.poll() is None
@@ -319,7 +299,6 @@ def test_a_worker_killed_while_building_loses_nothing_and_repeats_nothing(
     assert driver.wait(timeout=500) == 0
 
     monkeypatch.setattr(building, "PART_BYTES", 1)
-    settings = {"tokenizer": tmp_path / "tokenizer", "sentences": "line", "held_out": 0.1, "workers": 1}
-    build_corpus(sorted(tmp_path.glob("*.txt")), output=tmp_path / "local", **settings)
+    build_corpus(**settings, output=tmp_path / "local", workers=1)
     assert tree(tmp_path / "spread") == tree(tmp_path / "local")
     assert Corpus.open(tmp_path / "spread", verify=True).manifest.counts.documents
