@@ -28,8 +28,7 @@ if TYPE_CHECKING:  # whatever needs torch is imported where it is used: `liteber
     from litebert.runs import AnswerRow
     from litebert.tasks.kinds.family import Dataset
 
-Models = Annotated[Paths, "Runs or model folders; RUN is the last step of a run, RUN/best its best evaluation."]
-Data = Annotated[str | Path | None, "Folder or file of examples; a pretrained model is evaluated on text."]
+Models = Annotated[Paths, "Runs or model folders; RUN means its last step, RUN/best its best evaluation."]
 TaskName = Annotated[str | None, "Name of the task, for a model folder without its run."]
 Columns = Annotated[Sequence[str], "--column", "ROLE=NAME, columns of your file: text=review, ..."]
 Activations = Annotated[Precision | None, "Precision of activations; by default, that of the training."]
@@ -76,7 +75,7 @@ _OPTIONS = {  # which each kind of evaluation uses, besides those of all; any ot
 def evaluate(
     models: Models = (),
     *,
-    data: Data = None,
+    data: Annotated[str | Path | None, "Folder or file of examples; for a pretrained model, of text."] = None,
     on: Annotated[Literal["blimp", "sts", "retrieval"] | None, "Measure a model without fine-tuning."] = None,
     limit: Annotated[int | None, Ge(1), "With --on: maximum rows to use (BLiMP: of each paradigm)."] = None,
     split: Annotated[str | None, "Any split of the task; dev by default."] = None,
@@ -90,8 +89,8 @@ def evaluate(
 ) -> Evaluation:
     """Evaluate a model, given its run or its folder; the answers of several fine-tuned runs are averaged.
 
-    A pretrained model is evaluated on masked LM and sentence order, with the texts of `data` (at most 1,024 sequences)
-    or the held-out data of its run; with `on`, on a task that needs no fine-tuning: minimal pairs (BLiMP), scored
+    A pretrained model is evaluated on masked LM and sentence order, with the texts of --data (at most 1,024 sequences)
+    or the held-out data of its run; with --on, on a task that needs no fine-tuning: minimal pairs (BLiMP), scored
     sentence pairs, or questions and their paragraphs in SQuAD's layout.
 
     litebert evaluate runs/mrpc --data glue
@@ -204,8 +203,7 @@ def _evaluate_pretrained(
         chosen = chosen_columns(each if "=" in each else f"text={each}" for each in columns)
         (column,) = chosen.all("text") or ("text",)
         with tempfile.TemporaryDirectory() as scratch:
-            place = Path(scratch) / "corpus"
-            built = build_corpus([str(data)], tokenizer=folder, output=place, column=column, workers=1)
+            built = build_corpus([str(data)], tokenizer=folder, output=f"{scratch}/corpus", column=column, workers=1)
             # the same sequences and masks for every model with the same vocabulary
             given = Sampling(Tokenizer.load(folder), objective, batch_size=32, seed=12_345, purpose="evaluation")
             loader = Loader(Corpus.open(built.path).shards, given)
@@ -267,7 +265,7 @@ def _answer_splits(
 def predict(
     models: Models,
     *,
-    data: Data = None,
+    data: Annotated[str | Path | None, "Folder or file of examples."] = None,
     split: Annotated[str | None, "Split to answer; by default, the task's test data."] = None,
     task: TaskName = None,
     columns: Columns = (),
@@ -324,7 +322,7 @@ class GlueRuns(Table):
 
 def glue(
     *,
-    model: Annotated[str | Path, "Pretrained model: a folder, or a name on the Hub."],
+    model: Annotated[str | Path, "Pretrained model: a folder, or a name on the Hub; litebert is the packaged one."],
     data: Annotated[str | Path, "Folder with a subfolder per task."],
     tasks: Annotated[str | Sequence[str], "Tasks, such as mrpc,rte; by default, all in the folder."] = (),
     seeds: Annotated[Sequence[int], "Several runs of each task: 1,2,3."] = (),

@@ -62,7 +62,7 @@ def pretrain(
 
     A vocabulary and a corpus are made from the texts first. Settings override the recipe: `train.steps=1000` in the
     shell, `settings={"train.steps": 1000}` in Python. Whatever can be checked is checked before any work begins. A dry
-    run measures a few steps and writes nothing; its result has a `plan`.
+    run measures a few steps and writes nothing; in Python, its result has a `plan`.
 
     litebert pretrain my-text.txt --preset mini --minutes 30 --name mine
     litebert pretrain --corpus corpora/wiki --recipe paper-base train.steps=1000
@@ -178,7 +178,7 @@ def distil(
     starts from its layers and learns from its hidden states and text vectors, but has its own vocabulary. Everything
     else is as in `pretrain`.
 
-    litebert distil all-MiniLM-L6-v2 my-text.txt --minutes 60 --name mine
+    litebert distil sentence-transformers/all-MiniLM-L6-v2 my-text.txt --minutes 60 --name mine
     litebert distil models/teacher --corpus corpora/wiki model.num_hidden_groups=2
     """
     given = dict(locals())
@@ -254,7 +254,7 @@ def finetune(
 ) -> Run:
     """Fine-tune a model on a named task, or on your own CSV, JSONL or Parquet file; repeat the command to resume.
 
-    Without a model, training starts from the packaged one. With several seeds, `run.seeds` has a run for each.
+    Without a model, training starts from the packaged one. In Python, `run.seeds` has a run for each seed.
 
     litebert finetune reviews.csv --model models/mine --column text=body --epochs 2
     litebert finetune mrpc --model models/mine --data glue

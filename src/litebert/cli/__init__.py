@@ -116,7 +116,7 @@ class Commands(click.Group):
         if self.name != "litebert":
             commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
             rows = [(name, command.get_short_help_str(limit=200)) for name, command in commands if command]
-        with formatter.section("Verbs"):
+        with formatter.section("Commands"):
             formatter.write_dl(rows)
 
 

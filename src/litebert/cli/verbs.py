@@ -51,7 +51,9 @@ Answering: TypeAlias = Callable[[list[Row]], Sequence[Any]]
 class Loading:
     """Options for loading a model."""
 
-    model: Annotated[str | None, "A model folder, a run, or a name on the Hub; by default the packaged model."] = None
+    model: Annotated[
+        str | None, "Folder, run, or name on the Hub; by default the packaged model (for fill, score, order, embed)."
+    ] = None
     precision: InferencePrecision = "fp32"
     depth: Annotated[int | None, "Apply only this many steps; for models trained with train.exits=true."] = None
 

@@ -266,12 +266,11 @@ class Model:
     ) -> NDArray[np.float32]:
         """Return one vector for each text: the mean or maximum of its tokens, or [CLS].
 
-        The shape is (texts, H), or (H,) for a single string. Texts longer than the model can read are cut at their end,
-        see `too_long`. For more texts than fit in memory, see `embed_batches`.
+        The shape is (texts, H), or (H,) for a single string. Texts longer than the model can read are cut at their end:
+        in Python, `too_long` finds them. There, `embed_batches` reads more texts than fit in memory.
 
-        `pooling` and `normalize` default to the sentence-transformers settings in the model's folder; without any, to
-        the mean, not normalised. Without fine-tuning or a teacher, a pretrained model gives poor vectors.
-        `max_length` cuts texts earlier, to that many pieces including [CLS] and [SEP].
+        `pooling` and `normalize` default to the sentence-transformers settings of the folder, or to the mean, not
+        normalised; `max_length` counts [CLS] and [SEP]. Pretrained without a teacher, a model gives poor vectors.
         """
         import torch
 

@@ -90,8 +90,8 @@ def scan_delimited(source: Source, dialect: Dialect, columns: Sequence[str], *, 
             continue
         received = " | ".join(cells)
         if len(cells) != len(columns):
-            what, expected = f"{len(cells)} cells, not {len(columns)}", f"a cell for each of {', '.join(columns)}"
-            what, advice = f"{source.place(number)}: {what}", "quote cells that contain the delimiter"
+            what = f"{source.place(number)}: {len(cells)} cells, not {len(columns)}"
+            expected, advice = f"a cell for each of {', '.join(columns)}", "quote cells that contain the delimiter"
             yield number, LitebertError("LB-843", what, received=received, expected=expected, next=advice)
         elif "\0" in received:
             what, expected = f"{source.place(number)}: a NUL byte", "text; a NUL in every other place means UTF-16"
