@@ -13,6 +13,7 @@ import pytest
 import litebert
 from litebert import LitebertError, Model
 from litebert.answers import Coherence, Results, Tagged
+from litebert.inference.inputs import encode_blanks
 
 from .tiny import Desk, Random
 from .verbs import OF_TEXT, TEXTS, VERBS
@@ -127,6 +128,15 @@ def test_fill_ranks_words_by_the_probability_of_the_network(model: Model) -> Non
     best = model.fill(f"{before}Then [MASK] slept.{after}", top=3)[0]
     assert best.text == f"{before}Then {best.words[0]} slept.{after}"
     assert 0 < best.probability < 1 and best.offsets == ((len(before) + 5, len(before) + 11),)
+
+
+@pytest.mark.parametrize("text", ["to the {}.", "the {} .", "({})", "{}, {}'s\n{}\t-", "«{}» {}{}", "un{}able"])
+def test_what_follows_a_blank_without_a_space_is_read_as_in_training(text: str) -> None:
+    tokenizer = litebert.load().tokenizer
+    whole = tokenizer.encode(text.replace("{}", "house")).ids
+    expected = [tokenizer.mask_id if tokenizer.decode([id_]) == "house" else id_ for id_ in whole]
+    (ids, places), *_ = encode_blanks(tokenizer, [text.replace("{}", "[MASK]")])
+    assert ids == expected and len(places) == len(ids)
 
 
 def test_embeddings_do_not_depend_on_the_rest_of_the_batch(model: Model) -> None:

@@ -20,7 +20,7 @@ from torch.nn import functional as F
 from litebert.answers import Explanation, WordAttribution
 from litebert.errors import LitebertError, did_you_mean, no_such_name
 from litebert.fast import is_int8
-from litebert.inference.inputs import pool, sum_by_word, window
+from litebert.inference.inputs import encode_blanks, pool, sum_by_word, window
 from litebert.inference.model import Model
 from litebert.nn import Batch
 from litebert.tasks.kinds.spans import SPAN_FAMILIES
@@ -123,9 +123,9 @@ def explain(model: Model, verb: str, texts: Sequence[str], answer: str | None) -
 # The question that each verb asks the network, on sequences that keep the place of each token in its text
 
 
-def _encode_part(model: Model, name: str, text: str, *, special: bool = False) -> Part:
-    """Encode a text without [CLS] and [SEP]; with `special`, a [MASK] in it is a blank."""
-    encoding = model.tokenizer.encode(text, special_tokens=special, frame=False)
+def _encode_part(model: Model, name: str, text: str) -> Part:
+    """Encode a text without [CLS] and [SEP]."""
+    encoding = model.tokenizer.encode(text)
     return Part(name, text, encoding.ids, encoding.offsets)
 
 
@@ -159,7 +159,9 @@ def _fill(model: Model, answer: str | None, text: str) -> Question:
     """Score the words in the blanks: the sum of their log-probabilities."""
     likeliest = model.fill(text, top=1)  # raises if the text cannot be filled
     tokenizer, room = model.tokenizer, model.network.config.max_position_embeddings - 2
-    part = _encode_part(model, "text", text, special=True)
+    (ids, places), *_ = encode_blanks(tokenizer, [text])
+    offsets = tokenizer.encode(text, special_tokens=True, frame=False).offsets
+    part = Part("text", text, ids, [offsets[place] for place in places])
     blanks = [place for place, id_ in enumerate(part.ids) if id_ == tokenizer.mask_id]
 
     # the piece that spells each word; if two do, the one that begins a word
@@ -168,17 +170,17 @@ def _fill(model: Model, answer: str | None, text: str) -> Question:
     known = [[id_ for id_ in map(tokenizer.id, pieces) if id_ != tokenizer.unk_id] for pieces in spelt]
     if len(words) != len(blanks) or not all(known):
         raise _no_such(answer, f"{len(blanks)} words of one piece each")
-    ids = [found[0] for found in known]
+    answers = [found[0] for found in known]
 
     def score(network: Any, batch: Batch) -> Float[Tensor, " copies"]:
         hidden = network.albert(batch, torch.nonzero(batch.ids == tokenizer.mask_id).flatten())
         logits = network.masked_lm(hidden, network.albert.embedding.word.weight).float()
         by_blank = logits.view(-1, len(blanks), logits.shape[-1]).log_softmax(-1)  # (copies, blanks, vocab)
-        found: Tensor = by_blank[:, torch.arange(len(blanks)), ids].sum(1)
+        found: Tensor = by_blank[:, torch.arange(len(blanks)), answers].sum(1)
         return found
 
     kept = part.cut(window(blanks, len(part.ids), room))
-    return Question([[kept]], score, " ".join(tokenizer.decode([id_]) for id_ in ids))
+    return Question([[kept]], score, " ".join(tokenizer.decode([id_]) for id_ in answers))
 
 
 def _order(model: Model, answer: str | None, first: str, second: str) -> Question:

@@ -1,11 +1,13 @@
 """Inputs of a model's verbs: checked where they enter, and turned into sequences, vectors and words."""
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from litebert.errors import LitebertError, no_such_name
+from litebert.tokenizer.models import SPACE
 
 if TYPE_CHECKING:  # torch is imported where it is used
     from torch import Tensor
@@ -16,6 +18,7 @@ if TYPE_CHECKING:  # torch is imported where it is used
     from litebert.tokenizer import Tokenizer
 
 Texts: TypeAlias = str | Iterable[str]
+MASK = "[MASK]"
 
 
 def as_list(texts: Texts, verb: str) -> list[str]:
@@ -74,6 +77,28 @@ def open_network(folder: Path, precision: "Precision", depth: int | None) -> "Lo
 
 
 # Sequences of pieces
+
+
+def encode_blanks(tokenizer: "Tokenizer", texts: Sequence[str]) -> list[tuple[list[int], list[int]]]:
+    """Return the ids of each text, with [MASK] as blanks, and their places in what the tokenizer returns.
+
+    The tokenizer, like transformers, begins a word after every special piece: `on the [MASK] ▁ .` for "on the [MASK].".
+    In training, words of whole sentences are masked, so what follows a blank without a space begins no word there.
+    """
+    found = []
+    for text, ids in zip(texts, tokenizer.encode_ids(texts, special_tokens=True), strict=True):
+        after = (text[match.end() : match.end() + 1] for match in re.finditer(re.escape(MASK), text))
+        kept, places, continues = list[int](), list[int](), False
+        for place, id_ in enumerate(ids):
+            piece = tokenizer.pieces[id_]
+            if continues and piece.startswith(SPACE) and (rest := tokenizer.id(piece[1:])) != tokenizer.unk_id:
+                id_ = rest
+            if not (continues and piece == SPACE):
+                kept.append(id_)
+                places.append(place)
+            continues = id_ == tokenizer.mask_id and not next(after).isspace()
+        found.append((kept, places))
+    return found
 
 
 def frame_batches(

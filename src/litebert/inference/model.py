@@ -27,7 +27,7 @@ from litebert.answers import Results
 from litebert.config import HEADS, Backend, Pooling, Precision
 from litebert.errors import LitebertError, RequestError, no_such_name
 from litebert.inference import inputs
-from litebert.inference.inputs import Texts
+from litebert.inference.inputs import MASK, Texts
 from litebert.tokenizer import Tokenizer
 from litebert.tokenizer.models import replace_surrogates
 
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("litebert")
 PACKAGED = "the packaged model"  # its name in messages
 MAX_CHARACTERS = 1_000_000  # the longest text for `fill`, `tag`, `score` and `order`: their answers grow with the text
-MASK = "[MASK]"
 _HEADS = {"fill": "masked_lm", "score": "masked_lm", "order": "sentence_order"}  # the pretraining heads by verb
 _BLANKS_AT_ONCE = 256  # blanks for which the probabilities of all pieces are in memory: 30 MB with 30,000 pieces
 _COPIES_AT_ONCE = 4_096  # copies of texts, each with one piece masked, in memory at once: 20 MB
@@ -129,7 +128,8 @@ class Model:
 
         network, texts = self.begin("fill", text, is_bounded=True)
         tokenizer, top = self.tokenizer, inputs.require_count(top, "top")
-        encoded, room = tokenizer.encode_ids(texts, special_tokens=True), network.config.max_position_embeddings - 2
+        encoded = [ids for ids, _ in inputs.encode_blanks(tokenizer, texts)]
+        room = network.config.max_position_embeddings - 2
         for number, ids in enumerate(encoded):
             blanks = [place for place, id_ in enumerate(ids) if id_ == tokenizer.mask_id]
             if not blanks:

@@ -53,7 +53,7 @@ function framed(ids, longest = settings.positions) {
 // Fill every [MASK] with the likeliest combinations of words, like `model.fill` in Python.
 async function fill({ text, top = 5 }) {
   const { mask } = tokenizer.special;
-  let ids = tokenizer.encode(text, true);
+  let ids = tokenizer.encodeBlanks(text);
   const blanks = ids.flatMap((id, place) => (id === mask ? [place] : []));
   if (!blanks.length) throw new Error("Put [MASK] where a word is missing.");
   const room = settings.positions - 2;

@@ -47,6 +47,18 @@ export class Tokenizer {
       .flatMap((part, index) => (index % 2 ? [this.ids.get(part)] : this.plain(part)));
   }
 
+  // Ids of a text with blanks, as in training: what follows [MASK] without a space begins no word.
+  encodeBlanks(text) {
+    const after = Array.from(text.matchAll(/\[MASK\](.?)/gsu), ([, next]) => next);
+    let continues = false;
+    return this.encode(text, true).flatMap((id) => {
+      const piece = this.pieces[id];
+      const follows = continues && piece.startsWith(SPACE);
+      continues = id === this.special.mask && !/\s/u.test(after.shift());
+      return follows ? (piece === SPACE ? [] : [this.ids.get(piece.slice(1)) ?? id]) : [id];
+    });
+  }
+
   decode(ids) {
     const hidden = new Set(Object.values(this.special).map((id) => this.pieces[id]));
     const shown = ids.map((id) => {
