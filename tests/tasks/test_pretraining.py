@@ -21,7 +21,7 @@ from litebert.errors import LitebertError
 from litebert.folder import save_model
 from litebert.folder.names import tensor_names
 from litebert.nn import Albert, AlbertForPretraining, Batch
-from litebert.objectives import PretrainingBatch
+from litebert.objectives import NO_LABEL, PretrainingBatch
 from litebert.runs import Run, read_metrics
 from litebert.settings import Resolved, resolve
 from litebert.tasks import pretraining
@@ -58,8 +58,9 @@ def losses(task: Pretraining, batch: PretrainingBatch = BATCH, size: int | None 
     return [task.loss(work) for work in micro_batches(batch, size, torch.device("cpu"))]
 
 
-def test_loss_and_gradients_equal_those_of_transformers(task: Pretraining, tmp_path: Path) -> None:
-    (loss,) = losses(task)
+@pytest.mark.parametrize("orders", [[0, 1], [NO_LABEL, 1]])
+def test_loss_and_gradients_equal_those_of_transformers(task: Pretraining, tmp_path: Path, orders: list[int]) -> None:
+    (loss,) = losses(task, replace(BATCH, sentence_labels=np.array(orders)))
     loss.total.backward()
     save_model(task.network, tmp_path)
     theirs = AlbertForPreTraining.from_pretrained(tmp_path).eval()
@@ -72,7 +73,8 @@ def test_loss_and_gradients_equal_those_of_transformers(task: Pretraining, tmp_p
     for position, label in zip(BATCH.masked_positions, BATCH.masked_ids, strict=True):
         labels[int(position >= 6), position - 6 * int(position >= 6)] = int(label)
     given = {"attention_mask": mask, "token_type_ids": segments, "labels": labels}
-    expected = theirs(ids, **given, sentence_order_label=torch.from_numpy(BATCH.sentence_labels)).loss
+    their_orders = torch.tensor([-100 if order == NO_LABEL else order for order in orders])
+    expected = theirs(ids, **given, sentence_order_label=their_orders).loss
     expected.backward()
     assert loss.total.item() == pytest.approx(expected.item(), abs=1e-4)
     gradients = {name: p.grad for name, p in theirs.named_parameters()}

@@ -96,7 +96,7 @@ class PretrainingWork(MicroBatch):
     masked_ids: Tensor
     sentence_labels: Tensor | None
     step_masked: int
-    step_sequences: int
+    step_labelled: int
 
 
 @dataclass(frozen=True)
@@ -139,13 +139,15 @@ def masked_lm_objective(logits: Tensor, work: PretrainingWork) -> Loss:
 
 
 def sentence_order_objective(logits: Tensor, work: PretrainingWork) -> Loss | None:
-    """Return the cross-entropy of the sequences that have a label, a share of all, from logits (sequences, 2)."""
+    """Return the mean cross-entropy of the sequences that have a label, from logits (sequences, 2)."""
     labels = work.sentence_labels
     if labels is None:
         return None
     # selecting rows by a mask would make the host wait for a GPU
     loss = F.cross_entropy(logits, labels, reduction="sum", ignore_index=NO_LABEL)
-    return Loss(loss / work.step_sequences, stack_sums(loss, _correct(logits, labels), (labels != NO_LABEL).sum()))
+    return Loss(
+        loss / max(1, work.step_labelled), stack_sums(loss, _correct(logits, labels), (labels != NO_LABEL).sum())
+    )
 
 
 OBJECTIVES: dict[str, Objective] = {
@@ -266,14 +268,14 @@ def micro_batches(
     batch: PretrainingBatch, size: int | None, device: torch.device, world: World = ALONE
 ) -> Iterator[PretrainingWork]:
     """Cut a process's share of a step into micro-batches of at most `size` sequences, on a device."""
-    num_sequences = len(batch.offsets) - 1
-    masked, sequences = (int(total) for total in world.totals(len(batch.masked_ids), num_sequences))
+    num_sequences, labels = len(batch.offsets) - 1, batch.sentence_labels
+    num_labelled = 0 if labels is None else np.count_nonzero(labels != NO_LABEL)
+    masked, labelled = (int(total) for total in world.totals(len(batch.masked_ids), num_labelled))
     size = size or num_sequences
     for first in range(0, num_sequences, size):
         last = min(first + size, num_sequences)
         start, stop = batch.offsets[first], batch.offsets[last]
         inside = slice(*np.searchsorted(batch.masked_positions, [start, stop]))
-        labels = batch.sentence_labels
 
         def on_device(array: Any) -> Tensor:
             return move(torch.from_numpy(array), device)
@@ -290,7 +292,7 @@ def micro_batches(
             masked_ids=on_device(batch.masked_ids[inside]),
             sentence_labels=None if labels is None else on_device(labels[first:last]),
             step_masked=masked,
-            step_sequences=sequences,
+            step_labelled=labelled,
         )
 
 

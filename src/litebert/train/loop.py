@@ -411,7 +411,7 @@ def _dummy_work(config: PretrainConfig, device: torch.device, times: int) -> Pre
         masked_ids=ids[masked].to(device),
         sentence_labels=torch.zeros(number, dtype=torch.int64, device=device),
         step_masked=len(masked),
-        step_sequences=number,
+        step_labelled=number,
     )
 
 
