@@ -9,10 +9,9 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from click.testing import CliRunner
 
 from litebert.api.settings import recipe_settings
-from litebert.cli import cli
+from tests.contract.shell import litebert
 
 FOLDER = Path(__file__).parents[2] / "examples"
 
@@ -95,7 +94,7 @@ def test_docstrings_of_a_module_are_returned_in_order(prose: ModuleType, tmp_pat
 def test_scripts_have_no_syntax_error_and_every_option_exists() -> None:
     help_of_torchrun = [sys.executable, "-m", "torch.distributed.run", "--help"]
     launcher = subprocess.run(help_of_torchrun, capture_output=True, text=True, check=True).stdout
-    ours = CliRunner().invoke(cli, ["pretrain", "--help"]).output
+    ours = litebert("pretrain", "--help").stdout
     for name in ("one-node.sh", "slurm.sbatch", "kubernetes.yaml"):
         text = (FOLDER / "scale" / name).read_text()
         if not name.endswith("yaml"):

@@ -12,11 +12,9 @@ from pathlib import Path
 import jsonschema
 import pytest
 import torch
-from click.testing import CliRunner
 from huggingface_hub import ModelCard, constants
 
 from litebert.api.formats import hub_push
-from litebert.cli import cli, run
 from litebert.cli.help import schema_of
 from litebert.config import HeadConfig
 from litebert.errors import DamagedError, LitebertError, ResourceError
@@ -24,12 +22,9 @@ from litebert.folder import load_model, read_config, save_model
 from litebert.hub import hash_model, locate, model_files, packaged_model, parse_name, pull, transfer
 from litebert.hub.card import model_card, write_card
 from litebert.nn import AlbertForPretraining, AlbertForTask
+from tests.contract.shell import litebert
 
 NAME = "me/small"
-
-
-def litebert(*words: object) -> str:
-    return CliRunner().invoke(cli, list(map(str, words)), catch_exceptions=False).stdout
 
 
 # ---- fetching -------------------------------------------------------------------------------------------------------
@@ -40,10 +35,10 @@ def test_a_name_is_fetched_once_and_loads_with_only_the_files_of_a_model(hub, sm
     known = {path.name for path in small_model.iterdir()}
     others = ("pytorch_model.bin", "tf_model.h5", "run.py", "onnx/model.safetensors", "2_Dense/model.safetensors")
     files |= dict.fromkeys(others, b"x") | {"README.md": b"#", "modules.json": b"[]", "1_Pooling/config.json": b"{}"}
-    shown = json.loads(litebert("hub", "pull", "me/small@main", "--json"))
+    shown = litebert("hub", "pull", "me/small@main", "--json").json
     jsonschema.validate(shown, schema_of("hub pull"))
     folder = Path(shown["folder"])
-    assert litebert("hub", "pull", "me/small") == f"{folder}\n"
+    assert litebert("hub", "pull", "me/small").stdout == f"{folder}\n"
     assert not load_model(folder).missing and locate("me/small") == locate(Path("me/small")) == folder
     assert set(model_files(folder)) == known | {"README.md", "modules.json", "1_Pooling/config.json"}
     assert all((folder / name).read_bytes() == files[name] for name in known)
@@ -180,7 +175,8 @@ def test_a_verb_takes_a_name_on_the_hub_or_a_run(
     hub.add("me/small", small_model)
     shutil.copytree(small_model, "run/model")
     Path("run/run.json").write_text(json.dumps({"settings": {"data.corpus": "c"}, "origins": {}, "data": {}}))
-    assert run(shlex.split(VERBS[verb].format(model="run" if verb == "hub push" else "me/small", texts="."))) == 0
+    typed = VERBS[verb].format(model="run" if verb == "hub push" else "me/small", texts=".")
+    assert litebert(*shlex.split(typed)).ok
 
 
 # ---- publishing -----------------------------------------------------------------------------------------------------
@@ -197,20 +193,20 @@ def folder(small_model: Path, tmp_path: Path) -> Path:
 
 def test_a_published_model_is_the_one_in_the_folder(hub, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     dry = ("hub", "push", folder, "me/new", "--dry-run")
-    shown, plan = litebert(*dry), json.loads(litebert(*dry, "--json"))
+    shown, plan = litebert(*dry).stdout, litebert(*dry, "--json").json
     assert "model.safetensors" in shown and 'litebert.load("me/new")' in shown and "secret" not in shown
     assert plan["card"] == "made" and hub.requests == []
     assert plan["files"]["model.safetensors"] == (folder / "model.safetensors").stat().st_size
     shown = litebert("hub", "push", folder, "me/new", "--license", "mit", "--json")
     repository = hub.repositories["me/new"]
-    assert json.loads(shown)["commit"].endswith(repository.commit)
+    assert shown.json["commit"].endswith(repository.commit)
     sent = {path: data for path, data in repository.files.items() if path != "README.md"}
     names = ["config.json", "model.safetensors", "spiece.model", "tokenizer.json", "tokenizer_config.json"]
     assert sorted(sent) == names and all((folder / path).read_bytes() == data for path, data in sent.items())
     assert (repository.messages, repository.private) == (["Upload model"], False)
     assert not (folder / "README.md").exists() and not load_model(locate("me/new")).missing
     monkeypatch.setenv("HF_TOKEN", "hf_of_a_user")
-    litebert("hub", "push", folder, "me/draft@draft", "--private")
+    assert litebert("hub", "push", folder, "me/draft@draft", "--private").ok
     draft = hub.repositories["me/draft"]
     assert draft.private and draft.branches == {"main", "draft"}
 

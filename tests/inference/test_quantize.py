@@ -6,18 +6,17 @@ from pathlib import Path
 import pytest
 import torch
 import transformers
-from click.testing import CliRunner
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 import litebert
-from litebert.cli import cli
 from litebert.errors import DamagedError, LitebertError
 from litebert.folder import INT8_FILE, load_model, read_config, start_from
 from litebert.inference.finetuned import quantize
 from litebert.nn import AlbertForPretraining
 from litebert.tasks.distillation import Teacher
 from litebert.tokenizer import Tokenizer
+from tests.contract import shell
 
 from .random_model import save_random
 
@@ -43,15 +42,14 @@ def test_the_command_makes_the_same_copy_and_warns_of_one_that_differs_much(
     folder: Path, eight: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "texts.txt").write_text("\n".join(TEXTS))
-    words = ["quantize", str(folder), str(tmp_path / "out"), "--texts", str(tmp_path / "texts.txt")]
-    result = CliRunner().invoke(cli, words)
-    assert result.exit_code == 0, result.output
-    assert "bytes" in result.output and "warning" not in result.stderr
+    words = ["quantize", folder, tmp_path / "out", "--texts", tmp_path / "texts.txt"]
+    made = shell.litebert(*words).ok
+    assert "bytes" in made.stdout and "warning" not in made.stderr
     ours, theirs = (load_file(path / INT8_FILE) for path in (tmp_path / "out", eight))
     assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
     monkeypatch.setattr("litebert.interop.MUCH", 0.0)
-    words[2] = str(tmp_path / "second")
-    assert "measure it with --evaluate" in CliRunner().invoke(cli, words).stderr
+    words[2] = tmp_path / "second"
+    assert "measure it with --evaluate" in shell.litebert(*words).stderr
 
 
 def test_unsupported_uses_of_eight_bit_copies_are_refused(folder: Path, eight: Path, tmp_path: Path) -> None:
@@ -64,13 +62,17 @@ def test_unsupported_uses_of_eight_bit_copies_are_refused(folder: Path, eight: P
         ("LB-617", lambda: quantize(eight, output, texts=TEXTS)),
         ("LB-618", lambda: quantize(folder, output, texts=TEXTS[:3])),
         ("LB-619", lambda: quantize(folder, folder, texts=TEXTS)),
-        ("LB-663", lambda: cli.main(f"import huggingface {eight} --output {output}".split(), standalone_mode=False)),
-        ("LB-663", lambda: cli.main(f"export onnx {eight} {output}/m.onnx".split(), standalone_mode=False)),
-        ("LB-536", lambda: cli.main(f"quantize {folder} {output}".split(), standalone_mode=False)),
     ]
     for code, call in calls:
         with pytest.raises(LitebertError, match=code):
             call()
+        assert not output.exists()
+    for code, words in (
+        ("LB-663", ("import", "huggingface", eight, "--output", output)),
+        ("LB-663", ("export", "onnx", eight, output / "m.onnx")),
+        ("LB-536", ("quantize", folder, output)),
+    ):
+        shell.assert_error(shell.litebert(*words), 1, code)
         assert not output.exists()
     with pytest.raises(OSError, match="no file named"):  # transformers would draw random weights
         transformers.AlbertModel.from_pretrained(eight)

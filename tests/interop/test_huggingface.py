@@ -4,7 +4,6 @@
 import copy
 import inspect
 import io
-import json
 import os
 import pickle
 import shutil
@@ -21,7 +20,6 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 import litebert
-from litebert.cli import run
 from litebert.config import AlbertConfig
 from litebert.errors import DamagedError, LitebertError
 from litebert.folder import read_config
@@ -30,6 +28,7 @@ from litebert.hub import packaged_model
 from litebert.interop.huggingface import EngineForward, import_model, read_torch_file
 from litebert.nn import Batch
 from litebert.tokenizer import Tokenizer, train_tokenizer
+from tests.contract import shell
 from tests.memory import memory_below
 
 from .transformers_models import random_model
@@ -108,18 +107,16 @@ def test_a_vocabulary_or_a_pipeline_becomes_a_complete_folder(tmp_path: Path, is
     assert ("the tokenizer has 30 pieces, the network 36" in report.notes) == is_bare
 
 
-def test_the_command_reports_what_is_missing_and_leaves_nothing_of_a_damaged_folder(tmp_path: Path, capsys) -> None:
+def test_the_command_reports_what_is_missing_and_leaves_nothing_of_a_damaged_folder(tmp_path: Path) -> None:
     _theirs("AlbertForMaskedLM", tmp_path / "in")
-    words = ["import", "huggingface", str(tmp_path / "in"), "--output", str(tmp_path / "out")]
+    words = ("import", "huggingface", tmp_path / "in", "--output", tmp_path / "out")
     (tmp_path / "in/tokenizer.json").write_text('{"model": ')
-    assert run(words) == 3 and not (tmp_path / "out").exists()
+    assert shell.litebert(*words).code == 3 and not (tmp_path / "out").exists()
     (tmp_path / "in/tokenizer.json").write_text('{"model": {"type": "BPE"}}')
-    capsys.readouterr()
-    assert run([*words, "--json"]) == 0
-    shown = capsys.readouterr()
-    assert json.loads(shown.out)["architecture"] == "AlbertForMaskedLM"
-    assert "no pooler" in shown.err and "a kind that ALBERT does not use: add spiece.model" in shown.err
-    assert run(words) == 1 and capsys.readouterr().err.startswith("LB-619")
+    shown = shell.litebert(*words, "--json").ok
+    assert shown.json["architecture"] == "AlbertForMaskedLM"
+    assert "no pooler" in shown.stderr and "a kind that ALBERT does not use: add spiece.model" in shown.stderr
+    shell.assert_error(shell.litebert(*words), 1, "LB-619")
 
 
 # --- old files of torch.save: whatever is in them besides tensors is never run ---------------------------------------

@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 import torch
 
-from litebert.cli import run
 from litebert.config import PRESETS, AlbertConfig, PretrainConfig, preset
 from litebert.errors import LitebertError
 from litebert.inference import Model
@@ -27,6 +26,7 @@ from litebert.study.findings import Layers, read_findings, report_costs, study_a
 from litebert.study.models import dominant_eigenvalue, fate_of, layers_of, measure_costs
 from litebert.study.trials import Bench
 from litebert.train import loop
+from tests.contract.shell import assert_error, litebert
 
 # ---- parameters and FLOPs, to the digit: the documented shapes, the tables of the paper, `litebert sizes` -----------
 
@@ -87,14 +87,12 @@ def test_flops_count_every_step_whatever_is_shared(one: dict, other: dict, lengt
     assert flops[1] - flops[0] == difference
 
 
-def test_sizes_is_an_aligned_table_or_every_figure_of_the_chosen_presets(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["sizes"]) == 0
-    _, *rows = capsys.readouterr().out.splitlines()
+def test_sizes_is_an_aligned_table_or_every_figure_of_the_chosen_presets() -> None:
+    _, *rows = litebert("sizes").ok.stdout.splitlines()
     assert [row.split()[0] for row in rows] == list(PRESETS)
     assert len({len(row) for row in rows}) == 1
     assert rows[list(PRESETS).index("base-v2")].split()[1:4] == ["11,683,584", "11,813,810", "12M"]
-    assert run(["sizes", "--preset", "large", "--preset", "tiny", "--json"]) == 0
-    large, tiny = json.loads(capsys.readouterr().out)
+    large, tiny = litebert("sizes", "--preset", "large", "--preset", "tiny", "--json").ok.json
     assert (large["preset"], large["total"], tiny["preset"]) == ("large", 17_847_474, "tiny")
     code = "import sys; from litebert.cli import run; run(['sizes', '--json']); sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], stdout=subprocess.DEVNULL).returncode == 0
@@ -165,21 +163,16 @@ def test_the_dominant_eigenvalue_is_that_of_the_whole_jacobian() -> None:
     assert dominant_eigenvalue(albert, batch, state, power_steps=400) == pytest.approx(largest, rel=0.03)
 
 
-def test_commands_print_what_they_write_and_the_page_has_it_all(small_model: Path, tmp_path: Path, capsys) -> None:
+def test_commands_print_what_they_write_and_the_page_has_it_all(small_model: Path, tmp_path: Path) -> None:
     (tmp_path / "texts.txt").write_text("the cat sat on the mat\n" * 6)
-
-    def printed(*words: object) -> object:
-        assert run(["study", *map(str, words)]) == 0
-        return json.loads(capsys.readouterr().out)
-
     out = tmp_path / "out"
     models = [shutil.copytree(small_model, tmp_path / name / "model") for name in ("one", "two")]
     given = [*models, "--texts", tmp_path / "texts.txt", "--output", out, "--json"]
-    layers = printed("layers", *given, "--limit", 3, "--depths", "16,21")
+    layers = litebert("study", "layers", *given, "--limit", 3, "--depths", "16,21").ok.json
     assert layers == [json.loads((out / f"layers-{name}-model.json").read_text()) for name in ("one", "two")]
     assert [fate.depth for fate in Layers.model_validate(layers[0]).fates] == [16, 21]
     assert (out / "layers-3.svg").read_text().startswith("<?xml")
-    shown = printed("page", out, "--html", tmp_path / "page.html", "--json")
+    shown = litebert("study", "page", out, "--html", tmp_path / "page.html", "--json").ok.json
     assert list(shown["findings"]) == ["layers"]
     text = (tmp_path / "page.html").read_text("utf-8")
     assert all(title in text for title in ("Figure 1", "no fixed point", "Residual beyond the trained depth"))
@@ -354,15 +347,14 @@ def test_a_deeper_row_starts_from_the_row_before(small: Ablate, tmp_path: Path) 
 
 
 @pytest.mark.usefixtures("small")
-def test_rows_that_cannot_be_afforded_are_predicted_and_not_trained(corpus: Path, tmp_path: Path, capsys) -> None:
-    words = ["study", "ablation", "width", "--corpus", str(corpus), "--output", str(tmp_path), "--scale", "small"]
-    assert run([*words, "--afford", "0", "--json"]) == 0
-    shown = capsys.readouterr()
-    assert run(["study", "page", str(tmp_path), "--html", str(tmp_path / "page.html")]) == 0
-    rows = json.loads(shown.out)["rows"]
+def test_rows_that_cannot_be_afforded_are_predicted_and_not_trained(corpus: Path, tmp_path: Path) -> None:
+    words = ("study", "ablation", "width", "--corpus", corpus, "--output", tmp_path, "--scale", "small")
+    shown = litebert(*words, "--afford", 0, "--json").ok
+    assert litebert("study", "page", tmp_path, "--html", tmp_path / "page.html").ok
+    rows = shown.json["rows"]
     assert all(row["trials"] == [] and row["predicted_cpu_seconds"] > 0 for row in rows)
     flops = [row["predicted_flops"] for row in rows]
-    assert flops == sorted(flops) and "Nothing was trained" in shown.err
+    assert flops == sorted(flops) and "Nothing was trained" in shown.stderr
     assert "Nothing was trained" in (tmp_path / "page.html").read_text("utf-8")
     assert not (tmp_path / "runs").exists()
 
@@ -381,13 +373,11 @@ WRONG = {
 
 
 @pytest.mark.parametrize("words", WRONG)
-def test_wrong_arguments_and_missing_files_are_refused(words: str, tmp_path: Path, monkeypatch, capsys) -> None:
+def test_wrong_arguments_and_missing_files_are_refused(words: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("the cat\n")
-    monkeypatch.chdir(tmp_path)
-    assert run(["study", *words.split()]) == 1
-    assert WRONG[words] in capsys.readouterr().err
+    assert_error(litebert("study", *words.split(), cwd=tmp_path), 1, WRONG[words])
     (tmp_path / "data.json").write_text('{"rows": 3}')  # of something else
-    assert run(["study", "page", ".", "--html", "page.html"]) == 3 and "LB-651" in capsys.readouterr().err
+    assert_error(litebert("study", "page", ".", "--html", "page.html", cwd=tmp_path), 3, "LB-651")
 
 
 def test_an_interrupted_probe_can_be_resumed(small: Ablate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

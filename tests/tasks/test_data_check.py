@@ -1,19 +1,16 @@
 """Checking examples before training: what is found, where, and the exit code."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from litebert.cli import cli
-from litebert.errors import LitebertError
 from litebert.reading.findings import Finding
 from litebert.tasks.check import DataReport, check_files
 from litebert.tokenizer import Tokenizer, train_tokenizer
+from tests.contract.shell import assert_error, litebert
 
 Write = Callable[[str, bytes | str], Path]
 GOOD = "".join(f"row number {n},{'ab'[n % 2]}\n" for n in range(40))
@@ -117,18 +114,14 @@ def test_rows_of_every_kind_of_task_are_checked(write: Write) -> None:
 def test_the_command_exits_with_3_if_training_would_fail_and_with_1_for_wrong_arguments(
     write: Write, tokenizer: Tokenizer, tmp_path: Path
 ) -> None:
-    def run(*words: object) -> Result:
-        return CliRunner().invoke(cli, ["data", "check", *map(str, words)])
-
     good, bad = write("g.csv", HEAD + GOOD), write("b.csv", f"{HEAD}{GOOD}x\n")
     tokenizer.save(tmp_path / "vocabulary")
-    result = run(good, bad, "--model", tmp_path / "vocabulary", "--json")
-    report = json.loads(result.output)
-    assert (run(good).exit_code, result.exit_code) == (0, 3)
+    done = litebert("data", "check", good, bad, "--model", tmp_path / "vocabulary", "--json")
+    report = done.json
+    assert (litebert("data", "check", good).code, done.code) == (0, 3)
     assert [*report] == ["findings", "counts", "guessed", "splits"]
     assert (report["findings"][0]["severity"], report["splits"][0]["lengths"]["max_length"]) == ("error", 256)
-    error = run(tmp_path).exception
-    assert isinstance(error, LitebertError) and error.exit_code == 1
+    assert_error(litebert("data", "check", tmp_path), 1)
 
 
 @settings(deadline=None, max_examples=60)

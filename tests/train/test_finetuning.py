@@ -7,12 +7,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from click.testing import CliRunner
 from safetensors.torch import load_file, save_file
 from transformers import AlbertForSequenceClassification
 
 import litebert
-from litebert.cli import cli
 from litebert.config import AlbertConfig, FinetuneConfig, HeadConfig
 from litebert.errors import DamagedError, LitebertError
 from litebert.files import hash_file
@@ -26,6 +24,7 @@ from litebert.settings import RETIRED, SUITED, Resolved, Setting, resolve, setti
 from litebert.tasks.finetuning import MAX_EPOCHS, adapt_defaults
 from litebert.tokenizer import Tokenizer, train_tokenizer
 from litebert.train.finetune import finetune, plan_finetuning, prepare
+from tests.contract import shell
 
 STEPS = 3
 PACE = "train.batch_size=16 train.save_every=4 train.log_every=4 optim.learning_rate=0.005 train.epochs=5"
@@ -165,13 +164,11 @@ def test_names_of_labels_that_are_assumed_are_said(learnt: Path, tmp_path: Path,
 
 
 def test_quantize_measures_a_run_before_and_after(learnt: Path, films: Path, tmp_path: Path) -> None:
-    data = ["--data", str(films / "dev.csv")]
-    command = ["quantize", str(learnt), str(tmp_path / "int8"), *data, "--evaluate", "--json"]
-    found = json.loads(CliRunner().invoke(cli, command).stdout)
+    data = ("--data", films / "dev.csv")
+    found = shell.litebert("quantize", learnt, tmp_path / "int8", *data, "--evaluate", "--json").json
     assert found["before"]["dev"]["accuracy"] == 1.0 and found["after"]["dev"]["accuracy"] > 0.9
     alone = shutil.copytree(learnt / "model", tmp_path / "alone")
-    refused = CliRunner().invoke(cli, ["quantize", str(alone), str(tmp_path / "other"), *data])
-    assert str(refused.exception).startswith("LB-613")
+    shell.assert_error(shell.litebert("quantize", alone, tmp_path / "other", *data), 1, "LB-613")
 
 
 def test_small_networks_get_measured_defaults_and_given_values_stay(words: list[str], tmp_path: Path) -> None:
@@ -203,8 +200,7 @@ def test_every_head_learns_and_fewer_steps_answer_as_well(with_exits: Path, film
     for depth in range(1, STEPS + 1):
         shallow = Finetuned.open(with_exits, depth=depth)
         assert shallow.dataset.family.measures(examples, ensemble_answers([shallow], examples))["accuracy"] == 1.0
-    words = ["evaluate", str(with_exits), "--depth", "2", "--json"]
-    assert json.loads(CliRunner().invoke(cli, words).stdout)["dev"]["accuracy"] == 1.0
+    assert shell.litebert("evaluate", with_exits, "--depth", 2, "--json").json["dev"]["accuracy"] == 1.0
 
 
 def test_exits_are_loaded_again_and_transformers_reads_the_last_head(with_exits: Path, tmp_path: Path) -> None:

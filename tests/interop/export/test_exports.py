@@ -1,6 +1,5 @@
 """ONNX files and torch.export programs: equal outputs at every shape, each weight stored once, int8 in integers."""
 
-import json
 import re
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -15,7 +14,6 @@ import torch
 from onnx import TensorProto
 from onnx.reference import ReferenceEvaluator
 
-from litebert.cli import run
 from litebert.cli.help import schema_of
 from litebert.config import AlbertConfig, HeadConfig
 from litebert.errors import LitebertError
@@ -26,6 +24,7 @@ from litebert.interop.export.onnx import export_onnx, quantise, start_session, t
 from litebert.interop.export.program import SourceModel, export_program, pad_network, require_near
 from litebert.nn import AlbertForPretraining, AlbertForTask, Batch
 from litebert.tokenizer import Tokenizer, train_tokenizer
+from tests.contract.shell import litebert
 from tests.interop.transformers_models import SHAPE as SIZES
 
 LARGER = {"vocab_size": 700, "embedding_size": 16, "num_hidden_layers": 2, "max_position_embeddings": 512}
@@ -292,13 +291,12 @@ def test_wrong_numbers_and_a_third_party_head_are_refused(tokenizer: Tokenizer) 
         pad_network(source.network)
 
 
-def test_the_json_of_an_export_matches_its_schema(folder_of: Folders, tmp_path: Path, capsys) -> None:
+def test_the_json_of_an_export_matches_its_schema(folder_of: Folders, tmp_path: Path) -> None:
     for kind, name, more, outputs in (
         ("onnx", "model.onnx", [], ["logits"]),
         ("program", "model.pt2", ["--encoder"], ["last_hidden_state"]),
     ):
         output = tmp_path / kind / name
-        assert run(["export", kind, str(folder_of("token-classification")), str(output), *more, "--json"]) == 0
-        report = json.loads(capsys.readouterr().out)
+        report = litebert("export", kind, folder_of("token-classification"), output, *more, "--json").ok.json
         jsonschema.validate(report, schema_of(f"export {kind}"))
         assert (report["output"], report["outputs"], report["bytes"]) == (str(output), outputs, output.stat().st_size)

@@ -5,7 +5,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -24,6 +23,7 @@ from litebert.interop import ExportReport
 from litebert.interop.export import onnx as web
 from litebert.interop.export.onnx import PAGE, export_web, read_runtime, vocabulary_table
 from litebert.tokenizer import Tokenizer
+from tests.contract import shell
 
 NODE = shutil.which("node")
 CHROMIUM = shutil.which("chromium") or "/usr/bin/chromium"
@@ -196,23 +196,18 @@ NEW_REVIEWS = [
 ]
 
 
-def _litebert(*words: str | Path) -> str:
-    command = [sys.executable, "-m", "litebert", *map(str, words)]
-    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
-
-
 @pytest.mark.browser
 def test_a_fine_tuned_models_page_labels_as_the_command_does(tmp_path: Path) -> None:
     (tmp_path / "reviews.csv").write_text("\n".join(["text,label", *REVIEWS]))
     settings = ("--quiet", "train.steps=12", "train.batch_size=8", "optim.learning_rate=1e-4")
-    _litebert("finetune", tmp_path / "reviews.csv", "--model", packaged_model(),
-              "--runs", tmp_path / "runs", *settings)  # fmt: skip
+    start = ("--model", packaged_model(), "--runs", tmp_path / "runs")
+    assert shell.litebert("finetune", tmp_path / "reviews.csv", *start, *settings).ok
     model = tmp_path / "runs" / "reviews" / "model"
     head = read_head(model)
     assert head is not None and head.kind == "vector-classification"
     runtime = ("--runtime", RUNTIME) if RUNTIME else ()
-    _litebert("export", "web", model, tmp_path / "page", *runtime)
-    expected = json.loads(_litebert("classify", *NEW_REVIEWS, "--model", model, "--json"))
+    assert shell.litebert("export", "web", model, tmp_path / "page", *runtime).ok
+    expected = shell.litebert("classify", *NEW_REVIEWS, "--model", model, "--json").ok.json
     with _opened(tmp_path / "page", "classify") as page:
         for text, ours in zip(NEW_REVIEWS, expected, strict=True):
             found = {row["label"]: row["value"] for row in _ask(page, "classify", {"text": text})}
