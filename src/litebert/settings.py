@@ -238,7 +238,7 @@ def describe_allowed(field: FieldInfo) -> str:
 
 def expected_value(error: ErrorDetails) -> str:
     """Return what a refused value should have been: `less than 50`."""
-    return error["msg"].partition(" after validation")[0].removeprefix("Value error, ").removeprefix("Input should be ")
+    return re.sub(r"^(Value error, |Input should be |\w+ should have )| after validation.*", "", error["msg"])
 
 
 def describe_invalid(error: ValidationError) -> str:

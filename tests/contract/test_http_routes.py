@@ -49,15 +49,13 @@ def test_models_health_metrics_and_pages_are_served(server: Server) -> None:
     models = server.ask("/v1/models").json["data"]
     assert [model["id"] for model in models] == list(MODELS)
     assert server.ask("/live").json == {"live": True}
-    assert server.ask("/ready").status == 200
-    assert server.metric("litebert_ready") == 5
+    assert (server.ask("/ready").status, server.metric("litebert_ready")) == (200, 5)
     before = server.metric("litebert_requests_total")
     server.ask("/v1/fill", {"text": "[MASK]"})
     assert server.metric("litebert_requests_total") == before + 2  # this request, and the one to /metrics
     for path in ("/", "/docs"):
         reply = server.ask(path)
-        assert reply.status == 200
-        assert "default-src 'self'" in reply.headers["content-security-policy"]
+        assert reply.status == 200 and "default-src 'self'" in reply.headers["content-security-policy"]
     routes = server.ask("/openapi.json").json["paths"]
     assert {f"/v1/{words[0]}" for _, _, words in CALLS.values()} <= set(routes)
 
@@ -72,7 +70,7 @@ NOT_JSON = [
 ]  # fmt: skip
 MALFORMED: dict[str, tuple[int, str, object, str]] = {
     **{f"not JSON: {raw[:20]!r}": (400, "fill", raw, "one JSON value in UTF-8") for raw in NOT_JSON},
-    **{f"not an object: {raw!r}": (422, "fill", raw, "") for raw in (b"[]", b"1", b'"a"', b"null", b"true")},
+    **{f"not an object: {raw!r}": (422, "fill", raw, "an object") for raw in (b"[]", b"1", b'"a"', b"null", b"true")},
     "nothing": (422, "fill", {}, "expected: the field text"),
     "texts instead of text": (422, "fill", {"texts": ["[MASK]"]}, "text is missing; texts was sent"),
     "text instead of texts": (422, "embed", {"text": "a"}, "texts is missing; text was sent"),
@@ -82,11 +80,11 @@ MALFORMED: dict[str, tuple[int, str, object, str]] = {
     "too many": (422, "fill", {**WHOLE, "top": 51}, "less than or equal to 50"),
     "an unknown field": (422, "fill", {**WHOLE, CANARY: 1}, "only the fields that /docs lists"),
     "100 unknown fields": (422, "fill", dict.fromkeys(map(str, range(100)), 1), "at most 64"),
-    "no blank": (422, "fill", {"text": CANARY}, "next: /docs shows an example"),
-    "fewer numbers": (422, "embeddings", {"model": "a", "input": "a", "dimensions": 9}, "dimensions is not valid"),
+    "no blank": (422, "fill", {"text": CANARY}, "no [MASK] in this text; next: /docs shows an example"),
+    "fewer numbers": (422, "embeddings", {"input": "a", "dimensions": 9}, "dimensions is not valid; expected: null;"),
     "no texts": (422, "embed", {"texts": []}, "at least 1 item"),
     "a string as texts": (422, "embed", {"texts": CANARY}, ""),
-    "too many texts": (422, "embed", {"texts": ["a"] * 33}, "at most 32 items"),
+    "too many texts": (422, "embed", {"texts": ["a"] * 33}, "expected: at most 32 items"),
     "a long text": (422, "embed", {"texts": ["a" * 10_001]}, "at most 10000 characters"),
     "fewer pairs": (422, "classify", {"texts": ["a", "b"], "pairs": ["c"]}, "as many pairs as texts"),
     "one choice": (422, "choose", {"model": "choose", "question": "a", "choices": ["b"]}, ""),
@@ -102,6 +100,7 @@ MALFORMED: dict[str, tuple[int, str, object, str]] = {
     "an unknown encoding": (422, "embeddings", {"model": "base", "input": "a", "encoding_format": CANARY}, ""),
     "no such model": (404, "fill", {**WHOLE, "model": CANARY}, ""),
     "no such route": (404, CANARY, {}, ""),
+    "a slash too many": (404, "fill/", WHOLE, "no route has this address"),
     "a body too large": (413, "embed", {"texts": ["a" * 2_000_001]}, ""),
 }  # fmt: skip
 
@@ -113,8 +112,7 @@ def test_a_malformed_request_is_refused_in_json_without_an_echo(
     reply = server.ask(f"/v1/{route}", raw=body) if isinstance(body, bytes) else server.ask(f"/v1/{route}", body)
     assert reply.status == status, reply.body
     assert set(reply.json["error"]) == {"message", "type", "param", "code"}
-    assert reply.json["error"]["code"].startswith("LB-")
-    assert said in reply.json["error"]["message"]
+    assert reply.json["error"]["code"].startswith("LB-") and said in reply.json["error"]["message"], reply.body
     assert CANARY.encode() not in reply.body and b"Traceback" not in reply.body
     assert not [line for line in server.lines if "Traceback" in line]
     assert server.ask("/v1/fill", WHOLE).status == 200
@@ -153,6 +151,11 @@ def test_sigterm_finishes_accepted_requests_and_exits_with_zero(desk: Desk) -> N
         server.process.send_signal(signal.SIGTERM)
         assert [each.result().status for each in asked] == [200] * 4
         assert server.process.wait(60) == 0
+
+
+@pytest.mark.parametrize("words", ["--cors-origin https://a.org/", "--cors-origin a.org", "--host a.invalid"])
+def test_an_origin_or_address_that_could_not_work_is_refused(words: str) -> None:
+    assert_error(litebert("serve", "nowhere", *words.split()), 1, *words.split())
 
 
 @pytest.mark.parametrize("text", [b"# only a comment\n", "key".encode("utf-16"), b"k\xe9y"])

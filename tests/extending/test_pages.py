@@ -15,9 +15,9 @@ from litebert.config import ATTENTION_KINDS, AlbertConfig
 from litebert.errors import LitebertError
 from litebert.fast import pack
 from litebert.folder import save_model
+from litebert.inference.explain import attention
 from litebert.interop.export.program import open_source
 from litebert.nn import Albert, AlbertForPretraining, Batch
-from litebert.serve.batching import attention
 from litebert.tokenizer import Tokenizer
 
 ROOT = Path(__file__).parents[2]

@@ -48,10 +48,11 @@ def server(folders: dict[str, Path]) -> Iterator[Server]:
 
 @pytest.fixture(scope="session")
 def small_server(folders: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """Start a server with a short client timeout, a short queue and API keys."""
+    """Start a server with a short client timeout, a short queue, API keys and an allowed origin."""
     keys = tmp_path_factory.mktemp("keys") / "keys.txt"
     keys.write_text("first\nsecond\n")
-    with serve(f"base={folders['base']}", "--queue", 4, "--client-seconds", 3, "--api-keys", keys) as started:
+    own = ["--queue", 4, "--client-seconds", 3, "--api-keys", keys, "--cors-origin", "https://a.org"]
+    with serve(f"base={folders['base']}", *own) as started:
         started.wait_for("base is ready")
         started.key = "second"
         yield started

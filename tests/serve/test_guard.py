@@ -12,11 +12,12 @@ from starlette.requests import Request
 
 import litebert
 from litebert.errors import DamagedError
+from litebert.inference.explain import attention
 from litebert.inference.verbs import VERBS
 from litebert.nn import Batch
 from litebert.serve import Options
-from litebert.serve.app import ROUTES, Answer
-from litebert.serve.batching import Job, answer_together, attention, load, self_test
+from litebert.serve.app import ROUTES
+from litebert.serve.batching import Job, answer_together, load, self_test
 from litebert.serve.guard import Bodies, HttpError
 from litebert.serve.server import _listen
 from tests.contract.golden import near
@@ -81,16 +82,15 @@ LONG = {"text": "Anna walked home. " * 30}
 
 def test_steps_and_attention_show_a_number_for_each_token(server) -> None:
     steps = server.ask("/v1/steps", LONG)
-    Answer[ROUTES["steps"].result].model_validate(steps.json)
+    ROUTES["steps"][0].model_validate(steps.json)
     found = steps.json["result"]
     assert len(found["pieces"]) == len(found["by_token"]) == 64
     means = [sum(column) / 64 for column in zip(*found["by_token"], strict=True)]
     assert means == pytest.approx(found["l2"], rel=1e-4)
     assert all(-1 <= cosine <= 1 for cosine in found["cosine"])
     first, second = (server.ask("/v1/attention", {**LONG, "step": step}).json["result"] for step in (1, 2))
-    assert len(first["pieces"]) == len(first["heads"][0]) == 64
+    assert len(first["pieces"]) == len(first["heads"][0]) == 64 and first["heads"] != second["heads"]
     assert all(sum(row) == pytest.approx(1, abs=0.004) for head in first["heads"] for row in head)
-    assert first["heads"] != second["heads"]
 
 
 def test_attention_mixes_values_as_the_network_does(folders: dict[str, Path]) -> None:
@@ -112,7 +112,7 @@ def test_openai_clients_work_unchanged(server, folders: dict[str, Path]) -> None
         plain = client.embeddings.create(model="base", input=TEXTS[0], encoding_format="float")
         with pytest.raises(openai.NotFoundError):
             client.embeddings.create(model="nobody", input="a")
-    assert [each.index for each in packed.data] == list(range(300))
+    assert [each.index for each in packed.data] == list(range(300)) and packed.version == plain.version
     assert packed.usage.prompt_tokens == packed.usage.total_tokens > 600
     assert packed.data[297].embedding == pytest.approx(plain.data[0].embedding, abs=1e-6)
     ours = server.ask("/v1/embed", {"texts": TEXTS}).json["result"][0]

@@ -1,4 +1,4 @@
-"""Explanations of answers: how much each word adds to the score.
+"""Explanations of answers: how much each word adds to the score. At the end, views inside a model.
 
 Integrated gradients (Sundararajan et al. 2017): the gradient of the answer's score with respect to the word vectors,
 averaged along the straight line from the fully masked text to the text, times the difference of the two. The values of
@@ -8,7 +8,7 @@ a text add up to the difference of the two scores, except for the error of the n
 import copy
 import inspect
 from collections.abc import Callable, Sequence
-from itertools import chain, islice
+from itertools import chain, islice, pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,6 +16,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional as F
+from typing_extensions import TypedDict
 
 from litebert.answers import Explanation, WordAttribution
 from litebert.errors import LitebertError, did_you_mean, no_such_name
@@ -28,6 +29,7 @@ from litebert.tasks.kinds.text import ChoiceExample, MultipleChoice, TextClassif
 
 NUM_POINTS = 50  # points of the Gauss-Legendre quadrature
 TOKENS_AT_ONCE = 4_096
+MAX_ATTENTION_TOKENS = 64  # tokens of a text for which attention is shown; the rest is cut off
 
 
 class Part(NamedTuple):
@@ -274,3 +276,61 @@ def _index_of(answer: str, answers: Sequence[str]) -> int:
 def _no_such(answer: str | None, expected: str) -> LitebertError:
     what, advice = "this is not an answer that the model can give", "omit the answer to explain the likeliest one"
     return LitebertError("LB-875", what, received=str(answer), expected=expected, next=advice)
+
+
+# Inside a model: how hidden states move from step to step, and what each head attends to
+
+
+class Steps(TypedDict):
+    """Distance and cosine between the input and the output of each step: means, and distances by token."""
+
+    pieces: list[str]
+    l2: list[float]
+    cosine: list[float]
+    by_token: list[list[float]]
+
+
+class Attention(TypedDict):
+    """For each head and query piece, its share of attention on each piece."""
+
+    pieces: list[str]
+    heads: list[list[list[float]]]
+
+
+@torch.inference_mode()
+def steps(model: Model, text: str) -> Steps:
+    """Return how far the hidden states of a text move in each step: L2 distance and cosine (Figure 1)."""
+    pieces, states = _states(model, text, model.network.config.max_position_embeddings)
+    distances = torch.stack([(after - before).norm(dim=-1) for before, after in pairwise(states)])  # (steps, tokens)
+    cosines = torch.stack([torch.cosine_similarity(*pair, dim=-1) for pair in pairwise(states)])
+    l2, cosine = distances.mean(1).tolist(), cosines.mean(1).tolist()
+    return {"pieces": pieces, "l2": l2, "cosine": cosine, "by_token": distances.T.tolist()}
+
+
+@torch.inference_mode()
+def attention(model: Model, text: str, *, step: int = 1) -> Attention:
+    """Return what each head attends to in one step, counted from 1: `heads` is (heads, query, key)."""
+    albert = model.network.albert
+    if not 1 <= step <= albert.depth:
+        what, advice = f"this model has only {albert.depth} steps", "GET /v1/models lists the steps of each model"
+        raise LitebertError("LB-974", what, expected=f"a step from 1 to {albert.depth}", next=advice)
+    pieces, states = _states(model, text, min(MAX_ATTENTION_TOKENS, model.network.config.max_position_embeddings))
+    block = albert.attention[albert.plan[step - 1].attention]
+    query, key = (torch.unflatten(layer(states[step - 1]), -1, block.heads) for layer in (block.query, block.key))
+    scores = torch.einsum("qhd,khd->hqk", query, key) * query.shape[-1] ** -0.5
+    if block.visible is not None:
+        place = torch.arange(len(pieces), device=scores.device)
+        scores = scores.masked_fill(~block.visible(place[:, None], place), -torch.inf)
+    return {"pieces": pieces, "heads": scores.softmax(-1).double().round(decimals=4).tolist()}
+
+
+def _states(model: Model, text: str, longest: int) -> tuple[list[str], list[Tensor]]:
+    """Return the pieces of a text, including [CLS] and [SEP], and their states before and after each step."""
+    encoding = model.tokenizer.encode(text, frame=True)
+    ids, pieces = ([*each[:-1][: longest - 1], each[-1]] for each in (encoding.ids, encoding.pieces))
+    batch = Batch.from_lists([ids]).to(next(model.network.parameters()).device)
+    return pieces, [state.float() for state in model.network.albert.states(batch)]
+
+
+INSIDE: dict[str, Callable[..., Steps | Attention]] = {"steps": steps, "attention": attention}
+"""The views inside a model, by the name of their route."""

@@ -19,15 +19,16 @@ from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
-from starlette.routing import Route as Address
+from starlette.routing import Route
 from typing_extensions import TypedDict
 
 from litebert import answers
-from litebert.inference.model import Model
+from litebert.inference.explain import INSIDE, Attention, Steps
+from litebert.inference.model import Model, Top
 from litebert.inference.verbs import CHOICES, VERBS
 from litebert.serve import Options
 from litebert.serve import guard as limits
-from litebert.serve.batching import Attention, Job, ServedModel, Steps, attention, count_tokens, steps
+from litebert.serve.batching import Job, ServedModel, count_tokens
 from litebert.serve.guard import Bodies, Gate, HttpError, Metrics, digest, problem, reply
 from litebert.settings import expected_value
 
@@ -66,34 +67,27 @@ class ExplainBody(RequestBody):
     answer: Name | None = None
 
 
-class Route(NamedTuple):
-    """A verb over HTTP: the type of its answer, example arguments, its function unless it is a method of `Model`."""
-
-    result: Any
-    example: Mapping[str, Any]
-    function: Callable[..., Any] | None = None
-
-
 PEOPLE, FILMS = "Ada left at noon.", ["A fine film.", "A dull one."]
 JOINED = {"first": "She opened the door.", "second": "Then she went in."}
-ROUTES = {
-    "fill": Route(list[answers.Filling], {"text": "The cat sat on the [MASK]."}),
-    "score": Route(answers.Score, {"text": "The cat sat on the mat."}),
-    "order": Route(Union[answers.Order, answers.Coherence], JOINED),  # noqa: UP007
-    "embed": Route(list[list[float]], {"texts": FILMS}),
-    "classify": Route(list[answers.Classification], {"texts": FILMS}),
-    "tag": Route(list[list[answers.Tagged]], {"texts": ["Ada lives in London."]}),
-    "choose": Route(answers.Choice, {"question": "Who left at noon?", "choices": ["Ada", "Bert"], "context": PEOPLE}),
-    "answer": Route(list[answers.SpanFound], {"question": "When did Ada leave?", "context": PEOPLE}),
-    "steps": Route(Steps, {"text": "The cat sat on the mat."}, steps),
-    "attention": Route(Attention, {"text": "The cat sat on the mat.", "step": 1}, attention),
-    "explain": Route(answers.Explanation, {}),
+ROUTES: dict[str, tuple[Any, Mapping[str, Any]]] = {  # for each verb, the type of its answer, and example arguments
+    "fill": (Answer[list[answers.Filling]], {"text": "The cat sat on the [MASK]."}),
+    "score": (Answer[answers.Score], {"text": "The cat sat on the mat."}),
+    "order": (Answer[Union[answers.Order, answers.Coherence]], JOINED),  # noqa: UP007
+    "embed": (Answer[list[list[float]]], {"texts": FILMS}),
+    "classify": (Answer[list[answers.Classification]], {"texts": FILMS}),
+    "tag": (Answer[list[list[answers.Tagged]]], {"texts": ["Ada lives in London."]}),
+    "choose": (Answer[answers.Choice], {"question": "Who left?", "choices": ["Ada", "Bert"], "context": PEOPLE}),
+    "answer": (Answer[list[answers.SpanFound]], {"question": "When did Ada leave?", "context": PEOPLE}),
+    "steps": (Answer[Steps], {"text": "The cat sat on the mat."}),
+    "attention": (Answer[Attention], {"text": "The cat sat on the mat.", "step": 1}),
+    "explain": (Answer[answers.Explanation], {}),
 }
 LEFT_OUT = ("self", "model", "progress", "max_length")  # arguments that requests do not have
 LIMITS: dict[str, Any] = {  # the type of arguments with this name
     **dict.fromkeys(("text", "first", "second", "question", "context"), Text),
     **dict.fromkeys(("texts", "pairs"), Texts),
     "choices": Annotated[list[Text], Len(2, len(CHOICES))],
+    "top": Annotated[Top, Le(limits.MAX_TOP)],
 }
 
 
@@ -101,15 +95,13 @@ def body_of(verb: str) -> type[RequestBody]:
     """Return the body type of a verb's route: the arguments of its function, in the same order, with limits."""
     if verb == "explain":  # its function takes each text as a separate argument
         return ExplainBody
-    example, function = ROUTES[verb].example, ROUTES[verb].function or getattr(Model, verb)
+    (_, example), function = ROUTES[verb], INSIDE.get(verb) or getattr(Model, verb)
     hints = get_type_hints(function, include_extras=True)
     fields: dict[str, Any] = {}
     for name, parameter in inspect.signature(function).parameters.items():
         if name in LEFT_OUT:
             continue
         kind: Any = Short if verb == "score" else LIMITS.get(name, hints[name])
-        if name == "top":
-            kind = Annotated[kind, Le(limits.MAX_TOP)]
         if parameter.default is None:
             kind = kind | None
         shown = Field(examples=[example[name]] if name in example else None)
@@ -130,12 +122,10 @@ def job_of(verb: str, body: RequestBody) -> Job:
         if choices:  # each is encoded with the question and the context
             tokens = count_tokens(f"{row['context']} {row['question']} {choice}" for choice in choices.values())
         return Job(verb, [row], given, tokens * tokens if verb == "score" else tokens)  # scored once for each token
-    rows = [{"text": text} for text in texts]
-    if pairs is not None:
-        if len(pairs) != len(texts):
-            raise invalid("pairs is not valid", "as many pairs as texts", "pairs")
-        rows = [{"text": text, "second": pair} for text, pair in zip(texts, pairs, strict=True)]
-    tokens = count_tokens([*texts, *(pairs or ())])
+    if pairs and len(pairs) != len(texts):
+        raise invalid("pairs is not valid", "as many pairs as texts", "pairs")
+    rows = [{"text": text, "second": pair} for text, pair in zip(texts, pairs or [""] * len(texts), strict=True)]
+    tokens = count_tokens(row["text"] + row["second"] for row in rows)
     return Job(verb, rows, given, 100 * tokens if verb == "explain" else tokens)  # explanations take many passes
 
 
@@ -150,7 +140,6 @@ class EmbeddingsBody(RequestBody):
         BeforeValidator(lambda x: [x] if isinstance(x, str) else x, json_schema_input_type=Union[Text, Inputs]),  # noqa: UP007
         Field(examples=["A fine film."]),
     ]
-    model: Name
     encoding_format: Literal["float", "base64"] = "float"
     dimensions: None = None  # vectors cannot be shortened
     user: Name | None = None
@@ -174,6 +163,7 @@ class Embeddings(TypedDict):
 
     object: Literal["list"]
     model: str
+    version: str
     usage: Usage
     data: list[Embedding]
 
@@ -206,7 +196,7 @@ class Service:
     async def ask(self, request: Request, body: RequestBody, job: Job) -> tuple[ServedModel, str, list[Any]]:
         """Return the model named in a body, its version and its answers, unless the client disconnects first."""
         model = self.find_model(body.model)
-        verbs = [*model.facts.get("verbs", ()), "steps", "attention", "explain"]
+        verbs = [*model.facts.get("verbs", ()), *INSIDE, "explain"]
         needed = job.options["verb"] if job.verb == "explain" and job.options["verb"] != "similar" else job.verb
         if model.is_ready and needed not in verbs:
             what, next_step = f"this model cannot {needed}: it has no head for it", "GET /v1/models lists the others"
@@ -230,7 +220,7 @@ class Service:
         if sum(map(len, body.input)) > (most := limits.MAX_TEXTS * limits.MAX_CHARACTERS):
             raise invalid("input is not valid", f"at most {most:,} characters together", "input")
         rows, tokens = [{"text": text} for text in body.input], count_tokens(body.input)
-        model, _, found = await self.ask(request, body, Job("embed", rows, {"normalize": True}, tokens))
+        model, version, found = await self.ask(request, body, Job("embed", rows, {"normalize": True}, tokens))
         num_tokens = await asyncio.to_thread(model.count_pieces, body.input)
         if body.encoding_format == "base64":
             shown = [base64.b64encode(vector.astype("<f4").tobytes()).decode() for vector in found]
@@ -238,7 +228,7 @@ class Service:
             shown = [vector.tolist() for vector in found]
         data = [{"object": "embedding", "index": number, "embedding": each} for number, each in enumerate(shown)]
         usage = {"prompt_tokens": num_tokens, "total_tokens": num_tokens}
-        return reply({"object": "list", "model": model.name, "usage": usage, "data": data})
+        return reply({"object": "list", "model": model.name, "version": version, "usage": usage, "data": data})
 
     async def list_models(self, _: Request) -> Response:
         """List the served models and what each can do."""
@@ -278,18 +268,15 @@ _TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg"
 def create_app(service: Service, api_keys: Sequence[str] = ()) -> Starlette:
     """Return the application; its caller starts and stops the models. A body is read and validated once."""
     bodies = Bodies(service.options.client_seconds)
-    posts = dict[str, Post]()
-    for verb, route in ROUTES.items():
-        result: Any = route.result
-        posts[f"/v1/{verb}"] = Post(partial(service.verb, verb), body_of(verb), Answer[result])
+    posts = {f"/v1/{verb}": Post(partial(service.verb, verb), body_of(verb), ROUTES[verb][0]) for verb in ROUTES}
     posts["/v1/embeddings"] = Post(service.embeddings, EmbeddingsBody, Embeddings)
     gets: dict[str, Endpoint] = {"/v1/models": service.list_models, "/live": service.live, "/ready": service.ready}
     gets["/metrics"] = service.count
 
     async def answer(post: Post, request: Request) -> Response:
         body = await bodies.read(request)
-        if isinstance(body, dict) and len(body) > 64:  # no route has as many; an error for each would take long
-            raise invalid("the body has too many fields", "at most 64")
+        if not isinstance(body, dict) or len(body) > 64:  # no route has as many; an error for each would take long
+            raise invalid("the body is not valid", "an object with at most 64 fields")
         return await post.answer(request, post.body.model_validate(body))
 
     async def page(request: Request) -> Response:  # playground or documentation; they load nothing from other hosts
@@ -303,8 +290,8 @@ def create_app(service: Service, api_keys: Sequence[str] = ()) -> Starlette:
         return reply(schema())
 
     answered = gets | dict.fromkeys(PAGES, page) | {"/openapi.json": document}
-    routes = [Address(path, partial(answer, post), methods=["POST"]) for path, post in posts.items()]
-    routes += [Address(path, shown, methods=["GET"]) for path, shown in answered.items()]
+    routes = [Route(path, partial(answer, post), methods=["POST"]) for path, post in posts.items()]
+    routes += [Route(path, shown, methods=["GET"]) for path, shown in answered.items()]
 
     # Middleware around all routes
     paths = {*posts, *answered}
@@ -312,9 +299,11 @@ def create_app(service: Service, api_keys: Sequence[str] = ()) -> Starlette:
     around = [Middleware(Gate, paths=paths, metrics=service.metrics, keys=keys, overload=service.overload)]
     if origins := service.options.cors_origins:
         may: dict[str, Any] = {"allow_methods": ["GET", "POST"], "allow_headers": ["Authorization", "Content-Type"]}
-        around.insert(0, Middleware(CORSMiddleware, allow_origins=origins, **may))
+        around.insert(0, Middleware(CORSMiddleware, allow_origins=origins, expose_headers=["Retry-After"], **may))
     kinds = (HttpError, ValidationError, HTTPException, ClientDisconnect, Exception)
-    return Starlette(routes=routes, middleware=around, exception_handlers=dict.fromkeys(kinds, _answer_error))
+    app = Starlette(routes=routes, middleware=around, exception_handlers=dict.fromkeys(kinds, _answer_error))
+    app.router.redirect_slashes = False  # /v1/fill/ is no route
+    return app
 
 
 # Errors, and the description of the interface
@@ -353,10 +342,9 @@ def _as_http_error(error: ValidationError) -> HttpError:
         ours = [name for name in given if name in ("text", "texts", "first", "second", "question", "context")]
         what = f"{' and '.join(missing)} is missing" + (f"; {ours[0]} was sent" if ours else "")
         return invalid(what, f"the field {missing[0]}", missing[0])
-    first = found[0]
-    is_unknown = first["type"] == "extra_forbidden"
-    field = ".".join(map(str, first["loc"][:-1] if is_unknown else first["loc"]))
-    expected = "only the fields that /docs lists" if is_unknown else expected_value(first)
+    first, said = found[0], {"extra_forbidden": "only the fields that /docs lists", "none_required": "null"}
+    field = ".".join(map(str, first["loc"][:-1] if first["type"] == "extra_forbidden" else first["loc"]))
+    expected = said.get(first["type"]) or expected_value(first)
     return invalid(f"{field or 'the body'} is not valid", expected, field)
 
 

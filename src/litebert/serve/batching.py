@@ -11,27 +11,24 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import islice, pairwise
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from starlette.requests import ClientDisconnect
-from torch import Tensor
-from typing_extensions import TypedDict
 
 from litebert.errors import DamagedError, LitebertError
 from litebert.hub import hash_model
+from litebert.inference.explain import INSIDE
 from litebert.inference.model import Model
 from litebert.inference.verbs import VERBS, Row
-from litebert.nn import Batch, depth_plan
+from litebert.nn import depth_plan
 from litebert.serve import Options
 from litebert.serve.guard import MAX_SCORED_TOKENS, HttpError, Metrics
 
 log = logging.getLogger("litebert.serve")
 
-MAX_ATTENTION_TOKENS = 64  # tokens of a text for which attention is shown; the rest is cut off
 UNWATCHED_SECONDS = 0.05  # the connection is watched only after this long; most answers are ready by then
 _SHORT, _LONG = "The sun rises in the east.", "In the evening it sets in the west. " * 8
 
@@ -57,12 +54,7 @@ def count_tokens(texts: Iterable[str]) -> int:
 
 
 class ServedModel:
-    """A model with its queue and its thread.
-
-    Requests of the same verb share a batch, those of two verbs do not: eight `fill` and eight `embed` in one pass and
-    in two took the same time, 11.82 and 11.85 ms per text of mixed lengths, 2.69 and 2.73 ms per short text (packaged
-    model, one core); one by one they take 14.7 and 6.5 ms.
-    """
+    """A model with its queue and its thread; requests of one verb share a batch (one of two verbs was no faster)."""
 
     def __init__(self, name: str, path: str | None, options: Options, metrics: Metrics) -> None:
         self.name, self._path, self._options, self._metrics = name, path, options, metrics
@@ -232,9 +224,9 @@ def answer_together(model: Model, jobs: Sequence[Job]) -> list[list[Any] | HttpE
         if len(jobs) > 1:  # only the faulty request gets the error
             return [answer for job in jobs for answer in answer_together(model, [job])]
         if isinstance(error, LitebertError):
-            expected, is_local = error.expected or "another request", error.next.startswith(("litebert ", "model."))
+            is_local = error.next.startswith(("litebert ", "model."))
             advice = "/docs shows an example of each request" if is_local else error.next
-            return [HttpError(error.code, error.what, status=422, expected=expected, next=advice)]
+            return [HttpError(error.code, error.what, status=422, expected=error.expected or "", next=advice)]
         log.exception("%s failed", verb)
         advice = "report it with the lines of the server's log"
         return [HttpError("LB-965", "the model failed on this request", status=500, next=advice)]
@@ -278,61 +270,3 @@ def self_test(model: Model) -> None:
         found = f"finite: {is_finite}, texts differ: {not is_alike}, batch equals alone: {is_stable}"
         advice = "fetch or export the model again"
         raise DamagedError("LB-967", "the model failed its self-test", received=found, next=advice)
-
-
-# Inside a model: how hidden states move from step to step, and what each head attends to
-
-
-class Steps(TypedDict):
-    """Distance and cosine between the input and the output of each step: means, and distances by token."""
-
-    pieces: list[str]
-    l2: list[float]
-    cosine: list[float]
-    by_token: list[list[float]]
-
-
-class Attention(TypedDict):
-    """For each head and query piece, its share of attention on each piece."""
-
-    pieces: list[str]
-    heads: list[list[list[float]]]
-
-
-@torch.inference_mode()
-def steps(model: Model, text: str) -> Steps:
-    """Return how far the hidden states of a text move in each step: L2 distance and cosine (Figure 1)."""
-    pieces, states = _states(model, text, model.network.config.max_position_embeddings)
-    distances = torch.stack([(after - before).norm(dim=-1) for before, after in pairwise(states)])  # (steps, tokens)
-    cosines = torch.stack([torch.cosine_similarity(*pair, dim=-1) for pair in pairwise(states)])
-    l2, cosine = distances.mean(1).tolist(), cosines.mean(1).tolist()
-    return {"pieces": pieces, "l2": l2, "cosine": cosine, "by_token": distances.T.tolist()}
-
-
-@torch.inference_mode()
-def attention(model: Model, text: str, *, step: int = 1) -> Attention:
-    """Return what each head attends to in one step, counted from 1: `heads` is (heads, query, key)."""
-    albert = model.network.albert
-    if not 1 <= step <= albert.depth:
-        what, advice = f"this model has only {albert.depth} steps", "GET /v1/models lists the steps of each model"
-        raise LitebertError("LB-974", what, expected=f"a step from 1 to {albert.depth}", next=advice)
-    pieces, states = _states(model, text, min(MAX_ATTENTION_TOKENS, model.network.config.max_position_embeddings))
-    block = albert.attention[albert.plan[step - 1].attention]
-    query, key = (torch.unflatten(layer(states[step - 1]), -1, block.heads) for layer in (block.query, block.key))
-    scores = torch.einsum("qhd,khd->hqk", query, key) * query.shape[-1] ** -0.5
-    if block.visible is not None:
-        place = torch.arange(len(pieces), device=scores.device)
-        scores = scores.masked_fill(~block.visible(place[:, None], place), -torch.inf)
-    return {"pieces": pieces, "heads": scores.softmax(-1).double().round(decimals=4).tolist()}
-
-
-def _states(model: Model, text: str, longest: int) -> tuple[list[str], list[Tensor]]:
-    """Return the pieces of a text, including [CLS] and [SEP], and their states before and after each step."""
-    encoding = model.tokenizer.encode(text, frame=True)
-    ids, pieces = ([*each[:-1][: longest - 1], each[-1]] for each in (encoding.ids, encoding.pieces))
-    batch = Batch.from_lists([ids]).to(next(model.network.parameters()).device)
-    return pieces, [state.float() for state in model.network.albert.states(batch)]
-
-
-INSIDE: dict[str, Callable[..., Steps | Attention]] = {"steps": steps, "attention": attention}
-"""The views inside a model, by the name of their route."""

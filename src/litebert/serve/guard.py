@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, cast
 
+import h11
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from pydantic_core import to_json
 from starlette.datastructures import Headers
@@ -144,6 +145,8 @@ class Gate:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         started, status = time.monotonic(), 500
+        if {b"content-length", b"transfer-encoding"} <= {name for name, _ in scope["headers"]}:
+            scope["headers"].append((b"connection", b"close"))  # as if the client had asked for it (RFC 9112, 6.1)
 
         async def send_with_headers(message: Message) -> None:
             nonlocal status
@@ -178,7 +181,7 @@ def digest(key: str) -> bytes:
 
 
 class PatientConnection(H11Protocol):
-    """uvicorn's protocol, except that it closes a connection if headers do not arrive in time."""
+    """uvicorn's protocol, except that headers must arrive in time, and that its refusals look like all others."""
 
     header_seconds = 10.0
     _due: asyncio.TimerHandle | None = None
@@ -196,6 +199,15 @@ class PatientConnection(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_watching()
         super().connection_lost(exc)
+
+    def send_400_response(self, msg: str) -> None:  # noqa: ARG002
+        what = f"the request is not valid HTTP/1.1, or its headers have more than {MAX_HEADER_BYTES:,} bytes"
+        found = problem(HttpError("LB-976", what, status=400, next="use a library for HTTP, with texts in the body"))
+        headers = [*found.raw_headers, *SECURITY_HEADERS, (b"connection", b"close")]
+        start = h11.Response(status_code=400, headers=headers, reason=b"Bad Request")
+        events = (start, h11.Data(data=bytes(found.body)), h11.EndOfMessage())
+        self.transport.write(b"".join(self.conn.send(event) or b"" for event in events))
+        self.transport.close()
 
     def _watch(self) -> None:
         """Run a timer while waiting for headers: before the first request, and from the first byte of each request."""

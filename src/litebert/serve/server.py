@@ -35,6 +35,11 @@ def serve(paths: Mapping[str, str | None], options: Options) -> None:
             what = f"{file} contains {'a key that is not printable ASCII' if keys else 'no API key'}"
             expected, advice = "one key per line, in UTF-8", "openssl rand -hex 32 prints a new key"
             raise LitebertError("LB-971", what, expected=expected, next=advice)
+    for origin in options.cors_origins:  # what browsers send: no path, not even a slash
+        if origin != "*" and ("://" not in origin or origin.count("/") > 2):
+            what, advice = "this is not the origin of a web page", "litebert serve --cors-origin https://example.org"
+            expected = "scheme://host or scheme://host:port, without a slash at the end"
+            raise LitebertError("LB-977", what, received=origin, expected=expected, next=advice)
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(message)s")
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
     sys.setswitchinterval(SWITCH_SECONDS)
@@ -108,7 +113,7 @@ def _listen(host: str, port: int) -> socket.socket:
     try:
         listener = socket.create_server((host, port), family=family, backlog=2_048, dualstack_ipv6=is_six)
     except (OSError, ValueError) as error:  # ValueError: a system without IPv6
-        what, advice = f"cannot listen on {host}:{port}", f"litebert serve --port {port + 1}"
+        what, advice = f"cannot listen on {host}:{port}", "give a free --port, or a --host of this machine"
         raise LitebertError("LB-970", what, received=error, next=advice) from error
     # asyncio turns Nagle's algorithm off only for a socket with a known protocol. This one gets it from the system;
     # otherwise the body of an answer would wait 40 ms.
