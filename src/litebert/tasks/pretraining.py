@@ -269,7 +269,7 @@ def micro_batches(
 ) -> Iterator[PretrainingWork]:
     """Cut a process's share of a step into micro-batches of at most `size` sequences, on a device."""
     num_sequences, labels = len(batch.offsets) - 1, batch.sentence_labels
-    num_labelled = 0 if labels is None else np.count_nonzero(labels != NO_LABEL)
+    num_labelled = 0 if labels is None else int(np.count_nonzero(labels != NO_LABEL))
     masked, labelled = (int(total) for total in world.totals(len(batch.masked_ids), num_labelled))
     size = size or num_sequences
     for first in range(0, num_sequences, size):
