@@ -1,12 +1,19 @@
-"""Fixtures that all tests share: the real data, a text, a corpus and a small model."""
+"""Fixtures that all tests share: the real data, a text, a corpus, a small model, and the desk with its runs."""
 
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from litebert.reading.source import Source, find_input
+
+from .contract.tiny import desk as desk
+from .contract.tiny import random_model as random_model
+
+if TYPE_CHECKING:
+    from litebert.tokenizer import Tokenizer
 
 ROOT = Path(__file__).parents[1]
 
@@ -21,6 +28,14 @@ def real_data() -> Path:
             pytest.fail(reason)
         pytest.skip(reason)
     return folder
+
+
+@pytest.fixture(scope="session")
+def official(real_data: Path) -> "Tokenizer":
+    """Return the tokenizer of the published models."""
+    from litebert.tokenizer import Tokenizer
+
+    return Tokenizer.load(real_data / "tokenizer" / "spiece.model")
 
 
 PEOPLE = ["Anna", "Bert", "Clara", "David", "Emma", "Felix", "Greta", "Henry"]

@@ -164,5 +164,6 @@ TABLES = {
 """Examples for each kind of task; the run trained on a table is named after its file."""
 
 
-def digest(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+def tree(folder: Path) -> dict[str, bytes]:
+    """Read all files of a folder, hidden ones too."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}

@@ -35,11 +35,6 @@ SAMPLES = [*GOLDENS, "The cat sat on the mat.", "\u1e9e Straße İstanbul ǅ"]
 SAMPLES += ["日本語 と emoji 👩‍👩‍👧 e\u0301 \u200b \ufeff", "a\ud800b", ""]
 
 
-@pytest.fixture(scope="session")
-def official(real_data: Path) -> Tokenizer:
-    return Tokenizer.load(real_data / "tokenizer" / "spiece.model")
-
-
 @pytest.mark.parametrize(("text", "ids"), GOLDENS.items())
 def test_official_golden_ids(official: Tokenizer, text: str, ids: str) -> None:
     assert official.encode(text).ids == [int(number) for number in ids.split()]

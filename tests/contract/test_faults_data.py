@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from .shell import COMMAND, QUICK, TEXTS, assert_error, digest, interrupted, litebert, refusal
+from .shell import COMMAND, QUICK, TEXTS, assert_error, interrupted, litebert, refusal, tree
 from .tiny import Desk
 
 
@@ -50,9 +50,9 @@ EXISTING |= {"filter": ["own.jsonl"], "html": ["own.jsonl"], "embed": ["own.json
 @pytest.mark.parametrize(("verb", "name"), [(verb, name) for verb, names in EXISTING.items() for name in names])
 def test_existing_files_are_not_replaced(desk: Desk, tmp_path: Path, verb: str, name: str) -> None:
     furnish(tmp_path, desk)
-    before, kinds = digest(tmp_path), sorted((str(path), path.lstat().st_mode) for path in tmp_path.rglob("*"))
+    before, kinds = tree(tmp_path), sorted((str(path), path.lstat().st_mode) for path in tmp_path.rglob("*"))
     done = litebert(*writers(desk)[verb], tmp_path / name)
-    assert digest(tmp_path) == before
+    assert tree(tmp_path) == before
     assert sorted((str(path), path.lstat().st_mode) for path in tmp_path.rglob("*")) == kinds
     assert_error(done, 1, str(tmp_path / name))
 

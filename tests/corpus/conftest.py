@@ -68,8 +68,3 @@ def texts_of(corpus: Corpus) -> list[Story]:
         for shard in corpus.shards
         for number in range(len(shard.documents) - 1)
     ]
-
-
-def tree(folder: Path) -> dict[str, bytes]:
-    """Read all files of a folder, hidden ones too."""
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}

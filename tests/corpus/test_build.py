@@ -23,10 +23,11 @@ from litebert.corpus.corpus import corpus_push
 from litebert.corpus.shards import CorpusPlan
 from litebert.errors import DamagedError, LitebertError, ResourceError
 from litebert.files import locked
+from tests.contract.shell import tree
 from tests.kills import killed
 from tests.memory import run_in_child
 
-from .conftest import Build, Story, Write, paragraphs, rows, stories, texts_of, tree
+from .conftest import Build, Story, Write, paragraphs, rows, stories, texts_of
 
 Settings = dict[str, object]
 

@@ -21,8 +21,7 @@ from litebert.reading import source as storage
 from litebert.reading.source import write_object
 from litebert.settings import resolve, settings_from_words
 from litebert.train.sources import loader_for
-
-from .conftest import tree
+from tests.contract.shell import tree
 
 OBJECTS: dict[str, bytes] = {}
 FAULTS: list[str] = []  # of the next requests

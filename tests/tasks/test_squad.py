@@ -65,11 +65,6 @@ BOTH = pytest.mark.parametrize("family", [SpanAnswering(), spans.ConditionalSpan
 FEW = settings(deadline=None, max_examples=60)
 
 
-@pytest.fixture(scope="module")
-def official(real_data: Path) -> Tokenizer:
-    return Tokenizer.load(real_data / "tokenizer" / "spiece.model")
-
-
 # Windows
 
 

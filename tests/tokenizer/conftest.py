@@ -1,4 +1,4 @@
-"""A small vocabulary trained on generated sentences, and the official one if the real data is available."""
+"""A small vocabulary trained on generated sentences, and the paragraphs of real articles."""
 
 import gzip
 import json
@@ -39,11 +39,6 @@ def own_model(sentences: list[str]) -> bytes:
 @pytest.fixture(scope="session")
 def own(own_model: bytes) -> Tokenizer:
     return Tokenizer.from_model(own_model)
-
-
-@pytest.fixture(scope="session")
-def official(real_data: Path) -> Tokenizer:
-    return Tokenizer.load(real_data / "tokenizer" / "spiece.model")
 
 
 @pytest.fixture(scope="session")

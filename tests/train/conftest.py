@@ -9,9 +9,9 @@ import pytest
 
 from litebert.config import PretrainConfig
 from litebert.files import hash_file
-from litebert.runs import read_metrics
 from litebert.settings import Resolved, resolve, settings_from_words
 from litebert.train import loop
+from tests.contract.tiny import rows
 
 WORDS = (
     "model.embedding_size=16 model.hidden_size=32 model.num_hidden_layers=2 model.num_attention_heads=2 "
@@ -58,10 +58,9 @@ def checkpoints_of(run: Path) -> list[Path]:
 
 def state_of(run: Path) -> dict[str, object]:
     """Return everything of a finished run that must be equal bit for bit."""
-    rows = [{name: value for name, value in row.items() if name != "tokens_per_second"} for row in read_metrics(run)]
     files = [checkpoints_of(run)[-1] / name for name in ("model.safetensors", "optimizer.safetensors", "state.json")]
     files += sorted(run.glob("*/model.safetensors"))
-    return {"rows": rows, **{str(file.relative_to(run)): hash_file(file) for file in files}}
+    return {"rows": rows(run), **{str(file.relative_to(run)): hash_file(file) for file in files}}
 
 
 ASLEEP = """
