@@ -18,7 +18,7 @@ def memory_below(limit: int) -> Iterator[None]:
 
 
 USED = """
-import re, sys, time
+import re, sys
 from pathlib import Path
 used = lambda: int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]) << 10
 """

@@ -109,6 +109,7 @@ def test_real_paragraphs_slice_to_words(official: Tokenizer, paragraphs: list[st
 
 
 FIVE_MEGABYTES = """
+import time
 from litebert.tokenizer import Tokenizer
 tokenizer = Tokenizer.load(sys.argv[1])
 def seconds(repeats):

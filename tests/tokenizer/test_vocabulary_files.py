@@ -158,6 +158,7 @@ def mutated(data: bytes, case: int) -> bytes:
 def test_a_file_of_a_million_pieces_costs_little_to_refuse() -> None:
     """It would take 19 s and half a gigabyte to parse."""
     script = """
+import time
 from litebert.errors import LitebertError
 from litebert.tokenizer.models import read_model
 data = bytes.fromhex("0a0d0a0678787878787815000080bf") * 1_000_000
