@@ -3,17 +3,15 @@
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
+from litebert.corpus import build_corpus
 from litebert.reading.source import Source, find_input
+from litebert.tokenizer import Tokenizer, train_tokenizer
 
 from .contract.tiny import desk as desk
 from .contract.tiny import random_model as random_model
-
-if TYPE_CHECKING:
-    from litebert.tokenizer import Tokenizer
 
 ROOT = Path(__file__).parents[1]
 
@@ -31,10 +29,8 @@ def real_data() -> Path:
 
 
 @pytest.fixture(scope="session")
-def official(real_data: Path) -> "Tokenizer":
+def official(real_data: Path) -> Tokenizer:
     """Return the tokenizer of the published models."""
-    from litebert.tokenizer import Tokenizer
-
     return Tokenizer.load(real_data / "tokenizer" / "spiece.model")
 
 
@@ -62,9 +58,6 @@ def stories(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def corpus(stories: Path) -> Path:
     """Build a corpus of the stories with its own vocabulary and a held-out split."""
-    from litebert.corpus import build_corpus
-    from litebert.tokenizer import Tokenizer, train_tokenizer
-
     vocabulary, folder = stories.parent / "tokenizer", stories.parent / "corpus"
     lines = stories.read_text(encoding="utf-8").splitlines()
     Tokenizer.from_model(train_tokenizer(lines, vocab_size=90)).save(vocabulary)
@@ -95,16 +88,13 @@ def small_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Write a folder with a model of a few thousand parameters and its tokenizer."""
     import torch
 
-    from litebert.config import AlbertConfig
     from litebert.folder import save_model
     from litebert.nn import AlbertForPretraining
-    from litebert.tokenizer import Tokenizer, train_tokenizer
+    from tests.networks import config_for
 
     lines = ["the cat sat on the mat", "a dog ran after the cat", "the mat was red and blue"] * 9
     folder = tmp_path_factory.mktemp("model") / "small"
     tokenizer = Tokenizer.from_model(train_tokenizer(lines, vocab_size=36))
     tokenizer.save(folder)
-    shape = {"embedding_size": 16, "hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4}
-    shape |= {"vocab_size": tokenizer.vocab_size, "intermediate_size": 48, "max_position_embeddings": 64}
-    save_model(AlbertForPretraining(AlbertConfig(**shape), generator=torch.Generator().manual_seed(1)), folder)
+    save_model(AlbertForPretraining(config_for(tokenizer), generator=torch.Generator().manual_seed(1)), folder)
     return folder

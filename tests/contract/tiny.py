@@ -11,8 +11,8 @@ import litebert as package
 
 from .shell import QUICK, TABLES, Done, litebert, story
 
-SHAPE = {"embedding_size": 16, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
-SHAPE |= {"intermediate_size": 64, "hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1}
+SIZES = {"embedding_size": 16, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
+SIZES |= {"intermediate_size": 64, "hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1}
 """A network that learns in a second, with dropout."""
 
 PACE = {"train.steps": 6, "train.batch_size": 8, "train.precision": "fp32", "train.threads": 1}
@@ -20,7 +20,7 @@ PACE |= {"train.log_every": 1, "train.eval_every": 3, "train.save_every": 3, "tr
 PACE |= {"train.loader_workers": 0}
 """Settings of a training of six steps that logs every step."""
 
-PRETRAINING = {**{f"model.{name}": value for name, value in SHAPE.items()}, **PACE, "objective.max_seq_length": 48}
+PRETRAINING = {**{f"model.{name}": value for name, value in SIZES.items()}, **PACE, "objective.max_seq_length": 48}
 
 MORE = {
     "pairs.csv": "text,second,label\n"
@@ -119,13 +119,12 @@ Random = Callable[..., Path]
 @pytest.fixture(scope="session")
 def random_model(desk: Desk, tmp_path_factory: pytest.TempPathFactory) -> Random:
     """Return a function that writes model folders with transformers, with large random weights and our vocabulary."""
-    pytest.importorskip("transformers")
-    from tests.interop.transformers_models import random_model
+    from tests.networks import random_model
 
     def make(architecture: str, **changes: object) -> Path:
         vocabulary = package.Tokenizer.load(desk.tokenizer)
         folder = tmp_path_factory.mktemp(architecture)
-        sizes = {**SHAPE, "vocab_size": vocabulary.vocab_size, **changes}
+        sizes = {**SIZES, "vocab_size": vocabulary.vocab_size, **changes}
         random_model(architecture, **sizes).save_pretrained(folder)
         vocabulary.save(folder)
         return folder

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 import litebert
-from litebert.config import AlbertConfig, PretrainConfig
+from litebert.config import PretrainConfig
 from litebert.distributed import World, join_world, world_size
 from litebert.errors import LitebertError
 from litebert.folder import save_model
@@ -24,8 +24,8 @@ from litebert.settings import resolve, settings_from_words
 from litebert.tokenizer import Tokenizer
 from litebert.train.run import begin
 from tests.contract.tiny import weights
+from tests.networks import SHAPE, config_for
 
-NETWORK = {"embedding_size": 16, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
 SHORT = {"train.steps": 6, "train.batch_size": 6, "train.eval_every": 3, "train.save_every": 2, "train.log_every": 1}
 SHORT |= {"train.precision": "fp32", "optim.learning_rate": 0.003}
 CORPUS = {**SHORT, "train.loader_workers": 0}
@@ -52,7 +52,7 @@ Job = tuple[str, dict[str, object]]
 
 
 def _pretrain(corpus: Path, runs: Path, name: str) -> Job:
-    settings = {f"model.{size}": value for size, value in {**NETWORK, "intermediate_size": 64}.items()}
+    settings = {f"model.{size}": value for size, value in SHAPE.items()}
     settings |= {**CORPUS, "objective.max_seq_length": 48, "train.eval_sequences": 40}
     return "pretrain", {"corpus": str(corpus), "runs": str(runs), "name": name, "settings": settings}
 
@@ -87,8 +87,7 @@ def teacher(small_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
     """Write a network like BERT's: embeddings as wide as the layers, none of which are shared."""
     folder = tmp_path_factory.mktemp("teacher")
     tokenizer = Tokenizer.load(small_model)
-    sizes = {**NETWORK, "embedding_size": 32, "intermediate_size": 64, "vocab_size": tokenizer.vocab_size}
-    config = AlbertConfig(**sizes, sharing="none")
+    config = config_for(tokenizer, embedding_size=32, sharing="none")
     save_model(AlbertForPretraining(config, generator=torch.Generator().manual_seed(1)), folder)
     tokenizer.save(folder)
     return folder

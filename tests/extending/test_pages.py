@@ -19,6 +19,7 @@ from litebert.inference.explain import attention
 from litebert.interop.export.program import open_source
 from litebert.nn import Albert, AlbertForPretraining, Batch
 from litebert.tokenizer import Tokenizer
+from tests.networks import SHAPE
 
 ROOT = Path(__file__).parents[2]
 
@@ -97,8 +98,7 @@ def test_the_rival_of_the_page_gives_the_same_states_as_ours(tmp_path: Path, mon
 
     monkeypatch.setattr("benchmarks.speed.rivals.RIVALS", RIVALS | {})
     made_by_page("rival", tmp_path, monkeypatch)
-    sizes = {"vocab_size": 60, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
-    save_model(AlbertForPretraining(AlbertConfig(**sizes, intermediate_size=64)), tmp_path / "model")
+    save_model(AlbertForPretraining(AlbertConfig(**SHAPE, vocab_size=60)), tmp_path / "model")
     texts = Texts(([2, 7, 8, 3], [2, 9, 3]), ([0] * 4, [0] * 3))
     assert "plain fp32" in names()
     states = []

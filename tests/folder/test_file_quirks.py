@@ -17,10 +17,10 @@ from litebert.config import AlbertConfig
 from litebert.errors import DamagedError, LitebertError
 from litebert.folder import load_model, save_model
 from litebert.nn import AlbertForPretraining
-from tests.interop.transformers_models import SHAPE, drawn
 from tests.memory import memory_below, run_in_child
+from tests.networks import SHAPE, drawn
 
-CONFIG = AlbertConfig(**SHAPE, embedding_size=16)
+CONFIG = AlbertConfig(**SHAPE, vocab_size=90)
 WORDS = "albert.embeddings.word_embeddings.weight"
 
 

@@ -15,7 +15,7 @@ from litebert.config import Pooling as Pooled
 from litebert.errors import LitebertError
 from litebert.folder import SentenceVectors, read_sentence_vectors, write_sentence_transformers
 from litebert.interop.huggingface import import_model
-from tests.interop.transformers_models import random_model
+from tests.networks import random_model
 
 WORDS = ["the", "cat", "sat", "on", "mat", "a", "dog", "##s", "ran", ".", ",", "un", "##seen"]
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]

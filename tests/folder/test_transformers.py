@@ -19,11 +19,10 @@ from litebert.inference import Model
 from litebert.nn import AlbertForPretraining, AlbertForTask, Batch, Network
 from litebert.tasks.kinds.spans import ConditionalSpanHead
 from tests.extending.test_pages import made_by_page
-from tests.interop.transformers_models import SHAPE as SIZES
-from tests.interop.transformers_models import drawn
+from tests.networks import SHAPE, drawn
 
-THEIRS = SIZES | {"num_hidden_layers": 4}
-SHAPE = AlbertConfig(**THEIRS, embedding_size=16)
+CONFIG = AlbertConfig(**SHAPE | {"vocab_size": 90, "num_hidden_layers": 4})
+OF_BERT = {name: size for name, size in dict(CONFIG).items() if name in SHAPE and name != "embedding_size"}
 GROUPS = [{"num_hidden_groups": groups, "inner_group_num": inner} for groups, inner in ((2, 1), (1, 2), (2, 2), (4, 1))]
 SHARED = [{"sharing": "attention"}, {"sharing": "ffn", "inner_group_num": 2}, {"sharing": "none"}]
 EQUAL = [{"embedding_size": 32}, {"embedding_size": 32, "embedding_projection": True}]
@@ -73,7 +72,7 @@ def _rewrite(folder: Path, **changes: object) -> None:
 
 @pytest.mark.parametrize("changes", PLANS, ids=str)
 def test_transformers_computes_what_we_do_and_we_read_the_same_bits(tmp_path: Path, changes: dict[str, object]) -> None:
-    network = drawn(AlbertForPretraining(SHAPE.model_copy(update=changes)))
+    network = drawn(AlbertForPretraining(CONFIG.model_copy(update=changes)))
     save_model(network, tmp_path)
     theirs, report = hf.AlbertForPreTraining.from_pretrained(tmp_path, output_loading_info=True)
     assert not any(report.values())
@@ -89,7 +88,7 @@ def test_labels_and_the_kind_of_problem_go_to_transformers_and_back(tmp_path: Pa
     several = CLASSIFIER.model_copy(update={"problem_type": "multi_label_classification"})
     score = HeadConfig(kind="sequence-classification", labels=("score",), problem_type="regression")
     for head in (CLASSIFIER, several, score):
-        save_model(AlbertForTask(SHAPE, head), tmp_path)
+        save_model(AlbertForTask(CONFIG, head), tmp_path)
         theirs = hf.AlbertForSequenceClassification.from_pretrained(tmp_path)
         found = tuple(theirs.config.id2label.values()), theirs.config.problem_type
         assert found == (head.labels, head.problem_type)
@@ -103,7 +102,7 @@ BERTS = ("PreTraining", "MaskedLM", "SequenceClassification", "TokenClassificati
 @pytest.mark.parametrize("name", [*BERTS, "MultipleChoice"])
 def test_every_bert_equals_that_of_transformers(tmp_path: Path, name: str) -> None:
     cls, labels = getattr(hf, f"BertFor{name}"), {"num_labels": 3} if name.endswith("Classification") else {}
-    theirs = drawn(cls(hf.BertConfig(**THEIRS, **labels)))
+    theirs = drawn(cls(hf.BertConfig(**OF_BERT, **labels)))
     theirs.save_pretrained(tmp_path)
     loaded = load_model(tmp_path, for_inference=name not in ("PreTraining", "MaskedLM"))
     _assert_same(loaded.network, theirs)
@@ -117,7 +116,7 @@ def test_every_bert_equals_that_of_transformers(tmp_path: Path, name: str) -> No
 
 
 def test_names_of_tensorflow_and_dropouts_are_read(tmp_path: Path) -> None:
-    drawn(hf.BertModel(hf.BertConfig(**THEIRS, hidden_dropout_prob=0.3))).save_pretrained(tmp_path)
+    drawn(hf.BertModel(hf.BertConfig(**OF_BERT, hidden_dropout_prob=0.3))).save_pretrained(tmp_path)
     expected = load_model(tmp_path).network.state_dict()
     tensors = load_file(tmp_path / "model.safetensors")
     for new, old in {"LayerNorm.weight": "LayerNorm.gamma", "LayerNorm.bias": "LayerNorm.beta"}.items():
@@ -140,14 +139,14 @@ OTHERS = [
 
 def test_other_networks_are_refused(tmp_path: Path) -> None:
     for changes, said in OTHERS:
-        hf.BertModel(hf.BertConfig(**THEIRS)).save_pretrained(tmp_path)
+        hf.BertModel(hf.BertConfig(**OF_BERT)).save_pretrained(tmp_path)
         _rewrite(tmp_path, **changes)
         with pytest.raises(LitebertError, match=said):
             load_model(tmp_path)
 
 
 def test_transformers_refuses_a_model_with_local_attention(tmp_path: Path) -> None:
-    local = SHAPE.model_copy(update={"attention": "local", "attention_window": 2})
+    local = CONFIG.model_copy(update={"attention": "local", "attention_window": 2})
     save_model(AlbertForPretraining(local), tmp_path)
     assert load_model(tmp_path).network.config == local
     with pytest.raises(ValueError, match="albert-litebert"):  # transformers does not know this model_type
@@ -161,7 +160,7 @@ def test_transformers_refuses_a_model_with_local_attention(tmp_path: Path) -> No
 
 @torch.no_grad()
 def test_the_conditional_head_computes_the_official_formulas() -> None:
-    head = drawn(ConditionalSpanHead(SHAPE, HeadConfig(kind="conditional-question-answering")))
+    head = drawn(ConditionalSpanHead(CONFIG, HeadConfig(kind="conditional-question-answering")))
     hidden = torch.randn(1, 5, 32, generator=torch.Generator().manual_seed(4))
     allowed = torch.tensor([[True, False, True, True, False]])
     spans = head(hidden, allowed, torch.tensor([[2]]))
@@ -181,7 +180,7 @@ def test_the_conditional_head_computes_the_official_formulas() -> None:
 
 
 def test_what_a_config_leaves_out_has_the_default_of_transformers(tmp_path: Path) -> None:
-    config = hf.AlbertConfig(**THEIRS, embedding_size=16)
+    config = hf.AlbertConfig(**OF_BERT, embedding_size=16)
     hf.AlbertForSequenceClassification(config).save_pretrained(tmp_path)
     assert "id2label" not in json.loads((tmp_path / "config.json").read_text())
     assert load_model(tmp_path).network.head_config.labels == ("LABEL_0", "LABEL_1")
@@ -210,7 +209,7 @@ MISFITS: list[tuple[dict[str, Tensor | None], dict[str, object], str]] = [
 
 def test_tensors_and_settings_that_do_not_fit_are_named(tmp_path: Path) -> None:
     for tensors, settings, said in MISFITS:
-        save_model(AlbertForTask(SHAPE.model_copy(update={"sharing": "attention"}), CLASSIFIER), tmp_path)
+        save_model(AlbertForTask(CONFIG.model_copy(update={"sharing": "attention"}), CLASSIFIER), tmp_path)
         changed = load_file(tmp_path / "model.safetensors") | tensors
         save_file({name: t for name, t in changed.items() if t is not None}, tmp_path / "model.safetensors")
         _rewrite(tmp_path, **settings)
@@ -220,17 +219,17 @@ def test_tensors_and_settings_that_do_not_fit_are_named(tmp_path: Path) -> None:
 
 def test_a_new_task_starts_from_an_encoder_and_keeps_only_the_same_head(tmp_path: Path) -> None:
     dense = ("head.dense.bias", "head.dense.weight")
-    save_model(AlbertForPretraining(SHAPE, generator=torch.Generator().manual_seed(7)), tmp_path)
-    mnli = AlbertForTask(SHAPE, CLASSIFIER)
+    save_model(AlbertForPretraining(CONFIG, generator=torch.Generator().manual_seed(7)), tmp_path)
+    mnli = AlbertForTask(CONFIG, CLASSIFIER)
     start = start_from(mnli, tmp_path)
     assert start.fresh == dense
     assert {name.split(".")[0] for name in start.dropped} == {"masked_lm", "sentence_order"}
     assert torch.equal(mnli.albert.pooler.weight, load_model(tmp_path).network.albert.pooler.weight)
     save_model(mnli, tmp_path)
     other = HeadConfig(kind="sequence-classification", labels=("entailment", "not_entailment"))
-    start = start_from(AlbertForTask(SHAPE, other), tmp_path)
+    start = start_from(AlbertForTask(CONFIG, other), tmp_path)
     assert start.fresh == start.dropped == dense
-    same = AlbertForTask(SHAPE, CLASSIFIER)
+    same = AlbertForTask(CONFIG, CLASSIFIER)
     assert start_from(same, tmp_path).fresh == () and torch.equal(same.head.dense.weight, mnli.head.dense.weight)
 
 

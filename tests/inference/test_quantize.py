@@ -17,8 +17,7 @@ from litebert.nn import AlbertForPretraining
 from litebert.tasks.distillation import Teacher
 from litebert.tokenizer import Tokenizer
 from tests.contract import shell
-
-from .random_model import save_random
+from tests.networks import save_random
 
 TEXTS = [f"Anna walked {number} times to the cold river." for number in range(40)]
 

@@ -30,8 +30,7 @@ from litebert.nn import Batch
 from litebert.tokenizer import Tokenizer, train_tokenizer
 from tests.contract import shell
 from tests.memory import memory_below
-
-from .transformers_models import random_model
+from tests.networks import random_model
 
 
 def _theirs(name: str, folder: Path, **changes: object) -> hf.PreTrainedModel:

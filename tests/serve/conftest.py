@@ -3,13 +3,14 @@
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from litebert.tokenizer import Tokenizer
 from tests.contract.served import Reply, Server, serve
-from tests.inference.random_model import CHOICES, LABELS, SPANS, TAGS, save_random
+from tests.networks import CHOICES, LABELS, SPANS, TAGS, save_random
 
 
 def ask_all(server: Server, calls: Sequence[tuple[str, object]], *, clients: int) -> list[Reply]:
@@ -30,7 +31,8 @@ HEADS = {"base": None, "classify": LABELS, "tag": TAGS, "choose": CHOICES, "answ
 @pytest.fixture(scope="session")
 def make_model(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
     tokenizer = Tokenizer.load(corpus / "tokenizer")
-    return lambda name="base", seed=1: save_random(tmp_path_factory.mktemp(name), tokenizer, HEADS[name], seed=seed)
+    made = partial(save_random, tokenizer=tokenizer, num_hidden_layers=2)
+    return lambda name="base", seed=1: made(tmp_path_factory.mktemp(name), head=HEADS[name], seed=seed)
 
 
 @pytest.fixture(scope="session")

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from torch.nn import functional as F
 
 import litebert
-from litebert.config import HEADS, PROBLEMS, AlbertConfig, HeadConfig, OptimConfig, TeacherConfig, TrainConfig
+from litebert.config import HEADS, PROBLEMS, HeadConfig, OptimConfig, TeacherConfig, TrainConfig
 from litebert.errors import LitebertError
 from litebert.folder import load_model, save_model
 from litebert.nn import AlbertForPretraining, AlbertForTask, Batch
@@ -31,11 +31,7 @@ from litebert.tasks.kinds.text import ChoiceExample, MultipleChoice, Scores, Tex
 from litebert.tasks.named import DATASETS, register
 from litebert.tokenizer import Tokenizer, train_tokenizer
 from litebert.train.loop import training_step
-
-
-def tiny(tokenizer: Tokenizer) -> AlbertConfig:
-    sizes = {"embedding_size": 8, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
-    return AlbertConfig(vocab_size=tokenizer.vocab_size, intermediate_size=32, **sizes)
+from tests.networks import config_for, drawn
 
 
 def texts(*labels: Any) -> list[TextExample]:
@@ -102,7 +98,7 @@ def harness(family: Family[Any, Any], examples: Sequence[Any], tokenizer: Tokeni
 
 
 def trained(family: Family[Any, Any], examples: Sequence[Any], tokenizer: Tokenizer) -> AlbertForTask:
-    network = AlbertForTask(tiny(tokenizer), family.head, generator=torch.Generator().manual_seed(0))
+    network = AlbertForTask(config_for(tokenizer), family.head, generator=torch.Generator().manual_seed(0))
     features = family.features(examples, tokenizer, max_length=32, training=True)
     encoded = family.features(examples, tokenizer, max_length=32, training=False)
     held_out = {"dev": LabelledSet(examples, encoded)}
@@ -154,7 +150,7 @@ def test_the_family_of_the_how_to_passes_the_harness_and_trains(
     monkeypatch.setattr("litebert.tasks.named.DATASETS", dict(DATASETS))
     names: dict[str, Any] = {"__name__": "stars", "litebert": litebert, "print": str}
     names |= {"model": tmp_path / "model", "data": tmp_path}
-    save_model(AlbertForPretraining(tiny(small_tokenizer)), tmp_path / "model")
+    save_model(AlbertForPretraining(config_for(small_tokenizer)), tmp_path / "model")
     small_tokenizer.save(tmp_path / "model")
     for split in ("train", "dev"):
         (tmp_path / f"{split}.tsv").write_text("5\ta red ball\n1\tno ball\n" * 4, encoding="utf-8")
@@ -231,13 +227,6 @@ def tokenizer() -> Tokenizer:
     return Tokenizer.from_model(train_tokenizer(WORDS.split() * 9, vocab_size=54))
 
 
-def scattered(tokenizer: Tokenizer, head: HeadConfig) -> AlbertForTask:
-    made, generator = AlbertForTask(tiny(tokenizer), head).eval(), torch.Generator().manual_seed(0)
-    for parameter in made.parameters():
-        torch.nn.init.normal_(parameter, std=0.2, generator=generator)
-    return made
-
-
 FOUR = ChoiceExample("4", CONTEXT, "What did Anna take?", ("ball", "map", "tree", "house"), 0)
 TWO = ChoiceExample("2", CONTEXT, "Anna went to the _ .", ("house", "river"), 1)
 THREE = ChoiceExample("3", "A tree.", "Who is near?", ("Anna", "David", "a tree"), 2)
@@ -245,7 +234,7 @@ ALL = [FOUR, TWO, THREE]
 
 
 def test_questions_with_two_to_four_choices_have_the_loss_and_the_answers_of_each_alone(tokenizer: Tokenizer) -> None:
-    made = scattered(tokenizer, MultipleChoice().head)
+    made = drawn(AlbertForTask(config_for(tokenizer), MultipleChoice().head))
     alone = []
     for example in ALL:  # one choice at a time, without other questions in the batch
         family = MultipleChoice(num_choices=len(example.choices))
@@ -345,7 +334,7 @@ def test_only_the_first_piece_of_each_word_has_a_target(tokenizer: Tokenizer) ->
 
 
 def test_no_word_is_lost_when_a_sentence_is_cut(tokenizer: Tokenizer) -> None:
-    made = scattered(tokenizer, HEAD)
+    made = drawn(AlbertForTask(config_for(tokenizer), HEAD))
     for max_length in (4, 8, 13, 99):
         examples = [SHORT, LONG, TagExample("3", ())]
         features = FAMILY.features(examples, tokenizer, max_length=max_length, training=False)

@@ -30,6 +30,7 @@ from litebert.tasks.pretraining import OFFSETS, Loss, Pretraining, masked_loss, 
 from litebert.tokenizer import Tokenizer, train_tokenizer
 from litebert.train.pretrain import complete, new_network, shape_of_student, task_of
 from litebert.train.sources import Sources
+from tests.networks import config_for, drawn
 
 CONFIG = AlbertConfig(
     vocab_size=50, embedding_size=12, hidden_size=24, num_hidden_layers=3, num_attention_heads=3, intermediate_size=40
@@ -47,10 +48,7 @@ BATCH = PretrainingBatch(
 
 @pytest.fixture
 def task() -> Pretraining:
-    network = AlbertForPretraining(CONFIG)
-    generator = torch.Generator().manual_seed(0)
-    for parameter in network.parameters():
-        torch.nn.init.normal_(parameter, std=0.2, generator=generator)
+    network = drawn(AlbertForPretraining(CONFIG)).train()
     return Pretraining(network, held_out=[BATCH], train=TrainConfig())
 
 
@@ -112,14 +110,14 @@ def test_evaluation_reports_the_share_of_the_commonest_token(task: Pretraining) 
 # The loss computed in slices equals the loss of the whole, and so does its gradient
 
 
-def drawn(rows: int, vocab: int) -> tuple[torch.Tensor, torch.Tensor]:
+def logits_of(rows: int, vocab: int) -> tuple[torch.Tensor, torch.Tensor]:
     generator = torch.Generator().manual_seed(rows)
     return 3 * torch.randn(rows, vocab, generator=generator), torch.randint(vocab, (rows,), generator=generator)
 
 
 @pytest.mark.parametrize("rows", [1, 32, 33, 100])
 def test_bf16_loss_and_gradient_are_those_of_a_float32_copy(rows: int) -> None:
-    numbers, labels = drawn(rows, 500)
+    numbers, labels = logits_of(rows, 500)
     assert torch.equal(masked_loss(numbers, labels), F.cross_entropy(numbers, labels, reduction="sum"))
     ours, theirs = (numbers.bfloat16().requires_grad_() for _ in range(2))
     loss = masked_loss(ours, labels) / rows
@@ -181,7 +179,6 @@ SENTENCES = [
     for verb in ("slept", "waited", "walked", "sang")
     for place in ("river", "garden", "station", "old mill")
 ]
-SHAPE: dict[str, Any] = {"embedding_size": 32, "hidden_size": 32, "num_attention_heads": 2, "intermediate_size": 64}
 SETTINGS = {"model.embedding_size": 16, "objective.max_seq_length": 32, "distil.texts": 4, "distil.text_length": 16}
 SETTINGS |= {"train.batch_size": 2, "train.eval_sequences": 8, "train.loader_workers": 0, "train.precision": "fp32"}
 SETTINGS |= {"train.steps": 6, "train.save_every": 3, "train.eval_every": 6, "train.log_every": 2}
@@ -192,8 +189,8 @@ def _tokenizer(vocab_size: int) -> Tokenizer:
 
 
 def _unshared(tokenizer: Tokenizer) -> AlbertForPretraining:
-    sizes = {**SHAPE, "vocab_size": tokenizer.vocab_size, "num_hidden_layers": 4}
-    config = AlbertConfig(**sizes, hidden_act="gelu", sharing="none")
+    sizes = {"embedding_size": 32, "num_hidden_layers": 4, "intermediate_size": 64}
+    config = config_for(tokenizer, **sizes, hidden_act="gelu", sharing="none")
     return AlbertForPretraining(config, generator=torch.Generator().manual_seed(1))
 
 
@@ -258,8 +255,7 @@ def test_a_student_of_equal_width_gets_its_teachers_layers_and_words(tokenizer: 
 
 @pytest.mark.parametrize("embedding_size", [8, 16, 24])
 def test_an_albert_can_teach(tokenizer: Tokenizer, known: list[int], embedding_size: int) -> None:
-    teacher = AlbertConfig(**{**SHAPE, "embedding_size": 16}, vocab_size=tokenizer.vocab_size)
-    source = AlbertForPretraining(teacher, generator=torch.Generator().manual_seed(2))
+    source = AlbertForPretraining(config_for(tokenizer), generator=torch.Generator().manual_seed(2))
     student = _student(source, tokenizer, embedding_size=embedding_size)
     ours, theirs = (network.albert.embedding for network in (student, source))
     # dimensions that the teacher lacks keep their random start
@@ -271,20 +267,20 @@ def test_an_albert_can_teach(tokenizer: Tokenizer, known: list[int], embedding_s
 
 
 def test_the_most_active_neurons_are_kept_and_those_that_never_change_go_into_the_bias(tokenizer: Tokenizer) -> None:
-    source, drawn = _unshared(tokenizer), torch.Generator().manual_seed(3)
+    source, draws = _unshared(tokenizer), torch.Generator().manual_seed(3)
     for block in source.albert.feed_forward:
-        torch.nn.init.normal_(block.intermediate.weight, generator=drawn)
-        torch.nn.init.normal_(block.output.weight, generator=drawn)
+        torch.nn.init.normal_(block.intermediate.weight, generator=draws)
+        torch.nn.init.normal_(block.output.weight, generator=draws)
         block.intermediate.weight.data[::2] = 0  # every second neuron is a constant
         block.intermediate.bias.data[::2] = 1.5
-    student, x = _student(source, tokenizer, intermediate_size=32), torch.randn(50, 32, generator=drawn)
+    student, x = _student(source, tokenizer, intermediate_size=32), torch.randn(50, 32, generator=draws)
     for ours, theirs in zip(student.albert.feed_forward, source.albert.feed_forward, strict=True):
         torch.testing.assert_close(ours(x), theirs(x), atol=1e-4, rtol=1e-4)
     block = source.albert.feed_forward[0]
-    torch.nn.init.normal_(block.intermediate.weight, generator=drawn)
+    torch.nn.init.normal_(block.intermediate.weight, generator=draws)
     block.output.weight.data[:] = 1
     block.intermediate.bias.data[:] = -100  # all of them silent ...
-    loud = torch.randperm(64, generator=drawn)[:16].sort().values
+    loud = torch.randperm(64, generator=draws)[:16].sort().values
     block.intermediate.bias.data[loud] = 0  # ... but these
     kept = _student(source, tokenizer, intermediate_size=16).albert.feed_forward[0].intermediate.weight
     assert torch.equal(kept, block.intermediate.weight[loud])

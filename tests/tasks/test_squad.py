@@ -26,8 +26,7 @@ from litebert.tasks.kinds.spans import GoldAnswer, ProposedSpan, SpanAnswer, Spa
 from litebert.tasks.named import DATASETS
 from litebert.tasks.named.questions import read_squad, score_predictions
 from litebert.tokenizer import Tokenizer, train_tokenizer
-
-from .test_kinds import tiny
+from tests.networks import config_for
 
 # Four questions on each of 18 contexts; one of the four has no answer there
 PEOPLE = ("Jürgen", "Anna", "Old Marta", "Émile", "The captain", "Sister Clara")
@@ -230,7 +229,8 @@ def test_a_question_on_an_empty_context_is_answered_as_officially() -> None:
 
 
 def _network(family: Family[SpanExample, SpanAnswer], tokenizer: Tokenizer) -> AlbertForTask:
-    return AlbertForTask(tiny(tokenizer), family.head, generator=torch.Generator().manual_seed(0)).eval()
+    config = config_for(tokenizer, max_position_embeddings=96)
+    return AlbertForTask(config, family.head, generator=torch.Generator().manual_seed(0)).eval()
 
 
 def _scored(network: AlbertForTask, feature: Feature, starts: Tensor | int) -> spans.ConditionalSpans:

@@ -11,15 +11,13 @@ from litebert.config import PretrainConfig
 from litebert.files import hash_file
 from litebert.settings import Resolved, resolve, settings_from_words
 from litebert.train import loop
-from tests.contract.tiny import rows
+from tests.contract.tiny import SIZES, rows
 
-WORDS = (
-    "model.embedding_size=16 model.hidden_size=32 model.num_hidden_layers=2 model.num_attention_heads=2 "
-    "model.intermediate_size=64 model.hidden_dropout_prob=0.1 model.attention_probs_dropout_prob=0.1 "
+PACE = (
     "objective.max_seq_length=48 optim.name=adamw optim.learning_rate=0.003 train.steps=12 train.batch_size=8 "
     "train.eval_every=5 train.eval_sequences=16 train.save_every=4 train.log_every=3 train.loader_workers=0"
 )
-SMALL = WORDS.split()
+SMALL = [*(f"model.{name}={size}" for name, size in SIZES.items()), *PACE.split()]
 
 Configure = Callable[..., Resolved[PretrainConfig]]
 

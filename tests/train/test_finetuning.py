@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AlbertForSequenceClassification
 
 import litebert
-from litebert.config import AlbertConfig, FinetuneConfig, HeadConfig
+from litebert.config import FinetuneConfig, HeadConfig
 from litebert.errors import DamagedError, LitebertError
 from litebert.files import hash_file
 from litebert.folder import load_model, save_model, start_from
@@ -25,8 +25,9 @@ from litebert.tasks.finetuning import MAX_EPOCHS, adapt_defaults
 from litebert.tokenizer import Tokenizer, train_tokenizer
 from litebert.train.finetune import finetune, plan_finetuning, prepare
 from tests.contract import shell
+from tests.networks import SHAPE, config_for
 
-STEPS = 3
+STEPS = SHAPE["num_hidden_layers"]
 PACE = "train.batch_size=16 train.save_every=4 train.log_every=4 optim.learning_rate=0.005 train.epochs=5"
 PEOPLE = ("Anna", "Bert", "Clara", "David", "Emma", "Felix")
 LABELS = {"good": ("liked", "loved", "praised", "enjoyed"), "bad": ("hated", "left", "cursed", "feared")}
@@ -50,9 +51,8 @@ def films(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "dev.csv").write_text(_rows(24, first=200), encoding="utf-8")
     tokenizer = Tokenizer.from_model(train_tokenizer(_rows(96).splitlines(), vocab_size=50))
     tokenizer.save(folder / "start")
-    sizes = {"vocab_size": tokenizer.vocab_size, "embedding_size": 16, "hidden_size": 32, "num_hidden_layers": STEPS}
-    sizes |= {"num_attention_heads": 2, "intermediate_size": 64, "max_position_embeddings": 40}
-    config = AlbertConfig(**sizes, initializer_range=0.2)
+    sizes = {"num_attention_heads": 2, "intermediate_size": 64, "max_position_embeddings": 40}
+    config = config_for(tokenizer, **sizes, initializer_range=0.2)
     save_model(AlbertForPretraining(config, generator=torch.Generator().manual_seed(3)), folder / "start")
     return folder
 

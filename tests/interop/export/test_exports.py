@@ -25,10 +25,9 @@ from litebert.interop.export.program import SourceModel, export_program, pad_net
 from litebert.nn import AlbertForPretraining, AlbertForTask, Batch
 from litebert.tokenizer import Tokenizer, train_tokenizer
 from tests.contract.shell import litebert
-from tests.interop.transformers_models import SHAPE as SIZES
+from tests.networks import SHAPE
 
-LARGER = {"vocab_size": 700, "embedding_size": 16, "num_hidden_layers": 2, "max_position_embeddings": 512}
-SHAPE = AlbertConfig(**SIZES | LARGER)
+CONFIG = AlbertConfig(**SHAPE | {"vocab_size": 700, "num_hidden_layers": 2, "max_position_embeddings": 512})
 OUTPUTS = {  # by the kind of head
     "pretraining": ("prediction_logits", "sop_logits"),
     **dict.fromkeys((f"{what}-classification" for what in ("sequence", "vector", "token")), ("logits",)),
@@ -51,7 +50,7 @@ Exports = Callable[[str, str], ExportReport]  # of a kind of head, under a name
 
 def build(kind: str = "pretraining", **changes: object) -> Network:
     """Build a network whose weights are large enough that a mistake shows."""
-    config = SHAPE.model_copy(update=changes)
+    config = CONFIG.model_copy(update=changes)
     labels = ("bad", "fair", "good") if kind.endswith("classification") else ()
     head = None if kind == "pretraining" else HeadConfig(kind=kind, labels=labels)
     network = AlbertForTask(config, head) if head else AlbertForPretraining(config)
