@@ -1,30 +1,27 @@
 // The page's calls to its server, and the same calls as code for curl and Python.
 
-export const MAX_TEXTS = 32;
 let key = "";
 
 export function useKey(value) { key = value.trim(); }
 
-export async function models() {
-  const reply = await fetch("/v1/models", { headers: headers() });
-  if (!reply.ok) throw await problem(reply);
-  return (await reply.json()).data;
+export async function models() { return (await send("models", {})).data; }
+
+// The model that answers, the version of its files, and its `result`.
+export function ask(verb, body, signal) {
+  return send(verb, { method: "POST", body: JSON.stringify(body), signal });
 }
 
-export async function ask(verb, body) {
-  const reply = await fetch(`/v1/${verb}`, {
-    method: "POST", headers: headers(), body: JSON.stringify(body),
+async function send(route, options) {
+  const headers = { "Content-Type": "application/json" };
+  if (key) headers.Authorization = `Bearer ${key}`;
+  const reply = await fetch(`/v1/${route}`, { headers, ...options }).catch(() => {
+    options.signal?.throwIfAborted();
+    throw new Error("The server does not answer. Is litebert serve still running?");
   });
-  if (!reply.ok) throw await problem(reply);
-  return (await reply.json()).result;
-}
-
-// Embed any number of texts, as many per request as the server allows.
-export async function embed(model, texts) {
-  const vectors = [];
-  for (let start = 0; start < texts.length; start += MAX_TEXTS)
-    vectors.push(...await ask("embed", { model, texts: texts.slice(start, start + MAX_TEXTS) }));
-  return vectors;
+  if (reply.ok) return reply.json();
+  // A proxy answers in HTML.
+  const told = (await reply.json().catch(() => ({}))).error ?? { message: `The server answered ${reply.status}.` };
+  throw Object.assign(new Error(told.message), { code: told.code, status: reply.status });
 }
 
 export function curl(verb, body) {
@@ -51,16 +48,4 @@ function literal(value) {
   if (value && typeof value === "object") return `{${Object.entries(value)
     .map(([name, each]) => `${JSON.stringify(name)}: ${literal(each)}`).join(", ")}}`;
   return JSON.stringify(value);
-}
-
-function headers() {
-  const found = { "Content-Type": "application/json" };
-  if (key) found.Authorization = `Bearer ${key}`;
-  return found;
-}
-
-async function problem(reply) {
-  // A proxy answers in HTML.
-  const told = (await reply.json().catch(() => ({}))).error ?? { message: `The server answered ${reply.status}.` };
-  return Object.assign(new Error(told.message), { code: told.code, status: reply.status });
 }

@@ -4,9 +4,9 @@ import { el, percent } from "/page/charts.js";
 // A piece for people to read; one that is only white space keeps its sign.
 export const plain = (piece) => piece.replace("▁", "") || piece;
 
-// `found` is the answer of /v1/attention for `step`; `look` asks for another step.
-export function attention(found, { numSteps, step, look }) {
-  let [shown, head] = [found, 0];
+// `found` is the answer of /v1/attention for step 1; `look` asks for another step.
+export function attention(found, numSteps, look) {
+  let [shown, step, head, latest] = [found, 1, 0, new AbortController()];
   const told = el("p", { class: "quiet" });
   const drawing = el("div", { class: "scroll", tabindex: 0, role: "region",
     "aria-label": "Attention by head and step" });
@@ -14,30 +14,31 @@ export function attention(found, { numSteps, step, look }) {
     told.textContent = summary(shown.pieces, shown.heads[head]);
     drawing.replaceChildren(table(shown.pieces, shown.heads[head]));
   };
-  const steps = choice("Step", numSteps, step, async (chosen) => {
-    steps.setAttribute("aria-busy", "true");
+  const steps = choice("Step", numSteps, async (chosen, select) => {
+    latest.abort();
+    const { signal } = latest = new AbortController();
+    drawing.classList.add("waiting");
     try {
-      const next = await look(chosen);
-      if (Number(steps.querySelector("select").value) !== chosen) return;
-      shown = next;
+      shown = await look(chosen, signal);
+      step = chosen;
       draw();
     } catch (error) {
+      if (signal.aborted) return;  // by the next choice
+      select.value = step;
       told.textContent = error.message;
-    } finally {
-      steps.removeAttribute("aria-busy");
     }
+    drawing.classList.remove("waiting");
   });
-  const heads = choice("Head", shown.heads.length, 1, (chosen) => { head = chosen - 1; draw(); });
+  const heads = choice("Head", shown.heads.length, (chosen) => { head = chosen - 1; draw(); });
   draw();
   return el("section", { class: "attention" }, el("h2", {}, "Attention by head and step"),
     el("div", { class: "row" }, steps, heads), told, drawing);
 }
 
-function choice(label, count, chosen, act) {
+function choice(label, count, act) {
   const id = `attention-${label.toLowerCase()}`;
-  const select = el("select", { id, onchange: () => act(Number(select.value)) },
+  const select = el("select", { id, onchange: () => act(Number(select.value), select) },
     ...Array.from({ length: count }, (_, i) => el("option", { value: i + 1 }, String(i + 1))));
-  select.value = String(chosen);
   return el("span", { class: "choice" }, el("label", { for: id }, label), select);
 }
 

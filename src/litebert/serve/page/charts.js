@@ -1,4 +1,5 @@
-// The page's drawings: elements, bars, curves, a map, a shaded table.
+// Drawings of the playground and of exported pages: elements, bars, curves, a map, a shaded table.
+// What shows a user's text has dir="auto": its first letter says where it begins.
 
 export function el(tag, attributes = {}, ...children) {
   return filled(document.createElement(tag), attributes, children);
@@ -11,7 +12,7 @@ function svg(tag, attributes = {}, ...children) {
 function filled(node, attributes, children) {
   for (const [name, value] of Object.entries(attributes)) {
     if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
-    else if (value !== undefined && value !== false) node.setAttribute(name, value);
+    else node.setAttribute(name, value);
   }
   node.append(...children);
   return node;
@@ -27,17 +28,17 @@ export function bars(rows, full) {
     const bar = el("i");
     bar.style.width = `${100 * Math.max(0, row.value) / widest}%`;
     return el("li", {},
-      el("span", { class: "name" }, row.name),
+      el("span", { class: "name", dir: "auto" }, row.name),
       el("span", { class: "value" }, row.shown ?? percent(row.value)),
       el("span", { class: "bar", "aria-hidden": "true" }, bar),
-      ...(row.more ? [el("span", { class: "more" }, ...row.more)] : []));
+      ...(row.more ? [el("span", { class: "more", dir: "auto" }, row.more)] : []));
   }));
 }
 
 // Words of {text, value, shown}, the larger the value the darker.
 export function tinted(words) {
   const largest = Math.max(...words.map((word) => Math.abs(word.value)), 1e-9);
-  return el("p", { class: "tinted" }, ...words.map((word) => {
+  return el("p", { class: "tinted", dir: "auto" }, ...words.map((word) => {
     const found = el("span", { class: word.value < 0 ? "against" : "" }, word.text,
       el("small", {}, word.shown));
     found.style.setProperty("--share", Math.abs(word.value) / largest);
@@ -45,8 +46,8 @@ export function tinted(words) {
   }));
 }
 
-// A curve through values, one per step; `limit` is a dashed line, dots below `bad` are red.
-export function curve(title, caption, values, { low, high, limit, bad, first = 1 }) {
+// A curve through values, one per step; `limit` is a dashed line, dots below it are red.
+export function curve(title, caption, values, { low, high, limit, first = 1 }) {
   const [width, height, left, bottom] = [360, 190, 40, 26];
   const x = (i) => left + (width - left - 12) * (values.length === 1 ? 0.5 : i / (values.length - 1));
   const y = (v) => 10 + (height - bottom - 10) * (1 - (v - low) / (high - low));
@@ -62,7 +63,7 @@ export function curve(title, caption, values, { low, high, limit, bad, first = 1
       { class: "limit", x1: left, x2: width, y1: y(limit), y2: y(limit) })]),
     svg("path", { class: "curve", d: "M" + values.map((v, i) => `${x(i)} ${y(v)}`).join("L") }),
     ...values.flatMap((v, i) => [
-      svg("circle", { class: bad > v ? "dot bad" : "dot", cx: x(i), cy: y(v), r: 5 },
+      svg("circle", { class: v < limit ? "dot bad" : "dot", cx: x(i), cy: y(v), r: 5 },
         svg("title", {}, v.toFixed(3))),
       ...(i % every ? [] : [svg("text",
         { x: x(i), y: height - 6, "text-anchor": "middle" }, String(i + first))]),

@@ -5,30 +5,36 @@ import { VIEWS } from "/page/views.js";
 
 const at = (id) => document.getElementById(id);
 const tabs = document.querySelector("[role=tablist]");
-const state = { models: [], model: null, verb: null, entered: {}, asked: 0 };
+const state = { models: [], model: null, verb: null, entered: {}, abort: new AbortController() };
+const tell = (text) => { at("told").textContent = text; };
 
+// Read which models there are, until the server answers and has loaded them.
 async function begin() {
+  const again = (why) => { at("lead").textContent = why; setTimeout(begin, 500); };
   try {
     state.models = await models();
-    at("key-row").hidden = true;
   } catch (error) {
-    if (error.status !== 401 || !at("key-row").hidden) showError(error);  // not before a key was given
-    if (error.status !== 401) return undefined;
+    if (error.status !== 401) return again(error.message);
+    if (!at("key-row").hidden) showError(error);  // not before a key was given
     at("key-row").hidden = false;
-    at("key").focus();
-    return undefined;
+    return at("key").focus();
   }
-  if (!state.models.every((model) => model.ready)) {
-    at("lead").textContent = "The model is loading …";
-    setTimeout(begin, 500);
-    return undefined;
-  }
+  at("key-row").hidden = true;
+  if (!state.models.every((model) => model.ready)) return again("The model is loading …");
   at("model").replaceChildren(...state.models.map((m) => el("option", { value: m.id }, m.id)));
-  return chooseModel(state.models[0].id);
+  return goToAddress();
 }
 
-function chooseModel(id) {
-  const model = state.model = state.models.find((each) => each.id === id);
+// The address names a verb and a model, as in #answer/squad; what it does not name stays as it is.
+function goToAddress() {
+  const [verb, id] = location.hash.slice(1).split("/");
+  at("model").value = (state.models.find((each) => encodeURIComponent(each.id) === id) ??
+    state.models.find((each) => each.id === at("model").value)).id;
+  chooseModel(verb);
+}
+
+function chooseModel(wanted) {
+  const model = state.model = state.models.find((each) => each.id === at("model").value);
   const verbs = Object.keys(VIEWS).filter((verb) => verb === "steps" || model.verbs.includes(verb));
   const blocks = model.num_blocks === 1 ? "One shared block" : `${model.num_blocks} blocks`;
   at("facts").textContent =
@@ -38,21 +44,21 @@ function chooseModel(id) {
     type: "button", role: "tab", id: `tab-${verb}`, "aria-controls": "view",
     onclick: () => chooseVerb(verb),
   }, VIEWS[verb].title)));
-  const wanted = location.hash.slice(1);
-  chooseVerb(verbs.includes(wanted) ? wanted : verbs.includes(state.verb) ? state.verb : verbs[0]);
+  chooseVerb([wanted, state.verb, ...verbs].find((verb) => verbs.includes(verb)));
 }
 
 function chooseVerb(verb) {
   const view = VIEWS[state.verb = verb];
-  state.asked++;  // an answer that is still to come belongs to what was chosen before
-  history.replaceState(null, "", `#${verb}`);
+  cancel();
+  history.replaceState(null, "", `#${verb}/${encodeURIComponent(state.model.id)}`);
   for (const tab of tabs.children) {
     const isChosen = tab.id === `tab-${verb}`;
     tab.setAttribute("aria-selected", isChosen);
     tab.tabIndex = isChosen ? 0 : -1;
   }
   at("view").setAttribute("aria-labelledby", `tab-${verb}`);
-  at("lead").textContent = view.lead;
+  at("lead").textContent = view.lead +
+    (view.isCut ? ` A text is read up to ${state.model.max_tokens} tokens.` : "");
   const entered = state.entered[verb] ??= { ...blank(view), ...view.examples[0] };
   at("form").replaceChildren(...view.fields.map((field) => fieldOf(field, entered)),
     buttons(view), examples(view));
@@ -64,8 +70,7 @@ function chooseVerb(verb) {
 const blank = (view) => Object.fromEntries(view.fields.map((field) => [field.name, ""]));
 
 function fieldOf(field, entered) {
-  const input = el("textarea", { name: field.name, rows: field.rows, spellcheck: "false",
-    maxlength: field.rows > 1 ? 10000 : 1000,
+  const input = el("textarea", { name: field.name, rows: field.rows, spellcheck: "false", dir: "auto",
     oninput: () => { entered[field.name] = input.value; showCode(); } });
   input.value = entered[field.name];
   return el("label", {}, field.label, input);
@@ -88,6 +93,7 @@ function examples(view) {
     ...view.examples.map((example) => el("button", { type: "button", onclick: () => {
       state.entered[state.verb] = { ...blank(view), ...example };
       chooseVerb(state.verb);
+      at("form").querySelector(".run").focus();
       run();
     } }, shortened(Object.values(example)[0]))));
 }
@@ -95,67 +101,80 @@ function examples(view) {
 const shortened = (text) => (text.length > 70 ? `${text.slice(0, 70)} …` : text)
   .replaceAll("\n", " / ");
 
-async function run() {
-  const [view, kept, number] = [VIEWS[state.verb], state.entered[state.verb], ++state.asked];
-  const entered = { ...kept };
-  const missing = view.fields.find((field) => !field.optional && !entered[field.name].trim());
-  const button = at("form").querySelector(".run");
-  at("result").classList.add("waiting");
-  button.setAttribute("aria-disabled", "true");
-  try {
-    if (missing) throw new Error(`“${missing.label}” is empty.`);
-    const found = view.run ? await view.run(entered, state.model.id)
-      : await ask(verbOf(view), { model: state.model.id, ...view.body(entered) });
-    if (number === state.asked) at("result").replaceChildren(...view.show(found, entered, { kept, model: state.model.id }));
-  } catch (error) {
-    if (number === state.asked) showError(error);
-  } finally {
-    if (number === state.asked) {
-      at("result").classList.remove("waiting");
-      button.removeAttribute("aria-disabled");
-    }
-  }
+// Leave what was asked before: the server does not compute it then.
+function cancel() {
+  state.abort.abort(new Error("Something else was asked."));
+  state.abort = new AbortController();
+  tell("");
+  return state.abort.signal;
 }
 
-const verbOf = (view) => view.verb ?? state.verb;
+async function run() {
+  const [view, entered, signal] = [VIEWS[state.verb], { ...state.entered[state.verb] }, cancel()];
+  const missing = view.fields.find((field) => !field.optional && !entered[field.name].trim());
+  const [calls, results] = [view.calls(entered), []];
+  // A later question about the same result; its call is shown in place of the first of this verb.
+  const askMore = async (verb, body, own = signal) => {
+    const found = await askModel(verb, body, AbortSignal.any([signal, own]));
+    showCode(calls.map((call) => (call[0] === verb ? [verb, body] : call)));
+    return found;
+  };
+  at("result").classList.add("waiting");
+  tell("Asking the model …");
+  try {
+    if (missing) throw new Error(`“${missing.label}” is empty.`);
+    for (const [verb, body, isOnRequest] of calls)
+      if (!isOnRequest) results.push(await askModel(verb, body, signal));
+    at("result").replaceChildren(...view.show(results, entered, askMore));
+    tell("Answered.");
+  } catch (error) {
+    if (signal.aborted) return;
+    tell("");
+    const isOutdated = OUTDATED.includes(error.code);
+    if (isOutdated || error.status === 401) await begin();
+    showError(isOutdated ? new Error("The server has loaded other models or files. Ask again.") : error);
+  }
+  at("result").classList.remove("waiting");
+}
+
+// The chosen model, or this verb of it, is no longer there; or its files have been replaced.
+const OUTDATED = ["LB-955", "LB-956", "another version"];
+
+async function askModel(verb, body, signal) {
+  const { version, result } = await ask(verb, { model: state.model.id, ...body }, signal);
+  if (version !== state.model.version)
+    throw Object.assign(new Error("The model has changed. Ask again."), { code: "another version" });
+  return result;
+}
 
 function showError(error) {
-  at("result").replaceChildren(el("p", { class: "error" },
+  at("result").replaceChildren(el("p", { class: "error", role: "alert" },
     error.code ? `${error.message} (${error.code})` : error.message));
 }
 
-function showCode() {
-  const view = VIEWS[state.verb];
-  const entered = state.entered[state.verb];
-  const calls = view.calls?.(entered) ?? [[verbOf(view), view.body(entered)]];
-  at("snippets").replaceChildren(...calls.flatMap(([verb, body]) => {
-    const [full, suffix] = [{ model: state.model.id, ...body }, calls.length > 1 ? ` ${verb}` : ""];
-    return [snippet(`Shell${suffix}`, curl(verb, full)),
-      snippet(`Python${suffix}`, python(verb, full))];
+function showCode(calls = VIEWS[state.verb].calls(state.entered[state.verb])) {
+  at("snippets").replaceChildren(...calls.flatMap(([verb, body], i) => {
+    const part = calls.length > 1 ? `, ${verb} (${i + 1} of ${calls.length})` : "";
+    const full = { model: state.model.id, ...body };
+    return [snippet(`Shell${part}`, curl(verb, full)), snippet(`Python${part}`, python(verb, full))];
   }));
 }
 
 function snippet(name, text) {
+  const code = el("pre", { tabindex: 0 }, text);
   return el("div", { class: "snippet" },
     el("div", { class: "bar" }, el("span", {}, name), el("button", { type: "button", class: "plain",
-      onclick: () => copy(name, text) }, `Copy ${name}`)),
-    el("pre", { tabindex: 0 }, text));
+      onclick: () => copy(name, code) }, `Copy ${name}`)), code);
 }
 
-async function copy(name, text) {
-  if (navigator.clipboard) await navigator.clipboard.writeText(text);
-  else copyBySelection(text);
-  at("told").textContent = `${name} call copied.`;
-}
-
-// Pages over plain HTTP from another machine have no clipboard interface.
-function copyBySelection(text) {
-  const area = el("textarea", {});
-  area.value = text;
-  document.body.append(area);
-  area.select();
-  document.execCommand("copy");
-  area.remove();
+async function copy(name, code) {
+  try {
+    await navigator.clipboard.writeText(code.textContent);
+    tell(`${name} call copied.`);
+  } catch {  // refused, or a page over plain HTTP from another machine, which has no clipboard
+    getSelection().selectAllChildren(code);
+    tell(`${name} call selected: press Ctrl + C.`);
+  }
 }
 
 tabs.addEventListener("keydown", (event) => {
@@ -168,12 +187,15 @@ tabs.addEventListener("keydown", (event) => {
   next.click();
   next.focus();
 });
-at("result").addEventListener("change", showCode);
 at("form").addEventListener("submit", (event) => { event.preventDefault(); run(); });
 at("form").addEventListener("keydown", (event) => {
-  if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) { event.preventDefault(); run(); }
+  if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey)) return;
+  event.preventDefault();
+  if (!event.repeat) run();
 });
-at("model").addEventListener("change", (event) => chooseModel(event.target.value));
+at("model").addEventListener("change", () => chooseModel());
+at("skip").addEventListener("click", (event) => { event.preventDefault(); at("view").focus(); });
+addEventListener("hashchange", () => { if (state.model) goToAddress(); });
 at("key-row").addEventListener("submit", (event) => {
   event.preventDefault();
   useKey(at("key").value);

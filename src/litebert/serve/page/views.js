@@ -1,9 +1,14 @@
-// The form of each verb and how its answer is shown: one object per verb.
-import { ask, embed, MAX_TEXTS } from "/page/api.js";
+// The form of each verb, its calls [verb, body] of the server, and how their results are shown.
 import { bars, cosine, curve, el, map, percent, shaded, tinted } from "/page/charts.js";
 import { attention, plain } from "/page/attention.js";
 
+const MAX_TEXTS = 32;  // per request
+const MAX_PIECES = 64;  // in a table; the server shows the attention of as many
+const ON_REQUEST = true;  // marks a call that is made when its button is pressed
+
 const lines = (text) => text.split("\n").map((line) => line.trim()).filter(Boolean);
+
+const quiet = (text) => el("p", { class: "quiet" }, text);
 
 const ranked = (names, values) => names
   .map((name, i) => ({ name, value: values[i] })).sort((a, b) => b.value - a.value);
@@ -18,9 +23,9 @@ const fill = {
     { text: "He opened the [MASK] and went into the [MASK]." },
     { text: "London is the [MASK] of England." },
   ],
-  body: ({ text }) => ({ text, top: 8 }),
-  show: (found) => [bars(found.map((one) => ({
-    name: one.words.join(" … "), value: one.probability, more: [one.text],
+  calls: ({ text }) => [["fill", { text, top: 8 }]],
+  show: ([found]) => [bars(found.map((one) => ({
+    name: one.words.join(" … "), value: one.probability, more: one.text,
   })))],
 };
 
@@ -35,15 +40,15 @@ const answer = {
     question: "When did Ada leave?",
     context: "Ada packed her books in the morning. She left the house at noon and took the train.",
   }],
-  body: ({ question, context }) => ({ question, context, top: 5 }),
-  show: (found, { context }) => {
+  calls: ({ question, context }) => [["answer", { question, context, top: 5 }]],
+  show: ([found], { context }) => {
     const best = found[0];
     const [before, span, after] = best.text
       ? [slice(context, 0, best.start), slice(context, best.start, best.stop),
         slice(context, best.stop)]
       : [context, "", ""];
     return [
-      el("p", { class: "passage" }, before, ...(span ? [el("mark", {}, span)] : []), after),
+      el("p", { class: "passage", dir: "auto" }, before, ...(span ? [el("mark", {}, span)] : []), after),
       bars(found.map((one) => ({
         name: one.text || "no answer in this passage", value: one.probability,
       })), 1),
@@ -63,20 +68,20 @@ const classify = {
       optional: true },
   ],
   examples: [{ texts: "A fine film, warm and funny.\nDull from the first minute to the last." }],
-  body: ({ texts, pairs }) => ({
-    texts: lines(texts), ...(lines(pairs).length ? { pairs: lines(pairs) } : {}),
-  }),
+  isCut: true,
   calls: (entered) => {
-    const { texts, pairs } = classify.body(entered);
-    return [["classify", { texts, ...(pairs ? { pairs } : {}) }],
-      ["explain", { verb: "classify", texts: [texts[0] ?? "", ...(pairs?.slice(0, 1) ?? [])] }]];
+    const [texts, pairs] = [lines(entered.texts), lines(entered.pairs)];
+    return [["classify", pairs.length ? { texts, pairs } : { texts }],
+      ["explain", explained(entered, 0), ON_REQUEST]];
   },
-  show: (found, { texts, pairs }, { model }) => found.map((one, i) => el("section", {},
-    el("h2", {}, lines(texts)[i]),
+  show: ([found], entered, ask) => found.map((one, i) => el("section", {},
+    el("h2", { dir: "auto" }, lines(entered.texts)[i]),
     measured(one.values),
-    explanation(() => ask("explain", { model, verb: "classify",
-      texts: [lines(texts)[i], ...lines(pairs).slice(i, i + 1)] })))),
+    explanation(() => ask("explain", explained(entered, i))))),
 };
+
+const explained = ({ texts, pairs }, i) => ({ verb: "classify",
+  texts: [lines(texts)[i] ?? "", ...lines(pairs).slice(i, i + 1)] });
 
 // A bar for each label; a single number, such as a score, has no known range for a bar.
 function measured(values) {
@@ -87,22 +92,22 @@ function measured(values) {
 
 // A button that shows how much each word adds to the answer.
 function explanation(request) {
-  const place = el("div", {});
+  const place = el("div", { role: "status" });
   const show = async () => {
-    place.replaceChildren(el("p", { class: "quiet" }, "Computing …"));
+    place.replaceChildren(quiet("Computing …"));
     try {
       const found = await request();
       place.replaceChildren(
         tinted(found.words.map((one) => ({ text: one.word, value: one.attribution,
           shown: one.attribution.toPrecision(2) }))),
-        el("p", { class: "quiet" }, `How much each word adds to “${found.answer}” (${found.kind}): ` +
-          "blue for it, red against it."));
+        el("p", { class: "quiet" }, "How much each word adds to “",
+          el("bdi", {}, found.answer), `” (${found.kind}): blue for it, red against it.`));
     } catch (error) {
       place.replaceChildren(el("p", { class: "error" }, error.message));
     }
   };
-  place.append(el("button", { type: "button", class: "plain", onclick: show }, "Explain by word"));
-  return place;
+  return el("section", {},
+    el("button", { type: "button", class: "plain", onclick: show }, "Explain by word"), place);
 }
 
 const tag = {
@@ -110,8 +115,8 @@ const tag = {
   lead: "Every word and punctuation mark gets a tag.",
   fields: [{ name: "texts", label: "Texts, one per line", rows: 4 }],
   examples: [{ texts: "Ada Lovelace lived in London ." }],
-  body: ({ texts }) => ({ texts: lines(texts) }),
-  show: (found) => found.map((words) => el("p", { class: "tagged" }, ...words.map((one) => el(
+  calls: ({ texts }) => [["tag", { texts: lines(texts) }]],
+  show: ([found]) => found.map((words) => el("p", { class: "tagged", dir: "auto" }, ...words.map((one) => el(
     "span", { class: one.tag === "O" ? "" : "on" }, one.word, el("small", {}, one.tag))))),
 };
 
@@ -127,8 +132,9 @@ const choose = {
     context: "Ada packed her books and went to the station.",
     question: "What will she do next?", choices: "take a train\nbake a cake\nfall asleep",
   }],
-  body: ({ context, question, choices }) => ({ question, choices: lines(choices), context }),
-  show: (found, { choices }) => [bars(ranked(lines(choices), found.probabilities), 1)],
+  isCut: true,
+  calls: ({ context, question, choices }) => [["choose", { question, choices: lines(choices), context }]],
+  show: ([found], { choices }) => [bars(ranked(lines(choices), found.probabilities), 1)],
 };
 
 const order = {
@@ -142,34 +148,28 @@ const order = {
     { text: "So she lit a candle. She opened the door. It was dark there. " +
       "Then she went into the room." },
   ],
-  body: ({ text }) => ({ first: text }),
-  show: ({ joins }) => {
+  calls: ({ text }) => [["order", { first: text }]],
+  show: ([{ joins }]) => {
     const all = [joins[0].first, ...joins.map((join) => join.second)];
     const probabilities = joins.map((join) => join.probability);
-    const breaks = probabilities.filter((p) => p < UNSURE[0]).length;
-    const isUnsure = probabilities.every((p) => p >= UNSURE[0] && p <= UNSURE[1]);
+    const breaks = probabilities.filter((p) => p < BREAK).length;
     return [
-      el("p", { class: "big" }, isUnsure ? "The model is undecided."
-        : breaks ? `The text breaks ${breaks === 1 ? "once" : `${breaks} times`}.`
-          : "No sentence breaks the order."),
+      el("p", { class: "big" }, breaks ? `The text breaks ${breaks === 1 ? "once" : `${breaks} times`}.`
+        : "No sentence breaks the order."),
       ...(probabilities.length < 2 ? [] : [curve("Coherence",
         "Probability that a sentence follows the one before it.", probabilities,
-        { low: 0, high: 1, limit: 0.5, bad: UNSURE[0], first: 2 })]),
+        { low: 0, high: 1, limit: BREAK, first: 2 })]),
       el("ol", { class: "sentences" }, ...all.flatMap((sentence, i) => [
-        ...(i ? [joint(probabilities[i - 1])] : []), el("li", {}, sentence),
+        ...(i ? [joint(probabilities[i - 1])] : []), el("li", { dir: "auto" }, sentence),
       ])),
     ];
   },
 };
 
-// Between these two probabilities the model has no opinion.
-const UNSURE = [0.4, 0.6];
+const BREAK = 0.5;  // below, the two sentences are more likely swapped, as for `litebert order`
 
-function joint(p) {
-  if (p < UNSURE[0]) return el("li", { class: "join break" }, `${percent(p)}, a break`);
-  return p <= UNSURE[1] ? el("li", { class: "join unsure" }, `${percent(p)}, undecided`)
-    : el("li", { class: "join" }, percent(p));
-}
+const joint = (p) => (p < BREAK ? el("li", { class: "join break" }, `${percent(p)}, a break`)
+  : el("li", { class: "join" }, percent(p)));
 
 const score = {
   title: "Score",
@@ -178,8 +178,8 @@ const score = {
   fields: [{ name: "text", label: "A text of up to 128 tokens", rows: 3 }],
   examples: [{ text: "The ship left the harbour in the morning." },
     { text: "The ship left the biscuit in the morning." }],
-  body: ({ text }) => ({ text }),
-  show: (found) => [
+  calls: ({ text }) => [["score", { text }]],
+  show: ([found]) => [
     el("p", { class: "big" }, `Perplexity ${found.perplexity.toPrecision(3)}`),
     tinted(found.words.map((one) => ({ text: one.word, value: -one.log_probability,
       shown: percent(Math.exp(one.log_probability)) }))),
@@ -204,26 +204,26 @@ const embeddings = {
       "The apples in the garden were ripe.",
     query: "a storm on the ocean",
   }],
-  verb: "embed",
-  body: ({ texts, query }) => ({
-    texts: [...lines(texts), ...(query.trim() ? [query.trim()] : [])].slice(0, MAX_TEXTS),
-  }),
-  run: async ({ texts, query }, model) => {
-    const all = lines(texts);
-    const wanted = query.trim();
-    const vectors = await embed(model, wanted ? [...all, wanted] : all);
-    const target = wanted ? vectors.pop() : null;
-    return { all, vectors, target };
+  isCut: true,
+  calls: ({ texts, query }) => {
+    const all = [...lines(texts), query.trim()].filter(Boolean);
+    return Array.from({ length: Math.ceil(all.length / MAX_TEXTS) }, (_, i) => (
+      ["embed", { texts: all.slice(i * MAX_TEXTS, (i + 1) * MAX_TEXTS) }]));
   },
-  show: ({ all, vectors, target }) => [
-    ...(target ? [el("h2", {}, "Nearest to your search"), bars(all
-      .map((name, i) => ({ name: `${i + 1}. ${name}`, value: cosine(vectors[i], target) }))
-      .map((row) => ({ ...row, shown: row.value.toFixed(3) }))
-      .sort((a, b) => b.value - a.value).slice(0, 5), 1)] : []),
-    el("figure", {}, el("h2", {}, "Map"), map(vectors, all, target),
-      el("figcaption", {}, "The two directions in which these texts differ most.")),
-    el("ol", { class: "quiet list" }, ...all.map((text) => el("li", {}, text))),
-  ],
+  show: (found, { texts }) => {
+    const [all, vectors] = [lines(texts), found.flat()];
+    const target = vectors[all.length];  // of the query, if there is one
+    return [
+      ...(target ? [el("h2", {}, "Nearest to your search"), bars(all
+        .map((name, i) => ({ name: `${i + 1}. ${name}`, value: cosine(vectors[i], target) }))
+        .map((row) => ({ ...row, shown: row.value.toFixed(3) }))
+        .sort((a, b) => b.value - a.value).slice(0, 5), 1)] : []),
+      ...(target && all.length > 5 ? [quiet(`The 5 nearest of ${all.length}.`)] : []),
+      el("figure", {}, el("h2", {}, "Map"), map(vectors.slice(0, all.length), all, target),
+        el("figcaption", {}, "The two directions in which these texts differ most.")),
+      el("ol", { class: "quiet list" }, ...all.map((text) => el("li", { dir: "auto" }, text))),
+    ];
+  },
 };
 
 const steps = {
@@ -233,28 +233,22 @@ const steps = {
   fields: [{ name: "text", label: "A sentence", rows: 2 }],
   examples: [{ text: "The cat sat on the mat." },
     { text: "Sharing parameters across layers stabilises the network." }],
-  body: ({ text }) => ({ text }),
-  calls: ({ text, step = 1 }) => [["steps", { text }], ["attention", { text, step }]],
-  run: async ({ text, step = 1 }, model) => ({
-    attention: await ask("attention", { model, text, step }),
-    ...await ask("steps", { model, text }),
-  }),
-  show: (found, { text }, { kept, model }) => [
+  isCut: true,
+  calls: ({ text }) => [["steps", { text }], ["attention", { text, step: 1 }]],
+  show: ([found, looked], { text }, ask) => [
     el("div", { class: "pair" },
       curve("L2 distance", "Between input and output of each step, mean over tokens.", found.l2,
         { low: 0, high: Math.ceil(Math.max(...found.l2, 0.1)) }),
       curve("Cosine", "Between input and output of each step, mean over tokens.", found.cosine,
         { low: Math.min(0, ...found.cosine), high: 1 })),
+    ...(found.pieces.length > MAX_PIECES
+      ? [quiet(`The tables show the first ${MAX_PIECES} of ${found.pieces.length} pieces.`)] : []),
     el("h2", {}, "L2 distance by token and step"),
     shaded("L2 distance by token and step", found.l2.map((_, i) => String(i + 1)),
-      found.pieces.slice(0, 64).map((piece, i) => ({
+      found.pieces.slice(0, MAX_PIECES).map((piece, i) => ({
         name: plain(piece), values: found.by_token[i],
       }))),
-    attention(found.attention, {
-      numSteps: found.l2.length,
-      step: kept.step ??= 1,
-      look: (step) => ask("attention", { model, text, step: kept.step = step }),
-    }),
+    attention(looked, found.l2.length, (step, signal) => ask("attention", { text, step }, signal)),
   ],
 };
 
