@@ -186,6 +186,7 @@ def quantise(model: onnx.ModelProto, *, table_bits: int = 8) -> onnx.ModelProto:
 # --- the page --------------------------------------------------------------------------------------------------------
 
 PAGE = Path(__file__).parent / "page"
+SHARED = [Path(__file__).parents[2] / "serve" / "page" / name for name in ("charts.js", "icon.svg", "look.css")]
 VERSION = "1.30.0"
 URL = f"https://registry.npmjs.org/onnxruntime-web/-/onnxruntime-web-{VERSION}.tgz"
 INTEGRITY = "q0y+JrrtukXSzsBWEMccVfqX25LRmosXHF+CaRJmg8pZClzcV7svNc4rKY3jL02Vb7QmRMDs1SigqR4CXAfKYQ=="
@@ -195,10 +196,9 @@ _VERBS = {"prediction_logits": "fill", "logits": "classify"}  # the page's verb 
 _TABLE_BITS = 7  # bits of the word table, over half of a small network: fewer bits compress better
 _NOTICE = f"""\
 A page in which a litebert model answers, without a server behind it.
-
 Try it: python -m http.server, then open http://127.0.0.1:8000/
 
-onnxruntime.js and onnxruntime.wasm.gz are onnxruntime-web {VERSION} (Microsoft, MIT licence).
+onnxruntime.js and runtime.bin (compressed) are onnxruntime-web {VERSION} (Microsoft, MIT licence).
 """
 
 
@@ -217,10 +217,10 @@ def export_web(folder: Path, output: Path, *, runtime: Path | None = None) -> Ex
     model, report = _convert(source, output, int8=True, bits=_TABLE_BITS)
     verbs = (*(_VERBS[name] for name in report.outputs if name in _VERBS), "search")
     place, vectors = folder.resolve(), read_sentence_vectors(folder) or SentenceVectors()
-    compressed = {
-        "model.onnx.gz": model,
-        "onnxruntime.wasm.gz": binary,
-        "tokenizer.json.gz": json.dumps(table, ensure_ascii=False).encode(),
+    compressed = {  # names that no server takes for already compressed, as some take .gz
+        "model.bin": model,
+        "runtime.bin": binary,
+        "tokenizer.bin": json.dumps(table, ensure_ascii=False).encode(),
     }
     files = {name: gzip.compress(data, 9, mtime=0) for name, data in compressed.items()}
     settings: dict[str, Json] = {
@@ -234,7 +234,7 @@ def export_web(folder: Path, output: Path, *, runtime: Path | None = None) -> Ex
         "sizes": {name: len(data) for name, data in files.items()},
     }
     files |= {"onnxruntime.js": script, "settings.json": json.dumps(settings, indent=1).encode()}
-    files |= {path.name: path.read_bytes() for path in sorted(PAGE.iterdir())}
+    files |= {path.name: path.read_bytes() for path in (*sorted(PAGE.iterdir()), *SHARED)}
     with staged_folder(output) as staged:
         for name, data in (files | {"README.txt": _NOTICE.encode()}).items():
             write_bytes(staged / name, data)

@@ -6,12 +6,11 @@ import { Tokenizer } from "./tokenizer.js";
 let settings, tokenizer, session, words, firstAlike;
 
 async function load() {
-  settings = await (await fetch("settings.json")).json();
+  settings = await (await get("settings.json")).json();
   const total = Object.values(settings.sizes).reduce((a, b) => a + b, 0);
   let done = 0;
   const unpacked = async (name) => {
-    const answer = await fetch(name);
-    if (!answer.ok) throw new Error(`${name}: ${answer.status}`);
+    const answer = await get(name);
     const counted = new TransformStream({
       transform(chunk, out) {
         done += chunk.length;
@@ -23,7 +22,7 @@ async function load() {
     return new Response(stream).arrayBuffer();
   };
   const [model, binary, table] = await Promise.all(
-    ["model.onnx.gz", "onnxruntime.wasm.gz", "tokenizer.json.gz"].map(unpacked),
+    ["model.bin", "runtime.bin", "tokenizer.bin"].map(unpacked),
   );
   ort.env.wasm.numThreads = 1; // more threads need headers that a plain static server does not send
   ort.env.wasm.wasmBinary = binary;
@@ -34,13 +33,20 @@ async function load() {
   return { settings, bytes: total };
 }
 
-async function run(ids, output) {
+async function get(name) {
+  const answer = await fetch(name);
+  if (!answer.ok) throw new Error(`${name}: ${answer.status}`);
+  return answer;
+}
+
+// The first `first` ids belong to the first text, the others to the second.
+async function run(ids, output, first = ids.length) {
   const shape = [1, ids.length];
   const tensor = (values) => new ort.Tensor("int64", BigInt64Array.from(values, BigInt), shape);
   const inputs = {
     input_ids: tensor(ids),
     attention_mask: tensor(ids.map(() => 1)),
-    token_type_ids: tensor(ids.map(() => 0)),
+    token_type_ids: tensor(ids.map((_, place) => Number(place >= first))),
   };
   return (await session.run(inputs, [output]))[output];
 }
@@ -99,8 +105,13 @@ function byWord(probabilities) {
   return sums;
 }
 
-async function classify({ text }) {
-  const logits = Array.from((await run(framed(tokenizer.encode(text)), "logits")).data);
+// One text or a pair; to fit, the longer one loses tokens at its end, like `frame_ids` in Python.
+async function classify({ text, second = "" }) {
+  const { cls, sep } = tokenizer.special;
+  const [a, b] = [tokenizer.encode(text), tokenizer.encode(second)];
+  const end = b.length ? [sep] : [];
+  while (a.length + b.length + end.length + 2 > settings.positions) (a.length > b.length ? a : b).pop();
+  const logits = Array.from((await run([cls, ...a, sep, ...b, ...end], "logits", a.length + 2)).data);
   const { labels, problem } = settings;
   if (problem === "regression") return [{ label: labels[0], value: logits[0], isScore: true }];
   const values =
@@ -159,12 +170,16 @@ function highest(values, top) {
 const verbs = { fill, classify, embed, search, encode: ({ text }) => tokenizer.encode(text) };
 const loading = load();
 
-onmessage = async ({ data: { id, verb, given } }) => {
-  try {
-    const loaded = await loading;
-    if (verb !== "load" && !verbs[verb]) throw new Error(`There is no verb ${verb} here.`);
-    postMessage({ id, answer: verb === "load" ? loaded : await verbs[verb](given) });
-  } catch (error) {
-    postMessage({ id, error: error.message });
-  }
-};
+async function answer(verb, given) {
+  const loaded = await loading;
+  if (verb === "load") return loaded;
+  if (![...settings.verbs, "embed", "encode"].includes(verb)) throw new Error(`There is no verb ${verb} here.`);
+  for (const name of verb === "search" ? ["query", "texts"] : ["text"])
+    if (given[name] === undefined) throw new Error(`${verb} needs ${name}.`);
+  return verbs[verb](given);
+}
+
+onmessage = ({ data: { id, verb, given } }) => answer(verb, given).then(
+  (found) => postMessage({ id, answer: found }),
+  (error) => postMessage({ id, error: error.message }),
+);

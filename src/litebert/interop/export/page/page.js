@@ -1,14 +1,16 @@
 // The page: one section per verb, answers as bars. The model runs in model.js, in its own thread.
+import { bars, el, percent } from "./charts.js";
 
 const worker = new Worker("model.js", { type: "module" });
 const waiting = new Map();
 const find = (selector, inside = document) => inside.querySelector(selector);
+const say = (text) => (find("#state").textContent = text);
 let count = 0;
 
 function ask(verb, given) {
   return new Promise((resolve, reject) => {
     waiting.set(++count, { resolve, reject });
-    worker.postMessage({ id: count, verb, given });
+    worker.postMessage({ id: count, verb, given: given ?? {} });
   });
 }
 
@@ -22,61 +24,38 @@ worker.onmessage = ({ data }) => {
 };
 worker.onerror = () => say("This browser cannot run the model.");
 
-const say = (text) => (find("#state").textContent = text);
-const percent = (value) => `${(100 * value).toFixed(value < 0.1 ? 1 : 0)} %`;
-
-// Rows of {text, share, value}: a bar for the share, and the value as text.
-function show(list, rows) {
-  list.replaceChildren(
-    ...rows.map(({ text, share, value }) => {
-      const item = document.createElement("li");
-      const meter = document.createElement("meter");
-      meter.value = Math.max(0, share);
-      meter.setAttribute("aria-hidden", "true");
-      const label = document.createElement("span");
-      label.textContent = text;
-      const number = document.createElement("b");
-      number.textContent = value;
-      item.append(label, number, meter);
-      return item;
-    }),
-  );
-}
-
+// The bars that answer what is in the fields of a verb.
 const answers = {
-  async fill(section) {
-    const found = await ask("fill", { text: find("textarea", section).value });
-    return found.map(({ text, probability }) => ({
-      text, share: probability, value: percent(probability),
-    }));
+  async fill(given) {
+    const found = await ask("fill", given);
+    return bars(found.map(({ text, probability }) => ({ name: text, value: probability })));
   },
-  async classify(section) {
-    const found = await ask("classify", { text: find("textarea", section).value });
-    return found.map(({ label, value, isScore }) => ({
-      text: label, share: isScore ? 0 : value, value: isScore ? value.toFixed(3) : percent(value),
-    }));
+  async classify(given) {
+    const found = await ask("classify", given);
+    return bars(found.map(({ label, value, isScore }) => (
+      isScore ? { name: label, value: 0, shown: value.toFixed(3) } : { name: label, value })), 1);
   },
-  async search(section) {
-    const texts = find("textarea", section).value.split("\n").filter((text) => text.trim());
-    const found = await ask("search", { query: find("input", section).value, texts });
-    return found.slice(0, 20).map(({ text, score }) => ({
-      text, share: score, value: score.toFixed(3),
-    }));
+  async search({ query, texts }) {
+    const lines = texts.split("\n").filter((text) => text.trim());
+    if (!lines.length) throw new Error("Put a text on each line.");
+    const found = await ask("search", { query, texts: lines });
+    return bars(found.map(({ text, score }) => ({ name: text, value: score, shown: score.toFixed(3) })), 1);
   },
 };
 
 async function submit(section, verb) {
-  const button = find("button", section);
-  button.disabled = true;
+  const result = find(".result", section);
+  if (result.classList.contains("waiting")) return;
+  result.classList.add("waiting");
   const start = performance.now();
   try {
-    show(find("ol", section), await answers[verb](section));
+    result.replaceChildren(await answers[verb](Object.fromEntries(new FormData(find("form", section)))));
     say(`Answered in ${(performance.now() - start).toFixed(0)} ms.`);
   } catch (error) {
-    show(find("ol", section), []);
+    result.replaceChildren();
     say(error.message);
   }
-  button.disabled = false;
+  result.classList.remove("waiting");
 }
 
 function open(verb) {
@@ -88,19 +67,17 @@ function open(verb) {
 }
 
 async function begin() {
+  say("Loading the model …");
+  find("#progress").hidden = false;
   const started = performance.now();
   const { settings, bytes } = await ask("load");
   const seconds = ((performance.now() - started) / 1000).toFixed(1);
   find("#progress").hidden = true;
-  find("#size").textContent = `${(bytes / 1e6).toFixed(1)} MB in all`;
-  say(`${settings.name}: ready in ${seconds} s.`);
+  find("#size").textContent = `, ${(bytes / 1e6).toFixed(1)} MB in all,`;
   for (const verb of settings.verbs) {
     const section = find(`#${verb}`);
-    const button = document.createElement("button");
-    button.textContent = find("h2", section).textContent;
-    button.dataset.verb = verb;
-    button.onclick = () => open(verb);
-    find("#verbs").append(button);
+    find("#verbs").append(el("button", { type: "button", "data-verb": verb, onclick: () => open(verb) },
+      section.getAttribute("aria-label")));
     find("form", section).onsubmit = (event) => {
       event.preventDefault();
       submit(section, verb);
@@ -112,7 +89,7 @@ async function begin() {
     };
   }
   find("#blank").onclick = () => {
-    const area = find("#fill-text");
+    const area = find("#fill textarea");
     area.setRangeText("[MASK]", area.selectionStart, area.selectionEnd, "end");
     area.focus();
   };
