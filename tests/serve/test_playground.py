@@ -105,7 +105,7 @@ def test_a_question_is_cancelled_by_the_next_one_and_failures_are_told(browser, 
     page.wait_for_selector("#key-row:not([hidden])")
     assert page.locator("#result .error").count() == 0
     page.press("#key", "Enter")
-    page.wait_for_selector("#result .error >> text=no such key")
+    page.get_by_text("no such key").wait_for()
     page.route("**/openapi.json", lambda route: route.fulfill(status=500))
     page.goto("/docs")
     page.wait_for_selector("#about >> text=could not be loaded: the server answered 500")
@@ -122,8 +122,7 @@ def test_an_open_page_follows_a_server_that_was_started_again(browser, server, b
 
 
 def test_an_answer_is_marked_a_curve_has_a_point_for_each_join_and_a_text_is_found_first(open_page) -> None:
-    context = "😀 In the morning Anna walked to the house. There was a ball."
-    page = ask(open_page("/#answer"), "answer", context=context, question="Where?")
+    page = ask(open_page(), "answer", context="😀 Anna walked to the house. There was a ball.", question="Where?")
     assert page.locator(".passage mark").inner_text() == page.locator(".bars .name").first.inner_text()
     page = ask(open_page("/#order"), text="Anna left. Bert came. Then Clara slept. It was night.")
     assert page.locator("svg circle").count() == 3
@@ -168,6 +167,7 @@ def test_the_least_likely_word_is_the_darkest_and_words_for_and_against_a_label_
     page = ask(open_page("/#score"), text="اللغة العربية جميلة جدا.")  # from right to left
     places = [word.bounding_box()["x"] for word in page.locator(".tinted span").all()]
     assert len(places) > 3 and places == sorted(places, reverse=True)
+    assert page.locator(".tinted small").first.evaluate("number => getComputedStyle(number).direction") == "ltr"
 
 
 def test_the_copied_calls_give_what_the_page_shows(open_page) -> None:

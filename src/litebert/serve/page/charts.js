@@ -40,7 +40,7 @@ export function tinted(words) {
   const largest = Math.max(...words.map((word) => Math.abs(word.value)), 1e-9);
   return el("p", { class: "tinted", dir: "auto" }, ...words.map((word) => {
     const found = el("span", { class: word.value < 0 ? "against" : "" }, word.text,
-      el("small", {}, word.shown));
+      el("small", { dir: "ltr" }, word.shown));
     found.style.setProperty("--share", Math.abs(word.value) / largest);
     return found;
   }));

@@ -154,7 +154,7 @@ function showError(error) {
 
 function showCode(calls = VIEWS[state.verb].calls(state.entered[state.verb])) {
   at("snippets").replaceChildren(...calls.flatMap(([verb, body], i) => {
-    const part = calls.length > 1 ? `, ${verb} (${i + 1} of ${calls.length})` : "";
+    const part = calls.length > 1 ? ` ${i + 1}: ${verb}` : "";
     const full = { model: state.model.id, ...body };
     return [snippet(`Shell${part}`, curl(verb, full)), snippet(`Python${part}`, python(verb, full))];
   }));

@@ -32,7 +32,7 @@ const answers = {
   },
   async classify(given) {
     const found = await ask("classify", given);
-    return bars(found.map(({ label, value, isScore }) => (
+    return bars(found.sort((a, b) => b.value - a.value).map(({ label, value, isScore }) => (
       isScore ? { name: label, value: 0, shown: value.toFixed(3) } : { name: label, value })), 1);
   },
   async search({ query, texts }) {
