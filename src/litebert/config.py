@@ -113,6 +113,8 @@ class AlbertConfig(Section):
             raise ValueError(f"hidden_size {self.hidden_size} must be a multiple of num_attention_heads {heads}")
         if groups > layers:
             raise ValueError(f"num_hidden_groups {groups} must not exceed num_hidden_layers {layers}")
+        if any(layer * groups // layers != int(layer / (layers / groups)) for layer in range(layers)):
+            raise ValueError(f"num_hidden_groups {groups}: transformers would split {layers} layers into other groups")
         if self.sharing != "all" and groups not in (1, layers):
             raise ValueError(f"sharing {self.sharing!r} does not use num_hidden_groups: leave it at 1")
         if not self.projects_embeddings and self.embedding_size != self.hidden_size:

@@ -188,5 +188,6 @@ def test_the_first_near_duplicate_is_kept_whole(write: Write, tmp_path: Path, mo
     with pytest.raises(LitebertError, match=r"LB-300: --output(?s:.*)\.jsonl"):  # `corpus build` would read it as text
         corpus_filter(str(wrapped), output=tmp_path / "clean.txt")
     texts = [" ".join(f"{n}.{k}" for k in range(at, at + 60)) for n in range(20) for at in (0, 10)]  # 46 of 66 5-grams
+    texts += ["".join(chr(0x4E00 + 99 * n + k) for k in range(at, at + 60)) for n in range(20) for at in (0, 10)]
     summary = corpus_filter(str(write("pairs.jsonl", rows(texts))), output=tmp_path / "half.jsonl", near_duplicates=0.5)
-    assert summary == "20 documents kept, 20 near duplicates omitted"
+    assert summary == "40 documents kept, 40 near duplicates omitted"

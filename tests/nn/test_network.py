@@ -48,6 +48,8 @@ def test_plans_name_the_blocks_of_each_step() -> None:
         plan = depth_plan(SMALL.model_copy(update=changes))
         assert "".join(str(step.attention) for step in plan) == attention
         assert "".join(str(step.feed_forward) for step in plan) == feed_forward
+    with pytest.raises(ValueError, match="transformers would split 18 layers"):
+        AlbertConfig(num_hidden_layers=18, num_hidden_groups=14)
 
 
 def test_weights_start_as_a_reproducible_normal_truncated_at_two_sigma() -> None:

@@ -24,7 +24,7 @@ from litebert.train.checkpoint import RunProgress
 from litebert.train.loop import StepResult, training_step
 from litebert.train.run import choose_device
 
-LENGTHS = (9, 7, 7)
+LENGTHS = (19, 7, 7)  # 33 rows: rows of padding are added, which are zeros
 
 
 def _network(dropout: float, kind: str, dtype: torch.dtype) -> AlbertForPretraining:
@@ -113,13 +113,15 @@ def test_the_scale_of_the_loss_changes_no_bit_in_float32_and_an_overflow_in_fp16
 def test_the_scale_halves_at_an_overflow_and_doubles_after_many_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loop, "STEPS_PER_SCALE", 2)
     good = StepResult((), 0, 1.0, 1.0, is_finite=True)
-    bad = StepResult((), 0, float("inf"), 1.0, is_finite=False)
-    config: Any = SimpleNamespace(optim=OptimConfig(), train=TrainConfig(precision="fp16"))
+    bad = StepResult((), 0, 1.0, float("inf"), is_finite=False)
+    config: Any = SimpleNamespace(optim=OptimConfig(), train=TrainConfig(precision="fp16", max_skipped_steps=0))
     progress, scales = RunProgress(loss_scale=8.0), []
-    for result in (good, bad, good, good, good):
+    for result in (good, bad, good, good, good, bad, bad):
         loop.count(progress, result, config, MagicMock())
         scales.append(progress.loss_scale)
-    assert scales == [8, 4, 4, 8, 8]
+    assert scales == [8, 4, 4, 8, 8, 4, 2]
+    with pytest.raises(LitebertError, match="LB-503"):  # only at a scale of 1 does an overflow count as skipped
+        loop.count(progress, bad, config, MagicMock())
 
 
 class _NoFloat64(TorchDispatchMode):

@@ -29,6 +29,7 @@ FEW_DOCUMENTS = 50  # with fewer documents, the held-out part is one document or
 LONG_TOKENS = 512
 EXAMPLE_TOKENS = 40  # the length of an example, enough to recognise a text
 SHINGLE_WORDS = 5
+_WORD = re.compile("[\u0e00-\u0eff\u3040-\u9fff]|[^\\s\u0e00-\u0eff\u3040-\u9fff]+")  # or a Thai, Chinese … letter
 NUM_HASHES = 128
 
 ADVICE: Advice = {
@@ -185,10 +186,7 @@ class SeenDocuments:
 
 
 def check_corpus(path: str | Path, *, verify_only: bool = False) -> CheckReport:
-    """Verify the files of a corpus and of its held-out part; report what would harm training.
-
-    With `verify_only`, the texts themselves are not checked.
-    """
+    """Verify the files of a corpus and of its held-out part; unless `verify_only`, report what would harm training."""
     found = Findings(ADVICE)
     try:
         corpus = Corpus.open(path, verify=True)
@@ -253,6 +251,7 @@ def corpus_filter(
     """Write the documents worth keeping to a .jsonl file, which `corpus build` reads.
 
     Of several near duplicates, the first is kept; they have about this share of their word 5-grams in common, or more.
+    In Japanese, Chinese and Thai, which are written without spaces, each letter counts as a word.
 
     litebert corpus filter raw.jsonl --output clean.jsonl
     litebert corpus filter stories.jsonl --near-duplicates 0.5 --output unlike.jsonl
@@ -279,7 +278,7 @@ def corpus_filter(
                 for passage in passages:  # with the blank lines between them
                     text += "\n" * (passage.line - end if text else 0) + passage.text
                     end = passage.line + passage.text.count("\n")
-                words, sketch = text.lower().split(), RMinHash(num_perm=NUM_HASHES, seed=1)
+                words, sketch = _WORD.findall(text.lower()), RMinHash(num_perm=NUM_HASHES, seed=1)
                 starts = range(max(1, len(words) - SHINGLE_WORDS + 1))
                 sketch.update([" ".join(words[start : start + SHINGLE_WORDS]) for start in starts])
                 if any(sketch.jaccard(kept[number]) >= near_duplicates for number in index.query(sketch)):

@@ -50,7 +50,6 @@ class Layout:
 Attend: TypeAlias = Callable[[Tensor, Tensor, Tensor, Layout, float], Tensor]
 """(query, key, value, layout, dropout_prob) -> mixed, one row per query; key and value have one row per token."""
 
-
 Kernel: TypeAlias = Callable[[Tensor, Tensor, Tensor, Tensor | None], Tensor]
 """(query, key, value, is_key) -> mixed, all (sequences, heads, width, head_size); is_key broadcasts to the scores."""
 
@@ -72,8 +71,7 @@ def attend_of(config: AlbertConfig, *, in_rectangles: bool, others: tuple[Kernel
 def full(query: OfQueries, key: OfTokens, value: OfTokens, layout: Layout, dropout_prob: float) -> OfQueries:
     """Attend to the whole sequence, in training or on a GPU, stack by stack.
 
-    A stack is a run of sequences with the same number of queries and the same number of keys. It is a view, so the
-    backward pass copies nothing.
+    A stack, a run of sequences with equal numbers of queries and of keys, is a view: the backward pass copies nothing.
     """
     dtype, lengths = query.dtype, layout.batch.lengths
     if query.is_cuda and (isinstance(layout.queries, Tensor) or len(set(lengths)) > 1):
@@ -130,8 +128,7 @@ def _variable(query: Tensor, key: Tensor, value: Tensor, layout: Layout, _dropou
 def padded(query: Tensor, key: Tensor, value: Tensor, layout: Layout, dropout_prob: float) -> Tensor:
     """Attend within one rectangle as wide as the longest sequence; the host reads nothing from the device.
 
-    The number of queries of each sequence is known only on the device, so each query is placed in the column of its
-    token.
+    Only the device knows how many queries each sequence has, so each query is placed in the column of its token.
     """
     batch, width = layout.batch, -(-max(layout.batch.lengths) // _ALIGNED) * _ALIGNED
     sequences, sizes = sequence_of(batch), batch.offsets.diff()

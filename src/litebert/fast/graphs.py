@@ -24,7 +24,7 @@ try:
     import onnx
     import onnxruntime
 except ImportError as error:
-    raise missing_package(error.name or "onnx", extra="onnx", needed_for="onnxruntime") from error
+    raise missing_package(error.name or "onnx", extra="onnx", needed_for="an ONNX graph") from error
 
 Graph = Callable[[Tensor], Tensor]  # rows of one sequence -> their hidden states after the step
 # The operators of onnxruntime that fuse a bias and an activation.
@@ -81,7 +81,7 @@ def attention_graph(num_threads: int) -> Kernel:
     @lru_cache
     def start(head_size: int, has_mask: bool) -> onnxruntime.InferenceSession:
         text = _ATTENTION.format(scale=head_size**-0.5, **_MASKING[has_mask])
-        return _session(onnx.parser.parse_model(text), num_threads)
+        return start_session(onnx.parser.parse_model(text).SerializeToString(), num_threads)
 
     def attend(query: Tensor, key: Tensor, value: Tensor, is_key: Tensor | None) -> Tensor:
         scores_each = query.shape[1] * query.shape[2] * key.shape[2]
@@ -138,14 +138,14 @@ def _compile_step(attention: AttentionBlock, feed_forward: FeedForwardBlock) -> 
     model = onnx.parser.parse_model(step)
     model.graph.initializer.extend(onnx.numpy_helper.from_array(array, name) for name, array in constants.items())
 
-    session = _session(model, torch.get_num_threads())
+    session = start_session(model.SerializeToString(), torch.get_num_threads())
     return lambda x: torch.from_numpy(session.run(None, {"x": x.numpy()})[0])
 
 
-def _session(model: onnx.ModelProto, num_threads: int) -> onnxruntime.InferenceSession:
+def start_session(model: bytes, num_threads: int) -> onnxruntime.InferenceSession:
     """Start a session of a graph. Threads that keep spinning after a run would slow torch down."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.inter_op_num_threads = num_threads, 1
     options.log_severity_level = 3  # errors only
     options.add_session_config_entry("session.force_spinning_stop", "1")
-    return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])

@@ -172,8 +172,7 @@ class Product:
         if add is not None:
             total = self._multiply.binary(x, *grid, *self._weight, add, bias, *result, 1.0, 0, *_ADDED)
             return total
-        # GELU's exact form is computed faster than its tanh form; they differ by less than 5e-4, a fraction of a step
-        # of any grid for the result.
+        # GELU's exact form is faster than its tanh form; they differ by less than 5e-4, a fraction of any grid's step.
         name, variant = steps.FUSED_ACTIVATIONS[activation]
         variant = "none" if name == "gelu" else variant
         total = self._multiply.default(x, *grid, *self._weight, bias, *result, name, [], variant)

@@ -114,11 +114,7 @@ def projection(block: AttentionBlock) -> tuple[Tensor, Tensor]:
 
 
 class Engine:
-    """Computes the states of an encoder, with packed steps if its weights are packed, otherwise with training steps.
-
-    When a network is copied or pickled, the settings are kept, but not the packed weights: the copy packs its own
-    weights when it is first used.
-    """
+    """Computes the states of an encoder, with packed steps if its weights are packed, otherwise with training steps."""
 
     def __init__(self) -> None:
         self.is_checkpointed = False
@@ -173,7 +169,7 @@ class Engine:
         return self.packed[: albert.depth]
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave packed weights out of copies and pickles: addresses, layouts and kernels belong to this process."""
+        """Leave out packed weights, whose addresses and layouts belong to this process: a copy packs its own."""
         return self.__dict__ | {"packed": None}
 
 
@@ -254,6 +250,8 @@ def plain_linear(
 
 def norm_of(norm: nn.LayerNorm, dtype: torch.dtype) -> Norm:
     """Return a layer norm on rows of `dtype`."""
+    if dtype == torch.float16 and norm.weight.device.type == "cpu":
+        dtype = norm.weight.dtype  # with fp16 weights, it keeps 1 / sqrt(variance + eps) in fp16: infinite for padding
     scale, shift = cast(norm.weight, dtype), cast(norm.bias, dtype)
     return lambda x: F.layer_norm(x, norm.normalized_shape, scale(), shift(), norm.eps)
 
@@ -261,8 +259,7 @@ def norm_of(norm: nn.LayerNorm, dtype: torch.dtype) -> Norm:
 def cast(weight: Tensor, dtype: torch.dtype) -> Callable[[], Tensor]:
     """Return a function to call at each use of a weight: it returns the weight in `dtype`, which was cast once.
 
-    A shared block is used many times. The gradients of its uses are summed in float32: in bf16, a sum loses terms
-    smaller than 1/256 of itself.
+    The gradients of a shared block's uses are summed in float32: in bf16, a sum loses terms below 1/256 of itself.
     """
     if weight.dtype == dtype:
         return lambda: weight

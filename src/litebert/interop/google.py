@@ -166,8 +166,7 @@ def find_head(bundle: Bundle, *, kind: str | None, labels: tuple[str, ...]) -> H
 def read_official_config(path: Path) -> tuple[AlbertConfig, list[str]]:
     """Read albert_config.json; return the configuration, and notes on what the file leaves open.
 
-    Settings that are not in the file get the official default, which is xxlarge's. Unknown names are ignored, as in the
-    official code.
+    As in the official code, a setting that is not in the file is xxlarge's, and unknown names are ignored.
     """
     table = read_json(path, command=f"ls -l {path.parent}", limit=1 << 20)
     defaults = PRESETS["xxlarge-v2"].model_dump(mode="json")
@@ -191,9 +190,12 @@ def export_checkpoint(model: Path, output: Path) -> GoogleExport:
     """
     network = load_model(model).network
     config, head = network.config, head_of(network)
+    layers, groups = config.num_hidden_layers, groups_on_disk(config)
+    is_other = any(int(layer / layers * groups) != layer * groups // layers for layer in range(layers))
     is_extra = config.projects_embeddings and config.embedding_size == config.hidden_size
     obstacles = {
         "a projection of the embeddings although E = H (modeling.py L1083 has none)": is_extra,
+        f"{groups} groups of {layers} layers, which it rounds otherwise (modeling.py L1089)": is_other,
         f"attention {config.attention}, not full": not ATTENTION_KINDS[config.attention].is_full,
         f"a head that is neither on [CLS] nor on tokens, {head and head.kind}": head and head.record.reads_texts,
     }
@@ -203,7 +205,7 @@ def export_checkpoint(model: Path, output: Path) -> GoogleExport:
 
     # Its configuration, and what it cannot express
     fields = config.model_dump(mode="json")
-    table = _UNUSED | {name: fields[name] for name in _FIELDS} | {"num_hidden_groups": groups_on_disk(config)}
+    table = _UNUSED | {name: fields[name] for name in _FIELDS} | {"num_hidden_groups": groups}
     table["hidden_act"] = "gelu" if config.hidden_act.startswith("gelu") else config.hidden_act
     lost = {
         "hidden_act gelu, the erf form, becomes Google's gelu, the tanh form": config.hidden_act == "gelu",
@@ -236,6 +238,10 @@ def export_checkpoint(model: Path, output: Path) -> GoogleExport:
     try:  # Google's code cannot read tokenizer.json: if necessary, the vocabulary is made from it
         words = read_vocabulary(model)
         files[{".model": "30k-clean.model", ".txt": "vocab.txt"}[words.suffix]] = words.data
+        if not words.settings.lowercase:
+            notes.append("the vocabulary is cased: run Google's code with --do_lower_case=False")
+        if words.settings.keep_accents:
+            notes.append("the vocabulary has accents, which Google's code always drops")
     except NoVocabularyError as error:
         notes.append(f"Google's code also needs the vocabulary: {error.what}")
     quoted = '"' + prefix.name.replace("\\", "\\\\").replace('"', '\\"') + '"'  # for tf.train.latest_checkpoint

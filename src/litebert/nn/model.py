@@ -128,7 +128,7 @@ def depth_plan(config: AlbertConfig) -> tuple[Blocks, ...]:
     """Return the steps of a network, layer by layer and inner group by inner group.
 
     A plan expresses every kind of sharing in Table 4 of the paper, groups and inner groups; BERT has sharing `none`.
-    Layer i uses group i * G // L (official modeling.py L1089, in integers).
+    Layer i uses group i * G // L: the official int(i / L * G), without its errors of rounding (modeling.py L1089).
 
     >>> depth_plan(AlbertConfig(num_hidden_layers=2, sharing="attention"))
     (Blocks(attention=0, feed_forward=0), Blocks(attention=0, feed_forward=1))

@@ -7,7 +7,7 @@ import math
 import operator
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from statistics import median
@@ -78,18 +78,15 @@ def train(
     left = progress.steps_left(settings.steps)
     log.begin(progress.step, progress.step + left)
 
-    def key_of(measures: Mapping[str, float]) -> float:
-        return measures.get(key_measure, -math.inf) if key_measure else -math.inf
-
     # the highest value of the key measure so far; a resumed run finds it in its log
-    before = Run(folder).evaluations if key_measure and world.is_first else ()
-    best = max(map(key_of, (row.values for row in before)), default=-math.inf)
+    key, before = key_measure or "", Run(folder).evaluations if key_measure and world.is_first else ()
+    best = max((row.values.get(key, -math.inf) for row in before), default=-math.inf)
 
     def evaluate() -> dict[str, float]:
         nonlocal best
         with use_average(optimizer):  # the optimizer's average of the weights, if it keeps one
             measures = task.evaluate()
-            value = key_of(measures)
+            value = measures.get(key, -math.inf)
             if world.is_first and best < value < math.inf:
                 best = value
                 write_model(folder / "best", network, tokenizer)
@@ -148,7 +145,8 @@ def count(progress: RunProgress, result: "StepResult", config: PretrainConfig | 
         elif progress.scaled_steps == STEPS_PER_SCALE:
             progress.loss_scale, progress.scaled_steps = progress.loss_scale * 2, 0
     if not result.is_finite:  # its values must not enter the means
-        progress.skipped_in_a_row += 1
+        # If only gradients overflowed, the next step may succeed with the halved scale, so this one is not counted.
+        progress.skipped_in_a_row += progress.loss_scale == 1 or not math.isfinite(result.loss)
         seen = f"loss {result.loss:.4g}, gradient norm {result.gradient_norm}"
         log.note(progress.step, f"step {progress.step} skipped: {seen}")
         if progress.skipped_in_a_row > config.train.max_skipped_steps:
@@ -335,8 +333,7 @@ def measure_needs(
             _backward(task, work)
         tokens.append(sum(work.batch.lengths))
         kept.append(sum(saved.values()))
-    # The difference leaves out what does not grow with the tokens: copies of the weights, which make a single probe of
-    # a small batch in bf16 a third too high.
+    # The difference leaves out copies of the weights, which make a small probe in bf16 a third too high.
     growth = max(0, kept[1] - kept[0]) / max(1, tokens[1] - tokens[0])
     seconds = _time_work(partial(_backward, task, large), device, PROBE_SECONDS)
     optimizer = build_optimizer(config.optim, task.network.named_parameters())

@@ -20,7 +20,7 @@ from litebert.errors import LitebertError
 from litebert.folder import save_model
 from litebert.interop import ExportReport
 from litebert.interop.export import program
-from litebert.interop.export.onnx import export_onnx, quantise, start_session, to_graph
+from litebert.interop.export.onnx import export_onnx, quantise, runner, to_graph
 from litebert.interop.export.program import SourceModel, export_program, pad_network, require_near
 from litebert.nn import AlbertForPretraining, AlbertForTask, Batch
 from litebert.tokenizer import Tokenizer, train_tokenizer
@@ -183,7 +183,7 @@ def test_a_file_gives_the_ragged_networks_numbers_at_every_shape(exported: Expor
     report = exported(kind, name)
     assert report.outputs == OUTPUTS[kind] and report.parity.max_difference < 1e-4
     assert re.search(r"MB, gives .*logits.*\ndiffers by up to .*, correlation 1\.00000", str(report))
-    call = start_session(report.output.read_bytes()) if name == "model.onnx" else _start_program(report)
+    call = runner(report.output.read_bytes()) if name == "model.onnx" else _start_program(report)
     for batch, length in ((1, 5 if kind.startswith("conditional") else 1), (1, 17), (3, 40), (2, 512)):
         inputs = _inputs(kind, batch, length)
         _assert_equal(call(inputs), build(kind), inputs)

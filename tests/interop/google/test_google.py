@@ -300,6 +300,8 @@ def test_the_vocabulary_is_copied_or_made_from_tokenizer_json(vocabulary: Path, 
     assert export_checkpoint(model, tmp_path / "out").notes == ()
     found = Tokenizer.load(tmp_path / "out" / "30k-clean.model")
     assert found.encode_ids([text]) == Tokenizer.load(vocabulary).encode_ids([text])
+    (model / "tokenizer_config.json").write_text('{"do_lower_case": false, "keep_accents": true}')
+    assert re.search("do_lower_case=False.*accents", str(export_checkpoint(model, tmp_path / "cased").notes))
     (model / "tokenizer.json").unlink()
     (note,) = export_checkpoint(model, tmp_path / "bare").notes
     assert note.startswith("Google's code also needs the vocabulary")
@@ -331,7 +333,8 @@ def test_differences_from_googles_code_are_noted_and_unsupported_models_refused(
     found = _variables(tmp_path / "pooler out" / BEST)  # Google's graph has a pooler under every head
     assert not found["bert/pooler/dense/kernel"].any() and found["bert/pooler/dense/bias"].shape == (16,)
     projection = {"embedding_size": 16, "embedding_projection": True}
-    for changes, said in ((projection, "projection"), (window, "attention local")):
+    deep = {"sharing": "none", "num_hidden_layers": 22}
+    for changes, said in ((projection, "projection"), (window, "attention local"), (deep, "22 groups of 22 layers")):
         with pytest.raises(LitebertError, match=rf"LB-709[\s\S]*{said}"):
             export_checkpoint(_saved(tmp_path / said, **changes), tmp_path / "out")
         assert not (tmp_path / "out").exists()

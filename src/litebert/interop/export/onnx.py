@@ -28,8 +28,9 @@ from litebert.tokenizer.tokenizer import read_vocabulary
 
 try:
     import onnx
-    import onnxruntime
     import onnxscript  # noqa: F401  # torch.onnx uses it
+
+    from litebert.fast.graphs import start_session
 except ImportError as error:
     raise missing_package(error.name or "onnx", extra="onnx", needed_for="export to ONNX") from error
 
@@ -54,27 +55,22 @@ def export_onnx(folder: Path, output: Path, *, int8: bool = False, has_head: boo
 def _convert(source: program.SourceModel, output: Path, *, int8: bool, bits: int = 8) -> tuple[bytes, ExportReport]:
     graph, notes = to_graph(source.padded), tuple[str, ...]()
     data = graph.SerializeToString()
-    parity = program.require_near(start_session(data), source, output)
+    parity = program.require_near(runner(data), source, output)
     if int8:
         small = quantise(graph, table_bits=bits)
         floats = {tensor.name for tensor in small.graph.initializer if tensor.data_type == onnx.TensorProto.FLOAT}
         products = [node for node in small.graph.node if node.op_type in ("MatMul", "Gemm")]
         assert not any(floats.intersection(node.input) for node in products), "a weight is left in float"
         data = small.SerializeToString()
-        parity = program.require_near(start_session(data), source, output, is_int8=True)
+        parity = program.require_near(runner(data), source, output, is_int8=True)
         if not parity.correlation >= _GOOD_CORRELATION:
             notes = ("int8 changes these outputs visibly: evaluate the file on your own data before use",)
     return data, ExportReport(output, source.padded.output_names, len(data), parity, notes)
 
 
-def start_session(model: bytes) -> program.RunBatch:
+def runner(model: bytes) -> program.RunBatch:
     """Return a function that runs a graph in onnxruntime, with as many threads as torch."""
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = torch.get_num_threads()
-    # Threads that keep spinning after a run would slow down torch.
-    options.add_session_config_entry("session.force_spinning_stop", "1")
-    options.log_severity_level = 3  # errors only
-    session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    session = start_session(model, torch.get_num_threads())
     names = [output.name for output in session.get_outputs()]
     return lambda inputs: dict(zip(names, session.run(names, inputs), strict=True))
 

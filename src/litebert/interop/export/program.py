@@ -355,9 +355,8 @@ def require_near(run: RunBatch, source: SourceModel, output: Path, *, is_int8: b
     largest = _LARGEST_SHARE * parity.scale if is_int8 else _EQUAL * max(1.0, parity.scale)
     if parity.max_difference <= largest or (is_int8 and parity.correlation >= _LEAST_CORRELATION):
         return parity  # NaN is neither
-    what, limits = f"{output} was not written: its outputs are not the network's", f"differences below {largest:.2g}"
-    if is_int8:
-        limits += f", or a correlation of at least {_LEAST_CORRELATION}"
+    what = f"{output} was not written: its outputs are not the network's"
+    limits = f"differences below {largest:.2g}" + f", or a correlation of at least {_LEAST_CORRELATION}" * is_int8
     again = "pip install -U 'litebert[onnx]', or report this with the model's config.json"
     next_step = "omit --int8: this network needs more than eight bits" if is_int8 else again
     raise LitebertError("LB-755", what, received=parity, expected=limits, next=next_step)

@@ -8,6 +8,7 @@ line in `READINGS`, and a guess at its columns.
 import csv
 import io
 import json
+import re
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -78,10 +79,7 @@ class RowReading(ABC, Generic[Example, Answer]):
         """Turn a row into an example; errors name its place."""
 
     def group(self, example: Example) -> tuple[str, str]:
-        """Return the text that must not be in both training and held-out rows, and the label, if there is one.
-
-        The same share of each label is held out.
-        """
+        """Return a text that is not both trained on and held out, and its label: the same share of each is held out."""
         return self.family.texts(example)[0], ""
 
     def lacks_label(self, row: Row) -> bool:
@@ -206,7 +204,11 @@ class TextRows(RowReading[TextExample, Scores]):
         if problem is None and not listed and _are_scores(name, single):
             found = "regression"
         if found == "regression":
-            return cls(columns, found, (name,)), f"numbers in column {name}"
+            about, pointed = f"numbers in column {name}", [label for label in single if "." in label]
+            are_thousands = all(re.fullmatch(r"[+-]?[1-9]\d{0,2}\.\d{3}", label) for label in pointed)
+            if are_thousands and 0 < len(pointed) < len(single):  # 994 and 1.018
+                about += f"; warning: {pointed[0]} is read as a fraction; if it is in thousands, remove the points"
+            return cls(columns, found, (name,)), about
         if found == "multi-label":
             written = "".join(single)
             labels = sort_labels([*(label for cell in single for label in labels_in(cell, written)), *listed])
@@ -214,7 +216,7 @@ class TextRows(RowReading[TextExample, Scores]):
         if problem is None and len(single) > max(20, single.total() // 2):
             what = f"{file}: column {name} does not look like labels"
             received = f"{len(single):,} different values in {single.total():,} rows, such as {next(iter(single))}"
-            advice = "--column label=NAME; or, if these are labels, --problem classification"
+            advice = "--column label=NAME; write numbers like 1234.5; if these are labels: --problem classification"
             raise LitebertError("LB-862", what, received=received, next=advice)
         missing = MISSING if _are_numbers(single) else ()
         labels = sort_labels(label for label in single if label.lower() not in missing)
@@ -370,7 +372,7 @@ def _choices(row: Row, columns: Columns) -> tuple[tuple[str, ...], tuple[str, ..
         members, names = (list_of(cell.get(key)) or [] for key in ("text", "label"))
     else:
         members = list_of(cell) or []
-    texts = [text_of(text) or "" for text in members]
+    texts = [label_of(text) or "" for text in members]  # as labels, which may repeat a text
     while texts and not texts[-1] and not names:
         texts.pop()
     return tuple(texts), tuple(label_of(name) or "" for name in names)

@@ -10,6 +10,7 @@ import math
 import re
 import shlex
 import tomllib
+import unicodedata
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -108,7 +109,7 @@ def open_table(path: str | Path, *, has_header: bool | None = None) -> TableFile
         sample = sample or [[""]]  # if no row is valid, reading it raises the reason
         named = guess_header(sample) if has_header is None else has_header
         header = sample[0] if named else [""] * len(sample[0])  # a column without a name is named by its number
-        columns = tuple(cell.strip() or str(place) for place, cell in enumerate(header, 1))
+        columns = tuple(label_of(cell) or str(place) for place, cell in enumerate(header, 1))
         expected = "a name for each column; or, if line 1 is a row: --column header=no"
         tables.require_distinct(columns, f"{source.name}, line 1", expected)
         writing = f"{dialect}, {'names in the first line' if named else 'no header'}"
@@ -151,8 +152,9 @@ def guess_dialect(lines: Sequence[str], *, kind: str) -> Dialect:
         rows = [(size, cells) for _, size, cells in dialect.rows(lines) if isinstance(cells, list)]
         first = next((cells for _, cells in rows if cells), [])
         num_fitting = sum(size for size, cells in rows if len(cells) in (0, len(first)))
+        is_whole = dialect.delimiter == tables.NO_DELIMITER  # a control character, which a text may have
         is_named = len(first) > 1 and any(normalize_name(cell) in KNOWN_NAMES for cell in first)
-        return len(first) > 1, dialect.delimiter == tables.NO_DELIMITER, is_named, num_fitting / len(lines)
+        return len(first) > 1 and not is_whole, is_whole, is_named, num_fitting / len(lines)
 
     best = max((Dialect(mark, each) for mark, several in quotings.items() for each in several), key=fit)
     if best.delimiter not in ";\t":
@@ -207,8 +209,8 @@ def text_of(value: object) -> str | None:
 
 
 def label_of(value: object) -> str | None:
-    """Return a cell as the name of a label, without surrounding white space."""
-    return (text_of(value) or "").strip() or None
+    """Return a cell as the name of a label: without surrounding white space, accents composed (NFC)."""
+    return unicodedata.normalize("NFC", text_of(value) or "").strip() or None
 
 
 def number_of(value: object) -> float | None:
@@ -294,12 +296,13 @@ def chosen_columns(words: Iterable[str], columns: Sequence[str] | None = None) -
     A name with a comma is in double quotes, unless `columns` or an earlier word have it. Names must be in `columns`.
     """
     names, has_header = dict[Role, Names](), None
+    composed = {unicodedata.normalize("NFC", name): name for name in columns or ()}
     for word in words:
         if word in HEADERS:
             has_header = HEADERS[word]
             continue
         role, _, name = word.partition("=")
-        role = SYNONYMS.get(role, role)
+        role, name = SYNONYMS.get(role, role), composed.get(unicodedata.normalize("NFC", name), name)
         if role not in ROLES or not name:
             wanted = f"ROLE=NAME, with a role of {', '.join(ROLES)}; or header=no"
             advice = f"--column text=NAME ({did_you_mean(role, ROLES)})"
