@@ -1,6 +1,8 @@
 """Fixtures that all tests share: the real data, a text, a corpus, a small model, and the desk with its runs."""
 
 import os
+import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -32,6 +34,24 @@ def real_data() -> Path:
 def official(real_data: Path) -> Tokenizer:
     """Return the tokenizer of the published models."""
     return Tokenizer.load(real_data / "tokenizer" / "spiece.model")
+
+
+def blocks(page: Path | str, language: str = "python") -> list[str]:
+    """Return the code blocks in one language of a page, or of its text."""
+    text = page if isinstance(page, str) else (ROOT / page).read_text("utf-8")
+    return re.findall(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+
+
+def made_by_page(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch, module: str = "") -> dict[str, object]:
+    """Run the last block of a how-to page, and return its names; a block before it is written as a module."""
+    *files, use = blocks(Path(f"docs/extending/{name}.md"))
+    for file in files:
+        (folder / f"{module}.py").write_text(file)
+    monkeypatch.syspath_prepend(folder)
+    monkeypatch.delitem(sys.modules, module, raising=False)
+    names: dict[str, object] = {}
+    exec(use, names)
+    return names
 
 
 PEOPLE = ["Anna", "Bert", "Clara", "David", "Emma", "Felix", "Greta", "Henry"]

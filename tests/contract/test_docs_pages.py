@@ -7,30 +7,26 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import ROOT, blocks
+
 from .shell import QUICK, litebert
 
-ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 RUN = ["README", "docs/tutorial", "docs/transformers", "docs/estimators", "docs/explain"]
-BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
-
-
-def _blocks(page: Path, language: str) -> list[str]:
-    return [code for kind, code in BLOCK.findall(page.read_text("utf-8")) if kind == language]
 
 
 @pytest.mark.parametrize("name", RUN)
 def test_python_of_a_page_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}
-    blocks = _blocks(ROOT / f"{name}.md", "python")
-    assert blocks
-    for block in blocks:
+    found = blocks(Path(f"{name}.md"))
+    assert found
+    for block in found:
         exec(compile(block, f"{name}.md", "exec"), names)
 
 
 def commands(page: Path) -> list[list[str]]:
-    text = "\n".join(_blocks(page, "sh")).replace("\\\n", " ")
+    text = "\n".join(blocks(page, "sh")).replace("\\\n", " ")
     words = [shlex.split(line, comments=True) for line in text.splitlines()]
     return [line[1:] for line in words if line[:1] == ["litebert"]]
 

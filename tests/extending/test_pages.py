@@ -1,7 +1,6 @@
 """A third-party kind of attention, command and rival, each made only from its how-to page."""
 
 import json
-import sys
 from pathlib import Path
 
 import click
@@ -19,21 +18,8 @@ from litebert.inference.explain import attention
 from litebert.interop.export.program import open_source
 from litebert.nn import Albert, AlbertForPretraining, Batch
 from litebert.tokenizer import Tokenizer
+from tests.conftest import ROOT, made_by_page
 from tests.networks import SHAPE
-
-ROOT = Path(__file__).parents[2]
-
-
-def made_by_page(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch, module: str = "") -> dict[str, object]:
-    """Run the last block of Python of a page, and return its names; a block before it is written as a module."""
-    *files, use = ((ROOT / "docs" / "extending" / f"{name}.md").read_text("utf-8")).split("```python\n")[1:]
-    for file in files:
-        (folder / f"{module}.py").write_text(file.split("```")[0])
-    monkeypatch.syspath_prepend(folder)
-    monkeypatch.delitem(sys.modules, module, raising=False)
-    names: dict[str, object] = {}
-    exec(use.split("```")[0], names)
-    return names
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from litebert.hub.card import model_card
 from litebert.inference import Model
 from litebert.nn import AlbertForPretraining, AlbertForTask, Batch, Network
 from litebert.tasks.kinds.spans import ConditionalSpanHead
-from tests.extending.test_pages import made_by_page
+from tests.conftest import made_by_page
 from tests.networks import SHAPE, drawn
 
 CONFIG = AlbertConfig(**SHAPE | {"vocab_size": 90, "num_hidden_layers": 4})

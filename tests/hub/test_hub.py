@@ -1,7 +1,6 @@
 """A name on the Hub becomes a local folder, or one clear error; what is published is the model and a card."""
 
 import json
-import re
 import resource
 import shlex
 import shutil
@@ -22,6 +21,7 @@ from litebert.folder import load_model, read_config, save_model
 from litebert.hub import hash_model, locate, model_files, packaged_model, parse_name, pull, transfer
 from litebert.hub.card import model_card, write_card
 from litebert.nn import AlbertForPretraining, AlbertForTask
+from tests.conftest import blocks
 from tests.contract.shell import litebert
 
 NAME = "me/small"
@@ -298,5 +298,5 @@ def test_the_code_in_a_card_runs_and_names_what_transformers_lacks(kind: str, fo
     text = model_card(folder)
     assert ("reads 3 separate layers" in text) == (not kind)
     assert ("transformers has no such head" in text) == (kind == CONDITIONAL)
-    for code in re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL):
+    for code in blocks(text):
         exec(code, {})

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import ROOT, blocks
 from tests.contract.served import Reply, Server, serve
 
 EMBED = ("/v1/embed", {"texts": ["Anna walked home."] * 8})
@@ -113,12 +114,7 @@ def test_sigterm_ends_a_server_that_is_still_loading(folder: Path, tmp_path: Pat
 
 # The examples of docs/serving.md and the Dockerfile, with the addresses and paths of this machine
 
-ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "serving.md").read_text("utf-8")
-
-
-def _block(language: str) -> str:
-    return re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)[0]
+PAGE = Path("docs/serving.md")
 
 
 def test_nginx_forwards_requests_and_keeps_the_metrics_private(tmp_path: Path) -> None:
@@ -127,7 +123,7 @@ def test_nginx_forwards_requests_and_keeps_the_metrics_private(tmp_path: Path) -
     with socket.create_server(("127.0.0.1", 0)) as free:
         outer = free.getsockname()[1]
     with serve() as server:
-        block = _block("nginx").replace("127.0.0.1:8000", f"127.0.0.1:{server.port}")
+        block = blocks(PAGE, "nginx")[0].replace("127.0.0.1:8000", f"127.0.0.1:{server.port}")
         block = block.replace("443 ssl", f"127.0.0.1:{outer}")  # without the reader's certificate
         kinds = " ".join(f"{kind}_temp_path {kind};" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
         config = f"pid pid; error_log error.log; events {{}} http {{ access_log off; {kinds} {block} }}"
@@ -156,7 +152,7 @@ def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
         pytest.skip("systemd is not installed")
     litebert = shutil.which("litebert") or str(Path(sys.executable).with_name("litebert"))
     unit = tmp_path / "litebert.service"
-    unit.write_text(_block("ini").replace("/opt/litebert/bin/litebert", litebert))
+    unit.write_text(blocks(PAGE, "ini")[0].replace("/opt/litebert/bin/litebert", litebert))
     done = subprocess.run([systemd, "verify", unit], capture_output=True, text=True)
     assert (done.returncode, done.stdout + done.stderr) == (0, ""), done
     unit.write_text(unit.read_text().replace("Restart=always", "Restart=sometimes"))

@@ -1,7 +1,6 @@
 """Every family of tasks, third-party ones included, passes one harness; choices and tags are framed officially."""
 
 import importlib
-import re
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -31,6 +30,7 @@ from litebert.tasks.kinds.text import ChoiceExample, MultipleChoice, Scores, Tex
 from litebert.tasks.named import DATASETS, register
 from litebert.tokenizer import Tokenizer, train_tokenizer
 from litebert.train.loop import training_step
+from tests.conftest import blocks
 from tests.networks import config_for, drawn
 
 
@@ -138,8 +138,7 @@ def test_a_result_no_better_than_chance_is_doubted() -> None:
     assert not doubts("accuracy", {"accuracy": 0.6}, {"accuracy": 0.5}, {"dev": chance})
 
 
-PAGE = (Path(__file__).parents[2] / "docs/extending/task.md").read_text(encoding="utf-8")
-BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+BLOCKS = blocks(Path("docs/extending/task.md"))
 
 
 def test_the_family_of_the_how_to_passes_the_harness_and_trains(

@@ -24,6 +24,7 @@ from litebert.train.checkpoint import RunProgress, average_checkpoints
 from litebert.train.loop import MIN_STEPS, Clock
 from litebert.train.pretrain import plan, pretrain
 from litebert.train.sources import Sources, batches_of
+from tests.conftest import blocks
 
 from .conftest import SMALL, Configure, checkpoints_of
 
@@ -211,8 +212,7 @@ def test_each_of_the_corpora_gives_every_sample_once_and_exactly_its_share(corpu
 
 def _python(folder: Path, page: str, modules: list[str], *words: str) -> str:
     """Write the Python blocks of a how-to page as modules, and run Python in their folder."""
-    text = (Path(__file__).parents[2] / f"docs/extending/{page}.md").read_text("utf-8")
-    for name, code in zip(modules, re.findall(r"```python\n(.*?)```", text, re.DOTALL), strict=True):
+    for name, code in zip(modules, blocks(Path(f"docs/extending/{page}.md")), strict=True):
         (folder / name).write_text(code)
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     done = subprocess.run([sys.executable, *words], cwd=folder, env=environment, capture_output=True, text=True)
