@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -167,3 +168,20 @@ TABLES = {
 def tree(folder: Path) -> dict[str, bytes]:
     """Read all files of a folder, hidden ones too."""
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+DAMAGE: dict[str, Callable[[bytes], bytes | None]] = {
+    "cut": lambda data: data[:-4],
+    "flipped": lambda data: data[:-3] + bytes([data[-3] ^ 1]) + data[-2:],
+    "emptied": lambda _: b"",
+    "removed": lambda _: None,
+    "another": lambda data: data.replace(b'"documents": ', b'"documents": 1'),
+}
+
+
+def damage(path: Path, how: str) -> None:
+    """Replace a file by a damaged one, or remove it; what has mapped the old one keeps its bytes."""
+    left = DAMAGE[how](path.read_bytes())
+    path.unlink()
+    if left is not None:
+        path.write_bytes(left)

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from .shell import COMMAND, QUICK, TEXTS, assert_error, interrupted, litebert, refusal, tree
+from .shell import COMMAND, QUICK, TEXTS, assert_error, damage, interrupted, litebert, refusal, tree
 from .tiny import Desk
 
 
@@ -170,21 +170,6 @@ def test_answers_are_not_resumed_with_other_texts_or_weights(
 
 
 # ---- damage ---------------------------------------------------------------------------------------------------------
-
-DAMAGE: dict[str, Callable[[bytes], bytes | None]] = {
-    "cut": lambda data: data[: -4 if data[:6] == b"\x93NUMPY" else len(data) // 2],
-    "flipped": lambda data: data[:-3] + bytes([data[-3] ^ 1]) + data[-2:],
-    "removed": lambda _: None,
-    "another": lambda data: data.replace(b'"documents": ', b'"documents": 1'),
-}
-
-
-def damage(path: Path, how: str) -> None:
-    left = DAMAGE[how](path.read_bytes())
-    path.unlink()
-    if left is not None:
-        path.write_bytes(left)
-
 
 ARRAYS = ["tokens.npy", "sentences.npy", "documents.npy"]
 OF_CORPUS = [(how, f"shard-*/{name}") for how in ("cut", "flipped") for name in ARRAYS]

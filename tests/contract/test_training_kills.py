@@ -1,7 +1,6 @@
 """A training that is killed anywhere and restarted ends with the same bits as an uninterrupted one."""
 
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -9,6 +8,7 @@ import pytest
 import litebert as package
 from tests.kills import killed
 
+from .shell import damage
 from .tiny import FINETUNING, PRETRAINING, Desk, rows, weights
 
 PARTS = {"pretrain": [0.15, 0.35, 0.5, 0.65, 0.8, 0.95], "finetune": [0.3, 0.6, 0.9]}
@@ -43,25 +43,18 @@ def whole(desk: Desk, tmp_path_factory: pytest.TempPathFactory) -> Path:
     ).folder
 
 
-DAMAGES: dict[str, Callable[[bytes], bytes | None]] = {
-    "model.safetensors": lambda data: data[:-9] + bytes([data[-9] ^ 1]) + data[-8:],
-    "optimizer.safetensors": lambda data: data[:-1],
-    "state.json": lambda _: b"",
-    "manifest.json": lambda _: None,
-}
-"""How each file of a checkpoint is damaged: a bit is flipped, or it is truncated, emptied or removed."""
+DAMAGED = {"model.safetensors": "flipped", "optimizer.safetensors": "cut"}
+DAMAGED |= {"state.json": "emptied", "manifest.json": "removed"}
 
 
-@pytest.mark.parametrize("name", DAMAGES)
-def test_a_damaged_checkpoint_is_skipped_and_named(desk: Desk, whole: Path, tmp_path: Path, capfd, name: str) -> None:
+@pytest.mark.parametrize(("name", "how"), DAMAGED.items())
+def test_a_damaged_checkpoint_is_skipped_and_named(
+    desk: Desk, whole: Path, tmp_path: Path, capfd, name: str, how: str
+) -> None:
     run = Path(shutil.copytree(whole, tmp_path / "runs" / "own"))
     shutil.rmtree(run / "model")
     before, last = sorted((run / "checkpoints").iterdir())
-    path = next(last.rglob(name))
-    left = DAMAGES[name](path.read_bytes())
-    path.unlink()
-    if left is not None:
-        path.write_bytes(left)
+    damage(next(last.rglob(name)), how)
     is_quiet = name == "optimizer.safetensors"  # a damaged file is named even if progress is not shown
     again = package.pretrain(**call_of("pretrain", desk), runs=run.parent, name=run.name, quiet=is_quiet)
     said = capfd.readouterr().err
