@@ -8,10 +8,8 @@ from pathlib import Path
 import pytest
 
 from litebert.tasks.named.glue import GLUE_TASKS, SUBMISSION_FILES, GlueTask
-from tests.contract.shell import QUICK, Done, assert_error, litebert
+from tests.contract.shell import QUICK, TEXTS, Done, assert_error, litebert
 from tests.contract.tiny import Desk
-
-PEOPLE = ("Anna", "Bert", "Clara", "David")
 
 
 @pytest.fixture
@@ -29,18 +27,13 @@ def write_split(folder: Path, task: GlueTask, split: str) -> None:
     header = task.header if task.header and not is_test else header
     lines = ["\t".join(header)] * (is_test or not task.header)
     for number in range(4 if is_test else 8):
-        cells = {name: text(number + place) for place, name in enumerate(task.texts)}
+        cells = {name: TEXTS[(number + place) % 6] for place, name in enumerate(task.texts)}
         labels = task.written or task.labels or ("1.5", "4.25")
         cells |= {"index": str(number), task.label: labels[number % len(labels)]}
         lines.append("\t".join(cells.get(name, "x") for name in header))
     name = task.files[0] if task.files else f"{task.folder}/{split}.tsv"
     (folder / name).parent.mkdir(parents=True, exist_ok=True)
     (folder / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
-
-
-def text(number: int) -> str:
-    who, whom = PEOPLE[number % 4], PEOPLE[number // 4 % 4]
-    return f"{who} sees {whom} in the garden."
 
 
 def run_glue(desk: Desk, data: Path, *words: object) -> Done:

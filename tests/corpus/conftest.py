@@ -22,7 +22,7 @@ Write: TypeAlias = Callable[[str, bytes | str], Path]
 Build: TypeAlias = Callable[..., CorpusSummary]
 
 
-def stories(count: int, first: int = 0) -> list[Story]:
+def tales(count: int, first: int = 0) -> list[Story]:
     """Return stories of nine sentences that all differ, from story `first` on."""
     return [
         ["{} {} {} on day {}.".format(*FACTS[(7 * number + 11 * k) % 216], number * 100 + k) for k in range(9)]
@@ -34,7 +34,7 @@ def stories(count: int, first: int = 0) -> list[Story]:
 def vocabulary(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Train a vocabulary of 120 pieces and return its folder."""
     folder = tmp_path_factory.mktemp("vocabulary")
-    texts = ["The quick, brown fox jumps over a lazy dog."] * 9 + [" ".join(story) for story in stories(60)]
+    texts = ["The quick, brown fox jumps over a lazy dog."] * 9 + [" ".join(story) for story in tales(60)]
     Tokenizer.from_model(train_tokenizer(texts, vocab_size=120)).save(folder)
     return folder
 

@@ -27,7 +27,7 @@ from tests.contract.shell import tree
 from tests.kills import killed
 from tests.memory import run_in_child
 
-from .conftest import Build, Story, Write, paragraphs, rows, stories, texts_of
+from .conftest import Build, Story, Write, paragraphs, rows, tales, texts_of
 
 Settings = dict[str, object]
 
@@ -37,7 +37,7 @@ def lowered(originals: list[Story]) -> list[Story]:
 
 
 def test_corpus_decodes_to_its_documents_and_sentences(write: Write, build: Build) -> None:
-    originals = stories(40)
+    originals = tales(40)
     path = write("a.jsonl.gz", gzip.compress(rows(originals).encode(), mtime=0))
     summary = build(path, shard_tokens=1_000)
     corpus = Corpus.open(summary.path, verify=True)
@@ -78,7 +78,7 @@ def test_at_least_one_document_is_held_out_or_the_end_of_the_only_one(
     write: Write, build: Build, monkeypatch: pytest.MonkeyPatch, to_held_out: bool,
     count: int, documents: str, share: float, expected: int,
 ) -> None:  # fmt: skip
-    distinct = stories(abs(count))
+    distinct = tales(abs(count))
     originals = sorted(distinct * 2) if count < 0 else distinct + (distinct[-1:] if count > 1 else [])
     monkeypatch.setattr(building, "is_held_out", lambda *_: to_held_out)
     path = write("a.txt", paragraphs(originals))
@@ -136,7 +136,7 @@ def test_an_error_in_an_input_stops_the_build_and_fixing_it_resumes(
     write: Write, build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int
 ) -> None:
     monkeypatch.setattr(building, "PART_BYTES", 1)
-    good, bad = write("a.txt", paragraphs(stories(9))), write("b.jsonl", '{"text": "one"}\n{"text": 2222}\n')
+    good, bad = write("a.txt", paragraphs(tales(9))), write("b.jsonl", '{"text": "one"}\n{"text": 2222}\n')
     with pytest.raises(LitebertError, match="line 2: column text is not text"):
         build(good, bad, workers=workers)
     for read in (Corpus.open, partial(corpus_push, url="s3://bucket/it")):
@@ -155,7 +155,7 @@ print(used(), built.train.documents)
 
 def test_memory_does_not_grow_with_the_input(write: Write, vocabulary: Path) -> None:
     peaks = []
-    text = "\n".join(chain.from_iterable(stories(250)))
+    text = "\n".join(chain.from_iterable(tales(250)))
     for kilobytes in (2_500, 25_000):
         content = f"{text}\n" * (kilobytes * 1_000 // len(text))  # one document, in many batches
         path = write(f"{kilobytes}.txt.gz", gzip.compress(content.encode()))
@@ -194,7 +194,7 @@ def settings(tmp_path_factory: pytest.TempPathFactory, vocabulary: Path) -> Sett
     """Return the settings of a build of three parts with several shards in both splits."""
     folder = tmp_path_factory.mktemp("inputs")
     for part in range(3):
-        (folder / f"{part}.txt").write_text("\n\n".join(" ".join(story) for story in stories(40, 40 * part)))
+        (folder / f"{part}.txt").write_text("\n\n".join(" ".join(story) for story in tales(40, 40 * part)))
     inputs = [str(path) for path in sorted(folder.iterdir())]
     text = {"inputs": inputs, "tokenizer": str(vocabulary), "documents": "blank-line"}
     return {**text, "held_out": 0.3, "shard_tokens": 2_000, "workers": 1}

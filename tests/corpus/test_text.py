@@ -17,7 +17,7 @@ from litebert.errors import LitebertError
 from litebert.reading.findings import CheckReport, Finding
 from litebert.reading.source import Source
 
-from .conftest import Build, Write, paragraphs, rows, stories
+from .conftest import Build, Write, paragraphs, rows, tales
 
 Find = Callable[[str, bytes | str], Source]
 BLANK_LINE, FILE, LINE = TextSettings(), TextSettings(documents="file"), TextSettings(sentences="line")
@@ -74,7 +74,7 @@ def test_sentences_end_where_a_reader_ends_them() -> None:
     for given_text, choice, expected in SENTENCES:
         assert list(split_sentences(given_text, choice)) == expected
     # long paragraphs and speeches are cut between sentences
-    long = [sentence for story in stories(200) for sentence in story]
+    long = [sentence for story in tales(200) for sentence in story]
     assert list(split_sentences(" ".join(long), BLANK_LINE)) == long
     speech = "“" + " ".join(long[:27]) + "”"
     assert list(split_sentences(speech, BLANK_LINE)) == ["“" + long[0], *long[1:26], long[26] + "”"]
@@ -118,7 +118,7 @@ PROBLEMS = [
 
 
 def test_problems_are_found_with_their_line(write: Write, vocabulary: Path) -> None:
-    (good,) = stories(1)
+    (good,) = tales(1)
     for kind, line, times, example in PROBLEMS:
         path = write("a.txt", "\n".join([*good, line, *good]))
         tokenizer = vocabulary if kind == "unknown token" else None
@@ -127,7 +127,7 @@ def test_problems_are_found_with_their_line(write: Write, vocabulary: Path) -> N
 
 
 def test_clean_text_has_nothing_to_correct_and_a_single_document_gives_a_warning(write: Write) -> None:
-    report = check_text([write("a.txt", paragraphs(stories(60)))], sentences="line")
+    report = check_text([write("a.txt", paragraphs(tales(60)))], sentences="line")
     assert (report.findings, report.counts["documents"], report.counts["sentences"]) == ((), 60, 540)
     assert "nothing to correct" in str(report)
     found = findings(check_text([write("a.txt", "One.\nTwo.")]))["few documents"]
@@ -135,12 +135,12 @@ def test_clean_text_has_nothing_to_correct_and_a_single_document_gives_a_warning
 
 
 def test_problems_between_documents_are_found(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
-    texts = [" ".join(story) for story in stories(20)]
+    texts = [" ".join(story) for story in tales(20)]
     first, second = write("a.jsonl", rows([*texts, texts[3]])), write("b.txt", texts[5].replace(". ", ".\n\n"))
     found = findings(check_text([first, second], documents="file"))["duplicate document"]
     assert (found.count, found.where, found.example) == (2, f"{first}:21", f"repeats {first}:4")
     monkeypatch.setattr(check, "MOST_LINES", 40)  # of 361
-    path = write("c.txt", paragraphs([*story, "All rights reserved."] for story in stories(40)))
+    path = write("c.txt", paragraphs([*story, "All rights reserved."] for story in tales(40)))
     found = findings(check_text([path], sentences="line"))["repeated line"]
     assert (found.count, found.example, found.where) == (40, "All rights reserved.", f"{path}:10")
     path = write("d.jsonl", rows(["One. Two.", " ", "Three."]))
@@ -148,7 +148,7 @@ def test_problems_between_documents_are_found(write: Write, monkeypatch: pytest.
     assert several["empty document"].where == f"{path}:2"
     assert several["single-sentence document"].where == f"{path}:3"
 
-    bad, good = write("e.txt", b"one\ncaf\xe9\n"), write("f.txt", paragraphs(stories(1)))
+    bad, good = write("e.txt", b"one\ncaf\xe9\n"), write("f.txt", paragraphs(tales(1)))
     report = check_text([bad, good], sentences="line")
     found = findings(report)["unreadable"]
     assert report.exit_code == 3 and report.counts["sentences"] >= 9, "the others are read"
@@ -156,10 +156,10 @@ def test_problems_between_documents_are_found(write: Write, monkeypatch: pytest.
 
 
 def test_problems_in_a_corpus_are_found(write: Write, build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
-    texts = [" ".join(story) for story in [*stories(40), *stories(5)]]
+    texts = [" ".join(story) for story in [*tales(40), *tales(5)]]
     odd = ["Only one lantern.", "word " * 600 + ". Two.", "A ☃ melts. Two boots."]
     found = findings(check_corpus(build(write("a.jsonl", rows(texts + odd)), held_out=0.2).path))
-    repeated = [story for story in stories(5) if not building.is_held_out(" ".join(story), 0.2)]
+    repeated = [story for story in tales(5) if not building.is_held_out(" ".join(story), 0.2)]
     assert found["duplicate document"].count == len(repeated) > 0
     assert found["single-sentence document"].example == "only one lantern."
     assert found["long sentence"].example.startswith("word word word")

@@ -75,14 +75,6 @@ def _together(jobs: list[Job], size: int, *, stop_after: int | None = None) -> N
 
 
 @pytest.fixture(scope="module")
-def films(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path, verbs = tmp_path_factory.mktemp("films") / "films.csv", ("liked", "left", "praised", "cursed")
-    rows = [f"{'so ' * (n % 5)}they {verbs[n % 4]} the film,{('good', 'bad')[n % 2]}\n" for n in range(48)]
-    path.write_text("text,verdict\n" + "".join(rows))
-    return path
-
-
-@pytest.fixture(scope="module")
 def teacher(small_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Write a network like BERT's: embeddings as wide as the layers, none of which are shared."""
     folder = tmp_path_factory.mktemp("teacher")
@@ -94,9 +86,11 @@ def teacher(small_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
 
 
 @pytest.fixture(scope="module")
-def runs(corpus: Path, small_model: Path, teacher: Path, films: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def runs(corpus: Path, small_model: Path, teacher: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Run each job with one process and with two, and a pretraining with one and then with two."""
-    folder = tmp_path_factory.mktemp("runs")
+    folder, verbs = tmp_path_factory.mktemp("runs"), ("liked", "left", "praised", "cursed")
+    rows = [f"{'so ' * (n % 5)}they {verbs[n % 4]} the film,{('good', 'bad')[n % 2]}\n" for n in range(48)]
+    (folder / "films.csv").write_text("text,verdict\n" + "".join(rows))
 
     def jobs(name: str) -> list[Job]:
         settings = {**CORPUS, "model.embedding_size": 16, "objective.max_seq_length": 32, "train.eval_sequences": 12}
@@ -104,7 +98,7 @@ def runs(corpus: Path, small_model: Path, teacher: Path, films: Path, tmp_path_f
         distil = {"teacher": str(teacher), "corpus": str(corpus), "settings": settings}
         settings = {**SHORT, "optim.learning_rate": 0.001, "train.micro_batch_size": 2}
         settings |= {"model.classifier_dropout_prob": 0.0}  # each process draws its own dropout
-        finetune = {"task": str(films), "model": str(small_model), "settings": settings}
+        finetune = {"task": str(folder / "films.csv"), "model": str(small_model), "settings": settings}
         others = {"distil": distil, "finetune": finetune}
         made = [(verb, {**each, "runs": str(folder), "name": f"{verb}-{name}"}) for verb, each in others.items()]
         return [_pretrain(corpus, folder, f"pretrain-{name}"), *made]

@@ -27,7 +27,7 @@ Write = Callable[..., Path]
 
 
 @pytest.fixture
-def write(corpus: Path, tmp_path: Path) -> Write:
+def write_model(corpus: Path, tmp_path: Path) -> Write:
     """Return a function that writes a random model with a head, or the heads of pretraining."""
     tokenizer = Tokenizer.load(corpus / "tokenizer")
     return partial(save_random, tmp_path, tokenizer, num_hidden_layers=STEPS, max_position_embeddings=48)
@@ -35,9 +35,9 @@ def write(corpus: Path, tmp_path: Path) -> Write:
 
 @pytest.mark.parametrize(("head", "read"), [(SCORE, lambda logits: logits), (SEVERAL, torch.sigmoid)])
 def test_a_score_and_several_labels_are_read_as_trained(
-    write: Write, head: HeadConfig, read: Callable[[torch.Tensor], torch.Tensor]
+    write_model: Write, head: HeadConfig, read: Callable[[torch.Tensor], torch.Tensor]
 ) -> None:
-    model = litebert.load(write(head))
+    model = litebert.load(write_model(head))
     encoding = model.tokenizer.encode("Anna found it.", frame=True)
     with torch.no_grad():
         logits = model.network(Batch.from_lists([encoding.ids], [encoding.segments]))[0]
@@ -46,30 +46,30 @@ def test_a_score_and_several_labels_are_read_as_trained(
     assert head is SCORE or found.labels == tuple(name for name, value in found.values.items() if value >= 0.5)
 
 
-def test_a_network_may_have_more_word_vectors_than_pieces_and_never_fewer(write: Write) -> None:
-    size = Tokenizer.load(write(None)).vocab_size
-    assert len(litebert.load(write(None, vocab_size=size + 7)).fill("Anna [MASK].", top=3)) == 3
+def test_a_network_may_have_more_word_vectors_than_pieces_and_never_fewer(write_model: Write) -> None:
+    size = Tokenizer.load(write_model(None)).vocab_size
+    assert len(litebert.load(write_model(None, vocab_size=size + 7)).fill("Anna [MASK].", top=3)) == 3
     with pytest.raises(LitebertError, match="LB-677"):
-        litebert.load(write(None, vocab_size=size - 1))
+        litebert.load(write_model(None, vocab_size=size - 1))
 
 
-def test_an_empty_second_text_is_no_pair(write: Write) -> None:
-    model = litebert.load(write(LABELS))
+def test_an_empty_second_text_is_no_pair(write_model: Write) -> None:
+    model = litebert.load(write_model(LABELS))
     mixed = model.classify(["Anna walked.", "A"], ["", "It was quiet."])
     for found, alone in zip(mixed, (model.classify("Anna walked."), model.classify("A", "It was quiet.")), strict=True):
         assert found.values == pytest.approx(alone.values, abs=1e-5)
 
 
-def test_tag_answers_every_word_of_texts_of_any_length_with_its_place(write: Write) -> None:
-    model = litebert.load(write(TAGS))
+def test_tag_answers_every_word_of_texts_of_any_length_with_its_place(write_model: Write) -> None:
+    model = litebert.load(write_model(TAGS))
     for text in (" Anna walked. ", "  " + " ".join([CONTEXT] * 12)):
         tagged = model.tag(text)
         assert "".join(each.word for each in tagged) == text.replace(" ", "")
         assert [text[each.start : each.end] for each in tagged] == [each.word for each in tagged]
 
 
-def test_a_conditional_head_can_answer_that_there_is_no_answer(write: Write) -> None:
-    model = litebert.load(write(SPANS_OR_NONE))
+def test_a_conditional_head_can_answer_that_there_is_no_answer(write_model: Write) -> None:
+    model = litebert.load(write_model(SPANS_OR_NONE))
     head = model.network.head
     for sign in (1, -1):
         with torch.no_grad():
@@ -80,9 +80,9 @@ def test_a_conditional_head_can_answer_that_there_is_no_answer(write: Write) -> 
 
 
 @pytest.mark.parametrize("head", [SPANS, SPANS_OR_NONE], ids=lambda head: head.kind)
-def test_several_documents_are_one_ranking(write: Write, head: HeadConfig) -> None:
+def test_several_documents_are_one_ranking(write_model: Write, head: HeadConfig) -> None:
     documents = ["Bert slept. Nobody knew.", CONTEXT]
-    model = litebert.load(write(head, seed=5))  # whose best spans all have a character
+    model = litebert.load(write_model(head, seed=5))  # whose best spans all have a character
     found = model.answer("What did Anna find?", documents, top=200)
     assert {each.document for each in found} == {0, 1}
     assert sum(each.probability for each in found) == pytest.approx(1, abs=1e-4)
@@ -106,18 +106,18 @@ HEADS = {"fill": "masked_lm.dense", "classify": "head.", "answer or none": "head
 
 
 @pytest.mark.parametrize(("verb", "weight"), [*((verb, ONE_MATRIX) for verb in VERBS), *HEADS.items()])
-def test_every_verb_refuses_non_finite_outputs(write: Write, verb: str, weight: str) -> None:
+def test_every_verb_refuses_non_finite_outputs(write_model: Write, verb: str, weight: str) -> None:
     head, call = VERBS[verb]
-    model = litebert.load(write(head, far_too_large=weight))
+    model = litebert.load(write_model(head, far_too_large=weight))
     with pytest.raises(DamagedError, match=r"LB-472[\s\S]*3e\+38[\s\S]*weight") as caught:
         call(model)
     assert weight in str(caught.value) or weight in HEADS.values()
 
 
-def test_control_without_the_check_such_outputs_are_given(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_control_without_the_check_such_outputs_are_given(write_model: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("litebert.folder.model.refuse_non_finite", lambda _: None)
     with pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"):
-        test_every_verb_refuses_non_finite_outputs(write, "embed", ONE_MATRIX)
+        test_every_verb_refuses_non_finite_outputs(write_model, "embed", ONE_MATRIX)
 
 
 MEASURE = """

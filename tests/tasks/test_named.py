@@ -39,7 +39,7 @@ WORDS = ["entailment", "not_entailment"]
 PAIR_HEAD = "index\tsentence1\tsentence2\tlabel"
 
 
-def write(folder: Path, name: str, *lines: str) -> Path:
+def write_lines(folder: Path, name: str, *lines: str) -> Path:
     path = folder / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -127,13 +127,13 @@ MALFORMED = {
 @pytest.mark.parametrize("name", MALFORMED)
 def test_malformed_rows_are_named_with_their_line(tmp_path: Path, name: str) -> None:
     task, kind, lines, code, line = MALFORMED[name]
-    write(tmp_path, f"train.{kind}", *lines)
+    write_lines(tmp_path, f"train.{kind}", *lines)
     error = error_of(tmp_path, task)
     assert (error.code, f"train.{kind}, line {line}:" in error.what) == (code, True)
 
 
 def test_an_error_for_a_folder_without_the_task_names_what_it_has_and_what_is_expected(tmp_path: Path) -> None:
-    write(tmp_path, "RTE/train.tsv", "")
+    write_lines(tmp_path, "RTE/train.tsv", "")
     error = error_of(tmp_path, "mrpc", "dev")
     assert (error.code, error.received, "MRPC/dev.tsv" in str(error.expected)) == ("LB-820", "RTE", True)
     assert error_of(tmp_path / "none", "mrpc").received == "no such folder"
@@ -202,14 +202,14 @@ def passage(name: str, **changes: object) -> str:
 
 def test_race_is_read_from_one_file_per_passage_joined_files_and_compressed_lines(tmp_path: Path) -> None:
     for group, number in [("middle", 2), ("middle", 1), ("high", 3)]:
-        write(tmp_path, f"RACE/test/{group}/{number}.txt", passage(f"{group}{number}.txt"))
+        write_lines(tmp_path, f"RACE/test/{group}/{number}.txt", passage(f"{group}{number}.txt"))
     read = DATASETS["race"].read(tmp_path, "test")
     names, article = ("Mia", "Tom", "Ann", "Ben"), "Mia has a kite.\nIt is green."
     assert read[1] == ChoiceExample("middle1.txt-1", article, "Whose kite is it?", names, 0, "middle")
     ids = ["middle1.txt", "middle2.txt", "high3.txt"]
     assert [example.id for example in read] == [f"{name}-{n}" for name in ids for n in (0, 1)]
-    write(tmp_path, "train/high/1.txt", passage("high1.txt"))
-    write(tmp_path, "train/high/all.txt", passage("high1.txt"), passage("high2.txt"))
+    write_lines(tmp_path, "train/high/1.txt", passage("high1.txt"))
+    write_lines(tmp_path, "train/high/all.txt", passage("high1.txt"), passage("high2.txt"))
     assert len(DATASETS["race-high"].read(tmp_path, "train")) == 4
     (tmp_path / "dev-high.jsonl.gz").write_bytes(gzip.compress(passage("high1.txt").encode()))
     assert len(DATASETS["race-high"].read(tmp_path, "dev")) == 2
@@ -229,7 +229,7 @@ NO_PASSAGES: dict[str, tuple[str, str]] = {
 
 @pytest.mark.parametrize("line", NO_PASSAGES)
 def test_a_malformed_passage_is_named_with_file_and_line(tmp_path: Path, line: str) -> None:
-    write(tmp_path, "train/high/all.txt", passage("high0.txt"), line)
+    write_lines(tmp_path, "train/high/all.txt", passage("high0.txt"), line)
     error, (code, said) = error_of(tmp_path, "race-high"), NO_PASSAGES[line]
     assert (error.code, "all.txt, line 2" in error.what, said in str(error.expected)) == (code, True, True)
 
