@@ -145,7 +145,9 @@ def saves(folder: str, model: str) -> int:
 
 def readers(folder: str, model: str) -> int:
     """Verify the checkpoints while writers save and are killed; return how often one was invalid."""
-    checkpoints, invalid, seen, draw = Checkpoints(Path(folder), 2), 0, 0, random.Random(int(time.time()))
+    checkpoints, invalid, seen, seed = Checkpoints(Path(folder), 2), 0, 0, int(time.time())
+    print(f"the kills were drawn from seed {seed}", file=sys.stderr)
+    draw = random.Random(seed)
     for _ in range(NUM_KILLS):
         step = max([step_of(path) for path in checkpoints.newest_first()] or [0]) + 1
         child, reader = begin(saving(checkpoints, range(step, step + 10_000), model), Path(folder))

@@ -27,24 +27,24 @@ OUTPUTS: dict[str, tuple[str, str, str]] = {
     "blank lines end documents": ("corpus check STORIES", "48 documents", r"\b1 (inputs|documents|rows|files)\b"),
     "a few rows to evaluate on": (f"finetune REVIEWS --model BASE {SHORT}", "chance", ""),
     "a note, once": (f"finetune REVIEWS --model BASE --seeds 1,2 {LOUD}", "problem: class", r"(problem: class).*\1"),
-    "texts all alike": ("evaluate RUNS/stars --data alike.csv", "", "every answer to dev is the same: (?!.*text)"),
+    "texts all alike": ("evaluate RUNS/stars --data alike.csv", "mean score", "answer to dev is the same: (?!.*text)"),
     "more sequences than are measured": ("evaluate BASE --data many.jsonl --column b", "only 1,024 of 1,100 seq", ""),
     "a long time": (f"pretrain --corpus CORPUS --preset tiny --dry-run {LONG}", "time", r"\d{3,}h"),
     "help of fill": ("fill --help", INPUT, ""),
-    "ndjson to learn from": ("tokenizer train t.ndjson --vocab-size 50 --output v", "", ""),
+    "ndjson to learn from": ("tokenizer train t.ndjson --vocab-size 50 --output v", "50 pieces in v", ""),
     **{
-        f"no commonest label of {name}": (f"evaluate RUNS/{name} --data {name.upper()}", "", "commonest label")
-        for name in ("stars", "tags", "spans")
+        f"no commonest label of {name}": (f"evaluate RUNS/{name} --data {name.upper()}", said, "commonest label")
+        for name, said in {"stars": "mean score", "tags": "commonest tag", "spans": "no answer"}.items()
     },
     **{
-        f"the packaged model: {typed.split()[0]}": (typed, "", "no model")
-        for typed in (
-            "fill 'A [MASK].' --model litebert",
-            "evaluate litebert --data STORIES",
-            f"finetune REVIEWS --model litebert --dry-run {SHORT}",
-            "quantize litebert out --texts few.txt",
-            f"pretrain STORIES --from litebert --dry-run --held-out 0.2 {SHORT}",
-        )
+        f"the packaged model: {typed.split()[0]}": (typed, said, "no model")
+        for typed, said in {
+            "fill 'A [MASK].' --model litebert": r"\d%",
+            "evaluate litebert --data STORIES": "masked_lm_accuracy",
+            f"finetune REVIEWS --model litebert --dry-run {SHORT}": "model litebert, H 384",
+            "quantize litebert out --texts few.txt": "bytes, .* before",
+            f"pretrain STORIES --from litebert --dry-run --held-out 0.2 {SHORT}": "H 384 x 6 layers",
+        }.items()
     },
 }
 

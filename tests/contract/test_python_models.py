@@ -269,13 +269,13 @@ def test_a_wrong_type_is_refused_before_any_work(name: str, tmp_path: Path, monk
         WRONG[name]()
     assert caught.value.next
     assert sorted(path.name for path in tmp_path.iterdir()) == ["t.csv", "t.txt"]
-    assert litebert.Run("runs/x").folder == Path("runs/x")
 
 
 def test_public_names_are_listed_before_they_are_imported() -> None:
     assert set(litebert.__all__) <= set(dir(litebert))
     assert all(getattr(litebert, name) for name in litebert.__all__)
     assert litebert.preset("base-v2").hidden_size == 768
+    assert litebert.Run("runs/x").folder == Path("runs/x")
     with pytest.raises(AttributeError):
         _ = litebert.nothing
 

@@ -278,11 +278,12 @@ def test_control_a_worker_that_is_not_replaced_stays_stopped(monkeypatch: pytest
     next(batches)
     (worker,) = multiprocessing.active_children()
     os.kill(worker.pid, signal.SIGSTOP)
-    signal.signal(signal.SIGALRM, lambda *_: (_ for _ in ()).throw(TimeoutError))
+    before = signal.signal(signal.SIGALRM, lambda *_: (_ for _ in ()).throw(TimeoutError))
     signal.setitimer(signal.ITIMER_REAL, 4)  # more than twice what the test above needs
     try:
         with pytest.raises(TimeoutError):
             list(batches)
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
         worker.kill()

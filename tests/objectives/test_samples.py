@@ -219,8 +219,7 @@ def test_chosen_tokens_become_mask_stay_or_change_by_80_10_10() -> None:
     assert (np.abs(shares - expected) < 5 * np.sqrt(expected * (1 - expected) / len(shown))).all()
 
 
-def test_official_settings_give_the_official_shares_on_real_text(real_data: Path) -> None:
-    official = Tokenizer.load(real_data / "tokenizer" / "spiece.model")
+def test_official_settings_give_the_official_shares_on_real_text(real_data: Path, official: Tokenizer) -> None:
     with gzip.open(real_data / "text/wikitext2_valid.txt.gz", "rt", encoding="utf-8") as file:
         sections = re.split(r"\n = .*\n", file.read())
     encoded = [official.encode_ids(re.split(r"(?<= [.!?]) |\n", section)) for section in sections]
