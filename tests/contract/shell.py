@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import click
+import jsonschema
 import pytest
 
 COMMAND = [sys.executable, "-m", "litebert"]
@@ -134,6 +135,20 @@ def leaves(command: click.Command | None = None, path: tuple[str, ...] = ()) -> 
     context = click.Context(command)
     below = ((name, command.get_command(context, name)) for name in command.list_commands(context))
     return {leaf: each for name, found in below for leaf, each in leaves(found, (*path, name)).items()}
+
+
+def closed(schema: object) -> object:
+    """Return a copy of a schema that allows only the fields it names."""
+    if isinstance(schema, list):
+        return [closed(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    fields = {name: closed(each) for name, each in schema.items()}
+    return {"additionalProperties": False, **fields} if "properties" in schema and "$ref" not in schema else fields
+
+
+def assert_matches_schema(name: str, value: object) -> None:
+    jsonschema.validate(value, closed(litebert("help", "--schema", *name.split()).json))
 
 
 def story(number: int) -> str:

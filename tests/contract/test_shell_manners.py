@@ -5,12 +5,16 @@ import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import jsonschema
 import pytest
 
-from .shell import QUICK, TEXTS, assert_error, interrupted, leaves, litebert
+from litebert.config import preset
+from litebert.study import findings
+
+from .shell import QUICK, TEXTS, assert_error, assert_matches_schema, interrupted, leaves, litebert
 from .tiny import PRETRAIN, Desk
 
 
@@ -178,18 +182,19 @@ CASES = [
     ("similar", "'Anna left.' 'Bert came.' --model RUNS/base"),
     ("sizes", "--preset tiny"),
     ("study ablation", "sharing --corpus CORPUS --afford 0.0001 --output study"),
+    ("study cost", "--tokens 8 --seq-length 8 --rounds 1"),
     ("study layers", "RUNS/base --texts few.txt --depths 16 --output study"),
     ("study page", "study --html study.html"),
     ("tag", "'Anna left.' --model RUNS/tags"),
     ("tokenizer encode", "'Anna left.' --tokenizer TOKENIZER"),
     ("tokenizer train", "STORIES --vocab-size 60 --output v"),
 ]
-ELSEWHERE = {"export onnx", "export program", "export web", "hub pull", "study cost"}
+ELSEWHERE = {"export onnx", "export program", "export web", "hub pull"}
 """Commands with --json that need more than the desk; other tests run them."""
 
 
 @pytest.fixture(scope="module")
-def place(desk: Desk, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def place(desk: Desk, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Return the folder in which all cases run: some read what others write."""
     place = tmp_path_factory.mktemp("json")
     (place / "few.txt").write_text("".join(f"{text}\n" for text in TEXTS * 3))
@@ -200,21 +205,9 @@ def place(desk: Desk, tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert litebert("export", "google", desk.base, place / "google" / "model.ckpt").code == 0
     few = ("--texts", place / "few.txt", "--depths", 16, "--output", place / "study")
     assert litebert("study", "layers", desk.base, *few).code == 0
-    return place
-
-
-def closed(schema: object) -> object:
-    """Return a copy of a schema that allows only the fields it names."""
-    if isinstance(schema, list):
-        return [closed(each) for each in schema]
-    if not isinstance(schema, dict):
-        return schema
-    fields = {name: closed(each) for name, each in schema.items()}
-    return {"additionalProperties": False, **fields} if "properties" in schema and "$ref" not in schema else fields
-
-
-def assert_matches_schema(name: str, value: object) -> None:
-    jsonschema.validate(value, closed(litebert("help", "--schema", *name.split()).json))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(findings, "preset", lambda _: preset("tiny"))  # BERT-large needs 5 GB
+        yield place
 
 
 @pytest.mark.parametrize(("name", "typed"), CASES, ids=map(" ".join, CASES))
@@ -283,7 +276,7 @@ def test_a_dry_run_writes_nothing_and_a_small_text_has_fewer_pieces_than_request
     words = ("pretrain", desk.stories, *PRETRAIN, "--held-out", 0.2, "--vocab-size", 8_000, *QUICK)
     plan = litebert(*words, "--dry-run", cwd=tmp_path)
     assert {line.split()[0] for line in plan.ok.stdout.splitlines()} >= {"parameters", "memory", "time"}
-    mix = (f'data.mix=["{desk.corpus / "held-out"}"]', "data.weights=[3,1]", "--dry-run")
+    mix = (f'data.mix=["{desk.corpus / "held-out"}"]', "data.weights=[9,1]", "data.temperature=2", "--dry-run")
     mixed = litebert("pretrain", "--corpus", desk.corpus, "--preset", "tiny", *mix, cwd=tmp_path)
     assert re.search(rf"data +75.0% {desk.corpus}, 25.0% {desk.corpus}/held-out", mixed.stdout), mixed
     assert list(tmp_path.iterdir()) == []
