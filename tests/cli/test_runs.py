@@ -2,6 +2,7 @@
 
 import csv
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +87,23 @@ def test_unfinished_damaged_and_missing_runs_are_distinguished(runs: Path, tmp_p
     assert (empty.code, f"no runs in {tmp_path / 'empty'}" in empty.stderr) == (0, True)
     assert_error(litebert("runs", "list", "--runs", tmp_path / "none"), 1, "LB-655")
     assert_error(litebert("runs", "tail", runs / "glue" / "cola"), 1, "glue/cola/seed-10")
+
+
+def test_tail_follows_a_run_until_it_is_finished(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mini = runs / "mini"
+    (mini / "model" / "config.json").unlink()
+
+    def train(_: float) -> None:  # as another process does meanwhile
+        with (mini / "metrics.jsonl").open("a") as log:
+            log.write('{"kind": "eval", "step": 40}\n')
+        write_json(mini / "model" / "config.json", {})
+
+    monkeypatch.setattr(time, "sleep", train)
+    assert [row["step"] for row in litebert("runs", "tail", mini, "--rows", 2, "--follow", "--json").rows] == [
+        20,
+        30,
+        40,
+    ]
 
 
 def test_only_settings_that_differ_are_compared_with_their_origins(runs: Path) -> None:

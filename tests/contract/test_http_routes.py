@@ -101,6 +101,7 @@ MALFORMED: dict[str, tuple[int, str, object, str]] = {
     "no such model": (404, "fill", {**WHOLE, "model": CANARY}, ""),
     "no such route": (404, CANARY, {}, ""),
     "a slash too many": (404, "fill/", WHOLE, "no route has this address"),
+    "a long wait": (422, "fill", {**WHOLE, "timeout_ms": 120_001}, "less than or equal to 120000"),
     "a body too large": (413, "embed", {"texts": ["a" * 2_000_001]}, ""),
 }  # fmt: skip
 
@@ -140,6 +141,15 @@ def test_without_a_key_only_health_and_pages_are_open(guarded: Server, key: str 
         assert reply.status == KEYS[key]
         assert KEYS[key] == 200 or reply.headers["www-authenticate"] == "Bearer"
     assert guarded.ask("/live", headers=headers).status == 200
+
+
+@pytest.mark.parametrize(
+    ("origin", "is_allowed"), {"https://example.org": True, "https://elsewhere.org": False}.items()
+)
+def test_only_pages_of_the_named_origin_may_ask(guarded: Server, origin: str, is_allowed: bool) -> None:
+    asked = {"Origin": origin, "Access-Control-Request-Method": "POST"}
+    reply = guarded.ask("/v1/embed", method="OPTIONS", headers=asked)
+    assert reply.headers.get("access-control-allow-origin") == (origin if is_allowed else None)
 
 
 def test_sigterm_finishes_accepted_requests_and_exits_with_zero(desk: Desk) -> None:

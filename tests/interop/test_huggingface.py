@@ -276,6 +276,15 @@ def test_every_head_gives_equal_outputs(name: str, changes: dict[str, int], used
 
 
 @torch.no_grad()
+def test_outputs_in_bf16_are_near(used: Callable[[], bool]) -> None:
+    model, inputs = random_model("AlbertModel"), _inputs()
+    expected = model(**inputs).pooler_output
+    found = litebert.optimize(model, precision="bf16")(**inputs).pooler_output
+    assert used() and found.dtype == torch.float32
+    assert 1e-5 < torch.dist(found, expected) / expected.norm() < 0.01
+
+
+@torch.no_grad()
 def test_calls_that_the_engine_does_not_support_go_to_the_original(used: Callable[[], bool]) -> None:
     model, inputs = litebert.optimize(random_model("AlbertModel")), _inputs()
     for others, change in (

@@ -1,23 +1,28 @@
 """Parts of the server that no client can test separately, and routes that the contract's tests leave out."""
 
 import asyncio
+import shutil
 import socket
+from functools import partial
 from pathlib import Path
 
 import openai
 import pytest
 import torch
+import uvicorn
 from pydantic_core import to_jsonable_python
+from safetensors.torch import load_file, save_file
 from starlette.requests import Request
+from uvicorn.server import ServerState
 
 import litebert
 from litebert.errors import DamagedError
 from litebert.inference.explain import attention
 from litebert.inference.verbs import VERBS
 from litebert.nn import Batch
-from litebert.serve import Options
+from litebert.serve import Options, guard
 from litebert.serve.app import ROUTES
-from litebert.serve.batching import Job, answer_together, load, self_test
+from litebert.serve.batching import Job, answer_together, load
 from litebert.serve.guard import Bodies, HttpError
 from litebert.serve.server import _listen
 from tests.contract.golden import near
@@ -29,9 +34,31 @@ def test_a_body_that_arrives_too_slowly_is_refused_and_its_bytes_are_released() 
         return {"type": "http.request", "body": b" ", "more_body": True}
 
     bodies, scope = Bodies(0.5), {"type": "http", "method": "POST", "headers": [(b"content-type", b"application/json")]}
-    with pytest.raises(HttpError, match="LB-963"):
-        asyncio.run(bodies.read(Request(scope, drip)))
-    assert bodies.held == 0
+    for held, code in {0: "LB-963", 64 << 20: "LB-966"}.items():  # and at once if the server holds as much as it may
+        bodies.held = held
+        with pytest.raises(HttpError, match=code):
+            asyncio.run(bodies.read(Request(scope, drip)))
+        assert bodies.held == held
+
+
+def test_a_connection_beyond_the_limit_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert guard.MAX_CONNECTIONS == 1_024
+    monkeypatch.setattr(guard, "MAX_CONNECTIONS", 1)
+
+    async def connect_twice() -> bytes:
+        config, state = uvicorn.Config(asyncio.Future), ServerState()
+        config.load()
+        made = partial(guard.PatientConnection, config, state, {})
+        async with await asyncio.get_running_loop().create_server(made, "127.0.0.1", 0) as listener:
+            (_, first), (reader, second) = [
+                await asyncio.open_connection(*listener.sockets[0].getsockname()) for _ in "ab"
+            ]
+            last = await reader.read()
+            assert len(state.connections) == 1
+            first.close(), second.close()
+            return last
+
+    assert asyncio.run(asyncio.wait_for(connect_twice(), 60)) == b""
 
 
 def test_an_answer_does_not_wait_for_the_acknowledgement_of_its_headers() -> None:
@@ -64,14 +91,16 @@ def test_requests_of_a_verb_share_passes_and_equal_single_ones(folders: dict[str
 
 
 @pytest.mark.parametrize("value", [0.0, 1.0])
-def test_a_model_that_gives_all_texts_one_vector_fails_the_self_test(folders: dict[str, Path], value: float) -> None:
-    model = litebert.load(folders["base"])
-    self_test(model)
-    with torch.no_grad():
-        for parameter in model.network.albert.parameters():
-            parameter.fill_(value)
+def test_a_model_that_gives_all_texts_one_vector_is_not_served(
+    folders: dict[str, Path], tmp_path: Path, value: float
+) -> None:
+    folder = shutil.copytree(folders["base"], tmp_path / "model")
+    assert load(str(folder), Options())
+    weights = load_file(folder / "model.safetensors")
+    of_encoder = {name: torch.full_like(tensor, value) for name, tensor in weights.items() if name[:7] == "albert."}
+    save_file(weights | of_encoder, folder / "model.safetensors")
     with pytest.raises(DamagedError, match="LB-967"):
-        self_test(model)
+        load(str(folder), Options())
 
 
 # Routes

@@ -13,12 +13,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from litebert.config import TaskConfig, TaskDataConfig
 from litebert.errors import LitebertError
 from litebert.reading import source, tables
 from litebert.reading.tables import MAX_WORDS
 from litebert.tasks.kinds.spans import ConditionalSpanAnswering, SpanAnswering
 from litebert.tasks.kinds.tagging import TagExample
 from litebert.tasks.kinds.text import ChoiceExample, Scores, TextExample
+from litebert.tasks.named import open_dataset
 from litebert.tasks.own import table
 from litebert.tasks.own.dataset import TextRows, draw_held_out, require_same_data, table_dataset
 from litebert.tasks.own.table import Columns, TableFile, label_of, list_of, number_of, open_table, text_of
@@ -498,7 +500,7 @@ def test_rows_trained_on_are_not_held_out_wherever_the_file_is(write: Write, mon
 def test_rows_without_a_label_are_omitted_and_counted_on_request(write: Write) -> None:
     cells = [*(f"{n % 4}.5" for n in range(30)), "", "nan"]
     path = write("c.csv", "text,score\n" + "".join(f"row {n},{x}\n" for n, x in enumerate(cells)))
-    dataset = table_dataset(path, skips_unlabelled=True)
+    dataset = open_dataset(TaskConfig(name="table"), TaskDataConfig(train=str(path), missing_labels="skip"))
     assert f"{path.name}: 2 rows without a label are omitted" in dataset.notes
     assert len(dataset.read(path, "train")) + len(dataset.read(path, "dev")) == 30
 

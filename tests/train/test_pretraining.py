@@ -3,8 +3,10 @@
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from functools import partial
 from pathlib import Path
 
@@ -14,19 +16,20 @@ import torch
 from safetensors.torch import load_file
 
 import litebert
-from litebert.corpus import build_corpus
+from litebert.corpus import Corpus, build_corpus
 from litebert.errors import LitebertError
 from litebert.folder import load_model
 from litebert.objectives.sampling import CYCLE, Mixed, counts_in_cycle
 from litebert.runs import Run, read_metrics
 from litebert.tokenizer import Tokenizer, train_tokenizer
+from litebert.train import loop
 from litebert.train.checkpoint import RunProgress, average_checkpoints
 from litebert.train.loop import MIN_STEPS, Clock
 from litebert.train.pretrain import plan, pretrain
 from litebert.train.sources import Sources, batches_of
 from tests.conftest import blocks
 
-from .conftest import SMALL, Configure, checkpoints_of
+from .conftest import SMALL, Configure, EachStep, checkpoints_of
 
 
 def _evaluations(run: Path) -> list[dict[str, float]]:
@@ -134,6 +137,24 @@ def test_a_timed_run_takes_some_steps_even_if_the_time_is_up() -> None:
     assert len(timed_run(400, busy_from=0, seconds=1.0)[0]) == MIN_STEPS
 
 
+def test_a_timed_run_that_is_resumed_has_only_the_time_that_is_left(
+    tmp_path: Path, configure: Configure, each_step: EachStep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = list[float]()
+
+    def fast_clock(seconds: float, planned: int, ends: float, *given: object) -> Clock:
+        left.append(ends - time.monotonic())
+        return Clock(seconds, planned, ends, *given, now=lambda: time.monotonic() + 300)  # five minutes pass at once
+
+    resolved = configure("train.minutes=10")
+    train = resolved.config.train.model_copy(update={"steps": 900, "threads": 1})
+    measured = resolved.fill_measured(resolved.config.model_copy(update={"train": train}))
+    monkeypatch.setattr(loop, "Clock", fast_clock)
+    each_step(lambda step: step % 3 or signal.raise_signal(signal.SIGTERM))
+    assert [pretrain(measured, tmp_path, is_quiet=True) for _ in "ab"] == [128 + signal.SIGTERM] * 2
+    assert left[0] > 400 > 300 > left[1]
+
+
 def test_the_result_holds_the_average_and_the_checkpoint_the_weights(tmp_path: Path, configure: Configure) -> None:
     pretrain(configure("optim.average_decay=0.9"), tmp_path, is_quiet=True)
     state, weights = (load_file(checkpoints_of(tmp_path)[-1] / f"{n}.safetensors") for n in ("optimizer", "model"))
@@ -170,12 +191,16 @@ def test_training_starts_from_given_weights_and_on_request_from_the_optimizer_st
         assert begun["masked_lm_loss"] == pytest.approx(last["masked_lm_loss"], abs=1e-6)
         moments[goes_on] = load_file(checkpoints_of(tmp_path / goes_on)[-1] / "optimizer.safetensors")[name]
     assert torch.dist(moments["true"], 0.9 * before) < torch.dist(moments["false"], 0.9 * before)
+    pretrain(configure(f"start.model={trained / 'best'}", "train.steps=1"), tmp_path / "best", is_quiet=True)
+    found, *_ = (row["masked_lm_accuracy"] for row in _evaluations(tmp_path / "best"))
+    assert found == pytest.approx(max(row["masked_lm_accuracy"] for row in _evaluations(trained)))
 
 
 def test_pieces_that_two_vocabularies_share_keep_their_vectors(
     trained: Path, stories: Path, tmp_path: Path, configure: Configure
 ) -> None:
-    Tokenizer.from_model(train_tokenizer(stories.read_text().splitlines(), vocab_size=80)).save(tmp_path / "other")
+    lines = stories.read_text().replace("river", "valley").splitlines()
+    Tokenizer.from_model(train_tokenizer(lines, vocab_size=85)).save(tmp_path / "other")
     settings = {"tokenizer": tmp_path / "other", "sentences": "line", "held_out": 0.2, "workers": 1}
     build_corpus([stories], output=tmp_path / "corpus", **settings)
     words = [f"data.corpus={tmp_path / 'corpus'}", f"start.model={trained / 'model'}"]
@@ -187,9 +212,10 @@ def test_pieces_that_two_vocabularies_share_keep_their_vectors(
     former, new = map(Tokenizer.load, folders)
     old, table = (load_model(folder).network.albert.embedding.word.weight for folder in folders)
     shared = set(former.pieces) & set(new.pieces)
-    assert 60 < len(shared) <= new.vocab_size
-    for piece in shared:
-        assert torch.allclose(table[new.id(piece)], old[former.id(piece)], atol=1e-6)
+    assert 60 < len(shared) < new.vocab_size
+    for number, (piece, text) in enumerate(zip(new.pieces, new.texts, strict=True)):
+        pieces = [former.id(piece)] if piece in shared else former.encode(text).ids
+        assert torch.allclose(table[number], old[pieces].mean(0), atol=1e-6)
 
 
 def test_each_of_the_corpora_gives_every_sample_once_and_exactly_its_share(corpus: Path, configure: Configure) -> None:
@@ -200,14 +226,17 @@ def test_each_of_the_corpora_gives_every_sample_once_and_exactly_its_share(corpu
         assert numbers[corpora == number].tolist() == list(range(count)), "in order: an epoch is planned once"
     with pytest.raises(LitebertError, match="LB-268"):
         counts_in_cycle([1e9, 1.0])
-    config = configure(f'data.mix=["{corpus / "held-out"}"]', "data.weights=[2, 1]", "train.batch_size=7").config
+    data = (f'data.mix=["{corpus / "held-out"}"]', "data.weights=[2, 1]", f"data.eval_corpus={corpus}")
+    config = configure(*data, "train.batch_size=7").config
     first, again = (batches_of(corpus, config=config) for _ in range(2))
     whole = first.batch(5)
     parts = [first.batch(5, rank=rank, world_size=3) for rank in range(3)]
     assert np.array_equal(np.concatenate([part.ids for part in parts]), whole.ids)
     assert np.array_equal(again.batch(5).ids, whole.ids)
     lengths = np.concatenate([np.diff(first.batch(step).offsets) for step in range(60)])
-    assert Sources.open(config).mean_length(config) == pytest.approx(lengths.mean(), rel=0.2)
+    sources = Sources.open(config)
+    assert sources.mean_length(config) == pytest.approx(lengths.mean(), rel=0.2)
+    assert sources.describe()["held-out tokens"] == Corpus.open(corpus).manifest.counts.tokens
 
 
 def _python(folder: Path, page: str, modules: list[str], *words: str) -> str:
