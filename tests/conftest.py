@@ -18,6 +18,13 @@ from .contract.tiny import random_model as random_model
 ROOT = Path(__file__).parents[1]
 
 
+@pytest.fixture(scope="session", autouse=True)
+def cache(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Keep litebert's cache out of the developer's home; matplotlib's, which takes long to make, stays there."""
+    os.environ.setdefault("MPLCONFIGDIR", str(Path.home() / ".cache" / "matplotlib"))
+    os.environ["XDG_CACHE_HOME"] = str(tmp_path_factory.mktemp("cache"))
+
+
 @pytest.fixture(scope="session")
 def real_data() -> Path:
     """Return the folder of real data; without it skip the test, or fail in CI."""
