@@ -129,6 +129,6 @@ def server(desk: Desk) -> Iterator[Server]:
 def guarded(desk: Desk, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     keys = tmp_path_factory.mktemp("keys") / "keys.txt"
     keys.write_text("key-one\n# of the laboratory\nkey-two\n", "utf-8-sig")
-    with serve(f"base={desk.base}", "--api-keys", keys, "--cors-origin", "https://example.org") as started:
+    with serve(f"base={desk.base}", "--api-keys", keys) as started:
         started.wait_for("base is ready")
         yield started

@@ -2,6 +2,7 @@
 
 import contextlib
 import csv
+import os
 import shutil
 import socket
 import subprocess
@@ -61,7 +62,12 @@ def test_existing_files_are_not_replaced(desk: Desk, tmp_path: Path, verb: str, 
 def test_force_replaces_what_litebert_wrote_and_nothing_else(desk: Desk, tmp_path: Path, verb: str) -> None:
     words = writers(desk)[verb]
     output = tmp_path / {"filter": "kept.jsonl", "html": "page.html", "embed": "v.npy"}.get(verb, "made")
-    assert [litebert(*words, output, *more).code for more in ((), (), ("--force",))] == [0, 1, 0]
+    assert [litebert(*words, output).code for _ in "ab"] == [0, 1]
+    written = lambda: [path for path in (output, *output.rglob("*")) if path.is_file()]  # noqa: E731
+    for path in written():
+        os.utime(path, (0, 0))
+    assert litebert(*words, output, "--force").ok
+    assert all(path.stat().st_mtime for path in written())
     furnish(tmp_path, desk)
     assert_error(litebert(*words, tmp_path / "own", "--force"), 1, "own")
     assert (tmp_path / "own" / "notes.txt").read_text() == "mine"

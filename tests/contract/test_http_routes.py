@@ -143,21 +143,13 @@ def test_without_a_key_only_health_and_pages_are_open(guarded: Server, key: str 
     assert guarded.ask("/live", headers=headers).status == 200
 
 
-@pytest.mark.parametrize(
-    ("origin", "is_allowed"), {"https://example.org": True, "https://elsewhere.org": False}.items()
-)
-def test_only_pages_of_the_named_origin_may_ask(guarded: Server, origin: str, is_allowed: bool) -> None:
-    asked = {"Origin": origin, "Access-Control-Request-Method": "POST"}
-    reply = guarded.ask("/v1/embed", method="OPTIONS", headers=asked)
-    assert reply.headers.get("access-control-allow-origin") == (origin if is_allowed else None)
-
-
 def test_sigterm_finishes_accepted_requests_and_exits_with_zero(desk: Desk) -> None:
-    body = {"texts": ["word " * 200] * 8}
-    with serve(f"base={desk.base}") as server, ThreadPoolExecutor(4) as pool:
+    body = {"texts": ["word " * 1_990] * 16}
+    with serve(f"base={desk.base}", "--batch-tokens", 1) as server, ThreadPoolExecutor(4) as pool:
         server.wait_for("base is ready")
         asked = [pool.submit(server.ask, "/v1/embed", body) for _ in range(4)]
-        server.wait_until(lambda: server.metric("litebert_queue_requests") >= 2 or any(each.done() for each in asked))
+        left = lambda: max(1, 3 - sum(each.done() for each in asked))  # noqa: E731 - besides the one being computed
+        server.wait_until(lambda: server.metric("litebert_queue_requests") >= left())
         server.process.send_signal(signal.SIGTERM)
         assert [each.result().status for each in asked] == [200] * 4
         assert server.process.wait(60) == 0

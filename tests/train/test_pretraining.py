@@ -140,16 +140,12 @@ def test_a_timed_run_takes_some_steps_even_if_the_time_is_up() -> None:
 def test_a_timed_run_that_is_resumed_has_only_the_time_that_is_left(
     tmp_path: Path, configure: Configure, each_step: EachStep, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    left = list[float]()
-
-    def fast_clock(seconds: float, planned: int, ends: float, *given: object) -> Clock:
-        left.append(ends - time.monotonic())
-        return Clock(seconds, planned, ends, *given, now=lambda: time.monotonic() + 300)  # five minutes pass at once
-
+    left, later = list[float](), lambda: time.monotonic() + 300  # five minutes pass at once
+    clock = lambda *given: left.append(given[2] - time.monotonic()) or Clock(*given, now=later)  # noqa: E731
     resolved = configure("train.minutes=10")
     train = resolved.config.train.model_copy(update={"steps": 900, "threads": 1})
     measured = resolved.fill_measured(resolved.config.model_copy(update={"train": train}))
-    monkeypatch.setattr(loop, "Clock", fast_clock)
+    monkeypatch.setattr(loop, "Clock", clock)
     each_step(lambda step: step % 3 or signal.raise_signal(signal.SIGTERM))
     assert [pretrain(measured, tmp_path, is_quiet=True) for _ in "ab"] == [128 + signal.SIGTERM] * 2
     assert left[0] > 400 > 300 > left[1]
