@@ -94,10 +94,10 @@ def test_a_page_has_its_model_vocabulary_runtime_and_their_sizes(
     report = shell.litebert("export", "web", small_model, tmp_path / "page", "--json").json
     files = {path.name: path.read_bytes() for path in (tmp_path / "page").iterdir()}
     settings = json.loads(files["settings.json"])
-    assert settings["sizes"] == {name: len(data) for name, data in files.items() if name.endswith(".gz")}
+    assert settings["sizes"] == {name: len(data) for name, data in files.items() if name.endswith(".bin")}
     assert settings["verbs"] == ["fill", "search"]
-    assert gzip.decompress(files["onnxruntime.wasm.gz"]) == b"a binary" and files["onnxruntime.js"] == b"a script"
-    assert files.keys() >= {"model.onnx.gz", "README.txt", "index.html", *(path.name for path in PAGE.iterdir())}
+    assert gzip.decompress(files["runtime.bin"]) == b"a binary" and files["onnxruntime.js"] == b"a script"
+    assert files.keys() >= {"model.bin", "README.txt", *(path.name for path in (*web.PAGE.iterdir(), *web.SHARED))}
     shell.assert_matches_schema("export web", report)
 
 
