@@ -124,7 +124,7 @@ def train(
             log.evaluation(progress.step, evaluate)
         if clock and left:
             clock.adjust(progress, log.evaluation_seconds)
-        # After a step that counts as skipped, no run stops, and none is saved: the checkpoint before stays the newest.
+        # After a step that counts as skipped, no run stops or saves: the checkpoint before it stays the newest.
         is_stopping = session.should_stop() and not progress.skipped_in_a_row
         is_due = not left or is_stopping or progress.step % settings.save_every == 0
         if is_due and not progress.skipped_in_a_row and world.is_first:
