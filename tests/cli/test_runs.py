@@ -99,11 +99,8 @@ def test_tail_follows_a_run_until_it_is_finished(runs: Path, monkeypatch: pytest
         write_json(mini / "model" / "config.json", {})
 
     monkeypatch.setattr(time, "sleep", train)
-    assert [row["step"] for row in litebert("runs", "tail", mini, "--rows", 2, "--follow", "--json").rows] == [
-        20,
-        30,
-        40,
-    ]
+    followed = litebert("runs", "tail", mini, "--rows", 2, "--follow", "--json").rows
+    assert [row["step"] for row in followed] == [20, 30, 40]
 
 
 def test_only_settings_that_differ_are_compared_with_their_origins(runs: Path) -> None:

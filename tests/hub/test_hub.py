@@ -8,13 +8,11 @@ import socket
 import sys
 from pathlib import Path
 
-import jsonschema
 import pytest
 import torch
 from huggingface_hub import ModelCard, constants
 
 from litebert.api.formats import hub_push
-from litebert.cli.help import schema_of
 from litebert.config import HeadConfig
 from litebert.errors import DamagedError, LitebertError, ResourceError
 from litebert.folder import load_model, read_config, save_model
@@ -22,7 +20,7 @@ from litebert.hub import hash_model, locate, model_files, packaged_model, parse_
 from litebert.hub.card import model_card, write_card
 from litebert.nn import AlbertForPretraining, AlbertForTask
 from tests.conftest import blocks
-from tests.contract.shell import litebert
+from tests.contract.shell import assert_matches_schema, litebert
 
 NAME = "me/small"
 
@@ -36,7 +34,7 @@ def test_a_name_is_fetched_once_and_loads_with_only_the_files_of_a_model(hub, sm
     others = ("pytorch_model.bin", "tf_model.h5", "run.py", "onnx/model.safetensors", "2_Dense/model.safetensors")
     files |= dict.fromkeys(others, b"x") | {"README.md": b"#", "modules.json": b"[]", "1_Pooling/config.json": b"{}"}
     shown = litebert("hub", "pull", "me/small@main", "--json").json
-    jsonschema.validate(shown, schema_of("hub pull"))
+    assert_matches_schema("hub pull", shown)
     folder = Path(shown["folder"])
     assert litebert("hub", "pull", "me/small").stdout == f"{folder}\n"
     assert not load_model(folder).missing and locate("me/small") == locate(Path("me/small")) == folder

@@ -6,7 +6,6 @@ from contextlib import nullcontext
 from functools import cache
 from pathlib import Path
 
-import jsonschema
 import numpy as np
 import onnx
 import pytest
@@ -14,7 +13,6 @@ import torch
 from onnx import TensorProto
 from onnx.reference import ReferenceEvaluator
 
-from litebert.cli.help import schema_of
 from litebert.config import AlbertConfig, HeadConfig
 from litebert.errors import LitebertError
 from litebert.folder import save_model
@@ -24,7 +22,7 @@ from litebert.interop.export.onnx import export_onnx, quantise, runner, to_graph
 from litebert.interop.export.program import SourceModel, export_program, pad_network, require_near
 from litebert.nn import AlbertForPretraining, AlbertForTask, Batch
 from litebert.tokenizer import Tokenizer, train_tokenizer
-from tests.contract.shell import litebert
+from tests.contract.shell import assert_matches_schema, litebert
 from tests.networks import SHAPE
 
 CONFIG = AlbertConfig(**SHAPE | {"vocab_size": 700, "num_hidden_layers": 2, "max_position_embeddings": 512})
@@ -297,5 +295,5 @@ def test_the_json_of_an_export_matches_its_schema(folder_of: Folders, tmp_path: 
     ):
         output = tmp_path / kind / name
         report = litebert("export", kind, folder_of("token-classification"), output, *more, "--json").ok.json
-        jsonschema.validate(report, schema_of(f"export {kind}"))
+        assert_matches_schema(f"export {kind}", report)
         assert (report["output"], report["outputs"], report["bytes"]) == (str(output), outputs, output.stat().st_size)
