@@ -17,15 +17,14 @@ def test_no_module_is_a_catch_all() -> None:
 
 def _writes(call: ast.Call) -> bool:
     """Return whether a call writes a file without going through `files`."""
-    called, whole = ast.unparse(call.func), ast.unparse(call)
-    if called == "os.open":
-        return "O_RDONLY" not in whole and "devnull" not in whole
+    called = ast.unparse(call.func)
+    is_raw = called == "os.open" and not re.search("O_RDONLY|devnull", ast.unparse(call))
     words = [node.value for node in ast.walk(call) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
     is_mode = any(set(word) <= set("rwaxbt+") and set(word) & set("wax+") for word in words)
     writers = (
         r"(?!files\.).*\.(write_text|write_bytes|touch)|(.+\.)?save_file|(np|numpy|torch)\.save\w*|shutil\.copy\w*"
     )
-    return bool(re.fullmatch(writers, called)) or (is_mode and bool(re.search(r"\b(open|ZipFile)$", called)))
+    return is_raw or bool(re.fullmatch(writers, called) or (is_mode and re.search(r"\b(open|ZipFile)$", called)))
 
 
 WRITING = ["open(path, 'wb')", "path.write_text(text)", "path.open('w')", "np.save(path, x)", "save_file(x, path)"]

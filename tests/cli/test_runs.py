@@ -90,17 +90,12 @@ def test_unfinished_damaged_and_missing_runs_are_distinguished(runs: Path, tmp_p
 
 
 def test_tail_follows_a_run_until_it_is_finished(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    mini = runs / "mini"
-    (mini / "model" / "config.json").unlink()
-
-    def train(_: float) -> None:  # as another process does meanwhile
-        with (mini / "metrics.jsonl").open("a") as log:
-            log.write('{"kind": "eval", "step": 40}\n')
-        write_json(mini / "model" / "config.json", {})
-
-    monkeypatch.setattr(time, "sleep", train)
-    followed = litebert("runs", "tail", mini, "--rows", 2, "--follow", "--json").rows
-    assert [row["step"] for row in followed] == [20, 30, 40]
+    log, result = runs / "mini" / "metrics.jsonl", runs / "mini" / "model" / "config.json"
+    result.unlink()
+    more = log.read_text() + '{"kind": "eval", "step": 40}\n'
+    monkeypatch.setattr(time, "sleep", lambda _: [log.write_text(more), result.write_text("{}")])  # another process
+    shown = litebert("runs", "tail", runs / "mini", "--rows", 2, "--follow", "--json").rows
+    assert [row["step"] for row in shown] == [20, 30, 40]
 
 
 def test_only_settings_that_differ_are_compared_with_their_origins(runs: Path) -> None:

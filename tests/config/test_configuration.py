@@ -79,9 +79,8 @@ def test_missing_or_unknown_settings_and_invalid_toml_are_one_clear_error(write:
         settings_from_words(["seed"])
     with pytest.raises(LitebertError, match="LB-101"):
         settings_from_toml(write("r.toml", "steps == 3"))
-    assert settings_from_toml(write("r.toml", "\ufeff[train]\nseed = 3"))["train.seed"].value == 3, (
-        "as Notepad writes it"
-    )
+    notepad = write("r.toml", "\ufeff[train]\nseed = 3")
+    assert settings_from_toml(notepad)["train.seed"].value == 3
 
 
 @pytest.mark.parametrize("name", recipes("pretrain"))

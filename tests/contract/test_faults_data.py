@@ -63,11 +63,10 @@ def test_force_replaces_what_litebert_wrote_and_nothing_else(desk: Desk, tmp_pat
     words = writers(desk)[verb]
     output = tmp_path / {"filter": "kept.jsonl", "html": "page.html", "embed": "v.npy"}.get(verb, "made")
     assert [litebert(*words, output).code for _ in "ab"] == [0, 1]
-    written = lambda: [path for path in (output, *output.rglob("*")) if path.is_file()]  # noqa: E731
-    for path in written():
+    for path in tmp_path.rglob("*"):
         os.utime(path, (0, 0))
     assert litebert(*words, output, "--force").ok
-    assert all(path.stat().st_mtime for path in written())
+    assert all(path.stat().st_mtime for path in tmp_path.rglob("*") if path.is_file())
     furnish(tmp_path, desk)
     assert_error(litebert(*words, tmp_path / "own", "--force"), 1, "own")
     assert (tmp_path / "own" / "notes.txt").read_text() == "mine"

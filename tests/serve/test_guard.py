@@ -87,9 +87,7 @@ def test_requests_of_a_verb_share_passes_and_equal_single_ones(folders: dict[str
 
 
 @pytest.mark.parametrize("value", [0.0, 1.0])
-def test_a_model_that_gives_all_texts_one_vector_is_not_served(
-    folders: dict[str, Path], tmp_path: Path, value: float
-) -> None:
+def test_a_model_that_gives_all_texts_one_vector_is_not_served(folders, tmp_path: Path, value: float) -> None:
     folder = shutil.copytree(folders["base"], tmp_path / "model")
     assert load(str(folder), Options())
     weights = load_file(folder / "model.safetensors")

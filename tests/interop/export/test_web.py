@@ -87,20 +87,6 @@ def test_a_failed_or_wrong_download_is_named_and_not_kept(tmp_path: Path, monkey
         web.read_runtime(None)
 
 
-def test_a_page_has_its_model_vocabulary_runtime_and_their_sizes(
-    small_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(web, "read_runtime", lambda _: (b"a script", b"a binary"))
-    report = shell.litebert("export", "web", small_model, tmp_path / "page", "--json").json
-    files = {path.name: path.read_bytes() for path in (tmp_path / "page").iterdir()}
-    settings = json.loads(files["settings.json"])
-    assert settings["sizes"] == {name: len(data) for name, data in files.items() if name.endswith(".bin")}
-    assert settings["verbs"] == ["fill", "search"]
-    assert gzip.decompress(files["runtime.bin"]) == b"a binary" and files["onnxruntime.js"] == b"a script"
-    assert files.keys() >= {"model.bin", "README.txt", *(path.name for path in (*web.PAGE.iterdir(), *web.SHARED))}
-    shell.assert_matches_schema("export web", report)
-
-
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory: pytest.TempPathFactory) -> ExportReport:
     runtime = Path(RUNTIME) if RUNTIME else None
