@@ -88,6 +88,8 @@ def test_the_default_works_for_any_text(tmp_path: Path, documents: int) -> None:
     assert_error(other, 1, "LB-105", "50")
     (tmp_path / "my.txt").write_text("\n".join(map(story, range(50, 60))))
     assert_error(litebert("pretrain", "my.txt", *PRETRAIN, *QUICK[:-1], cwd=tmp_path), 1, "LB-333")
+    (tmp_path / "runs/albert/corpus").rename(tmp_path / "gone")  # as that advises, but the vocabulary is of that text
+    assert_error(litebert("pretrain", "my.txt", *PRETRAIN, *QUICK[:-1], cwd=tmp_path), 1, "LB-105")
 
 
 def test_a_continuation_has_a_gentler_rate_and_says_when_it_is_worse_than_its_start(desk: Desk, tmp_path: Path) -> None:

@@ -42,19 +42,16 @@ def test_corpus_decodes_to_its_documents_and_sentences(write: Write, build: Buil
     summary = build(path, shard_tokens=1_000)
     corpus = Corpus.open(summary.path, verify=True)
     folder = corpus.shards[0].path
-    assert texts_of(corpus) == lowered(originals)
-    assert corpus.held_out() is None
+    assert texts_of(corpus) == lowered(originals) and corpus.held_out() is None
     assert (summary.train.documents, summary.train.sentences) == (40, 360)
     assert summary.train.tokens == sum(len(shard.tokens) for shard in corpus.shards)
-    assert len(corpus.shards) > 3
-    assert all(len(shard.tokens) >= 1_000 for shard in corpus.shards[:-1])  # shards end between documents
+    full = [len(shard.tokens) >= 1_000 for shard in corpus.shards[:-1]]  # shards end between documents
+    assert len(full) > 2 and all(full)
     for name, dtype in (("tokens", "<u2"), ("sentences", "<i8"), ("documents", "<i8")):
         loaded = np.load(folder / f"{name}.npy", mmap_mode="r")
-        assert loaded.dtype == dtype
-        np.testing.assert_array_equal(loaded, getattr(corpus.shards[0], name))
+        assert loaded.dtype == dtype and np.array_equal(loaded, getattr(corpus.shards[0], name))
     stamp = folder.stat().st_mtime_ns
-    assert build(path, shard_tokens=1_000) == summary  # nothing is built again
-    assert folder.stat().st_mtime_ns == stamp
+    assert build(path, shard_tokens=1_000) == summary and folder.stat().st_mtime_ns == stamp, "it was built again"
     sizes = (CorpusPlan.model_construct(vocab_size=size).dtypes["tokens"] for size in (65_536, 65_537))
     assert [*sizes] == ["<u2", "<u4"]
 
@@ -117,7 +114,7 @@ def test_a_folder_of_another_build_or_purpose_is_left_alone(write: Write, build:
 
 REFUSED: list[tuple[str, Settings, str]] = [
     *(("x", {"held_out": share}, "LB-300: --held-out") for share in (1.0, float("nan"))),
-    *(("x", {name: "English"}, f"LB-300: --{name}") for name in ("sentences", "documents", "language")),
+    *(("x", {name: "deu"}, f"LB-300: --{name}") for name in ("sentences", "documents", "language")),
     ("\u200b\n", {}, "LB-343"),
     ("my uncle lost the ladder", {"held_out": 0.02}, "LB-343"),
     ("caf\udce9 is here.\n", {}, "LB-309"),

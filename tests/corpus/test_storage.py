@@ -114,9 +114,7 @@ def test_a_corpus_is_fetched_as_it_was_pushed_and_evicted_to_make_room(bucket: s
     fail_with(bucket, ["", "cut", "503", "", "cut", "", "503", "cut", "503"])
     found = local_corpus(f"{bucket}/stories")
     whole = Corpus.open(found, verify=True)
-    assert not FAULTS
-    assert whole.held_out() is not None
-    assert arrays(found) == arrays(sharded)
+    assert not FAULTS and whole.held_out() is not None and arrays(found) == arrays(sharded)
     fail_with(bucket, ["503"] * 50)
     assert local_corpus(f"{bucket}/stories") == found, "nothing is asked of the storage again"
     if FAULTS:
@@ -152,8 +150,7 @@ def test_a_streamed_corpus_gives_the_batches_of_a_local_one_within_its_bound(
         batch, expected = ours.batch(step), theirs.batch(step)
         assert (batch.ids.tolist(), batch.masked_ids.tolist()) == (expected.ids.tolist(), expected.masked_ids.tolist())
         assert num_bytes(found) <= limit
-    assert not FAULTS
-    assert 1 < len(list(found.glob("shard-*"))) < len(records)
+    assert not FAULTS and 1 < len(list(found.glob("shard-*"))) < len(records)
 
 
 def test_a_damaged_shard_of_a_streamed_corpus_is_noticed(bucket: str, sharded: Path) -> None:

@@ -84,8 +84,7 @@ def test_no_block_is_longer_than_the_segmenter_takes_in_linear_time() -> None:
     for unit in ("“", "x", "no end ", ". ", ".", '" ', "。", "“Hello there. ", "\n", "a\n", "¡“«(", "(1) a "):
         paragraph = unit * (100_000 // len(unit))
         blocks = list(text._blocks(paragraph))
-        assert "".join(blocks) == paragraph
-        assert max(map(len, blocks)) <= text.LONGEST_BLOCK
+        assert "".join(blocks) == paragraph and max(map(len, blocks)) <= text.LONGEST_BLOCK
 
 
 QUOTATIONS = st.lists(st.sampled_from([*PROSE, "“", "”", '"', " ", "\n", "x" * 300]), max_size=40).map(" ".join)
@@ -122,34 +121,33 @@ def test_problems_are_found_with_their_line(write: Write, vocabulary: Path) -> N
     for kind, line, times, example in PROBLEMS:
         path = write("a.txt", "\n".join([*good, line, *good]))
         tokenizer = vocabulary if kind == "unknown token" else None
-        found = findings(check_text([path], sentences="line", tokenizer=tokenizer))[kind]
+        found = findings(check_text([path], LINE, tokenizer=tokenizer))[kind]
         assert (found.where, found.count, example in found.example) == (f"{path}:10", times, True)
 
 
 def test_clean_text_has_nothing_to_correct_and_a_single_document_gives_a_warning(write: Write) -> None:
-    report = check_text([write("a.txt", paragraphs(tales(60)))], sentences="line")
+    report = check_text([write("a.txt", paragraphs(tales(60)))], LINE)
     assert (report.findings, report.counts["documents"], report.counts["sentences"]) == ((), 60, 540)
     assert "nothing to correct" in str(report)
-    found = findings(check_text([write("a.txt", "One.\nTwo.")]))["few documents"]
-    assert (found.severity, found.advice.endswith("blank lines between documents")) == ("warning", True)
+    found = findings(check_text([write("a.txt", "One.\n\nTwo.")], BLANK_LINE))["few documents"]
+    assert (found.severity, found.count) == ("warning", 2) and found.advice.endswith("blank lines between documents")
 
 
 def test_problems_between_documents_are_found(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     texts = [" ".join(story) for story in tales(20)]
     first, second = write("a.jsonl", rows([*texts, texts[3]])), write("b.txt", texts[5].replace(". ", ".\n\n"))
-    found = findings(check_text([first, second], documents="file"))["duplicate document"]
+    found = findings(check_text([first, second], FILE))["duplicate document"]
     assert (found.count, found.where, found.example) == (2, f"{first}:21", f"repeats {first}:4")
     monkeypatch.setattr(check, "MOST_LINES", 40)  # of 361
     path = write("c.txt", paragraphs([*story, "All rights reserved."] for story in tales(40)))
-    found = findings(check_text([path], sentences="line"))["repeated line"]
+    found = findings(check_text([path], LINE))["repeated line"]
     assert (found.count, found.example, found.where) == (40, "All rights reserved.", f"{path}:10")
     path = write("d.jsonl", rows(["One. Two.", " ", "Three."]))
-    several = findings(check_text([path]))
-    assert several["empty document"].where == f"{path}:2"
-    assert several["single-sentence document"].where == f"{path}:3"
+    several = findings(check_text([path], BLANK_LINE))
+    assert several["empty document"].where == f"{path}:2" and several["single-sentence document"].where == f"{path}:3"
 
     bad, good = write("e.txt", b"one\ncaf\xe9\n"), write("f.txt", paragraphs(tales(1)))
-    report = check_text([bad, good], sentences="line")
+    report = check_text([bad, good], LINE)
     found = findings(report)["unreadable"]
     assert report.exit_code == 3 and report.counts["sentences"] >= 9, "the others are read"
     assert "line 2: not UTF-8" in found.example and "iconv" in found.advice
@@ -167,10 +165,8 @@ def test_problems_in_a_corpus_are_found(write: Write, build: Build, monkeypatch:
 
     turns = cycle([False, True])
     monkeypatch.setattr(building, "is_held_out", lambda *_: next(turns))
-    twice = write("b.jsonl", rows([texts[0], *texts]))
-    report = check_corpus(build(twice, output="other", held_out=0.2).path)
-    assert report.exit_code == 3
-    assert findings(report)["held-out overlap"].where == "held-out/shard-00000-0000:0"
+    report = check_corpus(build(write("b.jsonl", rows([texts[0], *texts])), output="other", held_out=0.2).path)
+    assert report.exit_code == 3 and findings(report)["held-out overlap"].where == "held-out/shard-00000-0000:0"
 
 
 def test_the_first_near_duplicate_is_kept_whole(write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

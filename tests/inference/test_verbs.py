@@ -66,6 +66,13 @@ def test_tag_answers_every_word_of_texts_of_any_length_with_its_place(write_mode
         tagged = model.tag(text)
         assert "".join(each.word for each in tagged) == text.replace(" ", "")
         assert [text[each.start : each.end] for each in tagged] == [each.word for each in tagged]
+    assert [each.word for each in model.tag("दिल्ली में Mu\u0308nchen, a.b")] == [
+        "दिल्ली",
+        "में",
+        "Mu\u0308nchen",
+        ",",
+        "a.b",
+    ]
 
 
 def test_a_conditional_head_can_answer_that_there_is_no_answer(write_model: Write) -> None:

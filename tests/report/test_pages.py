@@ -48,12 +48,13 @@ def pretrained(
     corpus: str = "corpora/wiki",
     last_step: int = 40,
     accuracies: tuple[float, float] = (0.3, 0.8),
+    unknown: float = 0.0,
 ) -> Path:
     """Write a pretraining run with evaluations at steps 0, 20 and 40, or without any if `last_step` is 0."""
     settings = {"model.preset": ("tiny", "flag"), "data.corpus": (corpus, "flag")}
     settings |= {"train.steps": (40, "recipe laptop"), "train.log_every": (1, "recipe laptop")}
     settings["objective.sentence"] = (sentence, f"command line: objective.sentence={sentence}")
-    log = start_run(parent / name, PretrainConfig, settings, **{"training tokens": 1_234_567})
+    log = start_run(parent / name, PretrainConfig, settings, **{"training tokens": 1_234_567, "unknown share": unknown})
     for step in range(last_step + 1):
         values = {"masked_lm_loss": 10 - step / 8, "masked_lm_accuracy": accuracies[0] * step / 40}
         if sentence != "none":
@@ -175,6 +176,7 @@ MANY = ["The last 50 of 60 notes", "11 step 11 skipped: gradient norm inf", "60 
 PRETRAINED: dict[str, tuple[dict[str, Any], list[dict[str, object]], list[str], list[str]]] = {
     "plain": ({}, [], PLAIN, []),
     "no gain": ({"accuracies": (0.054, 0.52)}, [], NO_GAIN, []),
+    "unknown pieces": ({"unknown": 0.2}, [], ["20.0% of the tokens, so also of the answers, are unknown;"], []),
     "no sentence objective": ({"sentence": "none"}, [], ["litebert fill"], ["Sentence order", "litebert order"]),
     "next sentence": ({"sentence": "next"}, [], ["Next sentence accuracy 50.0%"], ["Sentence order", "litebert order"]),
     "not finished": ({"last_step": 30}, [], RESUME, ["litebert fill"]),

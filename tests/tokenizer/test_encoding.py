@@ -186,8 +186,7 @@ def test_the_beginning_of_a_long_text_has_its_first_ids(tokenizer: Tokenizer) ->
         beginning = tokenizer.beginning(long, 512)
         assert long.startswith(beginning) and len(beginning) <= (LONG if long is letters else LONG // 2) < len(long)
         assert tokenizer.encode(beginning).ids[:512] == tokenizer.encode(long).ids[:512]
-    assert tokenizer.beginning(SENTENCE, 1) == SENTENCE
-    assert tokenizer.beginning(TEXT, len(TEXT)) == TEXT
+    assert tokenizer.beginning(SENTENCE, 1) == SENTENCE and tokenizer.beginning(TEXT, len(TEXT)) == TEXT
 
 
 def test_a_text_is_not_cut_where_pieces_run_over_spaces(own_model: bytes) -> None:
@@ -215,8 +214,7 @@ def test_official_cases_of_wordpiece_and_its_special_names(wordpiece: Tokenizer)
     assert wordpiece.mask_id not in wordpiece.encode("[MASK]").ids
     encoding = wordpiece.encode("want [MASK]", "you", special_tokens=True)
     assert encoding.pieces == ["[CLS]", "want", "[MASK]", "[SEP]", "you", "[SEP]"]
-    assert encoding.segments == [0, 0, 0, 0, 1, 1]
-    assert wordpiece.decode(encoding.ids) == "want you"
+    assert encoding.segments == [0, 0, 0, 0, 1, 1] and wordpiece.decode(encoding.ids) == "want you"
     assert [wordpiece.piece(k) for k in range(11) if not wordpiece.starts_word[k]] == ["##want", "##ed", "##ing"]
     assert wordpiece.decode(wordpiece.encode("unwanted xx").ids) == "unwanted ⁇"
 

@@ -1,5 +1,6 @@
 """Make vocabularies and corpora from texts, and check them."""
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -11,16 +12,19 @@ from litebert.api.settings import Paths, Quiet, paths
 from litebert.corpus import build_corpus, check_corpus, check_text
 from litebert.corpus.build import BuildProgress, CorpusSummary
 from litebert.corpus.shards import MANIFEST, PLAN
-from litebert.corpus.text import read_texts
+from litebert.corpus.text import TextSettings, read_texts
 from litebert.errors import LitebertError, format_duration, say
 from litebert.hub import PACKAGED_NAME, locate
 from litebert.reading.findings import CheckReport
 from litebert.tokenizer import Tokenizer, train_tokenizer
+from litebert.tokenizer.models import Normalizer
 
 Texts = Annotated[Paths, "Text files or URLs."]
 Sentences = Annotated[Literal["segment", "line"], "Find sentences in free text, or take one per line."]
 Documents = Annotated[Literal["blank-line", "file"], "Where documents of .txt files end."]
 Column = Annotated[str, "Text column of JSONL or Parquet files."]
+Language = Annotated[str, "Language whose rules end sentences: de, el, en, ru, ..."]
+KeepAccents = Annotated[bool, "Keep accents and other marks in a vocabulary made from texts."]
 Vocabulary = Annotated[str | None, "A vocabulary or its folder, or a model; by default, the packaged model's."]
 
 
@@ -34,17 +38,15 @@ def vocabulary_path(tokenizer: str | None) -> Path:
 
 
 def train_vocabulary(
-    texts: Paths, folder: Path, *, vocab_size: int, column: str, is_limit: bool = False, cased: bool = False
+    texts: Paths, folder: Path, rules: Normalizer, vocab_size: int, *, column: str, is_limit: bool = False
 ) -> Tokenizer:
-    """Train a vocabulary; with `is_limit`, a small text may give fewer pieces. Never replace another vocabulary."""
+    """Train a vocabulary, but never replace another one: a model may need it. `is_limit`: a small text gives fewer."""
     given = read_texts(paths(texts), column=column)
-    model = train_tokenizer(given, vocab_size=vocab_size, is_limit=is_limit, lowercase=not cased)
-    there = folder / "spiece.model"
-    is_same = there.is_file() and there.read_bytes() == model
-    if (folder / "tokenizer_config.json").exists() and not is_same:  # a model or a corpus may need it
-        what, received = f"{folder} has another vocabulary", f"--vocab-size {vocab_size}, or other texts"
+    model = train_tokenizer(given, vocab_size=vocab_size, is_limit=is_limit, **asdict(rules))
+    tokenizer = Tokenizer.from_model(model, **asdict(rules))
+    if (folder / "tokenizer_config.json").exists() and Tokenizer.load(folder).hash != tokenizer.hash:
+        what, received = f"{folder} has another vocabulary", f"--vocab-size {vocab_size}, or other texts or options"
         raise LitebertError("LB-105", what, received=received, next="choose another --output, or --name of a run")
-    tokenizer = Tokenizer.from_model(model, lowercase=not cased)
     tokenizer.save(folder)
     return tokenizer
 
@@ -61,15 +63,16 @@ def tokenizer_train(
     vocab_size: Annotated[int, Ge(1), "Pieces, specials included."] = 30_000,
     column: Column = "text",
     cased: Annotated[bool, "Keep upper case."] = False,
+    keep_accents: KeepAccents = False,
 ) -> Shown[TrainedVocabulary]:
     """Train a SentencePiece vocabulary with the official settings.
 
     litebert tokenizer train wiki.parquet --output vocabularies/wiki --cased
     litebert tokenizer train my-text.txt --vocab-size 16000 --output vocabularies/mine
     """
-    trained = train_vocabulary(inputs, output, vocab_size=vocab_size, column=column, cased=cased)
-    text = f"{trained.vocab_size:,} pieces in {output}"
-    return Shown({"folder": str(output), "vocab_size": trained.vocab_size}, text)
+    trained = train_vocabulary(inputs, output, Normalizer(not cased, keep_accents), vocab_size, column=column)
+    found = TrainedVocabulary(folder=str(output), vocab_size=trained.vocab_size)
+    return Shown(found, f"{trained.vocab_size:,} pieces in {output}")
 
 
 class Encoded(TypedDict):
@@ -109,7 +112,7 @@ def corpus_build(
     sentences: Sentences = "segment",
     documents: Documents = "blank-line",
     column: Column = "text",
-    language: Annotated[str, "Language of the sentences."] = "en",
+    language: Language = "en",
     held_out: Annotated[float, "Share of documents kept for evaluation, at least one."] = 0.01,
     workers: Annotated[int | None, "Processes; default: all cores."] = None,
     cluster: Annotated[bool, "Map over a Ray cluster instead."] = False,
@@ -149,6 +152,7 @@ def corpus_check(
     sentences: Sentences = "segment",
     documents: Documents = "blank-line",
     column: Column = "text",
+    language: Language = "en",
     verify: Annotated[bool, "Only compare every file of a corpus with its hash."] = False,
 ) -> CheckReport:
     """Report what is wrong with texts, or with a corpus folder, and what to do about it.
@@ -165,5 +169,5 @@ def corpus_check(
     if verify:
         what, advice = "only a corpus has hashes to verify", "omit --verify to check texts"
         raise LitebertError("LB-218", what, received=", ".join(given), next=advice)
-    path = None if tokenizer is None else vocabulary_path(tokenizer)
-    return check_text(given, sentences=sentences, documents=documents, column=column, tokenizer=path)
+    settings = TextSettings(sentences, documents, column, language)
+    return check_text(given, settings, tokenizer=tokenizer and vocabulary_path(tokenizer))

@@ -170,9 +170,8 @@ def _open_models(models: Sequence[str], quiet: bool, advance: Callable[[int], No
 def _evaluate_pretrained(
     path: str, data: str | Path | None, columns: Sequence[str], precision: Precision | None
 ) -> Evaluation:
-    """Evaluate on masked LM and sentence order; without a sentence-order head, only on masked LM."""
     from litebert.fast import DTYPES, refuse_non_finite
-    from litebert.folder import load_model
+    from litebert.folder import fill_gaps, load_model
     from litebert.inference.finetuned import precision_of, recorded_config
     from litebert.nn import AlbertForPretraining
     from litebert.tasks.own.table import chosen_columns
@@ -181,15 +180,12 @@ def _evaluate_pretrained(
     run, folder = Run.of(path), locate(path)
     config = None if run is None else recorded_config(PretrainConfig, run)
     loaded = load_model(folder, dtype=DTYPES[precision or precision_of(config)])
-    of_order = {name for name in loaded.missing if name.startswith("sentence_order.")}
+    of_order = {name for name in loaded.missing if name.startswith(("sentence_order.", "albert.pooler."))}
     if not isinstance(loaded.network, AlbertForPretraining) or loaded.missing - of_order:
         what, received = f"{folder} lacks the masked-LM head", ", ".join(sorted(loaded.missing)[:5]) or "another head"
         advice = "choose a pretrained model; for a fine-tuned one, name its run, or add --task mrpc or whichever it is"
         raise LitebertError("LB-927", what, received=received, next=advice)
-    if of_order:  # its logits are computed, but not measured
-        loaded.network.sentence_order.to_empty(device="cpu").requires_grad_(False)
-        for parameter in loaded.network.sentence_order.parameters():
-            parameter.zero_()
+    fill_gaps(loaded)  # the logits of a missing head are computed, but not measured
     refuse_non_finite(loaded.network)
     said: tuple[str, ...] = ()
     if data is None:
@@ -334,8 +330,7 @@ def glue(
 ) -> GlueRuns:
     """Fine-tune a model on the tasks of GLUE, each with its recipe, and print the table.
 
-    Each task is a separate run. Rerun the command to resume. All files are checked before any training. Test answers
-    average the models of all seeds.
+    Each task is a run; rerun the command to resume. All files are checked first. Test answers average all seeds.
 
     litebert glue --model models/mine --data glue --submission submission --markdown
     litebert glue --model models/mine --data glue --tasks mrpc,rte --seeds 1,2,3 --submission submission

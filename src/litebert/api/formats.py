@@ -142,8 +142,7 @@ def quantize(
 ) -> Quantized:
     """Write an eight-bit copy of MODEL to the new folder OUTPUT.
 
-    A few hundred texts determine the range of every activation. A run of litebert finetune can be calibrated on
-    training examples of its task.
+    A few hundred texts, or for a run of litebert finetune its training examples, give the range of each activation.
 
     litebert quantize runs/mine models/int8 --texts texts.txt
     litebert quantize runs/mrpc models/mrpc-int8 --data glue --evaluate

@@ -46,8 +46,7 @@ class Trained(TypedDict):
 class Run(on_disk.Run):
     """A run on disk, finished or not; a fine-tuning with several seeds is one run with `seeds`.
 
-    `exit_code` is 0 unless a signal stopped the run; repeat the same call to resume. A dry run has a `plan`: its text
-    is for people, its `value` has the numbers.
+    `exit_code` is 0 unless a signal stopped the run; call again to resume. A dry run has a `plan`, as text and value.
     """
 
     exit_code: int = 0
@@ -110,7 +109,6 @@ class Run(on_disk.Run):
     # Output in the shell
 
     def __str__(self) -> str:
-        """Return the plan of a dry run, or the measures of a finished run with the paths of its model and report."""
         parts = self.finished
         if self.plan is not None or self.exit_code or not parts:
             return self.plan.text if self.plan else "" if self.exit_code else repr(self)
@@ -142,7 +140,8 @@ class Run(on_disk.Run):
             verb = 'embed "A text."' if self.settings.get("distil.teacher") else 'fill "A [MASK] text."'
             command = f"litebert {verb} --model {self.folder / 'model'}"
         left = [f"note    {each.folder} is not finished" for each in self.seeds if not each.is_finished]
-        return (*left, *(f"warning {doubt}{advice}" for doubt in tables.doubts_of(self)), f"next    {command}")
+        doubts = (each if "litebert" in each else f"{each}{advice}" for each in tables.doubts_of(self))
+        return (*left, *(f"warning {doubt}" for doubt in doubts), f"next    {command}")
 
     def as_json(self) -> Planned | Trained | Result | list[Result] | None:
         """Return what --json prints."""

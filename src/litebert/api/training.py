@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Required
 from annotated_types import Ge
 
 from litebert.answers import Shown
-from litebert.api.corpus import Column, Documents, Sentences, Texts, corpus_build, train_vocabulary, vocabulary_path
+from litebert.api import corpus as corpora
 from litebert.api.runs import Planned, Run, conclude
 from litebert.api.settings import Overrides, Quiet, Runs, flags, overrides, paths, recipe_settings, require_types
 from litebert.config import FinetuneConfig, PretrainConfig, Problem, TrainConfig
@@ -25,6 +25,7 @@ from litebert.runs import is_run, require_distinct
 from litebert.settings import DEFAULT, Setting, Settings, resolve
 from litebert.tasks.check import DataReport, check_files
 from litebert.tokenizer import Tokenizer
+from litebert.tokenizer.models import Normalizer
 
 if TYPE_CHECKING:  # whatever needs torch is imported where it is used: `litebert pretrain --help` loads none
     from litebert.train.finetune import Prepared
@@ -40,7 +41,7 @@ DryRun = Annotated[bool, "Print the plan and stop."]
 
 
 def pretrain(
-    texts: Texts = (),
+    texts: corpora.Texts = (),
     *,
     corpus: CorpusFolder = None,
     start: Annotated[str | Path | None, "--from", "Continue from this model: a folder, or a name on the Hub."] = None,
@@ -50,9 +51,11 @@ def pretrain(
     name: Name = "albert",
     runs: Runs = "runs",
     vocab_size: VocabSize = 8_000,
-    sentences: Sentences = "segment",
-    documents: Documents = "blank-line",
-    column: Column = "text",
+    sentences: corpora.Sentences = "segment",
+    documents: corpora.Documents = "blank-line",
+    column: corpora.Column = "text",
+    language: corpora.Language = "en",
+    keep_accents: corpora.KeepAccents = False,
     held_out: HeldOut = 0.02,
     settings: Overrides = (),
     dry_run: DryRun = False,
@@ -82,9 +85,9 @@ def pretrain(
         raise LitebertError("LB-523", what, received=received, next="litebert pretrain --help")
     require_share(held_out)
     sources = find_texts(inputs) if inputs else ()
-    layout: Any = {"sentences": sentences, "documents": documents, "column": column}
+    text = TextSettings(sentences, documents, column, language)
     if sources and held_out and not any(is_url(source.location) for source in sources):
-        require_text(sources, TextSettings(**layout))
+        require_text(sources, text)
     chosen = overrides(settings)
     given = flags({"data.corpus": str(corpus or folder / "corpus"), "model.preset": preset})
     given |= flags({"start.model": start, "train.minutes": minutes})
@@ -96,7 +99,6 @@ def pretrain(
     pretraining.shape_of(resolved)  # raises for a start or a teacher that does not fit
 
     def plan() -> tuple[PretrainConfig, Shown[Planned]]:
-        """Measure what the run will need; write nothing, train no vocabulary."""
         say("measuring a few steps on this machine")
         known = None if has_corpus else size if start is None else Tokenizer.load(locate(start)).vocab_size
         config, needs = pretraining.plan(resolved, folder, vocab_size=known)
@@ -109,9 +111,10 @@ def pretrain(
             shares = shares_of(config, Sources.open(config).corpus.path)
             data = ", ".join(f"{share:.1%} {path}" for path, share in shares.items())
         shape = f"H {model.hidden_size} x {model.num_hidden_layers} layers, E {model.embedding_size}"
+        at_most = "" if has_corpus or start else "at most "  # a small text has fewer pieces
         lines = {
-            "model": f"{shape}, vocabulary {model.vocab_size:,}",
-            "parameters": f"{needs.num_parameters:,}",
+            "model": f"{shape}, vocabulary {at_most}{model.vocab_size:,}",
+            "parameters": f"{at_most}{needs.num_parameters:,}",
             "data": data,
             "objective": f"masked LM {config.objective.mask_prob:.0%}, sentence {config.objective.sentence}",
             "steps": f"{train.steps:,} of {train.batch_size:,} sequences",
@@ -125,18 +128,19 @@ def pretrain(
     def build() -> None:
         """Train a vocabulary, unless training starts from a model, and build the corpus; keep what already exists."""
         speak = (lambda _: None) if quiet or was_finished else say
-        vocabulary = folder / "tokenizer" if start is None else locate(start)
-        train = partial(train_vocabulary, texts, vocabulary, vocab_size=size, is_limit=True, column=column)
-        is_new = start is None and not (vocabulary / "tokenizer_config.json").exists()
-        if is_new:
+        vocabulary, rules = folder / "tokenizer" if start is None else locate(start), Normalizer(True, keep_accents)
+        train = partial(corpora.train_vocabulary, texts, vocabulary, rules, size, column=column, is_limit=True)
+        is_kept = has_corpus and vocabulary.exists()  # not after a build that was stopped: the texts may be others
+        if start is None and not is_kept:
             speak(f"training a vocabulary of {size:,} pieces")
             if (number := train().vocab_size) < size:
                 speak(f"the text has only {number:,} pieces")
         speak("building the corpus")
-        given = {"tokenizer": str(vocabulary), "output": folder / "corpus", "held_out": held_out, **layout}
-        corpus_build(texts, **given, quiet=quiet or was_finished)
-        if start is None and not is_new and Tokenizer.load(vocabulary).vocab_size != size:
-            train()  # refuses another --vocab-size: the text is the same, and a small one gives the same pieces again
+        given: Any = {"tokenizer": str(vocabulary), "output": folder / "corpus", "held_out": held_out, **asdict(text)}
+        speak(str(corpora.corpus_build(texts, **given, quiet=quiet or was_finished)))
+        known = Tokenizer.load(vocabulary)
+        if start is None and is_kept and (known.vocab_size, known.normalizer) != (size, rules):
+            train()  # refuses other options: the text is the same, and a small one gives the same pieces again
 
     if dry_run:
         return Run(folder, plan=plan()[1])
@@ -155,7 +159,7 @@ def pretrain(
 
 def distil(
     teacher: Annotated[str | Path, "An ALBERT, a BERT or a sentence-transformers model."],
-    texts: Texts = (),
+    texts: corpora.Texts = (),
     *,
     corpus: CorpusFolder = None,
     start: Annotated[str | Path | None, "--from", "Continue from this student instead of the teacher's layers."] = None,
@@ -164,9 +168,11 @@ def distil(
     name: Name = "student",
     runs: Runs = "runs",
     vocab_size: VocabSize = 10_000,
-    sentences: Sentences = "segment",
-    documents: Documents = "blank-line",
-    column: Column = "text",
+    sentences: corpora.Sentences = "segment",
+    documents: corpora.Documents = "blank-line",
+    column: corpora.Column = "text",
+    language: corpora.Language = "en",
+    keep_accents: corpora.KeepAccents = False,
     held_out: HeldOut = 0.02,
     settings: Overrides = (),
     dry_run: DryRun = False,
@@ -175,8 +181,7 @@ def distil(
     """Distil TEACHER into an ALBERT that also fills blanks and orders sentences; repeat the command to resume.
 
     The teacher is a model folder or a name on the Hub: an ALBERT, a BERT, a sentence-transformers folder. The student
-    starts from its layers and learns from its hidden states and text vectors, but has its own vocabulary. Everything
-    else is as in `pretrain`.
+    starts from its layers and learns from its hidden states and text vectors, but has its own vocabulary.
 
     litebert distil sentence-transformers/all-MiniLM-L6-v2 my-text.txt --minutes 60 --name mine
     litebert distil models/teacher --corpus corpora/wiki model.num_hidden_groups=2
@@ -211,7 +216,6 @@ def _plan_of(
     notes: Sequence[str] = (),
     **more: int,
 ) -> Shown[Planned]:
-    """Return a plan: its lines, what the run needs, and what each of several processes holds and sends."""
     from litebert.distributed import world_size
 
     seconds, size, batch_size = train.steps * needs.seconds_per_step, world_size(), train.batch_size
@@ -292,7 +296,6 @@ def finetune(
     trained = seeded or {folder: resolved}
 
     def plan() -> "tuple[Prepared, Shown[Planned]]":
-        """Measure what the run will need, on a few of its examples; write nothing."""
         prepared, needs = fine_tuning.plan_finetuning(resolved, folder)
         train, optim = prepared.config.train, prepared.config.optim
         shape, key, task = prepared.network_config, prepared.key_measure, prepared.dataset
@@ -341,11 +344,10 @@ def data_check(
 ) -> DataReport:
     """Report what a file of examples contains and what is wrong with it.
 
-    The first FILE is for training; the others are for evaluation and are compared with it. The exit code is 3 if
-    something would stop the training.
+    The first FILE is for training; the others, for evaluation, are compared with it. Exit code 3: it cannot train.
 
     litebert data check reviews.csv --column text=body --model models/mine
     litebert data check train.jsonl dev.jsonl test.jsonl --json
     """
-    tokenizer = None if model is None else Tokenizer.load(vocabulary_path(model))
+    tokenizer = None if model is None else Tokenizer.load(corpora.vocabulary_path(model))
     return check_files(files[0], files[1:], columns=columns, problem=problem, tokenizer=tokenizer)

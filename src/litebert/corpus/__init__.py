@@ -1,7 +1,6 @@
 """A corpus: text as documents and sentences of token ids, in memory-mapped files.
 
-`text` splits inputs into sentences, `shards` are the files, `build` makes them, `corpus` opens them, also from object
-storage, and `check` looks for trouble and filters.
+`text` splits inputs into sentences, `shards` are files, `build` makes them, `corpus` opens them, `check` finds trouble.
 """
 
 from litebert.corpus.build import build_corpus

@@ -33,6 +33,7 @@ from litebert.errors import LitebertError, ResourceError, missing_package
 from litebert.reading.source import Source, find_texts
 from litebert.settings import difference
 from litebert.tokenizer import Tokenizer
+from litebert.tokenizer.tokenizer import MOST_UNKNOWN, OTHER_VOCABULARY
 
 SHARD_TOKENS = 64 << 20
 PART_BYTES = 16 << 20  # consecutive inputs are grouped into parts of up to this size, so small files share a shard
@@ -53,7 +54,10 @@ class CorpusSummary:
     def __str__(self) -> str:
         sides = {"train": self.train, "held out": self.held_out}
         line = "{:<9} {:,} documents, {:,} sentences, {:,} tokens"
-        return "\n".join(line.format(name, c.documents, c.sentences, c.tokens) for name, c in sides.items() if c)
+        lines = [line.format(name, c.documents, c.sentences, c.tokens) for name, c in sides.items() if c]
+        if (unknown := self.train.unknown_tokens) > MOST_UNKNOWN * self.train.tokens:
+            lines.append(f"warning: {unknown / self.train.tokens:.1%} of the tokens are unknown; {OTHER_VOCABULARY}")
+        return "\n".join(lines)
 
 
 class BuildProgress(NamedTuple):
@@ -153,7 +157,6 @@ def build_part(part: str, sources: Sequence[Source], *, plan: disk.CorpusPlan, t
     bytes_read, noted = [0] * len(sources), time.monotonic()
 
     def write() -> None:
-        """Tokenise the batch and pass the sentences of each document to its writer."""
         ids = iter(loaded.encode_ids([text for *_, texts in batch for text in texts], num_threads=1))
         for writer, document, sentences in batch:
             writer.add(document, [next(ids) for _ in sentences])
@@ -199,8 +202,7 @@ def build_part(part: str, sources: Sequence[Source], *, plan: disk.CorpusPlan, t
 def is_held_out(text: str, share: float) -> bool:
     """Decide by a hash of the beginning of a document, without white space.
 
-    The beginning suffices: documents with the same first 16,384 characters stay together, and no document has to fit
-    in memory.
+    Documents with the same first 16,384 characters stay together, and no document has to fit in memory.
 
     >>> is_held_out("A  text.", 0.5) == is_held_out("A text.\\n", 0.5)
     True
@@ -240,7 +242,7 @@ def _begin(output: Path, plan: disk.CorpusPlan) -> bool:
             for each in (begun, plan)
         )
         changes = "; ".join(difference(was, now)[:MOST_CHANGES])
-        again = f"choose another --output, or rm -r {quote(str(output))}, then rerun the command"
+        again = f"choose another --output, or --name of a run, or rm -r {quote(str(output))}, then rerun the command"
         raise LitebertError("LB-333", f"{output} was begun with other settings or inputs", received=changes, next=again)
     if is_finished:
         _clean(output)
@@ -375,8 +377,7 @@ def _report_progress(output: Path, num_parts: int, num_bytes: int, report: Repor
 def run_local(jobs: Sequence[Callable[[], object]], *, workers: int) -> None:
     """Run all jobs in spawned processes, or in this one if one is enough.
 
-    The error of the first job that fails is raised, and the others are stopped at once. The spawned processes end, even
-    if busy, when this one dies.
+    The error of the first job that fails is raised, and the others are stopped at once, as when this process dies.
     """
     workers = min(workers, len(jobs))
     if workers <= 1:
@@ -411,8 +412,7 @@ def _end_with(lifeline: Connection) -> None:
 def run_on_ray(jobs: Sequence[Callable[[], object]]) -> None:
     """Run all jobs on the cluster at RAY_ADDRESS, or on one that is started here.
 
-    Every node needs litebert, and the same paths for inputs, tokenizer and output. Ray retries a task whose worker
-    died; its `util.multiprocessing.Pool` would not.
+    Every node needs litebert and the same paths. Ray retries tasks whose worker died; its `util.multiprocessing` not.
     """
     try:
         import ray

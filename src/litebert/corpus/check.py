@@ -20,7 +20,7 @@ from litebert.reading.findings import Advice, CheckReport, Findings
 from litebert.reading.source import JSON_LINES, Source, find_texts
 from litebert.rng import Hashes
 from litebert.tokenizer import Tokenizer
-from litebert.tokenizer.tokenizer import UnknownPieces
+from litebert.tokenizer.tokenizer import OTHER_VOCABULARY, UnknownPieces
 
 LONG_CHARACTERS, SHORT_CHARACTERS = 2_000, 3
 LINE_CHARACTERS, MOST_LINES = 200, 1 << 17
@@ -33,7 +33,7 @@ _WORD = re.compile("[\u0e00-\u0eff\u3040-\u9fff]|[^\\s\u0e00-\u0eff\u3040-\u9fff
 NUM_HASHES = 128
 
 ADVICE: Advice = {
-    "unreadable": ("error", "correct this place: the rest of the file was not read"),
+    "unreadable": ("error", "correct this place: what follows it in the file was not read"),
     "damaged": ("error", "build the corpus again"),
     "held-out overlap": ("error", "remove duplicates (litebert corpus filter), then build again"),
     "mojibake": ("warning", "text was decoded wrongly before; repair it, for instance with ftfy"),
@@ -42,9 +42,9 @@ ADVICE: Advice = {
     "duplicate document": ("warning", "remove all but one: training would see them more often"),
     "repeated line": ("warning", "probably boilerplate, such as a header or a licence; remove it"),
     "few documents": ("warning", "held-out metrics are imprecise: add text, or blank lines between documents"),
-    "unknown token": ("warning", "above 1 % another vocabulary is better: litebert tokenizer train"),
+    "unknown token": ("warning", OTHER_VOCABULARY),
     "empty document": ("note", "omitted from a corpus"),
-    "single-sentence document": ("note", "teaches no sentence order; join such documents"),
+    "single-sentence document": ("note", "teaches no sentence order; join such documents, or see --language"),
     "long sentence": ("note", "cut in training; does --sentences suit this text?"),
     "short sentence": ("note", "often a heading or a number; does --sentences suit this text?"),
 }
@@ -62,18 +62,12 @@ DAMAGE = (
 
 
 def check_text(
-    inputs: Iterable[str | Path],
-    *,
-    sentences: str = "segment",
-    documents: str = "blank-line",
-    column: str = "text",
-    tokenizer: str | Path | None = None,
+    inputs: Iterable[str | Path], settings: TextSettings, *, tokenizer: str | Path | None = None
 ) -> CheckReport:
     """Read texts as `build_corpus` would, and report what would harm training.
 
     With a tokenizer, unknown tokens are counted, too. An input that cannot be read to its end becomes a finding.
     """
-    settings = TextSettings(sentences, documents, column)
     unknown = None if tokenizer is None else UnknownPieces(Tokenizer.load(tokenizer))
     sources, found, seen = find_texts(inputs), Findings(ADVICE), SeenDocuments()
     lines: dict[str, tuple[int, str]] = {}  # how often each was seen, and where first
@@ -81,7 +75,6 @@ def check_text(
     first_unknown = ""
 
     def look_at(source: Source, passages: Iterable[Passage]) -> None:
-        """Check one document."""
         nonlocal first_unknown, lines
         first_line, num_sentences, beginning = 0, 0, ""
         hashed = hashlib.blake2b(digest_size=8)
@@ -128,12 +121,13 @@ def check_text(
             for passages in read_documents(source, settings):
                 look_at(source, passages)
         except LitebertError as error:
-            found.add("unreadable", source.name, f"{error.what}: {error.received}", advice=error.next)
+            said = ": ".join(filter(None, [error.what, error.received]))
+            found.add("unreadable", source.name, said, advice=error.next)
 
     # What shows only in all inputs together.
     seen.report_repeated(found)
     if 0 < counts["documents"] < FEW_DOCUMENTS:
-        found.add("few documents", sources[0].name)
+        found.add("few documents", sources[0].name, times=counts["documents"])
     if lines:
         line, (times, where) = max(lines.items(), key=lambda item: item[1][0])
         if times > max(REPEATED_TIMES, REPEATED_SHARE * counts["sentences"]):
@@ -214,7 +208,6 @@ def check_corpus(path: str | Path, *, verify_only: bool = False) -> CheckReport:
 
 
 def _look_at(corpus: Corpus, found: Findings) -> SeenDocuments:
-    """Collect the findings of a corpus; return the hashes of its documents."""
     seen, tokenizer = SeenDocuments(), corpus.tokenizer()
     for shard in corpus.shards:
         name, starts = shard.path.name, shard.sentences[shard.documents]

@@ -265,8 +265,7 @@ def _stamp(path: Path) -> tuple[int, int, int, int]:
 class StampedFile:
     """A mapped file, which must not be read after it has changed.
 
-    Reading beyond the end of a truncated file would kill the process (SIGBUS), and training on other bytes would go
-    unnoticed.
+    Reading beyond the end of a truncated file would kill the process (SIGBUS); other bytes would be trained on.
     """
 
     def __init__(self, path: Path, stored: StoredFile) -> None:

@@ -19,6 +19,8 @@ LONGEST_PASSAGE = 1 << 20  # from this size on, it ends at the next line end
 CHUNK_CHARACTERS = 1 << 16
 LONGEST_BLOCK = 8_192  # characters passed to sentencex at once; its time grows with the square of their number
 LONG_SENTENCE = 600  # sentences of this many characters or more are split again without their quotation marks
+# Those that sentencex has rules for; for another code it would silently use those of a related language, or of English.
+LANGUAGES = "am ar bg bn ca da de el en es fi fr gu hi hy it ja kk kn ml mr my nl pa pl pt ru sk ta te uk"
 
 
 @dataclass(frozen=True)
@@ -27,8 +29,7 @@ class TextSettings:
 
     `sentences` are detected in free text (`segment`) or one per line (`line`, the official format). `documents` of a
     .txt file end at blank lines (`blank-line`), as upstream, or only with the `file`; in .jsonl and .parquet every row
-    is a document. `column` has the text of a row; each element of a list is a document. `language` is used only
-    by `segment`.
+    is a document. `column` has the text of a row; each element of a list is a document. `language` is for `segment`.
     """
 
     sentences: str = "segment"
@@ -40,7 +41,7 @@ class TextSettings:
         for name, pattern, expected in (
             ("sentences", "segment|line", "segment or line"),
             ("documents", "blank-line|file", "blank-line or file"),
-            ("language", "[a-z]{2,3}(-[a-z]+)*", "an ISO 639 code such as en, de or zh-hans"),
+            ("language", LANGUAGES.replace(" ", "|"), f"the nearest of {LANGUAGES}; or --sentences line"),
         ):
             if not re.fullmatch(pattern, value := getattr(self, name)):
                 raise wrong_value(name, value or "nothing", expected)
@@ -141,7 +142,7 @@ def too_little_text() -> LitebertError:
 
 _BLANK_LINE = re.compile(r"\n\s*\n")
 _SENTENCE_END = re.compile(r"[.!?…][\"'”’»)\]]*\s|[。！？][”’」』）]*")
-_QUOTATION_MARK = re.compile(r"[\"“”„«»]")
+_QUOTATION_MARK, _OPENING_MARK = re.compile(r"[\"“”„«»]"), re.compile(r"(?<!\S)[\"“”„«»]")
 
 
 def split_sentences(text: str, settings: TextSettings) -> Iterator[str]:
@@ -179,13 +180,9 @@ def _segment(text: str, language: str) -> Iterator[str]:
                 # sentencex keeps long quotations whole: hide the marks, then cut the original. An opening mark becomes
                 # a capital letter, a closing one a space, so each stays with the sentence that it opens or closes.
                 start = 0
-                for piece in sentencex.segment(language, _QUOTATION_MARK.sub(_hide_mark, sentence)):
+                for piece in sentencex.segment(language, _QUOTATION_MARK.sub(" ", _OPENING_MARK.sub("A", sentence))):
                     yield sentence[start : start + len(piece)]
                     start += len(piece)
-
-
-def _hide_mark(mark: re.Match[str]) -> str:
-    return "A" if mark.start() == 0 or mark.string[mark.start() - 1].isspace() else " "
 
 
 def _blocks(paragraph: str) -> Iterator[str]:

@@ -74,11 +74,11 @@ def save_model(
     to model-local.safetensors, or whatever its name is. transformers does not look there; under the usual name it would
     replace eight-bit weights with random ones, and compute full attention instead of another kind.
 
-    Parameters without values, which the network's own file lacked, are not written. The tensors in `also`, keyed by
-    their names on disk, are.
+    Parameters without values, which the network's own file lacked, or that were never trained are not written. The
+    tensors in `also`, keyed by their names on disk, are.
     """
-    head, config = head_of(network), network.config
-    parameters = {name: t for name, t in network.state_dict().items() if not t.is_meta}
+    head, config, untrained = head_of(network), network.config, getattr(network, "untrained", ())
+    parameters = {name: t for name, t in network.state_dict().items() if not (t.is_meta or name in untrained)}
     write_config(config, folder, head=head, parameters=parameters, dtype=str(dtype).removeprefix("torch."))
     is_usual = ATTENTION_KINDS[config.attention].is_full
     file = WEIGHTS_FILE if is_usual else OTHER_FILE.format(config.attention)
@@ -220,6 +220,14 @@ def start_from(network: Network, folder: Path, *, rows: Sequence[Sequence[int]] 
     for name in taken:
         ours[name].copy_(theirs[name])
     return Start(fresh=tuple(sorted(set(ours) - taken)), dropped=tuple(sorted(set(theirs) - taken)), notes=loaded.notes)
+
+
+def fill_gaps(loaded: LoadedModel) -> Network:
+    """Return the network with zeros for what its file lacks: the answers of such a head are all equally likely."""
+    there = loaded.network.state_dict()
+    zeros = {name: torch.zeros_like(there[name], device="cpu") for name in loaded.missing}
+    loaded.network.load_state_dict(zeros, strict=False, assign=True)
+    return loaded.network
 
 
 # ---- its tensors: one safetensors file, or several with an index ----------------------------------------------------

@@ -17,6 +17,7 @@ from functools import cached_property
 from itertools import chain, islice, pairwise
 from os import PathLike
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, get_args, overload
+from unicodedata import category
 
 import numpy as np
 from annotated_types import Ge
@@ -41,8 +42,8 @@ MAX_CHARACTERS = 1_000_000  # the longest text for `fill`, `tag`, `score` and `o
 _HEADS = {"fill": "masked_lm", "score": "masked_lm", "order": "sentence_order"}  # the pretraining heads by verb
 _BLANKS_AT_ONCE = 256  # blanks for which the probabilities of all pieces are in memory: 30 MB with 30,000 pieces
 _COPIES_AT_ONCE = 4_096  # copies of texts, each with one piece masked, in memory at once: 20 MB
+_WORD, _JOINERS = re.compile(r"\w+(?:[-'’.,]\w+)*|[^\w\s]"), "\u200c\u200d"  # of `tag`; joiners: as in Persian
 _WINDOWS_AT_ONCE = 256  # windows in memory at once; a context of 33,000 tokens has about this many
-_WORD = re.compile(r"\w+(?:[-'’.,]\w+)*|[^\w\s]")
 
 Top = Annotated[int, Ge(1), "Answers to show."]
 Context = Annotated[str, "The text that the question is about."]
@@ -369,20 +370,23 @@ class Model:
     @overload
     def tag(self, texts: Iterable[str]) -> Results[Results[answers.Tagged]]: ...
     def tag(self, texts: Texts) -> Results[answers.Tagged] | Results[Results[answers.Tagged]]:
-        """Return the tag of every word and punctuation mark of each text."""
+        """Return the tag of every word and punctuation mark of each text; Chinese or Thai words need spaces between."""
         from litebert.tasks.finetuning import answer
         from litebert.tasks.kinds.tagging import TagExample, TokenClassification
 
         network, listed = self.begin("tag", texts, is_bounded=True)
-        words = [list(_WORD.finditer(text)) for text in listed]
-        family = TokenClassification(network.head_config)
-        examples = [TagExample("", tuple(word.group() for word in of_text)) for of_text in words]
+        # To `re`, marks (vowel signs of Hindi, accents in NFD) and joiners are no part of a word: take them as letters.
+        letters = ("".join("x" if c in _JOINERS or category(c)[0] == "M" else c for c in text) for text in listed)
+        spans = [[match.span() for match in _WORD.finditer(text)] for text in letters]
+        family, both = TokenClassification(network.head_config), zip(listed, spans, strict=True)
+        examples = [TagExample("", tuple(text[start:end] for start, end in places)) for text, places in both]
+        answered = zip(examples, spans, answer(network, self.tokenizer, family, examples), strict=True)
         found = Results(
             Results(
-                answers.Tagged(word.group(), family.head.labels[label], *word.span())
-                for word, label in zip(of_text, tags.best, strict=True)
+                answers.Tagged(word, family.head.labels[label], *span)
+                for word, span, label in zip(example.words, places, tags.best, strict=True)
             )
-            for of_text, tags in zip(words, answer(network, self.tokenizer, family, examples), strict=True)
+            for example, places, tags in answered
         )
         return found[0] if isinstance(texts, str) else found
 
@@ -493,7 +497,7 @@ class Model:
         if remark and (odd := [text for text in found[:3] if self.tokenizer.reads_in_fragments(text[:300])]):
             remark(
                 f"note: {odd[0][:60]!r} is split into single letters or unknown pieces: the vocabulary of this model "
-                "was not made for its language, and answers about such texts mean little"
+                "was not made for its language, or is very small, and answers about such texts mean little"
             )
             self.remark = None
         return self.network, found

@@ -89,6 +89,7 @@ class AlbertForPretraining(nn.Module):
 
     masked_lm: MaskedLMHead
     sentence_order: nn.Sequential
+    untrained: frozenset[str] = frozenset()  # parameters that nothing trains, which are not written
 
     def __init__(
         self, config: AlbertConfig, *, dtype: torch.dtype = torch.float32, generator: torch.Generator | None = None

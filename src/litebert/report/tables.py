@@ -18,6 +18,7 @@ from litebert.files import Json
 from litebert.metrics import Spread
 from litebert.runs import Result, Run, is_run
 from litebert.settings import name_in
+from litebert.tokenizer.tokenizer import MOST_UNKNOWN, OTHER_VOCABULARY
 
 if TYPE_CHECKING:
     from litebert.tasks.named import PublishedScore
@@ -179,6 +180,8 @@ def doubts_of(run: Run) -> list[str]:
     if not run.evaluations:
         return []
     last, found = run.evaluations[-1], list[str]()
+    if isinstance(share := run.file.data.get("unknown share"), float) and share > MOST_UNKNOWN:
+        found.append(f"{share:.1%} of the tokens, so also of the answers, are unknown; {OTHER_VOCABULARY}")
     accuracy, baseline = (last.values.get(f"masked_lm_{name}", math.nan) for name in ("accuracy", "baseline"))
     if round(accuracy, 3) <= round(baseline, 3):
         said = f"the model predicts {format_share(accuracy)} of the masked tokens; always giving the commonest gets "

@@ -157,7 +157,7 @@ def _pretraining(run: Run) -> Told:
         "Optimizer": f"{setting('optim.name')}, peak rate {setting('optim.learning_rate')}",
     }
     shell = [f'litebert fill "The cat sat on the [MASK]." --model {model}']
-    if run.settings.get("objective.sentence") not in ("none", "next"):
+    if "sentence_order_accuracy" in last and run.settings.get("objective.sentence") != "next":
         shell.append(f'litebert order "He opened the door." "Nobody was there." --model {model}')
     shell.append(f'litebert embed "A sentence." --model {model}')
     return facts, sections, shell, 'fill("The cat sat on the [MASK].")'

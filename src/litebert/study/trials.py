@@ -13,7 +13,7 @@ from litebert.corpus.shards import MANIFEST
 from litebert.errors import LitebertError
 from litebert.fast import DTYPES, accelerate
 from litebert.files import hash_file, read_json, write_json
-from litebert.folder import load_model, read_config
+from litebert.folder import fill_gaps, load_model, read_config
 from litebert.nn import AlbertForPretraining, Batch
 from litebert.objectives import Loader, Sampling
 from litebert.rng import random_bits
@@ -155,7 +155,7 @@ def _interrupted(what: str, step: int) -> LitebertError:
 
 
 def _network(folder: Path) -> AlbertForPretraining:
-    network = load_model(folder / "run" / "model", dtype=DTYPES["fp32"]).network
+    network = fill_gaps(load_model(folder / "run" / "model", dtype=DTYPES["fp32"]))
     assert isinstance(network, AlbertForPretraining)
     return network
 

@@ -276,8 +276,7 @@ def vocabulary_hash(settings: str, data: bytes) -> str:
 class _Vocabulary:
     """All pieces by id; `hash` is that of the file and of the settings that change ids.
 
-    Either kind can `encode_ids` (on `num_threads`), `trace` where pieces came from, and `join` them into a text,
-    with ⁇ for the unknown piece.
+    Either kind can `encode_ids` (on `num_threads`), `trace` where pieces came from, and `join` them, ⁇ for unknown.
     """
 
     def __init__(
@@ -376,8 +375,7 @@ class UnigramModel(_Vocabulary):
     def _split_comma(self, piece: str) -> list[str]:
         """Encode a piece such as `▁2010,` without its comma, which becomes a separate piece.
 
-        Official tokenization.py L66-79, as intended (Python 3 broke it): encoding adds a `▁` in front, which is
-        removed if the piece had none.
+        Official tokenization.py L66-79, as intended (Python 3 broke it); the `▁` that encoding adds is removed.
         """
         if not ends_in_number_comma(piece):
             return [piece]
@@ -397,8 +395,7 @@ class WordPieceModel(_Vocabulary):
     """A WordPiece vocabulary, run by `tokenizers`; as with BERT, lower-casing also strips accents unless they are kept.
 
     The official code falls back to BERT's basic and WordPiece tokenizers (tokenization.py L230-400): whitespace and
-    punctuation split words, each CJK character is a word, the longest match comes first, and a word has at most 200
-    characters.
+    punctuation split words, each CJK character is a word, the longest match wins; words have at most 200 characters.
     """
 
     pieces_end_at_spaces = True
@@ -456,7 +453,9 @@ _NUM_THREADS = 16  # sums depend on it, so it is fixed: the same text gives the 
 _LINE = re.compile(r"\S.{0,1000}(?!\S)|\S{1,1000}", re.S)
 
 
-def train_tokenizer(texts: Iterable[str], *, vocab_size: int, is_limit: bool = False, lowercase: bool = True) -> bytes:
+def train_tokenizer(
+    texts: Iterable[str], *, vocab_size: int, is_limit: bool = False, lowercase: bool = True, keep_accents: bool = False
+) -> bytes:
     """Train a unigram vocabulary and return the bytes of its sentencepiece model.
 
     `texts` are read once, in order; line breaks in them are ignored. With `is_limit`, a text too small for `vocab_size`
@@ -473,7 +472,7 @@ def train_tokenizer(texts: Iterable[str], *, vocab_size: int, is_limit: bool = F
     """
     if isinstance(texts, str):
         raise single_text(texts)
-    normalizer, num_lines = Normalizer(lowercase=lowercase), 0
+    normalizer, num_lines = Normalizer(lowercase, keep_accents), 0
     failure: BaseException | None = None
 
     def lines() -> Iterator[str]:
@@ -516,6 +515,8 @@ def train_tokenizer(texts: Iterable[str], *, vocab_size: int, is_limit: bool = F
         what = f"no vocabulary of {vocab_size:,} pieces can be trained on these {num_lines:,} lines"
         again = "set vocab_size (--vocab-size) as that says, give more text, or see litebert tokenizer train --help"
         said = str(error).rpartition("] ")[2]  # after the location in sentencepiece's code
+        if needed := re.search(r"required_chars\. \d+ vs (\d+)", said):
+            said, again = f"its characters alone need {needed[1]}", "set vocab_size (--vocab-size) to at least that"
         raise LitebertError("LB-221", what, received=said or error, next=again) from error
     model = ModelProto.FromString(written.getvalue())
     for piece in model.pieces:

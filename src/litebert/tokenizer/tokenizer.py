@@ -24,6 +24,7 @@ _PART = 1 << 17  # characters in each part of a longer text
 _CONFIG, _PIPELINE = "tokenizer_config.json", "tokenizer.json"
 _VOCABULARIES = ("spiece.model", "vocab.txt", _PIPELINE)
 _BETWEEN_WORDS = re.compile(r"(?<=\w)\s+(?=\w)")
+MOST_UNKNOWN, OTHER_VOCABULARY = 0.01, "above 1 % another vocabulary is better: litebert tokenizer train"
 _FEW_LETTERS = 6  # a short name or abbreviation may be spelt out in any language
 
 
@@ -87,7 +88,7 @@ class Tokenizer:
     def __init__(self, model: UnigramModel | WordPieceModel) -> None:
         self._model = model
         self.pieces, self.starts_word, self.hash = model.pieces, model.starts_word, model.hash
-        self.vocab_size = len(model.pieces)
+        self.normalizer, self.vocab_size = model.normalizer, len(model.pieces)
         self._special = re.compile(f"({'|'.join(map(re.escape, model.special))})")
         self.special_ids = tuple(model.ids[name] for name in model.special)
         self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = self.special_ids
@@ -98,17 +99,16 @@ class Tokenizer:
 
         A folder has `spiece.model`, `vocab.txt` or, as transformers 5 saves it, only `tokenizer.json`; the first of
         these is used. A `tokenizer_config.json` next to the vocabulary may set `do_lower_case` and `keep_accents` (for
-        WordPiece, `strip_accents`, too); otherwise `tokenizer.json` does if it is the vocabulary, and by default text
-        is lower-cased and loses its accents.
+        WordPiece, `strip_accents`), else a `tokenizer.json` that is the vocabulary; default: lower case, no accents.
         """
         found = read_vocabulary(files.as_path(path, "a tokenizer"))
         kind = UnigramModel if found.suffix == ".model" else WordPieceModel
         return cls(kind(found.data, found.settings, name=str(found.path)))
 
     @classmethod
-    def from_model(cls, model: bytes, *, lowercase: bool = True) -> "Tokenizer":
+    def from_model(cls, model: bytes, *, lowercase: bool = True, keep_accents: bool = False) -> "Tokenizer":
         """Make a tokenizer from the bytes of a model, such as those that `train_tokenizer` returns."""
-        return cls(UnigramModel(model, Normalizer(lowercase=lowercase), name="the model"))
+        return cls(UnigramModel(model, Normalizer(lowercase, keep_accents), name="the model"))
 
     def save(self, folder: str | Path, *, max_length: int = 512) -> None:
         """Write a tokenizer folder that `load` and transformers' `AutoTokenizer` read.
@@ -275,12 +275,12 @@ class Tokenizer:
         return [index for index in range(self.vocab_size) if not self.decode([index])]
 
     def reads_in_fragments(self, text: str) -> bool:
-        """Return whether a text splits mostly into unknown pieces and single letters inside words.
+        """Return whether a text, without [MASK], splits mostly into unknown pieces and single letters inside words.
 
         If so, the vocabulary was not made for its script or language.
         """
         mark = "##" if isinstance(self._model, WordPieceModel) else ""
-        ids = [id_ for id_ in self.encode_ids([text])[0] if self.pieces[id_] != models.SPACE]
+        ids = [id_ for id_ in self.encode_ids([self._special.sub(" ", text)])[0] if self.pieces[id_] != models.SPACE]
         letters = [piece.removeprefix(mark) for piece in (self.pieces[id_] for id_ in ids) if piece.startswith(mark)]
         # Kana, Chinese characters and Hangul are syllables or words of their own.
         found = [len(each) == 1 and each.isalpha() and not "\u3040" <= each <= "\ud7a3" for each in letters]

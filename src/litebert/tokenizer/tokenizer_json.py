@@ -253,8 +253,7 @@ def restore(scores: Sequence[tuple[str, float]], *, unknown: int, control: Conta
         else:
             pieces.append(Piece(text, score, models.NORMAL))
     # A score of -109 may be genuine: a vocabulary trained here has it from the start. But sentencepiece's scores have
-    # 32 bits, and minus 100 many need more (121 of 141 in the official vocabulary): the 100 is added back if all of
-    # them fit in 32 bits only with it.
+    # 32 bits, and minus 100 many need more (121 of 141 official ones): the 100 is added back if only then all fit.
     commas = [i for i, p in enumerate(pieces) if p.kind == models.NORMAL and ends_in_number_comma(p.text)]
     lowered = np.array([pieces[index].score for index in commas])
     raised = lowered + models.NUMBER_COMMA_PENALTY
@@ -281,7 +280,6 @@ def _special_names(table: JsonTable, ids: Mapping[str, int], path: Path) -> set[
 
 
 def _steps(table: JsonTable, stage: str) -> list[JsonTable]:
-    """Return the steps of a stage, such as the normalizer: its sequence, or its single step."""
     whole = table.get(stage)
     steps = whole.get("normalizers", whole.get("pretokenizers", [whole])) if isinstance(whole, dict) else []
     listed = steps if isinstance(steps, list) else []

@@ -92,8 +92,7 @@ class Checkpoints:
     def restore_latest(self, network: Network, optimizer: MomentOptimizer, problems: list[LitebertError]) -> Json:
         """Restore the newest checkpoint that is undamaged and finite; rename newer ones and append their `problems`.
 
-        Return its progress as stored, or None if no checkpoint is left. Other errors, such as a folder that cannot be
-        read, end the run and change nothing.
+        Return its progress as stored; None if no checkpoint is left. Other errors end the run and change nothing.
         """
         for path in self.newest_first():
             try:
@@ -101,12 +100,13 @@ class Checkpoints:
                 loaded, tensors = load_model(path), load_file(path / OPTIMIZER_FILE)
                 progress = files.read_json(path / STATE_FILE, command=AGAIN)
                 RunProgress.model_validate(progress)
-                if loaded.missing:
-                    raise _damaged(path, f"it lacks {', '.join(sorted(loaded.missing)[:5])}")
+                if missing := loaded.missing - getattr(network, "untrained", frozenset()):
+                    raise _damaged(path, f"it lacks {', '.join(sorted(missing)[:5])}")
                 if name := first_not_finite(tensors):
                     raise _damaged(path / OPTIMIZER_FILE, f"{name} is not finite")
                 load_state_tensors(optimizer, tensors)  # first: if this raises, nothing has changed
-                network.load_state_dict(loaded.network.state_dict())
+                values = {name: t for name, t in loaded.network.state_dict().items() if name not in loaded.missing}
+                network.load_state_dict(values, strict=False)
                 return progress
             except DamagedError as error:
                 problems.append(error)

@@ -263,7 +263,6 @@ def plan_finetuning(resolved: Resolved[FinetuneConfig], folder: Path) -> tuple[P
     make = partial(Finetuning, prepared.network().to(device), prepared.dataset.family, held_out={})
 
     def probe(number: int) -> Any:
-        """Return a micro-batch of features with the same spread of lengths as the data."""
         places = torch.linspace(0, len(by_length) - 1, number + 2)[1:-1].round().int().tolist()
         settings = train.model_copy(update={"batch_size": number, "micro_batch_size": None})
         return next(make(features=[by_length[place] for place in places], train=settings).batches(0, 1))[0]

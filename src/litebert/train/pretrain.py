@@ -1,5 +1,6 @@
 """Pretrain an ALBERT, with or without a teacher: settings and initial weights, begin or resume, train, save."""
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -54,10 +55,8 @@ def pretrain(resolved: Resolved[PretrainConfig], folder: Path, *, is_quiet: bool
             return 0
         with threads(settings.threads):
             # a student is initialised from its teacher on the CPU, before either moves
-            device = choose_device(settings.device)
-            teacher = (
-                Teacher.load(locate(named), sources.tokenizer, dtype=DTYPES[settings.precision]) if named else None
-            )
+            device, dtype = choose_device(settings.device), DTYPES[settings.precision]
+            teacher = Teacher.load(locate(named), sources.tokenizer, dtype=dtype) if named else None
             network = new_network(config, sources, teacher)
             network.to(device).train()
             if teacher:
@@ -66,8 +65,11 @@ def pretrain(resolved: Resolved[PretrainConfig], folder: Path, *, is_quiet: bool
                 checkpoint_gradients(network.albert)
             log = RunLog(opened, settings, is_quiet)
             optimizer = build_optimizer(config.optim, network.named_parameters())
-            if start:
-                take_start(network, optimizer, config, sources.tokenizer, log)
+            fresh = take_start(network, optimizer, config, sources.tokenizer, log) if start else network.state_dict()
+            if not sources.teaches_order(config):
+                network.untrained = frozenset(n for n in fresh if n.startswith(("sentence_order.", "albert.pooler.")))
+                why = "no document has two sentences (see --language, --sentences), or objective.sentence=none"
+                log.say(f"sentence order is not learnt: {why}", is_warning=config.objective.sentence != "none")
             task = task_of(network, config, sources, teacher, world)
             key = "masked_lm_accuracy" if settings.keep_best else None
             if not train(task, config, log, optimizer, sources.tokenizer, key_measure=key):
@@ -123,8 +125,7 @@ def complete(
 ) -> tuple[PretrainConfig, Estimate | None]:
     """Fill in what depends on the data, and what depends on this machine: precision, threads and steps.
 
-    A run that has begun keeps what it measured, and so does a configuration that a plan has just completed. Also return
-    the needs, if they were measured on the way.
+    What a run that has begun, or a plan, measured is kept. Also return the needs, if they were measured on the way.
     """
     config, tokenizer = resolved.config, sources.tokenizer if sources else None
     model = shape_of(resolved, tokenizer)
@@ -239,8 +240,8 @@ def new_network(config: PretrainConfig, sources: Sources, teacher: Teacher | Non
 
 def take_start(
     network: AlbertForPretraining, optimizer: MomentOptimizer, config: PretrainConfig, tokenizer: Tokenizer, log: RunLog
-) -> None:
-    """Copy a model's weights and, if configured, its optimizer's state."""
+) -> Collection[str]:
+    """Copy a model's weights and, if configured, its optimizer's state; return the names of what it lacks."""
     folder, rows = locate(str(config.start.model)), None
     log.say(f"starting from {folder}")
     former = Tokenizer.load(folder)
@@ -266,3 +267,4 @@ def take_start(
             raise LitebertError("LB-516", what, received=error, expected=expected, next=advice) from error
         load_state_tensors(optimizer, state)
         log.say("also loaded its optimizer's state")
+    return fresh

@@ -291,7 +291,6 @@ class RunLog:
             files.append_line(folder / runs.METRICS_FILE, runs.line_of(row))
 
     def _left(self, step: int, pace: float) -> str:
-        """Return the time of the remaining steps and evaluations: one at each `eval_every`, and one at the end."""
         if self.ends is not None:
             return format_duration(max(0.0, self.ends - time.monotonic()))
         steps, every = self.train.steps, self.train.eval_every
@@ -299,7 +298,6 @@ class RunLog:
         return format_duration(max(0.0, pace * (steps - step) + evaluations * self.evaluation_seconds))
 
     def _words(self, measures: dict[str, float]) -> str:
-        """Abbreviate the measures of pretraining; name the first few of any other task in full."""
         known = [measure for measure in pretraining_measures() if measure.short and measure.name in measures]
         short = [measure.short.format(measures[measure.name]) for measure in known]
         return " ".join(short or [f"{name} {value:.4g}" for name, value in list(measures.items())[:5]])

@@ -14,17 +14,8 @@ from litebert.corpus.corpus import WINDOWS_HELD, local_corpus
 from litebert.corpus.shards import MANIFEST
 from litebert.errors import LitebertError
 from litebert.files import Json, hash_file
-from litebert.objectives import SENTENCE_OBJECTIVES, PretrainingBatch, SentenceObjective
-from litebert.objectives.sampling import (
-    WINDOW_PIECES,
-    Loader,
-    Mixed,
-    Samples,
-    Sampling,
-    Windowed,
-    estimated_samples,
-    shares,
-)
+from litebert.objectives import SENTENCE_OBJECTIVES, Loader, PretrainingBatch, Samples, Sampling, SentenceObjective
+from litebert.objectives.sampling import WINDOW_PIECES, Mixed, Windowed, estimated_samples, shares
 from litebert.objectives.sequences import sentence_objective
 from litebert.tokenizer import Tokenizer
 
@@ -55,14 +46,22 @@ class Sources:
 
     def describe(self) -> dict[str, Json]:
         """Describe the data that a run depends on, for run.json."""
+        counts = self.corpus.manifest.counts
         return {
             "tokenizer": self.tokenizer.hash,
-            "training tokens": self.corpus.manifest.counts.tokens,
+            "training tokens": counts.tokens,
             "held-out tokens": self.held_out.manifest.counts.tokens,
+            "unknown share": round(counts.unknown_tokens / max(1, counts.tokens), 4),
             "training corpus": hash_file(self.corpus.path / MANIFEST),
             "held-out corpus": hash_file(self.held_out.path / MANIFEST),
             **{f"corpus {n}": hash_file(path / MANIFEST) for n, path in enumerate(self.others, start=2)},
         }
+
+    def teaches_order(self, config: PretrainConfig) -> bool:
+        """Return whether the sentence objective has labels: some document must have two sentences."""
+        counts = [Corpus.without_shards(path).manifest.counts for path in (self.corpus.path, *self.others)]
+        has_pairs = any(each.documents > each.single_sentence_documents for each in counts)
+        return has_pairs and sentence_objective(config.objective.sentence).has_labels
 
     def evaluation(self, config: PretrainConfig) -> list[PretrainingBatch]:
         """Return the held-out batches, the same for every run with the same seed."""
