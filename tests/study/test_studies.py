@@ -65,14 +65,6 @@ def test_table_1_is_reproduced_within_the_papers_own_spread() -> None:
     assert sizes_of(preset("bert-large")).bytes_fp32 / 1e9 == pytest.approx(1.3, abs=0.05)
 
 
-def test_groups_multiply_only_the_blocks_and_wide_embeddings_need_no_projection() -> None:
-    one, many = sizes_of(AlbertConfig()), sizes_of(AlbertConfig(num_hidden_groups=3, inner_group_num=2))
-    assert (many.attention, many.ffn) == (6 * one.attention, 6 * one.ffn)
-    assert many.body - one.body == 5 * (one.attention + one.ffn)
-    assert sizes_of(AlbertConfig(embedding_size=768)).projection == 0
-    assert sizes_of(AlbertConfig(embedding_size=768, embedding_projection=True)).projection == 768 * 768 + 768
-
-
 @pytest.mark.parametrize(
     ("one", "other", "length", "difference"),
     [
