@@ -100,10 +100,7 @@ def line_of(row: dict[str, Json]) -> str:
 
 
 def read_log(folder: Path) -> tuple[list[dict[str, Json]], dict[int, tuple[str, str]]]:
-    """Return the valid rows and, by line number, each invalid line with its problem.
-
-    A last line that a crash cut off is ignored.
-    """
+    """Return the valid rows, and the problem of each invalid line by number; a last line cut off is ignored."""
     path = folder / METRICS_FILE
     *lines, last = path.read_bytes().split(b"\n") if path.exists() else [b""]
     rows, damaged = list[dict[str, Json]](), dict[int, tuple[str, str]]()

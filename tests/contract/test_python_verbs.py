@@ -135,8 +135,7 @@ def test_what_follows_a_blank_without_a_space_is_read_as_in_training(text: str) 
     tokenizer = litebert.load().tokenizer
     whole = tokenizer.encode(text.replace("{}", "house")).ids
     expected = [tokenizer.mask_id if tokenizer.decode([id_]) == "house" else id_ for id_ in whole]
-    (ids, places), *_ = encode_blanks(tokenizer, [text.replace("{}", "[MASK]")])
-    assert ids == expected and len(places) == len(ids)
+    assert encode_blanks(tokenizer, [text.replace("{}", "[MASK]")])[0][0] == expected
 
 
 def test_embeddings_do_not_depend_on_the_rest_of_the_batch(model: Model) -> None:

@@ -16,7 +16,6 @@ from typing import Any
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
-import matplotlib
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -410,18 +409,6 @@ def test_a_curve_is_short_and_hides_no_extreme(values: list[float], most_points:
     assert [point.step for point in points] == sorted({point.step for point in points})
     assert min((p.low for p in points), default=0) == min(kept, default=0)
     assert max((p.high for p in points), default=0) == max(kept, default=0)
-
-
-def test_a_report_does_not_depend_on_matplotlib_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = pretrained(tmp_path)
-    plain = write_report(run).read_bytes()
-    for name, value in {"lines.linewidth": 7.5, "axes.facecolor": "#ff00ff", "svg.fonttype": "path"}.items():
-        monkeypatch.setitem(matplotlib.rcParams, name, value)
-    before = dict(matplotlib.rcParams)
-    with (run / "metrics.jsonl").open("a") as log:  # a last line that a crash cut off is left out
-        log.write('{"kind": "train", "st')
-    assert write_report(run).read_bytes() == plain
-    assert dict(matplotlib.rcParams) == before
 
 
 def test_no_run_and_a_missing_matplotlib_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -70,9 +70,9 @@ def test_loss_and_gradients_equal_those_of_transformers(task: Pretraining, tmp_p
         mask[row, : stop - start] = 1
     for position, label in zip(BATCH.masked_positions, BATCH.masked_ids, strict=True):
         labels[int(position >= 6), position - 6 * int(position >= 6)] = int(label)
-    given = {"attention_mask": mask, "token_type_ids": segments, "labels": labels}
     their_orders = torch.tensor([-100 if order == NO_LABEL else order for order in orders])
-    expected = theirs(ids, **given, sentence_order_label=their_orders).loss
+    given = {"attention_mask": mask, "token_type_ids": segments, "sentence_order_label": their_orders}
+    expected = theirs(ids, **given, labels=labels).loss
     expected.backward()
     assert loss.total.item() == pytest.approx(expected.item(), abs=1e-4)
     gradients = {name: p.grad for name, p in theirs.named_parameters()}

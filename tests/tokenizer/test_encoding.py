@@ -1,6 +1,5 @@
 """Encoding any string, alone or in batches, framed or not; offsets, long texts, commas after digits; and decoding."""
 
-import unicodedata
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
@@ -92,15 +91,6 @@ def test_wrong_calls_are_refused(own: Tokenizer) -> None:
     for code, call, wrong in calls:
         with pytest.raises(LitebertError, match=f"LB-{code}"):
             call(*wrong)
-
-
-@given(ANY_TEXT)
-@example("ΟΔΟΣ Σ\u0301 ΑΣ’Α \u0301")
-@example("e\u0316\u0301 \u1e9b\u0323 가각 \u0344")
-@settings(max_examples=300, deadline=None)
-def test_normalizing_is_the_official_recipe(text: str) -> None:
-    joined = unicodedata.normalize("NFKD", " ".join(models.replace_surrogates(text).split()))
-    assert Normalizer().normalize(text) == "".join(c for c in joined if not unicodedata.combining(c)).lower()
 
 
 def test_real_paragraphs_slice_to_words(official: Tokenizer, paragraphs: list[str]) -> None:

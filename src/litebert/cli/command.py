@@ -112,10 +112,7 @@ def argument(name: str, hint: Any, default: Any = ABSENT) -> click.Argument:
 
 
 def _parse_hint(hint: Any) -> tuple[Any, bool, list[Any]]:
-    """Return the type of one value, whether several are allowed, and the notes, with None among them if it is allowed.
-
-    For str | Path | Sequence[str | Path], the type is str and several are allowed.
-    """
+    """Return the type of one value, whether several are allowed, and the notes, with None if it is allowed."""
     parts, notes, is_several = [hint], list[Any](), False
     if get_origin(hint) is Annotated:
         parts, notes = [get_args(hint)[0]], list(get_args(hint)[1:])

@@ -110,10 +110,7 @@ def model_card(folder: Path, *, name: str | None = None, license: str = "", lang
 
 
 def _training(run: Run, kept: str) -> dict[str, object]:
-    """Return what the run recorded: metrics (of the best step for the model in `best`), data, settings, command.
-
-    Settings of the network are in its config.json; paths are private, so the data are named by their hashes.
-    """
+    """Return what the run recorded: metrics (in `best`, of the best step), data by hash, settings, command."""
     result, settings, origins = run.outcome, run.settings, run.file.origins
     evaluated = run.evaluations[-1] if run.evaluations else MeasuredStep(step=0)
     if result:

@@ -391,10 +391,7 @@ class Model:
         return found[0] if isinstance(texts, str) else found
 
     def choose(self, question: str, choices: Iterable[str], *, context: Context = "") -> answers.Choice:
-        """Return which of several choices answers a question about a context.
-
-        A context longer than the model can read is cut at its end.
-        """
+        """Return which of several choices answers a question about a context; a long context is cut at its end."""
         return self.choose_all([(question, inputs.as_list(choices, "choose"), context)])[0]
 
     def choose_all(self, asked: Sequence[tuple[str, Sequence[str], str]]) -> list[answers.Choice]:

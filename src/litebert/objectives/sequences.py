@@ -76,10 +76,7 @@ class SentenceObjective:
     has_labels = True  # whether there are two segments and a label for the sentence head
 
     def divide(self, draws: Draws, start: Ints, end: Ints) -> tuple[Ints, Ints]:
-        """Return where B starts, and the kind of each instance.
-
-        A has at least one sentence and, if possible, so does B.
-        """
+        """Return where B starts, and the kind of each instance; A has a sentence and, if possible, so does B."""
         middle = start + draws.integers("middle", 1, np.maximum(end - start - 1, 1), start)
         return middle, np.full_like(end, IN_ORDER)
 

@@ -183,10 +183,7 @@ class Scoring(Family[Example, Answer]):
         return self.losses_of(self.logits(network, batch), targets)
 
     def imitation(self, logits: Tensor, wanted: Tensor, temperature: float) -> Tensor:
-        """Return the loss of each row against a teacher's: T^2 KL(teacher || student), both softened by T.
-
-        Hinton et al. 2015, arXiv 1503.02531.
-        """
+        """Return each row's T^2 KL(teacher || student), both softened by T (Hinton et al. 2015, arXiv 1503.02531)."""
         ours = (logits / temperature).log_softmax(-1)
         theirs = (wanted / temperature).log_softmax(-1)
         return temperature**2 * (theirs.exp() * (theirs - ours)).sum(-1)

@@ -511,10 +511,7 @@ def likeliest(scores: NDArray[np.floating], number: int) -> NDArray[np.int64]:
 
 
 def tune_threshold(examples: Sequence[SpanExample], answers: Sequence[SpanAnswer]) -> Sequence[SpanAnswer]:
-    """Return the answers as the official files have them.
-
-    If no threshold was set and right answers are known, it is tuned on them.
-    """
+    """Return answers as in the official files; a threshold that is not set is tuned if right answers are known."""
     wanted, found, nulls = answers_by_id(examples, answers)
     if not (wanted and nulls) or answers[0].threshold is not None:
         return answers

@@ -279,10 +279,7 @@ def vector_rows(
     second: Float[Tensor, "sequences hidden"],
     is_pair: Int[Tensor, "sequences 1"],
 ) -> Float[Tensor, "sequences three_hidden"]:
-    """Return the input of a VectorHead's layer, given the sums over the tokens of both texts.
-
-    The layer norm of a sum equals that of the mean.
-    """
+    """Return the input of a VectorHead's layer, from the sums over both texts' tokens: a sum's norm is the mean's."""
     a, b, both = (F.layer_norm(x, x.shape[-1:]) for x in (first, second, first + second))
     return torch.cat([both, (a - b).abs() * is_pair, a * b * is_pair], -1)
 

@@ -365,10 +365,7 @@ _FEWEST = {"": 3} | dict.fromkeys(
 def guess_columns(
     names: Sequence[str], sample: Sequence[Row], chosen: Columns, shape: RowShape | None
 ) -> tuple[RowShape, Columns]:
-    """Return the shape of the rows and the columns of each role.
-
-    What was chosen is kept; if `shape` is None, it is guessed, too.
-    """
+    """Return the shape of the rows (guessed if None) and the columns of each role; what was chosen is kept."""
     cells = {name: [row.get(name) for row in sample] for name in names}
     by_normal = {normalize_name(name): name for name in reversed(names)}  # the first of several counts
     found = dict(chosen.names)
