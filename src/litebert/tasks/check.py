@@ -16,14 +16,13 @@ from litebert.reading.findings import Advice, CheckReport, Findings
 from litebert.reading.tables import Row
 from litebert.tasks.own.table import LEARNT, MISSING, TableFile, chosen_columns, open_table
 from litebert.tokenizer import Tokenizer
-from litebert.tokenizer.tokenizer import UnknownPieces
+from litebert.tokenizer.tokenizer import MOST_UNKNOWN, UnknownPieces
 
 if TYPE_CHECKING:  # it imports torch, which `litebert data check --help` does not need
     from litebert.tasks.own.dataset import RowReading
 
 PLACES = 5  # listed for each kind, at most
 RARE, MOST = 10, 0.9  # a label with fewer rows is rare; one with a larger share of the rows is in most rows
-UNKNOWN_SHARE = 0.01  # of all pieces; up to this share, unknown pieces are not reported
 AT_ONCE = 2_048  # examples that are encoded together
 _WHOLE = 1 << 24  # pieces: nothing is cut
 _SHOWN_LABELS = 12
@@ -239,7 +238,7 @@ class _Check:
             if num_too_long and family.head.record.is_pooled:
                 example = f"{num_too_long / num_rows:.2%} of rows lose their end"
                 say("too long", place(first_too_long), example, times=num_too_long)
-            if unknown.num_unknown > UNKNOWN_SHARE * unknown.num_pieces:
+            if unknown.num_unknown > MOST_UNKNOWN * unknown.num_pieces:
                 say("unknown piece", place(first_unknown), str(unknown), times=unknown.num_unknown)
         self.splits.append(SplitReport(name, num_rows, dict(sorted(labels.items())), lengths))
         if is_train:
