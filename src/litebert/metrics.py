@@ -24,7 +24,7 @@ def require_some(number: int) -> None:
     """Raise an error if there are no examples."""
     if not number:
         what = "there is nothing to measure: not one labelled example"
-        raise LitebertError("LB-430", what, next="check whether the file to evaluate on is empty")
+        raise LitebertError("LB-430", what, next="give a file or a split with labels")
 
 
 # Labels and numbers.

@@ -49,6 +49,7 @@ FOUND: dict[str, tuple[str, bytes | str, list[str]]] = {
     "repeated and contradictory rows": ("twice.csv", TWICE, OF_TWICE),
     "odd texts": ("odd.csv", ODD, ["empty text | 2 | line 42; line 43 | ", "lost character | 1 | line 44 | lost"]),
     "balance": ("a.csv", HEAD + LOPSIDED, ["rare label | 1 |  | b: 3", "one label in most rows | 96 |  | a: 97.0%"]),
+    "many rare labels": ("a.csv", HEAD + GOOD + "one more,c\nanother,d\n", ["rare label | 2 |  | c: 1"]),
     "odd labels": ("a.csv", HEAD + ODD_LABELS, OF_ODD_LABELS),
     "one label": ("a.csv", f"{HEAD}one,a\ntwo,a\nbad\n", ["unusable file | 1 |  | ", "unusable row | 1 | line 4 | "]),
     "answers elsewhere": ("q.jsonl", ELSEWHERE, ["unusable row (LB-802) | 2 | line 2; line 3 | "]),

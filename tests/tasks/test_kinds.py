@@ -3,7 +3,7 @@
 import importlib
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -122,6 +122,9 @@ def test_every_family_passes_the_harness_and_its_baseline_gives_the_commonest_an
     assert harness(family, examples, small_tokenizer, tmp_path)
     measures = family.measures(examples, family.constant(examples, examples))
     assert measures[measure] == pytest.approx(value)
+    unknown = {field.name: None for field in fields(examples[0]) if field.name in ("label", "tags", "answers")}
+    with pytest.raises(LitebertError, match="LB-430"):
+        family.measures([replace(example, **unknown) for example in examples], family.constant(examples, examples))
 
 
 def test_a_result_no_better_than_chance_is_doubted() -> None:

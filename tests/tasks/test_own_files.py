@@ -337,8 +337,9 @@ def test_guesses_are_listed_in_the_notes(write: Write) -> None:
         "problem: classification; 2 labels: 1 (9), 5 (9)",
         "evaluated on: about 10 % of the rows, the same share of each label",
     )
-    rows = "".join(f"A man is asleep,He dreams of {n},{'yn'[n % 2]}\n" for n in range(20))
-    path = write("pairs.csv", f"a,b,label\n{rows}")
+    rows = [{"a": "A man is asleep.", "b": f"He dreams of {n}.", "label": "yn"[n % 2]} for n in range(20)]
+    del rows[0]["b"]  # a column need not be in the first row
+    path = write("pairs.jsonl", jsonl(rows))
     warning = "warning: not used, though it looks like text: a; for pairs: --column text=a --column second=b"
     assert warning in table_dataset(path).notes
     for columns in (["text=b"], ["text=a", "second=b"]):
@@ -354,6 +355,7 @@ CHOICE_HEAD = "question,A,B,C,answer\nWhat?,ball,map,river,C\n"
 FEWER = CHOICE_HEAD + "Who?,Anna,Bert,,B\n"
 NAMED_CHOICES = {"question": "What?", "choices": {"text": ["ball", "map"], "label": ["x", "y"]}, "answerKey": "y"}
 MARKS, IN_COLUMNS, SETS = "text,toxic,rude\n", {"columns": ["label=toxic,rude"]}, {"problem": "multi-label"}
+SKIPS = {"skips_unlabelled": True}
 TWO = jsonl([{"text": "a", "label": 0}, {"text": None, "label": 1}])
 OPTIONS, SIZE = {"question": "What?", "options": ["ball", "map", "river"]}, {"columns": ["label=größe"]}
 SPELT = [[0, 2, 1], ["1", "3", "2"], ["A", "C", "B"], ["a", "c", "b"], ["ball", "river", "map"]]
@@ -371,6 +373,8 @@ READ: dict[str, tuple[str, str, dict[str, Any], Any]] = {
     "named choices": ("c.jsonl", jsonl([NAMED_CHOICES]), {}, ChoiceExample("1", "", "What?", ("ball", "map"), 1)),
     "fewer choices": ("c.csv", FEWER, {}, ChoiceExample("3", "", "Who?", ("Anna", "Bert"), 1)),
     "no text": ("r.jsonl", TWO, {}, TextExample("2", "", None, 1)),
+    "a choice without a label": ("c.jsonl", jsonl(OPTIONS | {"answer": x} for x in ("A", "C", None)), SKIPS, [0, 2]),
+    "a column named twice": ("r.csv", MARKS + "a,1,0\nb,0,1\n", {"columns": ["label=toxic,toxic,rude"]}, [(0,), (1,)]),
     "ids that repeat": ("r.csv", "id,text,label\nx,a,pos\nx,b,neg\n", {}, TextExample("3", "b", None, 0)),
 }
 
@@ -419,6 +423,9 @@ REFUSED: dict[str, tuple[str, str, dict[str, Any], str]] = {
     "one choice": ("c.csv", CHOICE_HEAD + "Who?,Anna,,,A\n", {}, "LB-864: .*line 3(.|\n)*2 or more"),
     "marks of another problem": ("r.csv", MARKS + "one,1,0\n", IN_COLUMNS | {"problem": "regression"}, "LB-892"),
     "0 or 1 first": ("c.csv", CHOICE_HEAD.replace("C\n", "1\n") + "Who?,Anna,Bert,Cid,2\n", {}, "LB-893"),
+    "a misspelt choice": ("c.jsonl", jsonl(OPTIONS | {"answer": x} for x in "ABCE"), {}, "LB-865: .*line 4"),
+    "no label in any row": ("r.jsonl", jsonl([{"text": "so be it", "tags": []}] * 2), SETS, "LB-856"),
+    "a list as text": ("r.jsonl", jsonl({"text": ["a", "b"], "label": x} for x in "xy"), {}, "LB-824: .*line 1"),
     "no such choice": ("c.csv", CHOICE_HEAD + "Who?,Anna,Bert,,C\n", {}, "LB-865: .*line 3"),
     **{f"elsewhere {n}": ("q.jsonl", elsewhere(n), {}, "LB-802: .*line 1") for n in (11, 13, -1, 10**9)},
 }
@@ -501,7 +508,7 @@ def test_rows_without_a_label_are_omitted_and_counted_on_request(write: Write) -
     cells = [*(f"{n % 4}.5" for n in range(30)), "", "nan"]
     path = write("c.csv", "text,score\n" + "".join(f"row {n},{x}\n" for n, x in enumerate(cells)))
     dataset = open_dataset(TaskConfig(name="table"), TaskDataConfig(train=str(path), missing_labels="skip"))
-    assert f"{path.name}: 2 rows without a label are omitted" in dataset.notes
+    assert f"{path.name}: omitted 2 rows without a label" in dataset.notes
     assert len(dataset.read(path, "train")) + len(dataset.read(path, "dev")) == 30
 
 

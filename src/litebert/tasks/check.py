@@ -250,6 +250,6 @@ class _Check:
             if cases[label.casefold()] > 1 or label.lower() in MISSING:
                 self.found.add("doubtful label", name, label, times=count)
             if count < RARE:
-                self.found.add("rare label", name, f"{label}: {count}", detail=label)
+                self.found.add("rare label", name, f"{label}: {count}")
             elif count / num_rows > MOST and num_labelled == labels.total():
                 say("one label in most rows", name, f"{label}: {count / num_rows:.1%}", times=count)

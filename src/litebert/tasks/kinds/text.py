@@ -109,7 +109,9 @@ class TextClassification(Scoring[TextExample, Scores]):
         return Scores(tuple(outputs[0].tolist()))
 
     def measures(self, examples: Sequence[TextExample], answers: Sequence[Scores], /) -> dict[str, float]:
-        return self.measured([label_of(each) for each in examples], np.array([each.values for each in answers]))
+        labels = [example.label for example in examples if example.label is not None]
+        metrics.require_some(len(labels))
+        return self.measured(labels, np.array([each.values for each in answers]))
 
     def averaged(self, answers: Sequence[Scores], /) -> Scores:
         return Scores.mean(answers)
@@ -363,7 +365,7 @@ class MultipleChoice(Scoring[ChoiceExample, Scores]):
 
     def measures(self, examples: Sequence[ChoiceExample], answers: Sequence[Scores], /) -> dict[str, float]:
         """Return the share of right answers, overall and, if there are several groups, by group."""
-        metrics.require_some(len(examples))
+        metrics.require_some(sum(example.label is not None for example in examples))
         is_right: dict[str, list[bool]] = {}
         for example, answer in zip(examples, answers, strict=True):
             is_right.setdefault(example.group or "", []).append(answer.best == example.label)

@@ -98,9 +98,13 @@ class RowReading(ABC, Generic[Example, Answer]):
         own = label_of(self.columns.cell(row, "id"))
         return self.example(own or str(number), row, table.source.place(number), is_labelled=is_labelled)
 
-    def text(self, row: Row, role: Role) -> str:
+    def text(self, row: Row, role: Role, place: str) -> str:
         """Return the text of a role, "" if the row has none."""
-        return text_of(self.columns.cell(row, role)) or ""
+        cell = self.columns.cell(row, role)
+        if not isinstance(cell, str | int | float | None):
+            name, advice = self.columns.all(role)[0], f"write text; or choose another column: --column {role}=NAME"
+            raise LitebertError("LB-824", f"{place}: column {name} is not text", received=repr(cell), next=advice)
+        return text_of(cell) or ""
 
     @cached_property
     def numbers(self) -> dict[str, int]:
@@ -111,7 +115,9 @@ class RowReading(ABC, Generic[Example, Answer]):
         """Return the index of a label."""
         if label is None:
             what = f"{place}: there is no label in column {self.columns.all(self.learnt)[0]}"
-            advice = "data.missing_labels=skip, or --problem multi-label if a row may have none"
+            advice = (
+                "correct the row; to train: data.missing_labels=skip, or --problem multi-label if a row may have none"
+            )
             raise LitebertError("LB-857", what, next=advice)
         if label not in self.numbers:
             some = ", ".join(self.labels[:20]) + (", …" if len(self.labels) > 20 else "")
@@ -152,9 +158,9 @@ def sort_labels(labels: Iterable[str | None]) -> tuple[str, ...]:
     return tuple(sorted(names))
 
 
-def require_choice(labels: Sequence[str], place: str, column: str) -> None:
-    """Check that there is more than one label, so that something can be learnt."""
-    if len(labels) < 2:
+def require_labels(labels: Sequence[str], place: str, column: str, *, fewest: int = 2) -> None:
+    """Check that there are enough labels, so that something can be learnt."""
+    if len(labels) < fewest:
         what = f"{place}: column {column} leaves nothing to be learnt"
         received = f"{labels[0]} in every row" if labels else "no label in any row"
         raise LitebertError("LB-856", what, received=received, next="--column label=NAME with another column")
@@ -212,7 +218,8 @@ class TextRows(RowReading[TextExample, Scores]):
         if found == "multi-label":
             written = "".join(single)
             labels = sort_labels([*(label for cell in single for label in labels_in(cell, written)), *listed])
-            return cls(columns, found, labels), f"{len(labels)} labels, any number of them per row"
+            require_labels(labels, file, name, fewest=1)
+            return cls(columns, found, labels), f"{format_count(len(labels), 'label')}, any number per row"
         if problem is None and len(single) > max(20, single.total() // 2):
             what = f"{file}: column {name} does not look like labels"
             received = f"{len(single):,} different values in {single.total():,} rows, such as {next(iter(single))}"
@@ -220,7 +227,7 @@ class TextRows(RowReading[TextExample, Scores]):
             raise LitebertError("LB-862", what, received=received, next=advice)
         missing = MISSING if _are_numbers(single) else ()
         labels = sort_labels(label for label in single if label.lower() not in missing)
-        require_choice(labels, file, name)
+        require_labels(labels, file, name)
         shown = ", ".join(f"{label} ({single[label]:,})" for label in labels[:_SHOWN_LABELS])
         return cls(columns, found, labels), f"{len(labels)} labels: {shown}" + ", …" * (len(labels) > _SHOWN_LABELS)
 
@@ -230,9 +237,9 @@ class TextRows(RowReading[TextExample, Scores]):
         return TextClassification.of(HeadConfig(kind=kind, labels=self.labels, problem_type=problem_type))
 
     def example(self, id: str, row: Row, place: str, *, is_labelled: bool) -> TextExample:
-        second = self.text(row, "second") if self.columns.all("second") else None
+        second = self.text(row, "second", place) if self.columns.all("second") else None
         label = self._label(row, place) if is_labelled else None
-        return TextExample(id, self.text(row, "text"), second, label)
+        return TextExample(id, self.text(row, "text", place), second, label)
 
     def group(self, example: TextExample) -> tuple[str, str]:
         stratum = "" if self.problem == "regression" else str(example.label)
@@ -253,7 +260,7 @@ class TextRows(RowReading[TextExample, Scores]):
         if self.problem == "regression":
             if (score := number_of(cell)) is None:
                 what = f"{place}: column {names[0]} is not a finite number"
-                advice = "write it like 1234.5; empty: data.missing_labels=skip; for classes: --problem classification"
+                advice = "write it as 1234.5; to train: data.missing_labels=skip if empty, or --problem classification"
                 raise LitebertError("LB-859", what, received=repr(cell), next=advice)
             return score
         if len(names) == 1:
@@ -283,7 +290,7 @@ class WordRows(RowReading[TagExample, TagAnswer]):
     @classmethod
     def settle(cls, rows: Iterable[Row], file: str, columns: Columns, _: str | None) -> tuple[Self, str]:
         labels = sort_labels(label_of(tag) for row in rows for tag in members_of(columns.cell(row, "tags")))
-        require_choice(labels, file, columns.all("tags")[0])
+        require_labels(labels, file, columns.all("tags")[0])
         return cls(columns, "token-classification", labels), f"{len(labels)} tags: {', '.join(labels)}"
 
     @cached_property
@@ -316,20 +323,19 @@ class ChoiceRows(RowReading[ChoiceExample, Scores]):
 
     @classmethod
     def settle(cls, rows: Iterable[Row], file: str, columns: Columns, _: str | None) -> tuple[Self, str]:
-        most, found, are_texts, counts_from_one = 0, set[str](), True, False
+        most, found, num_texts, counts_from_one = 0, Counter[str](), 0, False
         for row in rows:
             texts, names = _choices(row, columns)
-            most, label = max(most, len(texts)), label_of(columns.cell(row, "label")) or ""
-            are_texts = are_texts and label in texts
-            if not names:
-                found.add(label)
+            most, label = max(most, len(texts)), label_of(columns.cell(row, "label"))
+            if label is not None and not names:
+                found[label] += 1
+                num_texts += label in texts
                 counts_from_one = counts_from_one or label == str(len(texts))
-        # the usual spelling that covers all labels: from 0, from 1, in letters
-        from_one, letters = tuple(map(str, range(1, most + 1))), tuple(ascii_uppercase[:most])
-        spellings = [tuple(map(str, range(most))), from_one, letters, tuple(map(str.lower, letters))]
-        if counts_from_one:
-            spellings.insert(0, from_one)
-        spellings = [each for each in spellings if found and not are_texts and found <= {*each}]
+        # the usual spelling of most labels (from 0, from 1, in letters), unless as many repeat the text of a choice
+        from_zero, from_one = tuple(map(str, range(most))), tuple(map(str, range(1, most + 1)))
+        numbers, letters = (from_one, from_zero) if counts_from_one else (from_zero, from_one), ascii_uppercase[:most]
+        covered = {each: sum(found[label] for label in each) for each in (*numbers, (*letters,), (*letters.lower(),))}
+        spellings = [each for each, number in covered.items() if number == max(covered.values()) > num_texts]
         if len(spellings) > 1 and not counts_from_one:
             what = f"{file}: the labels of the {most} choices may count from 0 or from 1"
             received, expected = ", ".join(sort_labels(found)), f"0 or {most} in some row, or letters, or texts"
@@ -348,7 +354,7 @@ class ChoiceRows(RowReading[ChoiceExample, Scores]):
             what, wanted = f"{place}: these are not choices", "2 or more, and no more than in the training data"
             advice = "correct this row, or --column choices=NAME,NAME,…"
             raise LitebertError("LB-864", what, received=received, expected=wanted, next=advice)
-        question, context = self.text(row, "question"), self.text(row, "context")
+        question, context = (self.text(row, role, place) for role in ("question", "context"))
         if not is_labelled:
             return ChoiceExample(id, context, question, texts)
         label = label_of(self.columns.cell(row, "label")) or ""
@@ -399,7 +405,7 @@ class SpanRows(RowReading[SpanExample, SpanAnswer]):
 
     def example(self, id: str, row: Row, place: str, *, is_labelled: bool) -> SpanExample:
         """Turn a row into an example; an empty list of answers means that there is none."""
-        question, context = self.text(row, "question"), self.text(row, "context")
+        question, context = (self.text(row, role, place) for role in ("question", "context"))
         answers = gold_answers(context, _answers(row, self.columns) if is_labelled else (), place)
         return SpanExample(id, question, context, answers if is_labelled else None)
 
@@ -461,7 +467,7 @@ def settle(table: TableFile, columns: Sequence[str], problem: str | None) -> tup
     # A column that is not read although it looks like the other half of a pair
     text, worded = found.all("text"), [name for name in unused if have_words([row.get(name) for row in sample])]
     if text and worded and not chosen.all("text") and not found.all("second"):
-        pair = pair_flags([name for name in sample[0] if name in (*text, worded[0])])
+        pair = pair_flags([name for name in table.columns if name in (*text, worded[0])])
         notes.append(f"warning: not used, though it looks like text: {', '.join(worded)}; for pairs: {pair}")
     return reading, notes
 
@@ -495,7 +501,7 @@ def table_dataset(
         notes.append(f"evaluated on: {dev or f'about {held_out * 100:g} % of the rows, the same share of each label'}")
         for path in filter(None, (train, dev) if skips_unlabelled else ()):
             number = sum(reading.lacks_label(row) for _, row in reading.open(path, is_labelled=True).rows())
-            notes.append(f"{path.name}: {number:,} rows without a label are omitted")
+            notes.append(f"{path.name}: omitted {format_count(number, 'row')} without a label")
         settled = {"columns": list(reading.columns.words()), "problem": reading.problem, "labels": list(reading.labels)}
         settled |= {"train_hash": _hash(train)}
     trained_on, words = settled.get("train_hash"), list(reading.columns.words())

@@ -308,7 +308,7 @@ def chosen_columns(words: Iterable[str], columns: Sequence[str] | None = None) -
             advice = f"--column text=NAME ({did_you_mean(role, ROLES)})"
             raise RequestError("LB-850", f"{word} does not say what a column is", expected=wanted, next=advice)
         is_one = role not in SEVERAL or name in (columns or names.get(role, ()))
-        names[role] = (name,) if is_one else tuple(chain(*csv.reader(io.StringIO(name, newline=""))))
+        names[role] = (name,) if is_one else tuple(dict.fromkeys(chain(*csv.reader(io.StringIO(name, newline="")))))
     chosen = Columns(names, has_header)
     if columns is not None:
         chosen.require_in(columns)
