@@ -95,6 +95,7 @@ MALFORMED: dict[str, tuple[int, str, object, str]] = {
     "a long text to score": (422, "score", {"text": "a" * 1_001}, "at most 1000 characters"),
     "many tokens to score": (422, "score", {"text": "a 1 " * 200}, "at most 128 tokens"),
     "a step too far": (422, "attention", {"text": "a", "step": 99}, "a step from 1 to 2"),
+    "no step": (422, "attention", {"text": "a", "step": 0}, "no such step"),
     "token ids": (422, "embeddings", {"model": "base", "input": [1, 2]}, ""),
     "too much input": (422, "embeddings", {"model": "base", "input": ["a" * 10_000] * 33}, "at most 320,000"),
     "an unknown encoding": (422, "embeddings", {"model": "base", "input": "a", "encoding_format": CANARY}, ""),

@@ -68,6 +68,9 @@ def test_files_before_version_6_and_a_default_prompt_are_read(tmp_path: Path, be
     np.testing.assert_allclose(ours.embed(TEXTS), again.encode(TEXTS), atol=1e-5)
     assert not np.allclose(ours.embed(TEXTS), ours.embed(TEXTS, pooling="mean"), atol=1e-3)
     np.testing.assert_allclose(np.linalg.norm(ours.embed(TEXTS, normalize=True), axis=1), 1, atol=1e-5)
+    settings = json.loads((tmp_path / "sentence_bert_config.json").read_text())
+    (tmp_path / "sentence_bert_config.json").write_text(json.dumps(settings | {"max_seq_length": 1}))
+    assert litebert.load(tmp_path).vectors.max_length is None  # there is no room for a piece
     (tmp_path / "1_Pooling" / "config.json").write_text(json.dumps(old | {"include_prompt": False}))
     with pytest.raises(LitebertError, match=r"LB-672(?s:.*)include_prompt"):
         litebert.load(tmp_path)

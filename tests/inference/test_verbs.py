@@ -75,6 +75,13 @@ def test_tag_answers_every_word_of_texts_of_any_length_with_its_place(write_mode
     ]
 
 
+def test_no_question_has_no_choice_and_every_choice_is_a_text(write_model: Write) -> None:
+    model = litebert.load(write_model(CHOICES))
+    assert model.choose_all([]) == []
+    with pytest.raises(LitebertError, match="LB-611"):
+        model.choose_all([("Who?", ["Anna", None], "")])
+
+
 def test_a_conditional_head_can_answer_that_there_is_no_answer(write_model: Write) -> None:
     model = litebert.load(write_model(SPANS_OR_NONE))
     head = model.network.head
@@ -242,7 +249,7 @@ UNEXPLAINED = [
     ("fill", ["a cat"], None, "LB-610"),
     ("classify", PHRASES[:1], None, "LB-615"),
     ("similar", ["a", 3], None, "LB-611"),
-    ("answer", ["who sat?", ""], None, "LB-891"),
+    ("answer", ["who sat?", ""], None, "LB-891.*no words of this context"),
 ]
 
 

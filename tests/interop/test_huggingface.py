@@ -288,6 +288,7 @@ def test_calls_that_the_engine_does_not_support_go_to_the_original(used: Callabl
     model, inputs = litebert.optimize(random_model("AlbertModel")), _inputs()
     for others, change in (
         ({name: values.flip(1) for name, values in inputs.items()}, None),  # padding on the left
+        (inputs | {"token_type_ids": torch.zeros(1, 12, dtype=torch.int64)}, None),  # one row for all
         ({"inputs_embeds": model.embeddings.word_embeddings(inputs["input_ids"])}, None),
         (inputs | {"output_attentions": True}, None),
         (inputs | {"output_hidden_states": True}, None),

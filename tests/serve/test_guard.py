@@ -16,11 +16,11 @@ from starlette.requests import Request
 from uvicorn.server import ServerState
 
 import litebert
-from litebert.errors import DamagedError
+from litebert.errors import DamagedError, LitebertError
 from litebert.inference.explain import attention
 from litebert.inference.verbs import VERBS
 from litebert.nn import Batch
-from litebert.serve import Options, guard
+from litebert.serve import Options, guard, serve
 from litebert.serve.app import ROUTES
 from litebert.serve.batching import Job, answer_together, load
 from litebert.serve.guard import Bodies, HttpError
@@ -61,6 +61,16 @@ def test_an_answer_does_not_wait_for_the_acknowledgement_of_its_headers() -> Non
     """asyncio turns Nagle's algorithm off only if the protocol of the listener is given."""
     with _listen("127.0.0.1", 0) as listener:
         assert listener.proto == socket.IPPROTO_TCP
+
+
+def test_a_model_has_the_name_that_is_given_or_that_of_its_run_or_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    served = dict[str, str]()
+    monkeypatch.setattr("litebert.serve.server.serve", lambda named, _: served.update(named))
+    paths = {"sst2": "runs/sst2/model", "mine": "models/mine", "model": "/model", "x=1": "runs/x=1", "en": "models/a"}
+    serve(*list(paths.values())[:-1], "en=models/a", options=Options())
+    assert served == paths
+    with pytest.raises(LitebertError, match="LB-950"):
+        serve("runs/a/model", "runs/a/best", options=Options())
 
 
 WHO = {"question": "Who?", "context": "Anna left.", "choice1": "Anna", "choice2": "Bert"}

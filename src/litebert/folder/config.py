@@ -239,7 +239,7 @@ def read_sentence_vectors(folder: Path) -> SentenceVectors | None:
     return SentenceVectors(
         pooling=cast(Pooling, mode),
         normalize="Normalize" in kinds,
-        max_length=longest if isinstance(longest, int) and 0 < longest <= _LIMIT else None,
+        max_length=longest if isinstance(longest, int) and 3 <= longest <= _LIMIT else None,
         prompt=prompt,
     )
 

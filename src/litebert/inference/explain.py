@@ -234,7 +234,7 @@ def _answer(model: Model, answer: str | None, question: str, context: str) -> Qu
     if answer is None:
         found = model.answer(question, context)
         if not found:
-            what, advice = "there is no answer in a context without words", "give the text that contains the answer"
+            what, advice = "the model finds no words of this context to answer with", "give the text with the answer"
             raise LitebertError("LB-891", what, next=advice)
         start, stop = found[0].start, found[0].stop
     else:
@@ -312,7 +312,7 @@ def attention(model: Model, text: str, *, step: int = 1) -> Attention:
     """Return what each head attends to in one step, counted from 1: `heads` is (heads, query, key)."""
     albert = model.network.albert
     if not 1 <= step <= albert.depth:
-        what, advice = f"this model has only {albert.depth} steps", "GET /v1/models lists the steps of each model"
+        what, advice = "this model has no such step", "GET /v1/models lists the steps of each model"
         raise LitebertError("LB-974", what, expected=f"a step from 1 to {albert.depth}", next=advice)
     pieces, states = _states(model, text, min(MAX_ATTENTION_TOKENS, model.network.config.max_position_embeddings))
     block = albert.attention[albert.plan[step - 1].attention]

@@ -399,11 +399,12 @@ class Model:
         from litebert.tasks.finetuning import answer
         from litebert.tasks.kinds.text import ChoiceExample, MultipleChoice
 
-        network, _ = self.begin("choose", [text for question, _, context in asked for text in (question, context)])
+        texts = [text for question, choices, context in asked for text in (question, context, *choices)]
+        network, _ = self.begin("choose", texts)
         if not all(choices for _, choices, _ in asked):
             example = 'litebert choose "Who came?" Ada Nobody --context "Ada came."; in a file, choice1, choice2 ...'
             raise LitebertError("LB-912", "a question has no choices", next=example)
-        family = MultipleChoice(num_choices=max(len(choices) for _, choices, _ in asked))
+        family = MultipleChoice(num_choices=max((len(choices) for _, choices, _ in asked), default=1))
         examples = [ChoiceExample("", str(context), str(asking), tuple(choices)) for asking, choices, context in asked]
         found = answer(network, self.tokenizer, family, examples)
         return [

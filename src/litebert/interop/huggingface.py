@@ -189,10 +189,11 @@ class EngineForward:
         is_plain = is_plain and not (config.output_attentions or config.output_hidden_states)
         is_traced = torch.compiler.is_compiling() or torch.jit.is_tracing()  # type: ignore[no-untyped-call,attr-defined]
         is_inference = not (is_traced or self.encoder.training or torch.is_grad_enabled())
-        # Ids are (batch, length); no row may begin with padding.
+        # Ids, mask and segments are (batch, length); no row may begin with padding.
         if is_plain and is_inference and ids is not None and ids.ndim == 2 and ids.numel():
-            is_left = mask is not None and (mask.shape != ids.shape or not mask[:, 0].all())
-            albert = None if is_left or ids.shape[1] > config.max_position_embeddings else self._engine()
+            fits = all(each is None or each.shape == ids.shape for each in (mask, token_type_ids))
+            if fits and (mask is None or mask[:, 0].all()) and ids.shape[1] <= config.max_position_embeddings:
+                albert = self._engine()
         if albert is None or ids is None:
             return self.original(input_ids, attention_mask, token_type_ids, *more, **others)
 

@@ -47,8 +47,8 @@ def serve(*models: str, options: Options) -> None:
     for model in models:
         name, equals, path = model.partition("=")
         if not equals or "/" in name:  # a path, which may contain =; the name of runs/sst2/model is sst2
-            parts, path = Path(model).absolute().parts, model
-            name = parts[-2] if parts[-1] in ("model", "best") else parts[-1]
+            place, path = Path(model).absolute(), model
+            name = (place.parent.name if place.name in ("model", "best") else "") or place.name  # of /model, model
         named[name] = path
     if len(named) < len(models):
         what, next_step = "two models would have the same name", "litebert serve one=runs/a/model two=runs/b/model"
