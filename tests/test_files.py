@@ -53,7 +53,7 @@ def test_a_full_disk_is_named_and_leaves_no_partial_file(tmp_path: Path) -> None
 
 
 def test_json_objects_round_trip_and_anything_else_is_refused(tmp_path: Path) -> None:
-    value, path = {"a": ["é", "\u2028", 1.5, None]}, tmp_path / "x.json"
+    value, path = {"a": ["é", "\u2028", "\udce9", 1.5, None]}, tmp_path / "x.json"
     write_json(path, value)
     assert read_json(path, command="ls") == value
     for text in ('{"a": NaN}', "[1", "[" * 100_000, "[1]", "\xff"):

@@ -95,7 +95,8 @@ def write_text(path: Path, text: str) -> None:
 
 def write_json(path: Path, value: Json) -> None:
     """Replace `path` with indented JSON and a final newline, atomically; NaN is refused."""
-    write_text(path, json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+    text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    write_bytes(path, text.encode("utf-8", "backslashreplace"))  # lone surrogates, as in odd file names, as \udce9
 
 
 def append_line(path: Path, line: str) -> None:

@@ -53,6 +53,9 @@ def test_bytes_not_in_utf8_are_named_by_line(source: Find, monkeypatch: pytest.M
     assert caught.value.received == "byte 0xe9, byte 4 of the line"
     with pytest.raises(LitebertError, match=r"not UTF-8(?s:.*)iconv -f UTF-16"):
         list(read_lines(source("wide.txt", "one\n".encode("utf-16"))))
+    for suffix, pack in PACK.items():
+        with pytest.raises(LitebertError, match=rf"(?s)not UTF-8.*next: +mv \S*packed\.txt \S*packed\.txt\{suffix}$"):
+            list(read_lines(source("packed.txt", pack(MANY))))
 
 
 PEAK = """
@@ -127,6 +130,7 @@ def test_inputs_that_are_no_text_are_refused(write: Write, tmp_path: Path, monke
         with pytest.raises(LitebertError, match=r"LB-303[\s\S]*it is a folder"):
             find_file(Path(name))
     file = find_input(str(path := write("gone.txt", b"text")))
+    assert find_texts(path) == find_texts(str(path)) == (file,), "a single path is one input"
     path.unlink()
     with pytest.raises(LitebertError, match="cannot be read"):
         list(read_lines(file))
@@ -157,6 +161,7 @@ NO_OBJECTS = [
 ]  # fmt: skip
 NO_TEXTS: list[tuple[dict[str, object], str]] = [
     *(({"text": value}, "is not text") for value in (None, 3, True, {"a": "b"}, [["one"], 3])),
+    ({}, r"no column text(?s:.*)not empty(?s:.*)correct this row"),
     ({"title": "a", "texts": "b"}, r"no column text(?s:.*)one of title, texts(?s:.*)did you mean texts\?"),
 ]
 

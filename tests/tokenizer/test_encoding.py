@@ -67,6 +67,7 @@ def test_batches_on_any_number_of_threads_and_threads_that_share_a_tokenizer_equ
 ) -> None:
     single, offsets = [[getattr(own.encode(text), name) for text in sentences] for name in ("ids", "offsets")]
     assert [own.encode_ids(sentences, num_threads=number) for number in (1, 2, -1)] == [single] * 3
+    assert own.encode_ids(iter(sentences)) == single
     assert [each.ids for each in own.encode_batch(sentences)] == single
     assert [own.encode_arrays(text)[0].tolist() for text in sentences] == single
     with ThreadPoolExecutor(16) as pool:

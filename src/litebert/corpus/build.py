@@ -12,7 +12,7 @@ import shutil
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack, contextmanager
@@ -30,7 +30,7 @@ from litebert.corpus import shards as disk
 from litebert.corpus.corpus import num_cores
 from litebert.corpus.text import TextSettings, read_documents, sentence_chunks, too_little_text, wrong_value
 from litebert.errors import LitebertError, ResourceError, missing_package
-from litebert.reading.source import Source, find_texts
+from litebert.reading.source import Names, Source, find_texts
 from litebert.settings import difference
 from litebert.tokenizer import Tokenizer
 from litebert.tokenizer.tokenizer import MOST_UNKNOWN, OTHER_VOCABULARY
@@ -74,7 +74,7 @@ Report: TypeAlias = Callable[[BuildProgress], None]
 
 
 def build_corpus(
-    inputs: Iterable[str | Path],
+    inputs: Names,
     *,
     tokenizer: str | Path,
     output: str | Path,

@@ -17,7 +17,7 @@ from litebert.corpus.shards import HELD_OUT
 from litebert.corpus.text import Passage, TextSettings, read_documents, sentence_chunks, wrong_value
 from litebert.errors import DamagedError, LitebertError, missing_package
 from litebert.reading.findings import Advice, CheckReport, Findings
-from litebert.reading.source import JSON_LINES, Source, find_texts
+from litebert.reading.source import JSON_LINES, Names, Source, find_texts
 from litebert.rng import Hashes
 from litebert.tokenizer import Tokenizer
 from litebert.tokenizer.tokenizer import OTHER_VOCABULARY, UnknownPieces
@@ -61,9 +61,7 @@ DAMAGE = (
 # ---- texts ----------------------------------------------------------------------------------------------------------
 
 
-def check_text(
-    inputs: Iterable[str | Path], settings: TextSettings, *, tokenizer: str | Path | None = None
-) -> CheckReport:
+def check_text(inputs: Names, settings: TextSettings, *, tokenizer: str | Path | None = None) -> CheckReport:
     """Read texts as `build_corpus` would, and report what would harm training.
 
     With a tokenizer, unknown tokens are counted, too. An input that cannot be read to its end becomes a finding.
@@ -250,14 +248,16 @@ def corpus_filter(
     litebert corpus filter stories.jsonl --near-duplicates 0.5 --output unlike.jsonl
     """
     if output.suffix not in JSON_LINES:
-        raise wrong_value("output", output, "a name that ends in .jsonl or .ndjson, because rows of JSON are written")
+        expected = "a name that ends in .jsonl or .ndjson, because rows of JSON are written"
+        raise wrong_value("output", output, expected, command="filter")
     files.require_new(output, force=force)
     try:
         from rensa import RMinHash, RMinHashLSH
     except ImportError as error:
         raise missing_package("rensa", extra="data", needed_for="near duplicates") from error
     if not 0 < near_duplicates <= 1:
-        raise wrong_value("near-duplicates", near_duplicates, "above 0, at most 1; 0.8 is 80 % of the word 5-grams")
+        expected = "above 0, at most 1; 0.8 is 80 % of the word 5-grams"
+        raise wrong_value("near-duplicates", near_duplicates, expected, command="filter")
     # MinHash (Broder 1997): 128 hashes of 4 bytes per document; only those with an equal band of hashes are compared.
     num_bands = 16 if near_duplicates >= 0.75 else 32 if near_duplicates >= 0.5 else 64
     index: Any = RMinHashLSH(near_duplicates, NUM_HASHES, num_bands)

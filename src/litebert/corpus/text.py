@@ -5,13 +5,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, groupby, islice
 from operator import attrgetter
-from pathlib import Path
 from typing import NamedTuple
 
 import sentencex
 
 from litebert.errors import LitebertError
-from litebert.reading.source import Source, find_texts, no_content, read_lines
+from litebert.reading.source import Names, Source, find_texts, no_content, read_lines
 from litebert.reading.tables import parse_row, read_parquet, texts_of
 
 PASSAGE_CHARACTERS = 1 << 16  # from this size on, a passage of a .txt file ends at the next blank line
@@ -47,9 +46,9 @@ class TextSettings:
                 raise wrong_value(name, value or "nothing", expected)
 
 
-def wrong_value(name: str, received: object, expected: str) -> LitebertError:
-    """Return the error for a setting of a corpus with an invalid value."""
-    what, advice = f"--{name} cannot have this value", "litebert corpus build --help"
+def wrong_value(name: str, received: object, expected: str, *, command: str = "build") -> LitebertError:
+    """Return the error for an option of a `litebert corpus` command with an invalid value."""
+    what, advice = f"--{name} cannot have this value", f"litebert corpus {command} --help"
     return LitebertError("LB-300", what, received=received, expected=expected, next=advice)
 
 
@@ -116,7 +115,7 @@ def _row_passages(source: Source, column: str) -> Iterator[Passage]:
             document += 1
 
 
-def read_texts(inputs: Iterable[str | Path], *, column: str = "text") -> Iterator[str]:
+def read_texts(inputs: Names, *, column: str = "text") -> Iterator[str]:
     """Yield the text of all inputs in passages of bounded size."""
     settings = TextSettings(documents="file", column=column)
     for source in find_texts(inputs):

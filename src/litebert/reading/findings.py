@@ -39,7 +39,8 @@ class CheckReport:
 
     def __str__(self) -> str:
         """Return a report for people, a paragraph for each finding."""
-        checked = [format_count(number, name.removesuffix("s")) for name, number in self.counts.items()]
+        names = {name: name.replace("_", " ").removesuffix("s") for name in self.counts}
+        checked = [format_count(number, names[name]) for name, number in self.counts.items()]
         lines = [f"checked {', '.join(checked)}" if checked else "stopped"]
         for finding in self.findings:
             lines += [

@@ -17,11 +17,11 @@ from functools import lru_cache
 from io import BufferedIOBase
 from pathlib import Path, PurePosixPath
 from shlex import quote
-from typing import IO, Any, cast
+from typing import IO, Any, TypeAlias, cast
 
 from litebert.errors import DamagedError, LitebertError, RequestError, ResourceError, did_you_mean, missing_package
 
-COMPRESSIONS = (".gz", ".zst")
+COMPRESSIONS = {".gz": b"\x1f\x8b", ".zst": b"\x28\xb5\x2f\xfd"}  # with the first bytes of such a file
 DELIMITED = (".csv", ".tsv")
 JSON_LINES = (".jsonl", ".ndjson")
 TAGGED = (".conll", ".bio", ".iob")
@@ -66,15 +66,17 @@ class Source:
         return f"{self.name}, {_UNITS.get(self.kind, 'line')} {number:,}"
 
 
+Names: TypeAlias = str | Path | Iterable[str | Path]  # of one input or several
 STANDARD_INPUT = Source("-", "-", ".txt", "", 0)
 
 
 # ---- looking up inputs ----------------------------------------------------------------------------------------------
 
 
-def find_texts(names: Iterable[str | Path]) -> tuple[Source, ...]:
-    """Look up all inputs; there must be at least one."""
-    sources = tuple(find_input(str(name)) for name in names)
+def find_texts(names: Names) -> tuple[Source, ...]:
+    """Look up one input or several."""
+    given = [names] if isinstance(names, str | Path) else names
+    sources = tuple(find_input(str(name)) for name in given)
     if not sources:
         raise LitebertError("LB-316", "there is no input", next="name one or more files or URLs")
     return sources
@@ -214,6 +216,9 @@ def read_lines(source: Source) -> Iterator[tuple[int, str]]:
             received = f"byte 0x{block[place]:02x}, byte {column:,} of the line"
             what = f"{source.name}, line {at:,}: not UTF-8"
             advice = f"{unpack} {quote(source.name)} | iconv -f {encoding} -t UTF-8 > converted{source.kind}"
+            for suffix, magic in COMPRESSIONS.items():
+                if block.startswith(magic) and not number:
+                    advice = f"mv {quote(source.name)} {quote(source.name + suffix)}"
             raise LitebertError("LB-309", what, received=received, next=advice) from error
         if not lines[-1]:
             lines.pop()

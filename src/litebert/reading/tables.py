@@ -188,8 +188,8 @@ def texts_of(row: Row, column: str, place: str) -> Iterator[str]:
     """Yield the text of a column, or each text of a list, which may be nested."""
     if column not in row:
         what, present = f"{place}: there is no column {column}", list(map(str, row))
-        expected = f"one of {', '.join(present) or '(the object is empty)'}"
-        advice = f"--column with another name: {did_you_mean(column, present)}"
+        expected = f"one of {', '.join(present)}" if present else "an object that is not empty"
+        advice = f"--column with another name: {did_you_mean(column, present)}" if present else "correct this row"
         raise LitebertError("LB-314", what, received=f"--column {column}", expected=expected, next=advice)
     left = [row[column]]
     while left:

@@ -21,7 +21,7 @@ from google.protobuf.message import DecodeError
 from numpy.typing import NDArray
 from sentencepiece.sentencepiece_model_pb2 import ModelProto  # type: ignore[attr-defined]
 
-from litebert.errors import DamagedError, LitebertError, missing_package
+from litebert.errors import DamagedError, LitebertError, format_count, missing_package
 
 Spans: TypeAlias = NDArray[np.int32]  # half-open ranges in a text, rows (start, end)
 Trace: TypeAlias = tuple[list[str], Spans]  # the pieces of a text, and the span of each in the original, (pieces, 2)
@@ -512,7 +512,8 @@ def train_tokenizer(
         if num_lines == 0:
             what, again = "there is no text to train a vocabulary on", "give a few thousand sentences"
             raise LitebertError("LB-220", what, next=again) from error
-        what = f"no vocabulary of {vocab_size:,} pieces can be trained on these {num_lines:,} lines"
+        given = format_count(num_lines, "line")
+        what = f"no vocabulary of {vocab_size:,} pieces can be trained on these {given}"
         again = "set vocab_size (--vocab-size) as that says, give more text, or see litebert tokenizer train --help"
         said = str(error).rpartition("] ")[2]  # after the location in sentencepiece's code
         if needed := re.search(r"required_chars\. \d+ vs (\d+)", said):
