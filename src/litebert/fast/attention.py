@@ -54,10 +54,10 @@ Kernel: TypeAlias = Callable[[Tensor, Tensor, Tensor, Tensor | None], Tensor]
 """(query, key, value, is_key) -> mixed, all (sequences, heads, width, head_size); is_key broadcasts to the scores."""
 
 
-def attend_of(config: AlbertConfig, *, in_rectangles: bool, others: tuple[Kernel, ...] = ()) -> Attend:
+def attend_of(config: AlbertConfig, *, in_rectangles: bool, extra: tuple[Kernel, ...] = ()) -> Attend:
     """Return the kernel for a kind of attention: its own if it has one, `masked`, or for full attention one of two.
 
-    `others` are further kernels for the rectangles, each of which is used wherever it is measured to be faster.
+    The `extra` kernels are for rectangles; each is used wherever it is measured to be faster than torch's.
     """
     kind, settings = ATTENTION_KINDS[config.attention], config.attention_settings
     if kind.attend is not None:
@@ -65,7 +65,7 @@ def attend_of(config: AlbertConfig, *, in_rectangles: bool, others: tuple[Kernel
         return partial(attend, **settings)
     if kind.visible is not None:
         return partial(masked, visible=partial(kind.visible, **settings))
-    return partial(rectangles, others=others) if in_rectangles else full
+    return partial(rectangles, extra=extra) if in_rectangles else full
 
 
 def full(query: OfQueries, key: OfTokens, value: OfTokens, layout: Layout, dropout_prob: float) -> OfQueries:
@@ -157,16 +157,16 @@ class Rectangle(NamedTuple):
 
 
 def rectangles(
-    query: OfQueries, key: OfTokens, value: OfTokens, layout: Layout, _: float, *, others: tuple[Kernel, ...] = ()
+    query: OfQueries, key: OfTokens, value: OfTokens, layout: Layout, _: float, *, extra: tuple[Kernel, ...] = ()
 ) -> OfQueries:
     """Attend to the whole sequence, without gradients."""
     if query.dtype == torch.bfloat16 and key.shape[0] <= _FEW:
-        return rectangles(query.float(), key.float(), value.float(), layout, 0.0, others=others).to(query.dtype)
+        return rectangles(query.float(), key.float(), value.float(), layout, 0.0, extra=extra).to(query.dtype)
     kernels: tuple[Kernel, ...] = (F.scaled_dot_product_attention,)
     if query.dtype == torch.bfloat16:
         kernels += (_products,)
-    if isinstance(layout.queries, slice):  # for a few queries, the copies that `others` make do not pay
-        kernels += others
+    if isinstance(layout.queries, slice):  # for a few queries, the copies that the extra ones make do not pay
+        kernels += extra
     mixed = list[Tensor]()
     found, order = arrange(layout.query_lengths, layout.batch.lengths, query.dtype == torch.float32)
     for count, queries, keys, is_key in found:

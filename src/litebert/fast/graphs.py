@@ -62,14 +62,14 @@ step (float[rows, {size}] x) => (float[rows, {size}] y) {{
     mixed = MatMul(weights, value)
     mixed_by_row = Transpose<perm = [0, 2, 1, 3]>(mixed)
     mixed_rows = Reshape(mixed_by_row, by_rows)
-    output = MatMul(mixed_rows, mix_output_weight)
+    output = MatMul(mixed_rows, attention_output_weight)
     hidden = com.microsoft.SkipLayerNormalization<epsilon = {eps}>(
-        output, x, mix_norm_weight, mix_norm_bias, mix_output_bias)
-    wide = MatMul(hidden, widen_intermediate_weight)
-    activated = com.microsoft.{activation}(wide, widen_intermediate_bias)
-    narrow = MatMul(activated, widen_output_weight)
+        output, x, attention_norm_weight, attention_norm_bias, attention_output_bias)
+    wide = MatMul(hidden, feed_forward_intermediate_weight)
+    activated = com.microsoft.{activation}(wide, feed_forward_intermediate_bias)
+    narrow = MatMul(activated, feed_forward_output_weight)
     y = com.microsoft.SkipLayerNormalization<epsilon = {eps}>(
-        narrow, hidden, widen_norm_weight, widen_norm_bias, widen_output_bias)
+        narrow, hidden, feed_forward_norm_weight, feed_forward_norm_bias, feed_forward_output_bias)
 }}
 """
 
@@ -126,8 +126,8 @@ def _run_step(graph: Graph, step: Step, x: Tensor, layout: Layout) -> Tensor:
 def _compile_step(attention: AttentionBlock, feed_forward: FeedForwardBlock) -> Graph:
     """Write a step in onnxruntime's fused operators, and start a session; products are x W, so W is transposed."""
     (heads, head_size), size = attention.heads, attention.output.in_features
-    parameters: dict[str, Tensor] = {f"mix.{name}": parameter for name, parameter in attention.named_parameters()}
-    parameters |= {f"widen.{name}": parameter for name, parameter in feed_forward.named_parameters()}
+    parameters: dict[str, Tensor] = {f"attention.{name}": parameter for name, parameter in attention.named_parameters()}
+    parameters |= {f"feed_forward.{name}": parameter for name, parameter in feed_forward.named_parameters()}
     parameters["project.weight"], parameters["project.bias"] = projection(attention)
     constants = {"by_heads": np.array([-1, 3, heads, head_size]), "by_rows": np.array([-1, size])}
     for name, parameter in parameters.items():

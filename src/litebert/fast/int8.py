@@ -196,13 +196,13 @@ def kernels_work() -> bool:
     return is_right and torch.equal(rounded, x.to(torch.uint8) * 255)
 
 
-def int8_steps(albert: Albert, *, others: tuple[Kernel, ...] = ()) -> list[steps.Step]:
+def int8_steps(albert: Albert, *, extra: tuple[Kernel, ...] = ()) -> list[steps.Step]:
     """Return all steps of an eight-bit network: each block is packed once, and bound to the calibration of each step.
 
     Between the two blocks of a step, hidden states are shifted by the step's second mean.
     """
     ranges, shifts, biases = (albert.get_buffer(name) for name in Int8Calibration._fields)
-    attend = attend_of(albert.config, in_rectangles=True, others=others)
+    attend = attend_of(albert.config, in_rectangles=True, extra=extra)
     inner = torch.bfloat16 if steps.packing_pays(torch.bfloat16) else torch.float32
     attention, feed_forward = albert.attention, albert.feed_forward
     first = [(Product(each.query, each.key, each.value), Product(each.output)) for each in attention]
@@ -217,14 +217,14 @@ def int8_steps(albert: Albert, *, others: tuple[Kernel, ...] = ()) -> list[steps
         (project, mix), (widen, output) = first[i], second[j]
         norm, act, (mean, mean_after) = attention[i].norm, feed_forward[j].hidden_act, shifts[step]
         norm_bias = norm.bias - mean_after  # so the next products read centred inputs; their biases compensate
-        mixing = steps.Mixing(
+        mixing = steps.AttentionLayers(
             project=lambda x, _: project(quantize(x - mean, of_input), of_input, project_bias, dtype=inner),
             attend=attend,
             output=lambda x, y: mix(quantize(x.float(), of_mixed), of_mixed, mix_bias, add=y),
             norm=lambda x: F.layer_norm(x, norm.normalized_shape, norm.weight, norm_bias, norm.eps),
             heads=attention[i].heads,
         )
-        widening = steps.Widening(
+        widening = steps.FeedForwardLayers(
             intermediate=lambda x, _: widen(quantize(x, of_middle), of_middle, wide_bias, activation=act, onto=of_wide),
             output=lambda x, y: output(x, of_wide, output_bias, add=y),
             norm=norms[j],

@@ -24,7 +24,7 @@ from torch.utils.checkpoint import checkpoint
 from litebert.config import Activation, Backend
 from litebert.errors import DamagedError, no_such_name
 from litebert.fast.attention import Attend, Kernel, Layout, attend_of, time_each
-from litebert.nn import ACTIVATIONS, Albert, AttentionBlock, Batch, Network, pad_rows
+from litebert.nn import ACTIVATIONS, Albert, AttentionBlock, Batch, Network, device_of, pad_rows
 
 # The dtype of activations for each precision.
 DTYPES: dict[str, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
@@ -41,8 +41,8 @@ Step: TypeAlias = Callable[[Tensor, Layout], Tensor]
 # Steps, and their preparation
 
 
-class Mixing(NamedTuple):
-    """The operations of an attention block."""
+class AttentionLayers(NamedTuple):
+    """The prepared layers of an attention block."""
 
     project: Linear  # query, key and value at once
     attend: Attend
@@ -52,8 +52,8 @@ class Mixing(NamedTuple):
     dropout_prob: float = 0.0
 
 
-class Widening(NamedTuple):
-    """The operations of a feed-forward block."""
+class FeedForwardLayers(NamedTuple):
+    """The prepared layers of a feed-forward block."""
 
     intermediate: Linear  # with the activation
     output: Linear
@@ -61,19 +61,19 @@ class Widening(NamedTuple):
 
 
 def block(
-    mixing: Mixing, widening: Widening, x: Float[Tensor, "rows hidden"], layout: Layout
+    attention: AttentionLayers, feed_forward: FeedForwardLayers, x: Float[Tensor, "rows hidden"], layout: Layout
 ) -> Float[Tensor, "query_rows hidden"]:
     """Return norm(x + attention(x)), then norm(x + feed_forward(x)), for the queries of the layout."""
     num_tokens, x = layout.batch.ids.shape[0], pad_rows(x)
-    projected = torch.unflatten(mixing.project(x, None), -1, (3, *mixing.heads))  # (rows, 3, heads, head_size)
+    projected = torch.unflatten(attention.project(x, None), -1, (3, *attention.heads))  # (rows, 3, heads, head_size)
     if x.shape[0] > num_tokens:  # a slice costs a copy in the backward pass
         projected = projected[:num_tokens]
     query, key, value = projected.unbind(1)
-    mixed = mixing.attend(query[layout.queries], key, value, layout, mixing.dropout_prob)
+    mixed = attention.attend(query[layout.queries], key, value, layout, attention.dropout_prob)
     # Selected here, not with the query above: the order in which gradients of x are summed affects their last bits.
     x = pad_rows(x[layout.queries])
-    x = mixing.norm(mixing.output(pad_rows(mixed).flatten(-2), x))
-    return widening.norm(widening.output(widening.intermediate(x, None), x))
+    x = attention.norm(attention.output(pad_rows(mixed).flatten(-2), x))
+    return feed_forward.norm(feed_forward.output(feed_forward.intermediate(x, None), x))
 
 
 def make_steps(
@@ -82,26 +82,26 @@ def make_steps(
     *,
     for_training: bool = False,
     plan: Sequence[tuple[int, int]] | None = None,
-    others: tuple[Kernel, ...] = (),
+    extra: tuple[Kernel, ...] = (),
 ) -> list[Step]:
     """Prepare each block of a plan (by default, the encoder's) once, and return the steps of the plan."""
     plan, dtype = albert.plan if plan is None else plan, albert.dtype
-    is_on_cpu = albert.embedding.norm.weight.device.type == "cpu"
-    attend = attend_of(albert.config, in_rectangles=is_on_cpu and not for_training, others=others)
+    is_on_cpu = device_of(albert).type == "cpu"
+    attend = attend_of(albert.config, in_rectangles=is_on_cpu and not for_training, extra=extra)
 
-    mixing, widening = {}, {}
+    attention, feed_forward = {}, {}
     for i in {i for i, _ in plan}:
-        mix = albert.attention[i]
-        project = linear(*projection(mix), dtype, "linear", 0.0)
-        output = linear(mix.output.weight, mix.output.bias, dtype, "linear", mix.dropout.p * mix.training)
-        dropout_prob = mix.attention_dropout_prob * mix.training
-        mixing[i] = Mixing(project, attend, output, norm_of(mix.norm, dtype), mix.heads, dropout_prob)
+        plain = albert.attention[i]
+        project = linear(*projection(plain), dtype, "linear", 0.0)
+        output = linear(plain.output.weight, plain.output.bias, dtype, "linear", plain.dropout.p * plain.training)
+        dropout_prob = plain.attention_dropout_prob * plain.training
+        attention[i] = AttentionLayers(project, attend, output, norm_of(plain.norm, dtype), plain.heads, dropout_prob)
     for j in {j for _, j in plan}:
         wide = albert.feed_forward[j]
         intermediate = linear(wide.intermediate.weight, wide.intermediate.bias, dtype, wide.hidden_act, 0.0)
         output = linear(wide.output.weight, wide.output.bias, dtype, "linear", wide.dropout.p * wide.training)
-        widening[j] = Widening(intermediate, output, norm_of(wide.norm, dtype))
-    return [partial(block, mixing[i], widening[j]) for i, j in plan]
+        feed_forward[j] = FeedForwardLayers(intermediate, output, norm_of(wide.norm, dtype))
+    return [partial(block, attention[i], feed_forward[j]) for i, j in plan]
 
 
 def projection(block: AttentionBlock) -> tuple[Tensor, Tensor]:
@@ -156,14 +156,14 @@ class Engine:
         if self.packed is None:
             from litebert.fast.int8 import int8_steps, is_int8, kernels_work
 
-            self.stamps, others = stamps, tuple[Kernel, ...]()
+            self.stamps, extra = stamps, tuple[Kernel, ...]()
             if self.backend != "torch":
                 from litebert.fast.graphs import add_graphs, attention_graph
 
-                others = (attention_graph(torch.get_num_threads()),)
+                extra = (attention_graph(torch.get_num_threads()),)
             has_int8 = is_int8(albert) and kernels_work()  # without these kernels, rounded weights are used in float32
             make = int8_steps if has_int8 else partial(make_steps, linear=packed_linear)
-            self.packed = make(albert, others=others)
+            self.packed = make(albert, extra=extra)
             if self.backend != "torch":
                 self.packed = add_graphs(albert, self.packed, is_forced=self.backend == "onnxruntime")
         return self.packed[: albert.depth]

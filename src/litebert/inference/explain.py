@@ -23,7 +23,7 @@ from litebert.errors import LitebertError, did_you_mean, no_such_name
 from litebert.fast import is_int8
 from litebert.inference.inputs import encode_blanks, pool, sum_by_word, window
 from litebert.inference.model import Model
-from litebert.nn import Batch
+from litebert.nn import Batch, attention_weights, device_of
 from litebert.tasks.kinds.spans import SPAN_FAMILIES
 from litebert.tasks.kinds.text import ChoiceExample, MultipleChoice, TextClassification, question_texts
 
@@ -84,7 +84,7 @@ def explain(model: Model, verb: str, texts: Sequence[str], answer: str | None) -
         framed = [[*part.ids, tokenizer.sep_id] for part in sequence]
         ids.append([tokenizer.cls_id, *chain(*framed)])
         segments.append([0, *chain(*([number] * len(each) for number, each in enumerate(framed)))])
-    device = next(network.parameters()).device
+    device = device_of(network)
     flat = torch.tensor([*chain(*ids)], device=device)  # (tokens,)
     special = torch.tensor([tokenizer.cls_id, tokenizer.sep_id, tokenizer.mask_id], device=device)
     table = word.weight.detach()  # (vocab, embed)
@@ -317,18 +317,15 @@ def attention(model: Model, text: str, *, step: int = 1) -> Attention:
     pieces, states = _states(model, text, min(MAX_ATTENTION_TOKENS, model.network.config.max_position_embeddings))
     block = albert.attention[albert.plan[step - 1].attention]
     query, key = (torch.unflatten(layer(states[step - 1]), -1, block.heads) for layer in (block.query, block.key))
-    scores = torch.einsum("qhd,khd->hqk", query, key) * query.shape[-1] ** -0.5
-    if block.visible is not None:
-        place = torch.arange(len(pieces), device=scores.device)
-        scores = scores.masked_fill(~block.visible(place[:, None], place), -torch.inf)
-    return {"pieces": pieces, "heads": scores.softmax(-1).double().round(decimals=4).tolist()}
+    weights = attention_weights(query, key, block.visible)
+    return {"pieces": pieces, "heads": weights.double().round(decimals=4).tolist()}
 
 
 def _states(model: Model, text: str, longest: int) -> tuple[list[str], list[Tensor]]:
     """Return the pieces of a text, including [CLS] and [SEP], and their states before and after each step."""
     encoding = model.tokenizer.encode(text, frame=True)
     ids, pieces = ([*each[:-1][: longest - 1], each[-1]] for each in (encoding.ids, encoding.pieces))
-    batch = Batch.from_lists([ids]).to(next(model.network.parameters()).device)
+    batch = Batch.from_lists([ids]).to(device_of(model.network))
     return pieces, [state.float() for state in model.network.albert.states(batch)]
 
 

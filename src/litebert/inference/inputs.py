@@ -113,11 +113,11 @@ def frame_batches(
 
     Sequences are cut to what the model can read, or to `longest`; batches are on the network's device.
     """
-    from litebert.nn import Batch, group_by_length
+    from litebert.nn import Batch, device_of, group_by_length
     from litebert.tasks.kinds.family import frame_ids
 
     longest = min(longest or 1 << 30, network.config.max_position_embeddings)
-    device = network.albert.embedding.norm.weight.device  # a plain parameter even in eight bits
+    device = device_of(network)
     sizes = [len(a) + len(b) + 3 for a, b in zip(first, second or [()] * len(first), strict=True)]
     for rows in group_by_length([min(size, longest) for size in sizes]):
         if second is None:

@@ -141,7 +141,7 @@ class Model:
 
         found: list[Results[answers.Filling]] = [Results()] * len(texts)
         for rows, batch in inputs.frame_batches(network, tokenizer, encoded):
-            words: list[list[tuple[str, float]]] = []  # for each blank, the likeliest words with their probabilities
+            blanks_found = list[list[tuple[int, float]]]()  # of each blank, the likeliest pieces, with probabilities
             with torch.inference_mode():
                 places = (batch.ids == tokenizer.mask_id).nonzero().flatten()
                 hidden, table = network.albert(batch, places), network.albert.embedding.word.weight  # (blanks, hidden)
@@ -155,27 +155,28 @@ class Model:
                     likely = torch.zeros_like(logits).index_add_(1, alike, logits.softmax(-1))
                     best = likely.topk(min(top, logits.shape[1]))
                     for pieces, values in zip(best.indices.tolist(), best.values.tolist(), strict=True):
-                        pairs = zip(pieces, values, strict=True)
-                        words.append([(tokenizer.decode([id_]), p) for id_, p in pairs if p > 0])
+                        blanks_found.append([(id_, p) for id_, p in zip(pieces, values, strict=True) if p > 0])
 
-            left = iter(words)  # the blanks of a batch are in the order of its rows
+            left = iter(blanks_found)  # the blanks of a batch are in the order of its rows
             for row in rows:
-                # Blanks are independent, so the best combinations of words extend the best shorter ones. If the i-th
-                # shorter one takes the j-th word, i x j - 1 combinations are better, so j ends at top / i.
-                beams: list[tuple[tuple[str, ...], float]] = [((), 1.0)]
+                # Blanks are independent, so the best combinations of pieces extend the best shorter ones. If the i-th
+                # shorter one takes the j-th piece, i x j - 1 combinations are better, so j ends at top / i.
+                beams: list[tuple[tuple[int, ...], float]] = [((), 1.0)]
                 for blank in islice(left, encoded[row].count(tokenizer.mask_id)):
                     longer = [
-                        ((*chosen, word), so_far * p)
+                        ((*chosen, id_), so_far * p)
                         for i, (chosen, so_far) in enumerate(beams, 1)
-                        for word, p in blank[: top // i]
+                        for id_, p in blank[: top // i]
                     ]
                     beams = sorted(longer, key=lambda beam: -beam[1])[:top]
                 offsets = tuple(match.span() for match in re.finditer(re.escape(MASK), texts[row]))
-                between = texts[row].split(MASK)
-                found[row] = Results(
-                    answers.Filling("".join(chain(*zip(between, (*chosen, ""), strict=True))), chosen, p, offsets)
-                    for chosen, p in beams
-                )
+                between, fillings = texts[row].split(MASK), list[answers.Filling]()
+                for chosen, p in beams:
+                    put_in = [*(tokenizer.texts[id_].strip() for id_ in chosen), ""]  # "seen" for the word "##seen"
+                    words = tuple(tokenizer.decode([id_]) for id_ in chosen)
+                    filled = "".join(chain(*zip(between, put_in, strict=True)))
+                    fillings.append(answers.Filling(filled, words, p, offsets))
+                found[row] = Results(fillings)
         return found[0] if isinstance(text, str) else Results(found)
 
     @overload

@@ -58,6 +58,20 @@ class Embedding(nn.Module):
         return hidden
 
 
+def attention_weights(
+    query: Float[Tensor, "tokens heads head_size"],
+    key: Float[Tensor, "tokens heads head_size"],
+    visible: Visible | None = None,
+) -> Float[Tensor, "heads tokens tokens"]:
+    """Return softmax(q k^T / sqrt(D)) of one sequence: each query's weights of the visible tokens (by default, all)."""
+    scores = torch.einsum("qhd,khd->hqk", query, key) * query.shape[-1] ** -0.5
+    if visible is not None:
+        place = torch.arange(len(query), device=query.device)
+        scores = scores.masked_fill(~visible(place[:, None], place), -torch.inf)
+    weights: Tensor = scores.softmax(-1)
+    return weights
+
+
 def attention(
     query: Float[Tensor, "tokens heads head_size"],
     key: Float[Tensor, "tokens heads head_size"],
@@ -66,14 +80,10 @@ def attention(
     visible: Visible | None = None,
     dropout_prob: float = 0.0,
 ) -> Float[Tensor, "tokens heads head_size"]:
-    """Return softmax(q k^T / sqrt(D)) v within each sequence, over the visible tokens (by default, all)."""
+    """Return softmax(q k^T / sqrt(D)) v within each sequence."""
     mixed, lengths = [], list(batch.lengths)
     for q, k, v in zip(*(torch.split(x, lengths) for x in (query, key, value)), strict=True):
-        scores = torch.einsum("qhd,khd->hqk", q, k) * q.shape[-1] ** -0.5  # (heads, length, length)
-        if visible is not None:
-            place = torch.arange(len(q), device=q.device)
-            scores = scores.masked_fill(~visible(place[:, None], place), -torch.inf)
-        weights = F.dropout(scores.softmax(-1), dropout_prob)  # each query's weights of the values, which sum to 1
+        weights = F.dropout(attention_weights(q, k, visible), dropout_prob)  # (heads, length, length)
         mixed.append(torch.einsum("hqk,khd->qhd", weights, v))  # (length, heads, head_size)
     return torch.cat(mixed)
 
