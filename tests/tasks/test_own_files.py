@@ -478,6 +478,7 @@ def test_held_out_rows_do_not_depend_on_order_share_no_text_and_are_the_same_sha
     alike = write("alike.csv", "text,label\n" + "the same,a\nthe same,b\n" * 9)
     assert len(table_dataset(alike).read(alike, "dev")) == 2  # then chosen by row number
     assert all(draw_held_out([(k, "")] * 100 + [(k * 2, "")] * 10, 0.1).sum() == 10 for k in "abcdefgh")
+    assert draw_held_out([("a", "")] * 3 + [("b", "")] * 2, 0.9).sum() == 2  # the others are left to learn from
     with pytest.raises(LitebertError, match="LB-894"):
         table_dataset(one := write("row.csv", "text,label\na,x|y\n"), problem="multi-label").read(one, "train")
     for is_impossible, family in ((False, SpanAnswering()), (True, ConditionalSpanAnswering())):

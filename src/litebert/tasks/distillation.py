@@ -221,31 +221,19 @@ def _narrow(source: FeedForwardBlock, norm: nn.LayerNorm, size: int) -> dict[str
 
 @dataclass(frozen=True)
 class Lesson(MicroBatch):
-    """Sequences with the teacher's states of the same unmasked text.
+    """Masked `pairs` of segments, or plain texts with the teacher's `vectors` (texts, hidden).
 
-    `targets` are its states (kept, hidden) for each step of the student, at the tokens `kept` (kept,) that have a
-    counterpart; there are none for pairs that train only masked LM and sentence order (`distil.hidden` is 0).
-    `share` is the lesson's share of the step's tokens; `world` are the processes that share the lesson.
+    `targets` are the teacher's states (kept, hidden) of the same unmasked text for each step of the student, at the
+    tokens `kept` (kept,) that have a counterpart; pairs have none if `distil.hidden` is 0. `share` is the lesson's
+    share of the step's tokens; `world` are the processes that share the lesson.
     """
 
     share: float
     world: World
-    kept: Tensor | None
-    targets: Sequence[Tensor]
-
-
-@dataclass(frozen=True)
-class PairsLesson(Lesson):
-    """Masked pairs of segments."""
-
-    pretraining: PretrainingWork
-
-
-@dataclass(frozen=True)
-class TextsLesson(Lesson):
-    """Plain texts, with the teacher's vectors (texts, hidden)."""
-
-    vectors: Tensor
+    pairs: PretrainingWork | None = None
+    kept: Tensor | None = None
+    targets: Sequence[Tensor] = ()
+    vectors: Tensor | None = None
 
 
 @dataclass(eq=False)
@@ -285,28 +273,27 @@ class Distillation(Task[Lesson]):
     def _lesson(self, batch: PretrainingBatch, share: float, world: World, *, is_masked: bool) -> Lesson:
         """Let the teacher read a batch; the student gets it masked or, like the teacher, plain."""
         ids = unmask(batch)
-        read = batch if is_masked else replace(batch, ids=ids)
-        (work,) = micro_batches(read, None, device_of(self.network), world)
+        (work,) = micro_batches(batch if is_masked else replace(batch, ids=ids), None, device_of(self.network), world)
         if is_masked and not self.distil.hidden:
-            return PairsLesson(work.batch, share, world, None, (), work)
+            return Lesson(work.batch, share, world, work)
         kept, targets, vectors = self.teacher.read(ids, batch.offsets, self._layers)
         if is_masked:
-            return PairsLesson(work.batch, share, world, kept, targets, work)
-        return TextsLesson(work.batch, share, world, kept, targets, vectors)
+            return Lesson(work.batch, share, world, work, kept, targets)
+        return Lesson(work.batch, share, world, None, kept, targets, vectors)
 
     def loss(self, work: Lesson) -> Loss:
         states = list(self.network.albert.states(work.batch))[1:]  # after each step, (tokens, hidden)
         hidden, share = self.hidden_error(states, work), work.share if work.targets else 0.0
         total = work.share * (self.distil.hidden * hidden)  # each lesson has its share of the tokens in this error
         sums = stack_sums(hidden * share, hidden.new_full((), share / work.world.size))
-        if isinstance(work, PairsLesson):
-            masked = work.pretraining.masked_positions
+        if work.pairs is not None:
+            masked = work.pairs.masked_positions
             heads = (PRETRAINING_HEADS[name] for name in self.network.heads)
             logits = self.network.read(*(states[-1][head.reads(work.batch, masked)] for head in heads))
-            learnt = self.pretraining.loss(work.pretraining, logits)
+            learnt = self.pretraining.loss(work.pairs, logits)
             total = total + self.distil.pretraining * learnt.total
             return Loss(total, torch.cat([learnt.sums, sums, sums.new_zeros(2)]))
-        assert isinstance(work, TextsLesson)
+        assert work.vectors is not None
         vectors = pool_rows(states[-1].float(), work.batch, self.teacher.pooling)
         distances = 1 - F.cosine_similarity(vectors, work.vectors.float(), dim=-1)  # (texts,)
         (num_texts,) = work.world.totals(len(distances))

@@ -284,16 +284,17 @@ def adapt_defaults(
     if hidden_size >= PUBLISHED_SIZE:
         return resolved
     config, origins = resolved.config, resolved.origins
-    size, peak, steps = MEAN_DEFAULTS if reads_mean else CLS_DEFAULTS
     free = {name for name, origin in origins.items() if origin == DEFAULT or name_in(origin, "recipe")}
-    optim: dict[str, float] = {"learning_rate": peak * min(1.0, size / hidden_size), "warmup_steps": 0.1}
+    size, peak, steps = MEAN_DEFAULTS if reads_mean else CLS_DEFAULTS
+    suited = {"optim.learning_rate": peak * min(1.0, size / hidden_size), "optim.warmup_steps": 0.1}
     if reads_mean:
-        optim |= {"bias_correction": True, "head_rate_scale": MEAN_HEAD_SCALE}
-    optim = {name: value for name, value in optim.items() if f"optim.{name}" in free}
-    train = dict[str, float]()
+        suited |= {"optim.bias_correction": True, "optim.head_rate_scale": MEAN_HEAD_SCALE}
+    suited = {name: value for name, value in suited.items() if name in free}
     if {"train.epochs", "train.steps"} <= free:
         epochs = math.ceil(steps * config.train.batch_size / num_features)
-        train = {"epochs": min(max(epochs, MIN_EPOCHS), MAX_EPOCHS), "steps": 0}
-    changed = {"optim": config.optim.model_copy(update=optim), "train": config.train.model_copy(update=train)}
-    names = [*(f"optim.{name}" for name in optim), *(f"train.{name}" for name in train)]
-    return Resolved(config.model_copy(update=changed), origins | dict.fromkeys(names, SUITED))
+        suited |= {"train.epochs": min(max(epochs, MIN_EPOCHS), MAX_EPOCHS), "train.steps": 0}
+    for name, value in suited.items():
+        section, _, field = name.partition(".")
+        changed = getattr(config, section).model_copy(update={field: value})
+        config = config.model_copy(update={section: changed})
+    return Resolved(config, origins | dict.fromkeys(suited, SUITED))

@@ -127,8 +127,10 @@ class TextClassification(Scoring[TextExample, Scores]):
         return words, max(answer.values), float(words == self.expected(example))
 
     def labels(self, example: TextExample, /) -> tuple[str, ...]:
-        numbers = () if example.label is None or self.is_number else np.ravel(example.label).astype(int)
-        return tuple(self.head.labels[number] for number in numbers)
+        label = example.label
+        if label is None or self.is_number:
+            return ()
+        return tuple(self.head.labels[number] for number in (label if isinstance(label, tuple) else (int(label),)))
 
     def numbers(self, _: AnswerRow, answer: Scores, /) -> Mapping[str, float | None]:
         return dict(zip(self.head.labels, answer.values, strict=True))
@@ -189,8 +191,7 @@ class MultiLabel(TextClassification):
 
     def commonest(self, labels: Sequence[Label]) -> tuple[float, ...]:
         """Return the commonest combination of labels."""
-        common = Counter(tuple(np.ravel(label).astype(int)) for label in labels).most_common(1)[0][0]
-        return tuple(map(float, self._multi_hot([common])[0]))
+        return tuple(map(float, self._multi_hot([Counter(labels).most_common(1)[0][0]])[0]))
 
     def named(self, answer: Scores) -> tuple[str, ...]:
         chances = zip(self.head.labels, answer.values, strict=True)
@@ -212,7 +213,7 @@ class Regression(TextClassification):
     key_measure: ClassVar[str] = "pearson"
 
     def target(self, example: TextExample, /) -> NDArray[np.float32]:
-        return np.atleast_1d(np.array(label_of(example), dtype=np.float32))
+        return np.array([label_of(example)], dtype=np.float32)
 
     def losses_of(self, logits: Tensor, targets: Tensor) -> Tensor:
         return F.mse_loss(logits, targets.view_as(logits), reduction="none").mean(1)
@@ -234,11 +235,12 @@ class Regression(TextClassification):
         return self.head.labels[:1]
 
     def expected(self, example: TextExample, /) -> str | None:
-        return None if example.label is None else f"{float(np.ravel(example.label)[0]):g}"
+        return None if example.label is None else f"{example.label:g}"
 
     def in_words(self, example: TextExample, answer: Scores, /) -> tuple[str, float | None, float | None]:
         (value,), label = answer.values, example.label
-        return f"{value:.4g}", None, None if label is None else 1 / (1 + abs(float(np.ravel(label)[0]) - value))
+        assert not isinstance(label, tuple), "a score is one number"
+        return f"{value:.4g}", None, None if label is None else 1 / (1 + abs(label - value))
 
 
 def label_of(example: TextExample) -> Label:

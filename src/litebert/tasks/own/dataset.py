@@ -571,6 +571,8 @@ def draw_held_out(groups: Sequence[tuple[str, str]], share: float) -> NDArray[np
             chosen.add(key)
             left -= sizes[key]
     chosen = chosen or {min(order, key=sizes.__getitem__)}
+    if len(chosen) == len(order):  # something must be left to learn from
+        chosen.remove(max(order, key=sizes.__getitem__))
     return np.array([key in chosen for key in keys], dtype=np.bool_)
 
 
