@@ -70,7 +70,6 @@ class SplitReport:
     lengths: LengthReport | None
 
     def __str__(self) -> str:
-        """Write the report for people."""
         lines = [f"{self.name}: {format_count(self.num_rows, 'row')}"]
         if total := sum(self.labels.values()):
             ranked = sorted(self.labels.items(), key=lambda item: -item[1])
@@ -94,7 +93,6 @@ class DataReport(CheckReport):
     splits: tuple[SplitReport, ...]
 
     def __str__(self) -> str:
-        """Write the report for people."""
         return "\n".join([*self.guessed, *map(str, self.splits), "", super().__str__()])
 
 

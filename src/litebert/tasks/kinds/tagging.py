@@ -102,7 +102,6 @@ class TokenClassification(Family[TagExample, TagAnswer]):
         return tagging_measures([*map(self.labels, examples)], [self._tag_names(answer.best) for answer in answers])
 
     def averaged(self, answers: Sequence[TagAnswer], /) -> TagAnswer:
-        """Return the mean probability of each tag."""
         return TagAnswer(np.mean([each.probabilities for each in answers], axis=0))
 
     def constant(self, training: Sequence[TagExample], examples: Sequence[TagExample], /) -> list[TagAnswer]:

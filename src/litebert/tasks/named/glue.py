@@ -3,7 +3,7 @@
 import io
 import tomllib
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -13,8 +13,8 @@ from pydantic import TypeAdapter
 
 from litebert.config import HeadConfig
 from litebert.errors import LitebertError
-from litebert.reading.source import Source, find_files, read_lines
-from litebert.reading.tables import Dialect, Row, scan_delimited
+from litebert.reading.source import find_files, read_lines
+from litebert.reading.tables import Dialect, scan_delimited
 from litebert.tasks.kinds.family import Dataset
 from litebert.tasks.kinds.text import Scores, TextClassification, TextExample
 from litebert.tasks.own.table import number_of, open_table
@@ -85,9 +85,17 @@ def read_glue(task: GlueTask, folder: Path, split: str) -> list[TextExample]:
         texts = task.texts if is_tsv else task.hub_texts or task.texts
         label = task.label if is_tsv else "label"
         columns = texts if is_test else (*texts, label)
-        header = () if is_test else task.header
-        rows = _lines(task, source, header) if is_tsv else open_table(Path(source.location)).rows()
+        if is_tsv:  # one of the authors' files: tabs between cells, and quotes are literal
+            header = () if is_test else task.header
+            names = header or next(read_lines(source), (1, ""))[1].split("\t")
+            rows = scan_delimited(source, Dialect("\t", "none"), names, has_header=not header)
+        else:
+            rows = open_table(Path(source.location)).scan()
         for number, row in rows:
+            if isinstance(row, LitebertError):
+                if is_tsv and task.skips_broken_lines:
+                    continue
+                raise row
             if not {*columns} <= row.keys():
                 what = f"{source.place(number)}: these are not the columns of {task.name}"
                 asked = f"columns that include {', '.join(columns)}"
@@ -102,21 +110,11 @@ def read_glue(task: GlueTask, folder: Path, split: str) -> list[TextExample]:
             answer = None if is_test else _label(task, row[label], is_tsv=is_tsv)
             if answer is None and not is_test:
                 what = f"{source.place(number)}: not a label of {task.name}"
-                names = task.spellings if is_tsv else task.labels
-                asked = f"one of {', '.join(names)}" if names else f"a score from 0 to {HIGHEST_SCORE}"
+                spelt = task.spellings if is_tsv else task.labels
+                asked = f"one of {', '.join(spelt)}" if spelt else f"a score from 0 to {HIGHEST_SCORE}"
                 raise LitebertError("LB-825", what, received=str(row[label]), expected=asked, next=AGAIN)
             examples.append(TextExample(key, first, second[0] if second else None, answer))
     return examples
-
-
-def _lines(task: GlueTask, source: Source, header: Sequence[str]) -> Iterator[tuple[int, Row]]:
-    """Yield the rows of one of the authors' files: tabs between cells, and quotes are literal."""
-    columns = header or next(read_lines(source), (1, ""))[1].split("\t")
-    for number, row in scan_delimited(source, Dialect("\t", "none"), columns, has_header=not header):
-        if not isinstance(row, LitebertError):
-            yield number, row
-        elif not task.skips_broken_lines:
-            raise row
 
 
 def _label(task: GlueTask, value: object, *, is_tsv: bool) -> int | float | None:

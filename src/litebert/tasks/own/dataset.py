@@ -552,19 +552,21 @@ def draw_held_out(groups: Sequence[tuple[str, str]], share: float) -> NDArray[np
     Equal keys are drawn together unless all keys are equal; if their strata differ, the first by name counts. A key
     with so many rows that the share would be missed by more with it than without it is not drawn.
     """
-    keys = [key for key, _ in groups]
+    keys, strata = zip(*groups, strict=True)
     if len(set(keys)) == 1:  # then rows are drawn by their numbers
-        keys = [str(number) for number in range(len(keys))]
-    stratum_of = dict[str, str]()
-    for key, stratum in sorted(zip(keys, (stratum for _, stratum in groups), strict=True)):
-        stratum_of.setdefault(key, stratum)
+        keys = tuple(map(str, range(len(keys))))
+    stratum_of = dict(sorted(zip(keys, strata, strict=True), reverse=True))
+    # a random number for each key that depends only on its text
     digests = [blake2b(key.encode("utf-8", "surrogatepass"), digest_size=8).digest() for key in stratum_of]
     hashes = np.array([int.from_bytes(digest, "little", signed=True) for digest in digests], dtype=np.int64)
     draws = dict(zip(stratum_of, rng.random_bits(0, "held-out rows", hashes), strict=True))
+    # Of the keys sorted by stratum, evenly spaced ones come first, so that each stratum gives its share; the others
+    # follow, and are drawn if some of the first have too many rows.
     order = sorted(stratum_of, key=lambda key: (stratum_of[key], draws[key]))
     number = max(1, round(share * len(order)))
-    spaced = {order[int((n + 0.5) * len(order) / number)] for n in range(number)}  # from every stratum
-    order.sort(key=lambda key: (key not in spaced, draws[key]))  # others are drawn if some of these have too many rows
+    spaced = {order[int((n + 0.5) * len(order) / number)] for n in range(number)}
+    order.sort(key=lambda key: (key not in spaced, draws[key]))
+    # A key is drawn if its rows bring the sum nearer to the share.
     sizes, left, chosen = Counter(keys), share * len(keys), set[str]()
     for key in order:
         if (half := sizes[key] / 2) < left or (half == left and key in spaced):
