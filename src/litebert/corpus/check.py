@@ -5,7 +5,9 @@ import json
 import re
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from typing import Annotated, Any, Literal, Required
 
@@ -14,7 +16,7 @@ import numpy as np
 from litebert import files
 from litebert.corpus.corpus import Corpus
 from litebert.corpus.shards import HELD_OUT
-from litebert.corpus.text import Passage, TextSettings, read_documents, sentence_chunks, wrong_value
+from litebert.corpus.text import Passage, TextSettings, read_documents, read_passages, sentence_chunks, wrong_value
 from litebert.errors import DamagedError, LitebertError, missing_package
 from litebert.reading.findings import Advice, CheckReport, Findings
 from litebert.reading.source import JSON_LINES, Names, Source, find_texts
@@ -71,56 +73,45 @@ def check_text(inputs: Names, settings: TextSettings, *, tokenizer: str | Path |
     lines: dict[str, tuple[int, str]] = {}  # how often each was seen, and where first
     counts = Counter(inputs=len(sources), documents=0, sentences=0, characters=0)
     first_unknown = ""
-
-    def look_at(source: Source, passages: Iterable[Passage]) -> None:
-        nonlocal first_unknown, lines
-        first_line, num_sentences, beginning = 0, 0, ""
-        hashed = hashlib.blake2b(digest_size=8)
-        for passage in passages:
-            text, first_line = passage.text, first_line or passage.line
-            counts["characters"] += len(text)
-            hashed.update("".join(text.split()).encode())
-            for kind, pattern in DAMAGE:
-                if first := pattern.search(text):
-                    around = " ".join(text[max(0, first.start() - 30) : first.end() + 30].split())
-                    example = around if around.isprintable() else ascii(around)
-                    where, times = _place(source, passage, first.start()), len(pattern.findall(text))
-                    found.add(kind, where, example, times=times)
-            for number, line in enumerate(text.split("\n"), passage.line):
-                if SHORT_CHARACTERS < len(line) <= LINE_CHARACTERS and not line.isspace():
-                    line, at = line.strip(), number if source.kind == ".txt" else passage.line
-                    times, first_place = lines.get(line, (0, f"{source.name}:{at}"))
-                    lines[line] = times + 1, first_place
-            if len(lines) > MOST_LINES:  # only rare lines are dropped: counts are lower bounds
-                lines = dict(sorted(lines.items(), key=lambda item: -item[1][0])[: MOST_LINES // 2])
-            for chunk in sentence_chunks(text, settings):
-                num_sentences += len(chunk)
-                beginning = beginning or (chunk[0] if chunk else "")
-                for sentence in chunk:
-                    if not SHORT_CHARACTERS < len(sentence) <= LONG_CHARACTERS:
-                        kind = "short sentence" if len(sentence) <= SHORT_CHARACTERS else "long sentence"
-                        where = "" if kind in found else _place(source, passage, text.find(sentence))
-                        found.add(kind, where, sentence)
-                if unknown:
-                    for sentence, ids in zip(chunk, unknown.tokenizer.encode_ids(chunk), strict=True):
-                        if unknown.add(sentence, ids) and not first_unknown:
-                            first_unknown = _place(source, passage, text.find(sentence))
-        counts.update(documents=1, sentences=num_sentences)
-        where = f"{source.name}:{first_line}"
-        if num_sentences == 0:
-            found.add("empty document", where)
-            return
-        seen.add(int.from_bytes(hashed.digest(), "little"), source.name, first_line)
-        if num_sentences == 1:
-            found.add("single-sentence document", where, beginning)
-
     for source in sources:
-        try:
-            for passages in read_documents(source, settings):
-                look_at(source, passages)
-        except LitebertError as error:
-            said = ": ".join(filter(None, [error.what, error.received]))
-            found.add("unreadable", source.name, said, advice=error.next)
+        for _, document in groupby(_readable_passages(source, settings, found), key=attrgetter("document")):
+            first_line, num_sentences, beginning, hashed = 0, 0, "", hashlib.blake2b(digest_size=8)
+            for passage in document:
+                text, first_line = passage.text, first_line or passage.line
+                counts["characters"] += len(text)
+                hashed.update("".join(text.split()).encode())
+                _find_damage(source, passage, found)
+
+                # Lines that repeat; only rare ones are forgotten, so counts are lower bounds.
+                for number, line in enumerate(text.split("\n"), passage.line):
+                    if SHORT_CHARACTERS < len(line) <= LINE_CHARACTERS and not line.isspace():
+                        line, at = line.strip(), number if source.kind == ".txt" else passage.line
+                        times, first_place = lines.get(line, (0, f"{source.name}:{at}"))
+                        lines[line] = times + 1, first_place
+                if len(lines) > MOST_LINES:
+                    lines = dict(sorted(lines.items(), key=lambda item: -item[1][0])[: MOST_LINES // 2])
+
+                # Sentences that are odd in length or have unknown tokens.
+                for chunk in sentence_chunks(text, settings):
+                    num_sentences += len(chunk)
+                    beginning = beginning or (chunk[0] if chunk else "")
+                    for sentence in chunk:
+                        if not SHORT_CHARACTERS < len(sentence) <= LONG_CHARACTERS:
+                            kind = "short sentence" if len(sentence) <= SHORT_CHARACTERS else "long sentence"
+                            where = "" if kind in found else _place(source, passage, text.find(sentence))
+                            found.add(kind, where, sentence)
+                    if unknown:
+                        for sentence, ids in zip(chunk, unknown.tokenizer.encode_ids(chunk), strict=True):
+                            if unknown.add(sentence, ids) and not first_unknown:
+                                first_unknown = _place(source, passage, text.find(sentence))
+            counts.update(documents=1, sentences=num_sentences)
+            where = f"{source.name}:{first_line}"
+            if num_sentences == 0:
+                found.add("empty document", where)
+                continue
+            seen.add(int.from_bytes(hashed.digest(), "little"), source.name, first_line)
+            if num_sentences == 1:
+                found.add("single-sentence document", where, beginning)
 
     # What shows only in all inputs together.
     seen.report_repeated(found)
@@ -135,6 +126,25 @@ def check_text(inputs: Names, settings: TextSettings, *, tokenizer: str | Path |
         if unknown.num_unknown:
             found.add("unknown token", first_unknown, str(unknown), times=unknown.num_unknown)
     return CheckReport(found.report(), dict(counts))
+
+
+def _readable_passages(source: Source, settings: TextSettings, found: Findings) -> Iterator[Passage]:
+    """Yield the passages of an input as far as it can be read; the error that ends them becomes a finding."""
+    try:
+        yield from read_passages(source, settings)
+    except LitebertError as error:
+        said = ": ".join(filter(None, [error.what, error.received]))
+        found.add("unreadable", source.name, said, advice=error.next)
+
+
+def _find_damage(source: Source, passage: Passage, found: Findings) -> None:
+    text = passage.text
+    for kind, pattern in DAMAGE:
+        if first := pattern.search(text):
+            around = " ".join(text[max(0, first.start() - 30) : first.end() + 30].split())
+            example = around if around.isprintable() else ascii(around)
+            where, times = _place(source, passage, first.start()), len(pattern.findall(text))
+            found.add(kind, where, example, times=times)
 
 
 def _place(source: Source, passage: Passage, position: int) -> str:
@@ -192,10 +202,10 @@ def check_corpus(path: str | Path, *, verify_only: bool = False) -> CheckReport:
         return CheckReport(found.report(), {})
     if verify_only:
         return CheckReport((), {"files": len(sizes), "bytes": sum(sizes)})
-    documents = _look_at(corpus, found)
+    documents = _check_shards(corpus, found)
     documents.report_repeated(found)
     if held_out:
-        others = _look_at(held_out, found)
+        others = _check_shards(held_out, found)
         shared = np.flatnonzero(np.isin(others.hashes, documents.hashes))
         if len(shared):
             at = int(shared[0])
@@ -205,7 +215,7 @@ def check_corpus(path: str | Path, *, verify_only: bool = False) -> CheckReport:
     return CheckReport(found.report(), corpus.manifest.counts.model_dump())
 
 
-def _look_at(corpus: Corpus, found: Findings) -> SeenDocuments:
+def _check_shards(corpus: Corpus, found: Findings) -> SeenDocuments:
     seen, tokenizer = SeenDocuments(), corpus.tokenizer()
     for shard in corpus.shards:
         name, starts = shard.path.name, shard.sentences[shard.documents]

@@ -9,9 +9,10 @@ from typing import NamedTuple
 
 import sentencex
 
-from litebert.errors import LitebertError
+from litebert.errors import LitebertError, did_you_mean
 from litebert.reading.source import Names, Source, find_texts, no_content, read_lines
-from litebert.reading.tables import parse_row, read_parquet, texts_of
+from litebert.reading.tables import Row, Scanned, read_parquet, scan_json_lines
+from litebert.tokenizer.models import replace_surrogates
 
 PASSAGE_CHARACTERS = 1 << 16  # from this size on, a passage of a .txt file ends at the next blank line
 LONGEST_PASSAGE = 1 << 20  # from this size on, it ends at the next line end
@@ -104,15 +105,33 @@ def _text_passages(lines: Iterable[tuple[int, str]], *, ends_at_blank: bool) -> 
 
 
 def _row_passages(source: Source, column: str) -> Iterator[Passage]:
-    rows = enumerate(read_parquet(source, [column]), 1) if source.kind == ".parquet" else read_lines(source)
-    document = 0
+    is_parquet, document = source.kind == ".parquet", 0
+    rows: Iterable[Scanned] = enumerate(read_parquet(source, [column]), 1) if is_parquet else scan_json_lines(source)
     for number, row in rows:
-        if isinstance(row, str) and (not row or row.isspace()):
-            continue
-        place = source.place(number)
-        for text in texts_of(parse_row(row, place) if isinstance(row, str) else row, column, place):
+        if isinstance(row, LitebertError):
+            raise row
+        for text in texts_of(row, column, source.place(number)):
             yield Passage(text, number, document)
             document += 1
+
+
+def texts_of(row: Row, column: str, place: str) -> Iterator[str]:
+    """Yield the text of a column, or each text of a list, which may be nested."""
+    if column not in row:
+        what, present = f"{place}: there is no column {column}", list(map(str, row))
+        expected = f"one of {', '.join(present)}" if present else "an object that is not empty"
+        advice = f"--column with another name: {did_you_mean(column, present)}" if present else "correct this row"
+        raise LitebertError("LB-314", what, received=f"--column {column}", expected=expected, next=advice)
+    left = [row[column]]
+    while left:
+        value = left.pop()
+        if isinstance(value, list):
+            left += reversed(value)
+        elif isinstance(value, str):
+            yield replace_surrogates(value)
+        else:
+            what, received = f"{place}: column {column} is not text", "null" if value is None else type(value).__name__
+            raise LitebertError("LB-315", what, received=received, next="name another --column, or remove such rows")
 
 
 def read_texts(inputs: Names, *, column: str = "text") -> Iterator[str]:

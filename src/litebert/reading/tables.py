@@ -14,10 +14,9 @@ from itertools import chain, islice
 from shlex import quote
 from typing import Any, Literal, TypeAlias
 
-from litebert.errors import DamagedError, LitebertError, did_you_mean, missing_package
+from litebert.errors import DamagedError, LitebertError, missing_package
 from litebert.files import parse_json
 from litebert.reading.source import MAX_JSON_BYTES, Source, open_source, read_lines
-from litebert.tokenizer.models import replace_surrogates
 
 Row: TypeAlias = Mapping[str, object]
 Scanned: TypeAlias = tuple[int, Row | LitebertError]
@@ -120,22 +119,17 @@ def _no_object(place: str, value: object) -> LitebertError:
     return LitebertError("LB-848", what, received=received, expected=expected, next="write the file again")
 
 
-def parse_row(line: str, place: str) -> Row:
-    """Read one line of a .jsonl input: one object, without NaN and duplicate keys."""
-    row = _parse(line, place)
-    if not isinstance(row, dict):
-        raise _no_object(place, row)
-    return row
-
-
 def scan_json_lines(source: Source) -> Iterator[Scanned]:
     """Yield the object on each line that is not blank."""
     for number, line in read_lines(source):
         if line and not line.isspace():
+            place = source.place(number)
             try:
-                yield number, parse_row(line, source.place(number))
-            except LitebertError as error:
+                row = _parse(line, place)
+            except DamagedError as error:
                 yield number, error
+            else:
+                yield number, row if isinstance(row, dict) else _no_object(place, row)
 
 
 def read_json(source: Source) -> object:
@@ -182,25 +176,6 @@ def require_distinct(columns: Sequence[str], place: str, expected: str = "a name
     if twice := [name for name, number in Counter(columns).items() if number > 1]:
         what, advice = f"{place}: two columns have the same name", "rename one of them"
         raise LitebertError("LB-842", what, received=", ".join(twice), expected=expected, next=advice)
-
-
-def texts_of(row: Row, column: str, place: str) -> Iterator[str]:
-    """Yield the text of a column, or each text of a list, which may be nested."""
-    if column not in row:
-        what, present = f"{place}: there is no column {column}", list(map(str, row))
-        expected = f"one of {', '.join(present)}" if present else "an object that is not empty"
-        advice = f"--column with another name: {did_you_mean(column, present)}" if present else "correct this row"
-        raise LitebertError("LB-314", what, received=f"--column {column}", expected=expected, next=advice)
-    left = [row[column]]
-    while left:
-        value = left.pop()
-        if isinstance(value, list):
-            left += reversed(value)
-        elif isinstance(value, str):
-            yield replace_surrogates(value)
-        else:
-            what, received = f"{place}: column {column} is not text", "null" if value is None else type(value).__name__
-            raise LitebertError("LB-315", what, received=received, next="name another --column, or remove such rows")
 
 
 # ---- Parquet --------------------------------------------------------------------------------------------------------
