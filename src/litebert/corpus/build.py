@@ -149,7 +149,7 @@ def build_part(part: str, sources: Sequence[Source], *, plan: disk.CorpusPlan, t
     records = [folder / disk.PARTS / f"{part}.json" for folder in sides.values()]
     if all(record.exists() for record in records):
         return
-    loaded, text = Tokenizer.load(tokenizer), plan.text
+    loaded, settings = Tokenizer.load(tokenizer), plan.text
     if loaded.hash != plan.tokenizer_hash:
         what = f"the tokenizer at {tokenizer} changed while the corpus was built"
         raise LitebertError("LB-321", what, next="restore the previous tokenizer, then rerun the command")
@@ -175,13 +175,13 @@ def build_part(part: str, sources: Sequence[Source], *, plan: disk.CorpusPlan, t
         writer = writers[0]
         for number, source in enumerate(sources):
             source = replace(source, on_read=partial(bytes_read.__setitem__, number))
-            for passages in read_documents(source, text):
+            for passages in read_documents(source, settings):
                 for at, passage in enumerate(passages):
                     if at == 0:
                         writer = writers[plan.held_out > 0 and is_held_out(passage.text, plan.held_out)]
                     if num_documents < writer.consumed:  # it is in a complete shard
                         continue
-                    for sentences in sentence_chunks(passage.text, text):
+                    for sentences in sentence_chunks(passage.text, settings):
                         batch.append((writer, num_documents, sentences))
                         size += sum(map(len, sentences)) + 1
                         if size >= BATCH_CHARACTERS:
@@ -290,7 +290,7 @@ def _divide(output: Path, manifests: Sequence[disk.Manifest], unknown_id: int) -
     place = 0  # of the shard that is divided
     if num_documents == 1:  # its beginning and its end count as two documents
         cut = max(1, num_sentences - max(min(2, num_sentences // 2), round(plan.held_out * num_sentences)))
-        bounds, leaving = [0, cut, num_sentences], {int(is_train)}
+        bounds, leaving = [0, cut, num_sentences], {1 if is_train else 0}  # the end is held out
     else:
         num_held_out = max(1, round(plan.held_out * num_documents))
         num_leaving = min(num_held_out if is_train else max(1, num_documents - num_held_out), num_documents - 1)

@@ -167,20 +167,17 @@ class Tokenizer:
         """Return only the ids of many texts, without [CLS] and [SEP], on all cores: this is the fastest way."""
         if isinstance(texts, str):
             raise models.single_text(texts)
-        texts, rows = list(texts), list[list[str]]()
+        texts = list(texts)
         if special_tokens:  # odd parts of a text are names of special pieces, even ones plain text
-            rows = [self._special.split(replace_surrogates(text)) for text in texts]
-            texts = [part for row in rows for part in row[::2]]
-        if any(isinstance(text, str) and len(text) > LONG for text in texts):
-            known: dict[int, int] = {}  # one object per id, or a long text takes 28 more bytes per token
-            encode, parts = self._model.encode_ids, ([part for _, part in self._parts(text)] for text in texts)
-            encoded = [[known.setdefault(id_, id_) for part in row for id_ in encode([part])[0]] for row in parts]
-        else:
-            encoded = self._model.encode_ids(texts, num_threads=num_threads)
-        if not special_tokens:
-            return encoded
-        plain, ids = iter(encoded), self._model.ids
-        return [[id_ for n, part in enumerate(row) for id_ in ([ids[part]] if n % 2 else next(plain))] for row in rows]
+            rows, ids = [self._special.split(replace_surrogates(text)) for text in texts], self._model.ids
+            plain = iter(self.encode_ids([part for row in rows for part in row[::2]], num_threads=num_threads))
+            parts = ([[ids[part]] if n % 2 else next(plain) for n, part in enumerate(row)] for row in rows)
+            return [list(chain.from_iterable(row)) for row in parts]
+        if not any(isinstance(text, str) and len(text) > LONG for text in texts):
+            return self._model.encode_ids(texts, num_threads=num_threads)
+        known: dict[int, int] = {}  # one object per id, or a long text takes 28 more bytes per token
+        encode, cut = self._model.encode_ids, ([part for _, part in self._parts(text)] for text in texts)
+        return [[known.setdefault(id_, id_) for part in row for id_ in encode([part])[0]] for row in cut]
 
     def encode_arrays(self, text: str) -> tuple[NDArray[np.int32], Spans]:
         """Return the ids of a text of any length and their offsets, in 12 bytes per token."""
@@ -237,8 +234,7 @@ class Tokenizer:
 
     def decode(self, ids: Iterable[int]) -> str:
         """Return the text of ids, without special pieces; the unknown piece is shown as ⁇."""
-        size, pieces = self.vocab_size, self.pieces
-        return self._model.join([pieces[id_] if 0 <= id_ < size else self.piece(id_) for id_ in ids])  # or raise
+        return self._model.join([self.piece(id_) for id_ in ids])
 
     def piece(self, id: int) -> str:
         """Return the piece of an id."""
