@@ -391,7 +391,7 @@ class OptimConfig(Section):
 class TrainConfig(Section):
     """How long to train, with what batches and precision, and what to keep."""
 
-    steps: int = Field(125_000, ge=1, description="optimizer steps in all")
+    steps: int = Field(125_000, ge=1, le=10**9, description="optimizer steps in all")
     minutes: float | None = Field(None, gt=0, description="stop after this time: the schedule follows the clock")
     batch_size: int = Field(4_096, ge=1, description="sequences per step")
     micro_batch_size: int | None = Field(None, ge=1, description="sequences computed at once; unset: the whole batch")
@@ -473,7 +473,7 @@ class TaskDataConfig(Section):
     dev: str | None = Field(None, description="examples to evaluate on; unset: a part of train")
     held_out: float = Field(0.1, gt=0, lt=1, description="share of train to evaluate on")
     missing_labels: Literal["refuse", "skip"] = Field("refuse", description="rows of your own files without a label")
-    problem: str | None = Field(None, description="kind of your own task, such as regression; unset: guessed")
+    problem: Problem | None = Field(None, description="kind of your own task; unset: guessed")
     columns: tuple[str, ...] = Field((), description='roles, ["text=review", "label=stars"]; unset: guessed')
 
 
@@ -506,8 +506,8 @@ class FinetuneOptimConfig(OptimConfig):
 class FinetuneTrainConfig(TrainConfig):
     """How long to train, and with what batches."""
 
-    epochs: float = Field(3.0, gt=0, description="passes over the data, if steps are not set")
-    steps: int = Field(0, ge=0, description="optimizer steps in all; 0: from epochs")
+    epochs: float = Field(3.0, gt=0, le=10**6, description="passes over the data, if steps are not set")
+    steps: int = Field(0, ge=0, le=10**9, description="optimizer steps in all; 0: from epochs")
     batch_size: int = Field(32, ge=1, description="examples (SQuAD: windows) per step")
     eval_every: int = Field(0, ge=0, description="steps between evaluations; 0: once an epoch")
     eval_at_start: bool = Field(False, description="evaluate before the first step, too")

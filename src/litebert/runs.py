@@ -219,7 +219,7 @@ class Run:
 
     @classmethod
     def open(cls, folder: str | Path) -> Self:
-        run = cls(Path(folder))
+        run = cls(as_path(folder, "the folder of a run"))
         if not is_run(run.folder) and not run.seeds:
             found = "a folder without run.json" if run.folder.is_dir() else "no such folder"
             named = "runs" / run.folder  # what `runs list` prints is the name of a folder in runs

@@ -63,7 +63,7 @@ def settings_from_toml(path: Path, *, origin: str | None = None) -> Settings:
     data = read_capped(path, 1 << 20, command="litebert recipes list")
     try:
         table = tomllib.loads(data.decode("utf-8-sig"))
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
         again = "litebert recipes show quickstart"
         raise LitebertError("LB-101", f"{path} is not valid TOML", received=error, next=again) from error
     return {key: Setting(value, origin or str(path)) for key, value in _flatten_table(table).items()}
@@ -79,7 +79,7 @@ def settings_from_words(words: Sequence[str]) -> Settings:
             raise LitebertError("LB-102", what, received=word, expected=expected, next="litebert pretrain --help")
         try:
             value = tomllib.loads(f"value = {text}")["value"]
-        except tomllib.TOMLDecodeError:
+        except (tomllib.TOMLDecodeError, RecursionError):
             value = None if text == "null" else text
         settings[key] = Setting(value, f"{_TYPED}{word}", text)
     return settings
@@ -107,22 +107,22 @@ def resolve(schema: type[Schema], *layers: Settings) -> Resolved[Schema]:
 
     `model.preset` sets all fields of the network; single fields override it.
     """
-    merged = {key: value for layer in layers for key, value in layer.items()}
-    if chosen := merged.pop("model.preset", None):
+    merged, fields = {key: value for layer in layers for key, value in layer.items()}, fields_of(schema)
+    known = [*fields, *["model.preset"] * ("model.hidden_size" in fields)]  # fine-tuning takes its start's network
+    if "model.preset" in known and (chosen := merged.pop("model.preset", None)):
         values = preset(str(chosen.value)).model_dump(mode="json")
         origin = f"preset {chosen.value} ({chosen.origin})"
         merged = {f"model.{name}": Setting(value, origin) for name, value in values.items()} | merged
-    known = fields_of(schema)
     listing = f"litebert config list {'finetune' if 'task' in schema.model_fields else 'pretrain'}"
     for key, setting in merged.items():
         if key not in known:
             what = f"there is no setting {key} (from {setting.origin})"
-            raise no_such_name("LB-103", what, key, [*known, "model.preset"], next=listing)
+            raise no_such_name("LB-103", what, key, known, next=listing)
 
     sections: dict[str, dict[str, Json]] = {section: {} for section in schema.model_fields}
     for key, setting in merged.items():
         section, _, name = key.partition(".")
-        takes_text, is_text = known[key].annotation in (str, str | None), isinstance(setting.value, str | None)
+        takes_text, is_text = fields[key].annotation in (str, str | None), isinstance(setting.value, str | None)
         value = setting.word if takes_text and not is_text else None  # 2024 or 2024-01-01 for a text
         sections[section][name] = setting.value if value is None else value
     try:
@@ -139,7 +139,7 @@ def resolve(schema: type[Schema], *layers: Settings) -> Resolved[Schema]:
         what = f"{name} is missing" if is_missing else f"{name} cannot have this value (from {found.origin})"
         received, should = None if is_missing else repr(found.value), expected_value(first)
         raise LitebertError("LB-104", what, received=received, expected=should, next=listing) from error
-    return Resolved(config, {key: merged[key].origin if key in merged else DEFAULT for key in known})
+    return Resolved(config, {key: merged[key].origin if key in merged else DEFAULT for key in fields})
 
 
 def flatten(config: BaseModel) -> dict[str, Json]:

@@ -77,8 +77,9 @@ def test_missing_or_unknown_settings_and_invalid_toml_are_one_clear_error(write:
             resolve(PretrainConfig, settings_from_words([word]))
     with pytest.raises(LitebertError, match=r"LB-102(?s:.*)section\.name=value"):
         settings_from_words(["seed"])
-    with pytest.raises(LitebertError, match="LB-101"):
-        settings_from_toml(write("r.toml", "steps == 3"))
+    for text in ("steps == 3", f"steps = {'[' * 3_000}"):
+        with pytest.raises(LitebertError, match="LB-101"):
+            settings_from_toml(write("r.toml", text))
     notepad = write("r.toml", "\ufeff[train]\nseed = 3")
     assert settings_from_toml(notepad)["train.seed"].value == 3
 

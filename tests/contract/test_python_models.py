@@ -159,7 +159,8 @@ def test_a_classifier_learns_and_its_copy_predicts_the_same() -> None:
     assert classifier.score(PHRASES, LABELS) > 0.8  # 0.5 is guessing
     for twin in (copy.deepcopy(classifier), pickle.loads(pickle.dumps(classifier))):
         np.testing.assert_array_equal(twin.predict_proba(PHRASES), found)
-    classifier.set_params(epochs=None, settings=settings | {"train.steps": 1})
+    words = ["train.steps=1", "train.batch_size=8", "train.loader_workers=0"]
+    classifier.set_params(epochs=None, settings=words).fit(PHRASES, np.reshape(LABELS, (-1, 1)))  # a column
     with pytest.warns(UserWarning, match="unique classes"):  # from scikit-learn: each text has a class of its own
         classifier.fit(PHRASES, np.arange(len(PHRASES)))
     assert classifier.predict_proba(PHRASES[:2]).shape == (2, len(PHRASES))
@@ -216,8 +217,9 @@ def test_runs_and_whole_numbers_of_any_type_are_accepted(desk: Desk, tmp_path: P
     assert litebert.evaluate([reviews, desk.reviews], data=table, quiet=True).measures
     assert litebert.predict(reviews, data=table, quiet=True).rows
     given = {"runs": tmp_path, "quiet": True}
-    seeds, settings = list(np.arange(1, 3)), {**FINETUNING, "train.steps": 2}
-    assert litebert.finetune(str(table), model=base, seeds=seeds, settings=settings, **given).is_finished
+    settings = {**FINETUNING, "train.steps": 2, "data.dev": table}
+    for seeds in (list(np.arange(1, 3)), range(1, 3)):  # the second finds the runs of the first
+        assert litebert.finetune(str(table), model=base, seeds=seeds, settings=settings, **given).is_finished
     shape = {name: value for name, value in PRETRAINING.items() if not name.startswith("model.")}
     assert litebert.pretrain(corpus=desk.corpus, start=base, settings=shape, **given).is_finished
     small = {**shape, "train.steps": 2, "distil.texts": 4, "distil.text_length": 16}
@@ -247,6 +249,7 @@ WRONG: dict[str, Callable[[], object]] = {
     "nothing held out": lambda: litebert.pretrain("t.txt", held_out=0, quiet=True),
     "long": lambda: litebert.pretrain("t.txt", start="litebert", settings=["objective.max_seq_length=999"], quiet=True),
     "epochs and steps": lambda: litebert.finetune("t.csv", epochs=5, settings={"train.steps": 1}),
+    "a run that is a number": lambda: Run.open(5),
     "a seed twice": lambda: litebert.finetune("t.csv", seeds=[1, 1]),
     "a file of a named task": lambda: litebert.finetune("rte", data=".", dev="t.csv"),
     "no task": lambda: litebert.finetune(None),

@@ -1,20 +1,21 @@
 """Estimators for scikit-learn: texts to vectors, and texts to labels by fine-tuning."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Self, TypeAlias
+from typing import Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
 from sklearn.utils import Tags
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, column_or_1d
 
+from litebert.api.settings import Overrides, overrides
 from litebert.api.training import finetune
 from litebert.config import Pooling, Precision
 from litebert.errors import LitebertError
@@ -92,14 +93,14 @@ class LitebertClassifier(ClassifierMixin, _TakesTexts):  # type: ignore[misc]
     _: KW_ONLY
     epochs: float | None = None
     seed: int = 12_345
-    settings: Mapping[str, Any] | None = None
+    settings: Overrides | None = None
     precision: Precision = "fp32"
 
     def fit(self, X: Sequence[str], y: Sequence[object]) -> Self:  # noqa: N803
         """Fine-tune on texts with one label each; there must be at least two classes."""
-        texts = as_list(X, "fit")
-        check_classification_targets(y)
-        self.classes_, numbers = np.unique(np.asarray(y), return_inverse=True)
+        texts, labels = as_list(X, "fit"), column_or_1d(y)
+        check_classification_targets(labels)
+        self.classes_, numbers = np.unique(labels, return_inverse=True)
         if len(texts) != len(numbers) or len(self.classes_) < 2:
             what = "a classifier needs a label for each text, and two classes or more"
             received = f"{len(texts)} texts, {len(numbers)} labels, {len(self.classes_)} classes"
@@ -115,7 +116,7 @@ class LitebertClassifier(ClassifierMixin, _TakesTexts):  # type: ignore[misc]
                 problem="classification",
                 epochs=self.epochs,
                 runs=scratch,
-                settings={"train.seed": self.seed, **(self.settings or {})},
+                settings=overrides({"train.seed": self.seed}) | overrides(self.settings or {}),
                 quiet=True,
             )
             if run.exit_code:  # a signal stopped the training, and nothing is left to resume

@@ -118,6 +118,8 @@ class Run(on_disk.Run):
             return "\n".join([f"model   {self.folder / 'model'}", *ends])
         ends[:0] = [f"model   {part.folder / 'model'}  (best evaluation: {part.folder / 'best'})" for part in parts]
         results = [each.outcome for each in parts if each.outcome]
+        if not results:  # result.json is gone
+            return "\n".join(ends)
         last, best = tables.ends_of(results).values()
         number, baseline = len(results), results[0].baseline
         seeds = f"  seeds {', '.join(str(each.seed) for each in parts)}" if self.seeds else ""
@@ -183,9 +185,7 @@ def runs_tail(
     litebert runs tail runs/mine --rows 3
     litebert runs tail runs/mine --follow
     """
-    if seeds := Run.open(run).seeds:
-        what = f"each seed of {run} has a log of its own"
-        raise LitebertError("LB-656", what, next=f"litebert runs tail {seeds[-1].folder}")
+    Run.of(Run.open(run).folder)  # refuses several seeds: each has a log of its own
     num_shown = max(0, len(read_log(run)[0]) - rows)
     while True:
         is_finished = on_disk.Run(run).has_model

@@ -30,31 +30,28 @@ Quiet = Annotated[bool, "Print no progress on stderr."]
 
 
 def overrides(given: Overrides) -> Settings:
-    """Return settings by their dotted names.
+    """Return settings by their dotted names, with paths as text.
 
     >>> overrides({"train.steps": 5})["train.steps"].value
     5
     """
     if not isinstance(given, Mapping):
         return settings_from_words(given)
-    return {name: value if isinstance(value, Setting) else Setting(value) for name, value in given.items()}
+    texts = {name: os.fspath(value) if isinstance(value, os.PathLike) else value for name, value in given.items()}
+    return {name: value if isinstance(value, Setting) else Setting(value) for name, value in texts.items()}
 
 
 def flags(values: Mapping[str, Any]) -> Settings:
-    """Return arguments as settings, with paths as text; leave out any that is None, which means not given."""
-    return {
-        name: Setting(os.fspath(value) if isinstance(value, os.PathLike) else value)
-        for name, value in values.items()
-        if value is not None
-    }
+    """Return arguments as settings; leave out any that is None, which means not given."""
+    return overrides({name: value for name, value in values.items() if value is not None})
 
 
 def require_types(function: Callable[..., object], values: Mapping[str, object]) -> None:
     """Check arguments against the annotations of a function; settings are also checked where they are read."""
 
     def plain(given: object) -> object:  # a run is given as its folder, and NumPy integers are integers, too
-        if isinstance(given, list | tuple):
-            return type(given)(map(plain, given))
+        if isinstance(given, list | tuple | range):
+            return [plain(each) for each in given]
         if isinstance(given, Integral) and not isinstance(given, bool):
             return int(given)
         return Path(given) if isinstance(given, os.PathLike) else given

@@ -99,7 +99,8 @@ def pretrain(
     pretraining.shape_of(resolved)  # raises for a start or a teacher that does not fit
 
     def plan() -> tuple[PretrainConfig, Shown[Planned]]:
-        say("measuring a few steps on this machine")
+        if not quiet:
+            say("measuring a few steps on this machine")
         known = None if has_corpus else size if start is None else Tokenizer.load(locate(start)).vocab_size
         config, needs = pretraining.plan(resolved, folder, vocab_size=known)
         train, model, data = config.train, config.model, str(corpus)

@@ -130,7 +130,8 @@ def _parse_hint(hint: Any) -> tuple[Any, bool, list[Any]]:
 
 def is_setting(word: str) -> bool:
     """Return whether a word is KEY=VALUE, not a text or a path."""
-    return re.match(r"[A-Za-z_][\w.]*=", word) is not None and not Path(word).exists()
+    is_file = os.path.exists(word)  # noqa: PTH110  unlike Path.exists, not an error for a long word
+    return re.match(r"[A-Za-z_][\w.]*=", word) is not None and not is_file
 
 
 def help_of(docstring: str) -> str:

@@ -21,6 +21,7 @@ from litebert.files import Json
 from litebert.folder import load_model, save_model
 from litebert.nn import Network
 from litebert.optim import MomentOptimizer, load_state_tensors, state_tensors
+from litebert.runs import Run
 from litebert.tokenizer import Tokenizer
 from litebert.train.run import write_model
 
@@ -172,6 +173,7 @@ def _damaged(path: Path, received: object) -> DamagedError:
 
 def average_checkpoints(run: Path, output: Path, *, last: int = 1, force: bool = False) -> list[int]:
     """Write the mean weights of the `last` newest checkpoints as a model; return the steps of these checkpoints."""
+    Run.of(Run.open(run).folder)  # refuses several seeds
     files.require_new(output, force=force)
     every = Checkpoints(run / "checkpoints", keep=1).newest_first()
     if len(every) < last:
